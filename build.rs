@@ -1,4 +1,5 @@
-//! Tells the programs their version: that of the package, and the commit with its date, as `TEAMD_VERSION`.
+//! Tells the programs their version: that of the package, and the commit with its date, as
+//! `TEAMD_VERSION`.
 //!
 //! The commit is left out without `git`, and in a source archive, which has no repository.
 
@@ -10,7 +11,10 @@ fn main() {
     // A repository further up is that of another project.
     let commit = Path::new(".git").exists().then(commit).flatten();
     let commit = commit.map_or_else(String::new, |commit| format!(" ({commit})"));
-    println!("cargo::rustc-env=TEAMD_VERSION={}{commit}", env!("CARGO_PKG_VERSION"));
+    println!(
+        "cargo::rustc-env=TEAMD_VERSION={}{commit}",
+        env!("CARGO_PKG_VERSION")
+    );
 }
 
 /// Returns the commit and its date. The next build asks again if `HEAD` has moved.
@@ -23,7 +27,14 @@ fn commit() -> Option<String> {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    git(&["-c", "log.showSignature=false", "log", "-1", "--abbrev=7", "--format=%h %cs"])
+    git(&[
+        "-c",
+        "log.showSignature=false",
+        "log",
+        "-1",
+        "--abbrev=7",
+        "--format=%h %cs",
+    ])
 }
 
 /// Returns what git prints, if it succeeds.

@@ -1,4 +1,5 @@
-//! The client's end of the control socket: commands out, replies in. It decides nothing and prints nothing.
+//! The client's end of the control socket: commands out, replies in. It decides nothing and prints
+//! nothing.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use teamd_shared::config::Roster;
 use teamd_shared::control::{
-    Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, TaggedCommand, WireError, connect,
+    Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, TaggedCommand, WireError,
+    connect,
 };
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::SLOW_TICK;
@@ -18,7 +20,8 @@ use crate::exit_code::ExitCode;
 
 /// How long a daemon may take to answer what it need not wait for: it has to write to the disk.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
-/// How long a daemon that runs may be out of reach: it makes a deleted socket again on its slow tick, which may be late.
+/// How long a daemon that runs may be out of reach: it makes a deleted socket again on its slow
+/// tick, which may be late.
 const OUT_OF_REACH: Duration = Duration::from_secs(2 * SLOW_TICK.as_secs());
 /// Between two attempts to reach it.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -86,15 +89,17 @@ impl From<WireError> for CallError {
     }
 }
 
-/// Tells whether a daemon holds the lock of a team directory; also where that cannot be seen (no descriptor is left, say):
-/// a daemon that was not seen to be gone is not said to be.
+/// Tells whether a daemon holds the lock of a team directory; also where that cannot be seen (no
+/// descriptor is left, say): a daemon that was not seen to be gone is not said to be.
 ///
-/// The lock is let go at once. A daemon that starts just then tries again, and none that runs is disturbed.
+/// The lock is let go at once. A daemon that starts just then tries again, and none that runs is
+/// disturbed.
 pub(crate) fn is_locked(dir: &TeamDir) -> bool {
     hold_off_daemon(dir).is_none()
 }
 
-/// Holds the lock of the team directory, unless a daemon does or it cannot be tried: none starts until this is dropped.
+/// Holds the lock of the team directory, unless a daemon does or it cannot be tried: none starts
+/// until this is dropped.
 pub(crate) fn hold_off_daemon(dir: &TeamDir) -> Option<File> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let folder = File::from(rustix::fs::openat(dir, ".", flags, Mode::empty()).ok()?);
@@ -121,22 +126,32 @@ impl Client {
         let began = Instant::now();
         let connected = loop {
             match greet(dir).await {
-                // It starts or ends just now, or another process deleted its socket: it listens again in a moment, or it is
-                // gone.
-                Err(error) if is_absent(&error) && began.elapsed() < OUT_OF_REACH && is_locked(dir) => {
+                // It starts or ends just now, or another process deleted its socket: it listens
+                // again in a moment, or it is gone.
+                Err(error)
+                    if is_absent(&error) && began.elapsed() < OUT_OF_REACH && is_locked(dir) =>
+                {
                     tokio::time::sleep(PAUSE).await;
                 }
                 other => break other,
             }
         };
-        let connection = connected.map_err(|error| match is_absent(&error) {
-            true => not_running(dir),
-            false => {
-                let message = format!("cannot connect to the daemon of {}: {error}", dir.root().display());
+        let connection = connected.map_err(|error| {
+            if is_absent(&error) {
+                not_running(dir)
+            } else {
+                let message = format!(
+                    "cannot connect to the daemon of {}: {error}",
+                    dir.root().display()
+                );
                 CommandError::new(ExitCode::Failed, message)
             }
         })?;
-        Ok(Self { connection, last_tag: 0, root: dir.root().to_owned() })
+        Ok(Self {
+            connection,
+            last_tag: 0,
+            root: dir.root().to_owned(),
+        })
     }
 
     /// Sends a command, and returns the tag that its reply will carry.
@@ -145,7 +160,12 @@ impl Client {
     /// [`CallError::Lost`] if the daemon is gone.
     pub(crate) async fn send(&mut self, command: Command) -> Result<u32, CallError> {
         self.last_tag += 1;
-        self.connection.send(&TaggedCommand { tag: self.last_tag, command }).await?;
+        self.connection
+            .send(&TaggedCommand {
+                tag: self.last_tag,
+                command,
+            })
+            .await?;
         Ok(self.last_tag)
     }
 
@@ -176,8 +196,8 @@ impl Client {
         }
     }
 
-    /// Sends a command and waits for its reply, however long it takes. If the daemon is lost and another program is the daemon
-    /// at once (`teamd start --replace`), that one is told the same.
+    /// Sends a command and waits for its reply, however long it takes. If the daemon is lost and
+    /// another program is the daemon at once (`teamd start --replace`), that one is told the same.
     ///
     /// # Errors
     /// [`CallError`] if the daemon refuses the command, or is gone.
@@ -185,11 +205,16 @@ impl Client {
         self.call_first(command, &[]).await
     }
 
-    /// As [`Client::call_and_wait`]; the daemon is told more as soon as it has taken that in, and those answers are not looked at.
+    /// As [`Client::call_and_wait`]; the daemon is told more as soon as it has taken that in, and
+    /// those answers are not looked at.
     ///
     /// # Errors
     /// As [`Client::call_and_wait`].
-    pub(crate) async fn call_first(&mut self, command: Command, then: &[Command]) -> Result<Done, CallError> {
+    pub(crate) async fn call_first(
+        &mut self,
+        command: Command,
+        then: &[Command],
+    ) -> Result<Done, CallError> {
         loop {
             match self.ask(command.clone(), then).await {
                 Err(CallError::Lost(why)) => *self = self.next(why).await?,
@@ -201,7 +226,9 @@ impl Client {
     /// Connects again, if a daemon holds the lock.
     async fn next(&self, why: String) -> Result<Self, CallError> {
         tokio::time::sleep(PAUSE).await;
-        let Ok(dir) = TeamDir::open(&self.root) else { return Err(CallError::Lost(why)) };
+        let Ok(dir) = TeamDir::open(&self.root) else {
+            return Err(CallError::Lost(why));
+        };
         match Self::connect(&dir).await {
             Ok(next) => Ok(next),
             Err(_) if has_stopped(&dir) => Err(CallError::Stopped),
@@ -225,7 +252,10 @@ impl Client {
 
 async fn greet(dir: &TeamDir) -> io::Result<Connection> {
     let mut connection = connect(dir).await?;
-    let greeting = Greeting { protocol: PROTOCOL, peer: Peer::Client };
+    let greeting = Greeting {
+        protocol: PROTOCOL,
+        peer: Peer::Client,
+    };
     match connection.send(&greeting).await {
         Ok(()) => Ok(connection),
         // It ended between the two.
@@ -237,7 +267,10 @@ async fn greet(dir: &TeamDir) -> io::Result<Connection> {
 /// Tells whether no daemon listens, or none any more.
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected, NotFound};
-    matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | NotConnected)
+    matches!(
+        error.kind(),
+        NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | NotConnected
+    )
 }
 
 /// Makes the error of a reply that answers another question.

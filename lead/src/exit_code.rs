@@ -1,4 +1,5 @@
-//! The exit codes of `teamd` and `teamctl`. Scripts depend on them: a number never changes its meaning.
+//! The exit codes of `teamd` and `teamctl`. Scripts depend on them: a number never changes its
+//! meaning.
 
 use teamd_shared::control::RefusalCode;
 
@@ -62,8 +63,10 @@ impl ExitCode {
 
     /// Returns the highest-ranking of several codes; done if there is none.
     pub(crate) fn highest(codes: impl IntoIterator<Item = Self>) -> Self {
-        let rank = |code: &Self| RANKING.iter().position(|ranked| ranked == code);
-        codes.into_iter().min_by_key(rank).unwrap_or(Self::Done)
+        codes
+            .into_iter()
+            .min_by_key(|code| RANKING.iter().position(|ranked| ranked == code))
+            .unwrap_or(Self::Done)
     }
 }
 
@@ -104,10 +107,18 @@ mod tests {
 
     #[test]
     fn every_code_has_a_rank_a_number_and_a_name_of_its_own() {
-        let numbers: Vec<u8> =
-            [Done, Failed, Usage, Rejected, NotFound, TimedOut, ExitCode::NotRunning, Conflict]
-                .map(ExitCode::number)
-                .to_vec();
+        let numbers: Vec<u8> = [
+            Done,
+            Failed,
+            Usage,
+            Rejected,
+            NotFound,
+            TimedOut,
+            ExitCode::NotRunning,
+            Conflict,
+        ]
+        .map(ExitCode::number)
+        .to_vec();
         assert_eq!(numbers, (0..=7).collect::<Vec<u8>>());
         assert_eq!(Interrupted.number(), 130);
         let mut names = RANKING.map(ExitCode::as_str).to_vec();

@@ -1,8 +1,9 @@
 //! The programs that a daemon starts, each opened once and run by its descriptor ever after.
 //!
-//! Commands of teammates may be able to write where the programs lie: what stands at a path later is not believed. So the
-//! worker's program is copied into sealed memory, which no later write to the file reaches either (runc does the same, for
-//! the same reason: CVE-2019-5736). Shims and sandbox inits start from the worker's own program (`/proc/self/exe`).
+//! Commands of teammates may be able to write where the programs lie: what stands at a path later
+//! is not believed. So the worker's program is copied into sealed memory, which no later write to
+//! the file reaches either (runc does the same, for the same reason: CVE-2019-5736). Shims and
+//! sandbox inits start from the worker's own program (`/proc/self/exe`).
 
 use std::fs::File;
 use std::io::{self, Seek};
@@ -31,8 +32,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Opens the worker's program and copies it into sealed memory. It lies beside this program, unless `TEAM_WORKER`
-    /// names another one (for tests).
+    /// Opens the worker's program and copies it into sealed memory. It lies beside this program,
+    /// unless `TEAM_WORKER` names another one (for tests).
     ///
     /// # Errors
     /// What cannot be opened, and why. Fits behind "error: ".
@@ -47,7 +48,10 @@ impl Program {
     /// # Errors
     /// The system's error: the process is gone, or may not be looked into.
     pub(crate) fn of_process(pid: u32, descriptor: i32, path: &str) -> io::Result<Self> {
-        Ok(Self { path: path.into(), fd: open_link(&format!("/proc/{pid}/fd/{descriptor}"))? })
+        Ok(Self {
+            path: path.into(),
+            fd: open_link(&format!("/proc/{pid}/fd/{descriptor}"))?,
+        })
     }
 
     /// Takes the program that another process runs.
@@ -55,7 +59,10 @@ impl Program {
     /// # Errors
     /// As [`Program::of_process`].
     pub(crate) fn run_by(pid: u32, path: &str) -> io::Result<Self> {
-        Ok(Self { path: path.into(), fd: open_link(&format!("/proc/{pid}/exe"))? })
+        Ok(Self {
+            path: path.into(),
+            fd: open_link(&format!("/proc/{pid}/exe"))?,
+        })
     }
 
     /// Takes over what [`Program::inherit`] has handed on.
@@ -70,7 +77,8 @@ impl Program {
         Ok(Self { path, fd })
     }
 
-    /// Lets what this process starts or becomes next inherit the program. Returns the number of the descriptor.
+    /// Lets what this process starts or becomes next inherit the program. Returns the number of the
+    /// descriptor.
     ///
     /// # Errors
     /// The system's error.
@@ -105,8 +113,8 @@ impl Program {
     }
 }
 
-/// As [`Program::probe`], and lets a confined child try to break out, which takes longer. For `doctor`: the child is
-/// started by its path, inside the sandbox.
+/// As [`Program::probe`], and lets a confined child try to break out, which takes longer. For
+/// `doctor`: the child is started by its path, inside the sandbox.
 ///
 /// # Errors
 /// Why nothing was found out. Fits behind "error: ".
@@ -115,17 +123,31 @@ pub(crate) fn attack() -> Result<Probe, String> {
     run_probe(Command::new(&path).args(["probe", "--attack"]), &path)
 }
 
-/// Returns where the programs lie beside this one: those that are there. Commands of teammates are kept from them.
+/// Returns where the programs lie beside this one: those that are there. Commands of teammates are
+/// kept from them.
 pub(crate) fn files() -> Vec<PathBuf> {
-    let Ok(directory) = directory() else { return Vec::new() };
-    NAMES.map(|name| directory.join(name)).into_iter().filter(|file| file.exists()).collect()
+    let Ok(directory) = directory() else {
+        return Vec::new();
+    };
+    NAMES
+        .map(|name| directory.join(name))
+        .into_iter()
+        .filter(|file| file.exists())
+        .collect()
 }
 
-/// Returns a program that has another name (a hard link, as `cargo build` makes) where commands write that may write in these
-/// directories: no mount protects it by that name. Programs of the daemon are not concerned: it has its copy.
-pub(crate) fn with_another_name<'a>(mut writable: impl Iterator<Item = &'a str>) -> Option<PathBuf> {
-    let real = files().into_iter().filter_map(|file| file.canonicalize().ok());
-    let linked: Vec<_> = real.filter(|file| file.metadata().is_ok_and(|it| it.nlink() > 1)).collect();
+/// Returns a program that has another name (a hard link, as `cargo build` makes) where commands
+/// write that may write in these directories: no mount protects it by that name. Programs of the
+/// daemon are not concerned: it has its copy.
+pub(crate) fn with_another_name<'a>(
+    mut writable: impl Iterator<Item = &'a str>,
+) -> Option<PathBuf> {
+    let real = files()
+        .into_iter()
+        .filter_map(|file| file.canonicalize().ok());
+    let linked: Vec<_> = real
+        .filter(|file| file.metadata().is_ok_and(|it| it.nlink() > 1))
+        .collect();
     writable.find_map(|above| linked.iter().find(|file| file.starts_with(above)).cloned())
 }
 
@@ -163,31 +185,45 @@ fn worker_path() -> Result<PathBuf, String> {
 }
 
 fn run_probe(command: &mut Command, path: &Path) -> Result<Probe, String> {
-    let output = command.output().map_err(|error| format!("cannot run {}: {error}", path.display()))?;
+    let output = command
+        .output()
+        .map_err(|error| format!("cannot run {}: {error}", path.display()))?;
     serde_json::from_slice(&output.stdout).map_err(|_| {
         let said = String::from_utf8_lossy(&output.stderr);
-        format!("{} does not tell how commands can be confined: {}", path.display(), said.trim())
+        format!(
+            "{} does not tell how commands can be confined: {}",
+            path.display(),
+            said.trim()
+        )
     })
 }
 
-/// Opens a program as a sealed copy. Where the machine runs nothing from memory (`vm.memfd_noexec=2`), the file itself
-/// is held: then only the mounts of the sandbox keep it from being written.
+/// Opens a program as a sealed copy. Where the machine runs nothing from memory
+/// (`vm.memfd_noexec=2`), the file itself is held: then only the mounts of the sandbox keep it from
+/// being written.
 fn open(path: &Path) -> io::Result<OwnedFd> {
     let mut file = File::open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is no file"));
     }
-    let memory =
-        match memfd_create("team-worker", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
-        {
-            // The flag is of Linux 6.3; before, each such file can be run.
-            Err(Errno::INVAL) => memfd_create("team-worker", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC),
-            other => other,
-        };
+    let memory = match memfd_create(
+        "team-worker",
+        MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC | MemfdFlags::EXEC,
+    ) {
+        // The flag is of Linux 6.3; before, each such file can be run.
+        Err(Errno::INVAL) => memfd_create(
+            "team-worker",
+            MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC,
+        ),
+        other => other,
+    };
     let mut memory = match memory {
         Ok(memory) => File::from(memory),
         Err(errno) => {
-            tracing::warn!("cannot copy {} into memory ({errno}): the file itself is run", path.display());
+            tracing::warn!(
+                "cannot copy {} into memory ({errno}): the file itself is run",
+                path.display()
+            );
             return Ok(file.into());
         }
     };
@@ -198,8 +234,8 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     open_link(&format!("/proc/self/fd/{}", memory.as_raw_fd()))
 }
 
-/// Seals memory that was written. While the kernel itself holds a page of it, as on a machine under load, it waits 150 ms and then
-/// says EBUSY (`memfd_wait_for_pins` in `mm/memfd.c`).
+/// Seals memory that was written. While the kernel itself holds a page of it, as on a machine under
+/// load, it waits 150 ms and then says EBUSY (`memfd_wait_for_pins` in `mm/memfd.c`).
 fn seal(memory: &File) -> io::Result<()> {
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     let mut sealed = Err(Errno::BUSY);
@@ -214,5 +250,10 @@ fn seal(memory: &File) -> io::Result<()> {
 
 /// Opens what a link of the kernel stands for, to run it.
 fn open_link(link: &str) -> io::Result<OwnedFd> {
-    Ok(openat(CWD, link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(openat(
+        CWD,
+        link,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
 }

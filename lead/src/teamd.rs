@@ -1,4 +1,5 @@
-//! `teamd`: starts, stops and shows the daemon of a team. The only module that knows both sides of the crate.
+//! `teamd`: starts, stops and shows the daemon of a team. The only module that knows both sides of
+//! the crate.
 
 mod trust;
 
@@ -25,7 +26,12 @@ use crate::registered;
 
 /// The daemon of a team of agent processes: it supervises the teammates and tracks their requests
 #[derive(Debug, Parser)]
-#[command(name = "teamd", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "teamd",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 #[command(after_help = "`teamctl` leads the team: see `teamctl --help`.")]
 pub(crate) struct TeamdCli {
     #[command(flatten)]
@@ -69,33 +75,39 @@ struct Serve {
 
 /// Start the daemon, and return when it is ready
 ///
-/// The daemon detaches from the terminal and logs to log/teamd.log in the team directory, which is created if it does not
-/// exist. Teammates that are still running are adopted.
+/// The daemon detaches from the terminal and logs to log/teamd.log in the team directory, which is
+/// created if it does not exist. Teammates that are still running are adopted.
 #[derive(Debug, Args)]
 struct Start {
     /// Stay in the foreground, for systemd and containers; log to stderr
     #[arg(long)]
     foreground: bool,
-    /// Replace a running daemon with this program, for example after an update, without stopping a teammate
+    /// Replace a running daemon with this program, for example after an update, without stopping a
+    /// teammate
     ///
-    /// The process keeps its pid, its teammates and its place in a service manager. Waiting commands keep waiting.
+    /// The process keeps its pid, its teammates and its place in a service manager. Waiting
+    /// commands keep waiting.
     #[arg(long, conflicts_with = "foreground")]
     replace: bool,
-    /// Use a team directory that you did not create with `teamd start`, such as a copy or one that was moved
+    /// Use a team directory that you did not create with `teamd start`, such as a copy or one that
+    /// was moved
     ///
     /// Its roster, inboxes and transcripts are trusted from then on: be sure where they come from.
     #[arg(long, value_name = "DIR")]
     adopt: Option<PathBuf>,
     /// Start even if this machine cannot sandbox the teammates' commands as promised
     ///
-    /// `teamctl doctor` shows which promises do not hold, and why; `teamctl status` says so while the daemon runs.
+    /// `teamctl doctor` shows which promises do not hold, and why; `teamctl status` says so while
+    /// the daemon runs.
     #[arg(long)]
     allow_weak_sandbox: bool,
-    /// Whether to put each incarnation into its own cgroup (version 2): auto (where possible) or off
+    /// Whether to put each incarnation into its own cgroup (version 2): auto (where possible) or
+    /// off
     ///
-    /// With a cgroup, a teammate and its child processes are killed in one step, and limits apply to their total where the
-    /// controllers are delegated. Without one, shims end the processes, and limits apply to each process. `teamctl doctor`
-    /// shows which of the two applies. [default: `TEAM_CGROUP`, then `cgroup` in team.toml]
+    /// With a cgroup, a teammate and its child processes are killed in one step, and limits apply
+    /// to their total where the controllers are delegated. Without one, shims end the processes,
+    /// and limits apply to each process. `teamctl doctor` shows which of the two applies. [default:
+    /// `TEAM_CGROUP`, then `cgroup` in team.toml]
     #[arg(long, value_name = "auto|off", hide_possible_values = true)]
     cgroup: Option<cgroup::Use>,
 }
@@ -105,15 +117,20 @@ pub(crate) fn run(version: &'static str) -> std::process::ExitCode {
     if completion::answer::<TeamdCli>() {
         return std::process::ExitCode::SUCCESS;
     }
-    context::run(version, global, |cli, context| dispatch(cli.command, context))
+    context::run(version, global, |cli, context| {
+        dispatch(cli.command, context)
+    })
 }
 
 /// `--adopt DIR` names the team directory, too.
 fn global(cli: &TeamdCli) -> Global {
     match &cli.command {
-        TeamdCommand::Start(Start { adopt: Some(dir), .. }) => {
-            Global { team_dir: Some(dir.clone().into()), ..cli.global.clone() }
-        }
+        TeamdCommand::Start(Start {
+            adopt: Some(dir), ..
+        }) => Global {
+            team_dir: Some(dir.clone().into()),
+            ..cli.global.clone()
+        },
         _ => cli.global.clone(),
     }
 }
@@ -128,9 +145,21 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
         TeamdCommand::Status => status(context),
         TeamdCommand::Trust(args) => trust::run(context, &args),
         TeamdCommand::Completions(args) => completion::run(context, &args, "teamd"),
-        TeamdCommand::Serve(Serve { sandbox_layers, weakness, worker, handed_over }) => {
-            let confinement = daemon::Confinement { layers: sandbox_layers, weakness };
-            Ok(daemon::serve(&context.path, (&confinement, worker), handed_over))
+        TeamdCommand::Serve(Serve {
+            sandbox_layers,
+            weakness,
+            worker,
+            handed_over,
+        }) => {
+            let confinement = daemon::Confinement {
+                layers: sandbox_layers,
+                weakness,
+            };
+            Ok(daemon::serve(
+                &context.path,
+                (&confinement, worker),
+                handed_over,
+            ))
         }
     }
 }
@@ -171,12 +200,15 @@ fn start(context: &Context, args: &Start) -> CommandResult {
     report(context, &started)
 }
 
-/// Tells that the daemon is running, and what it found. It is running even where that cannot be read.
+/// Tells that the daemon is running, and what it found. It is running even where that cannot be
+/// read.
 fn report(context: &Context, started: &daemon::Started) -> CommandResult {
-    let (pid, path) = (started.pid, context.path.display());
-    let found = match started.already_running {
-        true => Ok(journal::TakenOver::default()),
-        false => taken_over(context),
+    let pid = started.pid;
+    let path = context.path.display();
+    let found = if started.already_running {
+        Ok(journal::TakenOver::default())
+    } else {
+        taken_over(context)
     };
     if context.out.is_json() {
         let found = found.ok();
@@ -193,21 +225,32 @@ fn report(context: &Context, started: &daemon::Started) -> CommandResult {
         (false, true) => "has replaced the running daemon",
         (false, false) => "is running",
     };
-    context.out.text(format_args!("teamd {how} for {path} (pid {pid})"))?;
+    context
+        .out
+        .text(format_args!("teamd {how} for {path} (pid {pid})"))?;
     let found = found.unwrap_or_else(|error| {
-        context.out.note(format_args!("its findings cannot be read: {error}"));
-        context.out.hint("`teamctl status` and `teamctl requests` show it");
+        context
+            .out
+            .note(format_args!("its findings cannot be read: {error}"));
+        context
+            .out
+            .hint("`teamctl status` and `teamctl requests` show it");
         journal::TakenOver::default()
     });
     let daemon::SetAside { torn, roster } = started.aside.clone();
-    let found = journal::TakenOver { torn, roster, ..found };
+    let found = journal::TakenOver {
+        torn,
+        roster,
+        ..found
+    };
     if found != journal::TakenOver::default() {
         context.out.text(found)?;
     }
     Ok(ExitCode::Done)
 }
 
-/// Reads what the daemon found, once it has recorded the ended teammates and their expired requests.
+/// Reads what the daemon found, once it has recorded the ended teammates and their expired
+/// requests.
 fn taken_over(context: &Context) -> Result<journal::TakenOver, CommandError> {
     let dir = context.dir()?;
     let found = journal::taken_over(&dir)?;
@@ -239,9 +282,14 @@ fn status(context: &Context) -> CommandResult {
     let team_name = answered.as_ref().map(|pong| pong.team_name.as_str());
     let trouble = answered.as_ref().and_then(|pong| pong.trouble.as_deref());
     let daemon = json!({"running": running, "pid": pid, "version": version, "trouble": trouble});
-    context.out.result(&json!({"team_name": team_name, "team_dir": context.path, "daemon": daemon}), text)?;
+    context.out.result(
+        &json!({"team_name": team_name, "team_dir": context.path, "daemon": daemon}),
+        text,
+    )?;
     if let Some(why) = trouble {
-        context.out.note(format_args!("the daemon {}", escape::line(why)));
+        context
+            .out
+            .note(format_args!("the daemon {}", escape::line(why)));
     }
     if running {
         return Ok(ExitCode::Done);
@@ -260,7 +308,18 @@ struct Pong {
 
 async fn ping(dir: &TeamDir) -> Result<Pong, CommandError> {
     match Client::connect(dir).await?.call(Order::Ping).await? {
-        Done::Pong { pid, team_name, version, trouble, .. } => Ok(Pong { pid, team_name, version, trouble }),
+        Done::Pong {
+            pid,
+            team_name,
+            version,
+            trouble,
+            ..
+        } => Ok(Pong {
+            pid,
+            team_name,
+            version,
+            trouble,
+        }),
         other => Err(unexpected(&other)),
     }
 }
@@ -288,16 +347,36 @@ mod tests {
     #[test]
     fn a_daemon_runs_although_it_cannot_be_read_what_it_has_found() {
         let (_scratch, dir) = unreadable();
-        let aside = daemon::SetAside { torn: Some(3), roster: None };
-        let started = daemon::Started { pid: 7, already_running: false, replaced: false, aside };
+        let aside = daemon::SetAside {
+            torn: Some(3),
+            roster: None,
+        };
+        let started = daemon::Started {
+            pid: 7,
+            already_running: false,
+            replaced: false,
+            aside,
+        };
         let (of_people, stdout, stderr) = context(&dir, false);
         assert_eq!(report(&of_people, &started), Ok(ExitCode::Done));
         let said = stdout.text();
-        assert!(said.starts_with("teamd is running for ") && said.contains("(3 bytes)"), "{said}");
-        assert!(stderr.text().starts_with("note: its findings cannot be read: "), "{}", stderr.text());
+        assert!(
+            said.starts_with("teamd is running for ") && said.contains("(3 bytes)"),
+            "{said}"
+        );
+        assert!(
+            stderr
+                .text()
+                .starts_with("note: its findings cannot be read: "),
+            "{}",
+            stderr.text()
+        );
         let (of_programs, stdout, _) = context(&dir, true);
         assert_eq!(report(&of_programs, &started), Ok(ExitCode::Done));
         let said: serde_json::Value = serde_json::from_str(&stdout.text()).unwrap();
-        assert_eq!((&said["pid"], &said["adopted"], &said["torn"]), (&json!(7), &json!(null), &json!(3)));
+        assert_eq!(
+            (&said["pid"], &said["adopted"], &said["torn"]),
+            (&json!(7), &json!(null), &json!(3))
+        );
     }
 }

@@ -2,16 +2,31 @@
 
 /// What the system says, and the next step.
 const STEPS: [(&[&str], &str); 5] = [
-    (&["No space left on device", "uota exceeded"], "free space on the disk"),
-    (&["Read-only file system"], "make that file system writable (`mount`, `dmesg` say why it is not)"),
-    (&["Permission denied", "Operation not permitted"], "let this user write there (`ls -l`, `lsattr`)"),
-    (&["No such file or directory", "Stale file handle"], "put that directory back"),
+    (
+        &["No space left on device", "uota exceeded"],
+        "free space on the disk",
+    ),
+    (
+        &["Read-only file system"],
+        "make that file system writable (`mount`, `dmesg` say why it is not)",
+    ),
+    (
+        &["Permission denied", "Operation not permitted"],
+        "let this user write there (`ls -l`, `lsattr`)",
+    ),
+    (
+        &["No such file or directory", "Stale file handle"],
+        "put that directory back",
+    ),
     (&["Input/output error"], "look at the disk (`dmesg`)"),
 ];
 
-/// Returns the next step after an error of the system, as it is told. Fits before ": then it goes on".
+/// Returns the next step after an error of the system, as it is told. Fits before ": then it goes
+/// on".
 pub(crate) fn next_step(why: &str) -> &'static str {
-    let step = STEPS.iter().find(|(said, _)| said.iter().any(|said| why.contains(said)));
+    let step = STEPS
+        .iter()
+        .find(|(said, _)| said.iter().any(|said| why.contains(said)));
     step.map_or("fix that", |(_, next)| next)
 }
 

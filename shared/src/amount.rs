@@ -1,7 +1,7 @@
 //! Amounts as people write them: times, sizes, numbers of tokens. Pure.
 //!
-//! A flag, a variable and a key of `team.toml` are read by the same function. Its error says what is expected, and fits
-//! behind "is not ".
+//! A flag, a variable and a key of `team.toml` are read by the same function. Its error says what
+//! is expected, and fits behind "is not ".
 
 use std::fmt;
 use std::time::Duration;
@@ -12,16 +12,19 @@ use serde::{Deserialize, Deserializer};
 /// What a text is not.
 pub type Expected = &'static str;
 
-/// The least tokens that a prompt and its answer must have together: the tools and a little work fit.
+/// The least tokens that a prompt and its answer must have together: the tools and a little work
+/// fit.
 const LEAST_WINDOW: u64 = 4_000;
 
-/// The least memory that an incarnation may be limited to, in bytes: the sandbox init and its shell fit.
+/// The least memory that an incarnation may be limited to, in bytes: the sandbox init and its shell
+/// fit.
 const LEAST_MEMORY: u64 = 64 << 20;
 
 /// The longest time that is read, in seconds: 10 years.
 pub(crate) const LONGEST: f64 = 315_360_000.0;
 
-/// Reads a time: a number with `ms`, `s`, `m`, `h` or `d`, or a bare number of seconds. At most 10 years.
+/// Reads a time: a number with `ms`, `s`, `m`, `h` or `d`, or a bare number of seconds. At most 10
+/// years.
 ///
 /// # Errors
 /// What is expected.
@@ -34,7 +37,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, Expected> {
 /// # Errors
 /// What is expected.
 pub fn parse_period(text: &str) -> Result<Duration, Expected> {
-    time(text).filter(|time| !time.is_zero()).ok_or("a time above 0 such as 30s, 10m or 8h")
+    time(text)
+        .filter(|time| !time.is_zero())
+        .ok_or("a time above 0 such as 30s, 10m or 8h")
 }
 
 /// Reads a time that is not 0, in seconds; a begun second counts.
@@ -52,7 +57,9 @@ pub fn parse_seconds(text: &str) -> Result<u64, Expected> {
 pub fn parse_watchdog(text: &str) -> Result<Option<Duration>, Expected> {
     match text {
         "off" => Ok(None),
-        _ => parse_period(text).map(Some).map_err(|_| "a time above 0 such as 60s, or off"),
+        _ => parse_period(text)
+            .map(Some)
+            .map_err(|_| "a time above 0 such as 60s, or off"),
     }
 }
 
@@ -61,15 +68,21 @@ pub fn parse_watchdog(text: &str) -> Result<Option<Duration>, Expected> {
 /// # Errors
 /// What is expected.
 pub fn parse_count(text: &str) -> Result<u32, Expected> {
-    text.parse().ok().filter(|&count| count > 0).ok_or("a whole number above 0")
+    text.parse()
+        .ok()
+        .filter(|&count| count > 0)
+        .ok_or("a whole number above 0")
 }
 
-/// Reads a number of tokens: a whole number above 0, also in thousands (`200k`) or millions (`2M`, `1.5M`).
+/// Reads a number of tokens: a whole number above 0, also in thousands (`200k`) or millions (`2M`,
+/// `1.5M`).
 ///
 /// # Errors
 /// What is expected.
 pub fn parse_tokens(text: &str) -> Result<u64, Expected> {
-    tokens(text).filter(|&count| count > 0).ok_or("a number of tokens above 0 such as 50000, 200k or 2M")
+    tokens(text)
+        .filter(|&count| count > 0)
+        .ok_or("a number of tokens above 0 such as 50000, 200k or 2M")
 }
 
 /// Reads how many tokens a prompt and its answer may have together.
@@ -87,26 +100,45 @@ pub fn parse_window(text: &str) -> Result<u64, Expected> {
 /// # Errors
 /// What is expected.
 pub fn parse_memory(text: &str) -> Result<u64, Expected> {
-    bytes(text).filter(|&bytes| bytes >= LEAST_MEMORY).ok_or("a size such as 2G or 512M, 64M or more")
+    bytes(text)
+        .filter(|&bytes| bytes >= LEAST_MEMORY)
+        .ok_or("a size such as 2G or 512M, 64M or more")
 }
 
 fn time(text: &str) -> Option<Duration> {
-    let units =
-        [("ms", 1e-3), ("", 1.0), ("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0), ("d", 86_400.0)];
-    scaled(text, &units).filter(|&seconds| seconds <= LONGEST).map(Duration::from_secs_f64)
+    let units = [
+        ("ms", 1e-3),
+        ("", 1.0),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("min", 60.0),
+        ("h", 3600.0),
+        ("d", 86_400.0),
+    ];
+    scaled(text, &units)
+        .filter(|&seconds| seconds <= LONGEST)
+        .map(Duration::from_secs_f64)
 }
 
 fn tokens(text: &str) -> Option<u64> {
-    let count = scaled(text, &[("", 1.0), ("k", 1e3), ("K", 1e3), ("m", 1e6), ("M", 1e6)])?;
+    let count = scaled(
+        text,
+        &[("", 1.0), ("k", 1e3), ("K", 1e3), ("m", 1e6), ("M", 1e6)],
+    )?;
     let is_whole = (count - count.round()).abs() < 1e-6;
     if is_whole { whole(count.round()) } else { None }
 }
 
 fn bytes(text: &str) -> Option<u64> {
-    let text =
-        text.strip_suffix("iB").or_else(|| text.strip_suffix('B')).unwrap_or(text).to_ascii_uppercase();
-    let units =
-        ["", "K", "M", "G", "T"].into_iter().zip(0..).map(|(unit, power)| (unit, 1024_f64.powi(power)));
+    let text = text
+        .strip_suffix("iB")
+        .or_else(|| text.strip_suffix('B'))
+        .unwrap_or(text)
+        .to_ascii_uppercase();
+    let units = ["", "K", "M", "G", "T"]
+        .into_iter()
+        .zip(0..)
+        .map(|(unit, power)| (unit, 1024_f64.powi(power)));
     whole(scaled(&text, &units.collect::<Vec<_>>())?)
 }
 
@@ -119,7 +151,9 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 
 /// Parts a number from its unit. The number begins and ends with a digit.
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
-    let unit_at = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let unit_at = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let is_number = !number.starts_with('.') && !number.ends_with('.');
     Some((number.parse().ok().filter(|_| is_number)?, unit))
@@ -232,10 +266,19 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_people_write_them() {
-        for (text, seconds) in
-            [("30s", 30.0), ("500ms", 0.5), ("2m", 120.0), ("1h", 3600.0), ("0", 0.0), ("1.5", 1.5)]
-        {
-            assert_eq!(parse_duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        for (text, seconds) in [
+            ("30s", 30.0),
+            ("500ms", 0.5),
+            ("2m", 120.0),
+            ("1h", 3600.0),
+            ("0", 0.0),
+            ("1.5", 1.5),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_secs_f64(seconds)),
+                "{text}"
+            );
         }
         for bad in ["", "s", "-1s", "1 s", "1e9", "99999d", "1.2.3", "NaN"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
@@ -262,7 +305,10 @@ mod tests {
         }
         assert_eq!(
             (parse_memory("63M"), parse_memory("64M")),
-            (Err("a size such as 2G or 512M, 64M or more"), Ok(LEAST_MEMORY))
+            (
+                Err("a size such as 2G or 512M, 64M or more"),
+                Ok(LEAST_MEMORY)
+            )
         );
     }
 
@@ -279,9 +325,14 @@ mod tests {
         ] {
             assert_eq!(format_duration(Duration::from_secs_f64(seconds)), text);
         }
-        for (bytes, text) in
-            [(0, "0"), (1023, "1023"), (1024, "1K"), (2 << 30, "2G"), (3 << 29, "1.5G"), (5 << 40, "5T")]
-        {
+        for (bytes, text) in [
+            (0, "0"),
+            (1023, "1023"),
+            (1024, "1K"),
+            (2 << 30, "2G"),
+            (3 << 29, "1.5G"),
+            (5 << 40, "5T"),
+        ] {
             assert_eq!(format_size(bytes), text);
         }
     }
@@ -289,7 +340,11 @@ mod tests {
     #[test]
     fn a_limit_of_time_is_whole_seconds_and_at_least_one() {
         assert_eq!(
-            (parse_seconds("1h"), parse_seconds("1.2"), parse_seconds("10ms")),
+            (
+                parse_seconds("1h"),
+                parse_seconds("1.2"),
+                parse_seconds("10ms")
+            ),
             (Ok(3600), Ok(2), Ok(1))
         );
         assert!(parse_seconds("0").is_err() && parse_seconds("soon").is_err());
@@ -300,11 +355,19 @@ mod tests {
 
     #[test]
     fn counts_are_read_as_people_write_them() {
-        for (text, count) in [("7", 7), ("200k", 200_000), ("1.5M", 1_500_000), ("2m", 2_000_000), ("0", 0)] {
+        for (text, count) in [
+            ("7", 7),
+            ("200k", 200_000),
+            ("1.5M", 1_500_000),
+            ("2m", 2_000_000),
+            ("0", 0),
+        ] {
             assert_eq!(tokens(text), Some(count), "{text}");
         }
         let huge = "9".repeat(40);
-        for bad in ["", "k", "-1", "1.5", "1.", "1.k", ".5k", "1.2345k", "1e3", "2G", "1 k", "+1", &huge] {
+        for bad in [
+            "", "k", "-1", "1.5", "1.", "1.k", ".5k", "1.2345k", "1e3", "2G", "1 k", "+1", &huge,
+        ] {
             assert_eq!(tokens(bad), None, "{bad}");
         }
     }

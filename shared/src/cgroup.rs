@@ -1,6 +1,8 @@
-//! In which cgroup (version 2) this process is, and the names of the cgroups that a team makes there.
+//! In which cgroup (version 2) this process is, and the names of the cgroups that a team makes
+//! there.
 //!
-//! The daemon makes and kills cgroups, and a worker enters its own; nothing here does. The layout, below the cgroup in which the daemon is:
+//! The daemon makes and kills cgroups, and a worker enters its own; nothing here does. The layout,
+//! below the cgroup in which the daemon is:
 //!
 //! ```text
 //! teamd-DEVICE-INODE-BIRTH/        one for each team directory
@@ -47,16 +49,17 @@ impl Use {
 pub enum Standing {
     /// Make others in it, and hand its controllers on to them.
     Delegated,
-    /// Make others in it: the files are this user's. The manager of the cgroup has not delegated its controllers.
+    /// Make others in it: the files are this user's. The manager of the cgroup has not delegated
+    /// its controllers.
     Writable,
     /// Nothing: it belongs to another manager, also where root could write there.
     Foreign,
 }
 
 impl Standing {
-    /// Judges by four facts: whether its files can be `written`, whether its manager has `marked` it as delegated, whether it
-    /// is the `top` of what can be seen (of a container, or of a machine without a service manager), and whether `root` asks,
-    /// who can write everywhere.
+    /// Judges by four facts: whether its files can be `written`, whether its manager has `marked`
+    /// it as delegated, whether it is the `top` of what can be seen (of a container, or of a
+    /// machine without a service manager), and whether `root` asks, who can write everywhere.
     pub fn judge(written: bool, marked: bool, top: bool, root: bool) -> Self {
         match (written, marked || top, root) {
             (false, ..) => Self::Foreign,
@@ -86,37 +89,50 @@ pub enum NoPlace {
     /// Cgroups cannot be read here.
     #[error("no cgroup can be seen")]
     Unseen,
-    /// Only the old hierarchies are there, or the new one is not mounted where this process could reach its own.
+    /// Only the old hierarchies are there, or the new one is not mounted where this process could
+    /// reach its own.
     #[error("version 2 is not mounted here")]
     NotMounted,
 }
 
 impl Place {
-    /// Looks in which cgroup this process is. For a daemon that moved into the cgroup of its `team`, that is the one above.
+    /// Looks in which cgroup this process is. For a daemon that moved into the cgroup of its
+    /// `team`, that is the one above.
     ///
     /// # Errors
     /// [`NoPlace`].
     pub fn look(team: Option<&str>) -> Result<Self, NoPlace> {
         let own = std::fs::read_to_string("/proc/self/cgroup").map_err(|_| NoPlace::Unseen)?;
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").map_err(|_| NoPlace::Unseen)?;
+        let mounts =
+            std::fs::read_to_string("/proc/self/mountinfo").map_err(|_| NoPlace::Unseen)?;
         let path = path_in(&own).ok_or(NoPlace::NotMounted)?;
         let path = team.map_or(path, |team| above_daemon(path, team));
         let folder = folders_of(&mounts, path).find(|folder| folder.join("cgroup.procs").exists());
         let folder = folder.ok_or(NoPlace::NotMounted)?;
         let written = [folder.clone(), folder.join("cgroup.procs")];
-        let written = written.iter().all(|path| access(path, Access::WRITE_OK).is_ok());
+        let written = written
+            .iter()
+            .all(|path| access(path, Access::WRITE_OK).is_ok());
         let root = rustix::process::geteuid().is_root();
         let standing = Standing::judge(written, is_marked(&folder), path == "/", root);
-        let controllers = std::fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
-        Ok(Self { path: path.to_owned(), folder, standing, controllers: controllers.trim().to_owned() })
+        let controllers =
+            std::fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
+        Ok(Self {
+            path: path.to_owned(),
+            folder,
+            standing,
+            controllers: controllers.trim().to_owned(),
+        })
     }
 
-    /// Tells whether a service manager starts programs in this very cgroup: a service, or what it names below one
-    /// (`DelegateSubgroup=`). It could not start the daemon again there, while workers live below, once a controller is handed
-    /// on (the rule of no internal processes: `EBUSY`).
+    /// Tells whether a service manager starts programs in this very cgroup: a service, or what it
+    /// names below one (`DelegateSubgroup=`). It could not start the daemon again there, while
+    /// workers live below, once a controller is handed on (the rule of no internal processes:
+    /// `EBUSY`).
     pub fn is_a_service(&self) -> bool {
         let mut up = self.path.rsplit('/');
-        let (own, above) = (up.next().unwrap_or_default(), up.next().unwrap_or_default());
+        let own = up.next().unwrap_or_default();
+        let above = up.next().unwrap_or_default();
         // Below the service that is the user's own manager, it starts scopes too.
         let is_manager = above.starts_with("user@");
         own.ends_with(".service") || above.ends_with(".service") && !is_manager
@@ -125,30 +141,47 @@ impl Place {
 
 /// Returns the path of a process in the hierarchy of version 2, from its `/proc/PID/cgroup`.
 pub fn path_in(cgroup: &str) -> Option<&str> {
-    cgroup.lines().find_map(|line| line.strip_prefix("0::")).filter(|path| path.starts_with('/'))
+    cgroup
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .filter(|path| path.starts_with('/'))
 }
 
-/// Returns the path above the cgroup of the team, for a process in the daemon's own cgroup there; else the same path.
+/// Returns the path above the cgroup of the team, for a process in the daemon's own cgroup there;
+/// else the same path.
 fn above_daemon<'p>(path: &'p str, team: &str) -> &'p str {
-    let above = path.strip_suffix(DAEMON).and_then(|path| path.strip_suffix('/'));
-    let above = above.and_then(|path| path.strip_suffix(team)).and_then(|path| path.strip_suffix('/'));
+    let above = path
+        .strip_suffix(DAEMON)
+        .and_then(|path| path.strip_suffix('/'));
+    let above = above
+        .and_then(|path| path.strip_suffix(team))
+        .and_then(|path| path.strip_suffix('/'));
     above.map_or(path, |above| if above.is_empty() { "/" } else { above })
 }
 
-/// Returns the directories at which a path of the hierarchy lies, by `/proc/PID/mountinfo` (`proc_pid_mountinfo(5)`).
+/// Returns the directories at which a path of the hierarchy lies, by `/proc/PID/mountinfo`
+/// (`proc_pid_mountinfo(5)`).
 fn folders_of(mounts: &str, path: &str) -> impl Iterator<Item = PathBuf> {
     mounts.lines().filter_map(move |line| {
         let (mount, system) = line.split_once(" - ")?;
         let mut fields = mount.split(' ');
-        let (root, at) = (fields.nth(3)?, fields.next()?);
+        let root = fields.nth(3)?;
+        let at = fields.next()?;
         // A mount point with a blank, which is escaped there, is not supported.
         let plain = system.starts_with("cgroup2 ") && !at.contains('\\');
         let inside = Path::new(path).strip_prefix(root).ok().filter(|_| plain)?;
-        // What is mounted from above a cgroup namespace begins with `..`, and so does what lies outside of it.
-        let up = inside.components().any(|part| part == std::path::Component::ParentDir);
-        (!up).then(
-            || if inside.as_os_str().is_empty() { PathBuf::from(at) } else { Path::new(at).join(inside) },
-        )
+        // What is mounted from above a cgroup namespace begins with `..`, and so does what lies
+        // outside of it.
+        let up = inside
+            .components()
+            .any(|part| part == std::path::Component::ParentDir);
+        (!up).then(|| {
+            if inside.as_os_str().is_empty() {
+                PathBuf::from(at)
+            } else {
+                Path::new(at).join(inside)
+            }
+        })
     })
 }
 
@@ -161,8 +194,8 @@ fn is_marked(folder: &Path) -> bool {
     })
 }
 
-/// Returns the name of the cgroup of a team: the identity of its directory. A copy of the directory has another one, and so has
-/// a directory that gets the same inode later.
+/// Returns the name of the cgroup of a team: the identity of its directory. A copy of the directory
+/// has another one, and so has a directory that gets the same inode later.
 ///
 /// # Errors
 /// The system's error if the directory cannot be looked at.
@@ -175,10 +208,12 @@ pub fn of_incarnation(name: &Name, incarnation: u32) -> String {
     format!("{name}.{incarnation}")
 }
 
-/// What the name of the cgroup of a check begins with. It has no dot, and that of an incarnation has one.
+/// What the name of the cgroup of a check begins with. It has no dot, and that of an incarnation
+/// has one.
 const CHECK: &str = "check-";
 
-/// Returns the name of the cgroup of a check in that of its team. No other check has ever had this id.
+/// Returns the name of the cgroup of a check in that of its team. No other check has ever had this
+/// id.
 pub fn of_check(id: &RequestId) -> String {
     format!("{CHECK}{id}")
 }
@@ -189,7 +224,8 @@ pub fn is_of_check(folder: &Path) -> bool {
     name.is_some_and(|name| name.starts_with(CHECK) && !name.contains('.'))
 }
 
-/// Tells whether processes live in a cgroup, or in one below it: `populated` of its `cgroup.events`.
+/// Tells whether processes live in a cgroup, or in one below it: `populated` of its
+/// `cgroup.events`.
 ///
 /// # Errors
 /// The system's error; `NotFound` if there is no such cgroup (any more).
@@ -202,8 +238,12 @@ pub fn is_populated(folder: &Path) -> io::Result<bool> {
 
 /// Lists the cgroups in a cgroup; none where it cannot be read.
 pub fn below(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let folders = entries.filter_map(Result::ok).filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir()));
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let folders = entries
+        .filter_map(Result::ok)
+        .filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir()));
     folders.map(|entry| entry.path()).collect()
 }
 
@@ -219,7 +259,8 @@ fn tree(folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Removes a cgroup with those below it, as far as they are empty; one that is gone already is no error.
+/// Removes a cgroup with those below it, as far as they are empty; one that is gone already is no
+/// error.
 ///
 /// # Errors
 /// The first error of the system: `EBUSY` for one that holds a process, which stays.
@@ -236,7 +277,10 @@ pub fn remove(folder: &Path) -> io::Result<()> {
 
 /// Returns what `cgroup.events` says.
 pub fn populated(events: &str) -> Option<bool> {
-    match events.lines().find_map(|line| line.strip_prefix("populated "))? {
+    match events
+        .lines()
+        .find_map(|line| line.strip_prefix("populated "))?
+    {
         "0" => Some(false),
         "1" => Some(true),
         _ => None,
@@ -261,7 +305,10 @@ mod tests {
 
     #[test]
     fn the_path_is_that_of_version_2() {
-        assert_eq!(path_in("9:memory:/a\n0::/user.slice/x.scope\n"), Some("/user.slice/x.scope"));
+        assert_eq!(
+            path_in("9:memory:/a\n0::/user.slice/x.scope\n"),
+            Some("/user.slice/x.scope")
+        );
         assert_eq!(path_in("0::/\n"), Some("/"));
         assert_eq!(path_in("9:memory:/a\n"), None);
         assert_eq!(path_in(""), None);
@@ -273,14 +320,25 @@ mod tests {
 
     #[test]
     fn the_directory_is_found_where_the_hierarchy_is_mounted() {
-        let unified = "38 31 0:29 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
-        assert_eq!(folders(unified, "/a/b.scope"), [Path::new("/sys/fs/cgroup/a/b.scope")]);
+        let unified =
+            "38 31 0:29 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
+        assert_eq!(
+            folders(unified, "/a/b.scope"),
+            [Path::new("/sys/fs/cgroup/a/b.scope")]
+        );
         assert_eq!(folders(unified, "/"), [Path::new("/sys/fs/cgroup")]);
-        assert_eq!(folders(unified, "/../x"), [] as [&Path; 0], "outside of the namespace");
+        assert_eq!(
+            folders(unified, "/../x"),
+            [] as [&Path; 0],
+            "outside of the namespace"
+        );
         let hybrid = "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n38 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw";
         assert_eq!(folders(hybrid, "/"), [Path::new("/sys/fs/cgroup/unified")]);
         let part = "38 31 0:29 /docker/1 /sys/fs/cgroup ro - cgroup2 cgroup rw";
-        assert_eq!(folders(part, "/docker/1/x"), [Path::new("/sys/fs/cgroup/x")]);
+        assert_eq!(
+            folders(part, "/docker/1/x"),
+            [Path::new("/sys/fs/cgroup/x")]
+        );
         assert_eq!(folders(part, "/docker/12"), [] as [&Path; 0]);
         let above = "38 31 0:29 /.. /sys/fs/cgroup ro - cgroup2 cgroup rw";
         assert_eq!(folders(above, "/x"), [] as [&Path; 0]);
@@ -291,19 +349,45 @@ mod tests {
         use Standing::{Delegated, Foreign, Writable};
         let judge = Standing::judge;
         assert_eq!(judge(true, true, false, false), Delegated);
-        assert_eq!(judge(true, false, false, false), Writable, "a scope of the user's own manager");
-        assert_eq!(judge(true, false, false, true), Foreign, "root can write everywhere");
-        assert_eq!((judge(true, true, false, true), judge(true, false, true, true)), (Delegated, Delegated));
-        for (marked, top, root) in [(true, true, true), (true, false, false), (false, true, true)] {
+        assert_eq!(
+            judge(true, false, false, false),
+            Writable,
+            "a scope of the user's own manager"
+        );
+        assert_eq!(
+            judge(true, false, false, true),
+            Foreign,
+            "root can write everywhere"
+        );
+        assert_eq!(
+            (
+                judge(true, true, false, true),
+                judge(true, false, true, true)
+            ),
+            (Delegated, Delegated)
+        );
+        for (marked, top, root) in [
+            (true, true, true),
+            (true, false, false),
+            (false, true, true),
+        ] {
             assert_eq!(judge(false, marked, top, root), Foreign);
         }
     }
 
     #[test]
     fn a_daemon_that_made_way_stands_where_its_team_lies() {
-        assert_eq!(above_daemon("/a/b.scope/teamd-1/daemon", "teamd-1"), "/a/b.scope");
+        assert_eq!(
+            above_daemon("/a/b.scope/teamd-1/daemon", "teamd-1"),
+            "/a/b.scope"
+        );
         assert_eq!(above_daemon("/teamd-1/daemon", "teamd-1"), "/");
-        for path in ["/a/teamd-2/daemon", "/a/xteamd-1/daemon", "/teamd-1/daemons", "/daemon"] {
+        for path in [
+            "/a/teamd-2/daemon",
+            "/a/xteamd-1/daemon",
+            "/teamd-1/daemons",
+            "/daemon",
+        ] {
             assert_eq!(above_daemon(path, "teamd-1"), path);
         }
     }
@@ -317,7 +401,10 @@ mod tests {
             controllers: String::new(),
         };
         assert!(place("/user.slice/user@1.service/app.slice/teamd.service").is_a_service());
-        assert!(place("/system.slice/teamd.service/main").is_a_service(), "DelegateSubgroup=main");
+        assert!(
+            place("/system.slice/teamd.service/main").is_a_service(),
+            "DelegateSubgroup=main"
+        );
         assert!(!place("/user.slice/user@1.service/app.slice/run-1.scope").is_a_service());
         assert!(!place("/user.slice/user@1.service/run-1.scope").is_a_service());
         assert!(!place("/").is_a_service());
@@ -328,7 +415,8 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = |name: &str| scratch.path().join(name);
         let of = |name: &str| of_team(&TeamDir::create(&path(name)).unwrap()).unwrap();
-        let (one, other) = (of("one"), of("other"));
+        let one = of("one");
+        let other = of("other");
         assert_ne!(one, other);
         std::fs::rename(path("one"), path("moved")).unwrap();
         assert_eq!(of("moved"), one);

@@ -1,5 +1,5 @@
-//! What the daemon tells a check to run, and what the check reports. One JSON text each: on standard input, which stays open
-//! while the check is wanted, and on standard output.
+//! What the daemon tells a check to run, and what the check reports. One JSON text each: on
+//! standard input, which stays open while the check is wanted, and on standard output.
 
 use serde::{Deserialize, Serialize};
 

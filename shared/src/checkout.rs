@@ -1,8 +1,10 @@
-//! Checkouts: a teammate's own clone of the *team repository*, a bare repository that belongs to the daemon.
+//! Checkouts: a teammate's own clone of the *team repository*, a bare repository that belongs to
+//! the daemon.
 //!
-//! **Who writes**: jobs alone write the team repository ([`crate::job`]); a teammate writes its own checkout, but for its
-//! settings and hooks. **Who reads**: the teammates of the team see the team repository, read only; it is hidden from
-//! all others. **When a job dies**: what it had not finished has another name, or none, and the next one makes it anew.
+//! **Who writes**: jobs alone write the team repository ([`crate::job`]); a teammate writes its own
+//! checkout, but for its settings and hooks. **Who reads**: the teammates of the team see the team
+//! repository, read only; it is hidden from all others. **When a job dies**: what it had not
+//! finished has another name, or none, and the next one makes it anew.
 
 use std::path::{Path, PathBuf};
 
@@ -29,12 +31,18 @@ pub struct Checkout {
 impl Checkout {
     /// Returns the team repository as a path.
     pub fn shown(checkout: Option<&Self>) -> Vec<PathBuf> {
-        checkout.map(|it| PathBuf::from(&it.repository)).into_iter().collect()
+        checkout
+            .map(|it| PathBuf::from(&it.repository))
+            .into_iter()
+            .collect()
     }
 
     /// Returns where it is made that belongs there: it gets its name when it is whole.
     pub fn unfinished(root: &Path) -> PathBuf {
-        root.with_file_name(format!(".{}.new", root.file_name().unwrap_or_default().to_string_lossy()))
+        root.with_file_name(format!(
+            ".{}.new",
+            root.file_name().unwrap_or_default().to_string_lossy()
+        ))
     }
 
     /// Returns what notes, beside the team repository, that one was made there: a link to it.
@@ -49,12 +57,14 @@ impl Checkout {
 pub struct CheckoutSettings {
     /// Whether each teammate has one that says nothing else.
     pub always: bool,
-    /// Files and directories of the user's tree that `git` does not know and a checkout needs, such as `.env.test`.
+    /// Files and directories of the user's tree that `git` does not know and a checkout needs, such
+    /// as `.env.test`.
     #[serde(deserialize_with = "beneath")]
     pub copy: Vec<String>,
     /// A command that prepares a checkout, such as `npm ci`.
     pub setup: Option<String>,
-    /// The files on which `setup` rests: it runs again when one of them changes. By default manifests and lock files.
+    /// The files on which `setup` rests: it runs again when one of them changes. By default
+    /// manifests and lock files.
     #[serde(deserialize_with = "patterns")]
     pub inputs: Vec<String>,
 }
@@ -75,7 +85,12 @@ const INPUTS: [&str; 9] = [
 impl CheckoutSettings {
     /// Says what each key does.
     pub(crate) fn effects(&self, to: &mut Effects<'_>) {
-        let Self { always, copy, setup, inputs: _ } = self;
+        let Self {
+            always,
+            copy,
+            setup,
+            inputs: _,
+        } = self;
         to.narrows("checkout.always", always.then_some(true));
         // What `git` does not know is mostly what others shall not see.
         to.widens("checkout.copy", copy);
@@ -85,19 +100,31 @@ impl CheckoutSettings {
 
     /// Returns the patterns of the files on which the setup rests.
     pub fn inputs(&self) -> Vec<String> {
-        if self.inputs.is_empty() { INPUTS.map(str::to_owned).to_vec() } else { self.inputs.clone() }
+        if self.inputs.is_empty() {
+            INPUTS.map(str::to_owned).to_vec()
+        } else {
+            self.inputs.clone()
+        }
     }
 }
 
-pub(crate) fn beneath<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+pub(crate) fn beneath<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<String>, D::Error> {
     use std::path::Component::{CurDir, Normal};
     let paths = Vec::<String>::deserialize(deserializer)?;
-    let is_beneath =
-        |path: &&String| Path::new(path).components().all(|part| matches!(part, Normal(_) | CurDir));
-    match paths.iter().find(|path| path.is_empty() || path.contains('\n') || !is_beneath(path)) {
-        Some(path) => {
-            Err(serde::de::Error::custom(format_args!("{path:?} is not a path beneath the repository")))
-        }
+    let is_beneath = |path: &&String| {
+        Path::new(path)
+            .components()
+            .all(|part| matches!(part, Normal(_) | CurDir))
+    };
+    match paths
+        .iter()
+        .find(|path| path.is_empty() || path.contains('\n') || !is_beneath(path))
+    {
+        Some(path) => Err(serde::de::Error::custom(format_args!(
+            "{path:?} is not a path beneath the repository"
+        ))),
         None => Ok(paths),
     }
 }

@@ -1,10 +1,12 @@
-//! The clocks: the one that all processes of a machine share, for order, and that of the wall, for people.
+//! The clocks: the one that all processes of a machine share, for order, and that of the wall, for
+//! people.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the time since the boot, which cannot be set (`CLOCK_MONOTONIC`): it orders what several processes do.
+/// Returns the time since the boot, which cannot be set (`CLOCK_MONOTONIC`): it orders what several
+/// processes do.
 pub fn since_boot() -> Duration {
     now(ClockId::Monotonic)
 }
@@ -13,12 +15,17 @@ pub fn since_boot() -> Duration {
 pub(crate) fn now(clock: ClockId) -> Duration {
     let now = clock_gettime(clock);
     // It is never negative, and its nanoseconds are fewer than a second.
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+    Duration::new(
+        now.tv_sec.unsigned_abs(),
+        u32::try_from(now.tv_nsec).unwrap_or(0),
+    )
 }
 
 /// Returns seconds since 1970, as people see them. This clock can be set, so no order rests on it.
 pub fn wall() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! `config.json`: the roster for people and tools. Its shape, and reading it; only the daemon writes it.
+//! `config.json`: the roster for people and tools. Its shape, and reading it; only the daemon
+//! writes it.
 //!
-//! **Who writes**: the daemon alone, by rename: a reader sees the old roster or the new one. **Who reads**:
-//! any process. It is a projection of the journal plus what workers last said, written anew at every start of a
-//! daemon: nothing is lost with it.
+//! **Who writes**: the daemon alone, by rename: a reader sees the old roster or the new one. **Who
+//! reads**: any process. It is a projection of the journal plus what workers last said, written
+//! anew at every start of a daemon: nothing is lost with it.
 
 use std::io;
 
@@ -49,14 +50,17 @@ pub struct TeamSandbox {
     /// The layers that work on this machine, as [`crate::sandbox::Layers`] is written.
     #[serde(default)]
     pub layers: String,
-    /// What cannot be held although a team needs it, as the user has allowed. Null where all is held.
+    /// What cannot be held although a team needs it, as the user has allowed. Null where all is
+    /// held.
     pub weak: Option<String>,
 }
 
 impl TeamSandbox {
     /// Tells whether the gate of an agent changes while it runs.
     pub fn has_live_gate(&self) -> bool {
-        self.layers.parse().is_ok_and(|Layers { namespaces, .. }| namespaces == Namespaces::Own)
+        self.layers
+            .parse()
+            .is_ok_and(|Layers { namespaces, .. }| namespaces == Namespaces::Own)
     }
 }
 
@@ -65,8 +69,16 @@ json::record!(Roster);
 impl Default for Roster {
     /// The roster of a team without a daemon and without members.
     fn default() -> Self {
-        let (team_name, members) = (String::new(), Vec::new());
-        Self { version: VERSION, seq: 0, team_name, daemon: None, sandbox: None, members }
+        let team_name = String::new();
+        let members = Vec::new();
+        Self {
+            version: VERSION,
+            seq: 0,
+            team_name,
+            daemon: None,
+            sandbox: None,
+            members,
+        }
     }
 }
 
@@ -138,7 +150,8 @@ pub struct RosterMember {
     pub restarts: u32,
     /// How the incarnation before ended; null in a first one, and when this one has ended.
     pub last_exit: Option<Exit>,
-    /// Since when it does not answer the daemon, seconds since 1970; null while it does, or need not.
+    /// Since when it does not answer the daemon, seconds since 1970; null while it does, or need
+    /// not.
     pub silent_since: Option<f64>,
 }
 
@@ -154,7 +167,8 @@ pub enum ConfigError {
 }
 
 impl RosterMember {
-    /// Returns the agent and its model, as a person calls them: `anthropic:MODEL` for the built-in agent, else `claude:MODEL`.
+    /// Returns the agent and its model, as a person calls them: `anthropic:MODEL` for the built-in
+    /// agent, else `claude:MODEL`.
     #[must_use]
     pub fn mind(&self) -> String {
         match (&self.agent, self.model.split_once(':')) {
@@ -166,7 +180,10 @@ impl RosterMember {
 
     /// Returns the directories and files that its commands may write while its gate is open.
     pub fn where_it_writes(&self) -> impl Iterator<Item = &str> {
-        [&self.workspace].into_iter().chain(&self.sandbox.writable).map(String::as_str)
+        [&self.workspace]
+            .into_iter()
+            .chain(&self.sandbox.writable)
+            .map(String::as_str)
     }
 }
 
@@ -179,8 +196,8 @@ impl Roster {
         Self::read(dir, json::read)
     }
 
-    /// Reads the roster as far as it concerns one member: the others are left out. What is sent to one of a thousand
-    /// shall not cost a look at all.
+    /// Reads the roster as far as it concerns one member: the others are left out. What is sent to
+    /// one of a thousand shall not cost a look at all.
     ///
     /// # Errors
     /// As [`Roster::load`].
@@ -205,18 +222,25 @@ impl Roster {
         }
     }
 
-    /// Tells whether the process that this roster shows for a member is gone, though the roster does not say so yet.
-    /// False for an incarnation that has none yet.
+    /// Tells whether the process that this roster shows for a member is gone, though the roster
+    /// does not say so yet. False for an incarnation that has none yet.
     ///
     /// # Errors
     /// The system's error if that cannot be seen: no descriptor is left, say.
     pub fn process_is_gone(&self, member: &RosterMember) -> io::Result<bool> {
         // A worker began in the same boot as the daemon that shows it.
-        let boot_id = self.daemon.as_ref().map(|daemon| daemon.process.boot_id.clone());
+        let boot_id = self
+            .daemon
+            .as_ref()
+            .map(|daemon| daemon.process.boot_id.clone());
         match (member.pid, member.start_ticks, boot_id) {
-            (Some(pid), Some(start_ticks), Some(boot_id)) => {
-                Identity { pid, start_ticks, boot_id }.runs().map(|runs| !runs)
+            (Some(pid), Some(start_ticks), Some(boot_id)) => Identity {
+                pid,
+                start_ticks,
+                boot_id,
             }
+            .runs()
+            .map(|runs| !runs),
             _ => Ok(false),
         }
     }
@@ -230,14 +254,20 @@ impl Roster {
 /// What stands before the members, each of which has a line of its own, and behind them.
 const FRAME: (&[u8], &[u8]) = (b"\n\"members\":[\n", b"\n]}\n");
 
-/// Cuts the lines of the other members out of a roster, as the daemon writes it; none if it is written otherwise.
+/// Cuts the lines of the other members out of a roster, as the daemon writes it; none if it is
+/// written otherwise.
 fn only(roster: &[u8], name: &Name) -> Option<Vec<u8>> {
     let (before, behind) = FRAME;
-    let head = roster.windows(before.len()).position(|window| window == before)? + before.len();
+    let head = roster
+        .windows(before.len())
+        .position(|window| window == before)?
+        + before.len();
     let members = roster[head..].strip_suffix(behind)?;
     let begin = format!("{{\"name\":\"{name}\",");
     let mut lines = members.split(|&byte| byte == b'\n');
-    let line = lines.find(|line| line.starts_with(begin.as_bytes())).unwrap_or_default();
+    let line = lines
+        .find(|line| line.starts_with(begin.as_bytes()))
+        .unwrap_or_default();
     let line = line.strip_suffix(b",").unwrap_or(line);
     Some([&roster[..head], line, behind].concat())
 }
@@ -254,38 +284,69 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         crate::fs::replace(&dir, &TeamPath::config(), roster.as_bytes()).unwrap();
-        let one = Roster::load_one(&dir, &Name::of_inbox(who).unwrap()).unwrap().unwrap();
+        let one = Roster::load_one(&dir, &Name::of_inbox(who).unwrap())
+            .unwrap()
+            .unwrap();
         let all = Roster::load(&dir).unwrap().unwrap();
-        assert_eq!((&one.team_name, one.seq, &one.daemon), (&all.team_name, all.seq, &all.daemon));
-        let found: Vec<_> = all.members.into_iter().filter(|it| it.name == one.members[0].name).collect();
+        assert_eq!(
+            (&one.team_name, one.seq, &one.daemon),
+            (&all.team_name, all.seq, &all.daemon)
+        );
+        let found: Vec<_> = all
+            .members
+            .into_iter()
+            .filter(|it| it.name == one.members[0].name)
+            .collect();
         assert_eq!(one.members, found);
-        one.members.into_iter().map(|it| (it.name.to_string(), it.role)).collect()
+        one.members
+            .into_iter()
+            .map(|it| (it.name.to_string(), it.role))
+            .collect()
     }
 
     #[test]
     fn a_foreign_agent_stands_in_the_place_of_the_provider() {
         let mind = |fields: &str| {
             let member = member("alice", "").replace('}', fields);
-            serde_json::from_str::<RosterMember>(&member).unwrap().mind()
+            serde_json::from_str::<RosterMember>(&member)
+                .unwrap()
+                .mind()
         };
         let agent = r#","agent":{"name":"claude","command":["claude"],"protocol":"claude"}}"#;
         assert_eq!(mind(r#","model":"openai:gpt"}"#), "openai:gpt");
         assert_eq!(mind(&format!(r#","model":"anthropic"{agent}"#)), "claude");
-        assert_eq!(mind(&format!(r#","model":"anthropic:opus"{agent}"#)), "claude:opus");
+        assert_eq!(
+            mind(&format!(r#","model":"anthropic:opus"{agent}"#)),
+            "claude:opus"
+        );
     }
 
     #[test]
     fn one_member_is_read_without_the_others_however_the_roster_is_written() {
         let role = r#"says \"name\":\"bob\", or ]}"#;
-        let members = [member("al", role), member("alice", "coder"), member("bob", "")];
+        let members = [
+            member("al", role),
+            member("alice", "coder"),
+            member("bob", ""),
+        ];
         let ours = format!(
             "{{\"version\":1,\"seq\":7,\"team_name\":\"t\",\n\"daemon\":null,\n\"sandbox\":null,\n\"members\":[\n{}\n]}}\n",
             members.join(",\n")
         );
         let value: serde_json::Value = serde_json::from_str(&ours).unwrap();
-        for roster in [ours.clone(), value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
-            assert_eq!(load(&roster, "alice"), [("alice".to_owned(), "coder".to_owned())]);
-            assert_eq!(load(&roster, "al"), [("al".to_owned(), r#"says "name":"bob", or ]}"#.to_owned())]);
+        for roster in [
+            ours.clone(),
+            value.to_string(),
+            serde_json::to_string_pretty(&value).unwrap(),
+        ] {
+            assert_eq!(
+                load(&roster, "alice"),
+                [("alice".to_owned(), "coder".to_owned())]
+            );
+            assert_eq!(
+                load(&roster, "al"),
+                [("al".to_owned(), r#"says "name":"bob", or ]}"#.to_owned())]
+            );
             assert_eq!(load(&roster, "bob"), [("bob".to_owned(), String::new())]);
         }
         // The others are not even parsed.

@@ -1,13 +1,14 @@
 //! The control socket: who says what to whom, and the frames that carry it.
 //!
 //! A frame is a length (4 bytes, big endian) and as many bytes of bincode. Both are limited to
-//! [`MAX_FRAME`]: a hostile length costs nothing. The first frame of a connection is a [`Greeting`]; after
-//! it a client sends [`TaggedCommand`]s and gets one [`Reply`] for each, when it is done; a client that loses the daemon says the
-//! same again to the next one. A worker sends [`FromWorker`] and
+//! [`MAX_FRAME`]: a hostile length costs nothing. The first frame of a connection is a
+//! [`Greeting`]; after it a client sends [`TaggedCommand`]s and gets one [`Reply`] for each, when
+//! it is done; a client that loses the daemon says the same again to the next one. A worker sends
+//! [`FromWorker`] and
 //! gets [`ToWorker`].
 //!
-//! bincode and interprocess are used in this module alone. bincode cannot carry internally tagged, untagged
-//! or flattened types: what stands in the files has types of its own.
+//! bincode and interprocess are used in this module alone. bincode cannot carry internally tagged,
+//! untagged or flattened types: what stands in the files has types of its own.
 
 mod command;
 mod greeting;
@@ -15,14 +16,17 @@ mod wire;
 mod worker;
 
 pub use command::{
-    Command, Done, IntegrationOrder, Obstacle, PlanVerdict, Refusal, RefusalCode, Reply, ShutdownOrder,
-    SpawnOrder, StopOutcome, Successor, TaggedCommand, TaskOrder,
+    Command, Done, IntegrationOrder, Obstacle, PlanVerdict, Refusal, RefusalCode, Reply,
+    ShutdownOrder, SpawnOrder, StopOutcome, Successor, TaggedCommand, TaskOrder,
 };
 pub use greeting::{Greeting, Peer};
-pub use wire::{Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair, send_now};
+pub use wire::{
+    Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair, send_now,
+};
 pub use worker::{Directive, FromWorker, PendingShutdown, ToWorker, Welcome, WorkerState};
 
-/// The largest frame, in bytes (4 MiB): an environment (2 MiB at most, `execve(2)`) and a prompt (1 MiB) fit.
+/// The largest frame, in bytes (4 MiB): an environment (2 MiB at most, `execve(2)`) and a prompt (1
+/// MiB) fit.
 pub const MAX_FRAME: usize = 4 << 20;
 
 /// The version of what is said on the socket. The daemon refuses another one, with a hint.

@@ -1,7 +1,8 @@
-//! What becomes of a message that was appended to the inbox of a teammate: the sender looks at the roster again.
+//! What becomes of a message that was appended to the inbox of a teammate: the sender looks at the
+//! roster again.
 //!
-//! A worker that runs after the append reads the message. Of one that ended meanwhile, the position at its end says
-//! whether the next incarnation reads it.
+//! A worker that runs after the append reads the message. Of one that ended meanwhile, the position
+//! at its end says whether the next incarnation reads it.
 
 use std::fmt::{self, Display};
 
@@ -28,7 +29,8 @@ pub enum Delivery {
 pub enum Doubt {
     /// The receiver was forgotten meanwhile: the message lies in the archive.
     Forgotten,
-    /// The receiver ended after the append: only an incarnation that resumes the conversation reads it.
+    /// The receiver ended after the append: only an incarnation that resumes the conversation reads
+    /// it.
     LeftToResume,
     /// Likewise, and there is a next incarnation already.
     SpawnedAgain,
@@ -57,17 +59,26 @@ impl Display for Doubt {
 }
 
 impl Delivery {
-    /// Returns what becomes of a message. `to` is its receiver as the roster showed it before the append, `now` the roster
-    /// after it.
+    /// Returns what becomes of a message. `to` is its receiver as the roster showed it before the
+    /// append, `now` the roster after it.
     pub fn of(dir: &TeamDir, to: &RosterMember, appended: Appended, now: &Roster) -> Self {
-        Self::find(dir, to, appended, now).unwrap_or_else(|error| Self::Unknown(Doubt::Unseen(error)))
+        Self::find(dir, to, appended, now)
+            .unwrap_or_else(|error| Self::Unknown(Doubt::Unseen(error)))
     }
 
-    fn find(dir: &TeamDir, to: &RosterMember, appended: Appended, now: &Roster) -> Result<Self, String> {
-        let Some(member) = now.member(&to.name) else { return Ok(Self::Unknown(Doubt::Forgotten)) };
+    fn find(
+        dir: &TeamDir,
+        to: &RosterMember,
+        appended: Appended,
+        now: &Roster,
+    ) -> Result<Self, String> {
+        let Some(member) = now.member(&to.name) else {
+            return Ok(Self::Unknown(Doubt::Forgotten));
+        };
         let end = appended.offset + appended.len;
         // A fresh incarnation begins where the inbox stood when the last one ended.
-        let ended_behind = |exit: &Option<Exit>| exit.as_ref().is_some_and(|exit| exit.inbox.offset >= end);
+        let ended_behind =
+            |exit: &Option<Exit>| exit.as_ref().is_some_and(|exit| exit.inbox.offset >= end);
         if member.spawned_seq != to.spawned_seq {
             match (&member.last_exit, &member.exit) {
                 (None, None) => return Ok(Self::Unknown(Doubt::Forgotten)),
@@ -83,16 +94,31 @@ impl Delivery {
         }
         if member.status.is_ended() {
             let is_left = ended_behind(&member.exit);
-            return Ok(if is_left { Self::Unknown(Doubt::LeftToResume) } else { Self::Waits });
+            return Ok(if is_left {
+                Self::Unknown(Doubt::LeftToResume)
+            } else {
+                Self::Waits
+            });
         }
         let is_gone = match (&now.daemon, member.pid, member.start_ticks) {
             // No daemon is recorded, and with it no boot: a process of this one is looked for.
-            (None, Some(pid), Some(start_ticks)) => {
-                boot_id().and_then(|boot_id| Identity { pid, start_ticks, boot_id }.runs()).map(|runs| !runs)
-            }
+            (None, Some(pid), Some(start_ticks)) => boot_id()
+                .and_then(|boot_id| {
+                    Identity {
+                        pid,
+                        start_ticks,
+                        boot_id,
+                    }
+                    .runs()
+                })
+                .map(|runs| !runs),
             _ => now.process_is_gone(member),
         };
         let is_gone = is_gone.map_err(|error| error.to_string())?;
-        Ok(if is_gone { Self::Unknown(Doubt::EndNotRecorded) } else { Self::Sent })
+        Ok(if is_gone {
+            Self::Unknown(Doubt::EndNotRecorded)
+        } else {
+            Self::Sent
+        })
     }
 }

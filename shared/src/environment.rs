@@ -8,12 +8,17 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Variables that hold a key: they reach a worker over its connection, never as variables, so that no tool
-/// of it inherits them.
-pub const SECRETS: [&str; 4] =
-    ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"];
+/// Variables that hold a key: they reach a worker over its connection, never as variables, so that
+/// no tool of it inherits them.
+pub const SECRETS: [&str; 4] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "OPENAI_API_KEY",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+];
 
-/// What the name of a variable holds, somewhere, that has a key of something else; all in capital letters, separated by blanks.
+/// What the name of a variable holds, somewhere, that has a key of something else; all in capital
+/// letters, separated by blanks.
 const ANYWHERE: &str = "TOKEN SECRET PASSW PASSPHRASE PRIVATE_KEY API_KEY APIKEY CREDENTIAL SESSION COOKIE CONNECTION_STRING \
     _AUTH_ AUTHORIZATION JWT _PAT_ WEBHOOK MNEMONIC BEARER";
 
@@ -24,15 +29,18 @@ const ENDINGS: &str = "_KEY _KEYS _KEY_BASE _PASS _PWD _PIN _PAT _AUTH _CREDS _D
 const WHOLE: &str = "AUTH KEY OTP PASS PAT PIN PW SSHPASS";
 
 /// What is no secret though it ends in this: what its name says to be public, and limits.
-const HARMLESS_ENDINGS: &str = "_PUBLIC_KEY _PUBLISHABLE_KEY MAX_TOKENS OUTPUT_TOKENS THINKING_TOKENS";
+const HARMLESS_ENDINGS: &str =
+    "_PUBLIC_KEY _PUBLISHABLE_KEY MAX_TOKENS OUTPUT_TOKENS THINKING_TOKENS";
 
-/// What is no secret though it is called like one: programs ask these for the session at the machine, and for a setting.
+/// What is no secret though it is called like one: programs ask these for the session at the
+/// machine, and for a setting.
 const HARMLESS: &str = "DBUS_SESSION_BUS_ADDRESS DESKTOP_SESSION GDMSESSION GNOME_DESKTOP_SESSION_ID KDE_SESSION_UID \
     KDE_SESSION_VERSION SESSION_MANAGER SSH_AUTH_SOCK TERM_SESSION_ID TOKENIZERS_PARALLELISM XDG_SESSION_CLASS XDG_SESSION_DESKTOP \
     XDG_SESSION_ID XDG_SESSION_TYPE";
 
-/// What `git` has set, or was given, for one repository or one command: `git rev-parse --local-env-vars`, what hooks, aliases and
-/// `rebase --exec` are given beside that, and the date of one commit. What the user has chosen for every `git` stays, such as
+/// What `git` has set, or was given, for one repository or one command:
+/// `git rev-parse --local-env-vars`, what hooks, aliases and `rebase --exec` are given beside that,
+/// and the date of one commit. What the user has chosen for every `git` stays, such as
 /// `GIT_AUTHOR_NAME`, `GIT_SSH_COMMAND` or `GIT_CONFIG_GLOBAL`.
 const BOUND: &str = "GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_ATTR_SOURCE GIT_AUTHOR_DATE GIT_CHERRY_PICK_HELP GIT_COMMITTER_DATE \
     GIT_COMMON_DIR GIT_CONFIG GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GIT_DIFF_PATH_COUNTER GIT_DIFF_PATH_TOTAL GIT_DIR \
@@ -41,26 +49,39 @@ const BOUND: &str = "GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_ATTR_SOURCE GIT_AUTHOR
     GIT_REFLOG_ACTION GIT_REPLACE_REF_BASE GIT_SHALLOW_FILE GIT_SUPER_PREFIX GIT_WORK_TREE";
 
 /// What the names of more such variables begin with.
-const BOUND_PREFIXES: [&[u8]; 5] =
-    [b"GIT_CONFIG_KEY_", b"GIT_CONFIG_VALUE_", b"GIT_INTERNAL_", b"GIT_PUSH_", b"GITHEAD_"];
+const BOUND_PREFIXES: [&[u8]; 5] = [
+    b"GIT_CONFIG_KEY_",
+    b"GIT_CONFIG_VALUE_",
+    b"GIT_INTERNAL_",
+    b"GIT_PUSH_",
+    b"GITHEAD_",
+];
 
-/// Tells whether a variable binds `git` to one repository or one command: no process of the team is given it.
+/// Tells whether a variable binds `git` to one repository or one command: no process of the team is
+/// given it.
 fn is_bound(name: &[u8]) -> bool {
-    BOUND.split_whitespace().any(|bound| bound.as_bytes() == name)
+    BOUND
+        .split_whitespace()
+        .any(|bound| bound.as_bytes() == name)
         || BOUND_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The setting of `git` that names directories of another owner in which it works all the same.
 pub const SAFE_DIRECTORY: &str = "safe.directory";
 
-/// Tells whether a variable is of the settings that [`Environment::of_self`] leaves: `git` fails if one of them is missing.
+/// Tells whether a variable is of the settings that [`Environment::of_self`] leaves: `git` fails if
+/// one of them is missing.
 fn is_of_settings(name: &[u8]) -> bool {
-    let is_number = |rest: &[u8]| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit);
     let mut numbered = [&b"GIT_CONFIG_KEY_"[..], b"GIT_CONFIG_VALUE_"].into_iter();
-    name == b"GIT_CONFIG_COUNT" || numbered.any(|begin| name.strip_prefix(begin).is_some_and(is_number))
+    name == b"GIT_CONFIG_COUNT"
+        || numbered.any(|begin| {
+            name.strip_prefix(begin)
+                .is_some_and(|rest| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit))
+        })
 }
 
-/// What toolchains, agents and programs of a shell need: whole names, or beginnings that end in `_`, separated by blanks.
+/// What toolchains, agents and programs of a shell need: whole names, or beginnings that end in
+/// `_`, separated by blanks.
 const NEEDED: &str = "PATH HOME USER LOGNAME SHELL PWD OLDPWD SHLVL HOSTNAME HOSTTYPE OSTYPE MACHTYPE LANG LANGUAGE LC_ LOCALE_ARCHIVE LOCPATH TERM TERM_PROGRAM TERMINFO TERMINFO_DIRS \
     COLORTERM COLUMNS LINES TZ TZDIR TMPDIR TEMP TMP EDITOR VISUAL PAGER LESS LS_COLORS MANPATH INFOPATH NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI DEBUG VERBOSE DISPLAY WAYLAND_DISPLAY \
     XAUTHORITY XDG_ TEAM_ TEAMD_ SOURCE_DATE_EPOCH DEBIAN_FRONTEND DO_NOT_TRACK MODEL_ID LD_ LIBRARY_PATH CC CXX CPP LD AR AS NM RANLIB STRIP OBJCOPY CFLAGS CXXFLAGS CPPFLAGS LDFLAGS LDLIBS \
@@ -76,7 +97,8 @@ const NEEDED: &str = "PATH HOME USER LOGNAME SHELL PWD OLDPWD SHLVL HOSTNAME HOS
     GIT_ SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY ANTHROPIC_ OPENAI_ CLAUDE_ CODEX_ GEMINI_ SSH_ASKPASS";
 
 /// What is not needed although it begins so: it can hold a login.
-const NOT_NEEDED: &str = "GIT_HTTP_ CARGO_HTTP_ NPM_CONFIG__ NPM_CONFIG_// ANTHROPIC_CUSTOM_HEADERS";
+const NOT_NEEDED: &str =
+    "GIT_HTTP_ CARGO_HTTP_ NPM_CONFIG__ NPM_CONFIG_// ANTHROPIC_CUSTOM_HEADERS";
 
 /// What the name of a variable ends in that holds options of a program.
 const OPTIONS: &str = "_OPTS _OPTIONS _ARGS _FLAGS";
@@ -92,25 +114,30 @@ const PLACES: &str = "_HOME _ROOT _DIR _PATH _PREFIX";
 pub struct Environment {
     /// Name and value of each variable but the secret ones.
     pub variables: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Name and value of the variables in [`SECRETS`], of those whose names say that they hold another key, and of those that
-    /// no toolchain needs: there can be a key in any of them.
+    /// Name and value of the variables in [`SECRETS`], of those whose names say that they hold
+    /// another key, and of those that no toolchain needs: there can be a key in any of them.
     pub secrets: Vec<(Vec<u8>, Vec<u8>)>,
     /// The file mode creation mask.
     pub umask: u32,
 }
 
 impl Environment {
-    /// Takes the environment and umask of this process, less what binds `git` to one repository or one command.
+    /// Takes the environment and umask of this process, less what binds `git` to one repository or
+    /// one command.
     pub fn of_self() -> Self {
         let all = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
-        let mut environment = Self { variables: all.collect(), secrets: Vec::new(), umask: current_umask() };
+        let mut environment = Self {
+            variables: all.collect(),
+            secrets: Vec::new(),
+            umask: current_umask(),
+        };
         environment.unbind();
         environment.part(&[]);
         environment
     }
 
-    /// Takes out what binds `git` to one repository or one command. Which directories are safe stays: that is said of the
-    /// machine (`GIT_CONFIG_KEY_0=safe.directory`).
+    /// Takes out what binds `git` to one repository or one command. Which directories are safe
+    /// stays: that is said of the machine (`GIT_CONFIG_KEY_0=safe.directory`).
     fn unbind(&mut self) {
         let safe = self.safe_directories();
         self.variables.retain(|(name, _)| !is_bound(name));
@@ -120,14 +147,21 @@ impl Environment {
         self.set("GIT_CONFIG_COUNT", &safe.len().to_string());
         for (number, directory) in safe.into_iter().enumerate() {
             self.set(&format!("GIT_CONFIG_KEY_{number}"), SAFE_DIRECTORY);
-            self.variables.push((format!("GIT_CONFIG_VALUE_{number}").into(), directory));
+            self.variables
+                .push((format!("GIT_CONFIG_VALUE_{number}").into(), directory));
         }
     }
 
     /// Returns the values of `safe.directory` that stand in variables.
     pub fn safe_directories(&self) -> Vec<Vec<u8>> {
-        let of = |name: &str| self.variables.iter().find(|(known, _)| known == name.as_bytes());
-        let count = self.value("GIT_CONFIG_COUNT").and_then(|count| count.parse::<usize>().ok());
+        let of = |name: &str| {
+            self.variables
+                .iter()
+                .find(|(known, _)| known == name.as_bytes())
+        };
+        let count = self
+            .value("GIT_CONFIG_COUNT")
+            .and_then(|count| count.parse::<usize>().ok());
         let most = count.unwrap_or_default().min(self.variables.len());
         let mut found = Vec::new();
         for number in 0..most {
@@ -140,13 +174,16 @@ impl Environment {
         found
     }
 
-    /// Parts the secrets from the variables anew. What `handed_on` names is none, unless it is one of [`SECRETS`].
+    /// Parts the secrets from the variables anew. What `handed_on` names is none, unless it is one
+    /// of [`SECRETS`].
     pub fn part(&mut self, handed_on: &[String]) {
-        let all = std::mem::take(&mut self.variables).into_iter().chain(std::mem::take(&mut self.secrets));
-        let is_named = |name: &[u8]| handed_on.iter().any(|named| named.as_bytes() == name);
-        let is_free = |name: &[u8]| is_named(name) || is_of_settings(name);
+        let all = std::mem::take(&mut self.variables)
+            .into_iter()
+            .chain(std::mem::take(&mut self.secrets));
         let stays = |name: &[u8], value: &[u8]| {
-            is_model_key(name) || !is_free(name) && (is_secret(name) || !is_needed(name, value))
+            is_model_key(name)
+                || !(handed_on.iter().any(|named| named.as_bytes() == name) || is_of_settings(name))
+                    && (is_secret(name) || !is_needed(name, value))
         };
         (self.secrets, self.variables) = all.partition(|(name, value)| stays(name, value));
     }
@@ -156,20 +193,25 @@ impl Environment {
         self.secrets.iter().any(|(name, _)| is_secret(name))
     }
 
-    /// Returns the names of the variables that no command gets and that are no keys of models, in order.
+    /// Returns the names of the variables that no command gets and that are no keys of models, in
+    /// order.
     pub fn withheld(&self) -> Vec<String> {
         let names = self.secrets.iter().filter(|(name, _)| !is_model_key(name));
-        let mut names: Vec<_> = names.map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
+        let mut names: Vec<_> = names
+            .map(|(name, _)| String::from_utf8_lossy(name).into_owned())
+            .collect();
         names.sort();
         names
     }
 
     /// Returns a variable or a secret, as text; none if it is not set, or set to nothing.
     pub fn value(&self, name: &str) -> Option<String> {
-        self.path(name).map(|value| value.to_string_lossy().into_owned())
+        self.path(name)
+            .map(|value| value.to_string_lossy().into_owned())
     }
 
-    /// Returns a variable or a secret as a path, whatever its bytes; none if it is not set, or set to nothing.
+    /// Returns a variable or a secret as a path, whatever its bytes; none if it is not set, or set
+    /// to nothing.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         let mut all = self.variables.iter().chain(&self.secrets);
         let (_, value) = all.find(|(known, _)| known == name.as_bytes())?;
@@ -190,7 +232,9 @@ impl Environment {
     /// Returns the variables without the secrets, as [`std::process::Command::envs`] takes them.
     pub fn variables(&self) -> impl Iterator<Item = (OsString, OsString)> + '_ {
         let text = |bytes: &Vec<u8>| OsStr::from_bytes(bytes).to_owned();
-        self.variables.iter().map(move |(name, value)| (text(name), text(value)))
+        self.variables
+            .iter()
+            .map(move |(name, value)| (text(name), text(value)))
     }
 }
 
@@ -198,45 +242,61 @@ impl Environment {
 const OWN: [&[u8]; 2] = [b"TEAM_", b"TEAMD_"];
 
 impl Environment {
-    /// Returns the variables that are settings of teamd. A worker is started with nothing else: its loader would believe
-    /// the rest (`LD_PRELOAD`), and load what a tool has put into a workspace.
+    /// Returns the variables that are settings of teamd. A worker is started with nothing else: its
+    /// loader would believe the rest (`LD_PRELOAD`), and load what a tool has put into a workspace.
     pub fn settings(&self) -> impl Iterator<Item = (OsString, OsString)> + '_ {
-        self.variables().filter(|(name, _)| OWN.iter().any(|prefix| name.as_bytes().starts_with(prefix)))
+        self.variables()
+            .filter(|(name, _)| OWN.iter().any(|prefix| name.as_bytes().starts_with(prefix)))
     }
 }
 
 /// Never shows values: a debug print of a command must not put a key into a log.
 impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Environment({} variables, {} secrets)", self.variables.len(), self.secrets.len())
+        write!(
+            f,
+            "Environment({} variables, {} secrets)",
+            self.variables.len(),
+            self.secrets.len()
+        )
     }
 }
 
 /// Tells whether a variable holds the key of a model's service, which no command is ever given.
 pub(crate) fn is_model_key(name: &[u8]) -> bool {
-    SECRETS.iter().any(|secret| secret.as_bytes().eq_ignore_ascii_case(name))
+    SECRETS
+        .iter()
+        .any(|secret| secret.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Tells whether a toolchain needs a variable: by its name, and by its value where that could hold a login.
+/// Tells whether a toolchain needs a variable: by its name, and by its value where that could hold
+/// a login.
 fn is_needed(name: &[u8], value: &[u8]) -> bool {
-    let (name, value) = (String::from_utf8_lossy(name).to_ascii_uppercase(), String::from_utf8_lossy(value));
+    let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+    let value = String::from_utf8_lossy(value);
     let ends = |endings: &str| endings.split_whitespace().any(|end| name.ends_with(end));
     let lower = value.to_ascii_lowercase();
-    let says = |words: &str| words.split_whitespace().any(|word| lower.contains(word));
     let has_login = has_login(&value)
         || ends("_PROXY") && value.contains('@')
-        || ends(OPTIONS) && says(OPTIONS_OF_LOGINS);
+        || ends(OPTIONS)
+            && OPTIONS_OF_LOGINS
+                .split_whitespace()
+                .any(|word| lower.contains(word));
     let is_one_of = |list: &str| {
         let mut known = list.split_whitespace();
         known.any(|known| name == known || known.ends_with(['_', '/']) && name.starts_with(known))
     };
-    let is_place = || value.starts_with('/') && ends(PLACES);
-    let is_harmless = || HARMLESS.split_whitespace().any(|harmless| harmless == name);
     // A shell says in `_` which program it has started.
-    !has_login && !is_one_of(NOT_NEEDED) && (name == "_" || is_one_of(NEEDED) || is_harmless() || is_place())
+    !has_login
+        && !is_one_of(NOT_NEEDED)
+        && (name == "_"
+            || is_one_of(NEEDED)
+            || HARMLESS.split_whitespace().any(|harmless| harmless == name)
+            || (value.starts_with('/') && ends(PLACES)))
 }
 
-/// Tells whether a text has `http://user:password@host`, wherever it stands: a password can have any character but a blank.
+/// Tells whether a text has `http://user:password@host`, wherever it stands: a password can have
+/// any character but a blank.
 fn has_login(text: &str) -> bool {
     text.split_whitespace().any(|word| {
         let mut rests = word.split("://").skip(1);
@@ -247,16 +307,26 @@ fn has_login(text: &str) -> bool {
 /// Beside those that are used here, what other services' keys are called.
 fn is_secret(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name).to_ascii_uppercase();
-    let unnumbered = name.trim_end_matches(|end: char| end.is_ascii_digit()).trim_end_matches('_');
-    let ends = |endings: &str| endings.split_whitespace().any(|ending| unnumbered.ends_with(ending));
+    let unnumbered = name
+        .trim_end_matches(|end: char| end.is_ascii_digit())
+        .trim_end_matches('_');
+    let ends = |endings: &str| {
+        endings
+            .split_whitespace()
+            .any(|ending| unnumbered.ends_with(ending))
+    };
     let is_one_of = |names: &str| names.split_whitespace().any(|whole| whole == unnumbered);
     let holds = ANYWHERE.split_whitespace().any(|word| name.contains(word));
     let is_key = holds || ends(ENDINGS) || is_one_of(WHOLE);
-    let is_surely = ["PASSW", "SECRET", "PRIVATE"].iter().any(|word| name.contains(word));
-    is_model_key(name.as_bytes()) || is_key && !is_one_of(HARMLESS) && (is_surely || !ends(HARMLESS_ENDINGS))
+    let is_surely = ["PASSW", "SECRET", "PRIVATE"]
+        .iter()
+        .any(|word| name.contains(word));
+    is_model_key(name.as_bytes())
+        || is_key && !is_one_of(HARMLESS) && (is_surely || !ends(HARMLESS_ENDINGS))
 }
 
-/// Reads the umask where the kernel shows it without changing it (Linux 4.7), else sets it and sets it back.
+/// Reads the umask where the kernel shows it without changing it (Linux 4.7), else sets it and sets
+/// it back.
 fn current_umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let shown = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -291,7 +361,11 @@ mod tests {
             umask: 0o22,
         };
         assert!(is_secret(b"ANTHROPIC_API_KEY") && !is_secret(b"PATH"));
-        assert!(is_secret(b"MISTRAL_API_KEY") && is_secret(b"AWS_SECRET_ACCESS_KEY") && is_secret(b"KEY"));
+        assert!(
+            is_secret(b"MISTRAL_API_KEY")
+                && is_secret(b"AWS_SECRET_ACCESS_KEY")
+                && is_secret(b"KEY")
+        );
         assert!(!format!("{environment:?}").contains("sk-secret"));
         for secret in KEYS.split_whitespace() {
             assert!(is_secret(secret.as_bytes()), "{secret}");
@@ -304,13 +378,24 @@ mod tests {
         environment.set("PATH", "/usr/bin");
         environment.set("EMPTY", "");
         assert_eq!(environment.value("PATH").as_deref(), Some("/usr/bin"));
-        assert_eq!(environment.value("OPENAI_API_KEY").as_deref(), Some("sk-secret"));
-        assert_eq!((environment.value("EMPTY"), environment.variables().count()), (None, 2));
+        assert_eq!(
+            environment.value("OPENAI_API_KEY").as_deref(),
+            Some("sk-secret")
+        );
+        assert_eq!(
+            (environment.value("EMPTY"), environment.variables().count()),
+            (None, 2)
+        );
     }
 
     #[test]
     fn a_key_is_handed_on_that_is_named_unless_it_is_that_of_a_model() {
-        let named = |names: &[&str]| names.iter().map(|name| ((*name).into(), b"v".to_vec())).collect();
+        let named = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| ((*name).into(), b"v".to_vec()))
+                .collect()
+        };
         let mut environment = Environment {
             variables: named(&["PATH", "NPM_TOKEN"]),
             secrets: named(&["GH_TOKEN", "OPENAI_API_KEY"]),
@@ -323,10 +408,6 @@ mod tests {
 
     #[test]
     fn what_binds_git_to_a_repository_goes_and_what_the_user_has_chosen_stays() {
-        let pair = |line: &&str| {
-            let (name, value) = line.split_once('=').unwrap();
-            (name.as_bytes().to_vec(), value.as_bytes().to_vec())
-        };
         let chosen = [
             "GIT_AUTHOR_NAME=u",
             "GIT_SSH_COMMAND=ssh -4",
@@ -348,21 +429,51 @@ mod tests {
             "GIT_CONFIG_KEY_1=Safe.Directory",
             "GIT_CONFIG_VALUE_1=*",
         ];
-        let of = |lines: &[&str]| lines.iter().map(pair).collect::<Vec<_>>();
-        let mut environment = Environment { variables: of(&chosen), ..Environment::default() };
+        let of = |lines: &[&str]| {
+            lines
+                .iter()
+                .map(|line| {
+                    let (name, value) = line.split_once('=').unwrap();
+                    (name.as_bytes().to_vec(), value.as_bytes().to_vec())
+                })
+                .collect::<Vec<_>>()
+        };
+        let mut environment = Environment {
+            variables: of(&chosen),
+            ..Environment::default()
+        };
         environment.variables.extend(of(&bound));
         environment.unbind();
-        let safe = ["GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"];
+        let safe = [
+            "GIT_CONFIG_COUNT=1",
+            "GIT_CONFIG_KEY_0=safe.directory",
+            "GIT_CONFIG_VALUE_0=*",
+        ];
         let mut expected = of(&chosen);
         expected.extend(of(&safe));
         assert_eq!(environment.variables, expected);
         environment.part(&[]);
-        let kept = |name: &str| environment.variables.iter().any(|(known, _)| known == name.as_bytes());
-        assert!(["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0"].into_iter().all(kept));
+        let kept = |name: &str| {
+            environment
+                .variables
+                .iter()
+                .any(|(known, _)| known == name.as_bytes())
+        };
+        assert!(
+            ["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0"]
+                .into_iter()
+                .all(kept)
+        );
         assert_eq!(environment.safe_directories(), [b"*".to_vec()]);
-        let listed =
-            std::process::Command::new("git").args(["rev-parse", "--local-env-vars"]).output().unwrap();
-        for name in listed.stdout.split(|&byte| byte == b'\n').filter(|name| !name.is_empty()) {
+        let listed = std::process::Command::new("git")
+            .args(["rev-parse", "--local-env-vars"])
+            .output()
+            .unwrap();
+        for name in listed
+            .stdout
+            .split(|&byte| byte == b'\n')
+            .filter(|name| !name.is_empty())
+        {
             assert!(is_bound(name), "{}", String::from_utf8_lossy(name));
         }
     }
@@ -380,13 +491,24 @@ mod tests {
             PIP_INDEX_URL=https://h/simple GIT_AUTHOR_NAME=a GIT_SSH_COMMAND=ssh TEAM_MODEL=script SSH_AUTH_SOCK=/s CC=gcc CI=1 \
             ANTHROPIC_BASE_URL=http://h VIRTUAL_ENV=/v MAVEN_OPTS=-Xmx1g JAVA_TOOL_OPTIONS=-Dfile.encoding=UTF-8 GIT_AUTHOR_EMAIL=u@h";
         let of = |text: &str| -> Vec<(Vec<u8>, Vec<u8>)> {
-            let pairs = text.split_whitespace().map(|it| it.split_once('=').unwrap());
-            pairs.map(|(name, value)| (name.into(), value.into())).collect()
+            let pairs = text
+                .split_whitespace()
+                .map(|it| it.split_once('=').unwrap());
+            pairs
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect()
         };
         let variables = [of(withheld), of(needed)].concat();
-        let mut environment = Environment { variables, secrets: Vec::new(), umask: 0 };
+        let mut environment = Environment {
+            variables,
+            secrets: Vec::new(),
+            umask: 0,
+        };
         environment.part(&[]);
-        assert_eq!((&environment.secrets, &environment.variables), (&of(withheld), &of(needed)));
+        assert_eq!(
+            (&environment.secrets, &environment.variables),
+            (&of(withheld), &of(needed))
+        );
         assert_eq!(environment.withheld().len(), of(withheld).len());
         environment.part(&["DATABASE_URL".to_owned(), "FOO".to_owned()]);
         assert_eq!(environment.withheld().len(), of(withheld).len() - 2);

@@ -1,5 +1,6 @@
-//! What protected files are: the names and contents of all files below a directory that match patterns such as `tests/**`. No link
-//! is followed but where a pattern begins with one, only regular files are opened, and what cannot be looked at is an error: then nothing is known.
+//! What protected files are: the names and contents of all files below a directory that match
+//! patterns such as `tests/**`. No link is followed but where a pattern begins with one, only
+//! regular files are opened, and what cannot be looked at is an error: then nothing is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -61,20 +62,28 @@ impl Patterns {
             // A file system may not tell names apart that differ by case alone.
             let mut glob = GlobBuilder::new(pattern.trim_start_matches("./"));
             let glob = glob.literal_separator(true).case_insensitive(true).build();
-            set.add(
-                glob.map_err(|error| format!("the pattern {pattern:?} cannot be used: {}", error.kind()))?,
-            );
+            set.add(glob.map_err(|error| {
+                format!("the pattern {pattern:?} cannot be used: {}", error.kind())
+            })?);
         }
         let starts = of.iter().map(|pattern| literal_start(pattern)).collect();
-        Ok(Self { set: set.build().map_err(|error| error.to_string())?, starts })
+        Ok(Self {
+            set: set.build().map_err(|error| error.to_string())?,
+            starts,
+        })
     }
 
-    /// Returns the paths with which patterns begin, as far as they have no wildcard. A pattern such as `**/*.lock` has none.
+    /// Returns the paths with which patterns begin, as far as they have no wildcard. A pattern such
+    /// as `**/*.lock` has none.
     pub fn starts(&self) -> impl Iterator<Item = &Path> {
-        self.starts.iter().map(PathBuf::as_path).filter(|start| !start.as_os_str().is_empty())
+        self.starts
+            .iter()
+            .map(PathBuf::as_path)
+            .filter(|start| !start.as_os_str().is_empty())
     }
 
-    /// Tells whether a file is protected. A file or link that stands where a protected directory may be is so, too.
+    /// Tells whether a file is protected. A file or link that stands where a protected directory
+    /// may be is so, too.
     pub fn has(&self, file: &Path) -> bool {
         self.set.is_match(file) || self.leads(file)
     }
@@ -83,7 +92,8 @@ impl Patterns {
     fn leads(&self, at: &Path) -> bool {
         self.starts.iter().any(|start| {
             let mut start = start.iter();
-            at.iter().all(|part| start.next().is_some_and(|it| it.eq_ignore_ascii_case(part)))
+            at.iter()
+                .all(|part| start.next().is_some_and(|it| it.eq_ignore_ascii_case(part)))
         })
     }
 }
@@ -104,17 +114,21 @@ impl Files {
     /// Looks at what matches these patterns below a directory, to which no link may lead.
     ///
     /// # Errors
-    /// The system's error, or that a pattern cannot be used, or that too many files match: then nothing is known.
+    /// The system's error, or that a pattern cannot be used, or that too many files match: then
+    /// nothing is known.
     pub fn find(root: &Path, of: &[String]) -> io::Result<Self> {
         let patterns = Patterns::new(&followed_beneath(root, of)?).map_err(io::Error::other)?;
         let root = open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;
-        let (mut files, mut left, mut looked, mut room) =
-            (Self::default(), vec![PathBuf::new()], 1, MOST_BYTES);
+        let mut files = Self::default();
+        let mut left = vec![PathBuf::new()];
+        let mut looked = 1;
+        let mut room = MOST_BYTES;
         while let Some(at) = left.pop() {
             let before = left.len();
             let found = patterns.look(root.as_fd(), &at, &mut left, &mut room);
-            let found =
-                found.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", at.display())))?;
+            let found = found.map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", at.display()))
+            })?;
             files.0.extend(found.map(|found| (at, found)));
             looked += left.len() - before;
             if looked > MOST {
@@ -132,7 +146,10 @@ impl Files {
             all.update([0]);
             all.update(found.what);
         }
-        all.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        all.finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     /// Returns their paths.
@@ -145,22 +162,31 @@ impl Files {
         self.0.is_empty()
     }
 
-    /// Looks out for what takes the place of one of them, and of what the patterns begin with. `sealed`: what they begin with is
-    /// mounted read-only, if it is there.
+    /// Looks out for what takes the place of one of them, and of what the patterns begin with.
+    /// `sealed`: what they begin with is mounted read-only, if it is there.
     ///
     /// # Errors
     /// As [`Files::find`], or that there are too many watches: then nothing is known.
-    pub fn look_out(&self, root: &Path, of: &[String], sealed: bool) -> io::Result<Option<Lookout>> {
+    pub fn look_out(
+        &self,
+        root: &Path,
+        of: &[String],
+        sealed: bool,
+    ) -> io::Result<Option<Lookout>> {
         let patterns = Patterns::new(of).map_err(io::Error::other)?;
         let root = open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;
         let mut mounted = BTreeSet::new();
-        for start in patterns.starts().filter(|_| sealed) {
-            if can_be_mounted(root.as_fd(), start)? {
-                mounted.insert(start);
+        if sealed {
+            for start in patterns.starts() {
+                if can_be_mounted(root.as_fd(), start)? {
+                    mounted.insert(start);
+                }
             }
         }
-        let is_mounted = |path: &&Path| path.ancestors().any(|above| mounted.contains(above));
-        let paths = self.paths().chain(patterns.starts()).filter(|path| !is_mounted(path));
+        let paths = self
+            .paths()
+            .chain(patterns.starts())
+            .filter(|path| !path.ancestors().any(|above| mounted.contains(above)));
         Lookout::begin(root.as_fd(), paths)
     }
 
@@ -171,10 +197,17 @@ impl Files {
         named(new.filter(|path| patterns.starts().any(|start| path.starts_with(start))))
     }
 
-    /// Names what was changed or removed since an earlier look, also if it was put back, and with `added` what is new; none: nothing.
+    /// Names what was changed or removed since an earlier look, also if it was put back, and with
+    /// `added` what is new; none: nothing.
     pub fn changed_since(&self, before: &Self, added: bool) -> Option<String> {
-        let gone = before.0.iter().filter(|(name, found)| self.0.get(*name) != Some(found));
-        let new = self.0.keys().filter(|name| added && !before.0.contains_key(*name));
+        let gone = before
+            .0
+            .iter()
+            .filter(|(name, found)| self.0.get(*name) != Some(found));
+        let new = self
+            .0
+            .keys()
+            .filter(|name| added && !before.0.contains_key(*name));
         named(gone.map(|(name, _)| name).chain(new).map(PathBuf::as_path))
     }
 }
@@ -191,9 +224,17 @@ pub fn followed_beneath(root: &Path, of: &[String]) -> io::Result<Vec<String>> {
 /// Names some of these files; none if there is none.
 pub fn named<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<String> {
     let mut files = files.into_iter();
-    let first: Vec<String> = files.by_ref().take(NAMED).map(|file| file.display().to_string()).collect();
+    let first: Vec<String> = files
+        .by_ref()
+        .take(NAMED)
+        .map(|file| file.display().to_string())
+        .collect();
     let more = files.count();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     (!first.is_empty()).then(|| first.join(", ") + &more)
 }
 
@@ -206,7 +247,8 @@ pub fn fingerprint(root: &Path, of: &[String]) -> io::Result<String> {
 }
 
 impl Patterns {
-    /// Looks at one path. Returns it if it is protected and no directory; else adds what is to be looked at below it.
+    /// Looks at one path. Returns it if it is protected and no directory; else adds what is to be
+    /// looked at below it.
     fn look(
         &self,
         root: BorrowedFd<'_>,
@@ -220,13 +262,22 @@ impl Patterns {
         };
         let stat = rustix::fs::fstat(&it)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            return if self.has(at) { look_at(root, at, (&it, &stat), room).map(Some) } else { Ok(None) };
+            return if self.has(at) {
+                look_at(root, at, (&it, &stat), room).map(Some)
+            } else {
+                Ok(None)
+            };
         }
         if !self.starts.iter().any(|start| at.starts_with(start)) {
-            let below =
-                self.starts.iter().filter_map(|start| start.strip_prefix(at).ok()?.components().next());
+            let below = self
+                .starts
+                .iter()
+                .filter_map(|start| start.strip_prefix(at).ok()?.components().next());
             left.extend(below.map(|next| at.join(next)).collect::<BTreeSet<_>>());
-        } else if at.file_name().is_none_or(|name| name != ".git" && name != ".team") {
+        } else if at
+            .file_name()
+            .is_none_or(|name| name != ".git" && name != ".team")
+        {
             let dir = rustix::fs::openat(
                 &it,
                 ".",
@@ -248,7 +299,8 @@ impl Patterns {
     }
 }
 
-/// Looks at a file that is no directory. Nothing but a regular file is opened: another one could block, or do something.
+/// Looks at a file that is no directory. Nothing but a regular file is opened: another one could
+/// block, or do something.
 fn look_at(
     root: BorrowedFd<'_>,
     at: &Path,
@@ -256,7 +308,8 @@ fn look_at(
     room: &mut usize,
 ) -> io::Result<Found> {
     let kind = FileType::from_raw_mode(stat.st_mode);
-    let (mut hash, mut stat) = (Sha256::new(), *stat);
+    let mut hash = Sha256::new();
+    let mut stat = *stat;
     match kind {
         FileType::RegularFile => {
             let file = File::from(open_beneath(root, at, OFlags::RDONLY | OFlags::NONBLOCK)?);
@@ -282,21 +335,40 @@ fn look_at(
     };
     what[1] = u8::from(kind == FileType::RegularFile && stat.st_mode & 0o111 != 0);
     what[2..].copy_from_slice(&hash.finalize());
-    Ok(Found { what, stamp: (stat.st_ino, stat.st_ctime, stat.st_ctime_nsec) })
+    Ok(Found {
+        what,
+        stamp: (stat.st_ino, stat.st_ctime, stat.st_ctime_nsec),
+    })
 }
 
-/// Opens what stands at a path below a directory, if no link stands on the way to it; of a link itself with `O_PATH`.
+/// Opens what stands at a path below a directory, if no link stands on the way to it; of a link
+/// itself with `O_PATH`.
 fn open_beneath(root: BorrowedFd<'_>, at: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    let at = if at.as_os_str().is_empty() { Path::new(".") } else { at };
+    let at = if at.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        at
+    };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(root, at, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
+    rustix::fs::openat2(
+        root,
+        at,
+        flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        resolve,
+    )
 }
 
-/// Tells whether something stands at a path below a directory that is no link, and to which none leads.
+/// Tells whether something stands at a path below a directory that is no link, and to which none
+/// leads.
 fn can_be_mounted(root: BorrowedFd<'_>, at: &Path) -> io::Result<bool> {
     match open_beneath(root, at, OFlags::PATH) {
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => Ok(false),
-        found => Ok(FileType::from_raw_mode(rustix::fs::fstat(found?)?.st_mode) != FileType::Symlink),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+            Ok(false)
+        }
+        found => {
+            Ok(FileType::from_raw_mode(rustix::fs::fstat(found?)?.st_mode) != FileType::Symlink)
+        }
     }
 }
 
@@ -311,13 +383,18 @@ fn read_into(mut file: impl Read, hash: &mut Sha256) -> io::Result<()> {
 }
 
 fn too_many() -> io::Error {
-    io::Error::other(format!("more than {MOST} files lie where protected ones may be"))
+    io::Error::other(format!(
+        "more than {MOST} files lie where protected ones may be"
+    ))
 }
 
 /// Returns the directories with which a pattern begins, or its whole path.
 fn literal_start(pattern: &str) -> PathBuf {
-    let is_plain = |part: &&str| !part.contains(['*', '?', '[', '{', '\\']) && *part != "..";
-    pattern.split('/').filter(|part| !matches!(*part, "" | ".")).take_while(is_plain).collect()
+    pattern
+        .split('/')
+        .filter(|part| !matches!(*part, "" | "."))
+        .take_while(|part| !part.contains(['*', '?', '[', '{', '\\']) && *part != "..")
+        .collect()
 }
 
 #[cfg(test)]
@@ -329,7 +406,10 @@ mod tests {
     use super::*;
 
     fn write(path: &Path, content: &str) {
-        File::create(path).unwrap().write_all(content.as_bytes()).unwrap();
+        File::create(path)
+            .unwrap()
+            .write_all(content.as_bytes())
+            .unwrap();
     }
 
     #[test]
@@ -340,7 +420,11 @@ mod tests {
         write(&root.join("tests/deep/a.rs"), "one");
         write(&root.join("Makefile"), "all:");
         write(&root.join("src.rs"), "code");
-        let of = ["tests/**".to_owned(), "./Makefile".to_owned(), "**/*.snap".to_owned()];
+        let of = [
+            "tests/**".to_owned(),
+            "./Makefile".to_owned(),
+            "**/*.snap".to_owned(),
+        ];
         let now = || fingerprint(root, &of).unwrap();
         let before = now();
         write(&root.join("src.rs"), "other code");
@@ -371,7 +455,11 @@ mod tests {
         fs::rename(root.join("tests"), root.join("moved")).unwrap();
         symlink("moved", root.join("tests")).unwrap();
         assert_ne!(now(), linked, "a directory that is a link now");
-        assert!(Patterns::new(&["a[".to_owned()]).unwrap_err().contains("\"a[\""));
+        assert!(
+            Patterns::new(&["a[".to_owned()])
+                .unwrap_err()
+                .contains("\"a[\"")
+        );
     }
 
     #[test]
@@ -385,14 +473,25 @@ mod tests {
         }
         let of = ["deep/tests/**", "**/*_test.go", "lost/**"].map(str::to_owned);
         let exchange = |one: &str, other: &str| {
-            renameat_with(CWD, root.join(one), CWD, root.join(other), RenameFlags::EXCHANGE).unwrap();
+            renameat_with(
+                CWD,
+                root.join(one),
+                CWD,
+                root.join(other),
+                RenameFlags::EXCHANGE,
+            )
+            .unwrap();
         };
         let seen = |sealed: bool, attack: &dyn Fn()| {
             let before = Files::find(root, &of).unwrap();
             let lookout = before.look_out(root, &of, sealed).unwrap().unwrap();
             assert!(lookout.seen().unwrap().is_empty());
             attack();
-            assert_eq!(Files::find(root, &of).unwrap().changed_since(&before, true), None, "it is put back");
+            assert_eq!(
+                Files::find(root, &of).unwrap().changed_since(&before, true),
+                None,
+                "it is put back"
+            );
             named(lookout.seen().unwrap().iter().map(PathBuf::as_path)).unwrap_or_default()
         };
         let twice = |one: &'static str, other: &'static str| {
@@ -401,7 +500,10 @@ mod tests {
                 exchange(one, other);
             }
         };
-        assert_eq!(seen(false, &twice("deep/tests", "other/tests")), "deep/tests, other/tests");
+        assert_eq!(
+            seen(false, &twice("deep/tests", "other/tests")),
+            "deep/tests, other/tests"
+        );
         assert_eq!(seen(false, &twice("deep", "other")), "deep, other");
         assert_eq!(seen(true, &twice("pkg", "evil")), "evil, pkg");
         let comes_and_goes = || {
@@ -424,20 +526,28 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path();
         fs::create_dir(root.join("tests")).unwrap();
-        ["a", "b", "c", "d", "e"].iter().for_each(|name| write(&root.join("tests").join(name), "one"));
+        for name in ["a", "b", "c", "d", "e"].iter() {
+            write(&root.join("tests").join(name), "one");
+        }
         let find = || Files::find(root, &["tests/**".to_owned()]).unwrap();
         let before = find();
         assert_eq!(find().changed_since(&before, true), None);
         fs::remove_file(root.join("tests/b")).unwrap();
         write(&root.join("tests/x"), "");
         assert_eq!(find().changed_since(&before, false).unwrap(), "tests/b");
-        assert_eq!(find().changed_since(&before, true).unwrap(), "tests/b, tests/x");
+        assert_eq!(
+            find().changed_since(&before, true).unwrap(),
+            "tests/b, tests/x"
+        );
         fs::remove_file(root.join("tests/x")).unwrap();
         write(&root.join("tests/b"), "one");
         assert_eq!(find().hash(), before.hash());
         assert_eq!(find().changed_since(&before, false).unwrap(), "tests/b");
         fs::remove_dir_all(root.join("tests")).unwrap();
-        assert_eq!(find().changed_since(&before, false).unwrap(), "tests/a, tests/b, tests/c and 2 more");
+        assert_eq!(
+            find().changed_since(&before, false).unwrap(),
+            "tests/a, tests/b, tests/c and 2 more"
+        );
     }
 
     #[test]
@@ -452,11 +562,19 @@ mod tests {
         let of = ["tests/**".to_owned(), "**/*.lock".to_owned()];
         let before = fingerprint(&root.join("work"), &of).unwrap();
         write(&root.join("out/tests/secret.lock"), "two");
-        assert_eq!(fingerprint(&root.join("work"), &of).unwrap(), before, "what it holds is not read");
+        assert_eq!(
+            fingerprint(&root.join("work"), &of).unwrap(),
+            before,
+            "what it holds is not read"
+        );
         for planted in ["link", "link/tests"] {
             _ = symlink("out", root.join("link"));
             let error = Files::find(&root.join(planted), &of).unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::LOOP.raw_os_error()), "{planted}");
+            assert_eq!(
+                error.raw_os_error(),
+                Some(rustix::io::Errno::LOOP.raw_os_error()),
+                "{planted}"
+            );
         }
     }
 
@@ -466,20 +584,39 @@ mod tests {
         let root = scratch.path();
         fs::create_dir(root.join("tests")).unwrap();
         let find = || Files::find(root, &["tests/**".to_owned()]);
-        rustix::fs::mknodat(rustix::fs::CWD, root.join("tests/fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            root.join("tests/fifo"),
+            FileType::Fifo,
+            Mode::RUSR,
+            0,
+        )
+        .unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(root.join("tests/socket")).unwrap();
         let fifo = find().unwrap().hash();
         fs::remove_file(root.join("tests/fifo")).unwrap();
         write(&root.join("tests/fifo"), "");
         assert_ne!(find().unwrap().hash(), fifo);
         // It takes no room, and would take long to read.
-        File::create(root.join("tests/sparse")).unwrap().set_len(1 << 40).unwrap();
-        assert!(find().unwrap_err().to_string().contains("tests/sparse: the protected files are larger"));
+        File::create(root.join("tests/sparse"))
+            .unwrap()
+            .set_len(1 << 40)
+            .unwrap();
+        assert!(
+            find()
+                .unwrap_err()
+                .to_string()
+                .contains("tests/sparse: the protected files are larger")
+        );
     }
 
     #[test]
     fn a_file_of_a_commit_is_protected_where_it_matches_or_stands_in_the_way() {
-        let of = ["tests/**".to_owned(), "deep/in/Makefile".to_owned(), "**/*.snap".to_owned()];
+        let of = [
+            "tests/**".to_owned(),
+            "deep/in/Makefile".to_owned(),
+            "**/*.snap".to_owned(),
+        ];
         let patterns = Patterns::new(&of).unwrap();
         for (file, is_protected) in [
             ("tests/a", true),

@@ -14,14 +14,15 @@ use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 /// An append-only file of one writer, a whole line at a time.
 ///
-/// **Who writes**: the owner alone (the daemon its journal, a worker its transcript, under the lock that it
-/// holds). **Who reads**: any process, whole lines only. **When the owner dies** in the middle of a write, the
-/// file ends without a newline; the next owner copies that torn tail aside and cuts it off before it writes.
-/// **When a write comes up short** (a full disk), what it wrote is cut off again: what is not
-/// wholly there is not there at all. **When a sync fails**, what the kernel kept is unknown: the owner must exit.
-/// **When another program appends** all the same, our lines stay whole: none is glued to a foreign one without a newline, and none is
-/// cut off with it. [`AppendLog::set_foreign_aside`] keeps the file readable besides. **When another program cuts or rewrites it**,
-/// [`AppendLog::is_whole`] says so.
+/// **Who writes**: the owner alone (the daemon its journal, a worker its transcript, under the lock
+/// that it holds). **Who reads**: any process, whole lines only. **When the owner dies** in the
+/// middle of a write, the file ends without a newline; the next owner copies that torn tail aside
+/// and cuts it off before it writes. **When a write comes up short** (a full disk), what it wrote
+/// is cut off again: what is not wholly there is not there at all. **When a sync fails**, what the
+/// kernel kept is unknown: the owner must exit. **When another program appends** all the same, our
+/// lines stay whole: none is glued to a foreign one without a newline, and none is cut off with it.
+/// [`AppendLog::set_foreign_aside`] keeps the file readable besides. **When another program cuts or
+/// rewrites it**, [`AppendLog::is_whole`] says so.
 #[derive(Debug)]
 pub struct AppendLog {
     file: File,
@@ -37,7 +38,8 @@ pub enum AppendLogError {
     /// Nothing was written: the file is as it was before.
     #[error("cannot append: {0}")]
     Write(io::Error),
-    /// The file could not be cut back, or not be synced: what is on disk is unknown, and the owner must exit.
+    /// The file could not be cut back, or not be synced: what is on disk is unknown, and the owner
+    /// must exit.
     #[error("cannot trust the disk any more: {0}")]
     Broken(io::Error),
 }
@@ -52,8 +54,8 @@ pub struct Opened {
 }
 
 impl AppendLog {
-    /// Opens (or makes) the log for its only writer, and repairs its end: a torn tail is first copied to
-    /// `aside`, with a newline, and then cut off.
+    /// Opens (or makes) the log for its only writer, and repairs its end: a torn tail is first
+    /// copied to `aside`, with a newline, and then cut off.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -62,30 +64,42 @@ impl AppendLog {
         Self::repair(file, dir, at, aside)
     }
 
-    /// As [`AppendLog::open`], of a file that is open already (a transcript, whose lock was taken first).
+    /// As [`AppendLog::open`], of a file that is open already (a transcript, whose lock was taken
+    /// first).
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
-    pub fn repair(file: File, dir: &TeamDir, at: &TeamPath, aside: &TeamPath) -> Result<Opened, DirError> {
+    pub fn repair(
+        file: File,
+        dir: &TeamDir,
+        at: &TeamPath,
+        aside: &TeamPath,
+    ) -> Result<Opened, DirError> {
         let length = file.metadata().map_err(dir.cannot("look at", at))?.len();
         let whole = end_of_last_line(&file, length).map_err(dir.cannot("read", at))?;
         let mut last = vec![0; TAIL.min(usize::try_from(whole).unwrap_or(TAIL))];
         let from = whole - last.len() as u64;
-        file.read_exact_at(&mut last, from).map_err(dir.cannot("read", at))?;
-        let log = Self { file, length: whole, last };
+        file.read_exact_at(&mut last, from)
+            .map_err(dir.cannot("read", at))?;
+        let log = Self {
+            file,
+            length: whole,
+            last,
+        };
         // It may be new: what is written into it must not lose its file.
         if whole == 0 {
             dir.sync_folder(at.folder())?;
         }
-        let torn = match whole < length {
-            true => Some(log.cut_tail_off(dir, at, aside)?),
-            false => None,
+        let torn = if whole < length {
+            Some(log.cut_tail_off(dir, at, aside)?)
+        } else {
+            None
         };
         Ok(Opened { log, torn })
     }
 
-    /// Looks whether another program has appended something; that is copied to `aside`, with a newline, and cut off. Blank lines
-    /// stay, which say nothing. Returns what was cut off.
+    /// Looks whether another program has appended something; that is copied to `aside`, with a
+    /// newline, and cut off. Blank lines stay, which say nothing. Returns what was cut off.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -107,7 +121,8 @@ impl AppendLog {
         self.cut_tail_off(dir, at, aside).map(Some)
     }
 
-    /// Tells whether our lines still stand in the file: no other program has cut it, or written it anew.
+    /// Tells whether our lines still stand in the file: no other program has cut it, or written it
+    /// anew.
     ///
     /// # Errors
     /// The system's error.
@@ -135,13 +150,24 @@ impl AppendLog {
     }
 
     /// Copies it to `aside`, and cuts it off.
-    fn cut_tail_off(&self, dir: &TeamDir, at: &TeamPath, aside: &TeamPath) -> Result<Vec<u8>, DirError> {
+    fn cut_tail_off(
+        &self,
+        dir: &TeamDir,
+        at: &TeamPath,
+        aside: &TeamPath,
+    ) -> Result<Vec<u8>, DirError> {
         let tail = self.tail().map_err(dir.cannot("read", at))?;
         let mut kept = dir.open_file(aside, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
         // Its name must last as well; first, so that a refusal leaves no copy at each try.
         dir.sync_folder(aside.folder())?;
         kept.write_all(&[&tail[..], b"\n"].concat())
-            .and_then(|()| if mutant::is_on("torn-tail-not-kept") { Ok(()) } else { kept.sync_data() })
+            .and_then(|()| {
+                if mutant::is_on("torn-tail-not-kept") {
+                    Ok(())
+                } else {
+                    kept.sync_data()
+                }
+            })
             .map_err(dir.cannot("keep a torn tail in", aside))?;
         self.file
             .set_len(self.length)
@@ -153,15 +179,24 @@ impl AppendLog {
     /// Appends whole lines with one write, without a sync.
     ///
     /// # Errors
-    /// [`AppendLogError::Write`] if nothing was written, [`AppendLogError::Broken`] if the file is in an unknown state.
+    /// [`AppendLogError::Write`] if nothing was written, [`AppendLogError::Broken`] if the file is
+    /// in an unknown state.
     pub fn append(&mut self, lines: &[u8]) -> Result<(), AppendLogError> {
         let torn = self.ends_torn().map_err(AppendLogError::Write)?;
-        let lines = if torn { Cow::from([b"\n", lines].concat()) } else { Cow::from(lines) };
+        let lines = if torn {
+            Cow::from([b"\n", lines].concat())
+        } else {
+            Cow::from(lines)
+        };
         if let Err(ShortWrite { written, source }) = write_once(&self.file, &lines) {
-            self.take_back(written as u64).map_err(AppendLogError::Broken)?;
+            self.take_back(written as u64)
+                .map_err(AppendLogError::Broken)?;
             return Err(AppendLogError::Write(source));
         }
-        let end = self.file.stream_position().map_err(AppendLogError::Broken)?;
+        let end = self
+            .file
+            .stream_position()
+            .map_err(AppendLogError::Broken)?;
         // A file that another program has cut ends earlier, and stays known as cut.
         let grown = end.saturating_sub(self.length).max(lines.len() as u64);
         self.ends_with(grown, &lines);
@@ -170,13 +205,16 @@ impl AppendLog {
 
     /// Tells whether the file ends without a newline, which is not our doing.
     fn ends_torn(&self) -> io::Result<bool> {
-        let Some(last) = self.file.metadata()?.len().checked_sub(1) else { return Ok(false) };
+        let Some(last) = self.file.metadata()?.len().checked_sub(1) else {
+            return Ok(false);
+        };
         let mut byte = [0];
         self.file.read_exact_at(&mut byte, last)?;
         Ok(byte != *b"\n")
     }
 
-    /// Cuts off what the last write wrote. What stands before it stays, even if another program wrote it.
+    /// Cuts off what the last write wrote. What stands before it stays, even if another program
+    /// wrote it.
     fn take_back(&mut self, written: u64) -> io::Result<()> {
         if written == 0 {
             return Ok(());
@@ -194,7 +232,8 @@ impl AppendLog {
         self.file.sync_data().map_err(AppendLogError::Broken)
     }
 
-    /// Returns a reader of everything from the start, but for what another program has appended since.
+    /// Returns a reader of everything from the start, but for what another program has appended
+    /// since.
     ///
     /// # Errors
     /// The system's error.
@@ -228,14 +267,18 @@ pub(crate) struct ShortWrite {
     pub(crate) source: io::Error,
 }
 
-/// Writes all bytes with one system call. The rest of a short write is for the caller to decide about.
+/// Writes all bytes with one system call. The rest of a short write is for the caller to decide
+/// about.
 pub(crate) fn write_once(mut file: &File, bytes: &[u8]) -> Result<(), ShortWrite> {
     loop {
         match file.write(bytes) {
             Ok(written) if written == bytes.len() => return Ok(()),
             Ok(written) => {
                 let why = "no space left on the device, or a limit was reached";
-                return Err(ShortWrite { written, source: io::Error::new(io::ErrorKind::StorageFull, why) });
+                return Err(ShortWrite {
+                    written,
+                    source: io::Error::new(io::ErrorKind::StorageFull, why),
+                });
             }
             // Interrupted means that not one byte was written.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -289,7 +332,9 @@ fn swap_in(
 ) -> Result<(), DirError> {
     let next = at.with_suffix(".new");
     let mut file = dir.open_file(&next, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
-    file.write_all(content).and_then(|()| finish(&file)).map_err(dir.cannot("write", &next))?;
+    file.write_all(content)
+        .and_then(|()| finish(&file))
+        .map_err(dir.cannot("write", &next))?;
     dir.rename(&next, at)
 }
 
@@ -301,8 +346,12 @@ mod tests {
     #[test]
     fn a_torn_tail_is_kept_aside_and_cut_off() {
         let (_scratch, dir) = scratch();
-        let (at, aside) = (TeamPath::journal(), TeamPath::journal_torn());
-        File::create(dir.path(&at)).unwrap().write_all(b"{\"a\":1}\n{\"b\"").unwrap();
+        let at = TeamPath::journal();
+        let aside = TeamPath::journal_torn();
+        File::create(dir.path(&at))
+            .unwrap()
+            .write_all(b"{\"a\":1}\n{\"b\"")
+            .unwrap();
         let mut opened = AppendLog::open(&dir, &at, &aside).unwrap();
         assert_eq!(opened.torn.as_deref(), Some(&b"{\"b\""[..]));
         opened.log.append(b"{\"c\":3}\n").unwrap();
@@ -312,14 +361,21 @@ mod tests {
 
     fn foreign(dir: &TeamDir, bytes: &[u8]) {
         let path = dir.path(&TeamPath::journal());
-        File::options().append(true).open(path).unwrap().write_all(bytes).unwrap();
+        File::options()
+            .append(true)
+            .open(path)
+            .unwrap()
+            .write_all(bytes)
+            .unwrap();
     }
 
     #[test]
     fn a_write_that_comes_up_short_takes_nothing_of_another_line_with_it() {
         let (_scratch, dir) = scratch();
         let at = TeamPath::journal();
-        let mut log = AppendLog::open(&dir, &at, &TeamPath::journal_torn()).unwrap().log;
+        let mut log = AppendLog::open(&dir, &at, &TeamPath::journal_torn())
+            .unwrap()
+            .log;
         log.append(b"one\n").unwrap();
         foreign(&dir, b"\n");
         log.append(b"two\n").unwrap();
@@ -336,7 +392,8 @@ mod tests {
     #[test]
     fn what_another_program_appends_parts_no_line_and_can_be_set_aside() {
         let (_scratch, dir) = scratch();
-        let (at, aside) = (TeamPath::journal(), TeamPath::journal_torn());
+        let at = TeamPath::journal();
+        let aside = TeamPath::journal_torn();
         let mut log = AppendLog::open(&dir, &at, &aside).unwrap().log;
         log.append(b"one\n").unwrap();
         foreign(&dir, b"not ours");
@@ -344,21 +401,35 @@ mod tests {
         assert_eq!(dir.read(&at).unwrap(), b"one\nnot ours\ntwo\n");
         for tail in [&b"half"[..], b"a line\n", b"a line\nand a half"] {
             foreign(&dir, tail);
-            assert_eq!(log.read_all().unwrap(), b"one\nnot ours\ntwo\n", "what is read is not foreign");
-            assert_eq!(log.set_foreign_aside(&dir, &at, &aside).unwrap().as_deref(), Some(tail));
+            assert_eq!(
+                log.read_all().unwrap(),
+                b"one\nnot ours\ntwo\n",
+                "what is read is not foreign"
+            );
+            assert_eq!(
+                log.set_foreign_aside(&dir, &at, &aside).unwrap().as_deref(),
+                Some(tail)
+            );
         }
         foreign(&dir, b"\n\n");
         assert_eq!(log.set_foreign_aside(&dir, &at, &aside).unwrap(), None);
         log.append(b"three\n").unwrap();
         assert_eq!(dir.read(&at).unwrap(), b"one\nnot ours\ntwo\n\n\nthree\n");
-        assert_eq!(dir.read(&aside).unwrap(), b"half\na line\n\na line\nand a half\n");
+        assert_eq!(
+            dir.read(&aside).unwrap(),
+            b"half\na line\n\na line\nand a half\n"
+        );
     }
 
     #[test]
     fn a_long_torn_tail_without_any_newline_leaves_an_empty_log() {
         let (_scratch, dir) = scratch();
-        File::create(dir.path(&TeamPath::journal())).unwrap().write_all(&[b'x'; 10_000]).unwrap();
-        let opened = AppendLog::open(&dir, &TeamPath::journal(), &TeamPath::journal_torn()).unwrap();
+        File::create(dir.path(&TeamPath::journal()))
+            .unwrap()
+            .write_all(&[b'x'; 10_000])
+            .unwrap();
+        let opened =
+            AppendLog::open(&dir, &TeamPath::journal(), &TeamPath::journal_torn()).unwrap();
         assert_eq!(opened.log.length, 0);
         assert_eq!(opened.torn.unwrap().len(), 10_000);
     }
@@ -376,7 +447,9 @@ mod tests {
         let (_scratch, dir) = scratch();
         let at = TeamPath::config();
         let left = File::create(dir.path(&at.with_suffix(".new"))).unwrap();
-        (&left).write_all(b"a longer one that came to nothing").unwrap();
+        (&left)
+            .write_all(b"a longer one that came to nothing")
+            .unwrap();
         replace(&dir, &at, b"short").unwrap();
         assert_eq!(dir.read(&at).unwrap(), b"short");
     }

@@ -1,5 +1,6 @@
-//! Whatever bytes stand in a file or come over a connection: every reader says what is wrong with them, or reads them. None
-//! panics, overflows its stack, or keeps more than it must. `scripts/fuzz` runs these with many more cases.
+//! Whatever bytes stand in a file or come over a connection: every reader says what is wrong with
+//! them, or reads them. None panics, overflows its stack, or keeps more than it must.
+//! `scripts/fuzz` runs these with many more cases.
 
 use std::sync::Arc;
 
@@ -36,8 +37,9 @@ enum Edit {
 
 fn edits() -> impl Strategy<Value = Vec<Edit>> {
     let at = any::<usize>;
-    let pieces: [&[u8]; 12] =
-        [b"{", b"[", b"\"", b"\\", b"\n", b"\xff", b"null", b"1e999", b"-1", b"\\ud800", b"\0", b":"];
+    let pieces: [&[u8]; 12] = [
+        b"{", b"[", b"\"", b"\\", b"\n", b"\xff", b"null", b"1e999", b"-1", b"\\ud800", b"\0", b":",
+    ];
     let piece = prop::sample::select(pieces.to_vec()).prop_map(<[u8]>::to_vec);
     let edit = prop_oneof![
         (at(), any::<u8>()).prop_map(|(at, byte)| Edit::Set(at, byte)),
@@ -58,7 +60,11 @@ fn edited(bytes: &[u8], edits: Vec<Edit>) -> Vec<u8> {
             from..(from + count).min(bytes.len())
         };
         match edit {
-            Edit::Set(at, byte) => bytes.iter_mut().skip(at % length).take(1).for_each(|it| *it = byte),
+            Edit::Set(at, byte) => {
+                for it in bytes.iter_mut().skip(at % length).take(1) {
+                    *it = byte;
+                }
+            }
             Edit::Insert(at, more) => drop(bytes.splice(range(at, 0, &bytes), more)),
             Edit::Cut(at, count) => drop(bytes.drain(range(at, count, &bytes))),
             Edit::Repeat(at, count) => {
@@ -237,7 +243,13 @@ fn deep_nests_overflow_nothing() {
 
 #[test]
 fn a_deep_team_file_overflows_nothing() {
-    for (before, nest) in [("a = ", "["), ("a = ", "{a="), ("", "a."), ("[", "a."), ("[[", "a.")] {
+    for (before, nest) in [
+        ("a = ", "["),
+        ("a = ", "{a="),
+        ("", "a."),
+        ("[", "a."),
+        ("[[", "a."),
+    ] {
         for close in ["", "a = 1", "a]", "a]]"] {
             let text = format!("{before}{}{close}", nest.repeat(DEEP_KEYS));
             assert!(TeamFile::parse(&text).is_err());
@@ -249,7 +261,10 @@ fn a_deep_team_file_overflows_nothing() {
 fn an_endless_line_is_passed_over_in_bounded_memory() {
     with_file(&TeamPath::inbox(&alice()), b"", |dir| {
         let file = dir
-            .open_file(&TeamPath::inbox(&alice()), rustix::fs::OFlags::RDWR | rustix::fs::OFlags::APPEND)
+            .open_file(
+                &TeamPath::inbox(&alice()),
+                rustix::fs::OFlags::RDWR | rustix::fs::OFlags::APPEND,
+            )
             .unwrap();
         file.set_len(128 << 20).unwrap();
         let mut reader = Reader::open(Arc::clone(dir), &alice(), Position::START).unwrap();
@@ -260,7 +275,11 @@ fn an_endless_line_is_passed_over_in_bounded_memory() {
         }
         assert!(looks >= 30, "{looks} looks: each is bounded");
         // Some of what other tests of this process need is counted with it.
-        assert!(resident() < before + (96 << 20), "{before} to {}", resident());
+        assert!(
+            resident() < before + (96 << 20),
+            "{before} to {}",
+            resident()
+        );
         std::io::Write::write_all(&mut &file, b"\n").unwrap();
         let mut lines = Vec::new();
         loop {

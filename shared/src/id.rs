@@ -9,7 +9,8 @@ use uuid::Uuid;
 /// The longest request id that is read, in bytes.
 pub const MAX_REQUEST_ID: usize = 64;
 
-/// The id of a request. This project writes 8 lower-case hex digits; 1 to 64 of `[A-Za-z0-9_-]` are read.
+/// The id of a request. This project writes 8 lower-case hex digits; 1 to 64 of `[A-Za-z0-9_-]` are
+/// read.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[A-Za-z0-9_-]{1,64}$"))]
@@ -27,8 +28,14 @@ impl RequestId {
     /// [`RequestIdError`] if it has another length or alphabet.
     pub fn new(id: &str) -> Result<Self, RequestIdError> {
         let fits = (1..=MAX_REQUEST_ID).contains(&id.len())
-            && id.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_' || c == b'-');
-        if fits { Ok(Self(id.to_owned())) } else { Err(RequestIdError) }
+            && id
+                .bytes()
+                .all(|c| c.is_ascii_alphanumeric() || c == b'_' || c == b'-');
+        if fits {
+            Ok(Self(id.to_owned()))
+        } else {
+            Err(RequestIdError)
+        }
     }
 
     /// Makes an id from 32 bits of a random source.

@@ -1,14 +1,16 @@
-//! The inboxes: append-only files of messages, one a line. Any process appends, and no process locks.
+//! The inboxes: append-only files of messages, one a line. Any process appends, and no process
+//! locks.
 //!
-//! **Who writes**: every process of the team, and any other program (`echo … >> inbox/alice.jsonl`), each
-//! line with one `write` to a descriptor in append mode. **Who reads**: the owner's worker (for `lead` also
-//! the daemon), each with a [`Position`] of its own, which it records together with the effect of what it
-//! read; people, who consume nothing. **When a writer dies** in its one `write`, a torn tail stays behind;
-//! the next writer of ours sees it when it looks back ([`Appender`]), the reader puts it into quarantine.
-//! **When a reader dies**, its next incarnation begins at the position that it recorded last ([`Reader`]).
+//! **Who writes**: every process of the team, and any other program
+//! (`echo … >> inbox/alice.jsonl`), each line with one `write` to a descriptor in append mode.
+//! **Who reads**: the owner's worker (for `lead` also the daemon), each with a [`Position`] of its
+//! own, which it records together with the effect of what it read; people, who consume nothing.
+//! **When a writer dies** in its one `write`, a torn tail stays behind; the next writer of ours
+//! sees it when it looks back ([`Appender`]), the reader puts it into quarantine. **When a reader
+//! dies**, its next incarnation begins at the position that it recorded last ([`Reader`]).
 //!
-//! This module never locks an inbox (a stopped holder would block every writer), never truncates one, and
-//! never moves one.
+//! This module never locks an inbox (a stopped holder would block every writer), never truncates
+//! one, and never moves one.
 
 mod append;
 mod lines;
@@ -71,8 +73,8 @@ pub enum ReadError {
 
 /// Makes an inbox for its owner; one that is there stays as it is.
 ///
-/// It is synced with its folder: a message that was synced must not lose its file. One that is there may have been made by
-/// a process that was killed before it synced.
+/// It is synced with its folder: a message that was synced must not lose its file. One that is
+/// there may have been made by a process that was killed before it synced.
 ///
 /// # Errors
 /// [`DirError`] if the system refuses, or something else than a file is there.
@@ -96,12 +98,25 @@ pub fn owner_of(file_name: &str) -> Option<Name> {
 /// Reads the line that a worker names over its connection, without its newline.
 ///
 /// # Errors
-/// [`ReadError::NotALine`] unless exactly one whole line stands there, of at most [`MAX_LINE`] bytes.
-pub fn read_line_at(dir: &TeamDir, owner: &Name, offset: u64, len: u64) -> Result<Vec<u8>, ReadError> {
+/// [`ReadError::NotALine`] unless exactly one whole line stands there, of at most [`MAX_LINE`]
+/// bytes.
+pub fn read_line_at(
+    dir: &TeamDir,
+    owner: &Name,
+    offset: u64,
+    len: u64,
+) -> Result<Vec<u8>, ReadError> {
     let at = TeamPath::inbox(owner);
     let file = open(dir, &at)?;
-    let no_line = || ReadError::NotALine { path: dir.path(&at), offset, len };
-    let size = usize::try_from(len).ok().filter(|size| (1..=MAX_LINE).contains(size)).ok_or_else(no_line)?;
+    let no_line = || ReadError::NotALine {
+        path: dir.path(&at),
+        offset,
+        len,
+    };
+    let size = usize::try_from(len)
+        .ok()
+        .filter(|size| (1..=MAX_LINE).contains(size))
+        .ok_or_else(no_line)?;
     // The byte before the line is read with it: it must be the newline of the line before.
     let before = usize::from(offset > 0);
     let mut bytes = vec![0; before + size];
@@ -120,8 +135,9 @@ pub fn read_line_at(dir: &TeamDir, owner: &Name, offset: u64, len: u64) -> Resul
 /// How far [`holds`] looks back, in bytes.
 const LOOK_BACK: u64 = 4 << 20;
 
-/// Tells whether a message with this id can be read near the end of an inbox (in its last 4 MiB): for those who
-/// repeat a line and would rather not write it twice. A reader drops the double in any case.
+/// Tells whether a message with this id can be read near the end of an inbox (in its last 4 MiB):
+/// for those who repeat a line and would rather not write it twice. A reader drops the double in
+/// any case.
 ///
 /// # Errors
 /// [`ReadError`] if there is no inbox, or the system refuses.
@@ -139,12 +155,16 @@ fn find(file: &File, id: Uuid) -> io::Result<Option<Appended>> {
     let mut bytes = vec![0; index(length - offset)];
     file.read_exact_at(&mut bytes, offset)?;
     let text = id.to_string();
-    let names = |line: &[u8]| line.windows(text.len()).any(|window| window == text.as_bytes());
+    let names = |line: &[u8]| {
+        line.windows(text.len())
+            .any(|window| window == text.as_bytes())
+    };
     // What is torn, or glued to something torn, reached no reader, though the id stands in it.
-    let says = |line: &[u8]| Message::parse(line).is_ok_and(|message| message.id == Some(id));
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {
         let len = line.len() as u64;
-        if line.strip_suffix(b"\n").is_some_and(|line| names(line) && says(line)) {
+        if line.strip_suffix(b"\n").is_some_and(|line| {
+            names(line) && Message::parse(line).is_ok_and(|message| message.id == Some(id))
+        }) {
             return Ok(Some(Appended { offset, len }));
         }
         offset += len;
@@ -152,7 +172,8 @@ fn find(file: &File, id: Uuid) -> io::Result<Option<Appended>> {
     Ok(None)
 }
 
-/// Tells whether a position still is a place in an inbox: behind the lines that were read, and not truncated or replaced since.
+/// Tells whether a position still is a place in an inbox: behind the lines that were read, and not
+/// truncated or replaced since.
 ///
 /// # Errors
 /// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
@@ -208,11 +229,15 @@ fn read_cut(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Opens an inbox for reading. A reader keeps the descriptor: opening makes events for all who watch.
+/// Opens an inbox for reading. A reader keeps the descriptor: opening makes events for all who
+/// watch.
 fn open(dir: &TeamDir, at: &TeamPath) -> Result<File, ReadError> {
-    dir.open_file(at, OFlags::RDONLY).map_err(|error| match error.is_not_found() {
-        true => ReadError::NoInbox(dir.path(at)),
-        false => ReadError::Dir(error),
+    dir.open_file(at, OFlags::RDONLY).map_err(|error| {
+        if error.is_not_found() {
+            ReadError::NoInbox(dir.path(at))
+        } else {
+            ReadError::Dir(error)
+        }
     })
 }
 

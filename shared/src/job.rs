@@ -1,6 +1,6 @@
-//! What the daemon tells a job to do, and what the job reports. A job is a process of its own (`team-worker job`): whatever
-//! takes time runs in one. One JSON text each: on standard input, which stays open while the job is wanted, and on standard
-//! output.
+//! What the daemon tells a job to do, and what the job reports. A job is a process of its own
+//! (`team-worker job`): whatever takes time runs in one. One JSON text each: on standard input,
+//! which stays open while the job is wanted, and on standard output.
 
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +103,8 @@ pub enum GitStep {
     },
     /// Merge a commit with the integration branch, and check the result.
     Prepare(Box<PrepareOrder>),
-    /// Move the integration branch to a commit that was checked, from where it was then; and show that to the user.
+    /// Move the integration branch to a commit that was checked, from where it was then; and show
+    /// that to the user.
     Integrate {
         /// What was checked.
         merged: Merged,
@@ -191,7 +192,8 @@ pub enum GitReport {
     Integrated(bool),
     /// What a commit or a checkout changes.
     Text(String),
-    /// The user's branch is in the team repository: its name, and its commit; none if that is integrated already.
+    /// The user's branch is in the team repository: its name, and its commit; none if that is
+    /// integrated already.
     Synced {
         /// The branch.
         branch: String,

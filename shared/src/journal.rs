@@ -1,13 +1,16 @@
-//! The lines of `journal.jsonl`: every decision of the daemon, and the fold that is its state, pure.
+//! The lines of `journal.jsonl`: every decision of the daemon, and the fold that is its state,
+//! pure.
 //!
-//! **Who writes**: the daemon alone, one append and one sync for a batch of decisions, before any of them
-//! takes effect. **Who reads**: the daemon at its start, and every other program that may read the file. **When the daemon dies** between two
-//! lines, each line that is there is a whole decision with all that follows from it; between the journal
-//! and an effect, the next start sees from `done` what is not done yet and does it again under the same ids.
+//! **Who writes**: the daemon alone, one append and one sync for a batch of decisions, before any
+//! of them takes effect. **Who reads**: the daemon at its start, and every other program that may
+//! read the file. **When the daemon dies** between two lines, each line that is there is a whole
+//! decision with all that follows from it; between the journal and an effect, the next start sees
+//! from `done` what is not done yet and does it again under the same ids.
 //!
-//! What a decision entails for another record (a plan that expires with its author, a gate that an approval
-//! opens) is already true with the line of the decision. A line of its own, with `because`, follows for readers
-//! that select by record; it changes nothing, and is written at the next start if a kill cut it off.
+//! What a decision entails for another record (a plan that expires with its author, a gate that an
+//! approval opens) is already true with the line of the decision. A line of its own, with
+//! `because`, follows for readers that select by record; it changes nothing, and is written at the
+//! next start if a kill cut it off.
 
 mod fold;
 pub mod reader;
@@ -60,14 +63,17 @@ pub struct Line {
 
 json::record!(Line);
 
-/// Reads the whole lines of a journal, each with its number; a torn last line is not there yet. Blank ones are left out.
+/// Reads the whole lines of a journal, each with its number; a torn last line is not there yet.
+/// Blank ones are left out.
 ///
 /// # Errors
 /// [`JournalError`] with the number of a line that cannot be read, and why.
 pub fn read_lines(journal: &[u8]) -> impl Iterator<Item = Result<(usize, Line), JournalError>> {
     let whole = journal.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
-    let numbered =
-        journal[..whole].split(|&byte| byte == b'\n').zip(1..).filter(|(line, _)| !line.is_empty());
+    let numbered = journal[..whole]
+        .split(|&byte| byte == b'\n')
+        .zip(1..)
+        .filter(|(line, _)| !line.is_empty());
     numbered.map(|(text, number)| match json::read(text) {
         Ok(line) => Ok((number, line)),
         Err(error) => Err(JournalError::of_line(number, text, &error)),
@@ -128,7 +134,8 @@ pub enum TeamEvent {
     Stopped,
     /// The daemon consumed lines of the lead's inbox that change nothing (quarantined ones).
     Read,
-    /// The daemon has put back the journal, or modes of the team directory, that another process had changed.
+    /// The daemon has put back the journal, or modes of the team directory, that another process
+    /// had changed.
     Restored,
     /// The daemon tells a member of something that changes nothing.
     Noted,
@@ -175,11 +182,12 @@ pub struct MemberRecord {
     /// What the conversation begins with, in the line that begins it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// What the plan shall be about, in a line that asks for one; the next message of a conversation that goes on, in a line that
-    /// spawns.
+    /// What the plan shall be about, in a line that asks for one; the next message of a
+    /// conversation that goes on, in a line that spawns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// The id of the command that led to it, which joins it when it is said again: in a line that spawns, or asks for a plan.
+    /// The id of the command that led to it, which joins it when it is said again: in a line that
+    /// spawns, or asks for a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_id: Option<RequestId>,
     /// Whether the lead agent had asked the incarnation that ended to leave.
@@ -215,7 +223,8 @@ pub enum MemberEvent {
     Adopted,
     /// It is going to be ended by signals.
     Ending,
-    /// Its process, and all that it started, is gone. The record may be the next incarnation already.
+    /// Its process, and all that it started, is gone. The record may be the next incarnation
+    /// already.
     Exited,
     /// It may change things.
     GateOpened,

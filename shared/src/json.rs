@@ -1,5 +1,5 @@
-//! Reading JSON as other programs write it. Python and Lua write whole numbers as `1.0`, and a text that was cut inside an
-//! emoji as half of a surrogate pair (`"\ud83d"`). JSON allows both.
+//! Reading JSON as other programs write it. Python and Lua write whole numbers as `1.0`, and a text
+//! that was cut inside an emoji as half of a surrogate pair (`"\ud83d"`). JSON allows both.
 
 mod shape;
 
@@ -31,8 +31,8 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// Reads a record: the one reader of a start, of `lint` and of every command. One that cannot be read as it stands is read again
-/// with its whole numbers written as such.
+/// Reads a record: the one reader of a start, of `lint` and of every command. One that cannot be
+/// read as it stands is read again with its whole numbers written as such.
 ///
 /// # Errors
 /// The error of the first reading.
@@ -67,7 +67,9 @@ pub fn value(text: &[u8]) -> Result<Value, Error> {
 /// Returns a number without a fraction, however it is written.
 pub fn whole(number: &Value) -> Option<u64> {
     number.as_u64().or_else(|| {
-        let float = number.as_f64().filter(|float| float.fract() == 0.0 && (0.0..MAX_EXACT).contains(float));
+        let float = number
+            .as_f64()
+            .filter(|float| float.fract() == 0.0 && (0.0..MAX_EXACT).contains(float));
         float?.abs().to_string().parse().ok()
     })
 }
@@ -76,9 +78,10 @@ fn with_whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(_) => whole(&value).map_or(value, Value::from),
         Value::Array(values) => values.into_iter().map(with_whole_numbers).collect(),
-        Value::Object(fields) => {
-            fields.into_iter().map(|(name, value)| (name, with_whole_numbers(value))).collect()
-        }
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| (name, with_whole_numbers(value)))
+            .collect(),
         other => other,
     }
 }
@@ -89,7 +92,8 @@ fn whole_surrogates(text: &[u8]) -> Option<Vec<u8>> {
         let digits = text.get(at..at + 6)?.strip_prefix(b"\\u")?;
         u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
     };
-    let (mut mended, mut at) = (text.to_vec(), 0);
+    let mut mended = text.to_vec();
+    let mut at = 0;
     while let Some(step) = text.get(at..) {
         at += match (step, code(at), code(at + 6)) {
             ([], ..) => break,
@@ -105,14 +109,20 @@ fn whole_surrogates(text: &[u8]) -> Option<Vec<u8>> {
     (mended != text).then_some(mended)
 }
 
-/// A value that travels in a frame as JSON: bincode cannot read fields that are left out (`#[serde(with = "as_text")]`).
+/// A value that travels in a frame as JSON: bincode cannot read fields that are left out
+/// (`#[serde(with = "as_text")]`).
 pub(crate) mod as_text {
     use serde::de::{DeserializeOwned, Error as _};
     use serde::ser::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(crate) fn serialize<T: Serialize, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
-        serde_json::to_string(value).map_err(S::Error::custom)?.serialize(to)
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(
+        value: &T,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        serde_json::to_string(value)
+            .map_err(S::Error::custom)?
+            .serialize(to)
     }
 
     pub(crate) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
@@ -137,10 +147,25 @@ mod tests {
             let text = format!("{{\"offset\":{offset},\"tail\":\"00000000000000ff\"}}");
             read::<Position>(text.as_bytes()).ok().map(|it| it.offset)
         };
-        for (text, number) in [("1", 1), ("1.0", 1), ("1e0", 1), ("-0", 0), ("-0.0", 0), ("12e2", 1200)] {
+        for (text, number) in [
+            ("1", 1),
+            ("1.0", 1),
+            ("1e0", 1),
+            ("-0", 0),
+            ("-0.0", 0),
+            ("12e2", 1200),
+        ] {
             assert_eq!(read(text), Some(number), "{text}");
         }
-        for text in ["1.5", "-1", "-1.0", "1e30", "18446744073709551616.0", "\"1\"", "true"] {
+        for text in [
+            "1.5",
+            "-1",
+            "-1.0",
+            "1e30",
+            "18446744073709551616.0",
+            "\"1\"",
+            "true",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
     }
@@ -156,7 +181,14 @@ mod tests {
         ] {
             assert_eq!(value(text.as_bytes()).unwrap(), json!(read), "{text}");
         }
-        for text in [r#""\ud83"#, r#""\u+123""#, r#""\ud83d"#, r#"{"a":"\ud83d"} x"#, "\\", ""] {
+        for text in [
+            r#""\ud83"#,
+            r#""\u+123""#,
+            r#""\ud83d"#,
+            r#"{"a":"\ud83d"} x"#,
+            "\\",
+            "",
+        ] {
             assert!(value(text.as_bytes()).is_err(), "{text}");
         }
     }

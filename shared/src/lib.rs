@@ -1,11 +1,13 @@
 //! What both sides of teamd must agree on: names, paths, messages, records, the inbox, the control
 //! socket. No policy, no event loop, no command line.
 //!
-//! The pure modules (`name`, `id`, `amount`, `message`, `request`, `member`, `journal`) import no runtime, file
-//! system, clock or random source: times and ids come in as arguments.
+//! The pure modules (`name`, `id`, `amount`, `message`, `request`, `member`, `journal`) import no
+//! runtime, file system, clock or random source: times and ids come in as arguments.
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("teamd runs on Linux only, for now: it needs pidfds, namespaces, Landlock and inotify");
+compile_error!(
+    "teamd runs on Linux only, for now: it needs pidfds, namespaces, Landlock and inotify"
+);
 
 pub mod amount;
 pub mod cgroup;

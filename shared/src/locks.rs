@@ -1,7 +1,9 @@
-//! Who holds a `flock`, as the kernel lists it (`proc_locks(5)`): for people. A lock is tried; by this list it is decided only
-//! whether a worker runs whose transcript was replaced, and its lock with it.
+//! Who holds a `flock`, as the kernel lists it (`proc_locks(5)`): for people. A lock is tried; by
+//! this list it is decided only whether a worker runs whose transcript was replaced, and its lock
+//! with it.
 //!
-//! Trying a liveness lock, even for a moment, could keep a worker from taking it. Reading this list disturbs no process.
+//! Trying a liveness lock, even for a moment, could keep a worker from taking it. Reading this list
+//! disturbs no process.
 
 use std::io;
 
@@ -21,10 +23,14 @@ pub struct Held {
 /// # Errors
 /// The system's error if `/proc` cannot be read.
 pub fn list() -> io::Result<Vec<Held>> {
-    Ok(std::fs::read_to_string("/proc/locks")?.lines().filter_map(parse).collect())
+    Ok(std::fs::read_to_string("/proc/locks")?
+        .lines()
+        .filter_map(parse)
+        .collect())
 }
 
-/// Reads `1: FLOCK  ADVISORY  WRITE 13764 fe:00:10129036 0 EOF`; who only waits stands behind an arrow.
+/// Reads `1: FLOCK  ADVISORY  WRITE 13764 fe:00:10129036 0 EOF`; who only waits stands behind an
+/// arrow.
 fn parse(line: &str) -> Option<Held> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     if fields.next()? != "FLOCK" {
@@ -34,7 +40,11 @@ fn parse(line: &str) -> Option<Held> {
     let mut file = fields.next()?.split(':');
     let mut hex = || u32::from_str_radix(file.next()?, 16).ok();
     let device = (hex()?, hex()?);
-    Some(Held { pid, device, inode: file.next()?.parse().ok()? })
+    Some(Held {
+        pid,
+        device,
+        inode: file.next()?.parse().ok()?,
+    })
 }
 
 impl Held {
@@ -51,8 +61,15 @@ mod tests {
 
     #[test]
     fn only_locks_that_are_held_are_read() {
-        let held = Held { pid: 13764, device: (0xfe, 0), inode: 10_129_036 };
-        assert_eq!(parse("1: FLOCK  ADVISORY  WRITE 13764 fe:00:10129036 0 EOF"), Some(held));
+        let held = Held {
+            pid: 13764,
+            device: (0xfe, 0),
+            inode: 10_129_036,
+        };
+        assert_eq!(
+            parse("1: FLOCK  ADVISORY  WRITE 13764 fe:00:10129036 0 EOF"),
+            Some(held)
+        );
         for other in [
             "1: -> FLOCK  ADVISORY  WRITE 13764 fe:00:10129036 0 EOF",
             "2: POSIX  ADVISORY  READ 13764 fe:00:10129036 0 EOF",
@@ -70,6 +87,9 @@ mod tests {
         file.lock_shared().unwrap();
         let meta = file.metadata().unwrap();
         let of = |held: &Held| held.is_of((meta.dev(), meta.ino()));
-        assert_eq!(list().unwrap().into_iter().find(of).map(|held| held.pid), Some(std::process::id()));
+        assert_eq!(
+            list().unwrap().into_iter().find(of).map(|held| held.pid),
+            Some(std::process::id())
+        );
     }
 }

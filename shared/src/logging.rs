@@ -1,9 +1,10 @@
-//! Logs: each process writes to its standard error, a line an event. For a worker and a detached daemon that is a file of
-//! the team directory, and its size is bounded.
+//! Logs: each process writes to its standard error, a line an event. For a worker and a detached
+//! daemon that is a file of the team directory, and its size is bounded.
 //!
-//! **Who writes** `log/NAME.log`: the process of that name, and what it starts and leaves its standard error to. **Who
-//! reads**: people. A process whose log has grown to [`MAX_SIZE`] renames it to `NAME.log.1`, which replaces an older one, and goes on
-//! in a new file. **When it dies** in between, its next incarnation begins a new file.
+//! **Who writes** `log/NAME.log`: the process of that name, and what it starts and leaves its
+//! standard error to. **Who reads**: people. A process whose log has grown to [`MAX_SIZE`] renames
+//! it to `NAME.log.1`, which replaces an older one, and goes on in a new file. **When it dies** in
+//! between, its next incarnation begins a new file.
 
 use std::fs::File;
 use std::io;
@@ -25,22 +26,30 @@ static BOUNDED: OnceLock<(Arc<TeamDir>, TeamPath)> = OnceLock::new();
 ///
 /// A second call in the same process changes nothing.
 pub fn to_stderr() {
-    let stderr = || {
-        if let Some((dir, log)) = BOUNDED.get() {
-            // A log that cannot be renamed grows on: no event is lost for that.
-            drop(start_anew_if_large(dir, log));
-        }
-        io::stderr()
-    };
-    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_target(false).with_writer(stderr);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .with_target(false)
+        .with_writer(|| {
+            if let Some((dir, log)) = BOUNDED.get() {
+                // A log that cannot be renamed grows on: no event is lost for that.
+                drop(start_anew_if_large(dir, log));
+            }
+            io::stderr()
+        });
     // It fails where there is a log already.
-    drop(tracing_subscriber::registry().with(filter()).with(lines).try_init());
+    drop(
+        tracing_subscriber::registry()
+            .with(filter())
+            .with(lines)
+            .try_init(),
+    );
 }
 
-/// Bounds the size of a log. It does so only while standard error leads to that very file, and not to a
-/// terminal or a service manager.
+/// Bounds the size of a log. It does so only while standard error leads to that very file, and not
+/// to a terminal or a service manager.
 pub fn keep_bounded(dir: &Arc<TeamDir>, log: TeamPath) {
-    // A second log of one process would be a mistake without consequences: the first one stays bounded.
+    // A second log of one process would be a mistake without consequences: the first one stays
+    // bounded.
     drop(BOUNDED.set((Arc::clone(dir), log)));
 }
 
@@ -62,7 +71,9 @@ fn start_anew_if_large(dir: &TeamDir, log: &TeamPath) -> Result<(), DirError> {
     dir.rename(log, &log.with_suffix(OLDER_LOG))?;
     let next = open(dir, log)?;
     // Standard output of a daemon leads there, too.
-    let same = |fd| rustix::fs::fstat(fd).is_ok_and(|it| (it.st_dev, it.st_ino) == (now.st_dev, now.st_ino));
+    let same = |fd| {
+        rustix::fs::fstat(fd).is_ok_and(|it| (it.st_dev, it.st_ino) == (now.st_dev, now.st_ino))
+    };
     if same(rustix::stdio::stdout()) {
         rustix::stdio::dup2_stdout(&next).map_err(dir.cannot("start anew", log))?;
     }
@@ -71,8 +82,11 @@ fn start_anew_if_large(dir: &TeamDir, log: &TeamPath) -> Result<(), DirError> {
 
 /// Reads a level (`debug`), or levels by module (`teamd_worker=debug,info`).
 ///
-/// Not as `EnvFilter` does, which also tells spans apart: its regular expressions are a quarter of a program.
+/// Not as `EnvFilter` does, which also tells spans apart: its regular expressions are a quarter of
+/// a program.
 fn filter() -> Targets {
-    let wanted = std::env::var("TEAM_LOG").ok().and_then(|text| text.parse().ok());
+    let wanted = std::env::var("TEAM_LOG")
+        .ok()
+        .and_then(|text| text.parse().ok());
     wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO))
 }

@@ -1,8 +1,8 @@
 //! One message: a JSON line in, a JSON line out.
 //!
-//! Reading is generous (other writers spell the same things differently, and add fields of their own);
-//! writing is exact: only the names of the table in `docs/protocol.md`. An unknown field is kept, an
-//! unknown type is delivered as text.
+//! Reading is generous (other writers spell the same things differently, and add fields of their
+//! own); writing is exact: only the names of the table in `docs/protocol.md`. An unknown field is
+//! kept, an unknown type is delivered as text.
 
 mod audience;
 mod read;
@@ -25,12 +25,13 @@ pub use write::{TooLarge, to_json_line};
 /// The longest line that is written or read, newline included, in bytes (1 MiB).
 pub const MAX_LINE: usize = 1 << 20;
 
-/// How deeply a line that is read may be nested, in levels of arrays and objects, its own included. Readers of JSON have
-/// limits (127 levels here), and a message stands in an entry of a transcript, which must be readable, too.
+/// How deeply a line that is read may be nested, in levels of arrays and objects, its own included.
+/// Readers of JSON have limits (127 levels here), and a message stands in an entry of a transcript,
+/// which must be readable, too.
 pub const MAX_NEST: usize = 64;
 
-/// How much of one message or prompt the model behind a service is shown, in characters: a window must have room for more
-/// than one. What is left out is said in its middle.
+/// How much of one message or prompt the model behind a service is shown, in characters: a window
+/// must have room for more than one. What is left out is said in its middle.
 pub const MAX_SHOWN: usize = 100_000;
 
 /// The longest `summary` of an idle notification, in characters.
@@ -50,7 +51,8 @@ pub const LEAD: &str = "lead";
 pub struct Message {
     /// The id, if the sender gave a UUID. Another sort of id stays in `extra` and means nothing.
     pub id: Option<Uuid>,
-    /// The sender, by its own account. Any program can write anything here: no decision rests on it alone.
+    /// The sender, by its own account. Any program can write anything here: no decision rests on it
+    /// alone.
     pub from: String,
     /// The receiver, where the sender said so.
     pub to: Option<String>,
@@ -99,7 +101,8 @@ pub enum Body {
     },
     /// The lead asks for a plan; the gate is closed. It is no request: no id, no state.
     PlanRequest {
-        /// The line of the journal that closes the gate with it, if one does: the message can arrive before the directive.
+        /// The line of the journal that closes the gate with it, if one does: the message can
+        /// arrive before the directive.
         #[serde(skip_serializing_if = "Option::is_none")]
         gate_closed: Option<u64>,
     },
@@ -161,7 +164,8 @@ pub enum Body {
         task_id: Option<u32>,
         /// What is to be done, in one line.
         subject: String,
-        /// The line of the journal that closes the gate with it, if one does: the message can arrive before the directive.
+        /// The line of the journal that closes the gate with it, if one does: the message can
+        /// arrive before the directive.
         #[serde(skip_serializing_if = "Option::is_none")]
         gate_closed: Option<u64>,
     },
@@ -212,17 +216,23 @@ impl IdleReason {
 }
 
 impl Message {
-    /// Returns the line of the journal that closes the gate of its reader with it, if one does: only what the daemon writes tells of one.
+    /// Returns the line of the journal that closes the gate of its reader with it, if one does:
+    /// only what the daemon writes tells of one.
     pub fn gate_closed(&self) -> Option<u64> {
         match &self.body {
             Body::PlanRequest { gate_closed } | Body::TaskAssignment { gate_closed, .. } => {
-                gate_closed.filter(|_| [LEAD, TEAMD].contains(&self.from.as_str()))
+                if [LEAD, TEAMD].contains(&self.from.as_str()) {
+                    *gate_closed
+                } else {
+                    None
+                }
             }
             _ => None,
         }
     }
 
-    /// Makes a message as this project writes it: with an id, a receiver and a time (seconds since 1970).
+    /// Makes a message as this project writes it: with an id, a receiver and a time (seconds since
+    /// 1970).
     pub fn new(id: Uuid, from: &str, to: &str, timestamp: f64, body: Body) -> Self {
         Self {
             id: Some(id),
@@ -255,7 +265,9 @@ impl Body {
     /// Returns what `content` repeats.
     fn text(&self) -> String {
         match self {
-            Self::ShutdownRequest { reason, .. } | Self::ShutdownResponse { reason, .. } => reason.clone(),
+            Self::ShutdownRequest { reason, .. } | Self::ShutdownResponse { reason, .. } => {
+                reason.clone()
+            }
             Self::PlanApprovalRequest { plan, .. } => plan.clone(),
             Self::PlanApprovalResponse { feedback, .. } => feedback.clone(),
             Self::PermissionRequest { tool, input, .. } => permission_text(tool, input),
@@ -273,7 +285,13 @@ impl Body {
 
 /// Returns the first line of a text, at most [`MAX_SUMMARY`] characters.
 pub fn summary_of(text: &str) -> String {
-    text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim().chars().take(MAX_SUMMARY).collect()
+    text.lines()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or("")
+        .trim()
+        .chars()
+        .take(MAX_SUMMARY)
+        .collect()
 }
 
 #[cfg(test)]

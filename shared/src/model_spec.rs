@@ -63,7 +63,10 @@ impl UnknownModel {
 impl ModelSpec {
     /// Returns the built-in model.
     pub const fn script() -> Self {
-        Self { provider: Provider::Script, model: None }
+        Self {
+            provider: Provider::Script,
+            model: None,
+        }
     }
 }
 
@@ -77,11 +80,16 @@ impl FromStr for ModelSpec {
             None => (text, None),
         };
         let provider = provider.parse::<Provider>().map_err(|_| unknown())?;
-        let fits = |model: &str| !model.is_empty() && model.len() <= 200 && !model.contains(char::is_control);
+        let fits = |model: &str| {
+            !model.is_empty() && model.len() <= 200 && !model.contains(char::is_control)
+        };
         if model.is_some_and(|model| !fits(model) || provider == Provider::Script) {
             return Err(unknown());
         }
-        Ok(Self { provider, model: model.map(str::to_owned) })
+        Ok(Self {
+            provider,
+            model: model.map(str::to_owned),
+        })
     }
 }
 
@@ -92,7 +100,9 @@ impl TryFrom<String> for ModelSpec {
         text.parse().map_err(|error: UnknownModel| {
             let provider = error.0.split(':').next().unwrap_or_default();
             let near = suggest::nearest(provider, Provider::ALL.into_iter().map(Provider::as_str));
-            let meant = near.filter(|near| *near != provider).map(|near| format!("did you mean {near}? "));
+            let meant = near
+                .filter(|near| *near != provider)
+                .map(|near| format!("did you mean {near}? "));
             format!("{error}: {}{}", meant.unwrap_or_default(), error.hint())
         })
     }
@@ -119,7 +129,13 @@ mod tests {
 
     #[test]
     fn a_model_is_read_as_it_is_written() {
-        for text in ["script", "anthropic", "anthropic:claude-x", "openai:qwen3:8b", "openai:org/model"] {
+        for text in [
+            "script",
+            "anthropic",
+            "anthropic:claude-x",
+            "openai:qwen3:8b",
+            "openai:org/model",
+        ] {
             assert_eq!(text.parse::<ModelSpec>().unwrap().to_string(), text);
         }
         assert_eq!("script".parse(), Ok(ModelSpec::script()));
@@ -127,7 +143,15 @@ mod tests {
 
     #[test]
     fn what_names_no_model_is_refused_with_the_names_that_do() {
-        for text in ["", "Script", "script:fast", "anthropic:", "gpt-5", "openai:a\nb", ":x"] {
+        for text in [
+            "",
+            "Script",
+            "script:fast",
+            "anthropic:",
+            "gpt-5",
+            "openai:a\nb",
+            ":x",
+        ] {
             let error = text.parse::<ModelSpec>().unwrap_err();
             assert!(
                 error.to_string().contains("no such model") && error.hint().contains("`script`"),

@@ -12,10 +12,12 @@ pub const RESERVED: [&str; 4] = ["lead", "user", "all", "teamd"];
 /// The longest name, in bytes.
 pub const MAX_LEN: usize = 32;
 
-/// How much of a string that is no name is shown, in characters: an error about a hostile one stays one readable line.
+/// How much of a string that is no name is shown, in characters: an error about a hostile one stays
+/// one readable line.
 const SHOWN: usize = 64;
 
-/// The name of a member: `[a-z0-9][a-z0-9_-]{0,31}`, and none of [`RESERVED`] unless made by [`Name::lead`].
+/// The name of a member: `[a-z0-9][a-z0-9_-]{0,31}`, and none of [`RESERVED`] unless made by
+/// [`Name::lead`].
 ///
 /// Since it holds no `/`, no `.` and no upper case, it is safe as a file name on every file system.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -57,7 +59,11 @@ impl Name {
     /// # Errors
     /// [`NameError`] if it does not match the pattern, or is reserved and not `lead`.
     pub fn of_inbox(name: &str) -> Result<Self, NameError> {
-        if name == "lead" { Ok(Self::lead()) } else { Self::new(name) }
+        if name == "lead" {
+            Ok(Self::lead())
+        } else {
+            Self::new(name)
+        }
     }
 
     /// Returns the name as text.
@@ -129,17 +135,24 @@ mod tests {
     #[test]
     fn anything_that_could_be_a_path_a_flag_or_another_alphabet_is_refused() {
         let long = "x".repeat(33);
-        for bad in
-            ["", ".", "..", "../x", "a/b", "-a", "_a", "Alice", "a b", "a\n", "ä", "a\0", "a.jsonl", &long]
-        {
-            assert!(matches!(Name::new(bad), Err(NameError::IllFormed(_))), "{bad:?}");
+        for bad in [
+            "", ".", "..", "../x", "a/b", "-a", "_a", "Alice", "a b", "a\n", "ä", "a\0", "a.jsonl",
+            &long,
+        ] {
+            assert!(
+                matches!(Name::new(bad), Err(NameError::IllFormed(_))),
+                "{bad:?}"
+            );
         }
     }
 
     #[test]
     fn reserved_names_are_refused_but_lead_owns_an_inbox() {
         for reserved in RESERVED {
-            assert_eq!(Name::new(reserved), Err(NameError::Reserved(reserved.to_owned())));
+            assert_eq!(
+                Name::new(reserved),
+                Err(NameError::Reserved(reserved.to_owned()))
+            );
         }
         assert_eq!(Name::of_inbox("lead"), Ok(Name::lead()));
         assert!(Name::of_inbox("all").is_err());

@@ -3,14 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many bytes before the offset the fingerprint covers: mostly the last line with its id, and those before it. With much
-/// less, lines of the same lengths that end alike would pass for each other.
+/// How many bytes before the offset the fingerprint covers: mostly the last line with its id, and
+/// those before it. With much less, lines of the same lengths that end alike would pass for each
+/// other.
 pub const TAIL: usize = 512;
 
 /// A place between two lines of an inbox, with a fingerprint of the bytes before it.
 ///
-/// The fingerprint is how a reader notices that a foreign program truncated or replaced the file: the file
-/// is shorter than `offset`, or the bytes before it are others.
+/// The fingerprint is how a reader notices that a foreign program truncated or replaced the file:
+/// the file is shorter than `offset`, or the bytes before it are others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Position {
     /// Bytes from the start of the file; always just behind a newline, or 0.
@@ -23,16 +24,23 @@ pub struct Position {
 
 impl Position {
     /// The beginning of a file.
-    pub const START: Self = Self { offset: 0, tail: FNV_OFFSET };
+    pub const START: Self = Self {
+        offset: 0,
+        tail: FNV_OFFSET,
+    };
 
-    /// Makes the position at `offset`, given the bytes that end there (at least [`TAIL`] where there are so many).
+    /// Makes the position at `offset`, given the bytes that end there (at least [`TAIL`] where
+    /// there are so many).
     pub fn after(offset: u64, before: &[u8]) -> Self {
         let tail = &before[before.len().saturating_sub(TAIL)..];
-        Self { offset, tail: fnv1a(tail) }
+        Self {
+            offset,
+            tail: fnv1a(tail),
+        }
     }
 
-    /// Tells whether it is the position at its offset, given the bytes that end there (at least [`TAIL`] where there are so
-    /// many).
+    /// Tells whether it is the position at its offset, given the bytes that end there (at least
+    /// [`TAIL`] where there are so many).
     pub fn fits(self, before: &[u8]) -> bool {
         Self::after(self.offset, before) == self
     }
@@ -47,10 +55,12 @@ impl Default for Position {
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// Hashes bytes with FNV-1a, 64 bits (<http://www.isthe.com/chongo/tech/comp/fnv/>). No defence against
-/// an adversary is needed: a program that may write an inbox may also write any message.
+/// Hashes bytes with FNV-1a, 64 bits (<http://www.isthe.com/chongo/tech/comp/fnv/>). No defence
+/// against an adversary is needed: a program that may write an inbox may also write any message.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(FNV_OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
+    bytes.iter().fold(FNV_OFFSET, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME)
+    })
 }
 
 /// 16 hex digits: JSON numbers lose bits beyond 53 in `jq`.
@@ -68,9 +78,15 @@ mod hex {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let is_hex = text.len() == 16 && text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+        let is_hex = text.len() == 16
+            && text
+                .bytes()
+                .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
         if !is_hex {
-            return Err(D::Error::invalid_value(Unexpected::Str(&text), &"16 lower-case hex digits"));
+            return Err(D::Error::invalid_value(
+                Unexpected::Str(&text),
+                &"16 lower-case hex digits",
+            ));
         }
         u64::from_str_radix(&text, 16).map_err(D::Error::custom)
     }
@@ -88,7 +104,10 @@ mod tests {
     #[test]
     fn only_the_last_bytes_count() {
         let long = [b'x'; 3 * TAIL];
-        assert_eq!(Position::after(7000, &long), Position::after(7000, &long[2 * TAIL..]));
+        assert_eq!(
+            Position::after(7000, &long),
+            Position::after(7000, &long[2 * TAIL..])
+        );
         assert_ne!(Position::after(3, b"abc"), Position::after(3, b"abd"));
     }
 
@@ -96,6 +115,9 @@ mod tests {
     fn it_is_written_so_that_jq_keeps_it() {
         let json = serde_json::to_string(&Position::START).unwrap();
         assert_eq!(json, r#"{"offset":0,"tail":"cbf29ce484222325"}"#);
-        assert_eq!(serde_json::from_str::<Position>(&json).unwrap(), Position::START);
+        assert_eq!(
+            serde_json::from_str::<Position>(&json).unwrap(),
+            Position::START
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! What models cost: the prices that are built in, and those of the user's own file.
 //!
-//! Only [`Prices::load`] reads a file. **Who reads**: commands that show what a team has cost, and a worker with a limit of cost,
-//! when it begins. A model of which no price is known has no cost: none is guessed.
+//! Only [`Prices::load`] reads a file. **Who reads**: commands that show what a team has cost, and
+//! a worker with a limit of cost, when it begins. A model of which no price is known has no cost:
+//! none is guessed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,7 +26,9 @@ const BUILT_IN: &str = include_str!("prices.toml");
 const MILLION: u64 = 1_000_000;
 
 /// An amount of money, in millionths of a dollar. It is written in dollars.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "f64", into = "f64")]
 #[schemars(with = "f64", extend("minimum" = 0, "exclusiveMaximum" = 9e9))]
 pub struct Dollars(u64);
@@ -56,7 +59,9 @@ impl TryFrom<f64> for Dollars {
             clippy::cast_sign_loss,
             reason = "it is not negative, and below 2^53"
         )]
-        let amount = (0.0..9e15).contains(&millionths).then_some(Self(millionths as u64));
+        let amount = (0.0..9e15)
+            .contains(&millionths)
+            .then_some(Self(millionths as u64));
         amount.ok_or("an amount in dollars such as 0.5 or 20")
     }
 }
@@ -108,7 +113,10 @@ impl Price {
             (usage.cache_creation_input_tokens, self.cache_write),
             (usage.cache_read_input_tokens, self.cache_read),
         ];
-        let sum: u128 = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(price.0)).sum();
+        let sum: u128 = parts
+            .iter()
+            .map(|(tokens, price)| u128::from(*tokens) * u128::from(price.0))
+            .sum();
         Dollars(u64::try_from(sum / u128::from(MILLION)).unwrap_or(u64::MAX))
     }
 }
@@ -155,7 +163,9 @@ impl PriceError {
 
 /// Returns a model of the same service whose price is built in.
 fn priced(model: &str) -> String {
-    let provider = model.parse::<ModelSpec>().map_or(Provider::Anthropic, |spec| spec.provider);
+    let provider = model
+        .parse::<ModelSpec>()
+        .map_or(Provider::Anthropic, |spec| spec.provider);
     full_name(provider.as_str())
 }
 
@@ -172,7 +182,10 @@ impl Prices {
     pub fn built_in() -> Self {
         // A test parses it.
         let by_model = toml::from_str(BUILT_IN).unwrap_or_default();
-        Self { by_model, path: PathBuf::from("~/.config/teamd/prices.toml") }
+        Self {
+            by_model,
+            path: PathBuf::from("~/.config/teamd/prices.toml"),
+        }
     }
 
     /// Reads those of the user whose environment this is, too.
@@ -181,16 +194,21 @@ impl Prices {
     /// [`PriceError::File`] if the user's file cannot be read, or makes no sense.
     pub fn load(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, PriceError> {
         let mut prices = Self::built_in();
-        let Ok(config) = config_dir(variable) else { return Ok(prices) };
+        let Ok(config) = config_dir(variable) else {
+            return Ok(prices);
+        };
         prices.path = config.join("prices.toml");
-        let failed = |why: String| PriceError::File { path: prices.path.clone(), why };
+        let failed = |why: String| PriceError::File {
+            path: prices.path.clone(),
+            why,
+        };
         let text = match std::fs::read_to_string(&prices.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(prices),
             Err(error) => return Err(failed(error.to_string())),
         };
-        let own: BTreeMap<String, Price> =
-            toml::from_str(&text).map_err(|error| failed(error.to_string().trim_end().to_owned()))?;
+        let own: BTreeMap<String, Price> = toml::from_str(&text)
+            .map_err(|error| failed(error.to_string().trim_end().to_owned()))?;
         prices.by_model.extend(own);
         Ok(prices)
     }
@@ -206,7 +224,9 @@ impl Prices {
     /// Returns the price of a model, as the roster names it.
     pub fn of(&self, model: &str) -> Option<&Price> {
         let full = full_name(model);
-        self.by_model.get(&full).or_else(|| self.by_model.get(undated(&full)))
+        self.by_model
+            .get(&full)
+            .or_else(|| self.by_model.get(undated(&full)))
     }
 
     /// Returns what these tokens of a model cost; none if its price is not known.
@@ -224,34 +244,55 @@ impl Prices {
     pub fn require(&self, model: &str) -> Result<(), PriceError> {
         match self.of(model) {
             Some(_) => Ok(()),
-            None => Err(PriceError::Unknown { model: full_name(model), path: self.path.clone() }),
+            None => Err(PriceError::Unknown {
+                model: full_name(model),
+                path: self.path.clone(),
+            }),
         }
     }
 }
 
-/// Makes sure that the cost of a teammate can be limited, if it is to be. `recorded` is what the roster says of one that is
-/// resumed.
+/// Makes sure that the cost of a teammate can be limited, if it is to be. `recorded` is what the
+/// roster says of one that is resumed.
 ///
 /// # Errors
 /// [`PriceError`] if the price of its model is not known.
-pub fn require_price(order: &SpawnOrder, recorded: Option<&RosterMember>) -> Result<(), PriceError> {
-    let SpawnOrder { terms, environment, .. } = order;
-    if terms.max_cost.or(recorded.and_then(|member| member.limits.max_cost)).is_none() {
+pub fn require_price(
+    order: &SpawnOrder,
+    recorded: Option<&RosterMember>,
+) -> Result<(), PriceError> {
+    let SpawnOrder {
+        terms, environment, ..
+    } = order;
+    if terms
+        .max_cost
+        .or(recorded.and_then(|member| member.limits.max_cost))
+        .is_none()
+    {
         return Ok(());
     }
     let model = terms.model.as_ref().map(ToString::to_string);
     let model = model.or_else(|| recorded.map(|member| member.model.clone()));
     let model = model.unwrap_or_else(|| ModelSpec::script().to_string());
     let agent = terms.program.as_ref().map(|program| program.protocol);
-    let agent =
-        agent.or_else(|| recorded.and_then(|member| member.agent.as_ref()).map(|agent| agent.protocol));
+    let agent = agent.or_else(|| {
+        recorded
+            .and_then(|member| member.agent.as_ref())
+            .map(|agent| agent.protocol)
+    });
     Prices::of_environment(environment)?.require(&model_of(&model, agent))
 }
 
 /// Names the model of a teammate: its agent may have a default of its own.
 pub fn model_of(model: &str, agent: Option<Protocol>) -> String {
-    let names_none = model.parse::<ModelSpec>().is_ok_and(|spec| spec.model.is_none());
-    let default = agent.and_then(Protocol::default_model).filter(|_| names_none);
+    let names_none = model
+        .parse::<ModelSpec>()
+        .is_ok_and(|spec| spec.model.is_none());
+    let default = if names_none {
+        agent.and_then(Protocol::default_model)
+    } else {
+        None
+    };
     default.map_or_else(|| full_name(model), str::to_owned)
 }
 
@@ -267,7 +308,10 @@ pub fn date() -> &'static str {
 
 /// Tells whether the built-in prices are old at a time, in seconds since 1970.
 pub fn are_old(now: f64) -> bool {
-    #[expect(clippy::cast_possible_truncation, reason = "it has been less than a million days")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "it has been less than a million days"
+    )]
     let today = (now / 86_400.0).floor() as i64;
     day(date()).is_none_or(|day| today - day > OLD)
 }
@@ -275,7 +319,9 @@ pub fn are_old(now: f64) -> bool {
 /// Counts the days from 1970 to a date (<https://howardhinnant.github.io/date_algorithms.html>).
 fn day(date: &str) -> Option<i64> {
     let mut numbers = date.split('-').map(|number| number.parse::<i64>().ok());
-    let (year, month, day) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let year = numbers.next()??;
+    let month = numbers.next()??;
+    let day = numbers.next()??;
     let year = if month <= 2 { year - 1 } else { year };
     let of_era = year.rem_euclid(400);
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -286,7 +332,10 @@ fn day(date: &str) -> Option<i64> {
 /// Names the model that is meant by a provider alone.
 fn full_name(model: &str) -> String {
     match model.parse::<ModelSpec>() {
-        Ok(ModelSpec { provider, model: None }) => match provider.default_model() {
+        Ok(ModelSpec {
+            provider,
+            model: None,
+        }) => match provider.default_model() {
             Some(default) => format!("{}:{default}", provider.as_str()),
             None => model.to_owned(),
         },
@@ -297,7 +346,9 @@ fn full_name(model: &str) -> String {
 /// Returns the name of a model without the date of its release.
 fn undated(model: &str) -> &str {
     match model.rsplit_once('-') {
-        Some((name, date)) if date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        Some((name, date)) if date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit()) => {
+            name
+        }
         _ => model,
     }
 }
@@ -320,19 +371,24 @@ mod tests {
         std::fs::create_dir(scratch.path().join("teamd")).unwrap();
         let mut file = std::fs::File::create(scratch.path().join("teamd/prices.toml")).unwrap();
         io::Write::write_all(&mut file, text.as_bytes()).unwrap();
-        Prices::load(|name| (name == "XDG_CONFIG_HOME").then(|| scratch.path().as_os_str().to_owned()))
+        Prices::load(|name| {
+            (name == "XDG_CONFIG_HOME").then(|| scratch.path().as_os_str().to_owned())
+        })
     }
 
     #[test]
     fn what_is_built_in_is_a_price_list() {
         let built_in: BTreeMap<String, Price> = toml::from_str(BUILT_IN).unwrap();
-        assert!(
-            built_in.keys().all(|model| model.parse::<ModelSpec>().is_ok_and(|it| it.to_string() == *model))
-        );
+        assert!(built_in.keys().all(|model| {
+            model
+                .parse::<ModelSpec>()
+                .is_ok_and(|it| it.to_string() == *model)
+        }));
         assert_eq!(Prices::built_in().by_model, built_in);
         assert!(day(date()).is_some_and(|day| day > 20_000), "{}", date());
-        let sources =
-            BUILT_IN.lines().filter(|line| line.starts_with("# Source: ") && line.contains("2026-"));
+        let sources = BUILT_IN
+            .lines()
+            .filter(|line| line.starts_with("# Source: ") && line.contains("2026-"));
         assert_eq!(sources.count(), built_in.len());
     }
 
@@ -342,8 +398,15 @@ mod tests {
         let cost = |model: &str| prices.cost(model, &usage());
         // 5 + 2.50 + 1 + 0.0625
         assert_eq!(cost("anthropic:claude-opus-4-5"), Some(Dollars(8_562_500)));
-        assert_eq!(cost("anthropic:claude-opus-4-5-20251101"), Some(Dollars(8_562_500)));
-        for unknown in ["anthropic:claude-opus-4-5-fast", "openai:claude-opus-4-5", "x"] {
+        assert_eq!(
+            cost("anthropic:claude-opus-4-5-20251101"),
+            Some(Dollars(8_562_500))
+        );
+        for unknown in [
+            "anthropic:claude-opus-4-5-fast",
+            "openai:claude-opus-4-5",
+            "x",
+        ] {
             assert_eq!(cost(unknown), None, "{unknown}");
             assert_eq!(
                 prices.cost(unknown, &Usage::default()),
@@ -357,18 +420,29 @@ mod tests {
     fn each_default_model_has_a_price_or_is_known_to_have_none() {
         let prices = Prices::built_in();
         for provider in Provider::ALL {
-            assert!(prices.of(provider.as_str()).is_some(), "{}", provider.as_str());
+            assert!(
+                prices.of(provider.as_str()).is_some(),
+                "{}",
+                provider.as_str()
+            );
         }
         // A long prompt to the model of Codex costs more for each token: no one price is true.
         let unpriced = [Protocol::Codex];
         for protocol in Protocol::KNOWN {
             let (provider, _) = protocol.service().unwrap();
             let model = model_of(provider.as_str(), Some(protocol));
-            assert_eq!(prices.of(&model).is_none(), unpriced.contains(&protocol), "{model}");
+            assert_eq!(
+                prices.of(&model).is_none(),
+                unpriced.contains(&protocol),
+                "{model}"
+            );
             assert_eq!(model_of("openai:x", Some(protocol)), "openai:x");
         }
         let hint = prices.require("openai:gpt-6.1-sol").unwrap_err().hint();
-        assert!(hint.contains("--model openai:gpt-5.1") && hint.contains("--max-tokens"), "{hint}");
+        assert!(
+            hint.contains("--model openai:gpt-5.1") && hint.contains("--max-tokens"),
+            "{hint}"
+        );
     }
 
     #[test]
@@ -379,28 +453,40 @@ mod tests {
         );
         let of_list = day(date()).unwrap() as f64 * 86_400.0;
         assert!(
-            !are_old(of_list) && !are_old(of_list + 180.0 * 86_400.0) && are_old(of_list + 190.0 * 86_400.0)
+            !are_old(of_list)
+                && !are_old(of_list + 180.0 * 86_400.0)
+                && are_old(of_list + 190.0 * 86_400.0)
         );
     }
 
     #[test]
     fn the_users_file_adds_and_replaces() {
         let price = "input = 1\noutput = 0\ncache_write = 0\ncache_read = '0'\n".replace('\'', "");
-        let file = format!("['anthropic:claude-sonnet-5-5']\n{price}['anthropic:claude-opus-5']\n{price}");
+        let file =
+            format!("['anthropic:claude-sonnet-5-5']\n{price}['anthropic:claude-opus-5']\n{price}");
         let prices = with_file(&file).unwrap();
         assert_eq!(
             prices.cost("anthropic", &usage()),
             Some(Dollars(1_000_000)),
             "the default model is meant"
         );
-        assert_eq!(prices.cost("anthropic:claude-opus-5", &usage()), Some(Dollars(1_000_000)));
+        assert_eq!(
+            prices.cost("anthropic:claude-opus-5", &usage()),
+            Some(Dollars(1_000_000))
+        );
         assert!(prices.of("anthropic:claude-sonnet-5").is_some());
-        for wrong in ["['x:y']\ninput = 1\n", &file.replace("= 1", "= -1"), &file.replace("output", "out")] {
+        for wrong in [
+            "['x:y']\ninput = 1\n",
+            &file.replace("= 1", "= -1"),
+            &file.replace("output", "out"),
+        ] {
             let error = with_file(wrong).unwrap_err();
             assert!(error.to_string().contains("teamd/prices.toml: "), "{error}");
         }
         let error = prices.require("openai:x").unwrap_err();
-        assert!(error.hint().contains("[\"openai:x\"]") && error.hint().contains("teamd/prices.toml"));
+        assert!(
+            error.hint().contains("[\"openai:x\"]") && error.hint().contains("teamd/prices.toml")
+        );
     }
 
     #[test]
@@ -410,7 +496,12 @@ mod tests {
         for bad in ["", "0", "-1", "NaN", "inf", "1e99", "2,50", "two"] {
             assert!(parse_dollars(bad).is_err(), "{bad}");
         }
-        for (amount, shown) in [(0, "$0.00"), (1_234, "$0.0012"), (12_345, "$0.01"), (8_562_500, "$8.56")] {
+        for (amount, shown) in [
+            (0, "$0.00"),
+            (1_234, "$0.0012"),
+            (12_345, "$0.01"),
+            (8_562_500, "$8.56"),
+        ] {
             assert_eq!(Dollars(amount).to_string(), shown);
         }
     }

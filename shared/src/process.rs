@@ -1,4 +1,5 @@
-//! Which process: boot id, pid and start ticks, held by a pidfd. Never a name, a parent or a time of day.
+//! Which process: boot id, pid and start ticks, held by a pidfd. Never a name, a parent or a time
+//! of day.
 
 mod children;
 mod handle;
@@ -20,8 +21,9 @@ pub use own::{adopt_orphans, close_inherited, deny_tracing, keep_exit_codes, sur
 
 /// What tells one process from every other one, on this machine, since it was made.
 ///
-/// The kernel gives the same pid again, but not with the same start; start ticks begin anew at a boot, and
-/// the boot id tells that. (`/proc/PID/stat` field 22, see `proc_pid_stat(5)`; `random(4)` for the boot id.)
+/// The kernel gives the same pid again, but not with the same start; start ticks begin anew at a
+/// boot, and the boot id tells that. (`/proc/PID/stat` field 22, see `proc_pid_stat(5)`;
+/// `random(4)` for the boot id.)
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Identity {
     /// The process id.
@@ -50,21 +52,28 @@ impl Identity {
         if stat.has_ended() {
             return Err(gone(pid));
         }
-        Ok(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? })
+        Ok(Self {
+            pid,
+            start_ticks: stat.start_ticks,
+            boot_id: boot_id()?,
+        })
     }
 
-    /// Reaps exactly this process if it has ended and is a child of this one, and returns how it ended.
+    /// Reaps exactly this process if it has ended and is a child of this one, and returns how it
+    /// ended.
     ///
-    /// A program that took the place of another one ([`std::os::unix::process::CommandExt::exec`]) has its children, and
-    /// holds none of them.
+    /// A program that took the place of another one ([`std::os::unix::process::CommandExt::exec`])
+    /// has its children, and holds none of them.
     pub fn reap(&self) -> How {
         // A child that is not reaped keeps its pid: this looks at no other process.
         let is_it = Stat::of(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks);
-        let pid = pid_of(self.pid).filter(|_| is_it);
+        let pid = if is_it { pid_of(self.pid) } else { None };
         match pid.map(|pid| waitpid(Some(pid), WaitOptions::NOHANG)) {
-            Some(Ok(Some((_, status)))) => {
-                How { code: status.exit_status(), signal: status.terminating_signal(), ours: true }
-            }
+            Some(Ok(Some((_, status)))) => How {
+                code: status.exit_status(),
+                signal: status.terminating_signal(),
+                ours: true,
+            },
             _ => How::default(),
         }
     }
@@ -85,7 +94,8 @@ impl Identity {
         }
     }
 
-    /// As [`Identity::runs`], for those who must not take for gone what they cannot see: then it is alive.
+    /// As [`Identity::runs`], for those who must not take for gone what they cannot see: then it is
+    /// alive.
     pub fn is_alive(&self) -> bool {
         self.runs().unwrap_or(true)
     }
@@ -109,11 +119,13 @@ pub fn ticks(ticks: u64) -> Duration {
 pub fn boot_id() -> io::Result<String> {
     let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     // It is not a process that is missing there.
-    let read = read.map_err(|error| io::Error::other(format!("cannot read the id of this boot: {error}")))?;
+    let read = read
+        .map_err(|error| io::Error::other(format!("cannot read the id of this boot: {error}")))?;
     Ok(read.trim().to_owned())
 }
 
-/// Tells whether an error says that a process has ended: it can end while its file in `/proc` is read, too.
+/// Tells whether an error says that a process has ended: it can end while its file in `/proc` is
+/// read, too.
 pub fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
@@ -126,7 +138,8 @@ pub struct Stat {
     state: char,
     /// The pid of its parent.
     pub parent: u32,
-    /// The processor time that it used, in clock ticks, with that of the children that it has reaped.
+    /// The processor time that it used, in clock ticks, with that of the children that it has
+    /// reaped.
     pub cpu: u64,
     /// How many threads it has.
     pub threads: u64,
@@ -146,7 +159,10 @@ impl Stat {
         // The name may be any bytes, and be cut anywhere.
         let text = String::from_utf8_lossy(&bytes);
         Self::parse(&text).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is not understood: {text}"))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("/proc/{pid}/stat is not understood: {text}"),
+            )
         })
     }
 
@@ -180,10 +196,12 @@ fn gone(pid: u32) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended"))
 }
 
-/// Kills a child of this process, and reaps it if it has ended. Returns false if it runs and may not be killed: it is a
-/// process of another user by now.
+/// Kills a child of this process, and reaps it if it has ended. Returns false if it runs and may
+/// not be killed: it is a process of another user by now.
 pub fn kill_child(pid: u32) -> bool {
-    let Some(child) = pid_of(pid) else { return true };
+    let Some(child) = pid_of(pid) else {
+        return true;
+    };
     let killed = rustix::process::kill_process(child, Signal::KILL);
     if let Err(errno) = killed {
         tracing::debug!("cannot kill the orphan {pid}: {errno}");
@@ -193,7 +211,9 @@ pub fn kill_child(pid: u32) -> bool {
 
 /// Reaps a child of this process if it has ended, and tells whether it had.
 pub fn reap_child(pid: u32) -> bool {
-    let Some(child) = pid_of(pid) else { return false };
+    let Some(child) = pid_of(pid) else {
+        return false;
+    };
     match waitpid(Some(child), WaitOptions::NOHANG) {
         Ok(ended) => ended.is_some(),
         Err(errno) => {
@@ -222,7 +242,14 @@ mod tests {
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
         let text = "7 (a) b (c)) S 3 7 7 0 -1 4194560 1 0 0 0 10 20 30 40 20 0 2 0 81991 1000 25 1";
-        let stat = Stat { state: 'S', parent: 3, cpu: 100, threads: 2, start_ticks: 81991, rss: 25 };
+        let stat = Stat {
+            state: 'S',
+            parent: 3,
+            cpu: 100,
+            threads: 2,
+            start_ticks: 81991,
+            rss: 25,
+        };
         assert_eq!(Stat::parse(text), Some(stat));
         assert_eq!(Stat::parse("7 (x"), None);
         assert_eq!(Stat::parse(""), None);
@@ -232,9 +259,15 @@ mod tests {
     fn this_process_is_alive_and_another_start_is_another_process() {
         let me = Identity::of_self().unwrap();
         assert!(me.is_alive());
-        let other = Identity { start_ticks: me.start_ticks + 1, ..me.clone() };
+        let other = Identity {
+            start_ticks: me.start_ticks + 1,
+            ..me.clone()
+        };
         assert!(!other.is_alive());
-        assert_eq!(ProcessHandle::open(other).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            ProcessHandle::open(other).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
         assert_eq!(ProcessHandle::open(me.clone()).unwrap().identity(), &me);
     }
 
@@ -243,16 +276,24 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         // The kernel keeps fifteen bytes of a name: half of the last letter.
         let program = scratch.path().join("fourteen-bytesé");
-        // No copy: what another test starts has it open to be written for a moment, and it cannot be run then.
+        // No copy: what another test starts has it open to be written for a moment, and it cannot
+        // be run then.
         std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
-        let mut child = std::process::Command::new(&program).arg0("sleep").arg("60").spawn().unwrap();
+        let mut child = std::process::Command::new(&program)
+            .arg0("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
         let name = format!("/proc/{}/comm", child.id());
         // The kernel names a program a moment after it has let go of who started it.
         while std::str::from_utf8(&std::fs::read(&name).unwrap()).is_ok() {
             std::thread::yield_now();
         }
         let now = Identity::of(child.id()).unwrap();
-        let before = Identity { start_ticks: now.start_ticks - 1, ..now.clone() };
+        let before = Identity {
+            start_ticks: now.start_ticks - 1,
+            ..now.clone()
+        };
         assert!(now.runs().unwrap() && !before.runs().unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
@@ -271,12 +312,22 @@ mod tests {
 
     #[test]
     fn a_child_that_has_ended_already_can_be_held_and_reaped() {
-        let mut child = std::process::Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "exit 7"])
+            .spawn()
+            .unwrap();
         let waited = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(Pid::from_child(&child)), waited).unwrap();
         assert!(Identity::of(child.id()).is_err(), "to others it is gone");
         let held = ProcessHandle::open_child(child.id()).unwrap();
-        assert_eq!(held.reap().unwrap(), How { code: Some(7), signal: None, ours: true });
+        assert_eq!(
+            held.reap().unwrap(),
+            How {
+                code: Some(7),
+                signal: None,
+                ours: true
+            }
+        );
         assert!(child.wait().is_err(), "it was reaped");
     }
 
@@ -285,6 +336,9 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         child.wait().unwrap();
-        assert_eq!(ProcessHandle::open_pid(pid).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            ProcessHandle::open_pid(pid).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 }

@@ -1,11 +1,14 @@
-//! The register: which team directories `teamd start` has made for this user. Any other is not believed.
+//! The register: which team directories `teamd start` has made for this user. Any other is not
+//! believed.
 //!
-//! An entry is a file `teams/HASH-ID.json` in the state directory: real path and id ([`TeamDir::id`]) of one team directory.
-//! Both must fit, so a directory that a tool has made, or that was copied, moved or extracted, is not registered. **Who
-//! writes**: `teamd start`, when it makes a directory or is told to adopt one; entries are never changed and never removed.
-//! **Who reads**: all commands, the daemon, and workers, which hide every registered directory from tools. **When `teamd
-//! start` dies** before the directory has its name, an entry is left that fits no directory, and a directory `.team.new-…`
-//! that is not used. (Where a file system knows no time of birth, an id is an inode, and a later directory can have the same.)
+//! An entry is a file `teams/HASH-ID.json` in the state directory: real path and id
+//! ([`TeamDir::id`]) of one team directory. Both must fit, so a directory that a tool has made, or
+//! that was copied, moved or extracted, is not registered. **Who writes**: `teamd start`, when it
+//! makes a directory or is told to adopt one; entries are never changed and never removed. **Who
+//! reads**: all commands, the daemon, and workers, which hide every registered directory from
+//! tools. **When `teamd start` dies** before the directory has its name, an entry is left that fits
+//! no directory, and a directory `.team.new-…` that is not used. (Where a file system knows no time
+//! of birth, an id is an inode, and a later directory can have the same.)
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +34,10 @@ struct RegisterEntry {
 impl RegisterEntry {
     fn of(path: &Path, dir: &TeamDir) -> Result<Self, StateError> {
         let id = dir.id().map_err(StateError::io("look at", path))?;
-        Ok(Self { path: path.to_owned(), id })
+        Ok(Self {
+            path: path.to_owned(),
+            id,
+        })
     }
 
     fn name(&self) -> String {
@@ -60,7 +66,10 @@ impl Register {
     /// [`StateError`] if that cannot be seen; then it is not to be believed.
     pub fn knows(&self, dir: &TeamDir) -> Result<bool, StateError> {
         let wanted = RegisterEntry::of(dir.root(), dir)?;
-        Ok(self.0.read::<RegisterEntry>(FOLDER, &wanted.name())?.is_some_and(|found| found == wanted))
+        Ok(self
+            .0
+            .read::<RegisterEntry>(FOLDER, &wanted.name())?
+            .is_some_and(|found| found == wanted))
     }
 
     /// Registers a team directory that is there.
@@ -72,19 +81,25 @@ impl Register {
         self.0.put(FOLDER, &entry.name(), &entry)
     }
 
-    /// Makes a team directory and registers it. It has its name only when it is registered: so there is none at its path
-    /// that is not. Of two that do this at once one makes it, and both find it registered.
+    /// Makes a team directory and registers it. It has its name only when it is registered: so
+    /// there is none at its path that is not. Of two that do this at once one makes it, and both
+    /// find it registered.
     ///
     /// # Errors
     /// [`StateError`] if the system refuses.
     pub fn make(&self, path: &Path) -> Result<(), StateError> {
         let refused = |source: io::Error| StateError::from(DirError::io("make", path)(source));
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        let Some(above) = path.parent() else {
+            return Err(refused(io::ErrorKind::InvalidInput.into()));
+        };
+        let Some(name) = path.file_name() else {
             return Err(refused(io::ErrorKind::InvalidInput.into()));
         };
         let path = above.canonicalize().map_err(refused)?.join(name);
         let new = path.with_file_name(format!(".team.new-{}", Uuid::new_v4().simple()));
-        let Err(error) = self.make_as(&path, &new) else { return Ok(()) };
+        let Err(error) = self.make_as(&path, &new) else {
+            return Ok(());
+        };
         match std::fs::remove_dir_all(&new) {
             Err(why) if why.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!("cannot remove {}: {why}", new.display());
@@ -107,13 +122,14 @@ impl Register {
         Ok(dir.sync_above()?)
     }
 
-    /// Returns the state directory and all registered team directories, without links, whether they are there or not; and
-    /// which entries could not be read.
+    /// Returns the state directory and all registered team directories, without links, whether they
+    /// are there or not; and which entries could not be read.
     ///
     /// # Errors
     /// [`StateError`] if the entries cannot be listed.
     pub fn all(&self) -> Result<(Vec<PathBuf>, Vec<StateError>), StateError> {
-        let (mut found, mut unread) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
+        let mut unread = Vec::new();
         match self.0.root().canonicalize() {
             Ok(root) => found.push(root),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((found, unread)),
@@ -153,12 +169,16 @@ mod tests {
     #[test]
     fn a_directory_is_known_that_was_made_and_no_other_at_its_path_or_elsewhere() {
         let (_scratch, register, root) = scene();
-        let (team, moved) = (root.join(".team"), root.join("moved"));
+        let team = root.join(".team");
+        let moved = root.join("moved");
         TeamDir::create(&root.join("forged")).unwrap();
         assert!(!knows(&register, &root.join("forged")));
         register.make(&team).unwrap();
         assert!(knows(&register, &team));
-        assert_eq!(register.all().unwrap().0, [team.clone(), root.join("state/teamd")]);
+        assert_eq!(
+            register.all().unwrap().0,
+            [team.clone(), root.join("state/teamd")]
+        );
         std::fs::rename(&team, &moved).unwrap();
         assert!(!knows(&register, &moved), "moved");
         TeamDir::create(&team).unwrap();
@@ -177,10 +197,18 @@ mod tests {
             }
         });
         assert!(knows(&register, &team));
-        let mut left: Vec<_> = std::fs::read_dir(&root).unwrap().map(|it| it.unwrap().file_name()).collect();
+        let mut left: Vec<_> = std::fs::read_dir(&root)
+            .unwrap()
+            .map(|it| it.unwrap().file_name())
+            .collect();
         left.sort();
         assert_eq!(left, [".team", "state"]);
-        assert_eq!(std::fs::read_dir(root.join("state/teamd/teams")).unwrap().count(), 1);
+        assert_eq!(
+            std::fs::read_dir(root.join("state/teamd/teams"))
+                .unwrap()
+                .count(),
+            1
+        );
     }
 
     #[test]
@@ -189,15 +217,34 @@ mod tests {
         let team = root.join(".team");
         register.make(&team).unwrap();
         let entries = root.join("state/teamd/teams");
-        let entry = std::fs::read_dir(&entries).unwrap().next().unwrap().unwrap().path();
-        for bytes in [&b""[..], b"{\"path\":", b"\xff", b"{\"path\":7,\"id\":\"x\"}"] {
-            std::fs::File::create(&entry).unwrap().write_all(bytes).unwrap();
-            let told = register.knows(&TeamDir::open(&team).unwrap()).unwrap_err().to_string();
+        let entry = std::fs::read_dir(&entries)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .path();
+        for bytes in [
+            &b""[..],
+            b"{\"path\":",
+            b"\xff",
+            b"{\"path\":7,\"id\":\"x\"}",
+        ] {
+            std::fs::File::create(&entry)
+                .unwrap()
+                .write_all(bytes)
+                .unwrap();
+            let told = register
+                .knows(&TeamDir::open(&team).unwrap())
+                .unwrap_err()
+                .to_string();
             assert!(told.contains(entry.to_str().unwrap()), "{told}");
             assert_eq!(register.all().unwrap().1.len(), 1);
         }
         // It says something, but of another directory.
-        std::fs::File::create(&entry).unwrap().write_all(br#"{"path":"/other","id":"1-0.0"}"#).unwrap();
+        std::fs::File::create(&entry)
+            .unwrap()
+            .write_all(br#"{"path":"/other","id":"1-0.0"}"#)
+            .unwrap();
         assert!(!knows(&register, &team));
     }
 }

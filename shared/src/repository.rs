@@ -1,9 +1,11 @@
-//! Where the repository of a workspace lies, if it does not lie in the workspace. Nothing is started, and nothing is written.
+//! Where the repository of a workspace lies, if it does not lie in the workspace. Nothing is
+//! started, and nothing is written.
 //!
-//! A file `.git` in a workspace names a directory elsewhere (`gitrepository-layout(5)`). A command could make that file, and what it names
-//! lies where the command cannot write. So it counts only if the repository names the workspace, too: a *linked working tree*
-//! (`git worktree add`) by the file `gitdir` of its own directory, `worktrees/NAME`; a submodule, or a repository that was parted from its
-//! working tree, by its setting `core.worktree`.
+//! A file `.git` in a workspace names a directory elsewhere (`gitrepository-layout(5)`). A command
+//! could make that file, and what it names lies where the command cannot write. So it counts only
+//! if the repository names the workspace, too: a *linked working tree* (`git worktree add`) by the
+//! file `gitdir` of its own directory, `worktrees/NAME`; a submodule, or a repository that was
+//! parted from its working tree, by its setting `core.worktree`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,7 +27,8 @@ const LONGEST_SETTINGS: u64 = 1 << 20;
 /// A repository that lies elsewhere. Both paths are absolute and without links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// The directory that is this working tree's own: `worktrees/NAME` in the repository, or the repository.
+    /// The directory that is this working tree's own: `worktrees/NAME` in the repository, or the
+    /// repository.
     pub own: PathBuf,
     /// The repository.
     pub common: PathBuf,
@@ -48,24 +51,33 @@ impl Elsewhere {
         let common = line("commondir")?.canonicalize().ok()?;
         let tree = line("gitdir")?.parent()?.canonicalize().ok()?;
         let is_linked = tree == workspace && own.parent() == Some(&common.join("worktrees"));
-        is_linked.then(|| Self { own: own.to_owned(), common })
+        is_linked.then(|| Self {
+            own: own.to_owned(),
+            common,
+        })
     }
 
     fn parted(workspace: &Path, own: PathBuf) -> Option<Self> {
         // With that file it is a part of another one.
         own.join("commondir").symlink_metadata().err()?;
         // Whatever else is a link there leads where this says nothing of.
-        let is_itself = |name: &str| place::open_itself(&own.join(name), OFlags::PATH).is_ok();
-        ["HEAD", "objects", "refs"].iter().all(|name| is_itself(name)).then_some(())?;
+        ["HEAD", "objects", "refs"]
+            .iter()
+            .all(|name| place::open_itself(&own.join(name), OFlags::PATH).is_ok())
+            .then_some(())?;
         let settings = text_of(&own.join("config"), LONGEST_SETTINGS)?;
         let mut named = last_setting(&settings, "core", "worktree");
-        if last_setting(&settings, "extensions", "worktreeconfig").is_some_and(|value| is_true(&value))
+        if last_setting(&settings, "extensions", "worktreeconfig")
+            .is_some_and(|value| is_true(&value))
             && let Some(more) = text_of(&own.join("config.worktree"), LONGEST_SETTINGS)
         {
             named = last_setting(&more, "core", "worktree").or(named);
         }
         let tree = own.join(named?).canonicalize().ok()?;
-        (tree == workspace).then(|| Self { common: own.clone(), own })
+        (tree == workspace).then(|| Self {
+            common: own.clone(),
+            own,
+        })
     }
 }
 
@@ -76,8 +88,8 @@ pub fn named_by(workspace: &Path) -> Option<PathBuf> {
     workspace.join(named).canonicalize().ok()
 }
 
-/// Says why no command that may write the workspace, and nothing else, can commit there, and what to do; none if one can, or if no
-/// repository is there.
+/// Says why no command that may write the workspace, and nothing else, can commit there, and what
+/// to do; none if one can, or if no repository is there.
 pub fn cannot_commit(workspace: &Path) -> Option<(String, String)> {
     let git = workspace.join(GIT);
     let shown = git.display();
@@ -86,7 +98,9 @@ pub fn cannot_commit(workspace: &Path) -> Option<(String, String)> {
         let real = git.canonicalize().ok()?;
         let at = real.display();
         return Some((
-            format!("{shown} is a link to {at}, which nothing protects, or nothing there can be written"),
+            format!(
+                "{shown} is a link to {at}, which nothing protects, or nothing there can be written"
+            ),
             format!(
                 "put a file in its place (`rm {shown}; echo gitdir: {at} >{shown}; git config core.worktree {}`)",
                 workspace.display()
@@ -94,35 +108,50 @@ pub fn cannot_commit(workspace: &Path) -> Option<(String, String)> {
         ));
     }
     if found.is_dir() {
-        let leads_out = |name: &&str| {
-            let real = git.join(name).canonicalize();
-            real.is_ok_and(|real| !real.starts_with(workspace))
-        };
-        let name = ["HEAD", "objects", "refs", "logs", "index", "packed-refs"].into_iter().find(leads_out)?;
-        let why =
-            format!("{shown}/{name} is a link that leads out of the workspace, where no command writes");
-        return Some((why, "run the team in a clone or a linked tree (`git worktree add`)".to_owned()));
+        let name = ["HEAD", "objects", "refs", "logs", "index", "packed-refs"]
+            .into_iter()
+            .find(|name| {
+                let real = git.join(name).canonicalize();
+                real.is_ok_and(|real| !real.starts_with(workspace))
+            })?;
+        let why = format!(
+            "{shown}/{name} is a link that leads out of the workspace, where no command writes"
+        );
+        return Some((
+            why,
+            "run the team in a clone or a linked tree (`git worktree add`)".to_owned(),
+        ));
     }
     let named = named_by(workspace)?;
     if named.starts_with(workspace) || Elsewhere::find(workspace).is_some() {
         return None;
     }
-    let (at, tree) = (named.display(), workspace.display());
+    let at = named.display();
+    let tree = workspace.display();
     if named.join("commondir").exists() {
         let why = format!("{shown} leads to {at}, which is of another working tree");
-        return Some((why, format!("`git worktree repair {tree}` in the repository puts that right")));
+        return Some((
+            why,
+            format!("`git worktree repair {tree}` in the repository puts that right"),
+        ));
     }
     named.join("objects").exists().then(|| {
-        let why =
-            format!("{shown} leads to the repository {at}, which does not name {tree} as its working tree");
-        (why, format!("if that is right, say so to it: `git -C {tree} config core.worktree {tree}`"))
+        let why = format!(
+            "{shown} leads to the repository {at}, which does not name {tree} as its working tree"
+        );
+        (
+            why,
+            format!("if that is right, say so to it: `git -C {tree} config core.worktree {tree}`"),
+        )
     })
 }
 
-/// Returns the repository above a workspace in which that lies, if no repository is in the workspace itself.
+/// Returns the repository above a workspace in which that lies, if no repository is in the
+/// workspace itself.
 pub fn above(workspace: &Path) -> Option<PathBuf> {
-    let is_there = |folder: &&Path| folder.join(GIT).join("HEAD").exists() || folder.join(GIT).is_file();
-    let found = workspace.ancestors().find(is_there)?;
+    let found = workspace
+        .ancestors()
+        .find(|folder| folder.join(GIT).join("HEAD").exists() || folder.join(GIT).is_file())?;
     (found != workspace).then(|| found.to_owned())
 }
 
@@ -164,13 +193,19 @@ impl Setting {
     /// Returns what it is called: `section.key`, or `section.subsection.key`.
     pub fn name(&self) -> String {
         let parts = [&self.section, &self.subsection, &self.key];
-        parts.into_iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(".")
+        parts
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(".")
     }
 }
 
 /// Returns the settings with a value of a file of settings of `git`, in order (`git-config(1)`).
 pub fn settings_of(text: &[u8]) -> Vec<Setting> {
-    let (mut section, mut subsection) = (String::new(), String::new());
+    let mut section = String::new();
+    let mut subsection = String::new();
     let mut found = Vec::new();
     for line in lines(text) {
         let mut line = line.trim_ascii();
@@ -182,17 +217,25 @@ pub fn settings_of(text: &[u8]) -> Vec<Setting> {
             subsection = second.trim_end().trim_end_matches('"').to_owned();
             line = rest.trim_ascii();
         }
-        let Some(equals) = line.iter().position(|&byte| byte == b'=') else { continue };
+        let Some(equals) = line.iter().position(|&byte| byte == b'=') else {
+            continue;
+        };
         let key = String::from_utf8_lossy(line[..equals].trim_ascii()).to_ascii_lowercase();
         let value = plain(line[equals + 1..].trim_ascii());
-        found.push(Setting { section: section.clone(), subsection: subsection.clone(), key, value });
+        found.push(Setting {
+            section: section.clone(),
+            subsection: subsection.clone(),
+            key,
+            value,
+        });
     }
     found
 }
 
 /// Returns the lines of a file of settings: a backslash at an end joins two of them.
 fn lines(text: &[u8]) -> Vec<Vec<u8>> {
-    let (mut lines, mut begun) = (Vec::new(), Vec::new());
+    let mut lines = Vec::new();
+    let mut begun = Vec::new();
     for line in text.split(|&byte| byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let backslashes = line.iter().rev().take_while(|&&byte| byte == b'\\').count();
@@ -206,7 +249,8 @@ fn lines(text: &[u8]) -> Vec<Vec<u8>> {
     lines
 }
 
-/// Parts the name of a section, which ends in a bracket that is not quoted, from what stands behind it.
+/// Parts the name of a section, which ends in a bracket that is not quoted, from what stands behind
+/// it.
 fn header(text: &[u8]) -> (&[u8], &[u8]) {
     let mut is_quoted = false;
     for (at, byte) in text.iter().enumerate() {
@@ -219,17 +263,20 @@ fn header(text: &[u8]) -> (&[u8], &[u8]) {
     (text, b"")
 }
 
-/// Returns the last value of a setting in a file of settings of `git`: what it includes does not count here.
+/// Returns the last value of a setting in a file of settings of `git`: what it includes does not
+/// count here.
 fn last_setting(text: &[u8], section: &str, key: &str) -> Option<OsString> {
-    let is_it =
-        |setting: &Setting| setting.section == section && setting.subsection.is_empty() && setting.key == key;
-    let last = settings_of(text).into_iter().rfind(is_it)?;
+    let last = settings_of(text).into_iter().rfind(|setting| {
+        setting.section == section && setting.subsection.is_empty() && setting.key == key
+    })?;
     Some(OsString::from_vec(last.value))
 }
 
 /// Takes the quotes and backslashes from a value, and a comment behind it.
 fn plain(value: &[u8]) -> Vec<u8> {
-    let (mut plain, mut is_quoted, mut bytes) = (Vec::new(), false, value.iter());
+    let mut plain = Vec::new();
+    let mut is_quoted = false;
+    let mut bytes = value.iter();
     while let Some(&byte) = bytes.next() {
         match byte {
             b'"' => is_quoted = !is_quoted,
@@ -242,7 +289,9 @@ fn plain(value: &[u8]) -> Vec<u8> {
 }
 
 fn is_true(value: &OsStr) -> bool {
-    ["true", "yes", "on", "1"].iter().any(|yes| value.eq_ignore_ascii_case(yes))
+    ["true", "yes", "on", "1"]
+        .iter()
+        .any(|yes| value.eq_ignore_ascii_case(yes))
 }
 
 #[cfg(test)]
@@ -259,10 +308,18 @@ mod tests {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
         let own = root.join("main/.git/worktrees/tree");
-        fs::write(own.join("gitdir"), format!("{}\n", root.join("tree/.git").display())).unwrap();
+        fs::write(
+            own.join("gitdir"),
+            format!("{}\n", root.join("tree/.git").display()),
+        )
+        .unwrap();
         fs::write(own.join("commondir"), "../..\n").unwrap();
         for tree in ["tree", "other"] {
-            fs::write(root.join(tree).join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+            fs::write(
+                root.join(tree).join(".git"),
+                format!("gitdir: {}\n", own.display()),
+            )
+            .unwrap();
         }
         (scratch, root)
     }
@@ -271,15 +328,29 @@ mod tests {
     fn a_tree_is_linked_if_its_repository_says_so_too() {
         let (_scratch, root) = trees();
         let common = root.join("main/.git");
-        let found = Elsewhere { own: common.join("worktrees/tree"), common };
+        let found = Elsewhere {
+            own: common.join("worktrees/tree"),
+            common,
+        };
         assert_eq!(Elsewhere::find(&root.join("tree")), Some(found.clone()));
         assert!(found.is_linked() && cannot_commit(&root.join("tree")).is_none());
-        assert_eq!(Elsewhere::find(&root.join("other")), None, "a command can have made that file");
+        assert_eq!(
+            Elsewhere::find(&root.join("other")),
+            None,
+            "a command can have made that file"
+        );
         let (why, next) = cannot_commit(&root.join("other")).unwrap();
-        assert!(why.contains("of another working tree") && next.contains("worktree repair"), "{why}");
+        assert!(
+            why.contains("of another working tree") && next.contains("worktree repair"),
+            "{why}"
+        );
         assert_eq!(Elsewhere::find(&root.join("main")), None);
         // `git worktree add --relative-paths` (git 2.48).
-        fs::write(root.join("tree/.git"), "gitdir: ../main/.git/worktrees/tree\n").unwrap();
+        fs::write(
+            root.join("tree/.git"),
+            "gitdir: ../main/.git/worktrees/tree\n",
+        )
+        .unwrap();
         fs::write(found.own.join("gitdir"), "../../../../tree/.git\n").unwrap();
         assert_eq!(Elsewhere::find(&root.join("tree")), Some(found));
     }
@@ -288,19 +359,31 @@ mod tests {
     fn settings_are_read_as_git_writes_them() {
         let text = "[a] K = 1 ; one\n# [b]\n[includeIf \"gitdir:~/[x]/\"]\n\tpath = \"a # b\" # c\n[a]\n\tflag\n\tlong = x\\\n y\n\tend = \\\\\r\n";
         let found = settings_of(text.as_bytes());
-        let found: Vec<_> =
-            found.iter().map(|it| (it.name(), String::from_utf8(it.value.clone()).unwrap())).collect();
-        let expected =
-            [("a.k", "1"), ("includeif.gitdir:~/[x]/.path", "a # b"), ("a.long", "x y"), ("a.end", "\\")];
-        assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let found: Vec<_> = found
+            .iter()
+            .map(|it| (it.name(), String::from_utf8(it.value.clone()).unwrap()))
+            .collect();
+        let expected = [
+            ("a.k", "1"),
+            ("includeif.gitdir:~/[x]/.path", "a # b"),
+            ("a.long", "x y"),
+            ("a.end", "\\"),
+        ];
+        assert_eq!(
+            found,
+            expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
     }
 
     #[test]
     fn a_directory_of_trees_that_another_repository_claims_is_none() {
         let (_scratch, root) = trees();
         fs::create_dir_all(root.join("evil/worktrees")).unwrap();
-        fs::write(root.join("main/.git/worktrees/tree/commondir"), root.join("evil").to_str().unwrap())
-            .unwrap();
+        fs::write(
+            root.join("main/.git/worktrees/tree/commondir"),
+            root.join("evil").to_str().unwrap(),
+        )
+        .unwrap();
         assert_eq!(Elsewhere::find(&root.join("tree")), None);
     }
 
@@ -312,30 +395,49 @@ mod tests {
             fs::create_dir_all(apart.join(folder)).unwrap();
         }
         fs::write(apart.join("HEAD"), "ref: refs/heads/main\n").unwrap();
-        let (tree, other) = (root.join("tree"), root.join("other"));
+        let tree = root.join("tree");
+        let other = root.join("other");
         for at in [&tree, &other] {
             fs::write(at.join(".git"), "gitdir: ../apart.git\n").unwrap();
         }
         let config = |text: &str| fs::write(apart.join("config"), text).unwrap();
         config("[core]\n\tbare = false\n[other]\n\tworktree = ../tree\n");
         let (why, next) = cannot_commit(&tree).unwrap();
-        assert!(why.contains("does not name") && next.contains("config core.worktree"), "{why} {next}");
-        for named in ["../tree", "\"../tree\" ; as it was", "../nowhere\n\tWorkTree = ../tr\\ee"] {
+        assert!(
+            why.contains("does not name") && next.contains("config core.worktree"),
+            "{why} {next}"
+        );
+        for named in [
+            "../tree",
+            "\"../tree\" ; as it was",
+            "../nowhere\n\tWorkTree = ../tr\\ee",
+        ] {
             config(&format!("[Core]\n\tbare = false\n\tworktree = {named}\n"));
             let found = Elsewhere::find(&tree).unwrap_or_else(|| panic!("{named}"));
             assert!(found.own == apart && found.common == apart && !found.is_linked());
-            assert_eq!((Elsewhere::find(&other), cannot_commit(&tree)), (None, None), "{named}");
+            assert_eq!(
+                (Elsewhere::find(&other), cannot_commit(&tree)),
+                (None, None),
+                "{named}"
+            );
         }
         // `git sparse-checkout` moves it there.
         config("[extensions]\n\tworktreeConfig = true\n");
-        fs::write(apart.join("config.worktree"), "[core]\n\tworktree = ../tree\n").unwrap();
+        fs::write(
+            apart.join("config.worktree"),
+            "[core]\n\tworktree = ../tree\n",
+        )
+        .unwrap();
         assert!(Elsewhere::find(&tree).is_some());
         config("[core]\n\tbare = false\n");
         assert!(Elsewhere::find(&tree).is_none(), "that file does not count");
         config("[core]\n\tworktree = ../tree\n");
         fs::remove_dir(apart.join("objects")).unwrap();
         std::os::unix::fs::symlink(&other, apart.join("objects")).unwrap();
-        assert!(Elsewhere::find(&tree).is_none(), "a link there leads elsewhere");
+        assert!(
+            Elsewhere::find(&tree).is_none(),
+            "a link there leads elsewhere"
+        );
     }
 
     #[test]
@@ -352,8 +454,16 @@ mod tests {
         fs::remove_file(tree.join(".git")).unwrap();
         fs::create_dir(tree.join(".git")).unwrap();
         fs::write(tree.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
-        assert_eq!((cannot_commit(&tree), above(&tree.join("sub"))), (None, Some(tree.clone())));
+        assert_eq!(
+            (cannot_commit(&tree), above(&tree.join("sub"))),
+            (None, Some(tree.clone()))
+        );
         std::os::unix::fs::symlink("../../real/objects", tree.join(".git/objects")).unwrap();
-        assert!(cannot_commit(&tree).unwrap().0.contains("/objects is a link"));
+        assert!(
+            cannot_commit(&tree)
+                .unwrap()
+                .0
+                .contains("/objects is a link")
+        );
     }
 }

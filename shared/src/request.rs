@@ -9,8 +9,8 @@
 //!    └──────────────▶ expired
 //! ```
 //!
-//! A kind of request is a row of data ([`Rules`]): who answers it, and what it belongs to. A further protocol is
-//! one more row and its message; the machine does not change.
+//! A kind of request is a row of data ([`Rules`]): who answers it, and what it belongs to. A
+//! further protocol is one more row and its message; the machine does not change.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,9 @@ use crate::message::AnsweredBy;
 use crate::task::TaskId;
 
 /// The protocols.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
@@ -76,10 +78,22 @@ impl Kind {
     /// Returns the rules of this kind.
     pub const fn rules(self) -> Rules {
         match self {
-            Self::Shutdown => Rules { answered_by: Answerer::Member, belongs_to: Span::Incarnation },
-            Self::PlanApproval => Rules { answered_by: Answerer::Lead, belongs_to: Span::Conversation },
-            Self::Review => Rules { answered_by: Answerer::Lead, belongs_to: Span::Submission },
-            Self::Permission => Rules { answered_by: Answerer::Lead, belongs_to: Span::Incarnation },
+            Self::Shutdown => Rules {
+                answered_by: Answerer::Member,
+                belongs_to: Span::Incarnation,
+            },
+            Self::PlanApproval => Rules {
+                answered_by: Answerer::Lead,
+                belongs_to: Span::Conversation,
+            },
+            Self::Review => Rules {
+                answered_by: Answerer::Lead,
+                belongs_to: Span::Submission,
+            },
+            Self::Permission => Rules {
+                answered_by: Answerer::Lead,
+                belongs_to: Span::Incarnation,
+            },
         }
     }
 
@@ -169,7 +183,9 @@ pub enum AnswerError {
 /// [`AnswerError`] if the event changes nothing and its cause must be told.
 pub fn step(rules: Rules, status: Status, event: Trigger) -> Result<Status, AnswerError> {
     match (status, event) {
-        (_, Trigger::Answer { by, .. }) if by != rules.answered_by => Err(AnswerError::WrongAnswerer),
+        (_, Trigger::Answer { by, .. }) if by != rules.answered_by => {
+            Err(AnswerError::WrongAnswerer)
+        }
         (Status::Pending, Trigger::Answer { approve: true, .. }) => Ok(Status::Approved),
         (Status::Pending, Trigger::Answer { approve: false, .. }) => Ok(Status::Rejected),
         (Status::Approved, Trigger::Answer { approve: true, .. })
@@ -221,7 +237,8 @@ pub struct Request {
     /// Who decided a shutdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<AnsweredBy>,
-    /// Whether the lead agent asked for it (or joined it), and not a person alone: then it is told how it ends.
+    /// Whether the lead agent asked for it (or joined it), and not a person alone: then it is told
+    /// how it ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub agent: bool,
     /// How permission questions are answered from this approval on; none: as before.
@@ -282,10 +299,18 @@ impl Payload {
         match self {
             Self::Shutdown { reason, .. } => reason.clone(),
             Self::Plan { plan } => plan.clone(),
-            Self::Review(Review { task, submission, subject, summary, touched_protected, .. }) => {
+            Self::Review(Review {
+                task,
+                submission,
+                subject,
+                summary,
+                touched_protected,
+                ..
+            }) => {
                 let touched = touched_protected.as_ref();
-                let touched =
-                    touched.map(|why| format!(", touched protected files ({why})")).unwrap_or_default();
+                let touched = touched
+                    .map(|why| format!(", touched protected files ({why})"))
+                    .unwrap_or_default();
                 let what = format!("task {task} ({subject}), submission {submission}{touched}");
                 [what, summary.clone()].join("\n\n").trim_end().to_owned()
             }
@@ -297,18 +322,34 @@ impl Payload {
 /// What a tool is about, if its input has such a field.
 const SUBJECTS: [&str; 6] = ["command", "file_path", "path", "url", "pattern", "query"];
 
-/// Returns what an agent wants to do: the tool and its subject in the first line, each further field below.
+/// Returns what an agent wants to do: the tool and its subject in the first line, each further
+/// field below.
 pub fn permission_text(tool: &str, input: &Value) -> String {
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let shown = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
     let subject = SUBJECTS.into_iter().find(|name| input[name].is_string());
-    let first = subject.map_or_else(|| tool.to_owned(), |name| format!("{tool}: {}", shown(&input[name])));
-    let rest = input.as_object().into_iter().flatten().filter(|(name, _)| Some(name.as_str()) != subject);
+    let first = subject.map_or_else(
+        || tool.to_owned(),
+        |name| format!("{tool}: {}", shown(&input[name])),
+    );
+    let rest = input
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| Some(name.as_str()) != subject);
     let rest = rest.map(|(name, value)| format!("{name}: {}", shown(value)));
-    std::iter::once(first).chain(rest).collect::<Vec<_>>().join("\n")
+    std::iter::once(first)
+        .chain(rest)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 impl Request {
-    /// Returns the member that the request is about: the one asked to leave, or the author of the plan.
+    /// Returns the member that the request is about: the one asked to leave, or the author of the
+    /// plan.
     pub fn member(&self) -> &str {
         match self.kind.rules().answered_by {
             Answerer::Member => &self.to,
@@ -330,7 +371,12 @@ impl Request {
         if status == self.status {
             return Ok(self.clone());
         }
-        Ok(Self { status, resolved_at: Some(at), reason: Some(reason.to_owned()), ..self.clone() })
+        Ok(Self {
+            status,
+            resolved_at: Some(at),
+            reason: Some(reason.to_owned()),
+            ..self.clone()
+        })
     }
 }
 
@@ -338,11 +384,25 @@ impl Request {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 4] = [Kind::Shutdown, Kind::PlanApproval, Kind::Review, Kind::Permission];
-    const STATUSES: [Status; 4] = [Status::Pending, Status::Approved, Status::Rejected, Status::Expired];
+    const KINDS: [Kind; 4] = [
+        Kind::Shutdown,
+        Kind::PlanApproval,
+        Kind::Review,
+        Kind::Permission,
+    ];
+    const STATUSES: [Status; 4] = [
+        Status::Pending,
+        Status::Approved,
+        Status::Rejected,
+        Status::Expired,
+    ];
 
     fn events() -> Vec<Trigger> {
-        let mut events = vec![Trigger::IncarnationEnded, Trigger::ConversationEnded, Trigger::Withdrawn];
+        let mut events = vec![
+            Trigger::IncarnationEnded,
+            Trigger::ConversationEnded,
+            Trigger::Withdrawn,
+        ];
         for by in [Answerer::Lead, Answerer::Member] {
             events.extend([true, false].map(|approve| Trigger::Answer { by, approve }));
         }
@@ -359,7 +419,11 @@ mod tests {
         let pending = status == Status::Pending;
         match event {
             Trigger::Answer { approve, .. } => {
-                let asked_for = if approve { Status::Approved } else { Status::Rejected };
+                let asked_for = if approve {
+                    Status::Approved
+                } else {
+                    Status::Rejected
+                };
                 match status {
                     Status::Pending => Ok(asked_for),
                     same if same == asked_for => Err(AnswerError::Repeated),
@@ -383,7 +447,11 @@ mod tests {
             for status in STATUSES {
                 for event in events() {
                     let got = step(kind.rules(), status, event);
-                    assert_eq!(got, expected(kind.rules(), status, event), "{kind:?} {status:?} {event:?}");
+                    assert_eq!(
+                        got,
+                        expected(kind.rules(), status, event),
+                        "{kind:?} {status:?} {event:?}"
+                    );
                 }
             }
         }
@@ -391,26 +459,62 @@ mod tests {
 
     #[test]
     fn each_kind_is_answered_by_whom_it_asks_and_lasts_as_long_as_it_makes_sense() {
-        let shutdown = Rules { answered_by: Answerer::Member, belongs_to: Span::Incarnation };
-        let plan = Rules { answered_by: Answerer::Lead, belongs_to: Span::Conversation };
-        let review = Rules { answered_by: Answerer::Lead, belongs_to: Span::Submission };
-        let permission = Rules { answered_by: Answerer::Lead, belongs_to: Span::Incarnation };
+        let shutdown = Rules {
+            answered_by: Answerer::Member,
+            belongs_to: Span::Incarnation,
+        };
+        let plan = Rules {
+            answered_by: Answerer::Lead,
+            belongs_to: Span::Conversation,
+        };
+        let review = Rules {
+            answered_by: Answerer::Lead,
+            belongs_to: Span::Submission,
+        };
+        let permission = Rules {
+            answered_by: Answerer::Lead,
+            belongs_to: Span::Incarnation,
+        };
         assert_eq!(KINDS.map(Kind::rules), [shutdown, plan, review, permission]);
     }
 
     #[test]
     fn a_further_kind_needs_no_second_machine() {
         // What the lead asks of a teammate's conversation: a mix that no protocol has.
-        const FURTHER: Rules = Rules { answered_by: Answerer::Member, belongs_to: Span::Conversation };
-        let by_member = |approve| Trigger::Answer { by: Answerer::Member, approve };
-        assert_eq!(step(FURTHER, Status::Pending, by_member(true)), Ok(Status::Approved));
-        assert_eq!(step(FURTHER, Status::Pending, by_member(false)), Ok(Status::Rejected));
-        assert_eq!(step(FURTHER, Status::Pending, Trigger::IncarnationEnded), Ok(Status::Pending));
-        let own_answer = Trigger::Answer { by: Answerer::Lead, approve: true };
-        assert_eq!(step(FURTHER, Status::Pending, own_answer), Err(AnswerError::WrongAnswerer));
+        const FURTHER: Rules = Rules {
+            answered_by: Answerer::Member,
+            belongs_to: Span::Conversation,
+        };
+        let by_member = |approve| Trigger::Answer {
+            by: Answerer::Member,
+            approve,
+        };
+        assert_eq!(
+            step(FURTHER, Status::Pending, by_member(true)),
+            Ok(Status::Approved)
+        );
+        assert_eq!(
+            step(FURTHER, Status::Pending, by_member(false)),
+            Ok(Status::Rejected)
+        );
+        assert_eq!(
+            step(FURTHER, Status::Pending, Trigger::IncarnationEnded),
+            Ok(Status::Pending)
+        );
+        let own_answer = Trigger::Answer {
+            by: Answerer::Lead,
+            approve: true,
+        };
+        assert_eq!(
+            step(FURTHER, Status::Pending, own_answer),
+            Err(AnswerError::WrongAnswerer)
+        );
         for status in STATUSES {
             for event in events() {
-                assert_eq!(step(FURTHER, status, event), expected(FURTHER, status, event));
+                assert_eq!(
+                    step(FURTHER, status, event),
+                    expected(FURTHER, status, event)
+                );
             }
         }
     }
@@ -418,7 +522,10 @@ mod tests {
     #[test]
     fn what_an_agent_wants_begins_with_the_tool_and_its_subject() {
         let bash = serde_json::json!({"description": "see", "command": "ls -l", "timeout": 5});
-        assert_eq!(permission_text("Bash", &bash), "Bash: ls -l\ndescription: see\ntimeout: 5");
+        assert_eq!(
+            permission_text("Bash", &bash),
+            "Bash: ls -l\ndescription: see\ntimeout: 5"
+        );
         assert_eq!(permission_text("Odd", &serde_json::json!([1])), "Odd");
     }
 

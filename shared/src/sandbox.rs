@@ -1,14 +1,16 @@
 //! What a sandbox promises, and which layers of the kernel keep each promise, pure.
 //!
-//! The worker's program finds out which layers there are (`team-worker probe`); the daemon refuses to start where a
-//! promise cannot be kept, and hands the layers to every worker. Nothing here asks the kernel.
+//! The worker's program finds out which layers there are (`team-worker probe`); the daemon refuses
+//! to start where a promise cannot be kept, and hands the layers to every worker. Nothing here asks
+//! the kernel.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What the worker's program says first where it has no place for the files that it tries the sandbox with.
+/// What the worker's program says first where it has no place for the files that it tries the
+/// sandbox with.
 pub const NO_PLACE_FOR_PROBE: &str = "cannot make what it is to be tried with in";
 
 /// Who makes the namespaces that a command runs in.
@@ -50,7 +52,8 @@ pub enum Promise {
     Outside,
     /// No approval, spawn or shutdown comes from a tool.
     Commands,
-    /// What a tool of an agent starts cannot speak as that agent, hear what it is told, or take it over.
+    /// What a tool of an agent starts cannot speak as that agent, hear what it is told, or take it
+    /// over.
     Agents,
     /// Daemon, workers and the tools of others cannot be signalled, traced or read.
     Processes,
@@ -90,7 +93,8 @@ impl Promise {
         Self::Pipes,
     ];
 
-    /// Tells whether a team is not started where this cannot be kept. The others are told, and no more.
+    /// Tells whether a team is not started where this cannot be kept. The others are told, and no
+    /// more.
     pub fn is_vital(self) -> bool {
         !matches!(self, Self::Settings | Self::Metadata | Self::Pipes)
     }
@@ -119,7 +123,8 @@ impl Promise {
 pub type Enforcement = Result<Vec<&'static str>, &'static str>;
 
 impl Layers {
-    /// Tells what keeps a promise with these layers; `apart`: the team directory lies outside the workspace.
+    /// Tells what keeps a promise with these layers; `apart`: the team directory lies outside the
+    /// workspace.
     ///
     /// # Errors
     /// Why it is not kept.
@@ -140,11 +145,13 @@ impl Layers {
                     "the team directory lies in the workspace: without namespaces nothing parts them"
                 },
             ),
-            Promise::Outside => {
-                (vec![namespaces, landlock(LANDLOCK_FILES)], "it takes namespaces, or Landlock 3 (Linux 6.2)")
-            }
+            Promise::Outside => (
+                vec![namespaces, landlock(LANDLOCK_FILES)],
+                "it takes namespaces, or Landlock 3 (Linux 6.2)",
+            ),
             Promise::Commands | Promise::SetId => (vec![seccomp], "it takes seccomp"),
-            // Its descriptors are sockets. What is left is its memory: system calls, and a file in `/proc`.
+            // Its descriptors are sockets. What is left is its memory: system calls, and a file in
+            // `/proc`.
             Promise::Agents => (
                 seccomp
                     .zip(namespaces.or(landlock(1)))
@@ -157,13 +164,20 @@ impl Layers {
             ),
             Promise::Keys => (vec![Some("the worker")], ""),
             Promise::Ends => (vec![Some("the shim"), namespaces], ""),
-            Promise::Secrets => {
-                (vec![namespaces, landlock(1)], "it takes namespaces, or Landlock (Linux 5.13)")
-            }
-            // A namespace alone leaves sockets with a path, and those of virtual machines (`vsock(7)`).
-            Promise::Network => {
-                (seccomp.map(|it| [namespaces, Some(it)]).into_iter().flatten().collect(), "it takes seccomp")
-            }
+            Promise::Secrets => (
+                vec![namespaces, landlock(1)],
+                "it takes namespaces, or Landlock (Linux 5.13)",
+            ),
+            // A namespace alone leaves sockets with a path, and those of virtual machines
+            // (`vsock(7)`).
+            Promise::Network => (
+                seccomp
+                    .map(|it| [namespaces, Some(it)])
+                    .into_iter()
+                    .flatten()
+                    .collect(),
+                "it takes seccomp",
+            ),
             Promise::Settings => (vec![namespaces], "it takes namespaces"),
             Promise::Metadata => (
                 vec![namespaces],
@@ -183,14 +197,21 @@ impl Layers {
 
     /// Returns the promises that cannot be kept, each with the reason.
     pub fn broken(self, apart: bool) -> Vec<(Promise, &'static str)> {
-        let broken = |promise: Promise| Some((promise, self.enforcement(promise, apart).err()?));
-        Promise::ALL.into_iter().filter_map(broken).collect()
+        Promise::ALL
+            .into_iter()
+            .filter_map(|promise| Some((promise, self.enforcement(promise, apart).err()?)))
+            .collect()
     }
 
     /// Says in one line what cannot be kept though a team needs it; none if it can.
     pub fn weakness(self, apart: bool) -> Option<String> {
-        let vital = self.broken(apart).into_iter().filter(|(promise, _)| promise.is_vital());
-        let named: Vec<_> = vital.map(|(promise, why)| format!("{} ({why})", promise.describe())).collect();
+        let vital = self
+            .broken(apart)
+            .into_iter()
+            .filter(|(promise, _)| promise.is_vital());
+        let named: Vec<_> = vital
+            .map(|(promise, why)| format!("{} ({why})", promise.describe()))
+            .collect();
         (!named.is_empty()).then(|| named.join("; "))
     }
 }
@@ -205,8 +226,18 @@ impl fmt::Display for Layers {
         };
         let landlock = (self.landlock > 0).then(|| format!("landlock={}", self.landlock));
         let seccomp = self.seccomp.then(|| "seccomp".to_owned());
-        let all: Vec<_> = [namespaces, landlock, seccomp].into_iter().flatten().collect();
-        f.write_str(if all.is_empty() { "none".to_owned() } else { all.join(",") }.as_str())
+        let all: Vec<_> = [namespaces, landlock, seccomp]
+            .into_iter()
+            .flatten()
+            .collect();
+        f.write_str(
+            if all.is_empty() {
+                "none".to_owned()
+            } else {
+                all.join(",")
+            }
+            .as_str(),
+        )
     }
 }
 
@@ -216,7 +247,11 @@ impl FromStr for Layers {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut layers = Self::default();
         for word in text.split(',') {
-            match (word, word.strip_prefix("landlock=").and_then(|abi| abi.parse().ok())) {
+            match (
+                word,
+                word.strip_prefix("landlock=")
+                    .and_then(|abi| abi.parse().ok()),
+            ) {
                 (_, Some(abi)) => layers.landlock = abi,
                 ("own", _) => layers.namespaces = Namespaces::Own,
                 ("bubblewrap", _) => layers.namespaces = Namespaces::Bubblewrap,
@@ -257,31 +292,60 @@ pub struct Attack {
 mod tests {
     use super::*;
 
-    const FULL: Layers = Layers { namespaces: Namespaces::Own, landlock: 7, seccomp: true };
+    const FULL: Layers = Layers {
+        namespaces: Namespaces::Own,
+        landlock: 7,
+        seccomp: true,
+    };
 
     #[test]
     fn with_every_layer_every_promise_is_kept() {
         assert_eq!(FULL.broken(false), []);
         assert_eq!(FULL.weakness(false), None);
-        assert_eq!(FULL.enforcement(Promise::Outside, false), Ok(vec!["namespaces", "landlock"]));
+        assert_eq!(
+            FULL.enforcement(Promise::Outside, false),
+            Ok(vec!["namespaces", "landlock"])
+        );
     }
 
     #[test]
     fn without_namespaces_it_counts_where_the_team_directory_lies() {
-        let bare = Layers { namespaces: Namespaces::None, ..FULL };
+        let bare = Layers {
+            namespaces: Namespaces::None,
+            ..FULL
+        };
         assert_eq!(bare.weakness(true), None);
-        let told: Vec<_> = bare.broken(true).into_iter().map(|(promise, _)| promise).collect();
+        let told: Vec<_> = bare
+            .broken(true)
+            .into_iter()
+            .map(|(promise, _)| promise)
+            .collect();
         assert_eq!(told, [Promise::Settings, Promise::Metadata]);
-        let mounts = Layers { landlock: 0, ..FULL };
-        let told: Vec<_> = mounts.broken(false).into_iter().map(|(promise, _)| promise).collect();
+        let mounts = Layers {
+            landlock: 0,
+            ..FULL
+        };
+        let told: Vec<_> = mounts
+            .broken(false)
+            .into_iter()
+            .map(|(promise, _)| promise)
+            .collect();
         assert_eq!((told, mounts.weakness(false)), (vec![Promise::Pipes], None));
-        assert!(bare.weakness(false).unwrap().starts_with("nothing in the team directory can be written ("));
+        assert!(
+            bare.weakness(false)
+                .unwrap()
+                .starts_with("nothing in the team directory can be written (")
+        );
     }
 
     #[test]
     fn an_old_landlock_is_not_enough_alone() {
         for (landlock, broken) in [(2, Promise::Outside), (5, Promise::Processes)] {
-            let old = Layers { namespaces: Namespaces::None, landlock, seccomp: true };
+            let old = Layers {
+                namespaces: Namespaces::None,
+                landlock,
+                seccomp: true,
+            };
             assert!(old.enforcement(broken, true).is_err(), "{landlock}");
             assert!(old.weakness(true).is_some());
         }
@@ -289,7 +353,10 @@ mod tests {
 
     #[test]
     fn without_seccomp_a_tool_could_give_commands_and_reach_services_of_this_machine() {
-        let open = Layers { seccomp: false, ..FULL };
+        let open = Layers {
+            seccomp: false,
+            ..FULL
+        };
         assert!(
             open.enforcement(Promise::Network, true).is_err()
                 && open.enforcement(Promise::SetId, true).is_err()
@@ -299,7 +366,14 @@ mod tests {
 
     #[test]
     fn layers_are_read_as_they_are_written() {
-        for layers in [FULL, Layers::default(), Layers { namespaces: Namespaces::Bubblewrap, ..FULL }] {
+        for layers in [
+            FULL,
+            Layers::default(),
+            Layers {
+                namespaces: Namespaces::Bubblewrap,
+                ..FULL
+            },
+        ] {
             assert_eq!(layers.to_string().parse(), Ok(layers));
         }
         assert_eq!(FULL.to_string(), "own,landlock=7,seccomp");

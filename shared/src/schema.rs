@@ -1,9 +1,10 @@
 //! JSON Schema (2020-12) of the files, for those who write readers and writers of their own.
 //!
-//! The journal, the roster and the transcript are derived from the types that read and write them, with what those say of
-//! their fields. A message is read by a reader of its own, which is more generous than a type can say: its schema is
-//! written beside it, and tests hold the two together. A file of lines has the schema of one line. Unknown fields are
-//! allowed everywhere: a newer program may write more.
+//! The journal, the roster and the transcript are derived from the types that read and write them,
+//! with what those say of their fields. A message is read by a reader of its own, which is more
+//! generous than a type can say: its schema is written beside it, and tests hold the two together.
+//! A file of lines has the schema of one line. Unknown fields are allowed everywhere: a newer
+//! program may write more.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -35,8 +36,16 @@ const OUTPUTS: &str = "agents spawn up down shutdown status requests inbox trans
 impl Of {
     /// Returns all of them.
     pub fn all() -> impl Iterator<Item = Self> {
-        let files = [Self::Message, Self::Journal, Self::Roster, Self::Transcript, Self::Rejected];
-        files.into_iter().chain(OUTPUTS.split_whitespace().map(Self::Output))
+        let files = [
+            Self::Message,
+            Self::Journal,
+            Self::Roster,
+            Self::Transcript,
+            Self::Rejected,
+        ];
+        files
+            .into_iter()
+            .chain(OUTPUTS.split_whitespace().map(Self::Output))
     }
 
     /// Returns its name, as it is written on a command line.
@@ -65,19 +74,25 @@ impl Of {
 }
 
 fn derived<T: JsonSchema>(title: &str) -> Value {
-    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
+    let mut schema = SchemaSettings::draft2020_12()
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
     schema["title"] = title.into();
     tighten(&mut schema);
     schema
 }
 
-/// The schemas of the outputs stand in a file; what they have in common with the files of a team is derived.
+/// The schemas of the outputs stand in a file; what they have in common with the files of a team is
+/// derived.
 fn output(name: &'static str) -> Value {
     let mut outputs: Map<String, Value> =
         serde_json::from_str(include_str!("schema/outputs.json")).unwrap_or_default();
     let mut schema = outputs.remove(name).unwrap_or_default();
     let mut records = derived::<(config::Roster, request::Request, task::Task)>("")["$defs"].take();
-    if let (Some(records), Some(Value::Object(more))) = (records.as_object_mut(), outputs.remove("$defs")) {
+    if let Some(records) = records.as_object_mut()
+        && let Some(Value::Object(more)) = outputs.remove("$defs")
+    {
         records.extend(more);
     }
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
@@ -90,9 +105,13 @@ fn output(name: &'static str) -> Value {
 /// Says as pattern and maximum what a `format` alone leaves open.
 fn tighten(schema: &mut Value) {
     if let Value::Array(values) = schema {
-        values.iter_mut().for_each(tighten);
+        for item in values.iter_mut() {
+            tighten(item);
+        }
     }
-    let Value::Object(fields) = schema else { return };
+    let Value::Object(fields) = schema else {
+        return;
+    };
     let bounds = match fields.get("format").and_then(Value::as_str) {
         Some("uuid") => json!({"pattern": message::UUID}),
         Some("uint32") => json!({"maximum": u32::MAX}),
@@ -102,7 +121,9 @@ fn tighten(schema: &mut Value) {
     };
     // A set that names something twice is read all the same.
     fields.shift_remove("uniqueItems");
-    fields.values_mut().for_each(tighten);
+    for item in fields.values_mut() {
+        tighten(item);
+    }
     if let Value::Object(bounds) = bounds {
         fields.extend(bounds);
     }
@@ -120,15 +141,23 @@ mod tests {
     fn every_schema_is_one_and_takes_what_is_written() {
         for of in Of::all() {
             let schema = of.schema();
-            assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{of:?}");
+            assert_eq!(
+                schema["$schema"], "https://json-schema.org/draft/2020-12/schema",
+                "{of:?}"
+            );
             assert!(jsonschema::meta::is_valid(&schema), "{of:?}");
         }
     }
 
     #[test]
     fn every_output_has_a_schema_of_its_own() {
-        let outputs: Map<String, Value> = serde_json::from_str(include_str!("schema/outputs.json")).unwrap();
-        let names: Vec<&str> = outputs.keys().map(String::as_str).filter(|name| *name != "$defs").collect();
+        let outputs: Map<String, Value> =
+            serde_json::from_str(include_str!("schema/outputs.json")).unwrap();
+        let names: Vec<&str> = outputs
+            .keys()
+            .map(String::as_str)
+            .filter(|name| *name != "$defs")
+            .collect();
         assert_eq!(names.join(" "), OUTPUTS);
         let mut all: Vec<&str> = Of::all().map(Of::as_str).collect();
         all.sort_unstable();
@@ -142,12 +171,32 @@ mod tests {
         let line = json!({"seq": 1, "at": 1.5, "done": 0, "record": "team", "event": "started", "team_name": "t",
             "daemon": null, "tell": [{"to": "lead", "id": "0197f5f2-0000-7000-8000-000000000001"}]});
         let cases = [
-            ("/tell/0/id", json!("0197F5F2000070008000000000000001"), true),
-            ("/tell/0/id", json!("{0197f5f2-0000-7000-8000-000000000001}"), true),
-            ("/tell/0/id", json!("urn:uuid:0197f5f2-0000-7000-8000-000000000001"), true),
+            (
+                "/tell/0/id",
+                json!("0197F5F2000070008000000000000001"),
+                true,
+            ),
+            (
+                "/tell/0/id",
+                json!("{0197f5f2-0000-7000-8000-000000000001}"),
+                true,
+            ),
+            (
+                "/tell/0/id",
+                json!("urn:uuid:0197f5f2-0000-7000-8000-000000000001"),
+                true,
+            ),
             ("/tell/0/id", json!("7"), false),
-            ("/tell/0/id", json!("{0197f5f2000070008000000000000001}"), false),
-            ("/tell/0/id", json!("0197f5f2-0000-7000-8000-000000000001 "), false),
+            (
+                "/tell/0/id",
+                json!("{0197f5f2000070008000000000000001}"),
+                false,
+            ),
+            (
+                "/tell/0/id",
+                json!("0197f5f2-0000-7000-8000-000000000001 "),
+                false,
+            ),
             ("/seq", json!(1.0), true),
             ("/seq", json!(1e30), false),
             ("/seq", json!(-1), false),

@@ -1,7 +1,8 @@
-//! Settings of a process: from the environment (`TEAM_…`), else from `team.toml`, else the default; read once at its start.
+//! Settings of a process: from the environment (`TEAM_…`), else from `team.toml`, else the default;
+//! read once at its start.
 //!
-//! Only a command that a person gives reads `team.toml`. It hands what stands there on to the daemon and to the workers as
-//! the variables named here ([`Settings::variables`]).
+//! Only a command that a person gives reads `team.toml`. It hands what stands there on to the
+//! daemon and to the workers as the variables named here ([`Settings::variables`]).
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,8 +22,8 @@ use crate::work::Work;
 /// Looks a variable up, in the environment of a process or in one that came with a command.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What can be set. Each field names its variable; in `team.toml` it is called as the field is. What the file does not say is
-/// as by default.
+/// What can be set. Each field names its variable; in `team.toml` it is called as the field is.
+/// What the file does not say is as by default.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
@@ -36,25 +37,29 @@ pub struct Settings {
     /// `TEAM_DECIDE_WITHIN`: how long a model may take to answer a shutdown (default 30 s).
     #[serde(deserialize_with = "duration")]
     pub decide_within: Duration,
-    /// `TEAM_PERMISSION_TIMEOUT`: how long a permission question waits for its answer, and is refused then (default 10 min).
+    /// `TEAM_PERMISSION_TIMEOUT`: how long a permission question waits for its answer, and is
+    /// refused then (default 10 min).
     #[serde(deserialize_with = "duration")]
     pub permission_timeout: Duration,
     /// `TEAM_SHUTDOWN_TIMEOUT`: how long `teamctl shutdown` waits (default 120 s).
     #[serde(deserialize_with = "duration")]
     pub shutdown_timeout: Duration,
-    /// `TEAM_RESTART_MAX`: how often a worker that crashed is started again within the period (default 3).
+    /// `TEAM_RESTART_MAX`: how often a worker that crashed is started again within the period
+    /// (default 3).
     #[serde(deserialize_with = "count")]
     pub restart_max: u32,
     /// `TEAM_RESTART_PERIOD`: that period (default 60 s).
     #[serde(deserialize_with = "period")]
     pub restart_period: Duration,
-    /// `TEAM_WATCHDOG`: how long a worker that should respond may be silent before the daemon tells the lead, and as long
-    /// again before the daemon kills it (default 60 s); none: `off`.
+    /// `TEAM_WATCHDOG`: how long a worker that should respond may be silent before the daemon tells
+    /// the lead, and as long again before the daemon kills it (default 60 s); none: `off`.
     #[serde(deserialize_with = "watchdog")]
     pub watchdog: Option<Duration>,
-    /// `TEAM_CGROUP`: `auto` (default) gives each incarnation a cgroup where the daemon may make them; `off` never.
+    /// `TEAM_CGROUP`: `auto` (default) gives each incarnation a cgroup where the daemon may make
+    /// them; `off` never.
     pub cgroup: cgroup::Use,
-    /// `TEAM_AUTO_START`: whether `teamctl spawn` and `teamctl chat` start the daemon if none runs (default true).
+    /// `TEAM_AUTO_START`: whether `teamctl spawn` and `teamctl chat` start the daemon if none runs
+    /// (default true).
     pub auto_start: bool,
     /// `TEAM_WORK`: how work is checked, as JSON; in `team.toml` the table `[work]`.
     pub work: Work,
@@ -62,7 +67,8 @@ pub struct Settings {
     pub checkouts: Option<String>,
     /// `TEAM_CHECKOUT`: how a checkout is prepared, as JSON; in `team.toml` the table `[checkout]`.
     pub checkout: CheckoutSettings,
-    /// `TEAM_NOTIFY`: how a chat tells the person at its terminal that an answer is needed: `bell` (default), `osc9` or `off`.
+    /// `TEAM_NOTIFY`: how a chat tells the person at its terminal that an answer is needed: `bell`
+    /// (default), `osc9` or `off`.
     pub notify: Notify,
 }
 
@@ -98,15 +104,22 @@ pub struct SettingError {
 impl SettingError {
     /// Returns the expected word that may be meant.
     pub fn meant(&self) -> Option<&'static str> {
-        let words = self.expected.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_');
+        let words = self
+            .expected
+            .split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_');
         suggest::nearest(&self.value, words.filter(|word| word.len() >= SHORTEST))
     }
 
     fn text(&self) -> String {
-        let Self { variable, value, expected } = self;
-        match value.is_empty() {
-            true => format!("{variable} is not set: {expected}"),
-            false => format!("{variable}={value:?} is not {expected}"),
+        let Self {
+            variable,
+            value,
+            expected,
+        } = self;
+        if value.is_empty() {
+            format!("{variable} is not set: {expected}")
+        } else {
+            format!("{variable}={value:?} is not {expected}")
         }
     }
 }
@@ -123,10 +136,16 @@ pub(crate) fn variable<T>(
     variable: &'static str,
     parse: impl Fn(&str) -> Result<T, &'static str>,
 ) -> Result<Option<T>, SettingError> {
-    let Some(value) = lookup(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let Some(value) = lookup(variable).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
     match parse(value.trim()) {
         Ok(read) => Ok(Some(read)),
-        Err(expected) => Err(SettingError { variable, value, expected }),
+        Err(expected) => Err(SettingError {
+            variable,
+            value,
+            expected,
+        }),
     }
 }
 
@@ -157,7 +176,8 @@ impl Settings {
     pub const KEYS: &str = "durability grace poll decide_within permission_timeout shutdown_timeout restart_max restart_period watchdog cgroup auto_start \
                             notify work checkouts checkout";
 
-    /// Reads the settings of a process that was started with what `team.toml` says in its environment.
+    /// Reads the settings of a process that was started with what `team.toml` says in its
+    /// environment.
     ///
     /// # Errors
     /// [`SettingError`] for the first variable with a wrong value.
@@ -170,32 +190,80 @@ impl Settings {
     /// # Errors
     /// [`SettingError`] for the first variable with a wrong value.
     pub fn with_environment(mut self, lookup: Lookup<'_>) -> Result<Self, SettingError> {
-        let poll = |text: &str| match text {
-            "0" => Ok(false),
-            "1" => Ok(true),
-            _ => Err("0 or 1"),
-        };
-        let auto_start = |text: &str| text.parse().map_err(|_| "true or false");
-        let durability = |text: &str| Durability::from_str(text, false).map_err(|_| "disk or process");
-        let cgroup = |text: &str| cgroup::Use::from_str(text, false).map_err(|_| "auto or off");
-        set(&mut self.durability, variable(lookup, "TEAM_DURABILITY", durability)?);
-        set(&mut self.grace, variable(lookup, "TEAM_GRACE", parse_duration)?);
-        set(&mut self.poll, variable(lookup, "TEAM_POLL", poll)?);
-        set(&mut self.decide_within, variable(lookup, "TEAM_DECIDE_WITHIN", parse_duration)?);
-        set(&mut self.permission_timeout, variable(lookup, "TEAM_PERMISSION_TIMEOUT", parse_duration)?);
-        set(&mut self.shutdown_timeout, variable(lookup, "TEAM_SHUTDOWN_TIMEOUT", parse_duration)?);
-        set(&mut self.restart_max, variable(lookup, "TEAM_RESTART_MAX", parse_count)?);
-        set(&mut self.restart_period, variable(lookup, "TEAM_RESTART_PERIOD", parse_period)?);
-        set(&mut self.watchdog, variable(lookup, "TEAM_WATCHDOG", parse_watchdog)?);
-        set(&mut self.cgroup, variable(lookup, "TEAM_CGROUP", cgroup)?);
-        set(&mut self.auto_start, variable(lookup, "TEAM_AUTO_START", auto_start)?);
-        let work = |text: &str| serde_json::from_str(text).map_err(|_| "the table [work] as JSON");
-        set(&mut self.work, variable(lookup, "TEAM_WORK", work)?);
-        self.checkouts = variable(lookup, "TEAM_CHECKOUTS", |text| Ok(text.to_owned()))?.or(self.checkouts);
-        let checkout = |text: &str| serde_json::from_str(text).map_err(|_| "the table [checkout] as JSON");
-        set(&mut self.checkout, variable(lookup, "TEAM_CHECKOUT", checkout)?);
-        let notify = |text: &str| Notify::from_str(text, false).map_err(|_| "bell, osc9 or off");
-        set(&mut self.notify, variable(lookup, "TEAM_NOTIFY", notify)?);
+        set(
+            &mut self.durability,
+            variable(lookup, "TEAM_DURABILITY", |text| {
+                Durability::from_str(text, false).map_err(|_| "disk or process")
+            })?,
+        );
+        set(
+            &mut self.grace,
+            variable(lookup, "TEAM_GRACE", parse_duration)?,
+        );
+        set(
+            &mut self.poll,
+            variable(lookup, "TEAM_POLL", |text| match text {
+                "0" => Ok(false),
+                "1" => Ok(true),
+                _ => Err("0 or 1"),
+            })?,
+        );
+        set(
+            &mut self.decide_within,
+            variable(lookup, "TEAM_DECIDE_WITHIN", parse_duration)?,
+        );
+        set(
+            &mut self.permission_timeout,
+            variable(lookup, "TEAM_PERMISSION_TIMEOUT", parse_duration)?,
+        );
+        set(
+            &mut self.shutdown_timeout,
+            variable(lookup, "TEAM_SHUTDOWN_TIMEOUT", parse_duration)?,
+        );
+        set(
+            &mut self.restart_max,
+            variable(lookup, "TEAM_RESTART_MAX", parse_count)?,
+        );
+        set(
+            &mut self.restart_period,
+            variable(lookup, "TEAM_RESTART_PERIOD", parse_period)?,
+        );
+        set(
+            &mut self.watchdog,
+            variable(lookup, "TEAM_WATCHDOG", parse_watchdog)?,
+        );
+        set(
+            &mut self.cgroup,
+            variable(lookup, "TEAM_CGROUP", |text| {
+                cgroup::Use::from_str(text, false).map_err(|_| "auto or off")
+            })?,
+        );
+        set(
+            &mut self.auto_start,
+            variable(lookup, "TEAM_AUTO_START", |text| {
+                text.parse().map_err(|_| "true or false")
+            })?,
+        );
+        set(
+            &mut self.work,
+            variable(lookup, "TEAM_WORK", |text| {
+                serde_json::from_str(text).map_err(|_| "the table [work] as JSON")
+            })?,
+        );
+        self.checkouts =
+            variable(lookup, "TEAM_CHECKOUTS", |text| Ok(text.to_owned()))?.or(self.checkouts);
+        set(
+            &mut self.checkout,
+            variable(lookup, "TEAM_CHECKOUT", |text| {
+                serde_json::from_str(text).map_err(|_| "the table [checkout] as JSON")
+            })?,
+        );
+        set(
+            &mut self.notify,
+            variable(lookup, "TEAM_NOTIFY", |text| {
+                Notify::from_str(text, false).map_err(|_| "bell, osc9 or off")
+            })?,
+        );
         Ok(self)
     }
 
@@ -227,40 +295,68 @@ impl Settings {
             "permission_timeout",
             "shutdown_timeout",
         ]);
-        to.neither(["restart_max", "restart_period", "watchdog", "auto_start", "notify"]);
+        to.neither([
+            "restart_max",
+            "restart_period",
+            "watchdog",
+            "auto_start",
+            "notify",
+        ]);
         // Without cgroups the limits bound each process, and no longer all of them together.
         to.widens("cgroup", (*cgroup == cgroup::Use::Off).then_some("off"));
         work.effects(to);
         let elsewhere = to.file.zip(checkouts.as_deref());
-        to.widens("checkouts", elsewhere.and_then(|(file, at)| outside(file, Path::new(at))));
+        to.widens(
+            "checkouts",
+            elsewhere.and_then(|(file, at)| outside(file, Path::new(at))),
+        );
         checkout.effects(to);
     }
 
     /// Returns how often a worker that crashed is started again.
     pub fn restart(&self) -> RestartLimit {
-        RestartLimit { max: self.restart_max, period: self.restart_period }
+        RestartLimit {
+            max: self.restart_max,
+            period: self.restart_period,
+        }
     }
 
-    /// Returns the variables that give the daemon or a worker the same settings: those that differ from the default.
+    /// Returns the variables that give the daemon or a worker the same settings: those that differ
+    /// from the default.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let default = Self::default().all_variables();
-        self.all_variables().into_iter().filter(|variable| !default.contains(variable)).collect()
+        self.all_variables()
+            .into_iter()
+            .filter(|variable| !default.contains(variable))
+            .collect()
     }
 
     fn all_variables(&self) -> [(&'static str, String); 11] {
         let time = |time: Duration| format!("{}s", time.as_secs_f64());
         [
-            ("TEAM_DURABILITY", format!("{:?}", self.durability).to_lowercase()),
+            (
+                "TEAM_DURABILITY",
+                format!("{:?}", self.durability).to_lowercase(),
+            ),
             ("TEAM_GRACE", time(self.grace)),
             ("TEAM_PERMISSION_TIMEOUT", time(self.permission_timeout)),
             ("TEAM_POLL", u8::from(self.poll).to_string()),
             ("TEAM_RESTART_MAX", self.restart_max.to_string()),
             ("TEAM_RESTART_PERIOD", time(self.restart_period)),
-            ("TEAM_WATCHDOG", self.watchdog.map_or_else(|| "off".to_owned(), time)),
+            (
+                "TEAM_WATCHDOG",
+                self.watchdog.map_or_else(|| "off".to_owned(), time),
+            ),
             ("TEAM_CGROUP", self.cgroup.as_str().to_owned()),
-            ("TEAM_WORK", serde_json::to_string(&self.work).unwrap_or_default()),
+            (
+                "TEAM_WORK",
+                serde_json::to_string(&self.work).unwrap_or_default(),
+            ),
             ("TEAM_CHECKOUTS", self.checkouts.clone().unwrap_or_default()),
-            ("TEAM_CHECKOUT", serde_json::to_string(&self.checkout).unwrap_or_default()),
+            (
+                "TEAM_CHECKOUT",
+                serde_json::to_string(&self.checkout).unwrap_or_default(),
+            ),
         ]
     }
 }
@@ -296,8 +392,14 @@ mod tests {
         assert_eq!(error.to_string(), "TEAM_POLL=\"yes\" is not 0 or 1");
         let lookup = |name: &str| (name == "TEAM_DURABILITY").then(|| "sync".into());
         let error = Settings::default().with_environment(&lookup).unwrap_err();
-        assert_eq!(error.to_string(), "TEAM_DURABILITY=\"sync\" is not disk or process");
-        assert_eq!(Settings::default().with_environment(&|_| None), Ok(Settings::default()));
+        assert_eq!(
+            error.to_string(),
+            "TEAM_DURABILITY=\"sync\" is not disk or process"
+        );
+        assert_eq!(
+            Settings::default().with_environment(&|_| None),
+            Ok(Settings::default())
+        );
     }
 
     #[test]
@@ -305,7 +407,10 @@ mod tests {
         let lookup = |name: &str| (name == "TEAM_GRACE").then(|| "4s".into());
         let settings = file("grace = 3\npoll = true\n");
         let settings = settings.with_environment(&lookup).unwrap();
-        assert_eq!((settings.grace, settings.poll), (Duration::from_secs(4), true));
+        assert_eq!(
+            (settings.grace, settings.poll),
+            (Duration::from_secs(4), true)
+        );
         assert_eq!(settings.durability, Durability::Disk);
     }
 
@@ -314,12 +419,28 @@ mod tests {
         let settings = file(
             "grace = 0.25\npoll = true\ndurability = 'process'\nrestart_max = 5\nrestart_period = '2m'\nwatchdog = 'off'\ncgroup = 'off'\n",
         );
-        assert_eq!(settings.restart(), RestartLimit { max: 5, period: Duration::from_secs(120) });
-        assert_eq!((settings.watchdog, settings.cgroup), (None, cgroup::Use::Off));
+        assert_eq!(
+            settings.restart(),
+            RestartLimit {
+                max: 5,
+                period: Duration::from_secs(120)
+            }
+        );
+        assert_eq!(
+            (settings.watchdog, settings.cgroup),
+            (None, cgroup::Use::Off)
+        );
         let variables = settings.variables();
-        let lookup =
-            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, text)| text.clone());
-        assert_eq!(Settings::default().with_environment(&lookup).unwrap(), settings);
+        let lookup = |name: &str| {
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, text)| text.clone())
+        };
+        assert_eq!(
+            Settings::default().with_environment(&lookup).unwrap(),
+            settings
+        );
         assert_eq!(Settings::default().variables(), []);
     }
 }

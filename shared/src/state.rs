@@ -1,9 +1,11 @@
-//! The state directory of a user, `$XDG_STATE_HOME/teamd` (else `~/.local/state/teamd`): what no tool can read or write.
+//! The state directory of a user, `$XDG_STATE_HOME/teamd` (else `~/.local/state/teamd`): what no
+//! tool can read or write.
 //!
-//! The register ([`crate::register`]) and the trust store ([`crate::trust`]) keep small JSON files in it, one for each thing
-//! that they know. **Who writes**: a command that a person runs, by rename, and the file is on the disk before it has its
-//! name. **Who reads**: each command, and a worker for each tool call. **When a writer dies**: the
-//! old file is there, or none, and a file whose name begins with a dot, which is not read.
+//! The register ([`crate::register`]) and the trust store ([`crate::trust`]) keep small JSON files
+//! in it, one for each thing that they know. **Who writes**: a command that a person runs, by
+//! rename, and the file is on the disk before it has its name. **Who reads**: each command, and a
+//! worker for each tool call. **When a writer dies**: the old file is there, or none, and a file
+//! whose name begins with a dot, which is not read.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -20,7 +22,8 @@ use crate::environment::Environment;
 use crate::name::Name;
 use crate::team_dir::{DIR_MODE, DirError, FILE_MODE, TeamDir};
 
-/// What could not be done with the state directory, or with what an entry of it is about. Fits behind "error: ".
+/// What could not be done with the state directory, or with what an entry of it is about. Fits
+/// behind "error: ".
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The system refused, or an entry makes no sense.
@@ -41,11 +44,16 @@ pub enum StateError {
 impl StateError {
     /// Explains an error of the system.
     pub(crate) fn io(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { verb, path: path.to_owned(), source }
+        move |source| Self::Io {
+            verb,
+            path: path.to_owned(),
+            source,
+        }
     }
 }
 
-/// Finds the directory of a user's own configuration, `$XDG_CONFIG_HOME/teamd` (else `~/.config/teamd`).
+/// Finds the directory of a user's own configuration, `$XDG_CONFIG_HOME/teamd` (else
+/// `~/.config/teamd`).
 ///
 /// # Errors
 /// As [`StateDir::of`].
@@ -53,12 +61,28 @@ pub fn config_dir(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Pat
     of_user(variable, "XDG_CONFIG_HOME", ".config")
 }
 
-fn of_user(variable: impl Fn(&str) -> Option<OsString>, name: &str, below_home: &str) -> io::Result<PathBuf> {
-    let named = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let of_system =
-        || nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.dir);
-    let base = named(name).or_else(|| named("HOME").or_else(of_system).map(|home| home.join(below_home)));
-    let base = base.ok_or_else(|| io::Error::other(format!("neither {name} nor HOME names a directory")))?;
+fn of_user(
+    variable: impl Fn(&str) -> Option<OsString>,
+    name: &str,
+    below_home: &str,
+) -> io::Result<PathBuf> {
+    let named = |name: &str| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let base = named(name).or_else(|| {
+        named("HOME")
+            .or_else(|| {
+                nix::unistd::User::from_uid(nix::unistd::geteuid())
+                    .ok()
+                    .flatten()
+                    .map(|user| user.dir)
+            })
+            .map(|home| home.join(below_home))
+    });
+    let base =
+        base.ok_or_else(|| io::Error::other(format!("neither {name} nor HOME names a directory")))?;
     Ok(base.join("teamd"))
 }
 
@@ -72,12 +96,15 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Finds that of the user whose environment this is; a user without a home in it has the one that the system knows.
+    /// Finds that of the user whose environment this is; a user without a home in it has the one
+    /// that the system knows.
     ///
     /// # Errors
     /// If neither says a directory.
     pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Self> {
-        Ok(Self { root: of_user(variable, "XDG_STATE_HOME", ".local/state")? })
+        Ok(Self {
+            root: of_user(variable, "XDG_STATE_HOME", ".local/state")?,
+        })
     }
 
     /// Finds that of the environment of this process.
@@ -98,7 +125,9 @@ impl StateDir {
 
     /// Returns that of a home directory, unless the environment names another one.
     pub fn of_home(home: &Path) -> Self {
-        Self { root: home.join(".local/state/teamd") }
+        Self {
+            root: home.join(".local/state/teamd"),
+        }
     }
 
     /// Returns the one that stands there.
@@ -106,7 +135,8 @@ impl StateDir {
         Self { root }
     }
 
-    /// Returns the name under which what belongs to a team directory is kept: of its path, and of which directory it is.
+    /// Returns the name under which what belongs to a team directory is kept: of its path, and of
+    /// which directory it is.
     pub fn name_of_team(dir: &TeamDir) -> String {
         format!("{}-{}", name_of(dir.root()), dir.id().unwrap_or_default())
     }
@@ -114,7 +144,9 @@ impl StateDir {
     /// Returns it by its real path, if it is there.
     #[must_use]
     pub fn real(self) -> Self {
-        Self { root: self.root.canonicalize().unwrap_or(self.root) }
+        Self {
+            root: self.root.canonicalize().unwrap_or(self.root),
+        }
     }
 
     /// Returns its path.
@@ -122,7 +154,8 @@ impl StateDir {
         &self.root
     }
 
-    /// Tells whether it is another user's: the home of one can be in the environment of another (`sudo`).
+    /// Tells whether it is another user's: the home of one can be in the environment of another
+    /// (`sudo`).
     pub fn is_foreign(&self) -> bool {
         fs::metadata(&self.root).is_ok_and(|found| is_foreign(&found))
     }
@@ -137,12 +170,17 @@ impl StateDir {
 
     /// Returns where the daemon keeps what is `git`'s of a team.
     pub fn of_git(&self, team: &TeamDir) -> PathBuf {
-        self.root.join("repositories").join(Self::name_of_team(team))
+        self.root
+            .join("repositories")
+            .join(Self::name_of_team(team))
     }
 
     /// Returns where an agent keeps what is its own: for one teammate of one team.
     pub fn of_agent(&self, team: &TeamDir, member: &Name) -> PathBuf {
-        self.root.join("agents").join(Self::name_of_team(team)).join(member.as_str())
+        self.root
+            .join("agents")
+            .join(Self::name_of_team(team))
+            .join(member.as_str())
     }
 
     /// Makes that directory, for this user alone.
@@ -154,22 +192,36 @@ impl StateDir {
         make(&path).map(|()| path)
     }
 
-    /// Returns where the checks of a team in place keep their caches: no teammate has a dot in its name.
+    /// Returns where the checks of a team in place keep their caches: no teammate has a dot in its
+    /// name.
     pub fn of_checks(&self, team: &TeamDir) -> PathBuf {
-        self.root.join("agents").join(Self::name_of_team(team)).join(".checks")
+        self.root
+            .join("agents")
+            .join(Self::name_of_team(team))
+            .join(".checks")
     }
 
     /// Removes it with all that is in it, also what an earlier removal has left.
     ///
     /// # Errors
-    /// The system's error. Another teammate of that name finds nothing there if only the removal failed.
+    /// The system's error. Another teammate of that name finds nothing there if only the removal
+    /// failed.
     pub fn remove_of_agent(&self, team: &TeamDir, member: &Name) -> io::Result<()> {
         let path = self.of_agent(team, member);
-        let Some(folder) = path.parent().filter(|_| path.is_dir()) else { return Ok(()) };
+        if !path.is_dir() {
+            return Ok(());
+        }
+        let Some(folder) = path.parent() else {
+            return Ok(());
+        };
         fs::rename(&path, folder.join(format!("{FORGOTTEN}{}", Uuid::now_v7())))?;
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
-            if entry.file_name().as_bytes().starts_with(FORGOTTEN.as_bytes()) {
+            if entry
+                .file_name()
+                .as_bytes()
+                .starts_with(FORGOTTEN.as_bytes())
+            {
                 fs::remove_dir_all(entry.path())?;
             }
         }
@@ -202,12 +254,22 @@ impl StateDir {
     ///
     /// # Errors
     /// [`StateError`] if the system refuses; the old file is then untouched.
-    pub(crate) fn put(&self, folder: &str, name: &str, content: &impl Serialize) -> Result<(), StateError> {
+    pub(crate) fn put(
+        &self,
+        folder: &str,
+        name: &str,
+        content: &impl Serialize,
+    ) -> Result<(), StateError> {
         let folder = self.folder(folder)?;
         make(&folder)?;
-        let (path, next) = (folder.join(name), folder.join(format!(".{}", Uuid::new_v4().simple())));
+        let path = folder.join(name);
+        let next = folder.join(format!(".{}", Uuid::new_v4().simple()));
         let write = || {
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&next)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(FILE_MODE)
+                .open(&next)?;
             file.write_all(&serde_json::to_vec(content)?)?;
             file.sync_data()?;
             fs::rename(&next, &path)?;
@@ -241,8 +303,8 @@ impl StateDir {
         Ok(names)
     }
 
-    /// Closes the directory to others, and opens it to this user, if it is there: without namespaces a command of a teammate
-    /// can change its mode.
+    /// Closes the directory to others, and opens it to this user, if it is there: without
+    /// namespaces a command of a teammate can change its mode.
     ///
     /// # Errors
     /// [`StateError`] if it is another user's, or the system refuses.
@@ -250,7 +312,8 @@ impl StateDir {
         restore_mode(&self.root)
     }
 
-    /// Returns where a folder lies. Nothing of another user is in it: that says nothing of this user.
+    /// Returns where a folder lies. Nothing of another user is in it: that says nothing of this
+    /// user.
     fn folder(&self, folder: &str) -> Result<PathBuf, StateError> {
         self.restore_mode()?;
         let folder = self.root.join(folder);
@@ -264,7 +327,9 @@ fn restore_mode(path: &Path) -> Result<(), StateError> {
         return Ok(());
     };
     if is_foreign(&found) {
-        return Err(StateError::io("use", path)(io::Error::other("it belongs to another user")));
+        return Err(StateError::io("use", path)(io::Error::other(
+            "it belongs to another user",
+        )));
     }
     if found.mode() & 0o777 == DIR_MODE {
         return Ok(());
@@ -274,7 +339,8 @@ fn restore_mode(path: &Path) -> Result<(), StateError> {
         path.display(),
         found.mode() & 0o7777
     );
-    fs::set_permissions(path, fs::Permissions::from_mode(DIR_MODE)).map_err(StateError::io("close", path))
+    fs::set_permissions(path, fs::Permissions::from_mode(DIR_MODE))
+        .map_err(StateError::io("close", path))
 }
 
 fn is_foreign(found: &fs::Metadata) -> bool {
@@ -282,23 +348,33 @@ fn is_foreign(found: &fs::Metadata) -> bool {
 }
 
 fn make(path: &Path) -> Result<(), StateError> {
-    DirBuilder::new().mode(DIR_MODE).recursive(true).create(path).map_err(StateError::io("make", path))
+    DirBuilder::new()
+        .mode(DIR_MODE)
+        .recursive(true)
+        .create(path)
+        .map_err(StateError::io("make", path))
 }
 
 /// None, where nothing is there.
 fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         other => other.map(Some),
     }
 }
 
-/// Returns a name of 16 hex digits for a path (FNV-1a). Two paths can have the same one: what is stored under it says which
-/// path it is for.
+/// Returns a name of 16 hex digits for a path (FNV-1a). Two paths can have the same one: what is
+/// stored under it says which path it is for.
 pub(crate) fn name_of(path: &Path) -> String {
-    let hash = path.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
     format!("{hash:016x}")
 }
 
@@ -309,35 +385,69 @@ mod tests {
     #[test]
     fn it_lies_where_the_environment_says_else_in_the_home() {
         let with = |set: &'static [(&str, &str)]| {
-            let found = StateDir::of(|name| Some(set.iter().find(|(known, _)| *known == name)?.1.into()));
+            let found =
+                StateDir::of(|name| Some(set.iter().find(|(known, _)| *known == name)?.1.into()));
             found.unwrap().root
         };
-        assert_eq!(with(&[("XDG_STATE_HOME", "/s"), ("HOME", "/h")]), Path::new("/s/teamd"));
+        assert_eq!(
+            with(&[("XDG_STATE_HOME", "/s"), ("HOME", "/h")]),
+            Path::new("/s/teamd")
+        );
         assert_eq!(
             with(&[("XDG_STATE_HOME", "relative"), ("HOME", "/h")]),
             Path::new("/h/.local/state/teamd")
         );
-        assert!(with(&[]).ends_with(".local/state/teamd"), "the system knows a home");
+        assert!(
+            with(&[]).ends_with(".local/state/teamd"),
+            "the system knows a home"
+        );
     }
 
     #[test]
     fn what_is_put_is_read_and_what_is_torn_is_not_and_modes_are_put_back() {
         let scratch = tempfile::tempdir().unwrap();
-        let state = StateDir { root: scratch.path().join("a/teamd") };
+        let state = StateDir {
+            root: scratch.path().join("a/teamd"),
+        };
         assert_eq!(state.read::<String>("f", "x").unwrap(), None);
         state.put("f", "x", &"one").unwrap();
         state.put("f", "x", &"two").unwrap();
-        assert_eq!(state.read::<String>("f", "x").unwrap().as_deref(), Some("two"));
+        assert_eq!(
+            state.read::<String>("f", "x").unwrap().as_deref(),
+            Some("two")
+        );
         assert_eq!(state.names("f").unwrap(), ["x"]);
-        let mode = |path: &str| scratch.path().join(path).metadata().unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode("a/teamd"), mode("a/teamd/f"), mode("a/teamd/f/x")), (0o700, 0o700, 0o600));
-        File::create(scratch.path().join("a/teamd/f/torn")).unwrap().write_all(b"\"tw").unwrap();
+        let mode = |path: &str| {
+            scratch
+                .path()
+                .join(path)
+                .metadata()
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777
+        };
+        assert_eq!(
+            (mode("a/teamd"), mode("a/teamd/f"), mode("a/teamd/f/x")),
+            (0o700, 0o700, 0o600)
+        );
+        File::create(scratch.path().join("a/teamd/f/torn"))
+            .unwrap()
+            .write_all(b"\"tw")
+            .unwrap();
         let told = state.read::<String>("f", "torn").unwrap_err().to_string();
         assert!(told.contains("a/teamd/f/torn: "), "{told}");
         fs::set_permissions(&state.root, PermissionsExt::from_mode(0o720)).unwrap();
         fs::set_permissions(state.root.join("f"), PermissionsExt::from_mode(0o777)).unwrap();
-        assert_eq!(state.read::<String>("f", "x").unwrap().as_deref(), Some("two"));
-        assert_eq!((mode("a/teamd"), mode("a/teamd/f")), (0o700, 0o700), "closed again");
+        assert_eq!(
+            state.read::<String>("f", "x").unwrap().as_deref(),
+            Some("two")
+        );
+        assert_eq!(
+            (mode("a/teamd"), mode("a/teamd/f")),
+            (0o700, 0o700),
+            "closed again"
+        );
         assert!(state.remove("f", "x").unwrap() && !state.remove("f", "x").unwrap());
     }
 }

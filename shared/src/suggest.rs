@@ -6,12 +6,16 @@ const MOST: usize = 12;
 /// Returns the known word that is most like another one, if any is like it at all.
 pub fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = known.map(|word| (distance(word, unknown), word)).min();
-    near.filter(|(distance, word)| *distance <= word.len().div_ceil(3)).map(|(_, word)| word)
+    near.filter(|(distance, word)| *distance <= word.len().div_ceil(3))
+        .map(|(_, word)| word)
 }
 
-/// Says what is wrong with the name of a teammate that is not on the roster, and what to do: which name may be meant, and which
-/// there are. The daemon, `teamctl` and the chat say the same.
-pub fn unknown_teammate<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> (String, String) {
+/// Says what is wrong with the name of a teammate that is not on the roster, and what to do: which
+/// name may be meant, and which there are. The daemon, `teamctl` and the chat say the same.
+pub fn unknown_teammate<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> (String, String) {
     let wrong = format!("there is no teammate named {name}");
     let hint = match known.clone().next() {
         None => "no teammate was spawned yet: `teamctl spawn NAME`".to_owned(),
@@ -21,9 +25,15 @@ pub fn unknown_teammate<'a>(name: &str, known: impl Iterator<Item = &'a str> + C
 }
 
 /// Says which of the known names may be meant, and lists them behind `there_are`.
-pub fn among<'a>(name: &str, there_are: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+pub fn among<'a>(
+    name: &str,
+    there_are: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> String {
     let total = known.clone().count();
-    let meant = nearest(name, known.clone()).map(|name| format!("did you mean {name}? ")).unwrap_or_default();
+    let meant = nearest(name, known.clone())
+        .map(|name| format!("did you mean {name}? "))
+        .unwrap_or_default();
     let listed = known.take(MOST).collect::<Vec<_>>().join(", ");
     let more = match total.saturating_sub(MOST) {
         0 => String::new(),
@@ -53,9 +63,15 @@ mod tests {
     #[test]
     fn a_mistyped_name_leads_to_the_one_that_is_meant() {
         let hint = |name: &str, known: &[&str]| unknown_teammate(name, known.iter().copied()).1;
-        assert_eq!(hint("alcie", &["alice", "bob"]), "did you mean alice? the team has alice, bob");
+        assert_eq!(
+            hint("alcie", &["alice", "bob"]),
+            "did you mean alice? the team has alice, bob"
+        );
         assert_eq!(hint("zoe", &["alice", "bob"]), "the team has alice, bob");
-        assert_eq!(hint("zoe", &[]), "no teammate was spawned yet: `teamctl spawn NAME`");
+        assert_eq!(
+            hint("zoe", &[]),
+            "no teammate was spawned yet: `teamctl spawn NAME`"
+        );
         let many: Vec<String> = (0..300).map(|n| format!("w{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(hint("zoe", &many).ends_with("w10, w11 and 288 more (`teamctl status`)"));

@@ -9,8 +9,8 @@
 //!    └────────────────── failed, cancelled
 //! ```
 //!
-//! The daemon alone decides: a teammate claims and submits, and the check of a person or of the lead says whether the work is
-//! done.
+//! The daemon alone decides: a teammate claims and submits, and the check of a person or of the
+//! lead says whether the work is done.
 
 use std::collections::BTreeSet;
 
@@ -35,13 +35,16 @@ pub type TaskId = u32;
 /// How many checks of a task may fail, where nothing says how many.
 pub const MAX_ATTEMPTS: u32 = 3;
 
-/// How often the owner of a task is reminded that it is idle and has not submitted. Then the task is released.
+/// How often the owner of a task is reminded that it is idle and has not submitted. Then the task
+/// is released.
 pub const MAX_REMINDERS: u32 = 2;
 
-/// How often in a row a task may be given back by owners that went idle or died. Then it waits for a person or the lead.
+/// How often in a row a task may be given back by owners that went idle or died. Then it waits for
+/// a person or the lead.
 pub const MAX_IDLE_RELEASES: u32 = 3;
 
-/// How often the work on a task is sent back before the lead is told, and again each time as many later.
+/// How often the work on a task is sent back before the lead is told, and again each time as many
+/// later.
 pub const MAX_RETURNS: u32 = 10;
 
 /// How many tasks that a member has made may be open: pending, in progress or in review.
@@ -51,7 +54,9 @@ pub const MAX_OPEN: usize = 200;
 pub const MOST_LISTED: usize = 100;
 
 /// Where a task stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
@@ -123,19 +128,26 @@ pub enum TaskEvent {
 }
 
 impl TaskEvent {
-    /// Returns where a task stands after this event: every cell of (event × status). None: the two do not fit.
+    /// Returns where a task stands after this event: every cell of (event × status). None: the two
+    /// do not fit.
     pub const fn leads_to(self, status: TaskStatus) -> Option<TaskStatus> {
         use TaskStatus::{Cancelled, Completed, Failed, InProgress, InReview, Pending};
         match (self, status) {
-            (Self::Claimed, Pending) | (Self::Reminded | Self::Edited, InProgress) => Some(InProgress),
+            (Self::Claimed, Pending) | (Self::Reminded | Self::Edited, InProgress) => {
+                Some(InProgress)
+            }
             (Self::Submitted, InProgress)
             | (Self::Synced, Pending)
-            | (Self::Stalled | Self::Checked | Self::Queued | Self::Integrating, InReview) => Some(InReview),
+            | (Self::Stalled | Self::Checked | Self::Queued | Self::Integrating, InReview) => {
+                Some(InReview)
+            }
             (Self::Released, InProgress | InReview)
             | (Self::Assigned, Pending | InProgress)
             | (Self::Created | Self::Edited | Self::Stalled, Pending)
             | (Self::Retried, Failed | Cancelled) => Some(Pending),
-            (Self::Cancelled, Pending | InProgress | InReview) | (Self::Edited, Cancelled) => Some(Cancelled),
+            (Self::Cancelled, Pending | InProgress | InReview) | (Self::Edited, Cancelled) => {
+                Some(Cancelled)
+            }
             (Self::Completed, InReview) => Some(Completed),
             (Self::Returned, InReview) => Some(InProgress),
             (Self::Failed, InReview | InProgress) | (Self::Edited, Failed) => Some(Failed),
@@ -170,7 +182,8 @@ pub struct Submission {
     /// What was checked: the commit, merged with the integration branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged: Option<Merged>,
-    /// Whether its check has failed as the kernel had to kill for memory: that was no attempt, and another time it is one.
+    /// Whether its check has failed as the kernel had to kill for memory: that was no attempt, and
+    /// another time it is one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starved: bool,
     /// Whether it is approved: it stays so when it is merged again.
@@ -221,7 +234,8 @@ pub struct TaskResult {
     pub check: Option<CheckResult>,
     /// How far the result is known to be right.
     pub verified: Verified,
-    /// Which protected file was changed since a person or the lead said what is to be done, or why that is not known.
+    /// Which protected file was changed since a person or the lead said what is to be done, or why
+    /// that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub touched_protected: Option<String>,
     /// The commit that was submitted.
@@ -275,8 +289,9 @@ impl TaskResult {
 
 /// A task as it stands in the journal, and in `tasks/ID.json`.
 ///
-/// **Who writes** `tasks/ID.json`: the daemon alone, by rename, after the journal has the line. **Who reads**: the commands, people and
-/// their programs. **When the daemon dies** before the file is written, the next one writes it at its start; the journal is the truth.
+/// **Who writes** `tasks/ID.json`: the daemon alone, by rename, after the journal has the line.
+/// **Who reads**: the commands, people and their programs. **When the daemon dies** before the file
+/// is written, the next one writes it at its start; the journal is the truth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Task {
     /// Its number.
@@ -303,7 +318,8 @@ pub struct Task {
     /// Whether no check runs, the team's neither.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_check: bool,
-    /// Who must approve the work, besides the check; none: that is asked for only where a protected file was changed.
+    /// Who must approve the work, besides the check; none: that is asked for only where a protected
+    /// file was changed.
     #[serde(default)]
     pub review: Option<ApproveBy>,
     /// Whether a claim closes the gate, until a plan is approved.
@@ -319,8 +335,8 @@ pub struct Task {
     /// How often the owner was reminded since its claim.
     #[serde(default)]
     pub reminders: u32,
-    /// How often in a row its owner went idle without submitting, or died, and has lost it: at the third it waits for a person or
-    /// the lead.
+    /// How often in a row its owner went idle without submitting, or died, and has lost it: at the
+    /// third it waits for a person or the lead.
     #[serde(default)]
     pub idle_releases: u32,
     /// What the protected files were when a person or the lead made, edited or retried it.
@@ -335,7 +351,8 @@ pub struct Task {
     /// Why its check could not run so far, or why a teammate could not be given it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled: Option<String>,
-    /// Why the last submission was sent back, beside a failed check: it conflicts, or was not approved.
+    /// Why the last submission was sent back, beside a failed check: it conflicts, or was not
+    /// approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returned: Option<String>,
     /// The branch of the user that it is to integrate, if it was made for that.
@@ -354,21 +371,34 @@ pub struct Task {
 json::record!(Task);
 
 impl Task {
-    /// Returns the task after an event, of which only the status is taken over; none if the two do not fit.
+    /// Returns the task after an event, of which only the status is taken over; none if the two do
+    /// not fit.
     pub fn after(&self, event: TaskEvent, at: f64) -> Option<Self> {
-        let mut next = Self { status: event.leads_to(self.status)?, updated_at: at, ..self.clone() };
+        let mut next = Self {
+            status: event.leads_to(self.status)?,
+            updated_at: at,
+            ..self.clone()
+        };
         // The owner of submitted work may be gone when its check fails.
-        if next.status == TaskStatus::InProgress && event == TaskEvent::Returned && self.owner.is_none() {
+        if next.status == TaskStatus::InProgress
+            && event == TaskEvent::Returned
+            && self.owner.is_none()
+        {
             next.status = TaskStatus::Pending;
         }
         if !matches!(next.status, TaskStatus::InProgress | TaskStatus::InReview) {
             next.owner = None;
         }
-        if matches!(event, TaskEvent::Submitted | TaskEvent::Synced | TaskEvent::Retried) {
+        if matches!(
+            event,
+            TaskEvent::Submitted | TaskEvent::Synced | TaskEvent::Retried
+        ) {
             next.returned = None;
         }
         if event == TaskEvent::Retried {
-            (next.attempts, next.returns, next.result) = (0, 0, None);
+            next.attempts = 0;
+            next.returns = 0;
+            next.result = None;
         }
         // Its owner has done something, or a person or the lead has looked at it.
         if matches!(
@@ -383,13 +413,19 @@ impl Task {
     /// Returns the task as its new owner begins with it.
     #[must_use]
     pub fn held_by(self, owner: &Name) -> Self {
-        Self { owner: Some(owner.clone()), reminders: 0, stalled: None, ..self }
+        Self {
+            owner: Some(owner.clone()),
+            reminders: 0,
+            stalled: None,
+            ..self
+        }
     }
 
     /// Returns why it does not go on, if something went wrong.
     pub fn held_up(&self) -> Option<String> {
         if self.waits_for_person() {
-            let (id, times) = (self.id, self.idle_releases);
+            let id = self.id;
+            let times = self.idle_releases;
             return Some(format!(
                 "{times} owners in a row went idle or died without submitting it; `teamctl task assign {id} NAME` or `task edit {id}` lets it go on"
             ));
@@ -402,30 +438,49 @@ impl Task {
         }
     }
 
-    /// Tells whether no teammate is given it, nor may claim it, before a person or the lead has assigned or edited it.
+    /// Tells whether no teammate is given it, nor may claim it, before a person or the lead has
+    /// assigned or edited it.
     pub fn waits_for_person(&self) -> bool {
         self.status == TaskStatus::Pending && self.idle_releases >= MAX_IDLE_RELEASES
     }
 
-    /// Returns the task as an owner leaves it that went idle without submitting, or died. That is no failed check.
+    /// Returns the task as an owner leaves it that went idle without submitting, or died. That is
+    /// no failed check.
     #[must_use]
     pub fn let_lie(self) -> Self {
-        Self { idle_releases: self.idle_releases + 1, reminders: 0, ..self }
+        Self {
+            idle_releases: self.idle_releases + 1,
+            reminders: 0,
+            ..self
+        }
     }
 
     /// Returns the task when its owner has ended for good: what is submitted goes on without it.
     pub fn without_owner(&self, at: f64) -> Self {
-        let released = self.after(TaskEvent::Released, at).filter(|_| self.status == TaskStatus::InProgress);
-        released.unwrap_or_else(|| Self { owner: None, updated_at: at, ..self.clone() })
+        let released = if self.status == TaskStatus::InProgress {
+            self.after(TaskEvent::Released, at)
+        } else {
+            None
+        };
+        released.unwrap_or_else(|| Self {
+            owner: None,
+            updated_at: at,
+            ..self.clone()
+        })
     }
 
     /// Tells whether its check runs, or is to run.
     pub fn is_checked(&self) -> bool {
-        let submission = self.submission.as_ref().filter(|_| self.status == TaskStatus::InReview);
+        let submission = if self.status == TaskStatus::InReview {
+            self.submission.as_ref()
+        } else {
+            None
+        };
         submission.is_some_and(|submission| submission.stage == Stage::Checking)
     }
 
-    /// Returns the author of work that is being checked in the workspace itself, and not as a commit in a clone of its own.
+    /// Returns the author of work that is being checked in the workspace itself, and not as a
+    /// commit in a clone of its own.
     pub fn checked_in_place(&self) -> Option<&Name> {
         let submission = self.submission.as_ref().filter(|_| self.is_checked())?;
         submission.commit.is_none().then_some(&submission.by)
@@ -433,15 +488,24 @@ impl Task {
 
     /// Returns the review that the present submission waits for.
     pub fn review_id(&self) -> Option<&RequestId> {
-        match &self.submission.as_ref().filter(|_| self.status == TaskStatus::InReview)?.stage {
+        match &self
+            .submission
+            .as_ref()
+            .filter(|_| self.status == TaskStatus::InReview)?
+            .stage
+        {
             Stage::Reviewing { request_id } => Some(request_id),
             Stage::Checking | Stage::Queued | Stage::Integrating => None,
         }
     }
 
-    /// Returns who must approve work with this result: a person, if either the task or a protected file wants that.
+    /// Returns who must approve work with this result: a person, if either the task or a protected
+    /// file wants that.
     pub fn reviewer(&self, work: &Work, result: &TaskResult) -> Option<ApproveBy> {
-        let forced = result.touched_protected.as_ref().map(|_| work.protect_review);
+        let forced = result
+            .touched_protected
+            .as_ref()
+            .map(|_| work.protect_review);
         match (self.review, forced) {
             (Some(ApproveBy::Person), _) | (_, Some(ApproveBy::Person)) => Some(ApproveBy::Person),
             (asked, forced) => asked.or(forced),
@@ -450,8 +514,9 @@ impl Task {
 
     /// Tells whether it is for a member: for all, for its name, or for its role.
     pub fn is_for(&self, member: &Member) -> bool {
-        let named = |who: &String| who == member.name.as_str() || *who == member.terms.role;
-        self.reserved_for.as_ref().is_none_or(named)
+        self.reserved_for
+            .as_ref()
+            .is_none_or(|who| who == member.name.as_str() || *who == member.terms.role)
     }
 
     /// Returns what its owner is told of it, beside its title.
@@ -459,7 +524,10 @@ impl Task {
         let kept = self.kept.last().map(|kept| {
             format!("Earlier work on it is kept as {kept}: see it with `git log -p {kept}`, or go on from it with `git merge {kept}`.")
         });
-        [self.description.clone(), kept.unwrap_or_default()].join("\n\n").trim().to_owned()
+        [self.description.clone(), kept.unwrap_or_default()]
+            .join("\n\n")
+            .trim()
+            .to_owned()
     }
 
     /// Returns the task in a few words: `task 3 (subject)`.
@@ -477,7 +545,14 @@ mod tests {
     fn every_event_leads_from_every_status_where_the_table_says() {
         use TaskEvent as E;
         use TaskStatus as S;
-        let statuses = [S::Pending, S::InProgress, S::InReview, S::Completed, S::Failed, S::Cancelled];
+        let statuses = [
+            S::Pending,
+            S::InProgress,
+            S::InReview,
+            S::Completed,
+            S::Failed,
+            S::Cancelled,
+        ];
         for (event, table) in [
             (E::Created, "pending - - - - -"),
             (E::Claimed, "in_progress - - - - -"),
@@ -505,16 +580,30 @@ mod tests {
         }
     }
 
-    /// Who reviews: of what the task asks for (rows) and what a changed protected file needs (columns).
+    /// Who reviews: of what the task asks for (rows) and what a changed protected file needs
+    /// (columns).
     #[test]
     fn a_person_reviews_where_either_the_task_or_a_protected_file_wants_it() {
-        let (person, lead) = (Some(ApproveBy::Person), Some(ApproveBy::Lead));
-        for (asked, expected) in
-            [(None, [None, person, lead]), (person, [person; 3]), (lead, [lead, person, lead])]
-        {
-            let fields = TaskFields { subject: Some("x".to_owned()), ..TaskFields::default() };
-            let task = Task { review: asked, ..fields.create(1, "user", 0.0).unwrap() };
-            let forced = [(false, ApproveBy::Person), (true, ApproveBy::Person), (true, ApproveBy::Lead)];
+        let person = Some(ApproveBy::Person);
+        let lead = Some(ApproveBy::Lead);
+        for (asked, expected) in [
+            (None, [None, person, lead]),
+            (person, [person; 3]),
+            (lead, [lead, person, lead]),
+        ] {
+            let fields = TaskFields {
+                subject: Some("x".to_owned()),
+                ..TaskFields::default()
+            };
+            let task = Task {
+                review: asked,
+                ..fields.create(1, "user", 0.0).unwrap()
+            };
+            let forced = [
+                (false, ApproveBy::Person),
+                (true, ApproveBy::Person),
+                (true, ApproveBy::Lead),
+            ];
             let found = forced.map(|(is_touched, protect_review)| {
                 let result = TaskResult {
                     submission: 1,
@@ -525,7 +614,13 @@ mod tests {
                     commit: None,
                     merged: None,
                 };
-                task.reviewer(&Work { protect_review, ..Work::default() }, &result)
+                task.reviewer(
+                    &Work {
+                        protect_review,
+                        ..Work::default()
+                    },
+                    &result,
+                )
             });
             assert_eq!(found, expected, "{asked:?}");
         }
@@ -534,31 +629,80 @@ mod tests {
     #[test]
     fn an_owner_is_kept_with_its_work_and_nowhere_else() {
         let owner = || Some(Name::new("bob").unwrap());
-        let fields = TaskFields { subject: Some("x".to_owned()), ..TaskFields::default() };
-        let task = |status| Task { status, owner: owner(), ..fields.create(1, "user", 0.0).unwrap() };
-        let submitted = task(TaskStatus::InProgress).after(TaskEvent::Submitted, 1.0).unwrap();
-        assert_eq!((submitted.status, &submitted.owner), (TaskStatus::InReview, &owner()));
+        let fields = TaskFields {
+            subject: Some("x".to_owned()),
+            ..TaskFields::default()
+        };
+        let task = |status| Task {
+            status,
+            owner: owner(),
+            ..fields.create(1, "user", 0.0).unwrap()
+        };
+        let submitted = task(TaskStatus::InProgress)
+            .after(TaskEvent::Submitted, 1.0)
+            .unwrap();
+        assert_eq!(
+            (submitted.status, &submitted.owner),
+            (TaskStatus::InReview, &owner())
+        );
         let returned = submitted.after(TaskEvent::Returned, 2.0).unwrap();
-        assert_eq!((returned.status, returned.owner), (TaskStatus::InProgress, owner()));
+        assert_eq!(
+            (returned.status, returned.owner),
+            (TaskStatus::InProgress, owner())
+        );
         // What is submitted goes on without the teammate; what was only begun is given back.
         let orphan = submitted.without_owner(3.0);
-        assert_eq!((orphan.status, &orphan.owner), (TaskStatus::InReview, &None));
-        assert_eq!(orphan.after(TaskEvent::Returned, 4.0).unwrap().status, TaskStatus::Pending);
-        assert_eq!(task(TaskStatus::InProgress).without_owner(3.0).status, TaskStatus::Pending);
-        let failed = Task { attempts: 3, ..task(TaskStatus::Failed) };
+        assert_eq!(
+            (orphan.status, &orphan.owner),
+            (TaskStatus::InReview, &None)
+        );
+        assert_eq!(
+            orphan.after(TaskEvent::Returned, 4.0).unwrap().status,
+            TaskStatus::Pending
+        );
+        assert_eq!(
+            task(TaskStatus::InProgress).without_owner(3.0).status,
+            TaskStatus::Pending
+        );
+        let failed = Task {
+            attempts: 3,
+            ..task(TaskStatus::Failed)
+        };
         assert_eq!(failed.after(TaskEvent::Retried, 5.0).unwrap().attempts, 0);
         let mut lost = task(TaskStatus::InProgress);
         for times in 1..=MAX_IDLE_RELEASES {
-            let held = Task { status: TaskStatus::InProgress, ..lost };
+            let held = Task {
+                status: TaskStatus::InProgress,
+                ..lost
+            };
             lost = held.let_lie().after(TaskEvent::Released, 5.0).unwrap();
-            assert_eq!((lost.waits_for_person(), lost.attempts), (times == MAX_IDLE_RELEASES, 0));
+            assert_eq!(
+                (lost.waits_for_person(), lost.attempts),
+                (times == MAX_IDLE_RELEASES, 0)
+            );
         }
-        assert!(lost.held_up().unwrap().starts_with("3 owners in a row went idle or died"));
+        assert!(
+            lost.held_up()
+                .unwrap()
+                .starts_with("3 owners in a row went idle or died")
+        );
         for event in [TaskEvent::Assigned, TaskEvent::Edited] {
-            assert!(!lost.after(event, 5.0).unwrap().waits_for_person(), "{event:?}");
+            assert!(
+                !lost.after(event, 5.0).unwrap().waits_for_person(),
+                "{event:?}"
+            );
         }
-        for event in [TaskEvent::Completed, TaskEvent::Failed, TaskEvent::Released, TaskEvent::Cancelled] {
-            assert_eq!(submitted.after(event, 6.0).unwrap().owner, None, "{event:?}");
+        for event in [
+            TaskEvent::Completed,
+            TaskEvent::Failed,
+            TaskEvent::Released,
+            TaskEvent::Cancelled,
+        ] {
+            assert_eq!(
+                submitted.after(event, 6.0).unwrap().owner,
+                None,
+                "{event:?}"
+            );
         }
     }
 }

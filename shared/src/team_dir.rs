@@ -1,8 +1,8 @@
 //! Where everything lies under the team directory, and the only way to open it.
 //!
-//! Every file is opened from a descriptor of the team directory, at once or one component after the other, and
-//! no link on the way is followed: a symbolic link planted inside is an error. The team directory itself may
-//! be reached through a link (it may live in the user's state directory).
+//! Every file is opened from a descriptor of the team directory, at once or one component after the
+//! other, and no link on the way is followed: a symbolic link planted inside is an error. The team
+//! directory itself may be reached through a link (it may live in the user's state directory).
 
 mod apart;
 mod error;
@@ -17,7 +17,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatxFlags,
+};
 use rustix::io::Errno;
 
 pub use apart::place_apart;
@@ -40,11 +42,14 @@ pub const MEMBER_FOLDERS: [&str; 3] = ["inbox", "transcript", "log"];
 /// The name of a team directory in its workspace, or of the link to it.
 pub const TEAM: &str = ".team";
 
-/// The link in a team directory that lies outside its workspace; it says where that is. Nothing follows it.
+/// The link in a team directory that lies outside its workspace; it says where that is. Nothing
+/// follows it.
 pub const WORKSPACE_LINK: &str = "workspace";
 
 /// How a folder is opened.
-const FOLDER_FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
+const FOLDER_FLAGS: OFlags = OFlags::DIRECTORY
+    .union(OFlags::RDONLY)
+    .union(OFlags::CLOEXEC);
 
 /// What tells a file from what was at its path before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,8 +98,8 @@ impl TeamDir {
         Ok(dir)
     }
 
-    /// Makes the folders that are missing. The directory and its folders are for this user alone from now on: who can write
-    /// there commands the team.
+    /// Makes the folders that are missing. The directory and its folders are for this user alone
+    /// from now on: who can write there commands the team.
     ///
     /// # Errors
     /// [`DirError`] if something cannot be made.
@@ -114,7 +119,8 @@ impl TeamDir {
         self.sync_folder(None)
     }
 
-    /// Makes what was made, moved or removed in one of [`FOLDERS`], or at the top, outlive a loss of power.
+    /// Makes what was made, moved or removed in one of [`FOLDERS`], or at the top, outlive a loss
+    /// of power.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -142,9 +148,9 @@ impl TeamDir {
         here.is_ok() && here == there
     }
 
-    /// Returns what tells this directory from a copy of it, and from one that is given the same inode later: inode and time
-    /// of birth (0 where the file system knows none), in hex digits. The device does not count: it is another one when the
-    /// file system is mounted anew.
+    /// Returns what tells this directory from a copy of it, and from one that is given the same
+    /// inode later: inode and time of birth (0 where the file system knows none), in hex digits.
+    /// The device does not count: it is another one when the file system is mounted anew.
     ///
     /// # Errors
     /// The system's error if the directory cannot be looked at.
@@ -152,7 +158,11 @@ impl TeamDir {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let found = rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, wanted)?;
         let known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-        let born = if known { (found.stx_btime.tv_sec, found.stx_btime.tv_nsec) } else { (0, 0) };
+        let born = if known {
+            (found.stx_btime.tv_sec, found.stx_btime.tv_nsec)
+        } else {
+            (0, 0)
+        };
         Ok(format!("{:x}-{:x}.{:x}", found.stx_ino, born.0, born.1))
     }
 
@@ -161,12 +171,13 @@ impl TeamDir {
         &self.root
     }
 
-    /// Returns the workspace by default: the directory that holds the team directory, or the link to it (then a link
-    /// in the team directory, where no tool can make one, says where that is).
+    /// Returns the workspace by default: the directory that holds the team directory, or the link
+    /// to it (then a link in the team directory, where no tool can make one, says where that is).
     pub fn workspace(&self) -> PathBuf {
-        let above = || self.root.parent().unwrap_or(Path::new("/")).to_owned();
-        rustix::fs::readlinkat(&self.fd, WORKSPACE_LINK, Vec::new())
-            .map_or_else(|_| above(), |link| PathBuf::from(OsString::from_vec(link.into_bytes())))
+        rustix::fs::readlinkat(&self.fd, WORKSPACE_LINK, Vec::new()).map_or_else(
+            |_| self.root.parent().unwrap_or(Path::new("/")).to_owned(),
+            |link| PathBuf::from(OsString::from_vec(link.into_bytes())),
+        )
     }
 
     /// Returns the full path of a file, for messages to people and for watches.
@@ -174,8 +185,8 @@ impl TeamDir {
         self.root.join(at.relative())
     }
 
-    /// Opens a regular file. `O_NOFOLLOW`, `O_CLOEXEC` and `O_NONBLOCK` are always added (a FIFO planted
-    /// there is refused, and does not block); a new file gets mode 0600.
+    /// Opens a regular file. `O_NOFOLLOW`, `O_CLOEXEC` and `O_NONBLOCK` are always added (a FIFO
+    /// planted there is refused, and does not block); a new file gets mode 0600.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses, or something else than a regular file is there.
@@ -184,12 +195,17 @@ impl TeamDir {
     }
 
     /// As [`TeamDir::open_file`], with what the system knows of the file.
-    pub(crate) fn open_and_look(&self, at: &TeamPath, flags: OFlags) -> Result<(File, Stat), DirError> {
+    pub(crate) fn open_and_look(
+        &self,
+        at: &TeamPath,
+        flags: OFlags,
+    ) -> Result<(File, Stat), DirError> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = match self.open_at_once(at, flags) {
             Some(fd) => fd,
             None => {
-                let (folder, mode) = (self.open_folder(at.folder)?, Mode::from_raw_mode(FILE_MODE));
+                let folder = self.open_folder(at.folder)?;
+                let mode = Mode::from_raw_mode(FILE_MODE);
                 rustix::fs::openat(folder, at.file.as_str(), flags, mode)
                     .map_err(|errno| self.explain("open", at, errno))?
             }
@@ -202,12 +218,24 @@ impl TeamDir {
         Ok((File::from(fd), stat))
     }
 
-    /// Opens folder and file with one system call that follows no link (`openat2(2)`, Linux 5.6); none if that
-    /// fails, for whatever reason: then going from folder to file works, or tells why not.
+    /// Opens folder and file with one system call that follows no link (`openat2(2)`, Linux 5.6);
+    /// none if that fails, for whatever reason: then going from folder to file works, or tells why
+    /// not.
     fn open_at_once(&self, at: &TeamPath, flags: OFlags) -> Option<OwnedFd> {
-        let mode = if flags.contains(OFlags::CREATE) { FILE_MODE } else { 0 };
+        let mode = if flags.contains(OFlags::CREATE) {
+            FILE_MODE
+        } else {
+            0
+        };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        rustix::fs::openat2(&self.fd, at.relative(), flags, Mode::from_raw_mode(mode), resolve).ok()
+        rustix::fs::openat2(
+            &self.fd,
+            at.relative(),
+            flags,
+            Mode::from_raw_mode(mode),
+            resolve,
+        )
+        .ok()
     }
 
     /// Reads a whole file.
@@ -229,8 +257,9 @@ impl TeamDir {
         Ok(self.stamp(at)?.map(|stamp| stamp.identity))
     }
 
-    /// Returns by what a file can be told from what was there before, if anything is there. It takes one system call: it is
-    /// made for every message. It opens nothing, so a link in the place of a folder is followed and harmless.
+    /// Returns by what a file can be told from what was there before, if anything is there. It
+    /// takes one system call: it is made for every message. It opens nothing, so a link in the
+    /// place of a folder is followed and harmless.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses to look.
@@ -251,17 +280,20 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn rename(&self, from: &TeamPath, to: &TeamPath) -> Result<(), DirError> {
-        let (old, new) = (self.open_folder(from.folder)?, self.open_folder(to.folder)?);
+        let old = self.open_folder(from.folder)?;
+        let new = self.open_folder(to.folder)?;
         rustix::fs::renameat(old, &*from.file, new, &*to.file)
             .map_err(|errno| self.explain("rename", from, errno))
     }
 
-    /// Lets two things in the team directory change places, in one step (`renameat2(2)`, Linux 3.15).
+    /// Lets two things in the team directory change places, in one step (`renameat2(2)`, Linux
+    /// 3.15).
     ///
     /// # Errors
     /// [`DirError`] if the system refuses, or cannot.
     pub fn exchange(&self, one: &TeamPath, other: &TeamPath) -> Result<(), DirError> {
-        let (from, to) = (self.open_folder(one.folder)?, self.open_folder(other.folder)?);
+        let from = self.open_folder(one.folder)?;
+        let to = self.open_folder(other.folder)?;
         rustix::fs::renameat_with(from, &*one.file, to, &*other.file, RenameFlags::EXCHANGE)
             .map_err(|errno| self.explain("exchange", other, errno))
     }
@@ -271,13 +303,18 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn remove(&self, at: &TeamPath) -> Result<(), DirError> {
-        match rustix::fs::unlinkat(self.open_folder(at.folder)?, at.file.as_str(), AtFlags::empty()) {
+        match rustix::fs::unlinkat(
+            self.open_folder(at.folder)?,
+            at.file.as_str(),
+            AtFlags::empty(),
+        ) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(self.explain("remove", at, errno)),
         }
     }
 
-    /// Opens one of [`FOLDERS`], or the directory itself, as a descriptor; makes a folder again that was deleted.
+    /// Opens one of [`FOLDERS`], or the directory itself, as a descriptor; makes a folder again
+    /// that was deleted.
     ///
     /// # Errors
     /// [`DirError`] if it is a link, or the system refuses.
@@ -295,7 +332,12 @@ impl TeamDir {
     }
 
     fn try_open_folder(&self, folder: Option<&'static str>) -> rustix::io::Result<OwnedFd> {
-        rustix::fs::openat(&self.fd, folder.unwrap_or("."), FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())
+        rustix::fs::openat(
+            &self.fd,
+            folder.unwrap_or("."),
+            FOLDER_FLAGS | OFlags::NOFOLLOW,
+            Mode::empty(),
+        )
     }
 
     /// Explains an error of the system.
@@ -326,10 +368,20 @@ impl AsFd for TeamDir {
     }
 }
 
-/// Only the user who owns the team directory is served: what another one has put there is not even read.
+/// Only the user who owns the team directory is served: what another one has put there is not even
+/// read.
 fn belongs_to_this_user(stat: &Stat, path: impl FnOnce() -> PathBuf) -> Result<(), DirError> {
-    let (owner, user) = (stat.st_uid, nix::unistd::geteuid().as_raw());
-    if owner == user { Ok(()) } else { Err(DirError::Foreign { path: path(), owner, user }) }
+    let owner = stat.st_uid;
+    let user = nix::unistd::geteuid().as_raw();
+    if owner == user {
+        Ok(())
+    } else {
+        Err(DirError::Foreign {
+            path: path(),
+            owner,
+            user,
+        })
+    }
 }
 
 /// Makes a directory, unless it is there already.
@@ -349,13 +401,19 @@ pub struct Located {
     pub passed_over: Vec<PathBuf>,
 }
 
-/// Finds the team directory: the flag (or `$TEAM_DIR`), else the nearest registered `.team` here or above, else the nearest
-/// `.team`, else `./.team`.
+/// Finds the team directory: the flag (or `$TEAM_DIR`), else the nearest registered `.team` here or
+/// above, else the nearest `.team`, else `./.team`.
 pub fn locate(flag: Option<&Path>, here: &Path, is_registered: impl Fn(&Path) -> bool) -> Located {
     if let Some(flag) = flag {
-        return Located { path: here.join(flag), passed_over: Vec::new() };
+        return Located {
+            path: here.join(flag),
+            passed_over: Vec::new(),
+        };
     }
-    let above = here.ancestors().map(|folder| folder.join(TEAM)).filter(|path| path.is_dir());
+    let above = here
+        .ancestors()
+        .map(|folder| folder.join(TEAM))
+        .filter(|path| path.is_dir());
     let mut passed_over = Vec::new();
     for path in above {
         if is_registered(&path) {
@@ -363,8 +421,14 @@ pub fn locate(flag: Option<&Path>, here: &Path, is_registered: impl Fn(&Path) ->
         }
         passed_over.push(path);
     }
-    let path = passed_over.into_iter().next().unwrap_or_else(|| here.join(TEAM));
-    Located { path, passed_over: Vec::new() }
+    let path = passed_over
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| here.join(TEAM));
+    Located {
+        path,
+        passed_over: Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -387,7 +451,10 @@ pub(crate) mod tests {
         for folder in FOLDERS {
             assert_eq!(mode(dir.root().join(folder)), 0o700, "{folder}");
         }
-        drop(dir.open_file(&TeamPath::journal(), OFlags::CREATE | OFlags::WRONLY).unwrap());
+        drop(
+            dir.open_file(&TeamPath::journal(), OFlags::CREATE | OFlags::WRONLY)
+                .unwrap(),
+        );
         assert_eq!(mode(dir.path(&TeamPath::journal())), 0o600);
     }
 
@@ -396,11 +463,15 @@ pub(crate) mod tests {
         let (scratch, dir) = scratch();
         let inbox = TeamPath::inbox(&Name::lead());
         symlink(scratch.path().join("elsewhere"), dir.path(&inbox)).unwrap();
-        let error = dir.open_file(&inbox, OFlags::CREATE | OFlags::WRONLY).unwrap_err();
+        let error = dir
+            .open_file(&inbox, OFlags::CREATE | OFlags::WRONLY)
+            .unwrap_err();
         assert!(matches!(error, DirError::Link(_)), "{error}");
         std::fs::remove_dir(dir.root().join("log")).unwrap();
         symlink(scratch.path(), dir.root().join("log")).unwrap();
-        let error = dir.open_file(&TeamPath::log("alice"), OFlags::CREATE | OFlags::WRONLY).unwrap_err();
+        let error = dir
+            .open_file(&TeamPath::log("alice"), OFlags::CREATE | OFlags::WRONLY)
+            .unwrap_err();
         assert!(matches!(error, DirError::Link(_)), "{error}");
         assert!(!scratch.path().join("elsewhere").exists());
     }
@@ -411,7 +482,10 @@ pub(crate) mod tests {
         let inbox = TeamPath::inbox(&Name::lead());
         nix::unistd::mkfifo(&dir.path(&inbox), nix::sys::stat::Mode::S_IRWXU).unwrap();
         for flags in [OFlags::WRONLY | OFlags::APPEND, OFlags::RDONLY] {
-            assert!(matches!(dir.open_file(&inbox, flags).unwrap_err(), DirError::NotAFile(_)));
+            assert!(matches!(
+                dir.open_file(&inbox, flags).unwrap_err(),
+                DirError::NotAFile(_)
+            ));
         }
     }
 
@@ -419,7 +493,10 @@ pub(crate) mod tests {
     fn a_deleted_folder_is_made_again() {
         let (_scratch, dir) = scratch();
         std::fs::remove_dir_all(dir.root().join("run")).unwrap();
-        drop(dir.open_file(&TeamPath::pid(), OFlags::CREATE | OFlags::WRONLY).unwrap());
+        drop(
+            dir.open_file(&TeamPath::pid(), OFlags::CREATE | OFlags::WRONLY)
+                .unwrap(),
+        );
         assert!(dir.path(&TeamPath::pid()).exists());
     }
 
@@ -429,13 +506,27 @@ pub(crate) mod tests {
         let deep = scratch.path().join("a/b");
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::create_dir(scratch.path().join("a/.team")).unwrap();
-        let (forged, known) = (scratch.path().join("a/.team"), scratch.path().join(".team"));
+        let forged = scratch.path().join("a/.team");
+        let known = scratch.path().join(".team");
         assert_eq!(known.canonicalize().unwrap(), dir.root());
-        let at = |path: &Path| Located { path: path.to_owned(), passed_over: Vec::new() };
-        let beyond = Located { passed_over: vec![forged.clone()], ..at(&known) };
+        let at = |path: &Path| Located {
+            path: path.to_owned(),
+            passed_over: Vec::new(),
+        };
+        let beyond = Located {
+            passed_over: vec![forged.clone()],
+            ..at(&known)
+        };
         assert_eq!(locate(None, &deep, |path| *path == known), beyond);
         assert_eq!(locate(None, &deep, |_| true), at(&forged));
-        assert_eq!(locate(None, &deep, |_| false), at(&forged), "what is there is named");
-        assert_eq!(locate(Some(Path::new("x")), &deep, |_| false), at(&deep.join("x")));
+        assert_eq!(
+            locate(None, &deep, |_| false),
+            at(&forged),
+            "what is there is named"
+        );
+        assert_eq!(
+            locate(Some(Path::new("x")), &deep, |_| false),
+            at(&deep.join("x"))
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! `team.toml`: what a user has settled for a team, beside the team directory.
 //!
-//! Parsing is pure; only [`TeamFile::load`] reads a file. **Who reads**: the commands that start something. The daemon and the
-//! workers never do: what the file says reaches them in the spawn order, or as the variables of the same meaning. So a file
-//! that is broken later stops no worker. Nothing in here writes the file, and no key to a model's service is read from it.
+//! Parsing is pure; only [`TeamFile::load`] reads a file. **Who reads**: the commands that start
+//! something. The daemon and the workers never do: what the file says reaches them in the spawn
+//! order, or as the variables of the same meaning. So a file that is broken later stops no worker.
+//! Nothing in here writes the file, and no key to a model's service is read from it.
 
 mod error;
 
@@ -75,8 +76,13 @@ pub struct Service {
 impl Service {
     /// Says what each key does.
     pub(crate) fn effects(&self, to: &mut Effects<'_>) {
-        let Self { ca, timeout: _, context_window: _ } = self;
-        // It decides which servers are believed to be a model's service, and what such a server says, a model says.
+        let Self {
+            ca,
+            timeout: _,
+            context_window: _,
+        } = self;
+        // It decides which servers are believed to be a model's service, and what such a server
+        // says, a model says.
         to.widens("service.ca", ca.iter().filter(|ca| !is_built_in(ca)));
         to.neither(["service.timeout", "service.context_window"]);
     }
@@ -109,8 +115,17 @@ const TABLES: [&str; 5] = ["service", "roles", "members", "lead", "agents"];
 const NOT_AT_TOP: [&str; 5] = ["role", "prompt", "workspace", "instructions", "program"];
 const NOT_OF_A_ROLE: [&str; 4] = ["role", "workspace", "instructions", "program"];
 const NOT_OF_A_MEMBER: [&str; 2] = ["instructions", "program"];
-const NOT_OF_THE_LEAD: [&str; 9] =
-    ["role", "workspace", "plan", "approve_by", "restart", "auto", "checkout", "instructions", "program"];
+const NOT_OF_THE_LEAD: [&str; 9] = [
+    "role",
+    "workspace",
+    "plan",
+    "approve_by",
+    "restart",
+    "auto",
+    "checkout",
+    "instructions",
+    "program",
+];
 
 impl TeamFile {
     /// Reads the text of a file.
@@ -120,12 +135,16 @@ impl TeamFile {
     pub fn parse(text: &str) -> Result<Self, TeamFileError> {
         // Some editors put it in front.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let document = DeTable::parse(text).map_err(|error| TeamFileError::of_toml(text, &error))?;
-        let (span, mut document) = (document.span(), document.into_inner());
+        let document =
+            DeTable::parse(text).map_err(|error| TeamFileError::of_toml(text, &error))?;
+        let span = document.span();
+        let mut document = document.into_inner();
         refuse_hooks(text, &document)?;
         refuse_misplaced(text, &document)?;
         let counts = take_counts(text, &mut document)?;
-        let (mut settings, mut tables, mut team) = (DeTable::new(), DeTable::new(), DeTable::new());
+        let mut settings = DeTable::new();
+        let mut tables = DeTable::new();
+        let mut team = DeTable::new();
         for (key, value) in document {
             let part = match key.get_ref().as_ref() {
                 // The same word says whether a teammate has one, and how they are made.
@@ -137,32 +156,54 @@ impl TeamFile {
             part.insert(key, value);
         }
         let tables = part_of(text, Spanned::new(span.clone(), tables))?;
-        let Tables { service, roles, members, lead, agents } = tables;
+        let Tables {
+            service,
+            roles,
+            members,
+            lead,
+            agents,
+        } = tables;
         let settings: Settings = part_of(text, Spanned::new(span.clone(), settings))?;
         let mut team: TermsPatch = part_of(text, Spanned::new(span, team))?;
         team.checkout = team.checkout.or(settings.checkout.always.then_some(true));
-        Ok(Self { path: PathBuf::new(), settings, service, team, roles, members, counts, lead, agents })
+        Ok(Self {
+            path: PathBuf::new(),
+            settings,
+            service,
+            team,
+            roles,
+            members,
+            counts,
+            lead,
+            agents,
+        })
     }
 
-    /// Returns where the file of a team is: where the variable [`VARIABLE`] says, else beside the team directory as the
-    /// user names it (beside the link, where it is reached through one).
+    /// Returns where the file of a team is: where the variable [`VARIABLE`] says, else beside the
+    /// team directory as the user names it (beside the link, where it is reached through one).
     pub fn locate(team_dir: &Path, lookup: impl Fn(&str) -> Option<String>) -> PathBuf {
         if let Some(named) = lookup(VARIABLE).filter(|path| !path.is_empty()) {
             return PathBuf::from(named);
         }
         // A path such as `..` does not tell what is beside it.
-        let resolved = team_dir.file_name().is_none().then(|| team_dir.canonicalize().ok()).flatten();
+        let resolved = team_dir
+            .file_name()
+            .is_none()
+            .then(|| team_dir.canonicalize().ok())
+            .flatten();
         let team_dir = resolved.as_deref().unwrap_or(team_dir);
         team_dir.parent().unwrap_or(team_dir).join(FILE)
     }
 
-    /// Reads a file; one that is not there says nothing. Its paths are made absolute: `~` is the user's home, any other path
-    /// counts from the directory of the file.
+    /// Reads a file; one that is not there says nothing. Its paths are made absolute: `~` is the
+    /// user's home, any other path counts from the directory of the file.
     ///
     /// # Errors
     /// [`TeamFileError`] if it cannot be read, is not the user's, or has a mistake.
     pub fn load(path: &Path, lookup: Lookup<'_>) -> Result<Self, TeamFileError> {
-        let Some(bytes) = bytes_of(path)? else { return Ok(Self::default()) };
+        let Some(bytes) = bytes_of(path)? else {
+            return Ok(Self::default());
+        };
         let mut file = Self::parse_bytes(&bytes).map_err(|error| error.in_file(path))?;
         path.clone_into(&mut file.path);
         file.make_absolute(lookup)?;
@@ -178,24 +219,47 @@ impl TeamFile {
         Self::parse(text.map_err(|error| TeamFileError::not_utf8(bytes, error.valid_up_to()))?)
     }
 
-    /// Returns what the file says of a teammate. Those of a member with a count have its terms, unless they have their own.
+    /// Returns what the file says of a teammate. Those of a member with a count have its terms,
+    /// unless they have their own.
     pub fn member(&self, name: &Name) -> Option<&TermsPatch> {
-        let counted = || self.counts.keys().find(|member| self.teammates(member).contains(name));
-        self.members.get(name).or_else(|| self.members.get(counted()?))
+        let counted = || {
+            self.counts
+                .keys()
+                .find(|member| self.teammates(member).contains(name))
+        };
+        self.members
+            .get(name)
+            .or_else(|| self.members.get(counted()?))
     }
 
-    /// Returns the teammates that a member stands for: `coder-1`, `coder-2` … with a count, else itself.
+    /// Returns the teammates that a member stands for: `coder-1`, `coder-2` … with a count, else
+    /// itself.
     pub fn teammates(&self, member: &Name) -> Vec<Name> {
         match self.counts.get(member) {
-            Some(count) => (1..=*count).filter_map(|number| numbered(member, number)).collect(),
+            Some(count) => (1..=*count)
+                .filter_map(|number| numbered(member, number))
+                .collect(),
             None => vec![member.clone()],
         }
     }
 
     pub(crate) fn make_absolute(&mut self, lookup: Lookup<'_>) -> Result<(), TeamFileError> {
-        let Self { path, service, team, roles, members, lead, settings, .. } = self;
+        let Self {
+            path,
+            service,
+            team,
+            roles,
+            members,
+            lead,
+            settings,
+            ..
+        } = self;
         let base = path.parent().unwrap_or(Path::new("/"));
-        for terms in [team, lead].into_iter().chain(roles.values_mut()).chain(members.values_mut()) {
+        for terms in [team, lead]
+            .into_iter()
+            .chain(roles.values_mut())
+            .chain(members.values_mut())
+        {
             terms.make_absolute(base, lookup)?;
         }
         if let Some(at) = &mut settings.checkouts {
@@ -218,49 +282,78 @@ fn numbered(member: &Name, number: u32) -> Option<Name> {
 }
 
 /// Takes the counts out of the tables of members: what is left are terms.
-fn take_counts(text: &str, document: &mut DeTable<'_>) -> Result<BTreeMap<Name, u32>, TeamFileError> {
+fn take_counts(
+    text: &str,
+    document: &mut DeTable<'_>,
+) -> Result<BTreeMap<Name, u32>, TeamFileError> {
     let mut counts = BTreeMap::new();
     let Some(DeValue::Table(members)) = document.get_mut("members").map(Spanned::get_mut) else {
         return Ok(counts);
     };
     for (member, value) in members.iter_mut() {
-        let DeValue::Table(terms) = value.get_mut() else { continue };
-        let Some((key, count)) = terms.remove_entry("count") else { continue };
+        let DeValue::Table(terms) = value.get_mut() else {
+            continue;
+        };
+        let Some((key, count)) = terms.remove_entry("count") else {
+            continue;
+        };
         let span = key.span();
-        let wrong = |what: String| TeamFileError::wrong(LineColumn::of(text.as_bytes(), span.start), what);
         let table = DeTable::from_iter([(key, count)]);
         let Count { count } = part_of(text, Spanned::new(span.clone(), table))?;
         // Where the name of the member is none, that is said when its terms are read.
-        let Ok(member) = Name::new(member.get_ref()) else { continue };
+        let Ok(member) = Name::new(member.get_ref()) else {
+            continue;
+        };
         if numbered(&member, count).is_none() {
-            return Err(wrong(format!("{member}-{count} would be too long for a name")));
+            return Err(TeamFileError::wrong(
+                LineColumn::of(text.as_bytes(), span.start),
+                format!("{member}-{count} would be too long for a name"),
+            ));
         }
         counts.insert(member, count);
     }
     Ok(counts)
 }
 
-fn part_of<T: DeserializeOwned>(text: &str, table: Spanned<DeTable<'_>>) -> Result<T, TeamFileError> {
-    T::deserialize(toml::Deserializer::from(table)).map_err(|error| TeamFileError::of_toml(text, &error))
+fn part_of<T: DeserializeOwned>(
+    text: &str,
+    table: Spanned<DeTable<'_>>,
+) -> Result<T, TeamFileError> {
+    T::deserialize(toml::Deserializer::from(table))
+        .map_err(|error| TeamFileError::of_toml(text, &error))
 }
 
 /// Refuses hooks: a repository that was cloned must not run commands outside of a sandbox.
 fn refuse_hooks(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileError> {
-    let Some((key, _)) = document.get_key_value("hooks") else { return Ok(()) };
+    let Some((key, _)) = document.get_key_value("hooks") else {
+        return Ok(());
+    };
     let what = "hooks do not belong into team.toml: they run outside of the sandbox";
     let hint = "write `[hooks]` into your own ~/.config/teamd/config.toml";
-    Err(TeamFileError::wrong(LineColumn::of(text.as_bytes(), key.span().start), what).with_hint(hint))
+    Err(
+        TeamFileError::wrong(LineColumn::of(text.as_bytes(), key.span().start), what)
+            .with_hint(hint),
+    )
 }
 
 /// Refuses terms in a table in which they make no sense, and the lead agent among the members.
 fn refuse_misplaced(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileError> {
     let wrong = |key: &Spanned<DeString<'_>>, what| {
-        Err(TeamFileError::wrong(LineColumn::of(text.as_bytes(), key.span().start), what))
+        Err(TeamFileError::wrong(
+            LineColumn::of(text.as_bytes(), key.span().start),
+            what,
+        ))
     };
-    let table = |key: &str| document.get(key).and_then(|value| value.get_ref().as_table());
+    let table = |key: &str| {
+        document
+            .get(key)
+            .and_then(|value| value.get_ref().as_table())
+    };
     let below = |key: &str| {
         let tables = table(key).into_iter().flat_map(|tables| tables.values());
-        tables.filter_map(|value: &Spanned<DeValue<'_>>| value.get_ref().as_table()).collect::<Vec<_>>()
+        tables
+            .filter_map(|value: &Spanned<DeValue<'_>>| value.get_ref().as_table())
+            .collect::<Vec<_>>()
     };
     if let Some((key, _)) = table("agents").and_then(|agents| agents.get_key_value(BUILT_IN)) {
         return wrong(
@@ -277,12 +370,21 @@ fn refuse_misplaced(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileEr
     ];
     for (tables, refused) in places {
         let keys = tables.iter().flat_map(|table| table.keys());
-        if let Some(key) = keys.into_iter().find(|key| refused.contains(&key.get_ref().as_ref())) {
-            return wrong(key, format!("the key `{}` does not belong here", key.get_ref()));
+        if let Some(key) = keys
+            .into_iter()
+            .find(|key| refused.contains(&key.get_ref().as_ref()))
+        {
+            return wrong(
+                key,
+                format!("the key `{}` does not belong here", key.get_ref()),
+            );
         }
     }
     match table("members").and_then(|members| members.get_key_value(LEAD)) {
-        Some((key, _)) => wrong(key, "the lead agent is no member: it has a table `[lead]`".to_owned()),
+        Some((key, _)) => wrong(
+            key,
+            "the lead agent is no member: it has a table `[lead]`".to_owned(),
+        ),
         None => Ok(()),
     }
 }
@@ -306,7 +408,10 @@ fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
 fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, TeamFileError> {
     let at = path.display();
     let io = |error: std::io::Error| {
-        TeamFileError::of_file(format!("cannot read {at}: {error}"), "make it readable, or move it away")
+        TeamFileError::of_file(
+            format!("cannot read {at}: {error}"),
+            "make it readable, or move it away",
+        )
     };
     // Opening a FIFO must not block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -327,7 +432,10 @@ fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, TeamFileError> {
         return Err(TeamFileError::of_file(what, hint));
     }
     let mut bytes = Vec::new();
-    File::from(fd).take(MAX_SIZE + 1).read_to_end(&mut bytes).map_err(io)?;
+    File::from(fd)
+        .take(MAX_SIZE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(io)?;
     if bytes.len() as u64 > MAX_SIZE {
         let what = format!("{at} is larger than {MAX_SIZE} bytes");
         return Err(TeamFileError::of_file(

@@ -1,7 +1,8 @@
 //! The terms of a teammate: what it is to be, what it may do and use, and who answers its plans.
 //!
-//! [`Terms`] say what holds, [`TermsPatch`] what one source says of it: the flags of a command, the environment, a table of
-//! `team.toml`. [`resolve`] merges the patches of all sources, [`paths`] resolves the paths that they name.
+//! [`Terms`] say what holds, [`TermsPatch`] what one source says of it: the flags of a command, the
+//! environment, a table of `team.toml`. [`resolve`] merges the patches of all sources, [`paths`]
+//! resolves the paths that they name.
 
 mod agent;
 pub mod caches;
@@ -71,14 +72,21 @@ pub struct Terms {
 impl Terms {
     /// Returns the terms of a teammate of which nothing is said but where it works.
     pub fn of_workspace(workspace: String) -> Self {
-        Self { model: ModelSpec::script().to_string(), workspace, ..Self::default() }
+        Self {
+            model: ModelSpec::script().to_string(),
+            workspace,
+            ..Self::default()
+        }
     }
 
     /// Returns these terms with what a patch says. Paths are added to the lists.
     #[must_use]
     pub fn with(mut self, patch: &TermsPatch) -> Self {
         set(&mut self.role, patch.role.clone());
-        set(&mut self.model, patch.model.as_ref().map(ToString::to_string));
+        set(
+            &mut self.model,
+            patch.model.as_ref().map(ToString::to_string),
+        );
         if let Some(name) = &patch.agent {
             let program = patch.program.clone();
             self.program = program.map(|AgentProgram { command, protocol }| Agent {
@@ -149,7 +157,9 @@ impl Gate {
 }
 
 /// Who answers the plans of a teammate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ApproveBy {
     /// A person.
@@ -160,7 +170,9 @@ pub enum ApproveBy {
 }
 
 /// How the permission questions of an agent are answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Permissions {
     /// With yes: the sandbox decides what it may do.
@@ -171,7 +183,9 @@ pub enum Permissions {
 }
 
 /// When a worker that ended is started again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
     /// Never.
@@ -190,7 +204,8 @@ pub struct RestartLimit {
     pub period: Duration,
 }
 
-/// What a command of a teammate may do besides reading, while its gate is open; the narrowest mode first.
+/// What a command of a teammate may do besides reading, while its gate is open; the narrowest mode
+/// first.
 #[derive(
     Debug,
     Clone,
@@ -225,7 +240,8 @@ impl SandboxMode {
     }
 }
 
-/// How the commands of a teammate are confined while its gate is open. A closed gate confines them further.
+/// How the commands of a teammate are confined while its gate is open. A closed gate confines them
+/// further.
 ///
 /// It stands in control frames, too: no field may be left out when it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -235,7 +251,8 @@ pub struct Sandbox {
     pub mode: SandboxMode,
     /// Whether the network is taken away from them.
     pub no_network: bool,
-    /// The hosts that they reach; empty: as the machine does, or all public ones in a network of their own.
+    /// The hosts that they reach; empty: as the machine does, or all public ones in a network of
+    /// their own.
     pub hosts: Vec<String>,
     /// The services of this machine that they reach in a network of their own, by their ports.
     pub ports: Vec<u16>,
@@ -243,7 +260,8 @@ pub struct Sandbox {
     pub writable: Vec<String>,
     /// Directories and files that they may not read, absolute.
     pub hidden: Vec<String>,
-    /// Directories and files of the home that they see although they are hidden by default, absolute.
+    /// Directories and files of the home that they see although they are hidden by default,
+    /// absolute.
     pub visible: Vec<String>,
 }
 
@@ -253,7 +271,8 @@ impl Sandbox {
         Network((self.no_network || !self.hosts.is_empty()).then(|| self.hosts.clone()))
     }
 
-    /// Tells whether they reach anything behind such a gate. Without a sandbox nothing is said of that.
+    /// Tells whether they reach anything behind such a gate. Without a sandbox nothing is said of
+    /// that.
     pub fn has_network(&self, gate: Gate) -> bool {
         gate == Gate::Open && self.mode == SandboxMode::WorkspaceWrite && !self.no_network
     }
@@ -264,11 +283,12 @@ impl Sandbox {
     /// Why not.
     pub fn is_kept_by(&self, layers: Layers) -> Result<(), &'static str> {
         let is_listed = self.has_network(Gate::Open) && !self.hosts.is_empty();
-        match is_listed && layers.namespaces != Namespaces::Own {
-            true => Err(
+        if is_listed && layers.namespaces != Namespaces::Own {
+            Err(
                 "`network` lists hosts, and this machine has no namespaces of our own to keep out the others",
-            ),
-            false => Ok(()),
+            )
+        } else {
+            Ok(())
         }
     }
 }
@@ -286,7 +306,8 @@ pub struct Limits {
 }
 
 impl Serialize for Limits {
-    /// JSON is as it was before there was a limit of cost, unless there is one. A control frame holds every field.
+    /// JSON is as it was before there was a limit of cost, unless there is one. A control frame
+    /// holds every field.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let has_cost = self.max_cost.is_some() || !serializer.is_human_readable();
         let mut limits = serializer.serialize_struct("Limits", 2 + usize::from(has_cost))?;

@@ -1,10 +1,12 @@
-//! The entries of `transcript/NAME.jsonl`: the conversation with the model, and how far the inbox is consumed.
+//! The entries of `transcript/NAME.jsonl`: the conversation with the model, and how far the inbox
+//! is consumed.
 //!
-//! **Who writes**: the worker alone, under a `flock` on the file that it holds for its whole incarnation and that its
-//! shims inherit: the lock *is* the incarnation. **Who reads**: the worker when it goes on after a crash, the daemon
-//! when an incarnation has ended (the position), people. **When the worker dies** in the middle of an entry, the torn
-//! tail is cut off (and kept) by the next incarnation; what the entry would have recorded did not happen, or is
-//! answered "interrupted, may have run". Every entry carries the position behind the last message that was
+//! **Who writes**: the worker alone, under a `flock` on the file that it holds for its whole
+//! incarnation and that its shims inherit: the lock *is* the incarnation. **Who reads**: the worker
+//! when it goes on after a crash, the daemon when an incarnation has ended (the position), people.
+//! **When the worker dies** in the middle of an entry, the torn tail is cut off (and kept) by the
+//! next incarnation; what the entry would have recorded did not happen, or is answered
+//! "interrupted, may have run". Every entry carries the position behind the last message that was
 //! consumed: the position is that of the last entry, and moves with the effect.
 
 use std::os::unix::fs::FileExt;
@@ -53,12 +55,14 @@ pub enum Event {
         /// What the conversation begins with, in its first incarnation.
         prompt: Option<String>,
     },
-    /// Messages were consumed, as they were read: under the names of this project, whatever their writers called them.
+    /// Messages were consumed, as they were read: under the names of this project, whatever their
+    /// writers called them.
     Messages {
         /// The messages.
         messages: Vec<Value>,
     },
-    /// A line of the inbox was no message. It is in quarantine already; the notice to the lead follows, under this id.
+    /// A line of the inbox was no message. It is in quarantine already; the notice to the lead
+    /// follows, under this id.
     Rejected {
         /// Where the line begins.
         offset: u64,
@@ -88,15 +92,17 @@ pub enum Event {
         /// Why it ended, if not of its own accord.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cut: Option<Cut>,
-        /// How many tokens the conversation has with it, if that is not the sum of what it cost: its service read the
-        /// conversation several times for it. Older programs did not write it.
+        /// How many tokens the conversation has with it, if that is not the sum of what it cost:
+        /// its service read the conversation several times for it. Older programs did not write it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         length: Option<u64>,
-        /// How many answers of the model begin with it, if not one: what an agent says comes in several entries.
+        /// How many answers of the model begin with it, if not one: what an agent says comes in
+        /// several entries.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         model_calls: u32,
     },
-    /// What a model call costs that came to nothing (it failed, or was broken off), or that an agent has told of beside its answers.
+    /// What a model call costs that came to nothing (it failed, or was broken off), or that an
+    /// agent has told of beside its answers.
     #[serde(rename = "paid")]
     Charged {
         /// What it cost.
@@ -105,8 +111,9 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "is_zero")]
         model_calls: u32,
     },
-    /// The conversation was near the end of the model's window: what came before was put into a summary. What the
-    /// model sees from here on begins with the summary and the last exchanges that were kept.
+    /// The conversation was near the end of the model's window: what came before was put into a
+    /// summary. What the model sees from here on begins with the summary and the last exchanges
+    /// that were kept.
     Compacted {
         /// What the model is told of what it no longer sees.
         summary: String,
@@ -132,7 +139,8 @@ pub enum Event {
         content: String,
         /// The id of the notification.
         message_id: Uuid,
-        /// Whether the next piece of work begins at once: a message came during a call, and the model was not asked again.
+        /// Whether the next piece of work begins at once: a message came during a call, and the
+        /// model was not asked again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         goes_on: bool,
     },
@@ -169,14 +177,16 @@ pub enum Block {
         name: String,
         /// Its input.
         input: Value,
-        /// The id of the message that the call sends, chosen before it runs: a repeated call repeats the id.
+        /// The id of the message that the call sends, chosen before it runs: a repeated call
+        /// repeats the id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message_id: Option<Uuid>,
         /// The id of the request that the call asks, likewise.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_id: Option<RequestId>,
     },
-    /// A part that only the model's service understands (its thinking, say), and wants back as it was.
+    /// A part that only the model's service understands (its thinking, say), and wants back as it
+    /// was.
     Opaque {
         /// As the service sent it.
         value: Value,
@@ -195,7 +205,11 @@ impl Block {
 
 /// Returns all text of an answer, in order.
 pub fn text_of(content: &[Block]) -> String {
-    content.iter().filter_map(Block::text).collect::<Vec<_>>().join("\n")
+    content
+        .iter()
+        .filter_map(Block::text)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Why an answer ended before the model was done.
@@ -259,7 +273,10 @@ impl Usage {
         Self {
             input_tokens: more(self.input_tokens, counted.input_tokens),
             output_tokens: more(self.output_tokens, counted.output_tokens),
-            cache_read_input_tokens: more(self.cache_read_input_tokens, counted.cache_read_input_tokens),
+            cache_read_input_tokens: more(
+                self.cache_read_input_tokens,
+                counted.cache_read_input_tokens,
+            ),
             cache_creation_input_tokens: more(
                 self.cache_creation_input_tokens,
                 counted.cache_creation_input_tokens,
@@ -269,7 +286,9 @@ impl Usage {
 
     /// Returns what counts against a budget: all but what came from a cache.
     pub fn billed(&self) -> u64 {
-        self.input_tokens.saturating_add(self.cache_creation_input_tokens).saturating_add(self.output_tokens)
+        self.input_tokens
+            .saturating_add(self.cache_creation_input_tokens)
+            .saturating_add(self.output_tokens)
     }
 }
 
@@ -278,8 +297,14 @@ impl std::ops::AddAssign for Usage {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.input_tokens, other.input_tokens);
         add(&mut self.output_tokens, other.output_tokens);
-        add(&mut self.cache_read_input_tokens, other.cache_read_input_tokens);
-        add(&mut self.cache_creation_input_tokens, other.cache_creation_input_tokens);
+        add(
+            &mut self.cache_read_input_tokens,
+            other.cache_read_input_tokens,
+        );
+        add(
+            &mut self.cache_creation_input_tokens,
+            other.cache_creation_input_tokens,
+        );
     }
 }
 
@@ -287,19 +312,25 @@ fn one() -> u32 {
     1
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_one(count: &u32) -> bool {
     *count == 1
 }
 
 impl Event {
-    /// Tells whether nothing follows from this entry by itself: the worker of this member, if it is its last entry and
-    /// there is no mail, waits.
+    /// Tells whether nothing follows from this entry by itself: the worker of this member, if it is
+    /// its last entry and there is no mail, waits.
     pub fn is_rest(&self, of: &Name) -> bool {
         match self {
             Self::Idle { goes_on, .. } => !goes_on,
@@ -307,7 +338,10 @@ impl Event {
             Self::Incarnation { prompt, .. } => prompt.is_none(),
             Self::Messages { messages } => {
                 let message = |value: &Value| Message::from_json(value.clone()).ok();
-                !messages.iter().filter_map(message).any(|message| message.starts_a_turn(of))
+                !messages
+                    .iter()
+                    .filter_map(message)
+                    .any(|message| message.starts_a_turn(of))
             }
             Self::Asked { .. }
             | Self::Answer { .. }
@@ -318,7 +352,8 @@ impl Event {
     }
 }
 
-/// Returns how far a member has taken its inbox in: the position in the last whole entry of its transcript.
+/// Returns how far a member has taken its inbox in: the position in the last whole entry of its
+/// transcript.
 ///
 /// None if it never wrote an entry, or none can be read.
 ///
@@ -337,15 +372,18 @@ struct Consumed {
 /// What stands in the first entry of an incarnation.
 const INCARNATION: &[u8] = b"\"life\"";
 
-/// Tells whether an incarnation has written anything: one that was not welcomed has not, and has read nothing either.
+/// Tells whether an incarnation has written anything: one that was not welcomed has not, and has
+/// read nothing either.
 ///
 /// # Errors
 /// [`DirError`] if the system refuses.
 pub fn has_begun(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<bool, DirError> {
-    // Whatever an earlier incarnation has written: the mail of this one is lost if that is taken for its own.
+    // Whatever an earlier incarnation has written: the mail of this one is lost if that is taken
+    // for its own.
     let begun = last_that(dir, name, |line| {
         // Cheaper than to read what is none.
-        line.windows(INCARNATION.len()).find(|window| *window == INCARNATION)?;
+        line.windows(INCARNATION.len())
+            .find(|window| *window == INCARNATION)?;
         match json::read::<Entry>(line).ok()?.event {
             Event::Incarnation { incarnation, .. } => Some(incarnation),
             _ => None,
@@ -362,13 +400,14 @@ pub fn last_entry(dir: &TeamDir, name: &Name) -> Result<Option<Entry>, DirError>
     last(dir, name)
 }
 
-/// Reads the last whole line that is one of these. What a foreign hand has written behind it, a blank line say, is passed
-/// over, as the worker does that goes on.
+/// Reads the last whole line that is one of these. What a foreign hand has written behind it, a
+/// blank line say, is passed over, as the worker does that goes on.
 fn last<T: json::Record>(dir: &TeamDir, name: &Name) -> Result<Option<T>, DirError> {
     last_that(dir, name, |line| json::read(line).ok())
 }
 
-/// Looks for the last whole line that something can be read of; it has one line in memory at a time.
+/// Looks for the last whole line that something can be read of; it has one line in memory at a
+/// time.
 fn last_that<T>(
     dir: &TeamDir,
     name: &Name,
@@ -420,12 +459,30 @@ mod tests {
     #[test]
     fn an_answer_of_an_older_program_has_no_length_of_its_own() {
         let old = json!({"entry": "answer", "content": [], "usage": {"input_tokens": 1, "output_tokens": 2}});
-        let usage = Usage { input_tokens: 1, output_tokens: 2, ..Usage::default() };
-        let answer = |length| Event::Answer { content: Vec::new(), usage, cut: None, length, model_calls: 1 };
+        let usage = Usage {
+            input_tokens: 1,
+            output_tokens: 2,
+            ..Usage::default()
+        };
+        let answer = |length| Event::Answer {
+            content: Vec::new(),
+            usage,
+            cut: None,
+            length,
+            model_calls: 1,
+        };
         assert_eq!(serde_json::from_value::<Event>(old).unwrap(), answer(None));
-        assert!(serde_json::to_value(answer(None)).unwrap().get("length").is_none());
+        assert!(
+            serde_json::to_value(answer(None))
+                .unwrap()
+                .get("length")
+                .is_none()
+        );
         let written = serde_json::to_value(answer(Some(7))).unwrap();
-        assert_eq!(serde_json::from_value::<Event>(written).unwrap(), answer(Some(7)));
+        assert_eq!(
+            serde_json::from_value::<Event>(written).unwrap(),
+            answer(Some(7))
+        );
     }
 
     #[test]
@@ -443,9 +500,17 @@ mod tests {
             })
             .unwrap()
         };
-        let begins = entry(Event::Incarnation { incarnation: 1, conversation: 1, prompt: None });
-        let left =
-            entry(Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false, goes_on: false });
+        let begins = entry(Event::Incarnation {
+            incarnation: 1,
+            conversation: 1,
+            prompt: None,
+        });
+        let left = entry(Event::Left {
+            reason: "x".to_owned(),
+            incarnation: 1,
+            by_signal: false,
+            goes_on: false,
+        });
         let has = |text: &str, incarnation| {
             crate::fs::replace(&dir, &TeamPath::transcript(&name), text.as_bytes()).unwrap();
             has_begun(&dir, &name, incarnation).unwrap()
@@ -458,7 +523,13 @@ mod tests {
         assert!(has(&long, 1));
         // What an earlier incarnation has written is not this one's, however much it is.
         assert!(!has(&long, 2));
-        assert!(has(&format!("{long}{}\n", begins.replace(r#""incarnation":1"#, r#""incarnation":2"#)), 2));
+        assert!(has(
+            &format!(
+                "{long}{}\n",
+                begins.replace(r#""incarnation":1"#, r#""incarnation":2"#)
+            ),
+            2
+        ));
     }
 
     #[test]
@@ -471,17 +542,31 @@ mod tests {
             at: 1.0,
             inbox: Position { offset, tail: 7 },
             pending_notices: Vec::new(),
-            event: Event::Left { reason: "x".to_owned(), incarnation: 1, by_signal: false, goes_on: false },
+            event: Event::Left {
+                reason: "x".to_owned(),
+                incarnation: 1,
+                by_signal: false,
+                goes_on: false,
+            },
         };
-        let lines: Vec<_> = [3, 9].map(|offset| serde_json::to_string(&at(offset)).unwrap()).into();
+        let lines: Vec<_> = [3, 9]
+            .map(|offset| serde_json::to_string(&at(offset)).unwrap())
+            .into();
         let says = |text: &str| {
             crate::fs::replace(&dir, &TeamPath::transcript(&name), text.as_bytes()).unwrap();
-            (position(&dir, &name).unwrap(), last_entry(&dir, &name).unwrap())
+            (
+                position(&dir, &name).unwrap(),
+                last_entry(&dir, &name).unwrap(),
+            )
         };
         // A torn entry, and what a foreign hand has written behind the last one.
         for behind in ["{\"at\"", "\n", "\n \nx\n", &"y".repeat(20_000)] {
             let text = format!("{}\n{}\n{behind}", lines[0], lines[1]);
-            assert_eq!(says(&text), (Some(Position { offset: 9, tail: 7 }), Some(at(9))), "{behind}");
+            assert_eq!(
+                says(&text),
+                (Some(Position { offset: 9, tail: 7 }), Some(at(9))),
+                "{behind}"
+            );
         }
         assert_eq!(says(&format!("\n{}", "z\n".repeat(5000))), (None, None));
         let long = Entry {
@@ -494,6 +579,9 @@ mod tests {
             ..at(5)
         };
         let text = format!("{}\n{}\n", lines[0], serde_json::to_string(&long).unwrap());
-        assert_eq!(says(&text), (Some(Position { offset: 5, tail: 7 }), Some(long)));
+        assert_eq!(
+            says(&text),
+            (Some(Position { offset: 5, tail: 7 }), Some(long))
+        );
     }
 }

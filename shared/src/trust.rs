@@ -1,9 +1,10 @@
 //! Trust: which keys of a `team.toml` count although they widen what a team may do.
 //!
-//! The file may have come with a repository, or from a tool. So such keys count only when the user has trusted them: these
-//! keys with these values, of this file. The store has a file `trust/HASH.json` for each `team.toml`, by its path, in
-//! the state directory ([`crate::state`] says who writes it and who reads it). It holds the keys themselves and no hash of
-//! them: nothing else can be made to look like them, and a person can see what was trusted.
+//! The file may have come with a repository, or from a tool. So such keys count only when the user
+//! has trusted them: these keys with these values, of this file. The store has a file
+//! `trust/HASH.json` for each `team.toml`, by its path, in the state directory ([`crate::state`]
+//! says who writes it and who reads it). It holds the keys themselves and no hash of them: nothing
+//! else can be made to look like them, and a person can see what was trusted.
 
 mod effects;
 
@@ -53,17 +54,32 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the file is gone.
     pub fn of(file: &TeamFile) -> Result<Self, StateError> {
-        let Effects { widening: keys, narrowing, .. } = effects(file);
+        let Effects {
+            widening: keys,
+            narrowing,
+            ..
+        } = effects(file);
         // A command can put a link to a trusted file in the place of this one: both paths count.
         let find = |path: &Path| path.canonicalize().map_err(StateError::io("find", path));
         let both = || {
-            let above = file.path.parent().filter(|above| !above.as_os_str().is_empty());
-            let named =
-                find(above.unwrap_or(Path::new(".")))?.join(file.path.file_name().unwrap_or_default());
+            let above = file
+                .path
+                .parent()
+                .filter(|above| !above.as_os_str().is_empty());
+            let named = find(above.unwrap_or(Path::new(".")))?
+                .join(file.path.file_name().unwrap_or_default());
             Ok::<_, StateError>((named, find(&file.path)?))
         };
-        let path = if keys.is_empty() && file.path.as_os_str().is_empty() { None } else { Some(both()?) };
-        Ok(Self { path, keys, narrowing })
+        let path = if keys.is_empty() && file.path.as_os_str().is_empty() {
+            None
+        } else {
+            Some(both()?)
+        };
+        Ok(Self {
+            path,
+            keys,
+            narrowing,
+        })
     }
 
     /// As [`Widening::of`], for a file that is not there: it may have been trusted.
@@ -71,10 +87,19 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if its directory cannot be found.
     pub fn of_missing(path: &Path) -> Result<Self, StateError> {
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let above = above.canonicalize().map_err(StateError::io("find", above))?;
+        let above = path
+            .parent()
+            .filter(|above| !above.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let above = above
+            .canonicalize()
+            .map_err(StateError::io("find", above))?;
         let named = above.join(path.file_name().unwrap_or_default());
-        Ok(Self { path: Some((named.clone(), named)), keys: BTreeSet::new(), narrowing: Vec::new() })
+        Ok(Self {
+            path: Some((named.clone(), named)),
+            keys: BTreeSet::new(),
+            narrowing: Vec::new(),
+        })
     }
 
     /// Returns the file, without links; none if there is none.
@@ -104,22 +129,33 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the store cannot be read.
     pub fn trusted(&self, state: &StateDir) -> Result<BTreeSet<String>, StateError> {
-        Ok(self.entry(state)?.map(|entry| entry.keys).unwrap_or_default())
+        Ok(self
+            .entry(state)?
+            .map(|entry| entry.keys)
+            .unwrap_or_default())
     }
 
-    /// Returns what narrowed the team when the user trusted the file, and has gone since, or narrows less: one line each.
+    /// Returns what narrowed the team when the user trusted the file, and has gone since, or
+    /// narrows less: one line each.
     ///
     /// # Errors
     /// [`StateError`] if the store cannot be read.
     pub fn gone(&self, state: &StateDir) -> Result<Vec<String>, StateError> {
-        let before = self.entry(state)?.map(|entry| entry.narrowing).unwrap_or_default();
-        let is_gone = |before: &&Narrowing| !self.narrowing.iter().any(|now| before.is_kept_by(now));
-        let gone = before.iter().filter(is_gone).map(|it| format!("{} = {}", it.key, it.value));
+        let before = self
+            .entry(state)?
+            .map(|entry| entry.narrowing)
+            .unwrap_or_default();
+        let gone = before
+            .iter()
+            .filter(|before| !self.narrowing.iter().any(|now| before.is_kept_by(now)))
+            .map(|it| format!("{} = {}", it.key, it.value));
         Ok(gone.collect::<BTreeSet<_>>().into_iter().collect())
     }
 
     fn entry(&self, state: &StateDir) -> Result<Option<TrustEntry>, StateError> {
-        let Some((path, real)) = &self.path else { return Ok(None) };
+        let Some((path, real)) = &self.path else {
+            return Ok(None);
+        };
         let entry = state.read::<TrustEntry>(FOLDER, &name(path))?;
         Ok(entry.filter(|entry| (&entry.path, &entry.real) == (path, real)))
     }
@@ -129,9 +165,17 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the store cannot be written.
     pub fn trust(&self, state: &StateDir) -> Result<(), StateError> {
-        let Some((path, real)) = &self.path else { return Ok(()) };
-        let (keys, narrowing) = (self.keys.clone(), self.narrowing.clone());
-        let entry = TrustEntry { path: path.clone(), real: real.clone(), keys, narrowing };
+        let Some((path, real)) = &self.path else {
+            return Ok(());
+        };
+        let keys = self.keys.clone();
+        let narrowing = self.narrowing.clone();
+        let entry = TrustEntry {
+            path: path.clone(),
+            real: real.clone(),
+            keys,
+            narrowing,
+        };
         state.put(FOLDER, &name(path), &entry)
     }
 
@@ -140,7 +184,9 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the store cannot be written.
     pub fn revoke(&self, state: &StateDir) -> Result<bool, StateError> {
-        let Some((path, _)) = &self.path else { return Ok(false) };
+        let Some((path, _)) = &self.path else {
+            return Ok(false);
+        };
         state.remove(FOLDER, &name(path))
     }
 }
@@ -157,10 +203,25 @@ pub(crate) fn said(file: &TeamFile) -> BTreeSet<&'static str> {
 
 /// Returns what the keys of a file do.
 fn effects(file: &TeamFile) -> Effects<'_> {
-    let mut effects = Effects { file: Some(&file.path), ..Effects::default() };
-    let TeamFile { path: _, settings, service, team, roles, members, counts: _, lead, agents } = file;
+    let mut effects = Effects {
+        file: Some(&file.path),
+        ..Effects::default()
+    };
+    let TeamFile {
+        path: _,
+        settings,
+        service,
+        team,
+        roles,
+        members,
+        counts: _,
+        lead,
+        agents,
+    } = file;
     // How many teammates there are is no matter of what each may do.
-    effects.neither(["count", "roles", "members", "lead", "agents", "service", "sandbox", "work"]);
+    effects.neither([
+        "count", "roles", "members", "lead", "agents", "service", "sandbox", "work",
+    ]);
     settings.effects(&mut effects);
     service.effects(&mut effects);
     team.effects(&[], &mut effects);
@@ -184,15 +245,28 @@ fn effects(file: &TeamFile) -> Effects<'_> {
 
 /// Returns where a path leads, unless that is below the directory of the file.
 pub(crate) fn outside(file: &Path, path: &Path) -> Option<PathBuf> {
-    let (above, path) = (real(file.parent().unwrap_or(Path::new("/"))), real(path));
-    let is_beneath = path.starts_with(above) && path.components().all(|part| part != Component::ParentDir);
+    let above = real(file.parent().unwrap_or(Path::new("/")));
+    let path = real(path);
+    let is_beneath =
+        path.starts_with(above) && path.components().all(|part| part != Component::ParentDir);
     (!is_beneath).then_some(path)
 }
 
-/// Returns where a path leads, which is the same before and after something is made there: what is not there yet lies below what is.
+/// Returns where a path leads, which is the same before and after something is made there: what is
+/// not there yet lies below what is.
 fn real(path: &Path) -> PathBuf {
-    let real = |above: &Path| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?));
-    path.ancestors().find_map(real).unwrap_or_else(|| path.to_owned()).components().collect()
+    path.ancestors()
+        .find_map(|above| {
+            Some(
+                above
+                    .canonicalize()
+                    .ok()?
+                    .join(path.strip_prefix(above).ok()?),
+            )
+        })
+        .unwrap_or_else(|| path.to_owned())
+        .components()
+        .collect()
 }
 
 #[cfg(test)]
@@ -201,8 +275,12 @@ mod tests {
 
     fn file(scratch: &Path, text: &str) -> TeamFile {
         let path = scratch.join("team.toml");
-        std::io::Write::write_all(&mut std::fs::File::create(&path).unwrap(), text.as_bytes()).unwrap();
-        TeamFile::load(&path, &|name| (name == "HOME").then(|| "/home/u".to_owned())).unwrap()
+        std::io::Write::write_all(&mut std::fs::File::create(&path).unwrap(), text.as_bytes())
+            .unwrap();
+        TeamFile::load(&path, &|name| {
+            (name == "HOME").then(|| "/home/u".to_owned())
+        })
+        .unwrap()
     }
 
     fn of(file: &TeamFile) -> Widening {
@@ -250,7 +328,11 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
         for (text, widening, narrowing) in [
-            ("plan = true\n[members.a]\nplan = false", "members.a.plan = false", "plan = true"),
+            (
+                "plan = true\n[members.a]\nplan = false",
+                "members.a.plan = false",
+                "plan = true",
+            ),
             (
                 "permissions = 'ask'\n[lead]\npermissions = 'allow'",
                 "lead.permissions = \"allow\"",
@@ -263,7 +345,11 @@ mod tests {
             ),
             ("max_turns = 50", "", "max_turns = 50"),
             ("max_turns = 51", "max_turns = 51", ""),
-            ("max_cost = 2.5\n[members.a]\nmax_cost = 3", "members.a.max_cost = 3", "max_cost = 2.5"),
+            (
+                "max_cost = 2.5\n[members.a]\nmax_cost = 3",
+                "members.a.max_cost = 3",
+                "max_cost = 2.5",
+            ),
             (
                 "memory = '1G'\n[roles.r]\nmemory = '512M'",
                 "",
@@ -308,8 +394,11 @@ mod tests {
         ] {
             let of = of(&file(&root, text));
             let keys: Vec<_> = of.keys.into_iter().collect();
-            let mut narrows: Vec<_> =
-                of.narrowing.iter().map(|it| format!("{} = {}", it.key, it.value)).collect();
+            let mut narrows: Vec<_> = of
+                .narrowing
+                .iter()
+                .map(|it| format!("{} = {}", it.key, it.value))
+                .collect();
             narrows.sort();
             assert_eq!(
                 (keys.join(", ").as_str(), narrows.join(", ").as_str()),
@@ -328,8 +417,14 @@ mod tests {
         of(&file(&root, text)).trust(&state).unwrap();
         for (now, gone) in [
             (text, ""),
-            ("max_turns = 8\nsandbox.network = false\n[work]\nprotect = ['c', 'b', 'a']\n", ""),
-            ("max_turns = 10\nsandbox.network = false\n[work]\nprotect = ['a', 'b']\n", "max_turns = 9"),
+            (
+                "max_turns = 8\nsandbox.network = false\n[work]\nprotect = ['c', 'b', 'a']\n",
+                "",
+            ),
+            (
+                "max_turns = 10\nsandbox.network = false\n[work]\nprotect = ['a', 'b']\n",
+                "max_turns = 9",
+            ),
             (
                 "max_turns = 9\n[work]\nprotect = ['a']\n",
                 "sandbox.network = only the hosts of a list, work.protect = \"b\"",
@@ -367,10 +462,20 @@ mod tests {
         assert_eq!(one.untrusted(&state).unwrap().len(), 2);
         one.trust(&state).unwrap();
         assert_eq!(one.untrusted(&state).unwrap(), [""; 0]);
-        let less = of(&file(&root, "# a comment\nmodel = 'script'\nsandbox.writable = ['/b']"));
-        assert_eq!(less.untrusted(&state).unwrap(), [""; 0], "less needs no new trust");
+        let less = of(&file(
+            &root,
+            "# a comment\nmodel = 'script'\nsandbox.writable = ['/b']",
+        ));
+        assert_eq!(
+            less.untrusted(&state).unwrap(),
+            [""; 0],
+            "less needs no new trust"
+        );
         let more = of(&file(&root, "sandbox.writable = ['/b', '/c']"));
-        assert_eq!(more.untrusted(&state).unwrap(), ["sandbox.writable = \"/c\""]);
+        assert_eq!(
+            more.untrusted(&state).unwrap(),
+            ["sandbox.writable = \"/c\""]
+        );
         // It means the same when it has been made.
         let later = || of(&file(&root.join("sub/a"), "checkouts = '../clones'"));
         std::fs::create_dir_all(root.join("sub/a")).unwrap();
@@ -379,7 +484,11 @@ mod tests {
         assert_eq!(later().untrusted(&state).unwrap(), [""; 0]);
         std::fs::remove_dir(root.join("sub/clones")).unwrap();
         std::os::unix::fs::symlink("/", root.join("sub/clones")).unwrap();
-        assert_eq!(later().untrusted(&state).unwrap(), ["checkouts = \"/\""], "it leads elsewhere");
+        assert_eq!(
+            later().untrusted(&state).unwrap(),
+            ["checkouts = \"/\""],
+            "it leads elsewhere"
+        );
         // The same words elsewhere, and by a link.
         let elsewhere = of(&file(&root.join("sub"), "sandbox.writable = ['/a']"));
         assert_eq!(elsewhere.untrusted(&state).unwrap().len(), 1);

@@ -1,11 +1,11 @@
 //! Wake-ups when a file grows. A wake-up carries no message: the reader that is woken looks.
 //!
 //! The order that loses nothing: open the file, arm the watch, then read; after a wake-up call
-//! [`Watch::rearm_if_needed`], then read. A wake-up that is lost all the same (an overflow, a bug of the
-//! system) costs time only, if the caller also looks every [`SLOW_TICK`].
+//! [`Watch::rearm_if_needed`], then read. A wake-up that is lost all the same (an overflow, a bug
+//! of the system) costs time only, if the caller also looks every [`SLOW_TICK`].
 //!
-//! A watch of one file dies when the file is renamed over or removed, so it is armed again on the path.
-//! Reading never wakes: events of that kind would make a reader wake itself for ever.
+//! A watch of one file dies when the file is renamed over or removed, so it is armed again on the
+//! path. Reading never wakes: events of that kind would make a reader wake itself for ever.
 
 mod poll;
 
@@ -27,14 +27,15 @@ pub const SLOW_TICK: Duration = Duration::from_secs(10);
 /// How often files are looked at where the file system makes no events.
 pub const POLL_EVERY: Duration = Duration::from_millis(250);
 
-/// Above so many changed files, a folder has simply changed: a list that no task takes must not grow.
+/// Above so many changed files, a folder has simply changed: a list that no task takes must not
+/// grow.
 const MAX_FILES: usize = 1024;
 
 /// Why a file or folder cannot be watched. Fits behind "error: ".
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// The user has no inotify instance (Linux grants 128), watch, descriptor or thread left. The caller
-    /// asks the daemon to wake it, or polls.
+    /// The user has no inotify instance (Linux grants 128), watch, descriptor or thread left. The
+    /// caller asks the daemon to wake it, or polls.
     #[error("cannot watch {}: no inotify instance or watch is left for this user", .0.display())]
     Exhausted(PathBuf),
     /// Nothing is there.
@@ -65,10 +66,11 @@ impl Default for Changes {
     }
 }
 
-/// A watch of one file, or of the files of one folder (not of its subfolders), or of their names alone.
+/// A watch of one file, or of the files of one folder (not of its subfolders), or of their names
+/// alone.
 ///
-/// It belongs to one reader. It takes an inotify instance and a thread, or, where it polls, nothing but the
-/// time in [`Watch::changed`].
+/// It belongs to one reader. It takes an inotify instance and a thread, or, where it polls, nothing
+/// but the time in [`Watch::changed`].
 #[derive(Debug)]
 pub struct Watch {
     target: Target,
@@ -108,42 +110,73 @@ struct Pending {
 }
 
 impl Watch {
-    /// Watches one file. With `force_poll`, or on a file system without events, it looks on a timer.
+    /// Watches one file. With `force_poll`, or on a file system without events, it looks on a
+    /// timer.
     ///
     /// # Errors
     /// [`WatchError`], above all [`WatchError::Exhausted`].
     pub fn file(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
-        Self::arm(Target { path: path.to_owned(), folder: false, names: false, closes: false }, force_poll)
+        Self::arm(
+            Target {
+                path: path.to_owned(),
+                folder: false,
+                names: false,
+                closes: false,
+            },
+            force_poll,
+        )
     }
 
-    /// Watches which files stand in a folder: those that come, go, are replaced, or were opened to be written. What is
-    /// written into a file that stays open makes no wake-up.
+    /// Watches which files stand in a folder: those that come, go, are replaced, or were opened to
+    /// be written. What is written into a file that stays open makes no wake-up.
     ///
     /// # Errors
     /// As [`Watch::file`], and [`WatchError::Refused`] on a file system without events.
     pub fn names(path: &Path) -> Result<Self, WatchError> {
-        let target = Target { path: path.to_owned(), folder: true, names: true, closes: true };
+        let target = Target {
+            path: path.to_owned(),
+            folder: true,
+            names: true,
+            closes: true,
+        };
         if lacks_events(path) {
             return Err(target.refused(io::ErrorKind::Unsupported.into()));
         }
         Self::arm(target, false)
     }
 
-    /// Watches the files of a folder. With `force_poll`, or on a file system without events, it looks on a timer.
+    /// Watches the files of a folder. With `force_poll`, or on a file system without events, it
+    /// looks on a timer.
     ///
     /// # Errors
     /// As [`Watch::file`].
     pub fn folder(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
-        Self::arm(Target { path: path.to_owned(), folder: true, names: false, closes: false }, force_poll)
+        Self::arm(
+            Target {
+                path: path.to_owned(),
+                folder: true,
+                names: false,
+                closes: false,
+            },
+            force_poll,
+        )
     }
 
-    /// As [`Watch::folder`], and wakes also when a file that was open to be written is closed: by a process that ends, say.
-    /// Where it looks on a timer, that is not seen.
+    /// As [`Watch::folder`], and wakes also when a file that was open to be written is closed: by a
+    /// process that ends, say. Where it looks on a timer, that is not seen.
     ///
     /// # Errors
     /// As [`Watch::file`].
     pub fn folder_and_ends(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
-        Self::arm(Target { path: path.to_owned(), folder: true, names: false, closes: true }, force_poll)
+        Self::arm(
+            Target {
+                path: path.to_owned(),
+                folder: true,
+                names: false,
+                closes: true,
+            },
+            force_poll,
+        )
     }
 
     fn arm(target: Target, force_poll: bool) -> Result<Self, WatchError> {
@@ -154,7 +187,11 @@ impl Watch {
         } else {
             Source::Events(target.watcher(&signal)?)
         };
-        Ok(Self { target, signal, source })
+        Ok(Self {
+            target,
+            signal,
+            source,
+        })
     }
 
     /// Tells whether it looks on a timer, which the user should know.
@@ -186,8 +223,9 @@ impl Watch {
 
     /// Watches no more, for good: for a process that is about to end.
     ///
-    /// The kernel takes a watch down only when no process can be looking at it, which takes milliseconds. A process
-    /// whose watch went a moment before does not end later for it (measured: 1 ms instead of 10 ms).
+    /// The kernel takes a watch down only when no process can be looking at it, which takes
+    /// milliseconds. A process whose watch went a moment before does not end later for it
+    /// (measured: 1 ms instead of 10 ms).
     pub fn disarm(&mut self) {
         if let Source::Events(watcher) = &mut self.source {
             // One that is dead already is as good.
@@ -195,19 +233,24 @@ impl Watch {
         }
     }
 
-    /// Arms the watch on the path again if what it watched may have been moved, removed or replaced.
-    /// Returns whether it did; then the caller must read, since nothing was watched for a moment.
+    /// Arms the watch on the path again if what it watched may have been moved, removed or
+    /// replaced. Returns whether it did; then the caller must read, since nothing was watched for a
+    /// moment.
     ///
     /// # Errors
     /// [`WatchError`]; nothing is watched then, and the next call tries again.
     pub fn rearm_if_needed(&mut self) -> Result<bool, WatchError> {
-        let Source::Events(watcher) = &mut self.source else { return Ok(false) };
+        let Source::Events(watcher) = &mut self.source else {
+            return Ok(false);
+        };
         if !std::mem::take(&mut lock(&self.signal.pending).stale) {
             return Ok(false);
         }
         // It fails if the watch is dead already: that is why we are here.
         drop(watcher.unwatch(&self.target.path));
-        self.target.watch(watcher).inspect_err(|_| lock(&self.signal.pending).stale = true)?;
+        self.target
+            .watch(watcher)
+            .inspect_err(|_| lock(&self.signal.pending).stale = true)?;
         Ok(true)
     }
 }
@@ -219,14 +262,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Target {
     fn watcher(&self, signal: &Arc<Signal>) -> Result<RecommendedWatcher, WatchError> {
-        // notify 8 ignores that its thread could not be started, and panics at the next call. A thread that
-        // can be started now is no proof, but as good as one.
+        // notify 8 ignores that its thread could not be started, and panics at the next call. A
+        // thread that can be started now is no proof, but as good as one.
         std::thread::Builder::new()
             .spawn(|| {})
             .map(|thread| thread.join())
             .map_err(|_| WatchError::Exhausted(self.path.clone()))
             .map(drop)?;
-        let (target, signal) = (self.clone(), Arc::clone(signal));
+        let target = self.clone();
+        let signal = Arc::clone(signal);
         let mut watcher = notify::recommended_watcher(move |event| target.hear(event, &signal))
             .map_err(|error| self.cannot_watch(error))?;
         self.watch(&mut watcher)?;
@@ -234,7 +278,9 @@ impl Target {
     }
 
     fn watch(&self, watcher: &mut RecommendedWatcher) -> Result<(), WatchError> {
-        watcher.watch(&self.path, RecursiveMode::NonRecursive).map_err(|error| self.cannot_watch(error))
+        watcher
+            .watch(&self.path, RecursiveMode::NonRecursive)
+            .map_err(|error| self.cannot_watch(error))
     }
 
     fn cannot_watch(&self, error: notify::Error) -> WatchError {
@@ -260,26 +306,40 @@ impl Target {
 
     /// Hears one event, in the thread of the watcher.
     fn hear(&self, event: notify::Result<Event>, signal: &Signal) {
-        let Ok(event) = event else { return signal.lost() };
+        let Ok(event) = event else {
+            return signal.lost();
+        };
         if event.need_rescan() {
             return signal.lost();
         }
         let itself = event.paths.contains(&self.path);
         let (wakes, stale) = match event.kind {
-            // A program that opened a file to write has closed it. (One that appends line by line keeps it open.)
+            // A program that opened a file to write has closed it. (One that appends line by line
+            // keeps it open.)
             EventKind::Access(AccessKind::Close(AccessMode::Write)) if self.closes => (true, false),
             // Reading makes these: a reader that woke for them would wake itself.
             EventKind::Access(_) => (false, false),
             EventKind::Modify(ModifyKind::Data(_)) if self.names => (false, false),
-            // One link less, because something was renamed over it, is told in no other way while it is open.
+            // One link less, because something was renamed over it, is told in no other way while
+            // it is open.
             EventKind::Modify(ModifyKind::Metadata(_)) => (itself || self.names, itself),
             EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => (true, itself),
-            EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Other => (true, false),
+            EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Other => {
+                (true, false)
+            }
         };
         if wakes {
-            let file_name = |path: &PathBuf| Some(path.file_name()?.to_str()?.to_owned());
             let whole = self.folder && itself;
-            signal.add(stale, (!whole).then(|| event.paths.iter().filter_map(file_name).collect()));
+            signal.add(
+                stale,
+                (!whole).then(|| {
+                    event
+                        .paths
+                        .iter()
+                        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+                        .collect()
+                }),
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `[work]` in `team.toml`: how the work of a team is checked. It stands in the journal line of each start: decisions rest on that.
+//! `[work]` in `team.toml`: how the work of a team is checked. It stands in the journal line of
+//! each start: decisions rest on that.
 
 use std::time::Duration;
 
@@ -29,13 +30,18 @@ pub struct Work {
     /// Whether checks reach the network.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub check_network: bool,
-    /// The files that decide whether work is done, such as `tests/**`: a task that changes one says so in its result.
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "glob_patterns")]
+    /// The files that decide whether work is done, such as `tests/**`: a task that changes one says
+    /// so in its result.
+    #[serde(
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "glob_patterns"
+    )]
     pub protect: Vec<String>,
     /// Who must approve work that changes one of them.
     #[serde(skip_serializing_if = "is_person")]
     pub protect_review: ApproveBy,
-    /// What a check of merged work begins with of what the last integrated one has left, such as `target`.
+    /// What a check of merged work begins with of what the last integrated one has left, such as
+    /// `target`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "beneath")]
     #[schemars(inner(regex(pattern = r"^(?!/)(?!(.*/)?\.\.(/|$))[^\n]+$")))]
     pub cache: Vec<String>,
@@ -44,28 +50,48 @@ pub struct Work {
 impl Work {
     /// Says what each key does: what decides whether work is done is not for a teammate to choose.
     pub(crate) fn effects(&self, to: &mut Effects<'_>) {
-        let Self { check, check_timeout, check_network, protect, protect_review, cache } = self;
+        let Self {
+            check,
+            check_timeout,
+            check_network,
+            protect,
+            protect_review,
+            cache,
+        } = self;
         // The command runs, so it widens; without it nothing is checked, so it narrows.
         to.widens("work.check", check);
         to.narrows("work.check", check);
-        let seconds = |time: u64| Duration::from_secs(time).as_secs_f64();
-        to.limits("work.check_timeout", check_timeout.map(seconds), Some(CHECK_TIMEOUT.as_secs_f64()));
+        to.limits(
+            "work.check_timeout",
+            check_timeout.map(|time| Duration::from_secs(time).as_secs_f64()),
+            Some(CHECK_TIMEOUT.as_secs_f64()),
+        );
         to.widens("work.check_network", check_network.then_some(true));
         to.narrows("work.protect", protect);
-        to.widens("work.protect_review", (*protect_review == ApproveBy::Lead).then_some("lead"));
+        to.widens(
+            "work.protect_review",
+            (*protect_review == ApproveBy::Lead).then_some("lead"),
+        );
         // What earlier work has left takes the place of what is checked.
         to.widens("work.cache", cache);
     }
 
     /// Returns the check of every task.
     pub fn check(&self) -> Option<Check> {
-        let command = self.check.as_ref().filter(|command| !command.trim().is_empty())?;
-        Some(Check { command: command.clone(), set_by: "team.toml".to_owned() })
+        let command = self
+            .check
+            .as_ref()
+            .filter(|command| !command.trim().is_empty())?;
+        Some(Check {
+            command: command.clone(),
+            set_by: "team.toml".to_owned(),
+        })
     }
 
     /// Returns how long the checks of a task may take together.
     pub fn timeout(&self) -> Duration {
-        self.check_timeout.map_or(CHECK_TIMEOUT, Duration::from_secs)
+        self.check_timeout
+            .map_or(CHECK_TIMEOUT, Duration::from_secs)
     }
 
     /// Tells whether nothing is said.
@@ -74,7 +100,10 @@ impl Work {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_person(by: &ApproveBy) -> bool {
     *by == ApproveBy::Person
 }
@@ -83,7 +112,9 @@ fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u
     amount(deserializer, parse_seconds).map(Some)
 }
 
-fn glob_patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+fn glob_patterns<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<String>, D::Error> {
     let protect = Vec::deserialize(deserializer)?;
     Patterns::new(&protect).map_err(serde::de::Error::custom)?;
     Ok(protect)

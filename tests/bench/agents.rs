@@ -1,7 +1,9 @@
-//! What a teammate costs whose mind is an agent of others, beside the same agent that is started and written to by hand.
+//! What a teammate costs whose mind is an agent of others, beside the same agent that is started
+//! and written to by hand.
 //!
-//! With the stub of Claude Code, and with Claude Code and Codex themselves where they are found (`TEAM_REAL_CLAUDE`, else `claude` in
-//! `PATH`, and `TEAM_REAL_CODEX`, else `codex`), which then ask a fake service. A request is what the stub is told to make: it opens a pipe.
+//! With the stub of Claude Code, and with Claude Code and Codex themselves where they are found
+//! (`TEAM_REAL_CLAUDE`, else `claude` in `PATH`, and `TEAM_REAL_CODEX`, else `codex`), which then
+//! ask a fake service. A request is what the stub is told to make: it opens a pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::Effort;
@@ -51,10 +53,21 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     let mut figures = Subject::stub().measure(effort);
     for (name, agent, variable, flags) in [
         ("Claude Code", "claude", "TEAM_REAL_CLAUDE", [].as_slice()),
-        ("Codex", "codex", "TEAM_REAL_CODEX", &["--model", "openai:fake"]),
+        (
+            "Codex",
+            "codex",
+            "TEAM_REAL_CODEX",
+            &["--model", "openai:fake"],
+        ),
     ] {
-        match std::env::var(variable).ok().map(PathBuf::from).or_else(|| in_path(agent)) {
-            Some(program) => figures.extend(Subject::real((name, agent, flags), &program).measure(effort)),
+        match std::env::var(variable)
+            .ok()
+            .map(PathBuf::from)
+            .or_else(|| in_path(agent))
+        {
+            Some(program) => {
+                figures.extend(Subject::real((name, agent, flags), &program).measure(effort))
+            }
             None => println!("note: {name} is not measured: {variable} does not name it"),
         }
     }
@@ -63,7 +76,9 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
 
 fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
 }
 
 impl Subject {
@@ -71,7 +86,8 @@ impl Subject {
         let team = Team::new().with("ANTHROPIC_API_KEY", KEY);
         team.write("stub.py", include_str!("../fixtures/claude-stub.py"));
         team.write("orders.py", include_str!("../fixtures/orders.py"));
-        let (stub, pipe) = (team.root().join("stub.py"), team.root().join("requests"));
+        let stub = team.root().join("stub.py");
+        let pipe = team.root().join("requests");
         nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         let (asks, requests) = channel();
         let order = format!("ping {}", pipe.display());
@@ -82,8 +98,17 @@ impl Subject {
             }
         });
         let command = vec!["python3".to_owned(), stub.to_str().unwrap().to_owned()];
-        Self { name: "stub", agent: "claude", flags: &[], team, command, order, requests, _server: None }
-            .started()
+        Self {
+            name: "stub",
+            agent: "claude",
+            flags: &[],
+            team,
+            command,
+            order,
+            requests,
+            _server: None,
+        }
+        .started()
     }
 
     fn real(
@@ -92,20 +117,37 @@ impl Subject {
     ) -> Self {
         let (asks, requests) = channel();
         let server = ModelServer::answering_any_client(move |request| {
-            if request.body["tools"].as_array().is_some_and(|tools| !tools.is_empty()) {
+            if request.body["tools"]
+                .as_array()
+                .is_some_and(|tools| !tools.is_empty())
+            {
                 asks.send(request.at).unwrap_or(());
             }
             Reply::text("done")
         });
-        let (team, order) = (server.team(), "go on".to_owned());
+        let team = server.team();
+        let order = "go on".to_owned();
         let command = vec![program.to_str().unwrap().to_owned()];
-        Self { name, agent, flags, team, command, order, requests, _server: Some(server) }.started()
+        Self {
+            name,
+            agent,
+            flags,
+            team,
+            command,
+            order,
+            requests,
+            _server: Some(server),
+        }
+        .started()
     }
 
     fn started(self) -> Self {
-        let (command, agent) = (json!(self.command), self.agent);
-        self.team
-            .write("team.toml", &format!("[agents.{agent}]\ncommand = {command}\nprotocol = '{agent}'\n"));
+        let command = json!(self.command);
+        let agent = self.agent;
+        self.team.write(
+            "team.toml",
+            &format!("[agents.{agent}]\ncommand = {command}\nprotocol = '{agent}'\n"),
+        );
         self.team.trust();
         self.team.teamd(["start"]).ok();
         self
@@ -125,7 +167,10 @@ impl Subject {
     }
 
     fn spawn(&self) {
-        run(&self.team, &[&["spawn", "alice", "--agent", self.agent], self.flags].concat());
+        run(
+            &self.team,
+            &[&["spawn", "alice", "--agent", self.agent], self.flags].concat(),
+        );
     }
 
     /// From `teamctl spawn` until it is ready, and from `teamctl shutdown` until nothing is left.
@@ -147,7 +192,10 @@ impl Subject {
         }
         vec![
             Figure {
-                name: format!("{}: spawn until ready, above its own start, p50 of pairs", self.name),
+                name: format!(
+                    "{}: spawn until ready, above its own start, p50 of pairs",
+                    self.name
+                ),
                 measured: above.to_string(),
                 limit: format!("its own start: {alone}"),
                 ratio: None,
@@ -167,17 +215,22 @@ impl Subject {
 
     /// From a line in the inbox to the request of its model, above a line on its pipe.
     fn message(&self, effort: Effort) -> Figure {
-        let (mut above, mut alone) = (Sample::default(), Sample::default());
-        let (hand, before) = (Hand::start(self), self.team.notices("alice").len());
-        let mut inbox = OpenOptions::new().append(true).open(self.team.path("inbox/alice.jsonl")).unwrap();
+        let mut above = Sample::default();
+        let mut alone = Sample::default();
+        let hand = Hand::start(self);
+        let before = self.team.notices("alice").len();
+        let mut inbox = OpenOptions::new()
+            .append(true)
+            .open(self.team.path("inbox/alice.jsonl"))
+            .unwrap();
         for round in 1..=effort.of(100).max(3) {
             let_pass(PAUSE);
             let by_hand = self.until_request(|| hand.say(&self.order));
             hand.until_the_end_of_the_turn();
             let_pass(PAUSE);
-            let line =
-                json!({"id": Uuid::now_v7(), "type": "message", "from": "user", "content": self.order});
-            let took = self.until_request(|| inbox.write_all(format!("{line}\n").as_bytes()).unwrap());
+            let line = json!({"id": Uuid::now_v7(), "type": "message", "from": "user", "content": self.order});
+            let took =
+                self.until_request(|| inbox.write_all(format!("{line}\n").as_bytes()).unwrap());
             self.team.until_finished("alice", before + round);
             // The first ones make what all others find.
             if round > 1 {
@@ -199,7 +252,7 @@ impl Subject {
     }
 
     fn until_request(&self, what: impl FnOnce()) -> Duration {
-        self.requests.try_iter().for_each(drop);
+        while self.requests.try_recv().is_ok() {}
         let began = Instant::now();
         what();
         self.requests.recv_timeout(PATIENCE).unwrap() - began
@@ -207,9 +260,12 @@ impl Subject {
 
     fn memory(&self) -> Figure {
         let worker = self.team.pid("alice");
-        let shim = children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim "));
+        let shim = children(worker)
+            .into_iter()
+            .find(|&pid| command_line(pid).contains(" shim "));
         let of = |pid: Option<i32>| memory_of(pid.into_iter()).1.unwrap_or(f64::NAN);
-        let (worker, shim) = (of(Some(worker)), of(shim));
+        let worker = of(Some(worker));
+        let shim = of(shim);
         Figure {
             name: format!("{}: our memory beside it, worker and shim, PSS", self.name),
             measured: format!("{:.2} MB ({worker:.2} and {shim:.2})", worker + shim),
@@ -222,7 +278,8 @@ impl Subject {
 
     /// From a message right after a kill of the idle agent to its request.
     fn kill(&self, effort: Effort) -> Figure {
-        let (mut sample, before) = (Sample::default(), self.team.notices("alice").len());
+        let mut sample = Sample::default();
+        let before = self.team.notices("alice").len();
         for round in 1..=effort.of(20).max(3) {
             let agent = self.agent();
             sample.add(self.until_request(|| {
@@ -233,7 +290,10 @@ impl Subject {
             assert!(!is_alive(agent));
         }
         Figure {
-            name: format!("{}: kill -9 → first request of its next process, p50", self.name),
+            name: format!(
+                "{}: kill -9 → first request of its next process, p50",
+                self.name
+            ),
             measured: sample.to_string(),
             limit: String::new(),
             ratio: None,
@@ -243,15 +303,23 @@ impl Subject {
     }
 
     fn agent(&self) -> i32 {
-        descendants(self.team.pid("alice")).into_iter().find(|&pid| is_agent(pid)).unwrap()
+        descendants(self.team.pid("alice"))
+            .into_iter()
+            .find(|&pid| is_agent(pid))
+            .unwrap()
     }
 
     /// From the line of the journal to the mount of the agent.
     fn gate(&self, effort: Effort) -> Vec<Figure> {
-        let (mut closes, mut opens) = (Sample::default(), Sample::default());
+        let mut closes = Sample::default();
+        let mut opens = Sample::default();
         for _ in 0..effort.of(30).max(3) {
             let_pass(PAUSE);
-            let asks = ["request-plan", "alice", "\n@plan_approval {\"plan\": \"more\"}\n"];
+            let asks = [
+                "request-plan",
+                "alice",
+                "\n@plan_approval {\"plan\": \"more\"}\n",
+            ];
             closes.add(self.until_mounted("ro", || run(&self.team, &asks)));
             let id = self.team.until_planned("alice");
             let_pass(PAUSE);
@@ -269,12 +337,17 @@ impl Subject {
         vec![figure("closed", &closes), figure("open", &opens)]
     }
 
-    /// Runs a command, and returns how long after the line of the journal that decides it the workspace of the agent was so.
+    /// Runs a command, and returns how long after the line of the journal that decides it the
+    /// workspace of the agent was so.
     fn until_mounted(&self, wanted: &str, what: impl FnOnce()) -> Duration {
-        let (agent, root) = (self.agent(), self.team.root().to_str().unwrap());
+        let agent = self.agent();
+        let root = self.team.root().to_str().unwrap();
         let is_so = || {
             let mounts = std::fs::read_to_string(format!("/proc/{agent}/mountinfo")).unwrap();
-            let workspace = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some(root)).unwrap();
+            let workspace = mounts
+                .lines()
+                .rfind(|line| line.split(' ').nth(4) == Some(root))
+                .unwrap();
             workspace.split(' ').nth(5).unwrap().starts_with(wanted)
         };
         let set = std::thread::scope(|scope| {
@@ -289,8 +362,14 @@ impl Subject {
             what();
             looks.join().unwrap()
         });
-        let decides = |line: &Value| line["event"] == "gate_closed" || line["event"] == "approved";
-        let decided = self.team.journal().into_iter().rfind(decides).unwrap()["at"].as_f64().unwrap();
+        let decided = self
+            .team
+            .journal()
+            .into_iter()
+            .rfind(|line| line["event"] == "gate_closed" || line["event"] == "approved")
+            .unwrap()["at"]
+            .as_f64()
+            .unwrap();
         set.saturating_sub(Duration::from_secs_f64(decided))
     }
 }

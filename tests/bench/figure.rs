@@ -26,10 +26,20 @@ pub(crate) struct Figure {
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, measured, limit, ratio, aim, met } = self;
+        let Self {
+            name,
+            measured,
+            limit,
+            ratio,
+            aim,
+            met,
+        } = self;
         let ratio = ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default();
         let met = if *met { "yes" } else { "**no**" };
-        write!(f, "| {name} | {measured} | {limit} | {ratio} | {aim} | {met} |")
+        write!(
+            f,
+            "| {name} | {measured} | {limit} | {ratio} | {aim} | {met} |"
+        )
     }
 }
 
@@ -65,7 +75,12 @@ impl Sample {
 
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (p90 {})", time(self.p50()), time(self.percentile(90)))
+        write!(
+            f,
+            "{} (p90 {})",
+            time(self.p50()),
+            time(self.percentile(90))
+        )
     }
 }
 
@@ -82,20 +97,35 @@ pub(crate) fn time(took: Duration) -> String {
 
 /// Says where this was measured: without that a number says nothing.
 pub(crate) fn machine(quick: bool) -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let read = |path: &str| {
+        std::fs::read_to_string(path)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let load = read("/proc/loadavg");
     let load = load.split(' ').next().unwrap_or_default();
     let kernel = read("/proc/sys/kernel/osrelease");
     let files = file_system(&std::env::temp_dir().canonicalize().unwrap());
-    let quick = if quick { "; a quick look, a tenth of the samples" } else { "" };
-    format!("Linux {kernel}, {cores} cores, files on {files}, load average at the start {load}{quick}")
+    let quick = if quick {
+        "; a quick look, a tenth of the samples"
+    } else {
+        ""
+    };
+    format!(
+        "Linux {kernel}, {cores} cores, files on {files}, load average at the start {load}{quick}"
+    )
 }
 
 /// The type of the file system of a path: that of the longest mount point above it.
 fn file_system(path: &std::path::Path) -> String {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let fields = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
     let above = fields.filter(|fields| fields.len() > 2 && path.starts_with(fields[1]));
-    above.max_by_key(|fields| fields[1].len()).map_or_else(String::new, |fields| fields[2].to_owned())
+    above
+        .max_by_key(|fields| fields[1].len())
+        .map_or_else(String::new, |fields| fields[2].to_owned())
 }

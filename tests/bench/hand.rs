@@ -26,17 +26,44 @@ impl Hand {
     pub(crate) fn start(subject: &Subject) -> Self {
         let state = subject.team.temp().join(Uuid::new_v4().to_string());
         std::fs::create_dir_all(&state).unwrap();
-        let mut command = subject.team.command(&subject.command[0], &subject.command[1..]);
-        command.current_dir(subject.team.root()).env("CLAUDE_CONFIG_DIR", &state).env("CODEX_HOME", &state);
-        if subject.agent == "codex" { Self::codex(&mut command) } else { Self::claude(&mut command) }
+        let mut command = subject
+            .team
+            .command(&subject.command[0], &subject.command[1..]);
+        command
+            .current_dir(subject.team.root())
+            .env("CLAUDE_CONFIG_DIR", &state)
+            .env("CODEX_HOME", &state);
+        if subject.agent == "codex" {
+            Self::codex(&mut command)
+        } else {
+            Self::claude(&mut command)
+        }
     }
 
     fn claude(command: &mut Command) -> Self {
         let servers = r#"{"mcpServers":{"team":{"type":"sdk","name":"team"}}}"#;
-        command.args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
+        command.args([
+            "-p",
+            "--input-format",
+            "stream-json",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+        ]);
         command.args(["--session-id", &Uuid::new_v4().to_string()]);
-        command.args(["--permission-prompt-tool", "stdio", "--permission-mode", "default"]);
-        command.args(["--strict-mcp-config", "--mcp-config", servers, "--setting-sources", "project"]);
+        command.args([
+            "--permission-prompt-tool",
+            "stdio",
+            "--permission-mode",
+            "default",
+        ]);
+        command.args([
+            "--strict-mcp-config",
+            "--mcp-config",
+            servers,
+            "--setting-sources",
+            "project",
+        ]);
         let hand = Self::of(command);
         hand.write(&json!({"type": "control_request", "request_id": "begin", "request": {"subtype": "initialize", "hooks": {}}}));
         hand.until(|frame| frame["response"]["request_id"] == "begin");
@@ -44,13 +71,21 @@ impl Hand {
     }
 
     fn codex(command: &mut Command) -> Self {
-        let base =
-            command.get_envs().find(|(name, _)| *name == "OPENAI_BASE_URL").and_then(|(_, value)| value);
+        let base = command
+            .get_envs()
+            .find(|(name, _)| *name == "OPENAI_BASE_URL")
+            .and_then(|(_, value)| value);
         let base = base.unwrap().to_str().unwrap();
         let provider = format!(
             "model_providers.team={{name=\"team\",base_url=\"{base}\",env_key=\"OPENAI_API_KEY\",wire_api=\"responses\"}}"
         );
-        command.args(["app-server", "-c", "model_provider=\"team\"", "-c", &provider]);
+        command.args([
+            "app-server",
+            "-c",
+            "model_provider=\"team\"",
+            "-c",
+            &provider,
+        ]);
         for setting in [
             "agents.enabled",
             "features.goals",
@@ -65,17 +100,21 @@ impl Hand {
         hand.write(&json!({"id": 1, "method": "initialize", "params": {"clientInfo": client, "capabilities": {"experimentalApi": true}}}));
         hand.until(|frame| frame["id"] == 1);
         hand.write(&json!({"method": "initialized"}));
-        let params = json!({"sandbox": "danger-full-access", "approvalPolicy": "never", "model": "fake"});
+        let params =
+            json!({"sandbox": "danger-full-access", "approvalPolicy": "never", "model": "fake"});
         hand.write(&json!({"id": 2, "method": "thread/start", "params": params}));
         hand.thread = Some(hand.until(|frame| frame["id"] == 2)["result"]["thread"]["id"].clone());
         hand
     }
 
     fn of(command: &mut Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        let (stdin, stdout) =
-            (Arc::new(Mutex::new(child.stdin.take().unwrap())), child.stdout.take().unwrap());
+        let stdin = Arc::new(Mutex::new(child.stdin.take().unwrap()));
+        let stdout = child.stdout.take().unwrap();
         let (says, said) = channel();
         let answers = Arc::clone(&stdin);
         // It waits for an answer to a question also while nothing is wanted of it.
@@ -84,13 +123,21 @@ impl Hand {
                 let frame: Value = serde_json::from_str(&line).unwrap();
                 if frame["type"] == "control_request" {
                     let response = json!({"subtype": "success", "request_id": frame["request_id"], "response": answer(&frame["request"])});
-                    write(&answers, &json!({"type": "control_response", "response": response}));
+                    write(
+                        &answers,
+                        &json!({"type": "control_response", "response": response}),
+                    );
                 } else if says.send(frame).is_err() {
                     return;
                 }
             }
         });
-        Self { child, stdin, said, thread: None }
+        Self {
+            child,
+            stdin,
+            said,
+            thread: None,
+        }
     }
 
     /// Tells it a message.
@@ -131,7 +178,12 @@ impl Hand {
 
 fn write(stdin: &Mutex<ChildStdin>, frame: &Value) {
     // One that has ended says no more, which is seen.
-    drop(stdin.lock().unwrap().write_all(format!("{frame}\n").as_bytes()));
+    drop(
+        stdin
+            .lock()
+            .unwrap()
+            .write_all(format!("{frame}\n").as_bytes()),
+    );
 }
 
 /// Answers a question of Claude Code, as a team without tools does.

@@ -29,7 +29,10 @@ pub(crate) fn memory(_: Effort) -> Vec<Figure> {
         aim,
         met: ours.is_some_and(|ours| ours <= most),
     };
-    vec![row("RSS", (ours.0, limit.0), "≤ 4 MB", 4.0), row("PSS", (ours.1, limit.1), "≤ 0.7 MB", 0.7)]
+    vec![
+        row("RSS", (ours.0, limit.0), "≤ 4 MB", 4.0),
+        row("PSS", (ours.1, limit.1), "≤ 0.7 MB", 0.7),
+    ]
 }
 
 /// Measures the processor time of an idle team, the daemon included.
@@ -37,8 +40,15 @@ pub(crate) fn cpu(effort: Effort) -> Vec<Figure> {
     let team = team_of(TEAM);
     let seconds = if effort.quick { 20 } else { 60 };
     let_pass(SETTLE);
-    let pids: Vec<i32> = (0..TEAM).map(|number| team.pid(&name(number))).chain([team.daemon_pid()]).collect();
-    let now = || pids.iter().map(|&pid| scheduled(pid)).fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+    let pids: Vec<i32> = (0..TEAM)
+        .map(|number| team.pid(&name(number)))
+        .chain([team.daemon_pid()])
+        .collect();
+    let now = || {
+        pids.iter()
+            .map(|&pid| scheduled(pid))
+            .fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
+    };
     let before = now();
     let_pass(Duration::from_secs(seconds));
     let after = now();
@@ -57,8 +67,12 @@ pub(crate) fn cpu(effort: Effort) -> Vec<Figure> {
 /// A team of idle teammates.
 pub(crate) fn team_of(size: usize) -> Team {
     let team = Team::started();
-    (0..size).for_each(|number| drop(team.spawn(&name(number), "")));
-    (0..size).for_each(|number| team.wait_for(&name(number), "idle"));
+    for number in 0..size {
+        drop(team.spawn(&name(number), ""));
+    }
+    for number in 0..size {
+        team.wait_for(&name(number), "idle");
+    }
     team
 }
 
@@ -77,27 +91,43 @@ pub(crate) fn memory_of(pids: impl Iterator<Item = i32>) -> (Option<f64>, Option
         .map(|pid| std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default())
         .collect();
     let median = |field: &str| {
-        let value = |file: &String| {
-            file.lines().find_map(|line| line.strip_prefix(field)?.split_whitespace().next()?.parse().ok())
-        };
-        let mut values: Vec<u32> = files.iter().filter_map(value).collect();
+        let mut values: Vec<u32> = files
+            .iter()
+            .filter_map(|file| {
+                file.lines().find_map(|line| {
+                    line.strip_prefix(field)?
+                        .split_whitespace()
+                        .next()?
+                        .parse()
+                        .ok()
+                })
+            })
+            .collect();
         values.sort_unstable();
-        values.get(values.len() / 2).map(|&kilobytes| f64::from(kilobytes) / 1024.0)
+        values
+            .get(values.len() / 2)
+            .map(|&kilobytes| f64::from(kilobytes) / 1024.0)
     };
     (median("Rss:"), median("Pss:"))
 }
 
 fn megabytes(value: Option<f64>) -> String {
     // A worker does not let other processes of the user look into it.
-    value.map_or_else(|| "only root can see it".to_owned(), |value| format!("{value:.2} MB"))
+    value.map_or_else(
+        || "only root can see it".to_owned(),
+        |value| format!("{value:.2} MB"),
+    )
 }
 
-/// Nanoseconds on a processor and time slices of a process, all its threads: `/proc/PID/task/TID/schedstat`.
+/// Nanoseconds on a processor and time slices of a process, all its threads:
+/// `/proc/PID/task/TID/schedstat`.
 pub(crate) fn scheduled(pid: i32) -> (u64, u64) {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of_thread = |path: std::path::PathBuf| {
         let text = std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();
-        let mut numbers = text.split_whitespace().map(|number| number.parse().unwrap());
+        let mut numbers = text
+            .split_whitespace()
+            .map(|number| number.parse().unwrap());
         (numbers.next().unwrap_or(0), numbers.nth(1).unwrap_or(0))
     };
     threads

@@ -19,14 +19,17 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
         team.write_long_journal(u32::try_from(plans.max(1)).unwrap());
         (team, plans * 2)
     });
-    let [mut start, mut start_limit, mut verdict, mut verdict_limit] = [(); 4].map(|()| Sample::default());
+    let [mut start, mut start_limit, mut verdict, mut verdict_limit] =
+        [(); 4].map(|()| Sample::default());
     for _ in 0..effort.of(20).max(5) {
-        for ((team, lines), start, verdict) in
-            [(&short, &mut start_limit, &mut verdict_limit), (&long, &mut start, &mut verdict)]
-        {
+        for ((team, lines), start, verdict) in [
+            (&short, &mut start_limit, &mut verdict_limit),
+            (&long, &mut start, &mut verdict),
+        ] {
             start.add(took(|| {
-                let status =
-                    silent(&mut team.command(env!("CARGO_BIN_EXE_teamd"), ["start"])).status().unwrap();
+                let status = silent(&mut team.command(env!("CARGO_BIN_EXE_teamd"), ["start"]))
+                    .status()
+                    .unwrap();
                 assert!(status.success(), "{status}");
             }));
             // The last plan gets the verdict that it has.

@@ -1,8 +1,9 @@
 //! From a line that another process appends to an idle worker that has parsed it.
 //!
-//! Both ends read the same clock. The line is stamped just before its `write`; the worker stamps the entry of its
-//! transcript, field `at`, when it has read and parsed the line, just before it writes that entry. The limit is a
-//! process that does nothing but `read` an inotify descriptor, read the file, and stamp.
+//! Both ends read the same clock. The line is stamped just before its `write`; the worker stamps
+//! the entry of its transcript, field `at`, when it has read and parsed the line, just before it
+//! writes that entry. The limit is a process that does nothing but `read` an inotify descriptor,
+//! read the file, and stamp.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -26,7 +27,8 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     let mut to_peer = open(&bare);
     let mut to_worker = open(&team.path("inbox/reader.jsonl"));
     let mut peer = Peer::start(&["watch", bare.to_str().unwrap()]);
-    let (mut ours, mut limit) = (Sample::default(), Sample::default());
+    let mut ours = Sample::default();
+    let mut limit = Sample::default();
     for round in 1..=effort.of(200) {
         let_pass(PAUSE);
         let written = write(&mut to_peer, round);
@@ -53,14 +55,19 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
 }
 
 fn open(path: &Path) -> File {
-    OpenOptions::new().append(true).create(true).open(path).unwrap()
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .unwrap()
 }
 
 /// Writes a message with one system call, and returns when that began.
 fn write(file: &mut File, round: usize) -> Duration {
     let id = uuid::Uuid::now_v7();
-    let line =
-        format!("{{\"id\":\"{id}\",\"type\":\"message\",\"from\":\"user\",\"content\":\"line {round}\"}}\n");
+    let line = format!(
+        "{{\"id\":\"{id}\",\"type\":\"message\",\"from\":\"user\",\"content\":\"line {round}\"}}\n"
+    );
     let began = wall_clock();
     assert_eq!(file.write(line.as_bytes()).unwrap(), line.len());
     began

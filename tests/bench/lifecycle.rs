@@ -1,6 +1,8 @@
-//! `teamctl spawn` and `teamctl shutdown` of one teammate, each as a whole process, from its start until it is reaped.
+//! `teamctl spawn` and `teamctl shutdown` of one teammate, each as a whole process, from its start
+//! until it is reaped.
 //!
-//! Every teammate is a new one: it is forgotten after its end. The limits are taken in turns with the figures.
+//! Every teammate is a new one: it is forgotten after its end. The limits are taken in turns with
+//! the figures.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,14 +25,17 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     let teamctl = Bare::like(Path::new(env!("CARGO_BIN_EXE_teamctl")), team.root());
     let worker = Bare::like(Path::new(env!("CARGO_BIN_EXE_team-worker")), team.root());
     let mut log = Log::open(team.root());
-    let [mut spawn, mut spawn_limit, mut shutdown, mut shutdown_limit] = [(); 4].map(|()| Sample::default());
+    let [mut spawn, mut spawn_limit, mut shutdown, mut shutdown_limit] =
+        [(); 4].map(|()| Sample::default());
     for _ in 0..effort.of(150) {
         spawn_limit.add(after_a_pause(|| {
             teamctl.run();
             worker.run();
             (0..2).for_each(|_| log.append());
         }));
-        spawn.add(after_a_pause(|| run(&team, &["spawn", "alice", "--model", "script"])));
+        spawn.add(after_a_pause(|| {
+            run(&team, &["spawn", "alice", "--model", "script"])
+        }));
         team.wait_for("alice", "idle");
         shutdown_limit.add(after_a_pause(|| {
             teamctl.run();
@@ -40,7 +45,8 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
         team.teamctl(["forget", "alice"]).ok();
     }
     team.teamd(["stop"]).ok();
-    let (spawn_ratio, shutdown_ratio) = (spawn.ratio(&spawn_limit), shutdown.ratio(&shutdown_limit));
+    let spawn_ratio = spawn.ratio(&spawn_limit);
+    let shutdown_ratio = shutdown.ratio(&shutdown_limit);
     vec![
         Figure {
             name: "`teamctl shutdown` of an idle teammate, whole process, p50".to_owned(),

@@ -1,9 +1,14 @@
-//! What the programs cost, each figure beside a limit that is measured in the same run: what the kernel takes for
-//! the same work without us. `scripts/bench` runs it, `docs/performance.md` explains it.
+//! What the programs cost, each figure beside a limit that is measured in the same run: what the
+//! kernel takes for the same work without us. `scripts/bench` runs it, `docs/performance.md`
+//! explains it.
 //!
 //! Nothing fails because a machine is slow: a figure that misses its aim is a row that says so.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a harness: it stops where it cannot measure")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a harness: it stops where it cannot measure"
+)]
 
 mod agents;
 mod crowd;
@@ -64,10 +69,14 @@ const GROUPS: [Group; 13] = [
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((peer::FLAG, rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+    if let Some((peer::FLAG, rest)) = args
+        .split_first()
+        .map(|(first, rest)| (first.as_str(), rest))
+    {
         return peer::run(rest);
     }
-    let (mut quick, mut filters) = (false, Vec::new());
+    let mut quick = false;
+    let mut filters = Vec::new();
     for arg in args {
         match arg.as_str() {
             "--quick" => quick = true,
@@ -76,16 +85,21 @@ fn main() -> ExitCode {
             name if GROUPS.iter().any(|(group, _)| group.contains(name)) => filters.push(arg),
             _ => {
                 let names = GROUPS.map(|(group, _)| group).join(", ");
-                println!("usage: scripts/bench [--quick] [NAME]…, a NAME being a part of one of: {names}");
+                println!(
+                    "usage: scripts/bench [--quick] [NAME]…, a NAME being a part of one of: {names}"
+                );
                 return ExitCode::from(2);
             }
         }
     }
     println!("{}\n\n{}", figure::machine(quick), figure::HEAD);
-    let wanted =
-        |group: &str| filters.is_empty() || filters.iter().any(|filter| group.contains(filter.as_str()));
+    let wanted = |group: &str| {
+        filters.is_empty() || filters.iter().any(|filter| group.contains(filter.as_str()))
+    };
     for (_, measure) in GROUPS.iter().filter(|(group, _)| wanted(group)) {
-        measure(Effort { quick }).iter().for_each(|figure| println!("{figure}"));
+        for figure in measure(Effort { quick }).iter() {
+            println!("{figure}");
+        }
     }
     ExitCode::SUCCESS
 }

@@ -1,4 +1,5 @@
-//! The processes that stand for a limit, and the writers: this program, started again with a hidden argument.
+//! The processes that stand for a limit, and the writers: this program, started again with a hidden
+//! argument.
 
 use std::io::{BufRead, Read, Write};
 use std::mem::MaybeUninit;
@@ -26,7 +27,12 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         ["tokio"] => wait_in_tokio(),
         ["watch", path] => watch(Path::new(path)),
         ["write", how, path, who, count] => {
-            writers::write(how, Path::new(path), who.parse().unwrap(), count.parse().unwrap());
+            writers::write(
+                how,
+                Path::new(path),
+                who.parse().unwrap(),
+                count.parse().unwrap(),
+            );
         }
         _ => return ExitCode::from(2),
     }
@@ -40,7 +46,10 @@ pub(crate) fn wall_clock() -> Duration {
 
 /// An event loop as the worker's, and nothing in it.
 fn wait_in_tokio() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     say("ready");
     runtime.block_on(std::future::pending())
 }
@@ -72,7 +81,10 @@ pub(crate) fn say_when() {
 
 fn say(line: &str) {
     let mut stdout = std::io::stdout();
-    stdout.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdout.flush()).unwrap();
+    stdout
+        .write_all(format!("{line}\n").as_bytes())
+        .and_then(|()| stdout.flush())
+        .unwrap();
 }
 
 /// Waits for the line of the measuring program.
@@ -92,11 +104,19 @@ impl Peer {
     /// Starts a peer, and waits until it is ready.
     pub(crate) fn start(args: &[&str]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.arg(FLAG).args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg(FLAG)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
         let stdout = std::io::BufReader::new(child.stdout.take().unwrap());
-        let mut peer = Self { child, stdin, stdout };
+        let mut peer = Self {
+            child,
+            stdin,
+            stdout,
+        };
         assert_eq!(peer.hear(), "ready");
         peer
     }

@@ -21,7 +21,8 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
 
 /// Teammates that take tasks by themselves, and say at once that they are done.
 fn claims(effort: Effort) -> Vec<Figure> {
-    let (teammates, tasks) = (effort.of(100), effort.of(1000));
+    let teammates = effort.of(100);
+    let tasks = effort.of(1000);
     let team = Team::started();
     for number in 1..=teammates {
         run(&team, &["spawn", &format!("w{number}"), "--auto"]);
@@ -35,16 +36,30 @@ fn claims(effort: Effort) -> Vec<Figure> {
         log.append();
         limit.add(began.elapsed());
     }
-    let lines: Vec<Value> = team.journal().into_iter().filter(|line| line["record"] == "task").collect();
+    let lines: Vec<Value> = team
+        .journal()
+        .into_iter()
+        .filter(|line| line["record"] == "task")
+        .collect();
     let at = |line: &Value| line["at"].as_f64().unwrap();
-    let of = |event: &str| lines.iter().filter(|line| line["event"] == event).collect::<Vec<_>>();
-    let (claimed, completed) = (of("claimed"), of("completed"));
+    let of = |event: &str| {
+        lines
+            .iter()
+            .filter(|line| line["event"] == event)
+            .collect::<Vec<_>>()
+    };
+    let claimed = of("claimed");
+    let completed = of("completed");
     let took = at(completed.last().unwrap()) - at(claimed[0]);
     // A completed task has no owner any more: its submission tells who did it.
-    let (mut free, mut next) = (HashMap::new(), Sample::default());
+    let mut free = HashMap::new();
+    let mut next = Sample::default();
     for line in &lines {
         if line["event"] == "completed" {
-            free.insert(line["submission"]["by"].as_str().unwrap().to_owned(), at(line));
+            free.insert(
+                line["submission"]["by"].as_str().unwrap().to_owned(),
+                at(line),
+            );
         } else if line["event"] == "claimed"
             && let Some(since) = free.remove(line["owner"].as_str().unwrap())
         {
@@ -77,11 +92,13 @@ fn claims(effort: Effort) -> Vec<Figure> {
 /// The commands with many tasks, and with one.
 fn long_list(effort: Effort) -> Vec<Figure> {
     let tasks = effort.of(10_000);
-    let (short, long) = (Team::started(), Team::started());
+    let short = Team::started();
+    let long = Team::started();
     import(&short, 1);
     import(&long, tasks);
     let bare = Bare::like(Path::new(env!("CARGO_BIN_EXE_teamctl")), short.root());
-    let [mut list, mut list_limit, mut start, mut start_limit] = [(); 4].map(|()| Sample::default());
+    let [mut list, mut list_limit, mut start, mut start_limit] =
+        [(); 4].map(|()| Sample::default());
     for _ in 0..effort.of(20).max(5) {
         list_limit.add(took(|| bare.run()));
         list.add(took(|| run(&long, &["task", "list"])));
@@ -102,15 +119,28 @@ fn long_list(effort: Effort) -> Vec<Figure> {
         met: true,
     };
     vec![
-        row("`teamctl task list`", &list, format!("a program that does nothing: {list_limit}"), &list_limit),
-        row("`teamd start`", &start, format!("one task: {start_limit}"), &start_limit),
+        row(
+            "`teamctl task list`",
+            &list,
+            format!("a program that does nothing: {list_limit}"),
+            &list_limit,
+        ),
+        row(
+            "`teamd start`",
+            &start,
+            format!("one task: {start_limit}"),
+            &start_limit,
+        ),
     ]
 }
 
 fn import(team: &Team, tasks: usize) {
     let all: Vec<usize> = (1..=tasks).collect();
     for some in all.chunks(1000) {
-        let list: String = some.iter().map(|number| format!("- [ ] task {number}\n")).collect();
+        let list: String = some
+            .iter()
+            .map(|number| format!("- [ ] task {number}\n"))
+            .collect();
         team.teamctl_with(["task", "import", "-"], &list).ok();
     }
 }

@@ -29,10 +29,12 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     let team = team();
     let idle = Duration::from_secs(if effort.quick { 10 } else { 60 });
     let times = effort.of(30);
-    let (mut figures, mut heads) = (Vec::new(), Vec::new());
-    for (view, [paint, update, memory, cpu]) in
-        [("`top`", top(&team, times, idle)), ("`web`, the server", web(&team, times, idle))]
-    {
+    let mut figures = Vec::new();
+    let mut heads = Vec::new();
+    for (view, [paint, update, memory, cpu]) in [
+        ("`top`", top(&team, times, idle)),
+        ("`web`, the server", web(&team, times, idle)),
+    ] {
         heads.extend([
             (view, "first paint", paint),
             (view, "a line is appended → shown", update),
@@ -121,28 +123,47 @@ fn answers(team: &Team) -> Vec<Figure> {
         let began = Instant::now();
         let first = next(&mut page.stream(view));
         let name = view.split('&').next().unwrap();
-        write!(sizes, "{name} {} kB in {}; ", first.len() / 1000, time(began.elapsed())).unwrap();
+        write!(
+            sizes,
+            "{name} {} kB in {}; ",
+            first.len() / 1000,
+            time(began.elapsed())
+        )
+        .unwrap();
     }
     page.end();
-    vec![row("`web`, the server", "first answer of a view", sizes.trim_end_matches("; ").to_owned())]
+    vec![row(
+        "`web`, the server",
+        "first answer of a view",
+        sizes.trim_end_matches("; ").to_owned(),
+    )]
 }
 
 fn browser(team: &Team, times: usize) -> Vec<Figure> {
     let page = Page::of(team);
     let file = team.path("inbox/lead.jsonl");
-    let said = drive("measure.mjs", &[&page.url, file.to_str().unwrap(), &times.to_string()]);
+    let said = drive(
+        "measure.mjs",
+        &[&page.url, file.to_str().unwrap(), &times.to_string()],
+    );
     page.end();
     let Some(said) = said else { return Vec::new() };
     let said: Value = serde_json::from_str(&said).unwrap();
     let span = |value: &Value| Duration::from_secs_f64(value.as_f64().unwrap() / 1e3);
     let mut sample = Sample::default();
-    said["took"].as_array().unwrap().iter().for_each(|took| sample.add(span(took)));
+    for took in said["took"].as_array().unwrap().iter() {
+        sample.add(span(took));
+    }
     let view = "the page in Chromium";
     vec![
         row(view, "first paint", time(span(&said["paint"]))),
         row(view, "first view", time(span(&said["shown"]))),
         row(view, "a line is appended → shown", sample.to_string()),
-        row(view, "heap", format!("{:.1} MB", said["heap"].as_f64().unwrap() / 1e6)),
+        row(
+            view,
+            "heap",
+            format!("{:.1} MB", said["heap"].as_f64().unwrap() / 1e6),
+        ),
     ]
 }
 
@@ -155,7 +176,10 @@ fn at_rest(pid: i32, idle: Duration) -> (String, String) {
         wakes(pid) - before <= 1
     });
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let rss = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
     let kilobytes: f64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
     let before = (scheduled(pid).0, wakes(pid));
     let_pass(idle);
@@ -163,7 +187,10 @@ fn at_rest(pid: i32, idle: Duration) -> (String, String) {
     let woken = wakes(pid) - before.1;
     (
         format!("{:.1} MB", kilobytes / 1024.0),
-        format!("CPU {milliseconds:.1} ms in {} s, woken {woken} times", idle.as_secs()),
+        format!(
+            "CPU {milliseconds:.1} ms in {} s, woken {woken} times",
+            idle.as_secs()
+        ),
     )
 }
 
@@ -174,7 +201,10 @@ fn text(n: usize, view: usize) -> String {
 /// Appends a message to the inbox of the lead, and returns when that began.
 fn append(team: &Team, n: usize, view: usize) -> Instant {
     let line = message("w1", "lead", &text(n, view), teamd_shared::clock::wall());
-    let mut file = std::fs::OpenOptions::new().append(true).open(team.path("inbox/lead.jsonl")).unwrap();
+    let mut file = std::fs::OpenOptions::new()
+        .append(true)
+        .open(team.path("inbox/lead.jsonl"))
+        .unwrap();
     let began = Instant::now();
     file.write_all(line.as_bytes()).unwrap();
     began
@@ -195,12 +225,22 @@ impl Page {
     fn of(team: &Team) -> Self {
         let mut running = team.start_teamctl(["web"]);
         let mut url = String::new();
-        BufReader::new(running.stdout()).read_line(&mut url).unwrap();
-        Self { running, url: url.trim().to_owned() }
+        BufReader::new(running.stdout())
+            .read_line(&mut url)
+            .unwrap();
+        Self {
+            running,
+            url: url.trim().to_owned(),
+        }
     }
 
     fn stream(&mut self, view: &str) -> BufReader<TcpStream> {
-        let (address, key) = self.url.strip_prefix("http://").unwrap().split_once("/#").unwrap();
+        let (address, key) = self
+            .url
+            .strip_prefix("http://")
+            .unwrap()
+            .split_once("/#")
+            .unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
         write!(
             stream,
@@ -227,19 +267,25 @@ fn next(events: &mut BufReader<TcpStream>) -> String {
     line
 }
 
-/// A team directory without a daemon: all of its members run (as this process), some wait for an answer, some work.
+/// A team directory without a daemon: all of its members run (as this process), some wait for an
+/// answer, some work.
 fn team() -> Team {
     let team = Team::started();
     team.teamd(["stop"]).ok();
-    let (process, now) = (Identity::of_self().unwrap(), teamd_shared::clock::wall());
+    let process = Identity::of_self().unwrap();
+    let now = teamd_shared::clock::wall();
     let position = json!({"offset": 0, "tail": "cbf29ce484222325"});
-    let usage = json!({"input_tokens": 700, "output_tokens": 200, "cache_read_input_tokens": 9_000});
-    let (mut journal, mut members) = (String::new(), Vec::new());
+    let usage =
+        json!({"input_tokens": 700, "output_tokens": 200, "cache_read_input_tokens": 9_000});
+    let mut journal = String::new();
+    let mut members = Vec::new();
     let mut seq = 0;
     let mut line = |at: f64, record: Value| {
         seq += 1;
         let mut line = json!({"seq": seq, "at": at, "done": 0});
-        line.as_object_mut().unwrap().extend(record.as_object().unwrap().clone());
+        line.as_object_mut()
+            .unwrap()
+            .extend(record.as_object().unwrap().clone());
         writeln!(journal, "{line}").unwrap();
     };
     line(
@@ -247,7 +293,8 @@ fn team() -> Team {
         json!({"version": 1, "record": "team", "event": "started", "team_name": "big", "daemon": null}),
     );
     for n in 0..TEAMMATES {
-        let (name, at) = (format!("w{n}"), now - 3000.0 + n as f64 / 10.0);
+        let name = format!("w{n}");
+        let at = now - 3000.0 + n as f64 / 10.0;
         line(
             at,
             json!({"record": "member", "event": "spawned", "name": name, "role": "coder", "model": "anthropic:claude-sonnet-4-5",
@@ -270,11 +317,16 @@ fn team() -> Team {
         };
         let entry = |at: f64, event: Value| {
             let mut entry = json!({"at": at, "inbox": position});
-            entry.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+            entry
+                .as_object_mut()
+                .unwrap()
+                .extend(event.as_object().unwrap().clone());
             format!("{entry}\n")
         };
-        let mut transcript =
-            entry(at, json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "go"}));
+        let mut transcript = entry(
+            at,
+            json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "go"}),
+        );
         for answer in 0..ANSWERS {
             let at = at + 10.0 * answer as f64;
             transcript += &entry(
@@ -288,7 +340,12 @@ fn team() -> Team {
         );
         team.put(&format!("transcript/{name}.jsonl"), &transcript);
         let inbox = (0..MESSAGES).map(|m| {
-            message(&format!("w{m}"), &name, "the lexer has a span for each token now", at + m as f64)
+            message(
+                &format!("w{m}"),
+                &name,
+                "the lexer has a span for each token now",
+                at + m as f64,
+            )
         });
         team.put(&format!("inbox/{name}.jsonl"), &inbox.collect::<String>());
         members.push(json!({"name": name, "role": "coder", "status": status, "pid": process.pid, "start_ticks": process.start_ticks,
@@ -297,7 +354,8 @@ fn team() -> Team {
     }
     team.put("inbox/lead.jsonl", &message("w1", "lead", "first", now));
     team.put("journal.jsonl", &journal);
-    let roster = json!({"version": 1, "seq": 1, "team_name": "big", "daemon": null, "members": members});
+    let roster =
+        json!({"version": 1, "seq": 1, "team_name": "big", "daemon": null, "members": members});
     team.put("config.json", &roster.to_string());
     team
 }

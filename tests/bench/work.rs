@@ -39,7 +39,9 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
 
 fn bash(team: &Team, script: &str, args: &[&str]) -> String {
     let script = format!("set -e\n{SETTINGS}\n{script}");
-    team.run_program("bash", [&["-c", script.as_str(), "bash"], args].concat()).ok().stdout
+    team.run_program("bash", [&["-c", script.as_str(), "bash"], args].concat())
+        .ok()
+        .stdout
 }
 
 /// A team in a repository of 1,000 files, with one teammate in a checkout.
@@ -57,7 +59,8 @@ fn team(toml: &str) -> Team {
     team
 }
 
-/// Has a commit of alice submitted. Returns how long that took until it was integrated, and how long its check did.
+/// Has a commit of alice submitted. Returns how long that took until it was integrated, and how
+/// long its check did.
 fn submit(team: &Team, number: usize) -> (Duration, Duration) {
     let at = team.root().with_file_name("work.team").join("alice");
     let task = number.to_string();
@@ -65,17 +68,31 @@ fn submit(team: &Team, number: usize) -> (Duration, Duration) {
     let work = format!(
         "echo {number} > new-{number}; git add new-{number}; git commit -qm work; touch ready; until [ -e go ]; do sleep 0.01; done; rm go"
     );
-    run(team, &["send", "alice", &format!("/claim_task {number}\n/bash {work}")]);
+    run(
+        team,
+        &[
+            "send",
+            "alice",
+            &format!("/claim_task {number}\n/bash {work}"),
+        ],
+    );
     team.until("the work to be committed", || at.join("ready").exists());
     std::fs::remove_file(at.join("ready")).unwrap();
-    let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let began = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
     run(team, &["task", "submit", &task]);
     run(team, &["wait", "--task", &task]);
     bash(team, "touch ../work.team/alice/go", &[]);
-    team.until("alice to be idle", || team.status("alice") == "idle" && !at.join("go").exists());
+    team.until("alice to be idle", || {
+        team.status("alice") == "idle" && !at.join("go").exists()
+    });
     let done: Value = serde_json::from_str(&team.file(&format!("tasks/{number}.json"))).unwrap();
     let seconds = |value: &Value| Duration::from_secs_f64(value.as_f64().unwrap());
-    (seconds(&done["updated_at"]).saturating_sub(began), seconds(&done["result"]["check"]["seconds"]))
+    (
+        seconds(&done["updated_at"]).saturating_sub(began),
+        seconds(&done["result"]["check"]["seconds"]),
+    )
 }
 
 fn submissions(effort: Effort) -> Figure {
@@ -126,9 +143,18 @@ fn clones(effort: Effort) -> Vec<Figure> {
         what();
         sample.add(began.elapsed());
     };
-    took(&mut tree, &|| drop(bash(&team, "git worktree add -q ../tree", &[])));
-    took(&mut first, &|| run(&team, &["spawn", "alice", "--checkout", "--timeout", "600s"]));
-    took(&mut next, &|| run(&team, &["spawn", "bob", "--checkout", "--timeout", "600s"]));
+    took(&mut tree, &|| {
+        drop(bash(&team, "git worktree add -q ../tree", &[]))
+    });
+    took(&mut first, &|| {
+        run(
+            &team,
+            &["spawn", "alice", "--checkout", "--timeout", "600s"],
+        )
+    });
+    took(&mut next, &|| {
+        run(&team, &["spawn", "bob", "--checkout", "--timeout", "600s"])
+    });
     let row = |name: &str, sample: &Sample| Figure {
         name: format!("{name}, {megabytes} MB"),
         measured: sample.to_string(),
@@ -138,7 +164,10 @@ fn clones(effort: Effort) -> Vec<Figure> {
         met: true,
     };
     vec![
-        row("the first `spawn --checkout`: team repository and clone", &first),
+        row(
+            "the first `spawn --checkout`: team repository and clone",
+            &first,
+        ),
         row("the next one: a clone", &next),
     ]
 }
@@ -156,7 +185,8 @@ fn caches(effort: Effort) -> Figure {
         }
     }
     Figure {
-        name: "`teamctl task submit` → completed, the check with a warm cache of 2,000 files".to_owned(),
+        name: "`teamctl task submit` → completed, the check with a warm cache of 2,000 files"
+            .to_owned(),
         measured: warm.to_string(),
         limit: format!("with a cold one: {cold}"),
         ratio: Some(warm.ratio(&cold)),

@@ -1,9 +1,10 @@
 //! Sixteen processes write one inbox at the same time, and one reader follows.
 //!
-//! The rate is that of the writers: from the signal to begin until the last of them has ended. The limit is the least
-//! that appending can be: bytes that are ready, one `write` a line, and a reader that counts newlines behind its
-//! cursor. Ours makes the line from the message, writes, and looks back at the byte before and at the path; its
-//! reader parses. It must lose nothing, take nothing in twice, and keep the order of each writer.
+//! The rate is that of the writers: from the signal to begin until the last of them has ended. The
+//! limit is the least that appending can be: bytes that are ready, one `write` a line, and a reader
+//! that counts newlines behind its cursor. Ours makes the line from the message, writes, and looks
+//! back at the byte before and at the path; its reader parses. It must lose nothing, take nothing
+//! in twice, and keep the order of each writer.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -48,7 +49,11 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
         Figure {
             name: format!("{WRITERS} writers × {messages} messages, {name}, durability `process`"),
             measured: format!("{} lost, {:.0} k/s", run.lost, rate(&run) / 1e3),
-            limit: format!("bare append + cursor: {} lost, {:.0} k/s", limit.lost, rate(&limit) / 1e3),
+            limit: format!(
+                "bare append + cursor: {} lost, {:.0} k/s",
+                limit.lost,
+                rate(&limit) / 1e3
+            ),
             ratio: Some(ratio),
             aim: "0 lost, ≥ 0.5 of its rate",
             met: run.lost == 0 && ratio >= 0.5,
@@ -60,7 +65,8 @@ pub(crate) fn measure(effort: Effort) -> Vec<Figure> {
     ]
 }
 
-/// What came out of one way to write: the time until the last writer had ended, and how many lines were never read.
+/// What came out of one way to write: the time until the last writer had ended, and how many lines
+/// were never read.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     took: Duration,
@@ -69,7 +75,10 @@ struct Run {
 
 impl Default for Run {
     fn default() -> Self {
-        Self { took: Duration::MAX, lost: 0 }
+        Self {
+            took: Duration::MAX,
+            lost: 0,
+        }
     }
 }
 
@@ -78,16 +87,28 @@ impl Run {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         inbox::create(&dir, &owner()).unwrap();
-        let (root, count) = (dir.root().to_str().unwrap().to_owned(), messages.to_string());
-        let start = |who: usize| Peer::start(&["write", how, &root, &who.to_string(), &count]);
-        let mut peers: Vec<Peer> = (0..WRITERS).map(start).collect();
+        let root = dir.root().to_str().unwrap().to_owned();
+        let count = messages.to_string();
+        let mut peers: Vec<Peer> = (0..WRITERS)
+            .map(|who| Peer::start(&["write", how, &root, &who.to_string(), &count]))
+            .collect();
         let began = Instant::now();
-        peers.iter_mut().for_each(Peer::go);
-        let read =
-            if how == "bare" { read_bare(&dir, messages) } else { read_ours(&Arc::new(dir), messages) };
+        for peer in &mut peers {
+            peer.go();
+        }
+        let read = if how == "bare" {
+            read_bare(&dir, messages)
+        } else {
+            read_ours(&Arc::new(dir), messages)
+        };
         let took = began.elapsed();
-        peers.into_iter().for_each(Peer::finish);
-        Self { took, lost: WRITERS * messages - read }
+        for peer in peers {
+            Peer::finish(peer);
+        }
+        Self {
+            took,
+            lost: WRITERS * messages - read,
+        }
     }
 }
 
@@ -95,16 +116,23 @@ fn owner() -> Name {
     Name::new("reader").unwrap()
 }
 
-/// Reads until everything is there, and returns how many messages were consumed, each once and in order.
+/// Reads until everything is there, and returns how many messages were consumed, each once and in
+/// order.
 fn read_ours(dir: &Arc<TeamDir>, messages: usize) -> usize {
     let mut reader = Reader::open(Arc::clone(dir), &owner(), Position::START).unwrap();
-    let (mut next, mut read) = ([0; WRITERS], 0);
+    let mut next = [0; WRITERS];
+    let mut read = 0;
     let mut patience = Patience::new();
     while read < WRITERS * messages && patience.is_left() {
         let batch = reader.read_new().unwrap();
-        for message in batch.lines.iter().map(|line| line.message.as_ref().unwrap()) {
+        for message in batch
+            .lines
+            .iter()
+            .map(|line| line.message.as_ref().unwrap())
+        {
             let (who, number) = message.content.split_once(' ').unwrap();
-            let (who, number): (usize, usize) = (who.parse().unwrap(), number[..6].parse().unwrap());
+            let who: usize = who.parse().unwrap();
+            let number: usize = number[..6].parse().unwrap();
             assert_eq!(number, next[who], "writer {who}");
             next[who] += 1;
             read += 1;
@@ -117,12 +145,17 @@ fn read_ours(dir: &Arc<TeamDir>, messages: usize) -> usize {
 /// Reads until everything is there, and returns how many lines were.
 fn read_bare(dir: &TeamDir, messages: usize) -> usize {
     let file = File::open(dir.path(&TeamPath::inbox(&owner()))).unwrap();
-    let (mut bytes, mut cursor, mut read) = (vec![0; 1 << 16], 0, 0);
+    let mut bytes = vec![0; 1 << 16];
+    let mut cursor = 0;
+    let mut read = 0;
     let mut patience = Patience::new();
     while read < WRITERS * messages && patience.is_left() {
         let length = file.read_at(&mut bytes, cursor).unwrap();
         cursor += length as u64;
-        let lines = bytes[..length].iter().filter(|&&byte| byte == b'\n').count();
+        let lines = bytes[..length]
+            .iter()
+            .filter(|&&byte| byte == b'\n')
+            .count();
         read += lines;
         patience.after(lines);
     }
@@ -150,23 +183,30 @@ impl Patience {
     }
 }
 
-/// Writes messages into the inbox of a team directory, as a process of its own, and says when it has.
+/// Writes messages into the inbox of a team directory, as a process of its own, and says when it
+/// has.
 pub(crate) fn write(how: &str, root: &Path, who: usize, count: usize) {
     let dir = TeamDir::open(root).unwrap();
     let from = format!("writer-{who}");
-    let make = |number: usize| {
-        let content = format!("{who} {number:06} {}", "x".repeat(80));
-        let now = wall_clock().as_secs_f64();
-        Message::new(Uuid::now_v7(), &from, owner().as_str(), now, Body::Message).with_content(content)
-    };
-    let messages: Vec<Message> = (0..count).map(make).collect();
+    let messages: Vec<Message> = (0..count)
+        .map(|number| {
+            let content = format!("{who} {number:06} {}", "x".repeat(80));
+            let now = wall_clock().as_secs_f64();
+            Message::new(Uuid::now_v7(), &from, owner().as_str(), now, Body::Message)
+                .with_content(content)
+        })
+        .collect();
     match how {
         "bare" => {
             let line = messages[0].to_line().unwrap();
-            let mut file =
-                OpenOptions::new().append(true).open(dir.path(&TeamPath::inbox(&owner()))).unwrap();
+            let mut file = OpenOptions::new()
+                .append(true)
+                .open(dir.path(&TeamPath::inbox(&owner())))
+                .unwrap();
             wait_for_go();
-            messages.iter().for_each(|_| assert_eq!(file.write(&line).unwrap(), line.len()));
+            messages
+                .iter()
+                .for_each(|_| assert_eq!(file.write(&line).unwrap(), line.len()));
         }
         "appender" => {
             let mut appender = Appender::new(&owner());

@@ -15,10 +15,11 @@ pub(crate) fn choose(seen: &[(Job, Seen)], options: &Options) -> Vec<Job> {
                 continue;
             }
             let (first, last) = options.points.unwrap_or((1, count));
-            let only_visible =
-                matches!(fault, Fault::Kill | Fault::Both) && (options.visible || options.seconds.is_some());
-            let points: Vec<u64> =
-                (first..=last).filter(|at| !only_visible || seen.visible.contains(at)).collect();
+            let only_visible = matches!(fault, Fault::Kill | Fault::Both)
+                && (options.visible || options.seconds.is_some());
+            let points: Vec<u64> = (first..=last)
+                .filter(|at| !only_visible || seen.visible.contains(at))
+                .collect();
             let order = if options.seconds.is_some() {
                 shuffled(points.len(), &mut random)
             } else {
@@ -34,7 +35,16 @@ pub(crate) fn choose(seen: &[(Job, Seen)], options: &Options) -> Vec<Job> {
                 } else {
                     0.0
                 };
-                chosen.push((place, Job { point: Some(Point { fault, at: points[index] }), ..*job }));
+                chosen.push((
+                    place,
+                    Job {
+                        point: Some(Point {
+                            fault,
+                            at: points[index],
+                        }),
+                        ..*job
+                    },
+                ));
             }
         }
     }

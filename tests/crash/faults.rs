@@ -1,4 +1,5 @@
-//! What can happen at a system call instead of what was asked for, and where each fault can happen at all.
+//! What can happen at a system call instead of what was asked for, and where each fault can happen
+//! at all.
 
 use nix::libc;
 
@@ -15,7 +16,8 @@ pub(crate) struct Call {
     pub(crate) args: [u64; 6],
     /// Whether its first argument is a descriptor of a file.
     pub(crate) on_file: bool,
-    /// Whether that may take a part of what is written: the kernel takes an order (to a cgroup) whole, or refuses it.
+    /// Whether that may take a part of what is written: the kernel takes an order (to a cgroup)
+    /// whole, or refuses it.
     pub(crate) in_parts: bool,
 }
 
@@ -24,7 +26,8 @@ pub(crate) struct Call {
 pub(crate) enum Fault {
     /// The process is killed before the call.
     Kill,
-    /// So is, in the same instant, the one at its other end: the worker with its daemon, the daemon with the others.
+    /// So is, in the same instant, the one at its other end: the worker with its daemon, the daemon
+    /// with the others.
     Both,
     /// The process is killed before a sync: what it wrote stands there, and need not last.
     Unsynced,
@@ -134,22 +137,28 @@ impl Fault {
             Self::Kill | Self::Both => sort != Sort::Wait,
             Self::Tear | Self::Short => sort == Sort::Write && call.in_parts && call.args[2] > 1,
             Self::Eio => {
-                matches!(sort, Sort::Read | Sort::Write | Sort::Remove | Sort::Change) && call.on_file
+                matches!(sort, Sort::Read | Sort::Write | Sort::Remove | Sort::Change)
+                    && call.on_file
                     || matches!(sort, Sort::Open(_) | Sort::Open2 | Sort::Change)
             }
             Self::Unsynced | Self::Sync => sort == Sort::Sync,
             Self::Enospc | Self::Full => {
                 sort == Sort::Write && call.on_file || sort == Sort::Change || creates
             }
-            // tokio panics where it cannot make the one pair with which it hears of signals: nothing of ours can help.
+            // tokio panics where it cannot make the one pair with which it hears of signals:
+            // nothing of ours can help.
             Self::Emfile | Self::Scarce => {
                 matches!(sort, Sort::Open(_) | Sort::Open2 | Sort::Accept)
-                    || sort == Sort::Make && !matches!(call.name, "inotify_add_watch" | "socketpair")
+                    || sort == Sort::Make
+                        && !matches!(call.name, "inotify_add_watch" | "socketpair")
             }
             // What does not block (sockets, pipes and event counters here) is never interrupted.
             Self::Eintr => {
                 matches!(sort, Sort::Read | Sort::Write) && call.on_file
-                    || matches!(sort, Sort::Open(_) | Sort::Open2 | Sort::Lock | Sort::Wait | Sort::Sync)
+                    || matches!(
+                        sort,
+                        Sort::Open(_) | Sort::Open2 | Sort::Lock | Sort::Wait | Sort::Sync
+                    )
                     || matches!(call.name, "wait4" | "waitid")
             }
         }

@@ -1,9 +1,15 @@
-//! Death, and errors, at every system call: the protocol's scenarios with the real programs, a fault at the first, second,
-//! third … call of the daemon, a worker or `teamctl`, then what a user would do, then the invariants.
+//! Death, and errors, at every system call: the protocol's scenarios with the real programs, a
+//! fault at the first, second, third … call of the daemon, a worker or `teamctl`, then what a user
+//! would do, then the invariants.
 //!
-//! As a test it runs a sample; `scripts/crash-test` runs the whole. `docs/reliability.md` explains it.
+//! As a test it runs a sample; `scripts/crash-test` runs the whole. `docs/reliability.md` explains
+//! it.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a harness: it stops where it cannot test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a harness: it stops where it cannot test"
+)]
 
 mod choice;
 mod faults;

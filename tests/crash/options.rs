@@ -1,4 +1,5 @@
-//! The command line: that of `scripts/crash-test`, and what `cargo test` passes to every test program.
+//! The command line: that of `scripts/crash-test`, and what `cargo test` passes to every test
+//! program.
 
 use crate::faults::Fault;
 use crate::scenarios;
@@ -21,8 +22,8 @@ pub(crate) struct Options {
     pub(crate) every: u64,
     /// Deaths only where another process can see that the call was made.
     pub(crate) visible: bool,
-    /// Faults only at the calls that follow directly on a sync of this file, and at all of those: what is aimed at is an event,
-    /// wherever it lies among the calls.
+    /// Faults only at the calls that follow directly on a sync of this file, and at all of those:
+    /// what is aimed at is an event, wherever it lies among the calls.
     pub(crate) behind: Option<&'static str>,
     /// How long a sample may take.
     pub(crate) seconds: Option<u64>,
@@ -54,9 +55,14 @@ impl Options {
         };
         let mut args = args;
         while let Some(arg) = args.next() {
-            let mut value = || args.next().ok_or_else(|| format!("{arg} wants a value\n{USAGE}"));
-            let number =
-                |text: String| text.parse::<u64>().map_err(|error| format!("{text}: {error}\n{USAGE}"));
+            let mut value = || {
+                args.next()
+                    .ok_or_else(|| format!("{arg} wants a value\n{USAGE}"))
+            };
+            let number = |text: String| {
+                text.parse::<u64>()
+                    .map_err(|error| format!("{text}: {error}\n{USAGE}"))
+            };
             match arg.as_str() {
                 "--scenario" => {
                     let name = value()?;
@@ -74,9 +80,10 @@ impl Options {
                 }
                 "--fault" => {
                     let name = value()?;
-                    options
-                        .faults
-                        .push(Fault::of(&name).ok_or_else(|| format!("there is no fault {name}\n{USAGE}"))?);
+                    options.faults.push(
+                        Fault::of(&name)
+                            .ok_or_else(|| format!("there is no fault {name}\n{USAGE}"))?,
+                    );
                 }
                 "--points" => {
                     let text = value()?;
@@ -96,16 +103,21 @@ impl Options {
                 "--points-only" => options.list = true,
                 // What `cargo test` and its users pass to every test program.
                 "--list" | "--ignored" => return Ok(None),
-                "--exact" | "--nocapture" | "--no-capture" | "--quiet" | "-q" | "--include-ignored"
-                | "--show-output" => {}
-                "--test-threads" | "--format" | "--color" | "--skip" | "-Z" | "--logfile" => drop(value()?),
+                "--exact" | "--nocapture" | "--no-capture" | "--quiet" | "-q"
+                | "--include-ignored" | "--show-output" => {}
+                "--test-threads" | "--format" | "--color" | "--skip" | "-Z" | "--logfile" => {
+                    drop(value()?)
+                }
                 flag if flag.starts_with('-') && flag.contains('=') => {}
-                flag if flag.starts_with('-') => return Err(format!("{flag} is not known\n{USAGE}")),
+                flag if flag.starts_with('-') => {
+                    return Err(format!("{flag} is not known\n{USAGE}"));
+                }
                 filter => options.scenarios.push(filter.to_owned()),
             }
         }
         // A filter may name a test of another program.
-        if !options.scenarios.is_empty() && !options.scenarios.iter().any(|name| is_scenario(name)) {
+        if !options.scenarios.is_empty() && !options.scenarios.iter().any(|name| is_scenario(name))
+        {
             return Ok(None);
         }
         Ok(Some(options))

@@ -1,19 +1,26 @@
-//! Persist, then announce: what must last is synced before another process can see that it was decided.
+//! Persist, then announce: what must last is synced before another process can see that it was
+//! decided.
 //!
-//! A kill does not show a sync that is missing, only a loss of power does. The tracer sees it in each run. A sync counts when
-//! it has succeeded. The daemon's own log is the journal, a worker's its transcript:
-//! - between a write to its own log and the sync, the writer (the thread) does nothing that another process sees: the daemon
-//!   after each write, a worker after an answer with calls, and after the end of a piece of work;
+//! A kill does not show a sync that is missing, only a loss of power does. The tracer sees it in
+//! each run. A sync counts when it has succeeded. The daemon's own log is the journal, a worker's
+//! its transcript:
+//! - between a write to its own log and the sync, the writer (the thread) does nothing that another
+//!   process sees: the daemon after each write, a worker after an answer with calls, and after the
+//!   end of a piece of work;
 //! - after a refused sync a process does not write to its own log again;
-//! - the journal calls nothing done that is not synced, a worker records no sent message that is not, and no command ends
-//!   well with something unsynced. What an earlier daemon has told, this one cannot know to be synced;
+//! - the journal calls nothing done that is not synced, a worker records no sent message that is
+//!   not, and no command ends well with something unsynced. What an earlier daemon has told, this
+//!   one cannot know to be synced;
 //! - no incarnation is spawned whose inbox is new, and not synced with its folder;
 //! - a worker tells an agent no message that is not synced in the transcript;
-//! - its own log is written to only when its name lasts, and what stands there; it is cut only when what is cut off lasts aside.
+//! - its own log is written to only when its name lasts, and what stands there; it is cut only when
+//!   what is cut off lasts aside.
 //!
-//! A death syncs nothing: what one process leaves behind, the next one of the same victim has to see to.
+//! A death syncs nothing: what one process leaves behind, the next one of the same victim has to
+//! see to.
 //!
-//! An end is journaled only when the liveness lock is free, and no shim of that incarnation is still at its work.
+//! An end is journaled only when the liveness lock is free, and no shim of that incarnation is
+//! still at its work.
 
 use std::fs::TryLockError;
 use std::io::ErrorKind::PermissionDenied;
@@ -44,7 +51,8 @@ pub(crate) struct Order {
     untold: bool,
     /// The inboxes that it has written to; of a command, every file.
     unsynced: Unsynced,
-    /// What was written beside its own log: a tail that is cut off, or what is to stand in its place.
+    /// What was written beside its own log: a tail that is cut off, or what is to stand in its
+    /// place.
     aside: Unsynced,
     /// The inboxes that it has made.
     made: Folder,
@@ -57,7 +65,11 @@ pub(crate) struct Order {
 impl Order {
     /// Watches the processes of the team in this directory.
     pub(crate) fn new(victim: Victim, team: &Path) -> Self {
-        let home = if victim == Victim::Worker { team.join("transcript") } else { team.to_owned() };
+        let home = if victim == Victim::Worker {
+            team.join("transcript")
+        } else {
+            team.to_owned()
+        };
         Self {
             victim,
             team: team.to_owned(),
@@ -74,7 +86,8 @@ impl Order {
 
     /// A process begins, or another program in the same one.
     pub(crate) fn begin(&mut self) {
-        (self.writer, self.refused) = (None, false);
+        self.writer = None;
+        self.refused = false;
         self.made.look();
         self.home.look();
         if self.victim == Victim::Daemon {
@@ -85,13 +98,26 @@ impl Order {
     /// What the daemon before has told, and the journal does not call done, may be unsynced.
     fn take_over(&mut self) {
         let journal = lines(&std::fs::read(self.team.join("journal.jsonl")).unwrap_or_default());
-        let done = journal.iter().filter_map(|line| line["done"].as_u64()).max().unwrap_or_default();
+        let done = journal
+            .iter()
+            .filter_map(|line| line["done"].as_u64())
+            .max()
+            .unwrap_or_default();
         for line in &journal {
-            let Some(seq) = line["seq"].as_u64().filter(|&seq| seq > done) else { continue };
-            let told = line["tell"].as_array().into_iter().flatten().filter_map(|tell| tell["to"].as_str());
+            let Some(seq) = line["seq"].as_u64().filter(|&seq| seq > done) else {
+                continue;
+            };
+            let told = line["tell"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|tell| tell["to"].as_str());
             // A member without an inbox is told nothing.
-            let inboxes = told.filter_map(|to| File::at(self.team.join(format!("inbox/{to}.jsonl"))).ok());
-            inboxes.for_each(|inbox| self.unsynced.wrote(inbox, seq));
+            let inboxes =
+                told.filter_map(|to| File::at(self.team.join(format!("inbox/{to}.jsonl"))).ok());
+            for inbox in inboxes {
+                self.unsynced.wrote(inbox, seq);
+            }
         }
     }
 
@@ -105,10 +131,15 @@ impl Order {
         if self.victim == Victim::Ctl {
             let ends_well = call.name == "exit_group" && fd == 0;
             let unsynced = self.unsynced.any().filter(|_| ends_well)?;
-            return Some(format!("a command ended with 0, and did not sync what it wrote: {unsynced:?}"));
+            return Some(format!(
+                "a command ended with 0, and did not sync what it wrote: {unsynced:?}"
+            ));
         }
-        if self.untold && call.name == "write" && !call.on_file && tells_an_agent(pid, call.args[1]) {
-            return Some("an agent is told a message that is not synced in the transcript".to_owned());
+        if self.untold && call.name == "write" && !call.on_file && tells_an_agent(pid, call.args[1])
+        {
+            return Some(
+                "an agent is told a message that is not synced in the transcript".to_owned(),
+            );
         }
         let cuts = call.name == "ftruncate";
         if self.writer != Some(pid) && !self.refused && !cuts {
@@ -116,16 +147,25 @@ impl Order {
         }
         let own = call.on_file && File::of(pid, fd).is_ok_and(|file| self.is_own(&file));
         if own && call.sort == Sort::Write {
-            return self.refused.then(|| format!("{}({fd:#x}, …) goes on after a refused sync", call.name));
+            return self
+                .refused
+                .then(|| format!("{}({fd:#x}, …) goes on after a refused sync", call.name));
         }
-        if let Some(aside) = self.aside.any().filter(|_| own && cuts) {
+        if own
+            && cuts
+            && let Some(aside) = self.aside.any()
+        {
             return Some(format!(
                 "the {} is cut, and {aside:?}, which keeps its tail, is not synced",
                 self.log()
             ));
         }
         (self.writer == Some(pid) && self.is_seen(call)).then(|| {
-            format!("{}({fd:#x}, …) comes between a write to the {} and its sync", call.name, self.log())
+            format!(
+                "{}({fd:#x}, …) comes between a write to the {} and its sync",
+                call.name,
+                self.log()
+            )
         })
     }
 
@@ -185,7 +225,10 @@ impl Order {
         }
         let put_there = self.aside.has(&file).then_some("what was put there");
         if let Some(what) = put_there.or_else(|| self.home.has(&file).then_some("its name")) {
-            return Some(format!("the {} is written to, and {what} is not synced", self.log()));
+            return Some(format!(
+                "the {} is written to, and {what} is not synced",
+                self.log()
+            ));
         }
         let log = std::fs::read(self.own()?).unwrap_or_default();
         let new = lines(log.get(log.len().checked_sub(bytes)?..)?);
@@ -193,72 +236,106 @@ impl Order {
             self.writer = Some(pid);
             return self.journaled(&new);
         }
-        if new.iter().any(|entry| entry["entry"] == "idle" || calls(entry).next().is_some()) {
+        if new
+            .iter()
+            .any(|entry| entry["entry"] == "idle" || calls(entry).next().is_some())
+        {
             self.writer = Some(pid);
         }
-        self.untold |= new.iter().any(|entry| entry["entry"] == "messages" || !entry["prompt"].is_null());
+        self.untold |= new
+            .iter()
+            .any(|entry| entry["entry"] == "messages" || !entry["prompt"].is_null());
         // A new conversation does not go on from what an earlier one has sent.
-        if new.iter().any(|entry| entry["entry"] == "life" && entry["conversation"] == entry["incarnation"]) {
+        if new
+            .iter()
+            .any(|entry| entry["entry"] == "life" && entry["conversation"] == entry["incarnation"])
+        {
             self.unsynced = Unsynced::default();
         }
         let sent = new.iter().any(|entry| has_sent(entry, &log));
         let unsynced = self.unsynced.up_to(u64::MAX).filter(|_| sent)?;
-        Some(format!("a message is recorded as sent, and not synced: {unsynced:?}"))
+        Some(format!(
+            "a message is recorded as sent, and not synced: {unsynced:?}"
+        ))
     }
 
     /// The journal has grown by some lines.
     fn journaled(&mut self, new: &[Value]) -> Option<String> {
-        self.seq = new.last().and_then(|line| line["seq"].as_u64()).unwrap_or(self.seq);
-        let done = new.iter().filter_map(|line| line["done"].as_u64()).max().unwrap_or_default();
+        self.seq = new
+            .last()
+            .and_then(|line| line["seq"].as_u64())
+            .unwrap_or(self.seq);
+        let done = new
+            .iter()
+            .filter_map(|line| line["done"].as_u64())
+            .max()
+            .unwrap_or_default();
         if let Some(unsynced) = self.unsynced.up_to(done) {
-            return Some(format!("line {done} counts as done, and is not synced: {unsynced:?}"));
+            return Some(format!(
+                "line {done} counts as done, and is not synced: {unsynced:?}"
+            ));
         }
-        let spawned = new.iter().any(|line| line["record"] == "member" && line["event"] == "spawned");
-        if let Some(made) = self.made.any().filter(|_| spawned) {
+        let spawned = new
+            .iter()
+            .any(|line| line["record"] == "member" && line["event"] == "spawned");
+        if spawned && let Some(made) = self.made.any() {
             return Some(format!(
                 "an incarnation is spawned, and the folder of {made:?}, which is new, is not synced"
             ));
         }
-        let ended = new.iter().filter(|line| line["record"] == "member" && line["event"] == "exited");
+        let ended = new
+            .iter()
+            .filter(|line| line["record"] == "member" && line["event"] == "exited");
         let ended: Vec<&str> = ended.filter_map(|line| line["name"].as_str()).collect();
         if let Some(held) = ended.iter().find(|name| self.is_held(name)) {
-            return Some(format!("the end of {held} is journaled, and its liveness lock is held"));
+            return Some(format!(
+                "the end of {held} is journaled, and its liveness lock is held"
+            ));
         }
-        let kept = ended.iter().find_map(|name| Some((name, self.shim_of(name)?)))?;
-        Some(format!("the end of {} is journaled, and {} still keeps a command", kept.0, kept.1))
+        let kept = ended
+            .iter()
+            .find_map(|name| Some((name, self.shim_of(name)?)))?;
+        Some(format!(
+            "the end of {} is journaled, and {} still keeps a command",
+            kept.0, kept.1
+        ))
     }
 
-    /// Whether a process holds the liveness lock of a member. The daemon is stopped meanwhile, and no next incarnation has begun:
-    /// a try disturbs no process. (`/proc/locks` does not list a lock whose taker is gone, like
-    /// a dead worker whose shim shares it.)
+    /// Whether a process holds the liveness lock of a member. The daemon is stopped meanwhile, and
+    /// no next incarnation has begun: a try disturbs no process. (`/proc/locks` does not list a
+    /// lock whose taker is gone, like a dead worker whose shim shares it.)
     fn is_held(&self, name: &str) -> bool {
         std::fs::File::open(self.transcript(name))
             .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// A shim whose worker is gone, and that holds neither another member's liveness lock nor that of a check or of the team repository,
-    /// whose jobs go on when the author of the work has ended. The daemon, which would end it, is stopped.
+    /// A shim whose worker is gone, and that holds neither another member's liveness lock nor that
+    /// of a check or of the team repository, whose jobs go on when the author of the work has
+    /// ended. The daemon, which would end it, is stopped.
     fn shim_of(&self, name: &str) -> Option<i32> {
         let scratch = self.team.parent()?.to_string_lossy().into_owned();
         let pids = std::fs::read_dir("/proc").ok()?.flatten();
         let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let keeps = |&pid: &i32| {
-            let line = process::command_line(pid);
-            line.contains(" shim ") && line.contains(&scratch) && is_alive(pid)
-        };
         let has_lost_its_worker = |&pid: &i32| {
-            process::parent(pid).is_some_and(|parent| !process::command_line(parent).contains(" run --name "))
+            process::parent(pid)
+                .is_some_and(|parent| !process::command_line(parent).contains(" run --name "))
         };
         let others = |&pid: &i32| {
             let lock = std::fs::read_link(format!("/proc/{pid}/fd/0"));
             lock.map_or(true, |lock| {
-                let is_of_repository =
-                    lock.ends_with("lock") && lock.to_string_lossy().contains("/teamd/repositories/");
+                let is_of_repository = lock.ends_with("lock")
+                    && lock.to_string_lossy().contains("/teamd/repositories/");
                 let is_of_a_job = lock == self.team.join("run/checks") || is_of_repository;
-                is_of_a_job || lock.starts_with(self.team.join("transcript")) && lock != self.transcript(name)
+                is_of_a_job
+                    || lock.starts_with(self.team.join("transcript"))
+                        && lock != self.transcript(name)
             })
         };
-        pids.filter(keeps).find(|pid| has_lost_its_worker(pid) && !others(pid))
+        pids.filter(|&pid| {
+            let line = process::command_line(pid);
+            line.contains(" shim ") && line.contains(&scratch) && is_alive(pid)
+        })
+        .find(|pid| has_lost_its_worker(pid) && !others(pid))
     }
 
     fn transcript(&self, name: &str) -> PathBuf {
@@ -276,29 +353,37 @@ impl Order {
 
     /// What that is called.
     fn log(&self) -> &'static str {
-        if self.victim == Victim::Daemon { "journal" } else { "transcript" }
+        if self.victim == Victim::Daemon {
+            "journal"
+        } else {
+            "transcript"
+        }
     }
 
     fn is_own(&self, file: &File) -> bool {
         self.own().is_some_and(|own| file.is_at(&own))
     }
 
-    /// Whether another process can see that the call was made, or what it wrote. The log (2), event counters (8 bytes) and the
-    /// pair by which a runtime hears of signals (a byte: a death interrupts any call) tell another process nothing. What a
-    /// worker says to the daemon promises nothing.
+    /// Whether another process can see that the call was made, or what it wrote. The log (2), event
+    /// counters (8 bytes) and the pair by which a runtime hears of signals (a byte: a death
+    /// interrupts any call) tell another process nothing. What a worker says to the daemon promises
+    /// nothing.
     fn is_seen(&self, call: &Call) -> bool {
         match call.sort {
             Sort::Change => true,
             Sort::Process => !matches!(call.name, "wait4" | "waitid" | "setsid" | "exit_group"),
             Sort::Write if call.on_file => true,
-            Sort::Talk => self.victim == Victim::Daemon && !(call.name == "sendto" && call.args[2] == 1),
+            Sort::Talk => {
+                self.victim == Victim::Daemon && !(call.name == "sendto" && call.args[2] == 1)
+            }
             Sort::Write => self.victim == Victim::Daemon && call.args[0] > 2 && call.args[2] != 8,
             _ => false,
         }
     }
 }
 
-/// Whether what is about to be written is a message to an agent: `{"type":"user",` and not the answer to a question of its.
+/// Whether what is about to be written is a message to an agent: `{"type":"user",` and not the
+/// answer to a question of its.
 fn tells_an_agent(pid: Pid, at: u64) -> bool {
     let word = ptrace::read(pid, (at + 8) as ptrace::AddressType);
     word.is_ok_and(|word| &word.to_ne_bytes() == b"\"user\",\"")
@@ -308,16 +393,27 @@ fn tells_an_agent(pid: Pid, at: u64) -> bool {
 const RESTARTS: i64 = -512;
 
 fn lines(bytes: &[u8]) -> Vec<Value> {
-    bytes.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    bytes
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect()
 }
 
 /// The calls of an answer of the model.
 fn calls(entry: &Value) -> impl Iterator<Item = &Value> {
-    let content = entry["content"].as_array().filter(|_| entry["entry"] == "answer");
-    content.into_iter().flatten().filter(|block| block["type"] == "tool_use")
+    let content = if entry["entry"] == "answer" {
+        entry["content"].as_array()
+    } else {
+        None
+    };
+    content
+        .into_iter()
+        .flatten()
+        .filter(|block| block["type"] == "tool_use")
 }
 
-/// Whether an entry says that a call has sent its message. (A pending notice is tried again, and need not last yet.)
+/// Whether an entry says that a call has sent its message. (A pending notice is tried again, and
+/// need not last yet.)
 fn has_sent(entry: &Value, log: &[u8]) -> bool {
     let well = entry["entry"] == "result" && entry["is_error"] != true && entry["owed"].is_null();
     well && lines(log)

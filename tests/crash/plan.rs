@@ -37,16 +37,31 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     std::panic::set_hook(Box::new(|_| {}));
     let began = Instant::now();
-    let pairs =
-        SCENARIOS.iter().flat_map(|scenario| scenario.victims.iter().map(move |victim| (scenario, *victim)));
+    let pairs = SCENARIOS.iter().flat_map(|scenario| {
+        scenario
+            .victims
+            .iter()
+            .map(move |victim| (scenario, *victim))
+    });
     let dry: Vec<Job> = pairs
         .filter(|(scenario, victim)| options.wants(scenario.name, *victim))
-        .map(|(scenario, victim)| Job { scenario, victim, point: None, behind: options.behind })
+        .map(|(scenario, victim)| Job {
+            scenario,
+            victim,
+            point: None,
+            behind: options.behind,
+        })
         .collect();
     let (seen, mut failed) = count(&dry, options.jobs);
     if options.list || failed > 0 {
-        seen.iter().for_each(tell);
-        return if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        for line in &seen {
+            tell(line);
+        }
+        return if failed > 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        };
     }
     let jobs = choose(&seen, options);
     println!(
@@ -60,21 +75,31 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     for (job, seen) in &seen {
         for (fault, count) in &seen.counts {
             if options.faults.is_empty() || options.faults.contains(fault) {
-                cells.entry((job.scenario.name, job.victim, *fault)).or_default().points = *count;
+                cells
+                    .entry((job.scenario.name, job.victim, *fault))
+                    .or_default()
+                    .points = *count;
             }
         }
     }
-    let (cells, violations) = (Mutex::new(cells), Mutex::new(Vec::new()));
-    let (done, total) = (Mutex::new(0_usize), jobs.len());
+    let cells = Mutex::new(cells);
+    let violations = Mutex::new(Vec::new());
+    let done = Mutex::new(0_usize);
+    let total = jobs.len();
     let broken = AtomicBool::new(false);
     each(&jobs, options.jobs, |job| {
-        let over = options.seconds.is_some_and(|seconds| began.elapsed().as_secs() >= seconds);
+        let over = options
+            .seconds
+            .is_some_and(|seconds| began.elapsed().as_secs() >= seconds);
         if broken.load(Ordering::Relaxed) || over && *done.lock().unwrap() >= AT_LEAST {
             return false;
         }
         let (result, seen) = play(*job);
         if let Err(Violation(why)) = &result {
-            broken.fetch_or(options.stop.iter().any(|text| why.contains(text)), Ordering::Relaxed);
+            broken.fetch_or(
+                options.stop.iter().any(|text| why.contains(text)),
+                Ordering::Relaxed,
+            );
         }
         if let Some(violation) = note(*job, result, &seen, &cells) {
             println!("{violation}");
@@ -83,21 +108,39 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         let mut done = done.lock().unwrap();
         *done += 1;
         if done.is_multiple_of(50) {
-            println!("crash: {done} of {total}, {:.0} s", began.elapsed().as_secs_f64());
+            println!(
+                "crash: {done} of {total}, {:.0} s",
+                began.elapsed().as_secs_f64()
+            );
         }
         true
     });
     let cells = cells.into_inner().unwrap();
     report::print(&cells);
     // Once more at the end: a log that is kept is often only the end of one.
-    violations.into_inner().unwrap().iter().for_each(|violation| println!("\n{violation}"));
-    failed += cells.values().map(|figures| figures.violations).sum::<u64>();
+    for violation in violations.into_inner().unwrap().iter() {
+        println!("\n{violation}");
+    }
+    failed += cells
+        .values()
+        .map(|figures| figures.violations)
+        .sum::<u64>();
     if cells.values().all(|figures| figures.runs == figures.missed) {
-        println!("error: no run has reached its point\nhint: `--points-only` tells which points there are");
+        println!(
+            "error: no run has reached its point\nhint: `--points-only` tells which points there are"
+        );
         failed += 1;
     }
-    println!("\ncrash: {:.0} s, seed {}, {failed} violations", began.elapsed().as_secs_f64(), options.seed);
-    if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    println!(
+        "\ncrash: {:.0} s, seed {}, {failed} violations",
+        began.elapsed().as_secs_f64(),
+        options.seed
+    );
+    if failed > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 /// A sample makes so many runs, however long they take: a slow machine is no reason to try nothing.
@@ -128,14 +171,22 @@ fn refused(why: &str) -> ExitCode {
 
 /// Plays each scenario without a fault: what was seen, and how many failed.
 fn count(dry: &[Job], threads: usize) -> (Vec<(Job, Seen)>, u64) {
-    let (seen, failed) = (Mutex::new(Vec::new()), Mutex::new(0));
+    let seen = Mutex::new(Vec::new());
+    let failed = Mutex::new(0);
     each(dry, threads, |job| {
         let (result, counted) = play(*job);
-        let none =
-            || hold(!counted.counts.is_empty(), || "not one call was seen: nothing is traced".to_owned());
+        let none = || {
+            hold(!counted.counts.is_empty(), || {
+                "not one call was seen: nothing is traced".to_owned()
+            })
+        };
         if let Err(Violation(why)) = result.and_then(|()| none()) {
             *failed.lock().unwrap() += 1;
-            println!("FAILED without any fault: {} {}: {why}", job.scenario.name, job.victim.name());
+            println!(
+                "FAILED without any fault: {} {}: {why}",
+                job.scenario.name,
+                job.victim.name()
+            );
         }
         seen.lock().unwrap().push((*job, counted));
         true
@@ -148,24 +199,46 @@ fn count(dry: &[Job], threads: usize) -> (Vec<(Job, Seen)>, u64) {
 
 /// Tells how many points a scenario has.
 fn tell((job, seen): &(Job, Seen)) {
-    let counts: Vec<String> =
-        seen.counts.iter().map(|(fault, count)| format!("{} {count}", fault.name())).collect();
-    let (scenario, victim, visible) = (job.scenario.name, job.victim.name(), seen.visible.len());
-    println!("{scenario} {victim}: {} ({visible} visible)", counts.join(", "));
+    let counts: Vec<String> = seen
+        .counts
+        .iter()
+        .map(|(fault, count)| format!("{} {count}", fault.name()))
+        .collect();
+    let scenario = job.scenario.name;
+    let victim = job.victim.name();
+    let visible = seen.visible.len();
+    println!(
+        "{scenario} {victim}: {} ({visible} visible)",
+        counts.join(", ")
+    );
 }
 
 /// Counts a run; what is to be told of it, if something did not hold.
-fn note(job: Job, result: Checked, seen: &Seen, cells: &Mutex<BTreeMap<Cell, Figures>>) -> Option<String> {
+fn note(
+    job: Job,
+    result: Checked,
+    seen: &Seen,
+    cells: &Mutex<BTreeMap<Cell, Figures>>,
+) -> Option<String> {
     let point = job.point?;
     let mut cells = cells.lock().unwrap();
-    let figures = cells.entry((job.scenario.name, job.victim, point.fault)).or_default();
+    let figures = cells
+        .entry((job.scenario.name, job.victim, point.fault))
+        .or_default();
     figures.runs += 1;
     figures.missed += u64::from(seen.fired.is_none());
-    let Err(Violation(why)) = result else { return None };
+    let Err(Violation(why)) = result else {
+        return None;
+    };
     figures.violations += 1;
-    let (scenario, victim, fault) = (job.scenario.name, job.victim.name(), point.fault.name());
+    let scenario = job.scenario.name;
+    let victim = job.victim.name();
+    let fault = point.fault.name();
     let at = seen.fired.as_deref().unwrap_or("not reached");
-    let behind = job.behind.map(|file| format!(" --behind {file}")).unwrap_or_default();
+    let behind = job
+        .behind
+        .map(|file| format!(" --behind {file}"))
+        .unwrap_or_default();
     Some(format!(
         "VIOLATION at {at}: {why}\n  again: scripts/crash-test --scenario {scenario} --victim {victim} --fault {fault}{behind} --points {0}..{0}",
         point.at
@@ -182,11 +255,17 @@ fn play(job: Job) -> (Checked, Seen) {
     let result = played.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(Violation(format!("the harness gave up: {}", text.unwrap_or_default())))
+        Err(Violation(format!(
+            "the harness gave up: {}",
+            text.unwrap_or_default()
+        )))
     });
     let result = result.map_err(|Violation(why)| {
-        let (did, logs) = (&stage.ledger.commands, stage.ends_of_logs());
-        Violation(format!("{why}\n  what the user did: {did:#?}\n  the ends of the logs:\n{logs}"))
+        let did = &stage.ledger.commands;
+        let logs = stage.ends_of_logs();
+        Violation(format!(
+            "{why}\n  what the user did: {did:#?}\n  the ends of the logs:\n{logs}"
+        ))
     });
     (result, stage.seen())
 }

@@ -23,7 +23,12 @@ pub(crate) fn print(cells: &BTreeMap<Cell, Figures>) {
     println!("|---|---|---|---:|---:|---:|---:|");
     let mut sum = Figures::default();
     for ((scenario, victim, fault), figures) in cells {
-        let Figures { points, runs, missed, violations } = figures;
+        let Figures {
+            points,
+            runs,
+            missed,
+            violations,
+        } = figures;
         if *runs > 0 {
             println!(
                 "| {scenario} | {} | {} | {points} | {runs} | {missed} | {violations} |",
@@ -36,5 +41,8 @@ pub(crate) fn print(cells: &BTreeMap<Cell, Figures>) {
         sum.missed += missed;
         sum.violations += violations;
     }
-    println!("| **all** | | | {} | {} | {} | {} |", sum.points, sum.runs, sum.missed, sum.violations);
+    println!(
+        "| **all** | | | {} | {} | {} | {} |",
+        sum.points, sum.runs, sum.missed, sum.violations
+    );
 }

@@ -1,4 +1,5 @@
-//! One process that is traced: each of its calls is seen when it begins and when it ends, and changed where the tracer says so.
+//! One process that is traced: each of its calls is seen when it begins and when it ends, and
+//! changed where the tracer says so.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,14 +34,26 @@ pub(crate) struct Trace<'a> {
 impl<'a> Trace<'a> {
     /// Traces a process that is seized.
     pub(crate) fn new(tracer: &'a Tracer, leader: Pid) -> Self {
-        let (inside, files) = (HashMap::new(), HashSet::new());
-        Self { tracer, leader, inside, files, live: false, over: false, ended: None }
+        let inside = HashMap::new();
+        let files = HashSet::new();
+        Self {
+            tracer,
+            leader,
+            inside,
+            files,
+            live: false,
+            over: false,
+            ended: None,
+        }
     }
 
     /// Traces the process until it is gone, or released. Returns how it ended, if it did.
     pub(crate) fn run(mut self) -> Option<Option<i32>> {
         loop {
-            match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)) {
+            match waitpid(
+                Pid::from_raw(-1),
+                Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD),
+            ) {
                 Ok(status) => self.step(status),
                 // A signal that nix does not know stops a thread: it is not passed on.
                 Err(Errno::EINTR | Errno::EINVAL) => {}
@@ -76,12 +89,16 @@ impl<'a> Trace<'a> {
             }
             _ => return,
         };
-        let inside = self.inside.get(&pid).is_some_and(|call| matches!(call, Some((_, Some(_)))));
+        let inside = self
+            .inside
+            .get(&pid)
+            .is_some_and(|call| matches!(call, Some((_, Some(_)))));
         self.over = self.over || self.tracer.seen().over;
         // One that is gone meanwhile is seen at the next wait.
-        let gone = match self.over && !inside {
-            true => ptrace::detach(pid, signal),
-            false => ptrace::syscall(pid, signal),
+        let gone = if self.over && !inside {
+            ptrace::detach(pid, signal)
+        } else {
+            ptrace::syscall(pid, signal)
         };
         if gone.is_err() {
             self.inside.remove(&pid);
@@ -89,7 +106,9 @@ impl<'a> Trace<'a> {
     }
 
     fn syscall(&mut self, pid: Pid) {
-        let Ok(mut regs) = ptrace::getregs(pid) else { return };
+        let Ok(mut regs) = ptrace::getregs(pid) else {
+            return;
+        };
         if let Some(call) = self.inside.remove(&pid) {
             if let Some((call, act)) = call {
                 self.leave(pid, &mut regs, &call, act);
@@ -98,7 +117,8 @@ impl<'a> Trace<'a> {
         }
         let number = regs.orig_rax.cast_signed();
         if number == libc::SYS_prctl && regs.rdi == PR_SET_DUMPABLE {
-            // It would be hidden which files its descriptors are: it asks instead whether that is hidden.
+            // It would be hidden which files its descriptors are: it asks instead whether that is
+            // hidden.
             regs.rdi = PR_GET_DUMPABLE;
             set(pid, regs);
         }
@@ -110,15 +130,26 @@ impl<'a> Trace<'a> {
         let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
         let on_file = self.files.contains(&args[0]);
         let in_parts = on_file && sort == Sort::Write && !is_of_the_kernel(pid, args[0]);
-        let call = Call { name, sort, args, on_file, in_parts };
+        let call = Call {
+            name,
+            sort,
+            args,
+            on_file,
+            in_parts,
+        };
         if let Some(wrong) = self.tracer.order().enter(pid, &call) {
             self.tracer.seen().wrong.get_or_insert(wrong);
         }
         if name == "close" {
-            // Now, and not when it ends: another thread may have opened a file under the same number by then.
+            // Now, and not when it ends: another thread may have opened a file under the same
+            // number by then.
             self.files.remove(&args[0]);
         }
-        let act = if self.live { self.tracer.decide(&call) } else { None };
+        let act = if self.live {
+            self.tracer.decide(&call)
+        } else {
+            None
+        };
         match act {
             Some(Act::Kill { both }) => {
                 regs.orig_rax = u64::MAX;
@@ -142,7 +173,13 @@ impl<'a> Trace<'a> {
     }
 
     /// A call ends.
-    fn leave(&mut self, pid: Pid, regs: &mut libc::user_regs_struct, call: &Call, act: Option<Act>) {
+    fn leave(
+        &mut self,
+        pid: Pid,
+        regs: &mut libc::user_regs_struct,
+        call: &Call,
+        act: Option<Act>,
+    ) {
         match act {
             Some(Act::Fail(errno)) => {
                 regs.rax = i64::from(-errno).cast_unsigned();
@@ -196,5 +233,13 @@ fn is_of_the_kernel(pid: Pid, descriptor: u64) -> bool {
 
 /// Sets the registers of a thread, unless it is gone meanwhile: the next wait tells.
 fn set(pid: Pid, regs: libc::user_regs_struct) {
-    ptrace::setregs(pid, regs).or_else(|gone| if gone == Errno::ESRCH { Ok(()) } else { Err(gone) }).unwrap();
+    ptrace::setregs(pid, regs)
+        .or_else(|gone| {
+            if gone == Errno::ESRCH {
+                Ok(())
+            } else {
+                Err(gone)
+            }
+        })
+        .unwrap();
 }

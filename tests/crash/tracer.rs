@@ -1,7 +1,8 @@
-//! The tracer: counts the system calls of a victim, over all its threads and incarnations, and makes the fault happen.
+//! The tracer: counts the system calls of a victim, over all its threads and incarnations, and
+//! makes the fault happen.
 //!
-//! It lives in threads of the test, each of which traces one process. It reads and writes registers, and
-//! looks up which files their descriptors are.
+//! It lives in threads of the test, each of which traces one process. It reads and writes
+//! registers, and looks up which files their descriptors are.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
@@ -59,7 +60,8 @@ pub(crate) struct Seen {
 
 /// What became of a process that called.
 ///
-/// While it is held, no other thread may wait for it, though it is a child of this test: a wait would take its stops away.
+/// While it is held, no other thread may wait for it, though it is a child of this test: a wait
+/// would take its stops away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Held {
     /// It is traced.
@@ -93,12 +95,20 @@ impl Tracer {
         behind: Option<&'static str>,
     ) -> Self {
         let order = Arc::new(Mutex::new(Order::new(victim, &scratch.join(TEAM))));
-        let tracer = Self { scratch: scratch.to_owned(), victim, point, behind, seen: Arc::default(), order };
+        let tracer = Self {
+            scratch: scratch.to_owned(),
+            victim,
+            point,
+            behind,
+            seen: Arc::default(),
+            order,
+        };
         let listener = UnixListener::bind(scratch.join(wrapper::SOCKET)).unwrap();
         let own = tracer.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (own, Ok(stream)) = (own.clone(), stream) else { return };
+                let own = own.clone();
+                let Ok(stream) = stream else { return };
                 if own.seen().over {
                     return;
                 }
@@ -136,7 +146,11 @@ impl Tracer {
 
     /// Waits until the process that is being killed is gone.
     pub(crate) fn until_killed(&self) {
-        assert!(poll_until(&mut || !self.seen().held.values().any(|held| *held == Held::Dying)));
+        assert!(poll_until(&mut || !self
+            .seen()
+            .held
+            .values()
+            .any(|held| *held == Held::Dying)));
     }
 
     /// Whether the fault has happened, and its successor is watched, too.
@@ -170,7 +184,9 @@ impl Tracer {
         self.note(pid, Held::Yes);
         self.order().begin();
         drop(stream.write_all(&[0]));
-        let became = Trace::new(self, pid).run().map_or(Held::Released, Held::Ended);
+        let became = Trace::new(self, pid)
+            .run()
+            .map_or(Held::Released, Held::Ended);
         self.note(pid, became);
     }
 
@@ -178,21 +194,31 @@ impl Tracer {
         self.scratch.join(TEAM).join(file)
     }
 
-    /// Kills the one at the other end, and waits until it is gone: once the victim is reported as ended, neither is there.
-    /// Only a process that is seen to be of this team is signalled.
+    /// Kills the one at the other end, and waits until it is gone: once the victim is reported as
+    /// ended, neither is there. Only a process that is seen to be of this team is signalled.
     pub(crate) fn end_the_other(&self) {
         let roster = std::fs::read(self.team("config.json")).unwrap_or_default();
         let roster: serde_json::Value = serde_json::from_slice(&roster).unwrap_or_default();
         let members = roster["members"].as_array().cloned().unwrap_or_default();
-        let alice = members.into_iter().find(|member| member["name"] == wrapper::NAME);
+        let alice = members
+            .into_iter()
+            .find(|member| member["name"] == wrapper::NAME);
         let other = match self.victim {
             Victim::Daemon => alice.unwrap_or_default()["pid"].as_i64(),
             _ => roster["daemon"]["pid"].as_i64(),
         };
-        let Some(pid) = other.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0) else { return };
+        let Some(pid) = other
+            .and_then(|pid| i32::try_from(pid).ok())
+            .filter(|pid| *pid > 0)
+        else {
+            return;
+        };
         if process::command_line(pid).contains(&*self.scratch.to_string_lossy()) {
             crate::support::signal(pid, Signal::SIGKILL);
-            assert!(poll_until(&mut || !crate::support::is_alive(pid)), "{pid} outlives SIGKILL");
+            assert!(
+                poll_until(&mut || !crate::support::is_alive(pid)),
+                "{pid} outlives SIGKILL"
+            );
         }
     }
 
@@ -237,13 +263,15 @@ impl Tracer {
             return None;
         }
         if seen.hits + 1 >= point.at + point.fault.lasts() {
-            // A process that lives on, or comes after it, is watched: what follows must be in order, too.
+            // A process that lives on, or comes after it, is watched: what follows must be in
+            // order, too.
             seen.counting = false;
         }
         if self.victim == Victim::Ctl {
             seen.then = Some(Truth::look(&self.team("")));
         }
-        seen.fired.get_or_insert_with(|| format!("{}({:#x}, …)", call.name, call.args[0]));
+        seen.fired
+            .get_or_insert_with(|| format!("{}({:#x}, …)", call.name, call.args[0]));
         Some(point.fault.act())
     }
 }
@@ -267,7 +295,12 @@ pub(crate) fn probe() -> Result<(), String> {
         .spawn()
         .map_err(|error| format!("no child can be started: {error}"))?;
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-    let traced = ptrace::seize(pid, options()).map_err(|errno| format!("ptrace is refused: {errno}"));
+    let traced =
+        ptrace::seize(pid, options()).map_err(|errno| format!("ptrace is refused: {errno}"));
     let ended = child.kill().and_then(|()| child.wait());
-    traced.and(ended.map(drop).map_err(|error| format!("a child cannot be ended: {error}")))
+    traced.and(
+        ended
+            .map(drop)
+            .map_err(|error| format!("a child cannot be ended: {error}")),
+    )
 }

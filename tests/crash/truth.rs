@@ -17,27 +17,38 @@ impl Truth {
     /// Reads it from a team directory.
     pub(crate) fn look(team: &Path) -> Self {
         let read = |file: &str| std::fs::read(team.join(file)).unwrap_or_default();
-        let journal = read_lines(&read("journal.jsonl")).flatten().map(|(_, line)| line).collect();
-        Self { journal, roster: serde_json::from_slice(&read("config.json")).unwrap_or_default() }
+        let journal = read_lines(&read("journal.jsonl"))
+            .flatten()
+            .map(|(_, line)| line)
+            .collect();
+        Self {
+            journal,
+            roster: serde_json::from_slice(&read("config.json")).unwrap_or_default(),
+        }
     }
 
     /// Whether the incarnation that was asked last to leave had ended.
     pub(crate) fn has_left(&self, name: &str) -> bool {
-        let asked = self.journal.iter().rev().find_map(|line| match &line.record {
-            Record::Request(record) if record.request.kind == Kind::Shutdown => {
-                Some(&record.request).filter(|request| request.member() == name)
-            }
-            _ => None,
-        });
-        let ended = |line: &Line| match &line.record {
+        let asked = self
+            .journal
+            .iter()
+            .rev()
+            .find_map(|line| match &line.record {
+                Record::Request(record) if record.request.kind == Kind::Shutdown => {
+                    Some(&record.request).filter(|request| request.member() == name)
+                }
+                _ => None,
+            });
+        self.journal.iter().any(|line| match &line.record {
             Record::Member(record) if record.event == MemberEvent::Exited => {
-                let incarnation = record.ended_incarnation.unwrap_or(record.member.incarnation);
+                let incarnation = record
+                    .ended_incarnation
+                    .unwrap_or(record.member.incarnation);
                 record.member.name.as_str() == name
                     && asked.is_some_and(|request| request.incarnation == incarnation)
             }
             _ => false,
-        };
-        self.journal.iter().any(ended)
+        })
     }
 
     /// Whether an incarnation of a teammate after that one was up.

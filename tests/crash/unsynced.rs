@@ -23,7 +23,10 @@ impl File {
     /// The process is gone, or cannot be looked into.
     pub(crate) fn of(pid: Pid, descriptor: u64) -> io::Result<Self> {
         let link = PathBuf::from(format!("/proc/{pid}/fd/{descriptor}"));
-        Ok(Self { identity: identity(&link)?, path: link.read_link()? })
+        Ok(Self {
+            identity: identity(&link)?,
+            path: link.read_link()?,
+        })
     }
 
     /// What stands at a path.
@@ -31,7 +34,10 @@ impl File {
     /// # Errors
     /// Nothing does.
     pub(crate) fn at(path: PathBuf) -> io::Result<Self> {
-        Ok(Self { identity: identity(&path)?, path })
+        Ok(Self {
+            identity: identity(&path)?,
+            path,
+        })
     }
 
     /// Whether this path names it.
@@ -42,14 +48,21 @@ impl File {
     /// Whether it is an inbox, and not what was set aside from one.
     pub(crate) fn is_inbox(&self) -> bool {
         let aside = self.path.to_string_lossy().contains(".rejected");
-        self.path.parent().is_some_and(|folder| folder.ends_with("inbox")) && !aside
+        self.path
+            .parent()
+            .is_some_and(|folder| folder.ends_with("inbox"))
+            && !aside
     }
 
     /// Whether it stands beside another one, under a name that begins as that one's does.
     pub(crate) fn is_beside(&self, other: &Path) -> bool {
-        let stem = other.file_stem().map(|stem| format!("{}.", stem.to_string_lossy()));
+        let stem = other
+            .file_stem()
+            .map(|stem| format!("{}.", stem.to_string_lossy()));
         let name = self.path.file_name().map(|name| name.to_string_lossy());
-        let begins = stem.zip(name).is_some_and(|(stem, name)| name.starts_with(&stem));
+        let begins = stem
+            .zip(name)
+            .is_some_and(|(stem, name)| name.starts_with(&stem));
         begins && self.path.parent() == other.parent()
     }
 }
@@ -73,7 +86,8 @@ struct Write {
 pub(crate) struct Unsynced {
     writes: Vec<Write>,
     count: u64,
-    /// The threads that sync, and how many writes there were when each began: what is written later, it may miss.
+    /// The threads that sync, and how many writes there were when each began: what is written
+    /// later, it may miss.
     syncing: HashMap<Pid, u64>,
 }
 
@@ -81,7 +95,11 @@ impl Unsynced {
     /// A file was written to; this is the last line of the journal.
     pub(crate) fn wrote(&mut self, file: File, seq: u64) {
         self.count += 1;
-        self.writes.push(Write { file, number: self.count, seq });
+        self.writes.push(Write {
+            file,
+            number: self.count,
+            seq,
+        });
     }
 
     /// A thread begins to sync a file.
@@ -92,7 +110,8 @@ impl Unsynced {
     /// It has synced this one.
     pub(crate) fn synced(&mut self, pid: Pid, file: &File) {
         let before = self.syncing.remove(&pid).unwrap_or_default();
-        self.writes.retain(|write| write.file.identity != file.identity || write.number > before);
+        self.writes
+            .retain(|write| write.file.identity != file.identity || write.number > before);
     }
 
     /// A file that is not synced, if there is one.
@@ -102,19 +121,24 @@ impl Unsynced {
 
     /// Whether this file is not synced.
     pub(crate) fn has(&self, file: &File) -> bool {
-        self.writes.iter().any(|write| write.file.identity == file.identity)
+        self.writes
+            .iter()
+            .any(|write| write.file.identity == file.identity)
     }
 
-    /// An inbox that is not synced, and was written to for a line of the journal up to this one. One that was moved away
-    /// since, with its owner, need not last.
+    /// An inbox that is not synced, and was written to for a line of the journal up to this one.
+    /// One that was moved away since, with its owner, need not last.
     pub(crate) fn up_to(&self, seq: u64) -> Option<&Path> {
-        let found =
-            self.writes.iter().find(|write| write.seq <= seq && write.file.is_at(&write.file.path))?;
+        let found = self
+            .writes
+            .iter()
+            .find(|write| write.seq <= seq && write.file.is_at(&write.file.path))?;
         Some(&found.file.path)
     }
 }
 
-/// The files of a folder that are new to it: one that is not synced with its folder can lose its name.
+/// The files of a folder that are new to it: one that is not synced with its folder can lose its
+/// name.
 #[derive(Debug)]
 pub(crate) struct Folder {
     at: PathBuf,
@@ -125,13 +149,18 @@ pub(crate) struct Folder {
 impl Folder {
     /// Nothing stands there yet.
     pub(crate) fn new(at: PathBuf) -> Self {
-        Self { at, known: HashSet::new(), new: Vec::new() }
+        Self {
+            at,
+            known: HashSet::new(),
+            new: Vec::new(),
+        }
     }
 
     /// A process begins: what stands there is known; what the one before has made stays new.
     pub(crate) fn look(&mut self) {
         let files = std::fs::read_dir(&self.at).into_iter().flatten().flatten();
-        self.known.extend(files.filter_map(|file| identity(&file.path()).ok()));
+        self.known
+            .extend(files.filter_map(|file| identity(&file.path()).ok()));
     }
 
     /// A file was opened.
@@ -155,6 +184,9 @@ impl Folder {
 
     /// A file that can lose its name, if there is one.
     pub(crate) fn any(&self) -> Option<&Path> {
-        self.new.iter().map(|file| &*file.path).find(|path| path.exists())
+        self.new
+            .iter()
+            .map(|file| &*file.path)
+            .find(|path| path.exists())
     }
 }

@@ -1,6 +1,8 @@
-//! The program that stands in the place of a victim until the tracer holds it: then it becomes the victim.
+//! The program that stands in the place of a victim until the tracer holds it: then it becomes the
+//! victim.
 //!
-//! It is this test binary again, under another name: the process id stays the same, which a worker's must.
+//! It is this test binary again, under another name: the process id stays the same, which a
+//! worker's must.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -36,7 +38,9 @@ pub(crate) fn run() -> Option<ExitCode> {
         drop(std::io::stdin().read_to_end(&mut Vec::new()));
         return Some(ExitCode::SUCCESS);
     }
-    let [flag, socket, program, rest @ ..] = &args[..] else { return None };
+    let [flag, socket, program, rest @ ..] = &args[..] else {
+        return None;
+    };
     if flag != PROGRAM {
         return None;
     }
@@ -44,9 +48,12 @@ pub(crate) fn run() -> Option<ExitCode> {
     Some(become_program(program, rest))
 }
 
-/// Tells the tracer who this is, and waits until it holds this process. Without a tracer nothing is traced.
+/// Tells the tracer who this is, and waits until it holds this process. Without a tracer nothing is
+/// traced.
 fn wait_for_the_tracer(socket: &Path) {
-    let Ok(mut stream) = UnixStream::connect(socket) else { return };
+    let Ok(mut stream) = UnixStream::connect(socket) else {
+        return;
+    };
     if stream.write_all(&std::process::id().to_le_bytes()).is_ok() {
         drop(stream.read(&mut [0]));
     }

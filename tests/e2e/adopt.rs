@@ -11,13 +11,20 @@ use crate::support::{Team, is_alive, signal};
 
 /// The plan of a member that is pending, as the journal says.
 fn pending_plan(team: &Team, name: &str) -> Option<String> {
-    let of_name = |line: &Value| line["kind"] == "plan_approval" && line["from"] == name;
-    let id = team.journal().into_iter().rfind(of_name)?["request_id"].as_str().unwrap().to_owned();
+    let id = team
+        .journal()
+        .into_iter()
+        .rfind(|line| line["kind"] == "plan_approval" && line["from"] == name)?["request_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     (team.request(&id)["status"] == "pending").then_some(id)
 }
 
 fn wait_for_plan(team: &Team, name: &str) -> String {
-    team.until("a plan to be pending", || pending_plan(team, name).is_some());
+    team.until("a plan to be pending", || {
+        pending_plan(team, name).is_some()
+    });
     pending_plan(team, name).unwrap()
 }
 
@@ -30,15 +37,27 @@ fn an_idle_worker_outlives_the_daemon_and_is_adopted() {
     team.kill_daemon();
     assert!(is_alive(pid));
     // It goes on meanwhile: mail is sent, consumed, carried out and reported.
-    team.teamctl(["send", "alice", "/write_file meanwhile.txt yes"]).ok();
+    team.teamctl(["send", "alice", "/write_file meanwhile.txt yes"])
+        .ok();
     team.until("alice to have worked", || team.made("meanwhile.txt"));
-    team.until("alice to have reported", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
+    team.until("alice to have reported", || {
+        team.inbox("lead")
+            .iter()
+            .any(|line| line["from"] == "alice")
+    });
     assert!(is_alive(pid));
     // It may not have said yet that its work is over.
     signal(pid, Signal::SIGSTOP);
     team.teamd(["start"]).ok();
-    assert_eq!(team.status("alice"), "idle", "what it last said holds until it says it again");
-    assert_eq!((team.pid("alice"), &team.member("alice")["incarnation"]), (pid, &json!(1)));
+    assert_eq!(
+        team.status("alice"),
+        "idle",
+        "what it last said holds until it says it again"
+    );
+    assert_eq!(
+        (team.pid("alice"), &team.member("alice")["incarnation"]),
+        (pid, &json!(1))
+    );
     assert_eq!(team.events("adopted"), 1);
     signal(pid, Signal::SIGCONT);
     team.teamctl(["shutdown", "alice"]).ok();
@@ -52,7 +71,10 @@ fn an_idle_worker_outlives_the_daemon_and_is_adopted() {
 #[test]
 fn a_working_worker_is_adopted_and_its_call_runs_once() {
     let team = Team::started();
-    team.spawn("alice", "/bash echo ran >> ran; until [ -e go ]; do sleep 0.02; done; echo done >> ran");
+    team.spawn(
+        "alice",
+        "/bash echo ran >> ran; until [ -e go ]; do sleep 0.02; done; echo done >> ran",
+    );
     team.until("the call to run", || team.made("ran"));
     let pid = team.pid("alice");
     team.kill_daemon();
@@ -61,7 +83,10 @@ fn a_working_worker_is_adopted_and_its_call_runs_once() {
     assert_eq!(team.pid("alice"), pid);
     drop(std::fs::File::create(team.root().join("go")).unwrap());
     team.wait_for("alice", "idle");
-    assert_eq!(std::fs::read_to_string(team.root().join("ran")).unwrap(), "ran\ndone\n");
+    assert_eq!(
+        std::fs::read_to_string(team.root().join("ran")).unwrap(),
+        "ran\ndone\n"
+    );
 }
 
 /// Failure 14 (shareAI-lab/learn-claude-code#455; B).
@@ -99,9 +124,16 @@ fn a_plan_that_was_submitted_while_no_daemon_ran_can_be_answered() {
     let team = Team::started();
     team.spawn("alice", "");
     team.kill_daemon();
-    team.teamctl(["send", "alice", "/plan_approval drop the cache\n/write_file after.txt x"]).ok();
+    team.teamctl([
+        "send",
+        "alice",
+        "/plan_approval drop the cache\n/write_file after.txt x",
+    ])
+    .ok();
     team.until("the plan to be in the lead's inbox", || {
-        team.inbox("lead").iter().any(|line| line["type"] == "plan_approval_request")
+        team.inbox("lead")
+            .iter()
+            .any(|line| line["type"] == "plan_approval_request")
     });
     assert_eq!(pending_plan(&team, "alice"), None);
     team.teamd(["start"]).ok();
@@ -110,23 +142,40 @@ fn a_plan_that_was_submitted_while_no_daemon_ran_can_be_answered() {
     assert_eq!(team.member("alice")["gate"], "closed");
     team.teamctl(["reject", &id, "--feedback", "keep it"]).ok();
     team.wait_for("alice", "idle");
-    assert!(!team.made("after.txt"), "what came with a rejected plan is refused");
+    assert!(
+        !team.made("after.txt"),
+        "what came with a rejected plan is refused"
+    );
     assert!(team.file("transcript/alice.jsonl").contains("keep it"));
 }
 
 #[test]
 fn a_verdict_whose_daemon_died_right_after_still_reaches_the_worker() {
     let team = Team::started();
-    team.spawn("alice", "/plan_approval drop the cache\n/write_file after.txt x");
+    team.spawn(
+        "alice",
+        "/plan_approval drop the cache\n/write_file after.txt x",
+    );
     let id = wait_for_plan(&team, "alice");
-    // The worker is held while the verdict is given and the daemon dies: it hears of it from the next one.
+    // The worker is held while the verdict is given and the daemon dies: it hears of it from the
+    // next one.
     let pid = team.pid("alice");
     signal(pid, Signal::SIGSTOP);
     team.teamctl(["approve", &id]).ok();
     team.kill_daemon();
     // Nor does it read of it: the line of the verdict is lost, as if it had never been written.
-    let lines: Vec<_> = team.inbox("alice").into_iter().filter(|line| line["request_id"] != *id).collect();
-    team.put("inbox/alice.jsonl", &lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+    let lines: Vec<_> = team
+        .inbox("alice")
+        .into_iter()
+        .filter(|line| line["request_id"] != *id)
+        .collect();
+    team.put(
+        "inbox/alice.jsonl",
+        &lines
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect::<String>(),
+    );
     signal(pid, Signal::SIGCONT);
     team.teamd(["start"]).ok();
     team.until("alice to go on", || team.made("after.txt"));
@@ -144,7 +193,10 @@ fn a_pending_shutdown_and_its_waiting_command_outlive_the_daemon() {
     let id = team.until_asked("alice");
     team.kill_daemon();
     team.teamd(["start"]).ok();
-    assert_eq!((team.pid("alice"), team.status("alice")), (pid, "shutting_down".to_owned()));
+    assert_eq!(
+        (team.pid("alice"), team.status("alice")),
+        (pid, "shutting_down".to_owned())
+    );
     assert_eq!(team.request(&id)["status"], "pending");
     drop(std::fs::File::create(team.root().join("go")).unwrap());
     team.wait_for("alice", "shutdown");
@@ -153,7 +205,10 @@ fn a_pending_shutdown_and_its_waiting_command_outlive_the_daemon() {
     // The command follows its request by id.
     let said = waiting.finish().ok().json();
     assert_eq!(
-        (&said["results"][0]["request_id"], &said["results"][0]["outcome"]),
+        (
+            &said["results"][0]["request_id"],
+            &said["results"][0]["outcome"]
+        ),
         (&json!(id), &json!("shutdown"))
     );
 }
@@ -170,10 +225,13 @@ fn a_shutdown_that_is_forced_later_is_forced_by_the_next_daemon_too() {
     team.teamd(["start"]).ok();
     team.wait_for("alice", "killed");
     waiting.finish().ok();
-    team.until("the tool to be gone", || team.processes() == [team.daemon_pid()]);
+    team.until("the tool to be gone", || {
+        team.processes() == [team.daemon_pid()]
+    });
 }
 
-/// A teammate that agreed to go comes back (a window that a search of a model of the protocol found).
+/// A teammate that agreed to go comes back (a window that a search of a model of the protocol
+/// found).
 #[test]
 fn an_approved_worker_that_left_while_no_daemon_ran_has_shut_down() {
     let team = Team::started();
@@ -185,10 +243,17 @@ fn an_approved_worker_that_left_while_no_daemon_ran_has_shut_down() {
     team.kill_daemon();
     // As if the daemon had died between the approval and the end of the worker.
     let journal = team.file("journal.jsonl");
-    let approved = journal.lines().position(|line| line.contains("\"event\":\"approved\"")).unwrap();
+    let approved = journal
+        .lines()
+        .position(|line| line.contains("\"event\":\"approved\""))
+        .unwrap();
     team.put(
         "journal.jsonl",
-        &journal.lines().take(approved + 1).map(|line| format!("{line}\n")).collect::<String>(),
+        &journal
+            .lines()
+            .take(approved + 1)
+            .map(|line| format!("{line}\n"))
+            .collect::<String>(),
     );
     assert!(!is_alive(pid));
     team.teamd(["start"]).ok();
@@ -226,13 +291,23 @@ fn an_approved_worker_is_released_by_the_next_daemon() {
     ] {
         approved[field] = value;
     }
-    team.put("journal.jsonl", &format!("{}{approved}\n", team.file("journal.jsonl")));
+    team.put(
+        "journal.jsonl",
+        &format!("{}{approved}\n", team.file("journal.jsonl")),
+    );
     team.teamd(["start"]).ok();
-    assert_eq!((team.pid("alice"), team.status("alice")), (pid, "shutting_down".to_owned()));
+    assert_eq!(
+        (team.pid("alice"), team.status("alice")),
+        (pid, "shutting_down".to_owned())
+    );
     signal(pid, Signal::SIGCONT);
     team.wait_for("alice", "shutdown");
     assert_eq!(team.request(&id)["status"], "approved");
-    let told = team.inbox("lead").into_iter().filter(|line| line["type"] == "teammate_terminated").count();
+    let told = team
+        .inbox("lead")
+        .into_iter()
+        .filter(|line| line["type"] == "teammate_terminated")
+        .count();
     assert_eq!(told, 1);
     assert_eq!(team.processes(), [team.daemon_pid()]);
 }
@@ -254,11 +329,19 @@ fn a_worker_that_died_while_no_daemon_ran_has_an_unknown_exit() {
         (&Value::Null, &Value::Null),
         "{member}"
     );
-    // Its environment is gone with the daemon that had it: it is not started with a wrong one, and the journal says why.
+    // Its environment is gone with the daemon that had it: it is not started with a wrong one, and
+    // the journal says why.
     assert_eq!(member["incarnation"], 1);
-    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("environment"));
+    assert!(
+        team.teamctl(["status", "alice"])
+            .ok()
+            .stdout
+            .contains("environment")
+    );
     team.until("it to be told", || {
-        ["lead", "bob"].iter().all(|name| team.inbox(name).iter().any(|line| line["name"] == "alice"))
+        ["lead", "bob"]
+            .iter()
+            .all(|name| team.inbox(name).iter().any(|line| line["name"] == "alice"))
     });
     let resumed = team.json(["spawn", "alice", "--resume"]);
     assert_eq!(resumed["incarnation"], 2);
@@ -273,12 +356,25 @@ fn a_worker_ended_while_no_daemon_ran_is_recorded_as_its_transcript_says() {
     signal(pid, Signal::SIGTERM);
     team.until_gone("alice", pid);
     let run = team.teamd(["start"]).ok();
-    assert_eq!(run.stdout.lines().nth(1), Some("ended meanwhile: alice"), "{run:?}");
-    assert_eq!(team.status("alice"), "killed", "the roster shows what the start has told");
-    let ending = team.journal().into_iter().find(|line| line["event"] == "ending").unwrap();
+    assert_eq!(
+        run.stdout.lines().nth(1),
+        Some("ended meanwhile: alice"),
+        "{run:?}"
+    );
+    assert_eq!(
+        team.status("alice"),
+        "killed",
+        "the roster shows what the start has told"
+    );
+    let ending = team
+        .journal()
+        .into_iter()
+        .find(|line| line["event"] == "ending")
+        .unwrap();
     assert_eq!(ending["ending"], "sigterm", "the journal tells why");
     // A later incarnation that dies without a word of its own has crashed.
-    team.teamctl(["spawn", "alice", "--resume", "--restart", "never"]).ok();
+    team.teamctl(["spawn", "alice", "--resume", "--restart", "never"])
+        .ok();
     signal(team.pid("alice"), Signal::SIGKILL);
     team.wait_for("alice", "crashed");
 }
@@ -286,7 +382,13 @@ fn a_worker_ended_while_no_daemon_ran_is_recorded_as_its_transcript_says() {
 #[test]
 fn a_start_says_in_one_line_who_ended_what_expired_and_what_was_torn() {
     let team = Team::started();
-    let planned = ["--plan", "--restart", "never", "--prompt", "/plan_approval Something"];
+    let planned = [
+        "--plan",
+        "--restart",
+        "never",
+        "--prompt",
+        "/plan_approval Something",
+    ];
     for name in ["alice", "bob"] {
         team.teamctl([&["spawn", name][..], &planned].concat()).ok();
         team.until_planned(name);
@@ -295,7 +397,10 @@ fn a_start_says_in_one_line_who_ended_what_expired_and_what_was_torn() {
     team.kill_daemon();
     signal(pid, Signal::SIGKILL);
     team.until_gone("alice", pid);
-    team.put("journal.jsonl", &format!("{}{}", team.file("journal.jsonl"), r#"{"seq":99"#));
+    team.put(
+        "journal.jsonl",
+        &format!("{}{}", team.file("journal.jsonl"), r#"{"seq":99"#),
+    );
     let run = team.teamd(["start"]).ok();
     let said = "adopted bob; ended meanwhile: alice; 1 request expired with that; 1 request without an answer; \
                 the torn end of journal.jsonl (9 bytes) is kept in journal.torn";
@@ -312,19 +417,29 @@ fn is_adopted_and_runs_once(meddle: impl FnOnce(&Team)) {
     meddle(&team);
     let started = team.teamd(["--json", "start"]).ok().json();
     assert_eq!(started["adopted"], json!(["alice"]), "{started}");
-    assert_eq!((team.pid("alice"), team.status("alice").as_str()), (pid, "idle"));
+    assert_eq!(
+        (team.pid("alice"), team.status("alice").as_str()),
+        (pid, "idle")
+    );
     let refused = team.teamctl(["spawn", "alice"]).exits(7).stderr;
     assert!(refused.contains("alice is running already"), "{refused}");
     team.teamctl(["shutdown", "alice"]).ok();
     assert!(!is_alive(pid));
     // That the lock of another file is free, or of none, says nothing.
-    assert_eq!(team.member("alice")["exit"]["emptied"], team.emptied(Value::Null));
+    assert_eq!(
+        team.member("alice")["exit"]["emptied"],
+        team.emptied(Value::Null)
+    );
 }
 
 #[test]
 fn a_worker_whose_transcript_was_moved_is_adopted_and_runs_once() {
     is_adopted_and_runs_once(|team| {
-        std::fs::rename(team.path("transcript/alice.jsonl"), team.root().join("moved")).unwrap();
+        std::fs::rename(
+            team.path("transcript/alice.jsonl"),
+            team.root().join("moved"),
+        )
+        .unwrap();
     });
 }
 
@@ -332,7 +447,8 @@ fn a_worker_whose_transcript_was_moved_is_adopted_and_runs_once() {
 #[test]
 fn a_worker_whose_transcript_was_replaced_is_adopted_and_runs_once() {
     is_adopted_and_runs_once(|team| {
-        let (transcript, edited) = (team.path("transcript/alice.jsonl"), team.root().join("edited"));
+        let transcript = team.path("transcript/alice.jsonl");
+        let edited = team.root().join("edited");
         std::fs::copy(&transcript, &edited).unwrap();
         std::fs::rename(edited, transcript).unwrap();
     });
@@ -373,22 +489,35 @@ fn a_killed_daemon_starts_no_worker_twice_and_leaves_none_behind() {
     }
     team.until("every incarnation to be decided", || {
         let roster = team.roster();
-        let settled = |member: &Value| matches!(member["status"].as_str(), Some("idle" | "crashed"));
-        roster["members"].as_array().unwrap().iter().all(settled)
+        roster["members"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|member| matches!(member["status"].as_str(), Some("idle" | "crashed")))
     });
     let roster = team.roster();
     let members = roster["members"].as_array().unwrap();
-    let recorded: BTreeSet<i64> = members.iter().filter_map(|member| member["pid"].as_i64()).collect();
+    let recorded: BTreeSet<i64> = members
+        .iter()
+        .filter_map(|member| member["pid"].as_i64())
+        .collect();
     let workers = || -> BTreeSet<i64> {
-        let workers =
-            team.processes().into_iter().filter(|&pid| command_line(pid).contains("team-worker run "));
+        let workers = team
+            .processes()
+            .into_iter()
+            .filter(|&pid| command_line(pid).contains("team-worker run "));
         workers.map(i64::from).collect()
     };
-    team.until("the workers to be those of the roster", || workers() == recorded);
+    team.until("the workers to be those of the roster", || {
+        workers() == recorded
+    });
     team.teamd(["stop"]).ok();
     team.until_no_process_is_left();
     // Every prompt ran once at the most.
-    let ran = std::fs::read_to_string(team.root().join("pids")).unwrap_or_default().lines().count();
+    let ran = std::fs::read_to_string(team.root().join("pids"))
+        .unwrap_or_default()
+        .lines()
+        .count();
     assert!(ran <= members.len(), "{ran} of {}", members.len());
 }
 
@@ -404,21 +533,33 @@ fn an_incarnation_that_never_began_is_not_begun_by_the_next_daemon() {
     std::fs::remove_file(team.root().join("ran.txt")).unwrap();
     // As if the daemon had died between its decision and the fork.
     let journal = team.file("journal.jsonl");
-    let decided = journal.lines().position(|line| line.contains("\"event\":\"spawning\"")).unwrap();
-    let cut: String = journal.lines().take(decided + 1).map(|line| format!("{line}\n")).collect();
+    let decided = journal
+        .lines()
+        .position(|line| line.contains("\"event\":\"spawning\""))
+        .unwrap();
+    let cut: String = journal
+        .lines()
+        .take(decided + 1)
+        .map(|line| format!("{line}\n"))
+        .collect();
     team.put("journal.jsonl", &cut);
     std::fs::remove_file(team.path("transcript/alice.jsonl")).unwrap();
     team.teamd(["start"]).ok();
     team.wait_for("alice", "crashed");
-    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("never run"));
+    assert!(
+        team.teamctl(["status", "alice"])
+            .ok()
+            .stdout
+            .contains("never run")
+    );
     assert!(!team.made("ran.txt"));
     assert_eq!(team.processes(), [team.daemon_pid()]);
     let again = team.json(["spawn", "alice"]);
     assert_eq!(again["incarnation"], 2);
 }
 
-/// A line that follows from a decision is written by the next daemon, under the same id, if the one that decided
-/// died before it was.
+/// A line that follows from a decision is written by the next daemon, under the same id, if the one
+/// that decided died before it was.
 #[test]
 fn an_inbox_line_that_a_killed_daemon_owed_is_written_by_the_next_one() {
     let team = Team::started();
@@ -432,8 +573,12 @@ fn an_inbox_line_that_a_killed_daemon_owed_is_written_by_the_next_one() {
     let notice = team.inbox("alice").pop().unwrap();
     team.put("inbox/alice.jsonl", &inbox);
     team.teamd(["start"]).ok();
-    let of_the_request =
-        || team.inbox("alice").into_iter().filter(|line| line["request_id"] == *id).collect::<Vec<_>>();
+    let of_the_request = || {
+        team.inbox("alice")
+            .into_iter()
+            .filter(|line| line["request_id"] == *id)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(of_the_request(), [notice]);
     // A further restart does not write it a second time.
     team.kill_daemon();
@@ -443,7 +588,8 @@ fn an_inbox_line_that_a_killed_daemon_owed_is_written_by_the_next_one() {
     team.wait_for("alice", "shutdown");
 }
 
-/// A worker that the journal does not know is told to leave: it must not stay outside of the roster for ever.
+/// A worker that the journal does not know is told to leave: it must not stay outside of the roster
+/// for ever.
 #[test]
 fn a_worker_that_the_journal_does_not_know_leaves() {
     let team = Team::started();
@@ -454,8 +600,11 @@ fn a_worker_that_the_journal_does_not_know_leaves() {
     std::fs::remove_file(team.path("journal.jsonl")).unwrap();
     team.teamd(["start"]).ok();
     // With all its threads: the last of them releases the lock.
-    team.until("the unknown worker to leave", || !is_alive(pid) && transcript.try_lock_shared().is_ok());
-    // Not by its end: what another test starts just then has a copy of this descriptor for a moment.
+    team.until("the unknown worker to leave", || {
+        !is_alive(pid) && transcript.try_lock_shared().is_ok()
+    });
+    // Not by its end: what another test starts just then has a copy of this descriptor for a
+    // moment.
     transcript.unlock().unwrap();
     assert!(team.member("alice").is_null());
     team.spawn("alice", "");

@@ -1,5 +1,5 @@
-//! Agents with a model: what holds over a whole piece of work, whatever the model does. A fake server answers, refuses
-//! every request that breaks a rule of its API, and bills.
+//! Agents with a model: what holds over a whole piece of work, whatever the model does. A fake
+//! server answers, refuses every request that breaks a rule of its API, and bills.
 
 use serde_json::{Value, json};
 
@@ -33,13 +33,19 @@ fn a_shutdown_costs_no_model_call_when_idle_and_at_most_one_when_busy() {
         team.until_held();
         let running = team.start_teamctl(["--json", "shutdown", "alice"]);
         let id = team.until_asked("alice");
-        server.calls("shutdown_response", json!({"request_id": id, "approve": true, "reason": "done"}));
+        server.calls(
+            "shutdown_response",
+            json!({"request_id": id, "approve": true, "reason": "done"}),
+        );
         team.release();
         let result = running.finish().ok().json();
         assert_eq!(result["results"][0]["outcome"], "shutdown");
         // The first answer, and the one that was due anyway.
         assert_eq!(server.requests().len(), 2);
-        assert!(server.last().mentions(&id), "the request stands with the results");
+        assert!(
+            server.last().mentions(&id),
+            "the request stands with the results"
+        );
     }
 }
 
@@ -53,8 +59,14 @@ fn a_models_rejection_is_recorded_and_a_wrong_id_is_corrected() {
     team.until_held();
     let running = team.start_teamctl(["shutdown", "alice"]);
     let id = team.until_asked("alice");
-    server.calls("shutdown_response", json!({"request_id": "0000dead", "approve": true}));
-    server.calls("shutdown_response", json!({"request_id": id, "approve": false, "reason": "half done"}));
+    server.calls(
+        "shutdown_response",
+        json!({"request_id": "0000dead", "approve": true}),
+    );
+    server.calls(
+        "shutdown_response",
+        json!({"request_id": id, "approve": false, "reason": "half done"}),
+    );
     server.says("done");
     team.release();
     assert!(running.finish().exits(3).stderr.contains("half done"));
@@ -72,18 +84,29 @@ fn a_plan_suspends_the_turn_and_its_verdict_is_the_result_of_the_call() {
         server.replies(
             Reply::text("A plan first.")
                 .and_call("plan_approval", json!({"plan": "write it all anew"}))
-                .and_call("write_file", json!({"path": "a.txt", "content": "too early"})),
+                .and_call(
+                    "write_file",
+                    json!({"path": "a.txt", "content": "too early"}),
+                ),
         );
         let team = server.team();
         spawn(&team, &["--plan", "--model", api.model()], "change a.txt");
         let first = team.until_planned("alice");
         assert_eq!(server.requests().len(), 1, "waiting costs no model call");
         server.calls("plan_approval", json!({"plan": "one line"}));
-        team.teamctl(["reject", &first, "--feedback", "smaller"]).ok();
-        team.until("a revised plan", || team.last_request("plan_approval") != first);
+        team.teamctl(["reject", &first, "--feedback", "smaller"])
+            .ok();
+        team.until("a revised plan", || {
+            team.last_request("plan_approval") != first
+        });
         let second = team.until_planned("alice");
-        assert!(server.last().mentions("smaller"), "the feedback is in the result");
-        server.calls("write_file", json!({"path": "a.txt", "content": "in time"})).says("done");
+        assert!(
+            server.last().mentions("smaller"),
+            "the feedback is in the result"
+        );
+        server
+            .calls("write_file", json!({"path": "a.txt", "content": "in time"}))
+            .says("done");
         team.teamctl(["approve", &second]).ok();
         team.until_finished("alice", 1);
         assert_eq!(team.text("a.txt"), "in time");
@@ -96,8 +119,13 @@ fn a_plan_suspends_the_turn_and_its_verdict_is_the_result_of_the_call() {
 #[test]
 fn a_teammate_cannot_approve_its_own_plan() {
     let server = ModelServer::start();
-    server.calls("plan_approval", json!({"request_id": "00000000", "approve": true}));
-    server.calls("bash", json!({"command": "echo x > forbidden"})).says("done");
+    server.calls(
+        "plan_approval",
+        json!({"request_id": "00000000", "approve": true}),
+    );
+    server
+        .calls("bash", json!({"command": "echo x > forbidden"}))
+        .says("done");
     let team = server.team();
     spawn(&team, &["--plan", "--model", MODEL], "go");
     team.until_finished("alice", 1);
@@ -125,17 +153,28 @@ fn a_message_reaches_the_model_with_the_next_results_and_behind_them() {
 
 #[test]
 fn the_turn_limit_and_the_token_limit_end_the_work_and_not_the_teammate() {
-    for (limit, reason) in [(["--max-turns", "3"], "max_turns"), (["--max-tokens", "10k"], "max_tokens")] {
-        let server = ModelServer::answering(|request| match request.mentions("enough now") {
-            true => Reply::text("well"),
-            false => Reply::call("bash", json!({"command": "seq 400"})),
+    for (limit, reason) in [
+        (["--max-turns", "3"], "max_turns"),
+        (["--max-tokens", "10k"], "max_tokens"),
+    ] {
+        let server = ModelServer::answering(|request| {
+            if request.mentions("enough now") {
+                Reply::text("well")
+            } else {
+                Reply::call("bash", json!({"command": "seq 400"}))
+            }
         });
         let team = server.team();
-        spawn(&team, &["--model", MODEL, limit[0], limit[1]], "go on for ever");
+        spawn(
+            &team,
+            &["--model", MODEL, limit[0], limit[1]],
+            "go on for ever",
+        );
         team.until_finished("alice", 1);
         let notice = team.notices("alice").pop().unwrap();
         assert_eq!(notice["idle_reason"], reason);
-        let spent = |request: &Request| request.bill.input + request.bill.written + request.bill.output;
+        let spent =
+            |request: &Request| request.bill.input + request.bill.written + request.bill.output;
         let requests = server.requests();
         if reason == "max_turns" {
             assert_eq!(requests.len(), 3);
@@ -147,7 +186,10 @@ fn the_turn_limit_and_the_token_limit_end_the_work_and_not_the_teammate() {
         // The next piece of work has its own budget.
         team.send("alice", "enough now");
         team.until_finished("alice", 2);
-        assert_eq!(team.notices("alice").pop().unwrap()["idle_reason"], "available");
+        assert_eq!(
+            team.notices("alice").pop().unwrap()["idle_reason"],
+            "available"
+        );
     }
 }
 
@@ -171,7 +213,12 @@ fn a_long_conversation_is_cut_keeps_its_task_and_stays_valid() {
         team.until_finished("alice", 1);
         let cuts = team.entries("alice", "compacted");
         assert!(cuts.len() >= 2, "{}", cuts.len());
-        assert!(cuts.iter().all(|cut| cut["summary"].as_str().unwrap().contains("SUMMARY: the numbers")));
+        assert!(cuts.iter().all(|cut| {
+            cut["summary"]
+                .as_str()
+                .unwrap()
+                .contains("SUMMARY: the numbers")
+        }));
         let last = server.last();
         assert!(last.mentions("count all the numbers") && last.mentions("SUMMARY: the numbers"));
         assert!(last.body.to_string().len() < 12_000 * 8);
@@ -180,7 +227,9 @@ fn a_long_conversation_is_cut_keeps_its_task_and_stays_valid() {
         team.kill_and_wait_for_restart("alice");
         team.send("alice", "and now?");
         team.until_finished("alice", 2);
-        assert!(server.last().mentions("SUMMARY: the numbers") && server.last().mentions("and now?"));
+        assert!(
+            server.last().mentions("SUMMARY: the numbers") && server.last().mentions("and now?")
+        );
     }
 }
 
@@ -194,17 +243,26 @@ fn a_full_context_is_cut_even_where_the_service_cannot_summarise() {
             if request.mentions("Write down, for yourself") {
                 return Reply::fail(400);
             }
-            match request.mentions("[The conversation was too long") {
-                true => Reply::text("still here"),
-                false => Reply::call("bash", json!({"command": "seq 5000"})),
+            if request.mentions("[The conversation was too long") {
+                Reply::text("still here")
+            } else {
+                Reply::call("bash", json!({"command": "seq 5000"}))
             }
         });
         let team = server.team();
         spawn(&team, &["--model", api.model()], "fill it up");
         team.until_finished("alice", 1);
         let notice = team.notices("alice").pop().unwrap();
-        assert_eq!((&notice["content"], &notice["idle_reason"]), (&json!("still here"), &json!("available")));
-        assert!(team.entries("alice", "compacted")[0]["summary"].as_str().unwrap().contains("fill it up"));
+        assert_eq!(
+            (&notice["content"], &notice["idle_reason"]),
+            (&json!("still here"), &json!("available"))
+        );
+        assert!(
+            team.entries("alice", "compacted")[0]["summary"]
+                .as_str()
+                .unwrap()
+                .contains("fill it up")
+        );
         team.shutdown("alice", &[], 0);
     }
 }
@@ -226,11 +284,20 @@ fn nothing_is_cut_while_the_service_cannot_be_asked() {
     team.until_finished("alice", 1);
     let notice = team.notices("alice").pop().unwrap();
     assert_eq!(notice["idle_reason"], "failed");
-    assert!(notice["content"].as_str().unwrap().contains("no credit"), "{notice}");
-    assert!(team.entries("alice", "compacted").is_empty(), "the conversation is whole");
+    assert!(
+        notice["content"].as_str().unwrap().contains("no credit"),
+        "{notice}"
+    );
+    assert!(
+        team.entries("alice", "compacted").is_empty(),
+        "the conversation is whole"
+    );
     team.send("alice", "paid now");
     team.until_finished("alice", 2);
-    assert_eq!(team.notices("alice").pop().unwrap()["content"], "on it goes");
+    assert_eq!(
+        team.notices("alice").pop().unwrap()["content"],
+        "on it goes"
+    );
 }
 
 #[test]
@@ -244,7 +311,10 @@ fn a_flood_of_messages_is_no_dead_end() {
     team.until_finished("alice", 1);
     for number in 0..40 {
         let content = format!("{number} {}", "dense ".repeat(600));
-        team.echo("alice", &json!({"type": "message", "from": "bob", "content": content}).to_string());
+        team.echo(
+            "alice",
+            &json!({"type": "message", "from": "bob", "content": content}).to_string(),
+        );
     }
     team.until("the end of it", || team.notices("alice").len() >= 2);
     assert_eq!(team.notices("alice").pop().unwrap()["content"], "read");
@@ -261,13 +331,22 @@ fn a_teammate_whose_context_is_full_answers_a_shutdown() {
     let running = team.start_teamctl(["--json", "shutdown", "alice"]);
     let id = team.until_asked("alice");
     server.says("SUMMARY");
-    server.calls("shutdown_response", json!({"request_id": id, "approve": true, "reason": "full"}));
+    server.calls(
+        "shutdown_response",
+        json!({"request_id": id, "approve": true, "reason": "full"}),
+    );
     team.release();
     running.finish().ok();
     let answered = team.request(&id);
-    assert_eq!((&answered["reason"], &answered["status"]), (&json!("full"), &json!("approved")));
+    assert_eq!(
+        (&answered["reason"], &answered["status"]),
+        (&json!("full"), &json!("approved"))
+    );
     assert_eq!(team.entries("alice", "compacted").len(), 1);
-    assert!(server.last().mentions(&id), "the open request is in what is left");
+    assert!(
+        server.last().mentions(&id),
+        "the open request is in what is left"
+    );
 }
 
 // CC#23620, evidence 28: no resume after a crash.
@@ -275,7 +354,8 @@ fn a_teammate_whose_context_is_full_answers_a_shutdown() {
 fn a_conversation_killed_in_a_call_goes_on_and_knows_it_may_have_run() {
     for api in BOTH {
         let server = ModelServer::start();
-        let two = Reply::call("bash", held()).and_call("bash", json!({"command": "echo second >> ran"}));
+        let two =
+            Reply::call("bash", held()).and_call("bash", json!({"command": "echo second >> ran"}));
         server.replies(two).says("I see");
         let team = server.team();
         spawn(&team, &["--model", api.model()], "work");
@@ -308,7 +388,13 @@ fn the_instructions_hold_the_workspace_guide_and_the_team() {
             Api::Anthropic => body["system"].to_string(),
             Api::OpenAi | Api::Responses => body["messages"][0]["content"].to_string(),
         };
-        for part in ["Use tabs", "You are alice, the coder", "bob", "shutdown_response", "plan_approval"] {
+        for part in [
+            "Use tabs",
+            "You are alice, the coder",
+            "bob",
+            "shutdown_response",
+            "plan_approval",
+        ] {
             assert!(system.contains(part), "{part}: {system}");
         }
     }
@@ -319,29 +405,47 @@ fn the_instructions_hold_the_workspace_guide_and_the_team() {
 fn a_guide_that_is_longer_than_the_window_is_cut_with_a_note() {
     for api in BOTH {
         let server = ModelServer::start();
-        server.calls("bash", json!({"command": "echo 'All of it is new.' > AGENTS.md; seq 300"}));
+        server.calls(
+            "bash",
+            json!({"command": "echo 'All of it is new.' > AGENTS.md; seq 300"}),
+        );
         let team = server.team().with("TEAM_CONTEXT_WINDOW", "12k");
-        let guide: String = (1..9000).map(|line| format!("Rule {line}: mind it.\n")).collect();
+        let guide: String = (1..9000)
+            .map(|line| format!("Rule {line}: mind it.\n"))
+            .collect();
         team.write("AGENTS.md", &guide);
         spawn(&team, &["--model", api.model()], "hello");
         team.until_finished("alice", 1);
         let instructions = |body: &Value| match api {
             Api::Anthropic => body["system"][0]["text"].as_str().unwrap().to_owned(),
-            Api::OpenAi | Api::Responses => body["messages"][0]["content"].as_str().unwrap().to_owned(),
+            Api::OpenAi | Api::Responses => {
+                body["messages"][0]["content"].as_str().unwrap().to_owned()
+            }
         };
         let requests = server.requests();
         let told = instructions(&requests[0].body);
         let rules = told.matches("Rule ").count();
-        assert!((20..400).contains(&rules) && told.contains("Rule 20: mind it."), "{rules}");
-        assert!(told.contains(&format!("path AGENTS.md, offset {}", rules + 1)), "{told}");
-        assert!(requests[0].bill.all_input() < 12_000 / 2, "{:?}", requests[0].bill);
+        assert!(
+            (20..400).contains(&rules) && told.contains("Rule 20: mind it."),
+            "{rules}"
+        );
+        assert!(
+            told.contains(&format!("path AGENTS.md, offset {}", rules + 1)),
+            "{told}"
+        );
+        assert!(
+            requests[0].bill.all_input() < 12_000 / 2,
+            "{:?}",
+            requests[0].bill
+        );
         assert_eq!((requests.len(), instructions(&requests[1].body)), (2, told));
         let log = team.file("log/alice.log");
         assert!(log.contains("AGENTS.md is too long"), "{log}");
     }
 }
 
-/// What the whole is for: a person says a sentence, and a team does the rest; the person decides about the plan.
+/// What the whole is for: a person says a sentence, and a team does the rest; the person decides
+/// about the plan.
 #[test]
 fn a_person_says_what_shall_happen_and_the_team_does_it() {
     for api in BOTH {
@@ -352,7 +456,10 @@ fn a_person_says_what_shall_happen_and_the_team_does_it() {
                 let edit = json!({"path": "sum.txt", "old_text": "5", "new_text": "4"});
                 Reply::call("edit_file", edit)
             }
-            () => Reply::call("plan_approval", json!({"plan": "replace the 5 in sum.txt by a 4"})),
+            () => Reply::call(
+                "plan_approval",
+                json!({"plan": "replace the 5 in sum.txt by a 4"}),
+            ),
         });
         let team = server.team().with("TEAM_MODEL", api.model());
         team.write("sum.txt", "2 + 2 = 5\n");
@@ -361,29 +468,40 @@ fn a_person_says_what_shall_happen_and_the_team_does_it() {
         );
         let plan = team.until_planned("alice");
         assert_eq!(team.text("sum.txt"), "2 + 2 = 5\n");
-        // No terminal: the lead agent is told that a person is needed, and so is each reader of the output.
-        let refused = || team.results("lead").iter().any(|result| result["is_error"] == true);
-        team.until("the lead to be told", refused);
+        // No terminal: the lead agent is told that a person is needed, and so is each reader of the
+        // output.
+        team.until("the lead to be told", || {
+            team.results("lead")
+                .iter()
+                .any(|result| result["is_error"] == true)
+        });
         team.teamctl(["approve", &plan]).ok();
         let said = chat.finish();
         team.until("alice to be gone", || team.status("alice") == "shutdown");
         assert_eq!(team.text("sum.txt"), "2 + 2 = 4\n");
         team.until("the person to be told", || {
-            team.entries("lead", "answer").iter().any(|answer| answer.to_string().contains("alice is gone"))
+            team.entries("lead", "answer")
+                .iter()
+                .any(|answer| answer.to_string().contains("alice is gone"))
         });
         assert_eq!(team.pid("alice"), 0);
         assert_eq!(said.code, Some(0), "{said:?}");
     }
 }
 
-/// A lead agent that does what is due: what it hears of may come alone, or with the result of a call.
+/// A lead agent that does what is due: what it hears of may come alone, or with the result of a
+/// call.
 fn lead_says(request: &Request) -> Reply {
     let prompt = "Fix sum.txt: two and two is four.";
     let heard = |told: &str| request.mentions(told);
     match request.plan_id() {
         _ if heard("alice has ended") => Reply::text("alice is gone."),
-        _ if heard("alice is asked to leave") => Reply::text("alice has fixed it, and is asked to leave."),
-        _ if heard("fixed: 2 + 2 is 4 now") => Reply::call("shutdown_request", json!({"teammate": "alice"})),
+        _ if heard("alice is asked to leave") => {
+            Reply::text("alice has fixed it, and is asked to leave.")
+        }
+        _ if heard("fixed: 2 + 2 is 4 now") => {
+            Reply::call("shutdown_request", json!({"teammate": "alice"}))
+        }
         Some(id) if heard(&format!("`teamctl approve {id}`")) => {
             Reply::text("You have to decide about the plan.")
         }

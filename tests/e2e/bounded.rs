@@ -1,4 +1,5 @@
-//! What grows is bounded: logs begin anew, and a start or a verdict does not read a long journal whole.
+//! What grows is bounded: logs begin anew, and a start or a verdict does not read a long journal
+//! whole.
 
 use std::fs::OpenOptions;
 
@@ -9,7 +10,12 @@ use crate::support::Team;
 
 /// Makes a file as long as a log may be.
 fn grow(team: &Team, log: &str) {
-    OpenOptions::new().write(true).open(team.path(log)).unwrap().set_len(MAX_SIZE).unwrap();
+    OpenOptions::new()
+        .write(true)
+        .open(team.path(log))
+        .unwrap()
+        .set_len(MAX_SIZE)
+        .unwrap();
 }
 
 fn size(team: &Team, file: &str) -> Option<u64> {
@@ -32,11 +38,17 @@ fn a_log_that_has_grown_large_begins_anew_and_one_older_file_stays() {
     grow(&team, "log/alice.log");
     team.kill_daemon();
     team.teamd(["start"]).ok();
-    team.until("its log to begin anew", || size(&team, "log/alice.log.1") == Some(MAX_SIZE));
+    team.until("its log to begin anew", || {
+        size(&team, "log/alice.log.1") == Some(MAX_SIZE)
+    });
     assert!(size(&team, "log/alice.log").is_some_and(|size| size < MAX_SIZE));
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamctl(["forget", "alice"]).ok();
-    assert_eq!(size(&team, "log/alice.log.1"), None, "the older file goes with its teammate");
+    assert_eq!(
+        size(&team, "log/alice.log.1"),
+        None,
+        "the older file goes with its teammate"
+    );
 }
 
 #[test]
@@ -48,7 +60,10 @@ fn a_start_behind_a_snapshot_knows_verdicts_and_leaves_damage_to_doctor() {
     team.teamd(["start"]).ok();
     // The first plans are in no snapshot any more.
     let again = team.json(["approve", "00000000"]);
-    assert_eq!((&again["status"], &again["repeated"]), (&json!("approved"), &json!(true)));
+    assert_eq!(
+        (&again["status"], &again["repeated"]),
+        (&json!("approved"), &json!(true))
+    );
     team.teamctl(["reject", "00000000"]).exits(7);
     team.teamctl(["approve", "00000001"]).exits(7);
     team.teamctl(["approve", "ffffffff"]).exits(4);
@@ -59,9 +74,23 @@ fn a_start_behind_a_snapshot_knows_verdicts_and_leaves_damage_to_doctor() {
     team.teamctl(["doctor"]).ok();
 
     let journal = team.file("journal.jsonl");
-    team.put("journal.jsonl", &journal.replacen("\"record\":\"request\"", "\"record\":\"riddle\"", 1));
+    team.put(
+        "journal.jsonl",
+        &journal.replacen("\"record\":\"request\"", "\"record\":\"riddle\"", 1),
+    );
     team.teamd(["start"]).ok();
-    assert!(team.teamctl(["requests"]).exits(1).stderr.contains("cannot be read"));
-    assert!(team.teamctl(["doctor"]).exits(1).stdout.contains("journal.jsonl"));
-    team.teamctl(["lint", team.path("journal.jsonl").to_str().unwrap()]).exits(1);
+    assert!(
+        team.teamctl(["requests"])
+            .exits(1)
+            .stderr
+            .contains("cannot be read")
+    );
+    assert!(
+        team.teamctl(["doctor"])
+            .exits(1)
+            .stdout
+            .contains("journal.jsonl")
+    );
+    team.teamctl(["lint", team.path("journal.jsonl").to_str().unwrap()])
+        .exits(1);
 }

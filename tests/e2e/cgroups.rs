@@ -1,4 +1,5 @@
-//! A cgroup for each incarnation: what it is for holds with and without, and nothing that is another's is touched.
+//! A cgroup for each incarnation: what it is for holds with and without, and nothing that is
+//! another's is touched.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +11,11 @@ use crate::support::process::{children, command_line};
 use crate::support::{Run, Team, is_alive, signal};
 
 /// A command that leaves a process which neither its parent nor its session leads to.
-const DAEMONISES: &str = "/bash setsid --fork sleep 600; (setsid sleep 600 &) ; touch begun; sleep 600";
+const DAEMONISES: &str =
+    "/bash setsid --fork sleep 600; (setsid sleep 600 &) ; touch begun; sleep 600";
 
-/// A started team in which each incarnation gets a cgroup; none where the machine has none to give, which is told.
+/// A started team in which each incarnation gets a cgroup; none where the machine has none to give,
+/// which is told.
 fn team() -> Option<Team> {
     let team = Team::new();
     if !team.has_cgroups() {
@@ -31,14 +34,30 @@ fn both() -> impl Iterator<Item = Team> {
     })
 }
 
-/// Spawns a teammate that is not started again and runs a command without a sandbox, until that has begun.
+/// Spawns a teammate that is not started again and runs a command without a sandbox, until that has
+/// begun.
 fn spawn_daemonising(team: &Team, name: &str) {
-    team.teamctl(["spawn", name, "--restart", "never", "--sandbox", "off", "--prompt", DAEMONISES]).ok();
-    team.until("the command to have begun", || team.made("begun") && sleeping(team).len() == 3);
+    team.teamctl([
+        "spawn",
+        name,
+        "--restart",
+        "never",
+        "--sandbox",
+        "off",
+        "--prompt",
+        DAEMONISES,
+    ])
+    .ok();
+    team.until("the command to have begun", || {
+        team.made("begun") && sleeping(team).len() == 3
+    });
 }
 
 fn sleeping(team: &Team) -> Vec<i32> {
-    team.processes().into_iter().filter(|&pid| command_line(pid).starts_with("sleep 600")).collect()
+    team.processes()
+        .into_iter()
+        .filter(|&pid| command_line(pid).starts_with("sleep 600"))
+        .collect()
 }
 
 fn exit(team: &Team, name: &str) -> Value {
@@ -46,15 +65,21 @@ fn exit(team: &Team, name: &str) -> Value {
 }
 
 fn shim_of(worker: i32) -> i32 {
-    children(worker).into_iter().find(|&pid| command_line(pid).contains(" shim ")).unwrap()
+    children(worker)
+        .into_iter()
+        .find(|&pid| command_line(pid).contains(" shim "))
+        .unwrap()
 }
 
-/// Kills a worker and its shim so that neither sees the other's end. The shim first: with its worker's end its group is
-/// orphaned, and the kernel lets what is stopped in such a group go on (`setpgid(2)`).
+/// Kills a worker and its shim so that neither sees the other's end. The shim first: with its
+/// worker's end its group is orphaned, and the kernel lets what is stopped in such a group go on
+/// (`setpgid(2)`).
 fn kill_together(worker: i32) {
     let both = [shim_of(worker), worker];
     for which in [Signal::SIGSTOP, Signal::SIGKILL] {
-        both.iter().for_each(|&pid| signal(pid, which));
+        for &pid in both.iter() {
+            signal(pid, which);
+        }
     }
 }
 
@@ -63,21 +88,34 @@ fn each_incarnation_has_a_cgroup_for_all_its_processes_until_its_end() {
     let Some(team) = team() else { return };
     spawn_daemonising(&team, "alice");
     team.spawn("bob", "");
-    let (alice, bob) = (team.cgroup_of("alice"), team.cgroup_of("bob"));
+    let alice = team.cgroup_of("alice");
+    let bob = team.cgroup_of("bob");
     assert_eq!(alice, team.cgroup().unwrap().join("alice.1"));
-    team.until("bob to be in its cgroup", || members(&bob) == [team.pid("bob")]);
+    team.until("bob to be in its cgroup", || {
+        members(&bob) == [team.pid("bob")]
+    });
     let inside = members(&alice);
-    for pid in [team.pid("alice"), shim_of(team.pid("alice"))].into_iter().chain(sleeping(&team)) {
+    for pid in [team.pid("alice"), shim_of(team.pid("alice"))]
+        .into_iter()
+        .chain(sleeping(&team))
+    {
         assert!(inside.contains(&pid), "{pid}: {inside:?}");
     }
     assert!(!inside.contains(&team.daemon_pid()));
     let text = team.teamctl(["status", "bob"]).ok().stdout;
     assert!(text.contains(bob.to_str().unwrap()), "{text}");
     team.kill_and_wait_for_restart("bob");
-    assert_eq!((bob.exists(), team.cgroup_of("bob")), (false, bob.with_file_name("bob.2")));
-    team.teamctl(["shutdown", "--all", "--force", "--timeout", "0"]).ok();
     assert_eq!(
-        (exit(&team, "alice")["emptied"].clone(), team.member("alice")["cgroup"].clone()),
+        (bob.exists(), team.cgroup_of("bob")),
+        (false, bob.with_file_name("bob.2"))
+    );
+    team.teamctl(["shutdown", "--all", "--force", "--timeout", "0"])
+        .ok();
+    assert_eq!(
+        (
+            exit(&team, "alice")["emptied"].clone(),
+            team.member("alice")["cgroup"].clone()
+        ),
         (json!("cgroup"), Value::Null)
     );
     assert!(!alice.exists());
@@ -110,17 +148,48 @@ fn orphans_of_a_killed_worker_and_shim_end_with_and_without_a_cgroup() {
 #[test]
 fn what_a_check_leaves_ends_with_it_though_its_job_and_shim_are_killed() {
     let Some(team) = team() else { return };
-    team.teamctl(["spawn", "alice", "--restart", "never", "--sandbox", "off", "--auto"]).ok();
+    team.teamctl([
+        "spawn",
+        "alice",
+        "--restart",
+        "never",
+        "--sandbox",
+        "off",
+        "--auto",
+    ])
+    .ok();
     let check = "setsid --fork sleep 600; exec sleep 600";
     team.teamctl(["task", "add", "x", "--check", check]).ok();
     team.until("the check to run", || sleeping(&team).len() == 2);
-    let below = team.cgroup().unwrap().read_dir().unwrap().map(|it| it.unwrap().path());
-    let is_check = |it: &PathBuf| it.file_name().unwrap().to_str().unwrap().starts_with("check-");
-    let folder = below.into_iter().find(is_check).unwrap();
+    let below = team
+        .cgroup()
+        .unwrap()
+        .read_dir()
+        .unwrap()
+        .map(|it| it.unwrap().path());
+    let folder = below
+        .into_iter()
+        .find(|it| {
+            it.file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with("check-")
+        })
+        .unwrap();
     let inside = members(&folder);
-    assert!(sleeping(&team).iter().all(|pid| inside.contains(pid)), "{inside:?}");
-    assert!(!inside.contains(&team.pid("alice")) && !team.teamctl(["doctor"]).stdout.contains("check-"));
-    let job = inside.iter().copied().find(|&pid| command_line(pid).contains(" job ")).unwrap();
+    assert!(
+        sleeping(&team).iter().all(|pid| inside.contains(pid)),
+        "{inside:?}"
+    );
+    assert!(
+        !inside.contains(&team.pid("alice")) && !team.teamctl(["doctor"]).stdout.contains("check-")
+    );
+    let job = inside
+        .iter()
+        .copied()
+        .find(|&pid| command_line(pid).contains(" job "))
+        .unwrap();
     let first = sleeping(&team);
     kill_together(job);
     // It did not say how the check ended: that is tried again, in a cgroup of its own.
@@ -150,20 +219,28 @@ fn an_adopted_life_keeps_its_cgroup_and_what_died_while_no_daemon_ran_is_emptied
     let Some(team) = team() else { return };
     spawn_daemonising(&team, "alice");
     team.teamctl(["spawn", "bob", "--restart", "never"]).ok();
-    let (alice, bob) = (team.cgroup_of("alice"), team.cgroup_of("bob"));
+    let alice = team.cgroup_of("alice");
+    let bob = team.cgroup_of("bob");
     team.kill_daemon();
     kill_together(team.pid("alice"));
     // To the daemon they would have come; now only their cgroup leads to them.
     team.until_gone("alice", team.pid("alice"));
     assert_eq!(sleeping(&team).len(), 3);
     let started = team.teamd(["--json", "start"]).ok().json();
-    assert_eq!((&started["adopted"], &started["ended"]), (&json!(["bob"]), &json!(["alice"])), "{started}");
+    assert_eq!(
+        (&started["adopted"], &started["ended"]),
+        (&json!(["bob"]), &json!(["alice"])),
+        "{started}"
+    );
     team.wait_for("alice", "crashed");
     assert_eq!((sleeping(&team), alice.exists()), (Vec::new(), false));
     assert_eq!(exit(&team, "alice")["emptied"], "cgroup");
     assert_eq!(team.cgroup_of("bob"), bob);
     team.teamctl(["shutdown", "bob"]).ok();
-    assert_eq!((exit(&team, "bob")["emptied"].clone(), bob.exists()), (json!("cgroup"), false));
+    assert_eq!(
+        (exit(&team, "bob")["emptied"].clone(), bob.exists()),
+        (json!("cgroup"), false)
+    );
 }
 
 #[test]
@@ -173,27 +250,48 @@ fn a_daemon_that_took_the_place_of_another_empties_its_cgroups() {
     let alice = team.cgroup_of("alice");
     team.teamd(["start", "--replace", "--cgroup", "off"]).ok();
     team.spawn("bob", "");
-    assert_eq!(team.member("bob")["cgroup"], Value::Null, "it is off for who begins now");
+    assert_eq!(
+        team.member("bob")["cgroup"],
+        Value::Null,
+        "it is off for who begins now"
+    );
     kill_together(team.pid("alice"));
     team.wait_for("alice", "crashed");
     let ended = exit(&team, "alice");
-    assert_eq!((&ended["emptied"], sleeping(&team), alice.exists()), (&json!("cgroup"), Vec::new(), false));
+    assert_eq!(
+        (&ended["emptied"], sleeping(&team), alice.exists()),
+        (&json!("cgroup"), Vec::new(), false)
+    );
     team.teamctl(["shutdown", "bob"]).ok();
     assert_eq!(exit(&team, "bob")["emptied"], "tree");
 }
 
-/// Runs `teamd start` in a cgroup of its own, which is marked as a service manager does. None if that may not be made.
+/// Runs `teamd start` in a cgroup of its own, which is marked as a service manager does. None if
+/// that may not be made.
 fn start_elsewhere(team: &Team) -> Option<(Run, PathBuf)> {
-    let folder = team.cgroup()?.with_file_name(format!("elsewhere-{}", std::process::id()));
+    let folder = team
+        .cgroup()?
+        .with_file_name(format!("elsewhere-{}", std::process::id()));
     std::fs::create_dir(&folder).ok()?;
-    let marked = rustix::fs::setxattr(&folder, "trusted.delegate", b"1", rustix::fs::XattrFlags::empty());
+    let marked = rustix::fs::setxattr(
+        &folder,
+        "trusted.delegate",
+        b"1",
+        rustix::fs::XattrFlags::empty(),
+    );
     if let Err(errno) = marked {
         note(&format!("a cgroup cannot be marked: {errno}"));
         std::fs::remove_dir(&folder).unwrap();
         return None;
     }
-    let script = format!("echo $$ > {}/cgroup.procs; exec \"$0\" start", folder.display());
-    Some((team.run_program("bash", ["-c", &script, env!("CARGO_BIN_EXE_teamd")]), folder))
+    let script = format!(
+        "echo $$ > {}/cgroup.procs; exec \"$0\" start",
+        folder.display()
+    );
+    Some((
+        team.run_program("bash", ["-c", &script, env!("CARGO_BIN_EXE_teamd")]),
+        folder,
+    ))
 }
 
 #[test]
@@ -202,31 +300,51 @@ fn a_daemon_in_another_cgroup_finds_the_workers_of_the_one_before() {
     spawn_daemonising(&team, "alice");
     let before = team.cgroup_of("alice");
     team.kill_daemon();
-    let Some((run, elsewhere)) = start_elsewhere(&team) else { return };
+    let Some((run, elsewhere)) = start_elsewhere(&team) else {
+        return;
+    };
     run.ok();
     team.spawn("bob", "");
-    assert!(team.cgroup_of("bob").starts_with(&elsewhere), "{}", team.member("bob"));
+    assert!(
+        team.cgroup_of("bob").starts_with(&elsewhere),
+        "{}",
+        team.member("bob")
+    );
     kill_together(team.pid("alice"));
     team.wait_for("alice", "crashed");
     assert_eq!(exit(&team, "alice")["emptied"], "cgroup");
-    assert_eq!((sleeping(&team), before.parent().unwrap().exists()), (Vec::new(), false));
+    assert_eq!(
+        (sleeping(&team), before.parent().unwrap().exists()),
+        (Vec::new(), false)
+    );
     team.teamd(["stop"]).ok();
     team.until_no_process_is_left();
     // Whatever of the team was there is gone: else it could not be removed.
-    team.until("the other cgroup to be empty", || std::fs::remove_dir(&elsewhere).is_ok());
+    team.until("the other cgroup to be empty", || {
+        std::fs::remove_dir(&elsewhere).is_ok()
+    });
 }
 
 /// Runs `teamd start` where cgroups can be read only. None if they cannot be mounted so.
 fn start_reading_only(team: &Team) -> Option<Run> {
     let folder = team.cgroup()?;
-    let mount = format!("mount -o remount,bind,ro $(stat -c %m {})", folder.parent()?.display());
+    let mount = format!(
+        "mount -o remount,bind,ro $(stat -c %m {})",
+        folder.parent()?.display()
+    );
     let tried = team.run_program("unshare", ["-m", "bash", "-c", &mount]);
     if tried.code != Some(0) {
-        note(&format!("cgroups cannot be mounted for reading only: {}", tried.stderr));
+        note(&format!(
+            "cgroups cannot be mounted for reading only: {}",
+            tried.stderr
+        ));
         return None;
     }
     let script = format!("{mount}; exec \"$0\" start");
-    Some(team.run_program("unshare", ["-m", "bash", "-c", &script, env!("CARGO_BIN_EXE_teamd")]))
+    Some(team.run_program(
+        "unshare",
+        ["-m", "bash", "-c", &script, env!("CARGO_BIN_EXE_teamd")],
+    ))
 }
 
 #[test]
@@ -235,13 +353,20 @@ fn where_cgroups_are_read_only_the_kernel_still_says_that_none_is_left() {
     spawn_daemonising(&team, "alice");
     team.kill_daemon();
     kill_together(team.pid("alice"));
-    let Some(run) = start_reading_only(&team) else { return };
+    let Some(run) = start_reading_only(&team) else {
+        return;
+    };
     run.ok();
     team.spawn("bob", "");
     assert_eq!(team.member("bob")["cgroup"], Value::Null);
     // The daemon can end nothing by this cgroup, but it can see that processes are left.
-    assert_eq!((team.member("alice")["exit"].clone(), sleeping(&team).len()), (Value::Null, 3));
-    sleeping(&team).into_iter().for_each(|pid| signal(pid, Signal::SIGKILL));
+    assert_eq!(
+        (team.member("alice")["exit"].clone(), sleeping(&team).len()),
+        (Value::Null, 3)
+    );
+    for pid in sleeping(&team) {
+        signal(pid, Signal::SIGKILL);
+    }
     team.wait_for("alice", "crashed");
     assert_eq!(exit(&team, "alice")["emptied"], "cgroup");
 }
@@ -250,13 +375,21 @@ fn where_cgroups_are_read_only_the_kernel_still_says_that_none_is_left() {
 fn the_daemon_of_a_copied_team_directory_touches_no_cgroup_of_the_original() {
     let Some(team) = team() else { return };
     spawn_daemonising(&team, "alice");
-    let (worker, alice) = (team.pid("alice"), team.cgroup_of("alice"));
+    let worker = team.pid("alice");
+    let alice = team.cgroup_of("alice");
     let copy = team.root().parent().unwrap().join("copy");
     std::fs::create_dir(&copy).unwrap();
     // It renames what it writes, and `cp` fails at what is gone.
     signal(team.daemon_pid(), Signal::SIGSTOP);
-    team.run_program("cp", ["-a", team.path("").to_str().unwrap(), copy.join(".team").to_str().unwrap()])
-        .ok();
+    team.run_program(
+        "cp",
+        [
+            "-a",
+            team.path("").to_str().unwrap(),
+            copy.join(".team").to_str().unwrap(),
+        ],
+    )
+    .ok();
     signal(team.daemon_pid(), Signal::SIGCONT);
     let there = |args: &[&str]| {
         let dir = copy.join(".team");
@@ -264,12 +397,19 @@ fn the_daemon_of_a_copied_team_directory_touches_no_cgroup_of_the_original() {
         team.teamd(args)
     };
     let adopted = copy.join(".team");
-    team.teamd(["start", "--adopt", adopted.to_str().unwrap()]).ok();
+    team.teamd(["start", "--adopt", adopted.to_str().unwrap()])
+        .ok();
     let roster = || -> Value {
         serde_json::from_slice(&std::fs::read(copy.join(".team/config.json")).unwrap()).unwrap()
     };
-    team.until("it to be over in the copy", || roster()["members"][0]["status"] == "crashed");
-    assert_eq!(roster()["members"][0]["exit"]["emptied"], Value::Null, "in the copy");
+    team.until("it to be over in the copy", || {
+        roster()["members"][0]["status"] == "crashed"
+    });
+    assert_eq!(
+        roster()["members"][0]["exit"]["emptied"],
+        Value::Null,
+        "in the copy"
+    );
     there(&["stop"]).ok();
     assert!(is_alive(worker) && members(&alice).contains(&worker));
     assert_eq!(sleeping(&team).len(), 3);
@@ -284,14 +424,25 @@ fn where_cgroups_are_off_none_is_made_and_a_flag_goes_before_the_variable() {
     assert_eq!(team.member("alice")["cgroup"], Value::Null);
     let told = team.teamctl(["doctor"]).stdout;
     assert!(told.contains("off: a setting says so"), "{told}");
-    assert!(told.contains("of 1 worker no cgroup was given to alice"), "{told}");
+    assert!(
+        told.contains("of 1 worker no cgroup was given to alice"),
+        "{told}"
+    );
     team.teamd(["stop"]).ok();
     team.teamd(["start", "--cgroup", "auto"]).ok();
     team.spawn("bob", "");
     assert_eq!(team.member("bob")["cgroup"].is_object(), has_them);
     team.teamd(["start", "--cgroup", "never"]).exits(2);
-    let wrong = Team::new().with("TEAM_CGROUP", "maybe").teamd(["start"]).run_failed();
-    assert!(wrong.stderr.contains("TEAM_CGROUP=\"maybe\" is not auto or off"), "{wrong:?}");
+    let wrong = Team::new()
+        .with("TEAM_CGROUP", "maybe")
+        .teamd(["start"])
+        .run_failed();
+    assert!(
+        wrong
+            .stderr
+            .contains("TEAM_CGROUP=\"maybe\" is not auto or off"),
+        "{wrong:?}"
+    );
 }
 
 #[test]
@@ -303,14 +454,23 @@ fn empty_cgroups_of_a_daemon_that_was_killed_are_told_of_and_removed() {
     let plant = || std::fs::create_dir(&left).unwrap();
     plant();
     let told = team.teamctl(["doctor"]).stdout;
-    assert!(told.contains("bob.7 is empty, and of no incarnation that runs"), "{told}");
+    assert!(
+        told.contains("bob.7 is empty, and of no incarnation that runs"),
+        "{told}"
+    );
     assert!(!told.contains("alice.1 is"), "{told}");
     let fixed = team.teamctl(["doctor", "--fix"]).stdout;
-    assert!(fixed.contains("bob.7: removed") && !left.exists(), "{fixed}");
+    assert!(
+        fixed.contains("bob.7: removed") && !left.exists(),
+        "{fixed}"
+    );
     // The next daemon does the same by itself.
     plant();
     team.teamd(["start"]).ok();
-    assert_eq!((left.exists(), team.cgroup_of("alice").exists()), (false, true));
+    assert_eq!(
+        (left.exists(), team.cgroup_of("alice").exists()),
+        (false, true)
+    );
 }
 
 #[test]
@@ -338,7 +498,13 @@ fn commands_of_a_teammate_with_a_limit_of_memory_go_before_its_worker() {
     .ok();
     team.until("the command to end", || team.text("score").ends_with('\n'));
     assert_eq!(team.text("score"), "500\n");
-    let own =
-        std::fs::read_to_string(Path::new("/proc").join(team.pid("alice").to_string()).join("oom_score_adj"));
-    assert_eq!(own.unwrap(), std::fs::read_to_string("/proc/self/oom_score_adj").unwrap());
+    let own = std::fs::read_to_string(
+        Path::new("/proc")
+            .join(team.pid("alice").to_string())
+            .join("oom_score_adj"),
+    );
+    assert_eq!(
+        own.unwrap(),
+        std::fs::read_to_string("/proc/self/oom_score_adj").unwrap()
+    );
 }

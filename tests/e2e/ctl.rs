@@ -1,4 +1,5 @@
-//! `teamctl` as people and programs see it: results, errors, exit codes, nothing that a terminal would act on.
+//! `teamctl` as people and programs see it: results, errors, exit codes, nothing that a terminal
+//! would act on.
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -8,7 +9,12 @@ use crate::support::{Run, Team, signal};
 
 /// Keys of an object, sorted.
 fn keys(object: &Value) -> Vec<&str> {
-    let mut keys: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut keys: Vec<&str> = object
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
     keys.sort_unstable();
     keys
 }
@@ -16,7 +22,10 @@ fn keys(object: &Value) -> Vec<&str> {
 /// The error of a command that ran with `--json`: the only line on stderr, and nothing on stdout.
 #[track_caller]
 fn error(run: &Run) -> Value {
-    assert!(run.stdout.is_empty() && run.stderr.lines().count() == 1, "{run:?}");
+    assert!(
+        run.stdout.is_empty() && run.stderr.lines().count() == 1,
+        "{run:?}"
+    );
     let line: Value = serde_json::from_str(&run.stderr).unwrap_or_else(|e| panic!("{e}: {run:?}"));
     assert_eq!(keys(&line), ["error"], "{run:?}");
     line["error"].clone()
@@ -26,19 +35,36 @@ fn error(run: &Run) -> Value {
 fn spawn_shows_the_new_teammate() {
     let team = Team::started();
     // A user who named no model is told which one it is: once.
-    assert!(team.teamctl(["spawn", "carol"]).ok().stderr.contains("script"));
+    assert!(
+        team.teamctl(["spawn", "carol"])
+            .ok()
+            .stderr
+            .contains("script")
+    );
     assert_eq!(team.teamctl(["spawn", "eve"]).ok().stderr, "");
     let spawned = team.json(["spawn", "alice", "--role", "coder"]);
-    let expected = json!({"name": "alice", "pid": team.pid("alice"), "incarnation": 1, "status": "idle"});
+    let expected =
+        json!({"name": "alice", "pid": team.pid("alice"), "incarnation": 1, "status": "idle"});
     assert_eq!(spawned, expected);
     let run = team.teamctl(["spawn", "bob", "--model", "script"]).ok();
-    assert_eq!(run.stdout, format!("bob is idle (pid {}, incarnation 1)\n", team.pid("bob")));
+    assert_eq!(
+        run.stdout,
+        format!("bob is idle (pid {}, incarnation 1)\n", team.pid("bob"))
+    );
     assert_eq!(run.stderr, "");
-    assert_eq!(error(&team.teamctl(["--json", "spawn", "alice"]).exits(7))["code"], "conflict");
-    for bad in [&["spawn", "lead"][..], &["spawn", "../x"], &["spawn", "dave", "--model", "nonsense"]] {
+    assert_eq!(
+        error(&team.teamctl(["--json", "spawn", "alice"]).exits(7))["code"],
+        "conflict"
+    );
+    for bad in [
+        &["spawn", "lead"][..],
+        &["spawn", "../x"],
+        &["spawn", "dave", "--model", "nonsense"],
+    ] {
         team.teamctl(bad).exits(2);
     }
-    team.teamctl(["spawn", "dave", "--workspace", "missing"]).exits(1);
+    team.teamctl(["spawn", "dave", "--workspace", "missing"])
+        .exits(1);
     team.teamctl(["spawn", "dave", "--resume"]).exits(4);
     assert_eq!(team.member("dave"), Value::Null);
 }
@@ -49,15 +75,25 @@ fn shutdown_tells_what_became_of_each_name() {
     for name in ["alice", "bob"] {
         team.spawn(name, "");
     }
-    let run = team.teamctl(["--json", "shutdown", "alice", "ghost"]).exits(4);
+    let run = team
+        .teamctl(["--json", "shutdown", "alice", "ghost"])
+        .exits(4);
     let results = run.json()["results"].clone();
-    assert_eq!(keys(&results[0]), ["exit", "name", "outcome", "reason", "request_id"]);
-    assert_eq!((&results[0]["outcome"], &results[0]["reason"]), (&json!("shutdown"), &json!(null)));
+    assert_eq!(
+        keys(&results[0]),
+        ["exit", "name", "outcome", "reason", "request_id"]
+    );
+    assert_eq!(
+        (&results[0]["outcome"], &results[0]["reason"]),
+        (&json!("shutdown"), &json!(null))
+    );
     assert_eq!(results[1]["name"], "ghost");
     assert!(run.stderr.contains("ghost"), "{run:?}");
     let run = team.teamctl(["shutdown", "bob"]).ok();
     assert!(
-        run.stdout.ends_with("bob is gone: shutdown (exit code 0)\n") && run.stderr.is_empty(),
+        run.stdout
+            .ends_with("bob is gone: shutdown (exit code 0)\n")
+            && run.stderr.is_empty(),
         "{run:?}"
     );
 }
@@ -66,24 +102,36 @@ fn shutdown_tells_what_became_of_each_name() {
 fn status_shows_the_roster_and_what_is_unread() {
     let team = Team::started();
     assert_eq!(team.json(["status"])["members"], json!([]));
-    team.teamctl(["spawn", "alice", "--role", "coder", "--prompt", HELD]).ok();
+    team.teamctl(["spawn", "alice", "--role", "coder", "--prompt", HELD])
+        .ok();
     team.until_held();
     for text in ["one", "two"] {
         team.send("alice", text);
     }
     team.until("the roster to show the command", || {
-        team.member("alice")["activity"].as_str().is_some_and(|activity| activity.starts_with("bash"))
+        team.member("alice")["activity"]
+            .as_str()
+            .is_some_and(|activity| activity.starts_with("bash"))
     });
     let status = team.json(["status"]);
-    assert_eq!(keys(&status), ["daemon", "members", "sandbox", "team_name", "usage"]);
-    assert_eq!(status["daemon"], json!({"running": true, "pid": team.daemon_pid(), "trouble": null}));
+    assert_eq!(
+        keys(&status),
+        ["daemon", "members", "sandbox", "team_name", "usage"]
+    );
+    assert_eq!(
+        status["daemon"],
+        json!({"running": true, "pid": team.daemon_pid(), "trouble": null})
+    );
     let mut expected = team.member("alice");
     expected["unread"] = json!(2);
     // What it uses of the machine changes all the time.
     for shown in [&status, &team.json(["ls", "alice"])] {
         let mut shown = shown["members"][0].clone();
         let resources = shown.as_object_mut().unwrap().remove("resources").unwrap();
-        assert!(resources["processes"].as_u64() >= Some(2), "worker and command: {resources}");
+        assert!(
+            resources["processes"].as_u64() >= Some(2),
+            "worker and command: {resources}"
+        );
         assert_eq!(shown, expected);
     }
     let human = team.teamctl(["status"]).ok().stdout;
@@ -93,8 +141,16 @@ fn status_shows_the_roster_and_what_is_unread() {
         (row[0], row[1], row[2], row[4], row[5], row[6]),
         ("alice", "coder", "working", "2", "open", pid.as_str())
     );
-    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains(team.root().to_str().unwrap()));
-    assert_eq!(error(&team.teamctl(["--json", "status", "ghost"]).exits(4))["code"], "not_found");
+    assert!(
+        team.teamctl(["status", "alice"])
+            .ok()
+            .stdout
+            .contains(team.root().to_str().unwrap())
+    );
+    assert_eq!(
+        error(&team.teamctl(["--json", "status", "ghost"]).exits(4))["code"],
+        "not_found"
+    );
 }
 
 #[test]
@@ -107,13 +163,25 @@ fn status_needs_no_daemon_and_looks_at_the_processes() {
     signal(bob, Signal::SIGKILL);
     team.until("bob to be gone", || !crate::support::is_alive(bob));
     let status = team.json(["status"]);
-    assert_eq!(status["daemon"], json!({"running": false, "pid": null, "trouble": null}));
+    assert_eq!(
+        status["daemon"],
+        json!({"running": false, "pid": null, "trouble": null})
+    );
     assert_eq!(status["members"].as_array().unwrap().len(), 2);
     let run = team.teamctl(["status"]).ok();
-    assert!(run.stderr.contains("not running") && run.stderr.contains("bob"), "{run:?}");
+    assert!(
+        run.stderr.contains("not running") && run.stderr.contains("bob"),
+        "{run:?}"
+    );
     // Where there is no team at all it says how to begin.
     let nowhere = Team::new();
-    assert!(nowhere.teamctl(["status"]).exits(6).stderr.contains("teamd start"));
+    assert!(
+        nowhere
+            .teamctl(["status"])
+            .exits(6)
+            .stderr
+            .contains("teamd start")
+    );
     assert!(!nowhere.root().join(".team").exists());
 }
 
@@ -133,19 +201,40 @@ fn what_needs_a_daemon_says_so_where_none_runs() {
     ] {
         let run = team.teamctl(command);
         // One that has ended can be refused from the files alone.
-        assert!([Some(6), Some(7)].contains(&run.code), "{command:?}: {run:?}");
-        assert!(run.stderr.contains("error: ") && run.stderr.contains("hint: "), "{run:?}");
+        assert!(
+            [Some(6), Some(7)].contains(&run.code),
+            "{command:?}: {run:?}"
+        );
+        assert!(
+            run.stderr.contains("error: ") && run.stderr.contains("hint: "),
+            "{run:?}"
+        );
     }
     assert_eq!(
-        error(&team.teamctl(["--json", "spawn", "bob", "--no-start"]).exits(6))["code"],
+        error(
+            &team
+                .teamctl(["--json", "spawn", "bob", "--no-start"])
+                .exits(6)
+        )["code"],
         "not_running"
     );
     let nowhere = Team::new();
-    assert!(nowhere.teamctl(["spawn", "bob", "--no-start"]).exits(6).stderr.contains("teamd start"));
+    assert!(
+        nowhere
+            .teamctl(["spawn", "bob", "--no-start"])
+            .exits(6)
+            .stderr
+            .contains("teamd start")
+    );
     // What only reads needs none.
-    for command in
-        [&["inbox"][..], &["events"], &["requests"], &["plans"], &["transcript", "alice"], &["log", "teamd"]]
-    {
+    for command in [
+        &["inbox"][..],
+        &["events"],
+        &["requests"],
+        &["plans"],
+        &["transcript", "alice"],
+        &["log", "teamd"],
+    ] {
         team.teamctl(command).ok();
     }
 }
@@ -155,17 +244,38 @@ fn send_and_broadcast_name_the_message() {
     let team = Team::started();
     team.spawn("alice", "");
     let sent = team.json(["send", "alice", "hello"]);
-    assert_eq!((&sent["to"], &sent["id"]), (&json!("alice"), &team.inbox("alice")[0]["id"]));
-    let human = team.teamctl_with(["send", "alice", "-"], "from\nstdin\n").ok();
+    assert_eq!(
+        (&sent["to"], &sent["id"]),
+        (&json!("alice"), &team.inbox("alice")[0]["id"])
+    );
+    let human = team
+        .teamctl_with(["send", "alice", "-"], "from\nstdin\n")
+        .ok();
     let line = team.inbox("alice")[1].clone();
     assert_eq!(line["content"], "from\nstdin");
-    assert_eq!(human.stdout, format!("sent to alice ({})\n", line["id"].as_str().unwrap()));
+    assert_eq!(
+        human.stdout,
+        format!("sent to alice ({})\n", line["id"].as_str().unwrap())
+    );
     let all = team.json(["broadcast", "stand up"]);
-    assert_eq!((&all["to"], &all["id"]), (&json!(["alice"]), &team.inbox("alice")[2]["id"]));
+    assert_eq!(
+        (&all["to"], &all["id"]),
+        (&json!(["alice"]), &team.inbox("alice")[2]["id"])
+    );
     team.json(["send", "user", "for people"]);
-    assert_eq!(team.inbox("lead").iter().rfind(|line| line["type"] == "message").unwrap()["to"], "user");
+    assert_eq!(
+        team.inbox("lead")
+            .iter()
+            .rfind(|line| line["type"] == "message")
+            .unwrap()["to"],
+        "user"
+    );
     for blank in ["", "  \n"] {
-        assert_ne!(team.teamctl(["send", "alice", blank]).code, Some(0), "{blank:?}");
+        assert_ne!(
+            team.teamctl(["send", "alice", blank]).code,
+            Some(0),
+            "{blank:?}"
+        );
     }
 }
 
@@ -184,30 +294,58 @@ fn records_are_shown_as_they_stand_in_the_files() {
         team.json(["inbox", "--last", "2"]),
         json!(team.inbox("lead").split_off(team.inbox("lead").len() - 2))
     );
-    assert_eq!(team.json(["transcript", "alice"]), json!(team.transcript("alice")));
+    assert_eq!(
+        team.json(["transcript", "alice"]),
+        json!(team.transcript("alice"))
+    );
     assert_eq!(team.json(["events"]), json!(team.journal()));
     let request = team.json(["requests"])[0].clone();
     let mut journaled = team.request(request["request_id"].as_str().unwrap());
-    for key in ["seq", "at", "done", "lead", "record", "event", "expired", "tell"] {
+    for key in [
+        "seq", "at", "done", "lead", "record", "event", "expired", "tell",
+    ] {
         journaled.as_object_mut().unwrap().shift_remove(key);
     }
     assert_eq!(request, journaled);
-    assert_eq!(team.json(["requests", &request["request_id"].as_str().unwrap()[..5]]), json!([request]));
+    assert_eq!(
+        team.json(["requests", &request["request_id"].as_str().unwrap()[..5]]),
+        json!([request])
+    );
     // And for people, a line each.
     let inbox = team.teamctl(["inbox", "alice"]).ok().stdout;
-    assert!(inbox.lines().next().unwrap().ends_with("lead → alice  one"), "{inbox}");
+    assert!(
+        inbox.lines().next().unwrap().ends_with("lead → alice  one"),
+        "{inbox}"
+    );
     let events = team.teamctl(["events", "--last", "1"]).ok().stdout;
-    assert!(events.contains("alice shut down (exit code 0)") && events.lines().count() == 1, "{events}");
+    assert!(
+        events.contains("alice shut down (exit code 0)") && events.lines().count() == 1,
+        "{events}"
+    );
     let transcript = team.teamctl(["transcript", "alice"]).ok().stdout;
-    assert!(transcript.contains("▸ bash echo hi") && transcript.contains("result: hi"), "{transcript}");
-    assert!(team.teamctl(["log", "teamd"]).ok().stdout.contains("runs for"));
+    assert!(
+        transcript.contains("▸ bash echo hi") && transcript.contains("result: hi"),
+        "{transcript}"
+    );
+    assert!(
+        team.teamctl(["log", "teamd"])
+            .ok()
+            .stdout
+            .contains("runs for")
+    );
     let requests = team.teamctl(["requests"]).ok().stdout;
-    assert!(requests.contains("shutdown") && requests.contains("approved"), "{requests}");
+    assert!(
+        requests.contains("shutdown") && requests.contains("approved"),
+        "{requests}"
+    );
     // Looking consumes nothing, and an unknown name is an error.
     assert_eq!(team.json(["inbox", "alice"]), json!(team.inbox("alice")));
     for command in ["inbox", "transcript", "log"] {
         let run = team.teamctl([command, "ghost"]).exits(4);
-        assert!(run.stderr.contains("error: ") && run.stderr.contains("hint: "), "{run:?}");
+        assert!(
+            run.stderr.contains("error: ") && run.stderr.contains("hint: "),
+            "{run:?}"
+        );
     }
     team.teamctl(["requests", "zzzz"]).exits(4);
 }
@@ -219,7 +357,10 @@ fn a_malformed_line_of_an_inbox_is_shown_and_stops_nothing() {
     team.echo("alice", "nonsense");
     team.send("alice", "hello");
     let human = team.teamctl(["inbox", "alice"]).ok().stdout;
-    assert!(human.contains("nonsense") && human.contains("hello"), "{human}");
+    assert!(
+        human.contains("nonsense") && human.contains("hello"),
+        "{human}"
+    );
     assert_eq!(team.json(["inbox", "alice"])[1]["content"], "hello");
 }
 
@@ -234,7 +375,11 @@ fn errors_name_what_failed_and_what_to_do_next() {
         (&["wait", "ghost", "--for", "idle"], 4, "not_found"),
         (&["spawn", "alice"], 7, "conflict"),
         (&["forget", "alice"], 7, "conflict"),
-        (&["wait", "alice", "--for", "working", "--timeout", "50ms"], 5, "timed_out"),
+        (
+            &["wait", "alice", "--for", "working", "--timeout", "50ms"],
+            5,
+            "timed_out",
+        ),
         (&["spawn", "Alice"], 2, "usage"),
         (&["dance"], 2, "usage"),
         (&["wait", "alice", "--for", "gone"], 2, "usage"),
@@ -250,22 +395,43 @@ fn errors_name_what_failed_and_what_to_do_next() {
         );
         let human = team.teamctl(command).exits(code);
         assert!(human.stdout.is_empty(), "{human:?}");
-        let (message, hint) = (told["message"].as_str().unwrap(), told["hint"].as_str().unwrap());
-        assert!(human.stderr.starts_with(&format!("error: {message}\n")), "{human:?}");
-        assert!(human.stderr.contains(&format!("hint: {hint}\n")), "{human:?}");
+        let message = told["message"].as_str().unwrap();
+        let hint = told["hint"].as_str().unwrap();
+        assert!(
+            human.stderr.starts_with(&format!("error: {message}\n")),
+            "{human:?}"
+        );
+        assert!(
+            human.stderr.contains(&format!("hint: {hint}\n")),
+            "{human:?}"
+        );
     }
     // A setting that makes no sense is an error, too.
     let team = Team::new().with("TEAM_GRACE", "soon");
-    assert!(team.teamctl(["status"]).exits(2).stderr.contains("TEAM_GRACE"));
+    assert!(
+        team.teamctl(["status"])
+            .exits(2)
+            .stderr
+            .contains("TEAM_GRACE")
+    );
 }
 
 #[test]
 fn nothing_that_a_terminal_would_act_on_is_printed() {
     let evil = "\u{1b}[31mred\u{7}\u{9b}2J\u{202e}txt.exe\rover";
     let team = Team::started();
-    team.write("prompt.txt", &format!("/bash printf '\\033[2Jcleared'\n/plan_approval {evil}\n{evil}"));
-    assert!(team.teamctl(["spawn", "alice", "--role", evil]).exits(2).stderr.contains("visible characters"));
-    team.teamctl(["spawn", "alice", "--prompt-file", "prompt.txt"]).ok();
+    team.write(
+        "prompt.txt",
+        &format!("/bash printf '\\033[2Jcleared'\n/plan_approval {evil}\n{evil}"),
+    );
+    assert!(
+        team.teamctl(["spawn", "alice", "--role", evil])
+            .exits(2)
+            .stderr
+            .contains("visible characters")
+    );
+    team.teamctl(["spawn", "alice", "--prompt-file", "prompt.txt"])
+        .ok();
     let id = team.until_planned("alice");
     team.teamctl(["approve", &id, "--feedback", evil]).ok();
     team.until_finished("alice", 1);
@@ -293,15 +459,27 @@ fn nothing_that_a_terminal_would_act_on_is_printed() {
     }
     for command in commands {
         for json in [false, true] {
-            let run = team.teamctl(if json { [&["--json"], &command[..]].concat() } else { command.clone() });
+            let run = team.teamctl(if json {
+                [&["--json"], &command[..]].concat()
+            } else {
+                command.clone()
+            });
             let printed = run.stdout + &run.stderr;
             let active = |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{202e}';
-            assert!(!printed.is_empty() && !printed.contains(active), "{command:?}: {printed:?}");
+            assert!(
+                !printed.is_empty() && !printed.contains(active),
+                "{command:?}: {printed:?}"
+            );
         }
     }
     // What the JSON means is what was said.
     assert_eq!(team.json(["requests", &id])[0]["reason"], evil);
-    assert!(team.teamctl(["inbox", "alice"]).ok().stdout.contains("\\u{1b}[31mred"));
+    assert!(
+        team.teamctl(["inbox", "alice"])
+            .ok()
+            .stdout
+            .contains("\\u{1b}[31mred")
+    );
 }
 
 #[test]
@@ -311,17 +489,30 @@ fn wait_returns_when_the_status_is_reached_or_cannot_be() {
     team.until_held();
     let waiting = team.start_teamctl(["--json", "wait", "alice", "--for", "idle,shutdown"]);
     team.release();
-    assert_eq!(waiting.finish().ok().json(), json!({"name": "alice", "status": "idle"}));
+    assert_eq!(
+        waiting.finish().ok().json(),
+        json!({"name": "alice", "status": "idle"})
+    );
     let waiting = team.start_teamctl(["wait", "alice", "--for", "shutdown"]);
     team.shutdown("alice", &[], 0);
     assert_eq!(waiting.finish().ok().stdout, "alice is shutdown\n");
     team.teamctl(["wait", "alice", "--for", "shutdown"]).ok();
     team.teamctl(["wait", "alice", "--for", "idle"]).exits(7);
     // A plan that waits for an answer ends the waiting for all, and not that for a status.
-    team.teamctl(["spawn", "ana", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    team.teamctl([
+        "spawn",
+        "ana",
+        "--plan",
+        "--prompt",
+        "/plan_approval Drop the cache",
+    ])
+    .ok();
     let id = team.until_planned("ana");
     let run = team.teamctl(["wait", "--all", "--timeout", "20s"]).exits(7);
-    assert!(run.stderr.contains("ana waits for an answer to its plan"), "{run:?}");
+    assert!(
+        run.stderr.contains("ana waits for an answer to its plan"),
+        "{run:?}"
+    );
     let waiting = team.start_teamctl(["wait", "ana", "--for", "idle"]);
     team.teamctl(["approve", &id]).ok();
     waiting.finish().ok();
@@ -342,17 +533,43 @@ fn several_are_waited_for_and_forgotten_at_once() {
     team.until_held();
     let both = team.start_teamctl(["wait", "w2", "w10", "--for", "idle"]);
     let all = team.start_teamctl(["--json", "wait", "--all"]);
-    team.teamctl(["wait", "w10", "w2", "--for", "idle", "--timeout", "50ms"]).exits(5);
+    team.teamctl(["wait", "w10", "w2", "--for", "idle", "--timeout", "50ms"])
+        .exits(5);
     team.release();
     assert_eq!(both.finish().ok().stdout, "w2 is idle\nw10 is idle\n");
-    assert_eq!(all.finish().ok().json()["results"].as_array().unwrap().len(), 4);
-    let run = team.teamctl(["wait", "w2", "ghost", "--for", "idle"]).exits(4);
-    assert!(run.stdout == "w2 is idle\n" && run.stderr.contains("ghost"), "{run:?}");
+    assert_eq!(
+        all.finish().ok().json()["results"]
+            .as_array()
+            .unwrap()
+            .len(),
+        4
+    );
+    let run = team
+        .teamctl(["wait", "w2", "ghost", "--for", "idle"])
+        .exits(4);
+    assert!(
+        run.stdout == "w2 is idle\n" && run.stderr.contains("ghost"),
+        "{run:?}"
+    );
     team.teamctl(["shutdown", "gus", "ida"]).ok();
     let run = team.teamctl(["forget", "w2", "ghost"]).exits(4);
-    assert!(run.stderr.contains("w2") && run.stderr.contains("ghost"), "{run:?}");
-    assert_eq!(team.json(["forget", "--ended"])["results"].as_array().unwrap().len(), 2);
-    assert!(team.teamctl(["forget", "--ended"]).ok().stderr.contains("no teammate has ended"));
+    assert!(
+        run.stderr.contains("w2") && run.stderr.contains("ghost"),
+        "{run:?}"
+    );
+    assert_eq!(
+        team.json(["forget", "--ended"])["results"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    assert!(
+        team.teamctl(["forget", "--ended"])
+            .ok()
+            .stderr
+            .contains("no teammate has ended")
+    );
     assert_eq!(team.roster()["members"].as_array().unwrap().len(), 2);
 }
 
@@ -360,14 +577,31 @@ fn several_are_waited_for_and_forgotten_at_once() {
 fn an_event_is_one_line_and_events_begin_where_they_are_wanted() {
     let team = Team::started();
     let plan = r"/plan_approval # Plan\n\nDrop the cache\nThen rebuild";
-    team.teamctl(["spawn", "alice", "--plan", "--prompt", plan]).ok();
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", plan])
+        .ok();
     team.until_planned("alice");
     let events = team.teamctl(["events"]).ok().stdout;
     assert_eq!(events.lines().count(), team.journal().len(), "{events}");
-    assert!(events.contains("asked: Drop the cache (+ 3 lines)"), "{events}");
-    assert!(team.teamctl(["plans"]).ok().stdout.contains("Drop the cache"));
-    assert_eq!(team.teamctl(["events", "--since", "1h"]).ok().stdout, events);
-    assert_eq!(team.teamctl(["events", "--since", "2099-01-01"]).ok().stdout, "");
+    assert!(
+        events.contains("asked: Drop the cache (+ 3 lines)"),
+        "{events}"
+    );
+    assert!(
+        team.teamctl(["plans"])
+            .ok()
+            .stdout
+            .contains("Drop the cache")
+    );
+    assert_eq!(
+        team.teamctl(["events", "--since", "1h"]).ok().stdout,
+        events
+    );
+    assert_eq!(
+        team.teamctl(["events", "--since", "2099-01-01"])
+            .ok()
+            .stdout,
+        ""
+    );
     team.teamctl(["events", "--since", "soon"]).exits(2);
     let none = team.teamctl(["inbox", "--last", "0"]).ok();
     assert_eq!((none.stdout.as_str(), none.stderr.as_str()), ("", ""));
@@ -386,7 +620,9 @@ fn a_forgotten_member_is_off_the_roster_and_its_files_are_kept() {
     for file in files {
         assert!(team.path(file.as_str().unwrap()).exists(), "{file}");
     }
-    assert!(!team.path("inbox/alice.jsonl").exists() && !team.path("transcript/alice.jsonl").exists());
+    assert!(
+        !team.path("inbox/alice.jsonl").exists() && !team.path("transcript/alice.jsonl").exists()
+    );
     assert_eq!(team.member("alice"), Value::Null);
     team.teamctl(["forget", "alice"]).exits(4);
     team.teamctl(["send", "--queue", "alice", "hi"]).exits(4);
@@ -398,14 +634,34 @@ fn a_forgotten_member_is_off_the_roster_and_its_files_are_kept() {
 #[test]
 fn commands_that_change_something_say_what() {
     let team = Team::started();
-    team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Something"]).ok();
+    team.teamctl([
+        "spawn",
+        "alice",
+        "--plan",
+        "--prompt",
+        "/plan_approval Something",
+    ])
+    .ok();
     let id = team.until_planned("alice");
     let approved = team.json(["approve", &id]);
-    assert_eq!((&approved["request_id"], &approved["status"]), (&json!(id), &json!("approved")));
-    assert!(team.teamctl(["approve", &id]).ok().stdout.contains("already approved"));
+    assert_eq!(
+        (&approved["request_id"], &approved["status"]),
+        (&json!(id), &json!("approved"))
+    );
+    assert!(
+        team.teamctl(["approve", &id])
+            .ok()
+            .stdout
+            .contains("already approved")
+    );
     team.until_finished("alice", 1);
     assert_eq!(team.json(["request-plan", "alice"])["gate"], "closed");
-    assert!(team.teamctl(["interrupt", "alice"]).ok().stdout.contains("alice"));
+    assert!(
+        team.teamctl(["interrupt", "alice"])
+            .ok()
+            .stdout
+            .contains("alice")
+    );
     assert_eq!(team.json(["interrupt", "alice"])["name"], "alice");
 }
 
@@ -413,7 +669,10 @@ fn commands_that_change_something_say_what() {
 fn each_shell_asks_the_programs_for_completions() {
     let team = Team::new();
     for shell in ["bash", "zsh", "fish"] {
-        for script in [team.teamctl(["completions", shell]).ok(), team.teamd(["completions", shell]).ok()] {
+        for script in [
+            team.teamctl(["completions", shell]).ok(),
+            team.teamd(["completions", shell]).ok(),
+        ] {
             assert!(script.stdout.contains("COMPLETE"), "{shell}");
             team.write("completion", &script.stdout);
             if let Ok(status) = team.command(shell, ["-n", "completion"]).status() {
@@ -426,7 +685,10 @@ fn each_shell_asks_the_programs_for_completions() {
 
 #[test]
 fn names_and_ids_are_completed_from_the_files_and_without_a_team_nothing_is() {
-    let team = Team::new().with("COMPLETE", "bash").with("_CLAP_COMPLETE_INDEX", "2").with("_CLAP_IFS", "\n");
+    let team = Team::new()
+        .with("COMPLETE", "bash")
+        .with("_CLAP_COMPLETE_INDEX", "2")
+        .with("_CLAP_IFS", "\n");
     let ask = |words: &[&str]| -> Vec<String> {
         let run = team.teamctl(["--", "teamctl"].iter().chain(words)).ok();
         assert_eq!(run.stderr, "");
@@ -436,9 +698,23 @@ fn names_and_ids_are_completed_from_the_files_and_without_a_team_nothing_is() {
     assert!(!team.path("").exists(), "nothing is started or made");
     let run = |args: &[&str]| {
         let mut command = team.command(env!("CARGO_BIN_EXE_teamctl"), args);
-        assert!(command.env_remove("COMPLETE").output().unwrap().status.success(), "{args:?}");
+        assert!(
+            command
+                .env_remove("COMPLETE")
+                .output()
+                .unwrap()
+                .status
+                .success(),
+            "{args:?}"
+        );
     };
-    run(&["spawn", "alice", "--plan", "--prompt", "/plan_approval Drop the cache"]);
+    run(&[
+        "spawn",
+        "alice",
+        "--plan",
+        "--prompt",
+        "/plan_approval Drop the cache",
+    ]);
     run(&["spawn", "albert"]);
     let id = team.until_planned("alice");
     assert_eq!(ask(&["send", "al"]), ["albert", "alice"]);
@@ -452,8 +728,16 @@ fn the_version_names_the_commit_and_its_date() {
     let team = Team::new();
     // In a source archive there is no repository, and git reads none of another user.
     let mut git = std::process::Command::new("git");
-    git.args(["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "--verify", "HEAD"]);
-    let has_commit = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(".git").exists()
+    git.args([
+        "-C",
+        env!("CARGO_MANIFEST_DIR"),
+        "rev-parse",
+        "--verify",
+        "HEAD",
+    ]);
+    let has_commit = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(".git")
+        .exists()
         && git.output().is_ok_and(|asked| asked.status.success());
     let programs = [
         ("teamd", env!("CARGO_BIN_EXE_teamd")),
@@ -461,17 +745,37 @@ fn the_version_names_the_commit_and_its_date() {
         ("team-worker", env!("CARGO_BIN_EXE_team-worker")),
     ];
     for (name, program) in programs {
-        let shown = String::from_utf8(team.command(program, ["--version"]).output().unwrap().stdout).unwrap();
+        let shown = String::from_utf8(
+            team.command(program, ["--version"])
+                .output()
+                .unwrap()
+                .stdout,
+        )
+        .unwrap();
         let package = format!("{name} {}", env!("CARGO_PKG_VERSION"));
-        let commit = shown.trim_end().strip_prefix(&package).unwrap_or_else(|| panic!("{shown}"));
+        let commit = shown
+            .trim_end()
+            .strip_prefix(&package)
+            .unwrap_or_else(|| panic!("{shown}"));
         if !has_commit {
             assert_eq!(commit, "");
             continue;
         }
-        let commit = commit.strip_prefix(" (").and_then(|rest| rest.strip_suffix(')'));
-        let (hash, date) = commit.and_then(|it| it.split_once(' ')).unwrap_or_else(|| panic!("{shown}"));
-        assert!(hash.len() >= 7 && hash.chars().all(|digit| digit.is_ascii_hexdigit()), "{shown}");
-        assert_eq!(date.split('-').map(str::len).collect::<Vec<_>>(), [4, 2, 2], "{shown}");
+        let commit = commit
+            .strip_prefix(" (")
+            .and_then(|rest| rest.strip_suffix(')'));
+        let (hash, date) = commit
+            .and_then(|it| it.split_once(' '))
+            .unwrap_or_else(|| panic!("{shown}"));
+        assert!(
+            hash.len() >= 7 && hash.chars().all(|digit| digit.is_ascii_hexdigit()),
+            "{shown}"
+        );
+        assert_eq!(
+            date.split('-').map(str::len).collect::<Vec<_>>(),
+            [4, 2, 2],
+            "{shown}"
+        );
     }
 }
 
@@ -479,9 +783,18 @@ fn the_version_names_the_commit_and_its_date() {
 fn help_and_version_are_results() {
     let team = Team::new();
     let help = team.teamctl(["--help"]).ok();
-    assert!(help.stderr.is_empty() && help.stdout.contains("teamctl spawn"), "{help:?}");
+    assert!(
+        help.stderr.is_empty() && help.stdout.contains("teamctl spawn"),
+        "{help:?}"
+    );
     for command in ["spawn", "shutdown", "status", "send", "approve", "wait"] {
-        assert!(team.teamctl([command, "--help"]).ok().stdout.contains("Usage: "), "{command}");
+        assert!(
+            team.teamctl([command, "--help"])
+                .ok()
+                .stdout
+                .contains("Usage: "),
+            "{command}"
+        );
     }
     let nothing: [&str; 0] = [];
     team.teamctl(nothing).exits(2);

@@ -25,12 +25,16 @@ fn fails_and_recovers(team: &Team, fill: impl Fn(), free: impl Fn()) {
     team.spawn("bob", "/plan_approval drop the cache");
     team.wait_for("bob", "awaiting_approval");
     let plan = team.last_request("plan_approval");
-    let (daemon, pids) = (team.daemon_pid(), (team.pid("alice"), team.pid("bob")));
+    let daemon = team.daemon_pid();
+    let pids = (team.pid("alice"), team.pid("bob"));
     let before = team.file("journal.jsonl");
     fill();
-    for command in
-        [&["spawn", "carol"][..], &["shutdown", "alice"], &["approve", &plan], &["request-plan", "alice"]]
-    {
+    for command in [
+        &["spawn", "carol"][..],
+        &["shutdown", "alice"],
+        &["approve", &plan],
+        &["request-plan", "alice"],
+    ] {
         let said = team.teamctl(command).exits(1);
         assert!(
             said.stderr.contains("cannot write the journal") && said.stderr.contains("hint: "),
@@ -54,7 +58,9 @@ fn fails_and_recovers(team: &Team, fill: impl Fn(), free: impl Fn()) {
     team.spawn("carol", "/write_file carol.txt hi");
     team.teamctl(["approve", &plan]).ok();
     team.wait_for("bob", "idle");
-    team.until("carol to have worked", || team.root().join("carol.txt").exists());
+    team.until("carol to have worked", || {
+        team.root().join("carol.txt").exists()
+    });
     // The journal folds.
     team.kill_daemon();
     team.teamd(["start"]).ok();
@@ -63,12 +69,17 @@ fn fails_and_recovers(team: &Team, fill: impl Fn(), free: impl Fn()) {
     }
     assert!(!team.path("journal.torn").exists());
     team.teamd(["stop"]).ok();
-    let seqs: Vec<_> = team.journal().iter().map(|line| line["seq"].as_u64().unwrap()).collect();
+    let seqs: Vec<_> = team
+        .journal()
+        .iter()
+        .map(|line| line["seq"].as_u64().unwrap())
+        .collect();
     assert!(seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");
     team.until_no_process_is_left();
 }
 
-/// ENOSPC: a short write, the daemon stays, space returns, and the next line is glued to the torn one.
+/// ENOSPC: a short write, the daemon stays, space returns, and the next line is glued to the torn
+/// one.
 #[test]
 fn a_full_disk_changes_nothing_and_the_daemon_recovers() {
     let team = Team::started();
@@ -77,12 +88,18 @@ fn a_full_disk_changes_nothing_and_the_daemon_recovers() {
     fails_and_recovers(
         &team,
         // A few bytes fit: the write comes up short.
-        || limit_files(pid, Some(usize::try_from(journal.metadata().unwrap().len()).unwrap() + 9)),
+        || {
+            limit_files(
+                pid,
+                Some(usize::try_from(journal.metadata().unwrap().len()).unwrap() + 9),
+            )
+        },
         || limit_files(pid, None),
     );
 }
 
-/// Where not one byte fits below the limit, the kernel sends SIGXFSZ, which ends a process that is not prepared.
+/// Where not one byte fits below the limit, the kernel sends SIGXFSZ, which ends a process that is
+/// not prepared.
 #[test]
 fn a_stop_that_could_not_be_recorded_goes_on_when_it_can_be() {
     let team = Team::started();
@@ -94,10 +111,19 @@ fn a_stop_that_could_not_be_recorded_goes_on_when_it_can_be() {
     // The line that it is about to end fits, the one that it has does not.
     limit_files(pid, Some(team.file("journal.jsonl").len() + stopping + 20));
     let stop = team.start_teamd(["stop"]);
-    team.until("it to fail", || team.file("log/teamd.log").contains("cannot write the journal"));
+    team.until("it to fail", || {
+        team.file("log/teamd.log")
+            .contains("cannot write the journal")
+    });
     limit_files(pid, None);
     stop.finish().ok();
-    assert!(team.file("journal.jsonl").lines().last().unwrap().contains("stopped"));
+    assert!(
+        team.file("journal.jsonl")
+            .lines()
+            .last()
+            .unwrap()
+            .contains("stopped")
+    );
 }
 
 /// A person can end processes whatever can be written.
@@ -107,17 +133,30 @@ fn on_a_full_disk_force_ends_a_teammate_and_the_team() {
     team.spawn("alice", "/bash sleep 1000");
     team.spawn("bob", "/bash sleep 1000");
     team.until("both to work", || team.processes().len() > 4);
-    let (daemon, alice, bob) = (team.daemon_pid(), team.pid("alice"), team.pid("bob"));
+    let daemon = team.daemon_pid();
+    let alice = team.pid("alice");
+    let bob = team.pid("bob");
     limit_files(daemon, Some(team.file("journal.jsonl").len()));
-    let said = team.teamctl(["shutdown", "alice", "--force", "--timeout", "0s"]).exits(1);
-    assert!(said.stderr.contains("its process was killed all the same"), "{said:?}");
+    let said = team
+        .teamctl(["shutdown", "alice", "--force", "--timeout", "0s"])
+        .exits(1);
+    assert!(
+        said.stderr.contains("its process was killed all the same"),
+        "{said:?}"
+    );
     team.until("alice to be gone", || !is_alive(alice));
     assert!(is_alive(bob) && is_alive(daemon));
     limit_files(daemon, None);
-    team.until("her end to be recorded", || team.status("alice") == "killed");
+    team.until("her end to be recorded", || {
+        team.status("alice") == "killed"
+    });
     limit_files(daemon, Some(team.file("journal.jsonl").len()));
     let said = team.teamd(["stop", "--force"]).exits(1);
-    assert!(said.stderr.contains("every teammate was killed, and the daemon ends"), "{said:?}");
+    assert!(
+        said.stderr
+            .contains("every teammate was killed, and the daemon ends"),
+        "{said:?}"
+    );
     team.until_no_process_is_left();
     team.teamd(["start"]).ok();
     // No record says that he was to end.
@@ -157,12 +196,18 @@ fn a_limit_on_the_size_of_files_does_not_end_the_daemon() {
     let journal = team.path("journal.jsonl");
     fails_and_recovers(
         &team,
-        || limit_files(pid, Some(usize::try_from(journal.metadata().unwrap().len()).unwrap())),
+        || {
+            limit_files(
+                pid,
+                Some(usize::try_from(journal.metadata().unwrap().len()).unwrap()),
+            )
+        },
         || limit_files(pid, None),
     );
 }
 
-/// It says what went wrong, as it does on a full disk, and the half of a line that it left does no harm.
+/// It says what went wrong, as it does on a full disk, and the half of a line that it left does no
+/// harm.
 #[test]
 fn a_file_size_limit_ends_no_command_or_worker_without_a_reason() {
     let team = Team::started();
@@ -172,33 +217,70 @@ fn a_file_size_limit_ends_no_command_or_worker_without_a_reason() {
     let inbox = team.path("inbox/alice.jsonl").metadata().unwrap().len();
     for room in [0, 9] {
         let limit = format!("--fsize={}:", inbox + room);
-        let all = [&*limit, env!("CARGO_BIN_EXE_teamctl"), "send", "alice", "two"];
+        let all = [
+            &*limit,
+            env!("CARGO_BIN_EXE_teamctl"),
+            "send",
+            "alice",
+            "two",
+        ];
         let said = team.run_program("prlimit", all);
         assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.stderr.contains("error: ") && said.stderr.contains("hint: "), "{said:?}");
+        assert!(
+            said.stderr.contains("error: ") && said.stderr.contains("hint: "),
+            "{said:?}"
+        );
     }
-    // Her transcript has no room: she ends, and says why; the next incarnation takes the message in.
+    // Her transcript has no room: she ends, and says why; the next incarnation takes the message
+    // in.
     let pid = team.pid("alice");
     limit_files(
         pid,
-        Some(usize::try_from(team.path("transcript/alice.jsonl").metadata().unwrap().len()).unwrap()),
+        Some(
+            usize::try_from(
+                team.path("transcript/alice.jsonl")
+                    .metadata()
+                    .unwrap()
+                    .len(),
+            )
+            .unwrap(),
+        ),
     );
     // She may end at it before her end can be looked up.
     let sent = team.teamctl(["send", "alice", "/write_file three.txt 3"]);
-    assert!(sent.is_done() || sent.code == Some(7) && sent.stderr.contains("is not known"), "{sent:?}");
+    assert!(
+        sent.is_done() || sent.code == Some(7) && sent.stderr.contains("is not known"),
+        "{sent:?}"
+    );
     team.until("her next incarnation", || {
         team.member("alice")["incarnation"] == 2 && team.root().join("three.txt").exists()
     });
-    assert!(team.file("log/alice.log").contains("cannot write the transcript"));
-    let taken = team.transcript("alice").iter().filter(|entry| entry["entry"] == "messages").count();
+    assert!(
+        team.file("log/alice.log")
+            .contains("cannot write the transcript")
+    );
+    let taken = team
+        .transcript("alice")
+        .iter()
+        .filter(|entry| entry["entry"] == "messages")
+        .count();
     assert_eq!(taken, 2, "what could not be sent is in no inbox");
     // What is printed into a file is written there, too.
     for command in ["start", "status", "stop"] {
-        let into_file =
-            ["--fsize=0:", "sh", "-c", r#"exec "$0" "$1" >said"#, env!("CARGO_BIN_EXE_teamd"), command];
+        let into_file = [
+            "--fsize=0:",
+            "sh",
+            "-c",
+            r#"exec "$0" "$1" >said"#,
+            env!("CARGO_BIN_EXE_teamd"),
+            command,
+        ];
         let said = team.run_program("prlimit", into_file);
         assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.stderr.contains("error: ") && said.stderr.contains("hint: "), "{said:?}");
+        assert!(
+            said.stderr.contains("error: ") && said.stderr.contains("hint: "),
+            "{said:?}"
+        );
     }
 }
 
@@ -209,13 +291,20 @@ impl SmallDisk {
     /// Fails with the reason where it may not be mounted.
     pub(crate) fn mount(at: &Path, size: &str) -> Result<Self, String> {
         let mounted = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=700"), "none"])
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={size},mode=700"),
+                "none",
+            ])
             .arg(at)
             .output()
             .map_err(|error| error.to_string())?;
-        match mounted.status.success() {
-            true => Ok(Self(at.to_owned())),
-            false => Err(String::from_utf8_lossy(&mounted.stderr).into_owned()),
+        if mounted.status.success() {
+            Ok(Self(at.to_owned()))
+        } else {
+            Err(String::from_utf8_lossy(&mounted.stderr).into_owned())
         }
     }
 
@@ -226,8 +315,13 @@ impl SmallDisk {
 
     /// Leaves this much space, in bytes.
     pub(crate) fn leave(&self, space: u64) {
-        let filler = std::fs::File::options().write(true).open(self.0.join("filler")).unwrap();
-        filler.set_len(filler.metadata().unwrap().len() - space).unwrap();
+        let filler = std::fs::File::options()
+            .write(true)
+            .open(self.0.join("filler"))
+            .unwrap();
+        filler
+            .set_len(filler.metadata().unwrap().len() - space)
+            .unwrap();
     }
 
     /// Leaves room for this many files more; none: as many as there may be.
@@ -235,14 +329,20 @@ impl SmallDisk {
         let found = rustix::fs::statvfs(&self.0).unwrap();
         let files = more.map_or(0, |more| found.f_files - found.f_ffree + more);
         let options = format!("remount,nr_inodes={files}");
-        let mounted =
-            std::process::Command::new("mount").args(["-o", &options]).arg(&self.0).output().unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-o", &options])
+            .arg(&self.0)
+            .output()
+            .unwrap();
         assert!(mounted.status.success(), "{mounted:?}");
     }
 
     pub(crate) fn make_read_only(&self) {
-        let mounted =
-            std::process::Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).output().unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-o", "remount,ro"])
+            .arg(&self.0)
+            .output()
+            .unwrap();
         assert!(mounted.status.success(), "{mounted:?}");
     }
 
@@ -253,7 +353,12 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        drop(std::process::Command::new("umount").arg("-l").arg(&self.0).output());
+        drop(
+            std::process::Command::new("umount")
+                .arg("-l")
+                .arg(&self.0)
+                .output(),
+        );
     }
 }
 
@@ -264,7 +369,11 @@ fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
     std::fs::create_dir(team.path("")).unwrap();
     let disk = match SmallDisk::mount(&team.path(""), "512k") {
         Ok(disk) => disk,
-        Err(why) => return note(&format!("no disk is full for all: a small one cannot be mounted: {why}")),
+        Err(why) => {
+            return note(&format!(
+                "no disk is full for all: a small one cannot be mounted: {why}"
+            ));
+        }
     };
     team.teamd(["start", "--adopt", ".team"]).ok();
     team.spawn("alice", "");
@@ -288,10 +397,14 @@ fn a_disk_that_is_full_for_all_loses_nothing_that_was_acknowledged() {
     assert_eq!(team.json(["status"])["daemon"]["running"], true);
     disk.free();
     team.until("all to be well", || {
-        let spawned = team.teamctl(["spawn", "late", "--prompt", "/write_file late.txt hi"]).code;
+        let spawned = team
+            .teamctl(["spawn", "late", "--prompt", "/write_file late.txt hi"])
+            .code;
         spawned == Some(0) || team.status("late") == "idle"
     });
-    team.until("late to have worked", || team.root().join("late.txt").exists());
+    team.until("late to have worked", || {
+        team.root().join("late.txt").exists()
+    });
     team.kill_daemon();
     team.teamd(["start"]).ok();
     team.wait_for("late", "idle");
@@ -308,7 +421,9 @@ fn a_spawn_on_a_full_disk_says_why_at_once_and_so_does_the_status() {
     let disk = match SmallDisk::mount(&team.path(""), "512k") {
         Ok(disk) => disk,
         Err(why) => {
-            return note(&format!("no disk is full for a spawn: a small one cannot be mounted: {why}"));
+            return note(&format!(
+                "no disk is full for a spawn: a small one cannot be mounted: {why}"
+            ));
         }
     };
     team.teamd(["start", "--adopt", ".team"]).ok();
@@ -317,25 +432,47 @@ fn a_spawn_on_a_full_disk_says_why_at_once_and_so_does_the_status() {
     disk.fill();
     // What fails first depends on how much room the last page of each file has.
     let mut failed = Vec::new();
-    for command in [&["spawn", "bob"][..], &["spawn", "alice", "--resume"], &["spawn", "carol"]] {
+    for command in [
+        &["spawn", "bob"][..],
+        &["spawn", "alice", "--resume"],
+        &["spawn", "carol"],
+    ] {
         let began = Instant::now();
         let said = team.teamctl(command);
         if said.code == Some(0) {
             continue;
         }
-        assert!(began.elapsed() < Duration::from_secs(15), "{command:?} waited: {said:?}");
+        assert!(
+            began.elapsed() < Duration::from_secs(15),
+            "{command:?} waited: {said:?}"
+        );
         assert_eq!(said.code, Some(1), "{said:?}");
         let stderr = said.stderr.to_lowercase();
-        assert!(stderr.contains("no space left") && stderr.contains("hint: "), "{command:?}: {said:?}");
+        assert!(
+            stderr.contains("no space left") && stderr.contains("hint: "),
+            "{command:?}: {said:?}"
+        );
         failed.push(command);
     }
     assert!(!failed.is_empty());
     let said = team.teamctl(["status"]).ok();
-    assert!(said.stderr.to_lowercase().contains("no space left"), "{said:?}");
+    assert!(
+        said.stderr.to_lowercase().contains("no space left"),
+        "{said:?}"
+    );
     let trouble = team.json(["status"])["daemon"]["trouble"].clone();
-    assert!(trouble.as_str().unwrap().to_lowercase().contains("no space left"), "{trouble}");
+    assert!(
+        trouble
+            .as_str()
+            .unwrap()
+            .to_lowercase()
+            .contains("no space left"),
+        "{trouble}"
+    );
     disk.free();
-    team.until("the daemon to write again", || team.json(["status"])["daemon"]["trouble"].is_null());
+    team.until("the daemon to write again", || {
+        team.json(["status"])["daemon"]["trouble"].is_null()
+    });
     team.teamd(["stop", "--force"]).ok();
     team.until_no_process_is_left();
     drop(disk);
@@ -347,22 +484,45 @@ fn a_worker_that_cannot_begin_says_why() {
     let team = Team::started();
     let disk = match SmallDisk::mount(&team.path("transcript"), "64k") {
         Ok(disk) => disk,
-        Err(why) => return note(&format!("no transcript is read-only: nothing can be mounted: {why}")),
+        Err(why) => {
+            return note(&format!(
+                "no transcript is read-only: nothing can be mounted: {why}"
+            ));
+        }
     };
     disk.make_read_only();
-    let said = team.teamctl(["spawn", "alice", "--restart", "never"]).exits(1);
+    let said = team
+        .teamctl(["spawn", "alice", "--restart", "never"])
+        .exits(1);
     let first = said.stderr.lines().next().unwrap();
-    assert!(first.starts_with("error: alice ended before it was ready: "), "{said:?}");
-    assert!(first.contains("transcript/alice.jsonl: Read-only file system"), "{said:?}");
+    assert!(
+        first.starts_with("error: alice ended before it was ready: "),
+        "{said:?}"
+    );
+    assert!(
+        first.contains("transcript/alice.jsonl: Read-only file system"),
+        "{said:?}"
+    );
     let note = team.member("alice")["exit"]["note"].clone();
-    assert!(note.as_str().is_some_and(|note| note.contains("Read-only file system")), "{note}");
+    assert!(
+        note.as_str()
+            .is_some_and(|note| note.contains("Read-only file system")),
+        "{note}"
+    );
     // One that is started again says it as well.
     let said = team.teamctl(["spawn", "bob"]).exits(1);
-    assert!(said.stderr.contains("transcript/bob.jsonl: Read-only file system"), "{said:?}");
+    assert!(
+        said.stderr
+            .contains("transcript/bob.jsonl: Read-only file system"),
+        "{said:?}"
+    );
     team.wait_for("bob", "crashed");
     let note = team.member("bob")["exit"]["note"].clone();
     let note = note.as_str().unwrap().to_owned();
-    assert!(note.contains("Read-only file system") && note.contains("not started again"), "{note}");
+    assert!(
+        note.contains("Read-only file system") && note.contains("not started again"),
+        "{note}"
+    );
     drop(disk);
 }
 
@@ -373,7 +533,11 @@ fn a_daemon_that_starts_on_a_full_disk_is_seen_to_run() {
     std::fs::create_dir(team.path("")).unwrap();
     let disk = match SmallDisk::mount(&team.path(""), "512k") {
         Ok(disk) => disk,
-        Err(why) => return note(&format!("no disk is full: a small one cannot be mounted: {why}")),
+        Err(why) => {
+            return note(&format!(
+                "no disk is full: a small one cannot be mounted: {why}"
+            ));
+        }
     };
     team.teamd(["start", "--adopt", ".team"]).ok();
     team.spawn("alice", "");
@@ -383,7 +547,11 @@ fn a_daemon_that_starts_on_a_full_disk_is_seen_to_run() {
     // The journal has room in its last page.
     let said = team.teamd(["start"]).ok();
     assert!(said.stdout.contains("adopted alice"), "{said:?}");
-    assert_eq!(team.roster()["daemon"]["pid"], before, "it cannot be written");
+    assert_eq!(
+        team.roster()["daemon"]["pid"],
+        before,
+        "it cannot be written"
+    );
     let daemon = team.json(["status"])["daemon"].clone();
     assert_eq!(daemon["running"], true, "{daemon}");
     assert_ne!(daemon["pid"], before);

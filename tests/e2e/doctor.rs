@@ -1,4 +1,5 @@
-//! `teamctl doctor`: each thing that can be wrong is made wrong, seen, set right where that is safe, and nothing is lost.
+//! `teamctl doctor`: each thing that can be wrong is made wrong, seen, set right where that is
+//! safe, and nothing is lost.
 
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -21,17 +22,31 @@ const OF_THE_MACHINE: [&str; 6] = ["sandbox", "inotify", "files", "processes", "
 fn examine(team: &Team, args: &[&str]) -> Report {
     let run = team.teamctl(["--json", "doctor"].iter().chain(args));
     let report = run.json();
-    let of_the_team = |finding: &&Value| {
-        finding["severity"] != "ok" && !OF_THE_MACHINE.contains(&finding["check"].as_str().unwrap())
-    };
-    let findings = report["findings"].as_array().unwrap().iter().filter(of_the_team).cloned().collect();
-    let fixed =
-        report["fixed"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect();
-    Report { code: run.code, findings, fixed }
+    let findings = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| {
+            finding["severity"] != "ok"
+                && !OF_THE_MACHINE.contains(&finding["check"].as_str().unwrap())
+        })
+        .cloned()
+        .collect();
+    let fixed = report["fixed"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_str().unwrap().to_owned())
+        .collect();
+    Report {
+        code: run.code,
+        findings,
+        fixed,
+    }
 }
 
-/// Examines a team that works up to three times: what is between two steps for longer than one examination looks is no
-/// alarm. Nothing of it is ever to be repaired.
+/// Examines a team that works up to three times: what is between two steps for longer than one
+/// examination looks is no alarm. Nothing of it is ever to be repaired.
 fn raises_no_alarm(team: &Team, args: &[&str]) {
     let examine = || {
         let report = examine(team, args);
@@ -56,12 +71,23 @@ impl Report {
                 && finding["severity"] == severity
                 && finding["what"].as_str().unwrap().contains(text)
         });
-        found.unwrap_or_else(|| panic!("no {severity} of {check} with {text:?} in {:#?}", self.findings))
+        found.unwrap_or_else(|| {
+            panic!(
+                "no {severity} of {check} with {text:?} in {:#?}",
+                self.findings
+            )
+        })
     }
 
     #[track_caller]
     fn has_only(&self, check: &str) -> &Self {
-        assert!(self.findings.iter().all(|finding| finding["check"] == check), "{:#?}", self.findings);
+        assert!(
+            self.findings
+                .iter()
+                .all(|finding| finding["check"] == check),
+            "{:#?}",
+            self.findings
+        );
         self
     }
 
@@ -75,16 +101,27 @@ impl Report {
 fn at_rest() -> Team {
     let team = Team::started();
     team.spawn("alice", "/bash echo one\n/bash echo two");
-    team.until("the work to be done", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
+    team.until("the work to be done", || {
+        team.inbox("lead")
+            .iter()
+            .any(|line| line["from"] == "alice")
+    });
     team.teamctl(["send", "alice", "hello"]).ok();
-    team.until("the mail to be read", || team.has_consumed("alice", "hello"));
+    team.until("the mail to be read", || {
+        team.has_consumed("alice", "hello")
+    });
     team.wait_for("alice", "idle");
     team.teamd(["stop"]).ok();
     team
 }
 
 fn append(path: &Path, text: &str) {
-    std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+    std::fs::OpenOptions::new()
+        .append(true)
+        .open(path)
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
 }
 
 fn chmod(path: &Path, mode: u32) {
@@ -106,7 +143,8 @@ fn a_team_that_works_raises_no_alarm() {
         let going = team.start_teamctl(["shutdown", "dave"]);
         raises_no_alarm(&team, &[]);
         going.finish().ok();
-        team.teamctl(["send", "alice", &format!("/bash echo {round}")]).ok();
+        team.teamctl(["send", "alice", &format!("/bash echo {round}")])
+            .ok();
     }
     raises_no_alarm(&team, &["--fix"]);
     assert_eq!(team.status("dave"), "shutdown");
@@ -116,9 +154,16 @@ fn a_team_that_works_raises_no_alarm() {
 fn where_nothing_is_wrong_nothing_is_said_and_without_a_team_neither() {
     let team = at_rest();
     examine(&team, &[]).is_clean();
-    let (short, long) = (team.teamctl(["doctor"]).stdout, team.teamctl(["doctor", "-v"]).stdout);
-    assert!(short.starts_with("all is well (") || !short.contains("  ok  "), "{short}");
-    assert!(long.contains("  ok  ") && long.lines().count() > short.lines().count(), "{long}");
+    let short = team.teamctl(["doctor"]).stdout;
+    let long = team.teamctl(["doctor", "-v"]).stdout;
+    assert!(
+        short.starts_with("all is well (") || !short.contains("  ok  "),
+        "{short}"
+    );
+    assert!(
+        long.contains("  ok  ") && long.lines().count() > short.lines().count(),
+        "{long}"
+    );
     let empty = Team::new();
     examine(&empty, &["--fix"]).is_clean();
     assert!(!empty.path("").exists(), "looking makes nothing");
@@ -145,7 +190,10 @@ fn a_torn_end_of_the_journal_is_told_and_set_aside_by_a_start() {
     let report = examine(&team, &["--fix"]);
     assert_eq!((report.code, report.fixed.len()), (Some(1), 0));
     let finding = report.has("journal", "problem", "14 bytes without a newline");
-    assert_eq!(finding["next"], "`teamd start` sets it aside in journal.torn");
+    assert_eq!(
+        finding["next"],
+        "`teamd start` sets it aside in journal.torn"
+    );
     team.teamd(["start"]).ok();
     assert_eq!(team.file("journal.torn"), "{\"seq\":99,\"at\"\n");
     assert_eq!(team.status("alice"), "shutdown");
@@ -154,15 +202,37 @@ fn a_torn_end_of_the_journal_is_told_and_set_aside_by_a_start() {
 #[test]
 fn a_journal_that_cannot_be_read_further_up_is_named_and_left_alone() {
     let team = at_rest();
-    let broken = team.file("journal.jsonl").replacen("\"seq\":2,", "\"seq\":2;", 1);
+    let broken = team
+        .file("journal.jsonl")
+        .replacen("\"seq\":2,", "\"seq\":2;", 1);
     team.put("journal.jsonl", &broken);
     let report = examine(&team, &["--fix"]);
-    let finding = report.has("journal", "problem", "line 2 of journal.jsonl cannot be read");
-    assert!(finding["next"].as_str().unwrap().contains("correct that line"), "{finding}");
+    let finding = report.has(
+        "journal",
+        "problem",
+        "line 2 of journal.jsonl cannot be read",
+    );
+    assert!(
+        finding["next"]
+            .as_str()
+            .unwrap()
+            .contains("correct that line"),
+        "{finding}"
+    );
     assert_eq!((report.code, report.fixed.len()), (Some(1), 0));
     assert_eq!(team.file("journal.jsonl"), broken);
-    assert!(team.teamd(["start"]).exits(1).stderr.contains("correct that line"));
-    let gap: String = team.file("journal.jsonl").lines().skip(2).map(|line| format!("{line}\n")).collect();
+    assert!(
+        team.teamd(["start"])
+            .exits(1)
+            .stderr
+            .contains("correct that line")
+    );
+    let gap: String = team
+        .file("journal.jsonl")
+        .lines()
+        .skip(2)
+        .map(|line| format!("{line}\n"))
+        .collect();
     team.put("journal.jsonl", &gap);
     examine(&team, &[]).has("journal", "problem", "seq 3 follows 0");
     team.put("journal.jsonl", "{\"version\":7,\"what\":\"ever\"}\n");
@@ -183,7 +253,10 @@ fn a_damaged_roster_is_told_and_made_from_the_journal_by_a_start() {
     team.teamd(["start"]).ok();
     assert_eq!(team.roster()["members"], before["members"]);
     team.teamd(["stop"]).ok();
-    team.put("config.json", &json!({"version": 9, "members": []}).to_string());
+    team.put(
+        "config.json",
+        &json!({"version": 9, "members": []}).to_string(),
+    );
     examine(&team, &[]).has("roster", "problem", "has version 9");
 }
 
@@ -201,19 +274,38 @@ fn what_others_may_use_is_taken_from_them_beside_a_daemon_too() {
     fixed.is_clean();
     assert_eq!((fixed.code, fixed.fixed.len()), (Some(0), 3));
     let mode = |path: &str| team.path(path).metadata().unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode("log"), mode("inbox/alice.jsonl"), mode("")), (0o700, 0o600, 0o700));
+    assert_eq!(
+        (mode("log"), mode("inbox/alice.jsonl"), mode("")),
+        (0o700, 0o600, 0o700)
+    );
 }
 
 #[test]
 fn inboxes_that_cannot_be_read_as_they_stand_are_told() {
     let team = at_rest();
-    append(&team.path("inbox/alice.jsonl"), "nonsense\n{\"type\":\"mess");
+    append(
+        &team.path("inbox/alice.jsonl"),
+        "nonsense\n{\"type\":\"mess",
+    );
     let report = examine(&team, &["--fix"]);
-    let finding = report.has("inboxes", "note", "1 line of inbox/alice.jsonl cannot be used");
-    assert!(finding["means"].as_str().unwrap().contains("still to be read"), "{finding}");
+    let finding = report.has(
+        "inboxes",
+        "note",
+        "1 line of inbox/alice.jsonl cannot be used",
+    );
+    assert!(
+        finding["means"]
+            .as_str()
+            .unwrap()
+            .contains("still to be read"),
+        "{finding}"
+    );
     report.has("inboxes", "note", "ends with 13 bytes without a newline");
     report.has_only("inboxes");
-    assert!(team.file("inbox/alice.jsonl").ends_with("{\"type\":\"mess"), "nothing is cut");
+    assert!(
+        team.file("inbox/alice.jsonl").ends_with("{\"type\":\"mess"),
+        "nothing is cut"
+    );
     team.put("inbox/zoe.jsonl", "");
     chmod(&team.path("inbox/zoe.jsonl"), 0o600);
     examine(&team, &[]).has("inboxes", "note", "an inbox of zoe");
@@ -226,8 +318,16 @@ fn what_is_no_file_or_leads_elsewhere_is_told() {
     symlink(team.root().join("kept"), team.path("inbox/alice.jsonl")).unwrap();
     examine(&team, &[]).has("access", "problem", "inbox/alice.jsonl is a symbolic link");
     std::fs::remove_file(team.path("inbox/alice.jsonl")).unwrap();
-    nix::unistd::mkfifo(&team.path("inbox/alice.jsonl"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    examine(&team, &[]).has("access", "problem", "inbox/alice.jsonl is not what belongs there");
+    nix::unistd::mkfifo(
+        &team.path("inbox/alice.jsonl"),
+        nix::sys::stat::Mode::S_IRWXU,
+    )
+    .unwrap();
+    examine(&team, &[]).has(
+        "access",
+        "problem",
+        "inbox/alice.jsonl is not what belongs there",
+    );
     std::fs::remove_file(team.path("inbox/alice.jsonl")).unwrap();
     std::fs::rename(team.root().join("kept"), team.path("inbox/alice.jsonl")).unwrap();
     examine(&team, &[]).is_clean();
@@ -237,10 +337,21 @@ fn what_is_no_file_or_leads_elsewhere_is_told() {
 fn transcripts_with_a_foreign_hand_in_them_are_told() {
     let team = at_rest();
     let before = team.file("transcript/alice.jsonl");
-    let result = before.lines().find(|line| line.contains("\"entry\":\"result\"")).unwrap().to_owned();
+    let result = before
+        .lines()
+        .find(|line| line.contains("\"entry\":\"result\""))
+        .unwrap()
+        .to_owned();
     append(&team.path("transcript/alice.jsonl"), &format!("{result}\n"));
-    examine(&team, &[]).has("transcripts", "problem", "it is the result of no call, or a second one");
-    team.put("transcript/alice.jsonl", &before.replacen("\"entry\"", "\"entity\"", 1));
+    examine(&team, &[]).has(
+        "transcripts",
+        "problem",
+        "it is the result of no call, or a second one",
+    );
+    team.put(
+        "transcript/alice.jsonl",
+        &before.replacen("\"entry\"", "\"entity\"", 1),
+    );
     examine(&team, &[]).has("transcripts", "problem", "line 1: missing field `entry`");
     team.put("transcript/alice.jsonl", &format!("{before}{{\"at\":1"));
     examine(&team, &[]).has("transcripts", "note", "ends with 7 bytes without a newline");
@@ -248,18 +359,20 @@ fn transcripts_with_a_foreign_hand_in_them_are_told() {
 
 /// A process that looks like a worker of this team, and that no record names.
 fn impostor(team: &Team) -> Running {
-    std::fs::File::create(team.root().join("run")).unwrap().write_all(b"read line\n").unwrap();
+    std::fs::File::create(team.root().join("run"))
+        .unwrap()
+        .write_all(b"read line\n")
+        .unwrap();
     let dir = team.path("").canonicalize().unwrap();
     let script = format!(
         "exec -a /opt/team-worker bash run --name ghost --incarnation 4 --team-dir {}",
         dir.display()
     );
     let running = Running::start(team.command("bash", ["-c", &script]));
-    let started = || {
+    team.until("it to be there", || {
         let line = std::fs::read_to_string(format!("/proc/{}/cmdline", running.pid()));
         line.unwrap_or_default().starts_with("/opt/team-worker")
-    };
-    team.until("it to be there", started);
+    });
     running
 }
 
@@ -269,7 +382,13 @@ fn an_unknown_worker_is_named_and_ended_only_on_request_without_a_daemon() {
     let mut ghost = impostor(&team);
     let report = examine(&team, &[]);
     let finding = report.has("orphans", "problem", "a worker of ghost (incarnation 4)");
-    assert!(finding["what"].as_str().unwrap().contains("it holds no lock"), "{finding}");
+    assert!(
+        finding["what"]
+            .as_str()
+            .unwrap()
+            .contains("it holds no lock"),
+        "{finding}"
+    );
     assert!(ghost.is_running());
     team.teamd(["start"]).ok();
     let beside = examine(&team, &["--fix"]);
@@ -277,7 +396,10 @@ fn an_unknown_worker_is_named_and_ended_only_on_request_without_a_daemon() {
     assert!(ghost.is_running() && beside.fixed.is_empty());
     team.teamd(["stop"]).ok();
     let fixed = examine(&team, &["--fix"]);
-    assert_eq!(fixed.fixed, [format!("process {}: told to end", ghost.pid())]);
+    assert_eq!(
+        fixed.fixed,
+        [format!("process {}: told to end", ghost.pid())]
+    );
     fixed.is_clean();
     assert!(!ghost.is_running());
 }
@@ -312,7 +434,10 @@ fn people_are_told_what_it_means_and_what_to_do() {
     append(&team.path("journal.jsonl"), "{");
     let run = team.teamctl(["doctor"]).exits(1);
     let lines: Vec<&str> = run.stdout.lines().collect();
-    let at = lines.iter().position(|line| line.starts_with("journal ")).unwrap();
+    let at = lines
+        .iter()
+        .position(|line| line.starts_with("journal "))
+        .unwrap();
     let told = [
         "journal      problem  the last line of journal.jsonl is torn (1 byte without a newline)",
         "             means    a daemon died while it wrote: what the line would have decided never took effect",
@@ -325,7 +450,10 @@ fn people_are_told_what_it_means_and_what_to_do() {
 fn a_line_of_the_leads_inbox_in_quarantine_is_not_still_to_be_read() {
     let team = Team::started();
     team.echo("lead", "no message");
-    team.until("its quarantine", || team.file("inbox/lead.rejected.jsonl").contains("no message"));
+    team.until("its quarantine", || {
+        team.file("inbox/lead.rejected.jsonl")
+            .contains("no message")
+    });
     let said = team.teamctl(["doctor"]).stdout;
     assert!(
         said.contains("inbox/lead.jsonl cannot be used") && said.contains("0 still to be read"),
@@ -339,27 +467,42 @@ fn an_inbox_folder_that_its_user_cannot_write_is_a_problem() {
     team.teamd(["stop"]).ok();
     std::fs::set_permissions(team.path("inbox"), PermissionsExt::from_mode(0o500)).unwrap();
     let said = team.teamctl(["doctor"]).stdout;
-    assert!(said.contains("inbox has mode 0500") && said.contains("chmod 700"), "{said}");
+    assert!(
+        said.contains("inbox has mode 0500") && said.contains("chmod 700"),
+        "{said}"
+    );
 }
 
 #[test]
 fn files_of_tasks_that_say_otherwise_than_the_journal_are_told() {
     let team = Team::started();
-    team.teamctl_with(["task", "import", "-"], "- [ ] a\n- [ ] b\n- [ ] c\n").ok();
+    team.teamctl_with(["task", "import", "-"], "- [ ] a\n- [ ] b\n- [ ] c\n")
+        .ok();
     let before = examine(&team, &[]);
     before.has("tasks", "note", "no teammate can take tasks 1, 2, 3");
     assert_eq!(before.findings.len(), 1, "{:#?}", before.findings);
     let edited = team.file("tasks/1.json").replace("pending", "completed");
-    for (file, content) in
-        [("1.json", edited.as_str()), ("2.json", "{"), ("99.json", "{}"), ("01.json", "{}")]
-    {
+    for (file, content) in [
+        ("1.json", edited.as_str()),
+        ("2.json", "{"),
+        ("99.json", "{}"),
+        ("01.json", "{}"),
+    ] {
         team.put(&format!("tasks/{file}"), content);
         chmod(&team.path(&format!("tasks/{file}")), 0o600);
     }
     std::fs::remove_file(team.path("tasks/3.json")).unwrap();
     let report = examine(&team, &[]);
-    report.has("tasks", "problem", "tasks/1.json disagrees with the journal");
-    report.has("tasks", "problem", "tasks/2.json disagrees with the journal");
+    report.has(
+        "tasks",
+        "problem",
+        "tasks/1.json disagrees with the journal",
+    );
+    report.has(
+        "tasks",
+        "problem",
+        "tasks/2.json disagrees with the journal",
+    );
     report.has("tasks", "problem", "there is no tasks/3.json");
     report.has("tasks", "note", "tasks/99.json matches no task");
     report.has("tasks", "note", "tasks/01.json matches no task");

@@ -16,12 +16,15 @@ struct Following {
 impl Following {
     fn start(team: &Team, args: &[&str]) -> Self {
         let mut running = team.start_teamctl(args);
-        let (mut stdout, printed) = (running.stdout(), Arc::new(Mutex::new(String::new())));
+        let mut stdout = running.stdout();
+        let printed = Arc::new(Mutex::new(String::new()));
         let all = Arc::clone(&printed);
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
             while let Ok(length @ 1..) = read_piece(&mut stdout, &mut piece) {
-                all.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..length]));
+                all.lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&piece[..length]));
             }
         });
         Self { running, printed }
@@ -32,7 +35,9 @@ impl Following {
     }
 
     fn until(&self, team: &Team, text: &str) {
-        team.until(&format!("{text:?} to be shown"), || self.text().contains(text));
+        team.until(&format!("{text:?} to be shown"), || {
+            self.text().contains(text)
+        });
     }
 
     /// Ends it as Ctrl-C does.
@@ -48,9 +53,28 @@ fn the_output_of_a_check_is_shown_while_it_runs() {
     team.teamctl(["spawn", "alice", "--auto"]).ok();
     team.write("n", "1");
     let check = "echo early $(cat n); until [ -e go ]; do sleep 0.02; done; printf late; exit 1";
-    team.teamctl(["task", "add", "slow", "--check", check, "--max-attempts", "1"]).ok();
-    team.until("the output", || team.teamctl(["task", "show", "1"]).ok().stdout.contains("early 1"));
-    assert!(team.teamctl(["task", "log", "1"]).ok().stdout.ends_with("early 1\n"));
+    team.teamctl([
+        "task",
+        "add",
+        "slow",
+        "--check",
+        check,
+        "--max-attempts",
+        "1",
+    ])
+    .ok();
+    team.until("the output", || {
+        team.teamctl(["task", "show", "1"])
+            .ok()
+            .stdout
+            .contains("early 1")
+    });
+    assert!(
+        team.teamctl(["task", "log", "1"])
+            .ok()
+            .stdout
+            .ends_with("early 1\n")
+    );
     let first = Following::start(&team, &["task", "log", "1", "-f"]);
     first.until(&team, "early 1\n");
     team.write("go", "");
@@ -60,7 +84,9 @@ fn the_output_of_a_check_is_shown_while_it_runs() {
     std::fs::remove_file(team.root().join("go")).unwrap();
     team.write("n", "2");
     team.teamctl(["task", "retry", "1"]).ok();
-    team.until("the next check", || team.file("tasks/1.json").contains("\"in_review\""));
+    team.until("the next check", || {
+        team.file("tasks/1.json").contains("\"in_review\"")
+    });
     let second = Following::start(&team, &["--json", "task", "log", "1", "--follow"]);
     second.until(&team, "{\"line\":\"early 2\"}\n");
     team.write("go", "");
@@ -68,7 +94,12 @@ fn the_output_of_a_check_is_shown_while_it_runs() {
     assert!(!second.text().contains("early 1"), "{}", second.text());
     second.running.finish().ok();
     // Nothing runs: it is shown, and that is all.
-    assert!(team.teamctl(["task", "log", "1", "-f"]).ok().stdout.contains("early 2\nlate\n"));
+    assert!(
+        team.teamctl(["task", "log", "1", "-f"])
+            .ok()
+            .stdout
+            .contains("early 2\nlate\n")
+    );
 }
 
 #[test]
@@ -81,7 +112,12 @@ fn the_status_is_shown_again_after_each_change() {
     team.shutdown("alice", &[], 0);
     watch.until(&team, "\n\nNAME   STATUS\nalice  shutdown\n");
     objects.until(&team, r#""status":"shutdown""#);
-    assert!(objects.text().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    assert!(
+        objects
+            .text()
+            .lines()
+            .all(|line| serde_json::from_str::<Value>(line).is_ok())
+    );
     watch.end();
     objects.end();
 }
@@ -99,8 +135,13 @@ fn an_inbox_is_followed_also_when_it_is_truncated() {
     following.until(&team, "two");
     team.until_caught_up("alice");
     std::fs::File::create(team.path("inbox/alice.jsonl")).unwrap();
-    team.until("alice to notice", || !team.entries("alice", "restarted").is_empty());
-    team.echo("alice", r#"{"type":"message","from":"bob","content":"new"}"#);
+    team.until("alice to notice", || {
+        !team.entries("alice", "restarted").is_empty()
+    });
+    team.echo(
+        "alice",
+        r#"{"type":"message","from":"bob","content":"new"}"#,
+    );
     following.until(&team, "new");
     assert_eq!(following.text().matches("one").count(), 1);
     following.end();
@@ -116,11 +157,15 @@ fn with_json_each_record_is_one_line() {
     team.shutdown("alice", &[], 0);
     let whole = |following: &Following| {
         let text = following.text();
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
         lines.collect::<Vec<_>>()
     };
     team.until("all events", || whole(&events) == team.journal());
-    team.until("all entries", || whole(&transcript) == team.transcript("alice"));
+    team.until("all entries", || {
+        whole(&transcript) == team.transcript("alice")
+    });
     events.end();
     transcript.end();
 }
@@ -132,7 +177,9 @@ fn a_log_is_followed() {
     log.until(&team, "runs for");
     team.kill_daemon();
     team.teamd(["start"]).ok();
-    team.until("the next daemon", || log.text().matches("runs for").count() == 2);
+    team.until("the next daemon", || {
+        log.text().matches("runs for").count() == 2
+    });
     log.end();
 }
 
@@ -140,7 +187,10 @@ fn a_log_is_followed() {
 fn a_reader_that_goes_away_ends_it_quietly() {
     let team = Team::started();
     team.spawn("alice", "");
-    for command in [&["inbox", "alice", "--follow"][..], &["--json", "events", "--follow"]] {
+    for command in [
+        &["inbox", "alice", "--follow"][..],
+        &["--json", "events", "--follow"],
+    ] {
         let mut running = team.start_teamctl(command);
         drop(running.stdout());
         team.send("alice", "hello");

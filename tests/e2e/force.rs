@@ -35,14 +35,20 @@ fn a_stopped_worker_is_killed() {
 #[test]
 fn a_busy_worker_is_ended_with_all_that_it_runs() {
     let team = hurried();
-    team.spawn("alice", "/bash trap '' TERM HUP; setsid sleep 300 & touch held; while :; do sleep 301; done");
+    team.spawn(
+        "alice",
+        "/bash trap '' TERM HUP; setsid sleep 300 & touch held; while :; do sleep 301; done",
+    );
     team.until_held();
     let result = team.shutdown("alice", &["--force", "--timeout", "0"], 0);
     assert_eq!(result["outcome"], "killed", "{result}");
     only_the_daemon_runs(&team);
     // What the user ended is not started again.
     assert_eq!(
-        (team.status("alice"), team.member("alice")["incarnation"].clone()),
+        (
+            team.status("alice"),
+            team.member("alice")["incarnation"].clone()
+        ),
         ("killed".to_owned(), json!(1))
     );
 }
@@ -51,18 +57,27 @@ fn a_busy_worker_is_ended_with_all_that_it_runs() {
 fn force_that_is_not_needed_is_not_used() {
     let team = Team::started();
     team.spawn("alice", "");
-    assert_eq!(team.shutdown("alice", &["--force"], 0)["outcome"], "shutdown");
+    assert_eq!(
+        team.shutdown("alice", &["--force"], 0)["outcome"],
+        "shutdown"
+    );
 }
 
 #[test]
 fn a_rejection_is_overruled() {
     let team = hurried();
-    team.spawn("alice", &format!("/reject_shutdown no\n{HELD}\n/bash sleep 300"));
+    team.spawn(
+        "alice",
+        &format!("/reject_shutdown no\n{HELD}\n/bash sleep 300"),
+    );
     team.until_held();
     let asking = team.start_teamctl(["--json", "shutdown", "alice", "--force", "--timeout", "20s"]);
     team.until_asked("alice");
     team.release();
-    assert_eq!(asking.finish().ok().json()["results"][0]["outcome"], "killed");
+    assert_eq!(
+        asking.finish().ok().json()["results"][0]["outcome"],
+        "killed"
+    );
     only_the_daemon_runs(&team);
 }
 
@@ -75,7 +90,10 @@ fn a_joining_command_brings_its_force() {
     team.until_asked("alice");
     let forced = team.shutdown("alice", &["--force", "--timeout", "100ms"], 0);
     assert_eq!(forced["outcome"], "killed");
-    assert_eq!(patient.finish().ok().json()["results"][0]["outcome"], "killed");
+    assert_eq!(
+        patient.finish().ok().json()["results"][0]["outcome"],
+        "killed"
+    );
     assert_eq!(team.requests("shutdown").len(), 1);
 }
 
@@ -83,17 +101,24 @@ fn a_joining_command_brings_its_force() {
 #[test]
 fn a_worker_that_was_released_and_stays_is_ended_without_force() {
     // Between her line and what she says of it, no disk is waited for.
-    let team = Team::new().with("TEAM_GRACE", "300ms").with("TEAM_DURABILITY", "process");
+    let team = Team::new()
+        .with("TEAM_GRACE", "300ms")
+        .with("TEAM_DURABILITY", "process");
     team.teamd(["start"]).ok();
     team.spawn("alice", "");
-    let (worker, daemon) = (team.pid("alice"), team.daemon_pid());
+    let worker = team.pid("alice");
+    let daemon = team.daemon_pid();
     signal(worker, Signal::SIGSTOP);
     let asking = team.start_teamctl(["--json", "shutdown", "alice"]);
     let id = team.until_asked("alice");
     // She answers while the daemon cannot hear it, and is stopped before it lets her go.
     signal(daemon, Signal::SIGSTOP);
     signal(worker, Signal::SIGCONT);
-    team.until("her answer", || team.inbox("lead").iter().any(|line| line["type"] == "shutdown_response"));
+    team.until("her answer", || {
+        team.inbox("lead")
+            .iter()
+            .any(|line| line["type"] == "shutdown_response")
+    });
     let mut rests = 0;
     team.until("her to have told the daemon, and to wait for it", || {
         let sleeps = stat(worker).is_some_and(|stat| stat[0] == "S");
@@ -102,7 +127,10 @@ fn a_worker_that_was_released_and_stays_is_ended_without_force() {
     });
     signal(worker, Signal::SIGSTOP);
     signal(daemon, Signal::SIGCONT);
-    assert_eq!(asking.finish().ok().json()["results"][0]["outcome"], "killed");
+    assert_eq!(
+        asking.finish().ok().json()["results"][0]["outcome"],
+        "killed"
+    );
     only_the_daemon_runs(&team);
     assert_eq!(team.request(&id)["status"], "approved");
 }

@@ -14,9 +14,16 @@ use crate::support::Team;
 fn configure(home: &Path, hooks: &[&str]) -> PathBuf {
     let folder = home.join(".config/teamd");
     fs::create_dir_all(&folder).unwrap();
-    let command = |hook: &&str| format!("{hook} = '{{ cat; echo; }} >> {}/{hook}'\n", home.display());
     let file = folder.join("config.toml");
-    fs::write(&file, "[hooks]\n".to_owned() + &hooks.iter().map(command).collect::<String>()).unwrap();
+    fs::write(
+        &file,
+        "[hooks]\n".to_owned()
+            + &hooks
+                .iter()
+                .map(|hook| format!("{hook} = '{{ cat; echo; }} >> {}/{hook}'\n", home.display()))
+                .collect::<String>(),
+    )
+    .unwrap();
     fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
     file
 }
@@ -24,7 +31,9 @@ fn configure(home: &Path, hooks: &[&str]) -> PathBuf {
 /// What a hook was told, each time.
 fn told(home: &Path, hook: &str) -> Vec<Value> {
     let text = fs::read_to_string(home.join(hook)).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
 }
 
 fn log(team: &Team) -> String {
@@ -37,28 +46,58 @@ fn each_hook_is_told_once_what_happened() {
     let home = team.home();
     configure(&home, &["on_request", "on_idle", "on_end"]);
     team.teamd(["start"]).ok();
-    team.teamctl(["spawn", "alice", "--role", "coder", "--plan", "--prompt", "/plan_approval tidy up"]).ok();
-    team.until("the request to be told", || told(&home, "on_request").len() == 1);
+    team.teamctl([
+        "spawn",
+        "alice",
+        "--role",
+        "coder",
+        "--plan",
+        "--prompt",
+        "/plan_approval tidy up",
+    ])
+    .ok();
+    team.until("the request to be told", || {
+        told(&home, "on_request").len() == 1
+    });
     let request = told(&home, "on_request").remove(0);
-    assert_eq!((&request["name"], &request["role"]), (&"alice".into(), &"coder".into()), "{request}");
+    assert_eq!(
+        (&request["name"], &request["role"]),
+        (&"alice".into(), &"coder".into()),
+        "{request}"
+    );
     assert_eq!(
         (&request["hook"], &request["request"]["payload"]["plan"]),
         (&"on_request".into(), &"tidy up".into())
     );
-    assert!(told(&home, "on_idle").is_empty(), "it waits: its work has not ended");
+    assert!(
+        told(&home, "on_idle").is_empty(),
+        "it waits: its work has not ended"
+    );
     let id = request["request"]["request_id"].as_str().unwrap();
     team.teamctl(["approve", id]).ok();
-    team.until("the end of the work to be told", || told(&home, "on_idle").len() == 1);
-    assert_eq!(told(&home, "on_idle")[0]["message"]["idle_reason"], "available");
+    team.until("the end of the work to be told", || {
+        told(&home, "on_idle").len() == 1
+    });
+    assert_eq!(
+        told(&home, "on_idle")[0]["message"]["idle_reason"],
+        "available"
+    );
     team.shutdown("alice", &[], 0);
     team.until("the end to be told", || told(&home, "on_end").len() == 1);
     let end = told(&home, "on_end").remove(0);
-    assert_eq!((&end["exit"]["code"], &end["incarnation"]), (&0.into(), &1.into()), "{end}");
+    assert_eq!(
+        (&end["exit"]["code"], &end["incarnation"]),
+        (&0.into(), &1.into()),
+        "{end}"
+    );
     // A daemon that comes back tells nothing again.
     team.kill_daemon();
     team.teamd(["start"]).ok();
     team.teamd(["stop"]).ok();
-    assert_eq!(["on_request", "on_idle", "on_end"].map(|hook| told(&home, hook).len()), [1, 1, 1]);
+    assert_eq!(
+        ["on_request", "on_idle", "on_end"].map(|hook| told(&home, hook).len()),
+        [1, 1, 1]
+    );
 }
 
 #[test]
@@ -79,27 +118,42 @@ fn a_hook_that_hangs_or_fails_holds_up_nothing_and_ends_with_the_daemon() {
         team.until_finished("alice", count);
     }
     team.shutdown("alice", &[], 0);
-    team.until("a hook to run", || fs::read_to_string(&mark).is_ok_and(|pid| pid.ends_with('\n')));
+    team.until("a hook to run", || {
+        fs::read_to_string(&mark).is_ok_and(|pid| pid.ends_with('\n'))
+    });
     // The end of an incarnation ends orphans: a hook is none.
     let pid = fs::read_to_string(&mark).unwrap();
     let runs = || Path::new("/proc").join(pid.trim()).join("exe").exists();
     assert!(runs());
     team.teamd(["stop"]).ok();
     team.until("the hooks to end", || !runs());
-    assert!(log(&team).contains("hooks are ended with the daemon"), "{}", log(&team));
+    assert!(
+        log(&team).contains("hooks are ended with the daemon"),
+        "{}",
+        log(&team)
+    );
 }
 
 #[test]
 fn what_a_hook_says_is_logged_if_it_fails() {
     let team = Team::new();
     let file = configure(&team.home(), &[]);
-    fs::write(file, "[hooks]\non_end = 'seq 1 9999; echo what a pity >&2; exit 7'\n").unwrap();
+    fs::write(
+        file,
+        "[hooks]\non_end = 'seq 1 9999; echo what a pity >&2; exit 7'\n",
+    )
+    .unwrap();
     team.teamd(["start"]).ok();
     team.spawn("alice", "");
     team.shutdown("alice", &[], 0);
-    team.until("it to be logged", || log(&team).contains("the hook `on_end` failed: exit status: 7"));
+    team.until("it to be logged", || {
+        log(&team).contains("the hook `on_end` failed: exit status: 7")
+    });
     let log = log(&team);
-    assert!(log.contains("what a pity") && !log.contains("\\n5000"), "{log}");
+    assert!(
+        log.contains("what a pity") && !log.contains("\\n5000"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -118,18 +172,23 @@ fn only_a_file_that_is_the_users_alone_has_hooks() {
         fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
         work();
     }
-    let refusals = || log(&team).matches("no hook `on_idle`").count();
-    team.until("both to be refused", || refusals() == 2);
+    team.until("both to be refused", || {
+        log(&team).matches("no hook `on_idle`").count() == 2
+    });
     let elsewhere = team.root().join("config.toml");
     fs::rename(&file, &elsewhere).unwrap();
     fs::set_permissions(&elsewhere, PermissionsExt::from_mode(0o644)).unwrap();
     symlink(&elsewhere, &file).unwrap();
     work();
-    team.until("the link to be refused", || log(&team).contains("a symbolic link stands on the way"));
+    team.until("the link to be refused", || {
+        log(&team).contains("a symbolic link stands on the way")
+    });
     fs::remove_file(&file).unwrap();
     fs::write(&file, "[hooks]\non_idel = 'true'\n").unwrap();
     work();
-    team.until("the mistake to be told", || log(&team).contains("unknown field `on_idel`"));
+    team.until("the mistake to be told", || {
+        log(&team).contains("unknown field `on_idel`")
+    });
     assert!(told(&home, "on_idle").is_empty());
     configure(&home, &["on_idle"]);
     work();
@@ -139,16 +198,25 @@ fn only_a_file_that_is_the_users_alone_has_hooks() {
 #[test]
 fn a_repository_brings_no_hooks() {
     let team = Team::started();
-    team.write("team.toml", "grace = 3\n[hooks]\non_end = 'touch planted'\n");
+    team.write(
+        "team.toml",
+        "grace = 3\n[hooks]\non_end = 'touch planted'\n",
+    );
     let said = team.teamctl(["spawn", "alice"]).exits(2);
-    assert!(said.stderr.contains("team.toml:2:2: hooks do not belong into team.toml"), "{said:?}");
     assert!(
-        said.stderr.contains("hint: write `[hooks]` into your own ~/.config/teamd/config.toml"),
+        said.stderr
+            .contains("team.toml:2:2: hooks do not belong into team.toml"),
+        "{said:?}"
+    );
+    assert!(
+        said.stderr
+            .contains("hint: write `[hooks]` into your own ~/.config/teamd/config.toml"),
         "{said:?}"
     );
 }
 
-/// A hook runs outside of the sandbox: a program or a module that a teammate has written is not found, by whatever way it is looked for.
+/// A hook runs outside of the sandbox: a program or a module that a teammate has written is not
+/// found, by whatever way it is looked for.
 #[test]
 fn nothing_that_a_teammate_writes_runs_with_a_hook() {
     let team = Team::new();
@@ -166,7 +234,11 @@ fn nothing_that_a_teammate_writes_runs_with_a_hook() {
         .with("GIT_DIR", &format!("{root}/git"))
         .with("TMPDIR", root)
         .with("SLACK", "passed on");
-    if !team.command("python3", ["-c", ""]).status().is_ok_and(|status| status.success()) {
+    if !team
+        .command("python3", ["-c", ""])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         return crate::support::cgroup::note(
             "skipped: an interpreter is wanted that looks for modules where it runs",
         );
@@ -176,11 +248,16 @@ fn nothing_that_a_teammate_writes_runs_with_a_hook() {
     let hook = format!(
         "python3 -c 'import json, os, sys; print(json.dumps([os.getcwd(), json.load(sys.stdin), dict(os.environ)]))' > {told}.new; date; bash -c true; cd - ; ./date; mv {told}.new {told}"
     );
-    fs::write(&file, format!("[hooks]\nenv = ['SLACK']\non_idle = \"\"\"{hook}\"\"\"\n")).unwrap();
+    fs::write(
+        &file,
+        format!("[hooks]\nenv = ['SLACK']\non_idle = \"\"\"{hook}\"\"\"\n"),
+    )
+    .unwrap();
     team.teamd(["start"]).ok();
     team.spawn("alice", "");
     fs::create_dir(team.root().join("bin")).unwrap();
-    let (python, shell) = (format!("open('{root}/RAN', 'w')"), format!("#!/bin/sh\ntouch {root}/RAN"));
+    let python = format!("open('{root}/RAN', 'w')");
+    let shell = format!("#!/bin/sh\ntouch {root}/RAN");
     for (name, content) in [
         ("json.py", &python),
         ("os.py", &python),
@@ -198,13 +275,23 @@ fn nothing_that_a_teammate_writes_runs_with_a_hook() {
     team.until("the hook to be told", || Path::new(&told).exists());
     let said: Value = serde_json::from_str(&fs::read_to_string(&told).unwrap()).unwrap();
     let folder = file.parent().unwrap().canonicalize().unwrap();
-    assert_eq!((said[0].as_str(), said[1]["workspace"].as_str()), (folder.to_str(), Some(root)), "{said}");
+    assert_eq!(
+        (said[0].as_str(), said[1]["workspace"].as_str()),
+        (folder.to_str(), Some(root)),
+        "{said}"
+    );
     assert_eq!(said[2]["SLACK"], "passed on", "{said}");
     // A `python3` may be a script that puts more before it.
-    assert!(said[2]["PATH"].as_str().unwrap().ends_with(path.as_str()), "{said}");
+    assert!(
+        said[2]["PATH"].as_str().unwrap().ends_with(path.as_str()),
+        "{said}"
+    );
     assert!(!said[2].to_string().contains(root), "{said}");
     team.teamd(["stop"]).ok();
-    assert!(!team.made("RAN"), "what a teammate wrote has run outside of its sandbox");
+    assert!(
+        !team.made("RAN"),
+        "what a teammate wrote has run outside of its sandbox"
+    );
 }
 
 #[test]
@@ -212,8 +299,11 @@ fn no_tool_changes_the_hooks_though_it_may_write_all_around_them() {
     for (is_there, is_named) in [(false, true), (true, true), (true, false)] {
         let team = Team::new();
         let home = team.home();
-        let file =
-            if is_there { configure(&home, &["on_end"]) } else { home.join(".config/teamd/config.toml") };
+        let file = if is_there {
+            configure(&home, &["on_end"])
+        } else {
+            home.join(".config/teamd/config.toml")
+        };
         let before = fs::read(&file).ok();
         team.teamd(["start"]).ok();
         // By name, or as a part of the workspace.
@@ -230,7 +320,9 @@ fn no_tool_changes_the_hooks_though_it_may_write_all_around_them() {
                 "mv {home}/.config {home}/old && mkdir -p {home}/.config/teamd && echo x > {home}/.config/teamd/config.toml"
             ),
             format!("rm -rf {home}/.config/teamd && ln -s {home} {home}/.config/teamd"),
-            format!("chmod 777 {home}/.config/teamd/config.toml || mount --bind /tmp {home}/.config/teamd"),
+            format!(
+                "chmod 777 {home}/.config/teamd/config.toml || mount --bind /tmp {home}/.config/teamd"
+            ),
         ] {
             team.does("alice", &format!("/bash {attack} && echo BROKEN"));
             assert_eq!(fs::read(&file).ok(), before, "{attack}");
@@ -242,10 +334,15 @@ fn no_tool_changes_the_hooks_though_it_may_write_all_around_them() {
         let edit = serde_json::json!({"path": file, "old_string": "hooks", "new_string": "hocks"});
         team.does("alice", &format!("/edit_file {edit}"));
         assert_eq!(fs::read(&file).ok(), before, "edit_file");
-        let seen = team.does("alice", &format!("/bash echo y > {home}/mine && cat {home}/mine"));
+        let seen = team.does(
+            "alice",
+            &format!("/bash echo y > {home}/mine && cat {home}/mine"),
+        );
         assert_eq!(seen[0]["content"], "y", "the rest can be written");
         team.shutdown("alice", &[], 0);
         let count = usize::from(is_there);
-        team.until("the user's hook to run", || told(&team.home(), "on_end").len() == count);
+        team.until("the user's hook to run", || {
+            told(&team.home(), "on_end").len() == count
+        });
     }
 }

@@ -16,7 +16,9 @@ fn consumed(team: &Team, name: &str) -> BTreeMap<String, usize> {
     for entry in team.transcript(name) {
         let messages = entry["messages"].as_array().into_iter().flatten();
         for message in messages.filter(|message| message["type"] == "message") {
-            *counts.entry(message["content"].as_str().unwrap().to_owned()).or_default() += 1;
+            *counts
+                .entry(message["content"].as_str().unwrap().to_owned())
+                .or_default() += 1;
         }
     }
     counts
@@ -24,17 +26,25 @@ fn consumed(team: &Team, name: &str) -> BTreeMap<String, usize> {
 
 /// The incarnation entries of a transcript: incarnation and conversation.
 fn incarnations(team: &Team, name: &str) -> Vec<(i64, i64)> {
-    let entries = team.transcript(name).into_iter().filter(|entry| entry["entry"] == "life");
+    let entries = team
+        .transcript(name)
+        .into_iter()
+        .filter(|entry| entry["entry"] == "life");
     entries
         .map(|incarnation| {
-            (incarnation["incarnation"].as_i64().unwrap(), incarnation["conversation"].as_i64().unwrap())
+            (
+                incarnation["incarnation"].as_i64().unwrap(),
+                incarnation["conversation"].as_i64().unwrap(),
+            )
         })
         .collect()
 }
 
 /// What an inbox says of the end of a member, the last one.
 fn terminated(team: &Team, inbox: &str, name: &str) -> Option<Value> {
-    team.inbox(inbox).into_iter().rfind(|line| line["type"] == "teammate_terminated" && line["name"] == name)
+    team.inbox(inbox)
+        .into_iter()
+        .rfind(|line| line["type"] == "teammate_terminated" && line["name"] == name)
 }
 
 /// Failure 16 (a vendor's CLI, measured).
@@ -43,12 +53,18 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
     let team = Team::started();
     team.spawn("bob", "");
     team.spawn("alice", "/bash echo once >> prompt-ran");
-    team.until("alice to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
+    team.until("alice to have answered", || {
+        team.inbox("lead")
+            .iter()
+            .any(|line| line["from"] == "alice")
+    });
     let first = team.pid("alice");
     team.kill_and_wait_for_restart("alice");
     assert_ne!(team.pid("alice"), first);
     for inbox in ["lead", "bob"] {
-        team.until("the end to be told", || terminated(&team, inbox, "alice").is_some());
+        team.until("the end to be told", || {
+            terminated(&team, inbox, "alice").is_some()
+        });
         let told = terminated(&team, inbox, "alice").unwrap();
         assert_eq!(told["exit"]["signal"], 9, "{told}");
         assert_eq!(told["exit"]["code"], Value::Null);
@@ -56,7 +72,11 @@ fn a_killed_worker_is_noticed_told_to_all_and_restarted() {
         assert_eq!(told["from"], "teamd");
     }
     assert_eq!(team.status("bob"), "idle", "the notice starts no turn");
-    assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 1)], "the same conversation");
+    assert_eq!(
+        incarnations(&team, "alice"),
+        [(1, 1), (2, 1)],
+        "the same conversation"
+    );
     team.send("alice", "/bash echo again >> prompt-ran");
     team.until("alice to go on", || {
         std::fs::read_to_string(team.root().join("prompt-ran")).unwrap() == "once\nagain\n"
@@ -77,12 +97,16 @@ fn no_message_is_lost_or_consumed_twice_whatever_is_killed() {
         } else {
             team.echo(
                 "alice",
-                &format!(r#"{{"type":"message","from":"user","content":"/bash echo {number} >> out"}}"#),
+                &format!(
+                    r#"{{"type":"message","from":"user","content":"/bash echo {number} >> out"}}"#
+                ),
             );
         }
         if number == 10 || number == 20 {
             let incarnation = number as i64 / 10;
-            team.until("some of it to be done", || done().lines().count() >= number / 2);
+            team.until("some of it to be done", || {
+                done().lines().count() >= number / 2
+            });
             team.until("its incarnation to be known", || {
                 team.incarnation("alice") == incarnation && team.pid("alice") > 0
             });
@@ -92,19 +116,31 @@ fn no_message_is_lost_or_consumed_twice_whatever_is_killed() {
             signal(team.pid("alice"), Signal::SIGKILL);
         }
     }
-    team.until("all to be consumed", || consumed(&team, "alice").len() == MESSAGES);
+    team.until("all to be consumed", || {
+        consumed(&team, "alice").len() == MESSAGES
+    });
     // Not by the roster: it may not have heard yet that she works again.
     team.teamctl(["wait", "alice", "--for", "idle"]).ok();
-    assert!(consumed(&team, "alice").values().all(|&count| count == 1), "{:?}", consumed(&team, "alice"));
+    assert!(
+        consumed(&team, "alice").values().all(|&count| count == 1),
+        "{:?}",
+        consumed(&team, "alice")
+    );
     // What was being done when it died is not done again, and its result says so.
     let done = done();
     let lines: Vec<usize> = done.lines().map(|line| line.parse().unwrap()).collect();
-    assert!(lines.is_sorted_by(|a, b| a < b), "each at most once, in order: {lines:?}");
+    assert!(
+        lines.is_sorted_by(|a, b| a < b),
+        "each at most once, in order: {lines:?}"
+    );
     let interrupted = team.transcript("alice").into_iter().filter(|entry| {
         entry["entry"] == "result" && entry["content"].as_str().unwrap().contains("interrupted")
     });
     let missing = MESSAGES - lines.len();
-    assert!(missing <= interrupted.count(), "{missing} were not done: {lines:?}");
+    assert!(
+        missing <= interrupted.count(),
+        "{missing} were not done: {lines:?}"
+    );
     assert_eq!(incarnations(&team, "alice").len(), 3);
 }
 
@@ -139,7 +175,13 @@ fn after_three_restarts_in_a_minute_it_gives_up() {
     team.wait_for("alice", "crashed");
     let member = team.member("alice");
     assert_eq!(member["incarnation"], 4, "{member}");
-    assert!(team.teamctl(["status", "alice"]).ok().stdout.contains("3 times"), "it says why");
+    assert!(
+        team.teamctl(["status", "alice"])
+            .ok()
+            .stdout
+            .contains("3 times"),
+        "it says why"
+    );
     // A person starts it again, with the same conversation.
     let resumed = team.json(["spawn", "alice", "--resume"]);
     assert_eq!(resumed["incarnation"], 5);
@@ -155,7 +197,9 @@ fn an_old_shutdown_request_cannot_end_a_later_incarnation() {
     team.teamctl(["shutdown", "alice", "--no-wait"]).ok();
     let id = team.last_request("shutdown");
     team.until("the request to be in the inbox", || {
-        team.inbox("alice").iter().any(|line| line["request_id"] == *id)
+        team.inbox("alice")
+            .iter()
+            .any(|line| line["request_id"] == *id)
     });
     signal(team.pid("alice"), Signal::SIGKILL);
     // Its shutdown was asked for: it is not started again.
@@ -164,9 +208,16 @@ fn an_old_shutdown_request_cannot_end_a_later_incarnation() {
     let resumed = team.json(["spawn", "alice", "--resume"]);
     assert_eq!(resumed["incarnation"], 2);
     // It has read the old line, and a copy that names no incarnation at all.
-    let old = team.inbox("alice").into_iter().find(|line| line["request_id"] == *id).unwrap();
+    let old = team
+        .inbox("alice")
+        .into_iter()
+        .find(|line| line["request_id"] == *id)
+        .unwrap();
     let mut forged = old.clone();
-    forged.as_object_mut().unwrap().retain(|field, _| field != "incarnation" && field != "id");
+    forged
+        .as_object_mut()
+        .unwrap()
+        .retain(|field, _| field != "incarnation" && field != "id");
     team.echo("alice", &old.to_string());
     team.echo("alice", &forged.to_string());
     team.send("alice", "/write_file alive.txt yes");
@@ -192,10 +243,13 @@ fn end_with_unread(count: usize) -> Team {
     let ended = team.json(["shutdown", "alice", "--force", "--timeout", "0"]);
     assert_eq!(ended["results"][0]["outcome"], "killed", "{ended}");
     // The asking command hears of it first.
-    team.until("bob to be told", || terminated(&team, "bob", "alice").is_some());
+    team.until("bob to be told", || {
+        terminated(&team, "bob", "alice").is_some()
+    });
     let told = terminated(&team, "bob", "alice").unwrap();
     assert_eq!(told["unread"], count, "{told}");
-    team.teamctl(["send", "alice", "--queue", "/write_file queued.txt x"]).ok();
+    team.teamctl(["send", "alice", "--queue", "/write_file queued.txt x"])
+        .ok();
     team
 }
 
@@ -203,8 +257,13 @@ fn end_with_unread(count: usize) -> Team {
 fn a_fresh_incarnation_skips_the_mail_of_the_old_one_and_tells_how_much() {
     let team = end_with_unread(3);
     let said = team.teamctl(["spawn", "alice"]).ok();
-    assert!(format!("{}{}", said.stdout, said.stderr).contains('3'), "it tells the number: {said:?}");
-    team.until("what was sent since then to be read", || team.root().join("queued.txt").exists());
+    assert!(
+        format!("{}{}", said.stdout, said.stderr).contains('3'),
+        "it tells the number: {said:?}"
+    );
+    team.until("what was sent since then to be read", || {
+        team.root().join("queued.txt").exists()
+    });
     team.wait_for("alice", "idle");
     assert!(!team.root().join("old-0.txt").exists());
     assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 2)]);
@@ -218,20 +277,37 @@ fn what_was_queued_waits_for_the_next_incarnation() {
     let team = end_with_unread(1);
     team.teamd(["stop"]).ok();
     // A worker that ends at once.
-    let mut broken = team.command(env!("CARGO_BIN_EXE_teamd"), ["start", "--allow-weak-sandbox"]);
-    assert!(broken.env("TEAM_WORKER", "/bin/false").status().unwrap().success());
-    team.teamctl(["spawn", "alice", "--restart", "never"]).exits(1);
-    assert_eq!(team.member("alice")["exit"]["unread"], 0, "what was queued is still to be read");
+    let mut broken = team.command(
+        env!("CARGO_BIN_EXE_teamd"),
+        ["start", "--allow-weak-sandbox"],
+    );
+    assert!(
+        broken
+            .env("TEAM_WORKER", "/bin/false")
+            .status()
+            .unwrap()
+            .success()
+    );
+    team.teamctl(["spawn", "alice", "--restart", "never"])
+        .exits(1);
+    assert_eq!(
+        team.member("alice")["exit"]["unread"],
+        0,
+        "what was queued is still to be read"
+    );
     team.teamd(["stop"]).ok();
     team.teamd(["start"]).ok();
     team.teamctl(["spawn", "alice"]).ok();
-    team.until("what was queued to be read", || team.root().join("queued.txt").exists());
+    team.until("what was queued to be read", || {
+        team.root().join("queued.txt").exists()
+    });
     assert!(!team.root().join("old-0.txt").exists());
 }
 
 #[test]
 fn nothing_is_queued_before_the_end_of_the_last_incarnation_is_recorded() {
-    // Crash window S9: what stands in the inbox when the end is recorded is passed over by a fresh incarnation.
+    // Crash window S9: what stands in the inbox when the end is recorded is passed over by a fresh
+    // incarnation.
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--restart", "never"]).ok();
     let pid = team.pid("alice");
@@ -239,16 +315,25 @@ fn nothing_is_queued_before_the_end_of_the_last_incarnation_is_recorded() {
     signal(pid, Signal::SIGKILL);
     team.until_gone("alice", pid);
     let before = team.inbox("alice").len();
-    for args in [&["send", "alice", "lost"][..], &["send", "alice", "lost", "--queue"]] {
+    for args in [
+        &["send", "alice", "lost"][..],
+        &["send", "alice", "lost", "--queue"],
+    ] {
         let refused = team.teamctl(args).exits(7);
         assert!(refused.stderr.contains("nothing was sent"), "{refused:?}");
-        assert!(refused.stderr.contains("`teamd start` records its end"), "{refused:?}");
+        assert!(
+            refused.stderr.contains("`teamd start` records its end"),
+            "{refused:?}"
+        );
     }
     assert_eq!(team.inbox("alice").len(), before);
     team.teamd(["start"]).ok();
-    team.teamctl(["send", "alice", "--queue", "/write_file queued.txt x"]).ok();
+    team.teamctl(["send", "alice", "--queue", "/write_file queued.txt x"])
+        .ok();
     team.teamctl(["spawn", "alice"]).ok();
-    team.until("what was queued to be read", || team.root().join("queued.txt").exists());
+    team.until("what was queued to be read", || {
+        team.root().join("queued.txt").exists()
+    });
 }
 
 /// Failure 28 (CC#23620).
@@ -262,8 +347,15 @@ fn a_resumed_incarnation_reads_all_that_is_unread() {
     assert_eq!(incarnations(&team, "alice"), [(1, 1), (2, 1)]);
     assert_eq!(consumed(&team, "alice").len(), 4);
     // The call that was cut off is answered, so that the model can be asked again.
-    let results = team.transcript("alice").into_iter().filter(|entry| entry["entry"] == "result");
-    assert!(results.clone().any(|result| result["content"].as_str().unwrap().contains("interrupted")));
+    let results = team
+        .transcript("alice")
+        .into_iter()
+        .filter(|entry| entry["entry"] == "result");
+    assert!(
+        results
+            .clone()
+            .any(|result| result["content"].as_str().unwrap().contains("interrupted"))
+    );
 }
 
 #[test]
@@ -272,8 +364,16 @@ fn a_prompt_is_the_next_message_of_a_conversation_that_goes_on() {
     team.spawn("alice", "/bash echo first >> said");
     team.teamctl(["wait", "alice"]).ok();
     team.teamctl(["shutdown", "alice"]).ok();
-    team.teamctl(["send", "alice", "/bash echo second >> said", "--queue"]).ok();
-    team.teamctl(["spawn", "alice", "--resume", "--prompt", "/bash echo third >> said"]).ok();
+    team.teamctl(["send", "alice", "/bash echo second >> said", "--queue"])
+        .ok();
+    team.teamctl([
+        "spawn",
+        "alice",
+        "--resume",
+        "--prompt",
+        "/bash echo third >> said",
+    ])
+    .ok();
     team.teamctl(["wait", "alice"]).ok();
     assert_eq!(team.text("said"), "first\nsecond\nthird\n");
     team.kill_and_wait_for_restart("alice");
@@ -292,7 +392,10 @@ fn a_whole_team_goes_on_where_it_stopped() {
     assert!(team.teamctl(["down"]).ok().stdout.contains("not running"));
     let run = team.teamctl(["up"]).exits(4);
     assert!(run.stderr.contains("there is no team.toml"), "{run:?}");
-    team.write("team.toml", "[members.carl]\nprompt = '/bash echo carl >> said'\n");
+    team.write(
+        "team.toml",
+        "[members.carl]\nprompt = '/bash echo carl >> said'\n",
+    );
     let run = team.teamctl(["up", "--resume"]).ok();
     for name in ["alice", "bob", "carl"] {
         assert!(run.stdout.contains(&format!("{name} is ")), "{run:?}");
@@ -314,18 +417,30 @@ fn a_spawn_with_resume_needs_an_earlier_incarnation() {
 fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
     let team = Team::started();
     team.spawn("alice", "remember this");
-    team.until("alice to have answered", || team.inbox("lead").iter().any(|line| line["from"] == "alice"));
+    team.until("alice to have answered", || {
+        team.inbox("lead")
+            .iter()
+            .any(|line| line["from"] == "alice")
+    });
     team.teamctl(["forget", "alice"]).exits(7);
     team.teamctl(["forget", "zoe"]).exits(4);
     team.teamctl(["shutdown", "alice"]).ok();
     let transcript = team.file("transcript/alice.jsonl");
     team.teamctl(["forget", "alice"]).ok();
     assert!(team.member("alice").is_null());
-    for file in ["inbox/alice.jsonl", "transcript/alice.jsonl", "log/alice.log"] {
+    for file in [
+        "inbox/alice.jsonl",
+        "transcript/alice.jsonl",
+        "log/alice.log",
+    ] {
         assert!(!team.path(file).exists(), "{file}");
     }
-    let kept = std::fs::read_dir(team.path("archive")).unwrap().map(|entry| entry.unwrap().path());
-    let kept: Vec<_> = kept.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let kept = std::fs::read_dir(team.path("archive"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let kept: Vec<_> = kept
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
     assert!(kept.contains(&transcript), "{kept:?}");
     team.teamctl(["send", "alice", "hello"]).exits(4);
     assert!(!team.path("inbox/alice.jsonl").exists());
@@ -340,7 +455,11 @@ fn a_member_that_has_ended_can_be_forgotten_and_its_name_is_free() {
     team.teamd(["stop"]).ok();
     team.teamd(["start"]).ok();
     team.spawn("alice", "");
-    assert_eq!(team.incarnation("alice"), 3, "also after a restart of the daemon");
+    assert_eq!(
+        team.incarnation("alice"),
+        3,
+        "also after a restart of the daemon"
+    );
 }
 
 #[test]
@@ -355,9 +474,14 @@ fn sigterm_to_a_worker_ends_it_and_it_is_not_restarted() {
         team.wait_for(name, "killed");
         assert!(!is_alive(pid));
         assert_eq!(team.incarnation(name), 1);
-        assert_eq!(terminated(&team, "lead", name).unwrap()["exit"]["code"], 0, "it left at a safe point");
+        assert_eq!(
+            terminated(&team, "lead", name).unwrap()["exit"]["code"],
+            0,
+            "it left at a safe point"
+        );
     }
-    // He can go on with the same conversation, when he is told to: what he left is not begun again by itself.
+    // He can go on with the same conversation, when he is told to: what he left is not begun again
+    // by itself.
     team.teamctl(["spawn", "bob", "--resume"]).ok();
     team.send("bob", "/write_file bob.txt again");
     team.until("bob to go on", || team.root().join("bob.txt").exists());
@@ -377,10 +501,13 @@ fn a_stopped_worker_holds_up_no_command() {
     }
     // Bob works, and is shut down, as if nothing were.
     team.send("bob", "/write_file bob.txt hi");
-    team.until("bob to have worked", || team.root().join("bob.txt").exists());
+    team.until("bob to have worked", || {
+        team.root().join("bob.txt").exists()
+    });
     team.teamctl(["shutdown", "bob"]).ok();
     // Alice cannot answer: the shutdown times out, and then it is forced.
-    team.teamctl(["shutdown", "alice", "--timeout", "200ms"]).exits(5);
+    team.teamctl(["shutdown", "alice", "--timeout", "200ms"])
+        .exits(5);
     team.wait_for("alice", "shutting_down");
     let forced = team.json(["shutdown", "alice", "--force", "--timeout", "0"]);
     assert_eq!(forced["results"][0]["outcome"], "killed", "{forced}");
@@ -389,7 +516,8 @@ fn a_stopped_worker_holds_up_no_command() {
     assert_eq!(team.incarnation("alice"), 1);
 }
 
-/// What is read is folded, line by line: a conversation may be longer than the memory of the machine.
+/// What is read is folded, line by line: a conversation may be longer than the memory of the
+/// machine.
 #[test]
 fn a_resume_keeps_little_of_a_long_transcript_in_memory() {
     // How much of it is one piece of work is chance.
@@ -398,22 +526,37 @@ fn a_resume_keeps_little_of_a_long_transcript_in_memory() {
     team.spawn("alice", "");
     team.spawn("bob", "");
     let line = json!({"type": "message", "from": "user", "content": format!("/write_file x {}", "text ".repeat(20_000))});
-    let mut inbox = std::fs::OpenOptions::new().append(true).open(team.path("inbox/alice.jsonl")).unwrap();
+    let mut inbox = std::fs::OpenOptions::new()
+        .append(true)
+        .open(team.path("inbox/alice.jsonl"))
+        .unwrap();
     for round in 0..10 {
-        let last =
-            json!({"type": "message", "from": "user", "content": format!("/write_file done-{round} x")});
-        inbox.write_all(format!("{}{last}\n", format!("{line}\n").repeat(30)).as_bytes()).unwrap();
-        team.until("all of it to be done", || team.made(&format!("done-{round}")));
+        let last = json!({"type": "message", "from": "user", "content": format!("/write_file done-{round} x")});
+        inbox
+            .write_all(format!("{}{last}\n", format!("{line}\n").repeat(30)).as_bytes())
+            .unwrap();
+        team.until("all of it to be done", || {
+            team.made(&format!("done-{round}"))
+        });
     }
-    let long = std::fs::metadata(team.path("transcript/alice.jsonl")).unwrap().len();
+    let long = std::fs::metadata(team.path("transcript/alice.jsonl"))
+        .unwrap()
+        .len();
     assert!(long > 2 * 300 * 100_000, "{long}");
     // At most, in kB, of what an incarnation has had at once (`proc_pid_status(5)`).
     let peak = |name: &str| -> u64 {
         team.kill_and_wait_for_restart(name);
         let status = std::fs::read_to_string(format!("/proc/{}/status", team.pid(name))).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     };
-    let (short, resumed) = (peak("bob"), peak("alice"));
-    assert!((resumed - short) * 1024 < long / 2, "{resumed} kB, against {short} kB of a short transcript");
+    let short = peak("bob");
+    let resumed = peak("alice");
+    assert!(
+        (resumed - short) * 1024 < long / 2,
+        "{resumed} kB, against {short} kB of a short transcript"
+    );
 }

@@ -1,5 +1,5 @@
-//! Which `git` judges a tree: that of the one whose tree it is. Rows are what a user's configuration and the attributes of a repository
-//! make of files; columns are the steps of a task.
+//! Which `git` judges a tree: that of the one whose tree it is. Rows are what a user's
+//! configuration and the attributes of a repository make of files; columns are the steps of a task.
 
 use crate::checkouts::{add, checkout, git, says, task, team, until, user};
 use crate::support::Team;
@@ -23,13 +23,24 @@ struct Row {
     file: &'static str,
 }
 
-const ROW: Row =
-    Row { name: "", config: &[], attributes: "", before: "", first: "", work: "", dirt: "", file: "" };
+const ROW: Row = Row {
+    name: "",
+    config: &[],
+    attributes: "",
+    before: "",
+    first: "",
+    work: "",
+    dirt: "",
+    file: "",
+};
 
 const ROWS: [Row; 11] = [
     Row {
         name: "clean filter by the user's own attributes",
-        config: &[("core.attributesFile", "~/attributes"), ("filter.brief.clean", "head -n 2")],
+        config: &[
+            ("core.attributesFile", "~/attributes"),
+            ("filter.brief.clean", "head -n 2"),
+        ],
         first: "echo '*.brief filter=brief' > ~/attributes; echo 1 > a.brief",
         work: "seq 9 > a.brief",
         dirt: "seq 2 9 > a.brief",
@@ -38,7 +49,10 @@ const ROWS: [Row; 11] = [
     },
     Row {
         name: "clean filter",
-        config: &[("filter.strip.clean", "sed -e /OUTPUT/d"), ("filter.strip.smudge", "cat")],
+        config: &[
+            ("filter.strip.clean", "sed -e /OUTPUT/d"),
+            ("filter.strip.smudge", "cat"),
+        ],
         attributes: "*.nb filter=strip",
         first: "echo cell 1 > a.nb",
         work: "printf 'cell 1\\ncell 2\\nOUTPUT 7\\n' > a.nb",
@@ -142,26 +156,39 @@ const LFS: Row = Row {
 };
 
 fn has_lfs() -> bool {
-    std::process::Command::new("git").args(["lfs", "version"]).output().is_ok_and(|it| it.status.success())
+    std::process::Command::new("git")
+        .args(["lfs", "version"])
+        .output()
+        .is_ok_and(|it| it.status.success())
 }
 
 fn each(rows: &[&Row], of: impl Fn(&Row) -> String) -> String {
-    rows.iter().map(|row| of(row)).filter(|it| !it.is_empty()).collect::<Vec<_>>().join("; ")
+    rows.iter()
+        .map(|row| of(row))
+        .filter(|it| !it.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// A team whose user has all of that, and one who answers for the line ends.
 fn prepared(rows: &[&Row], who: User, autocrlf: &str) -> Team {
     let team = Team::of(who);
     let config = each(rows, |row| {
-        let set = |(key, value): &(&str, &str)| format!("git config --global {key} '{value}'");
-        row.config.iter().map(set).collect::<Vec<_>>().join("; ")
+        row.config
+            .iter()
+            .map(|(key, value)| format!("git config --global {key} '{value}'"))
+            .collect::<Vec<_>>()
+            .join("; ")
     });
     let attributes = each(rows, |row| match row.attributes {
         "" => String::new(),
         line => format!("echo '{line}' >> .gitattributes"),
     });
-    let lfs =
-        if rows.iter().any(|row| row.name == LFS.name) { "git lfs install > /dev/null" } else { "true" };
+    let lfs = if rows.iter().any(|row| row.name == LFS.name) {
+        "git lfs install > /dev/null"
+    } else {
+        "true"
+    };
     user(
         &team,
         &format!(
@@ -170,7 +197,10 @@ fn prepared(rows: &[&Row], who: User, autocrlf: &str) -> Team {
             each(rows, |row| row.first.to_owned())
         ),
     );
-    team.write("team.toml", "[work]\ncheck = \"git status --porcelain -- ':!*.lf' | { ! grep . ; }\"\n");
+    team.write(
+        "team.toml",
+        "[work]\ncheck = \"git status --porcelain -- ':!*.lf' | { ! grep . ; }\"\n",
+    );
     team.trust();
     team.teamd(["start"]).ok();
     team
@@ -178,7 +208,13 @@ fn prepared(rows: &[&Row], who: User, autocrlf: &str) -> Team {
 
 /// What the teammate's own `git` says of its tree, but for what it can never be content with.
 fn own_status(team: &Team, name: &str) -> String {
-    user(team, &format!("cd {}; git status --porcelain -- ':!*.lf'", checkout(team, name).display()))
+    user(
+        team,
+        &format!(
+            "cd {}; git status --porcelain -- ':!*.lf'",
+            checkout(team, name).display()
+        ),
+    )
 }
 
 #[test]
@@ -196,42 +232,87 @@ fn a_tree_is_what_the_git_of_its_owner_says() {
         assert_eq!(own_status(&team, "alice"), "", "{autocrlf}");
         let work = each(&rows, |row| row.work.to_owned());
         let commit = "git add -A && git update-index --cacheinfo 100644,$id,b.lf && git commit -qm work; git status --porcelain";
-        let submit = |id: u64| format!("/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}");
+        let submit =
+            |id: u64| format!("/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}");
         let check = "grep -q WORLD a.loud && grep -q two plain && ! test -L link";
-        let of_lfs = if with_lfs { " && grep -qx two a.bin && grep -qx new c.bin" } else { "" };
+        let of_lfs = if with_lfs {
+            " && grep -qx two a.bin && grep -qx new c.bin"
+        } else {
+            ""
+        };
         add(&team, &["one", "--check", &format!("{check}{of_lfs}")]);
-        let results =
-            team.does("alice", &format!("/claim_task 1\n/bash set -e; {work}; {commit}\n{}", submit(1)));
+        let results = team.does(
+            "alice",
+            &format!(
+                "/claim_task 1\n/bash set -e; {work}; {commit}\n{}",
+                submit(1)
+            ),
+        );
         assert_eq!(own_status(&team, "alice"), "", "{results:?}");
         says(&results, 2, "is submitted");
-        assert_eq!(until(&team, 1, "completed")["result"]["verified"], "checked");
+        assert_eq!(
+            until(&team, 1, "completed")["result"]["verified"],
+            "checked"
+        );
         // What is not committed is named, and nothing else.
         add(&team, &["two"]);
         let dirt = each(&rows, |row| row.dirt.to_owned());
         let undo = format!("/bash git checkout -q .\n{}", submit(2));
-        let results = team.does("alice", &format!("/claim_task 2\n/bash {dirt}\n{}\n{undo}", submit(2)));
-        let mut files: Vec<&str> = rows.iter().map(|row| row.file).filter(|file| !file.is_empty()).collect();
+        let results = team.does(
+            "alice",
+            &format!("/claim_task 2\n/bash {dirt}\n{}\n{undo}", submit(2)),
+        );
+        let mut files: Vec<&str> = rows
+            .iter()
+            .map(|row| row.file)
+            .filter(|file| !file.is_empty())
+            .collect();
         files.sort_unstable();
-        says(&results, 2, &format!("has changes that are not committed: {}", files.join(", ")));
+        says(
+            &results,
+            2,
+            &format!("has changes that are not committed: {}", files.join(", ")),
+        );
         says(&results, 4, "adds nothing");
-        let told = |who: &str| team.inbox(who).iter().any(|it| it.to_string().contains("cannot be given"));
+        let told = |who: &str| {
+            team.inbox(who)
+                .iter()
+                .any(|it| it.to_string().contains("cannot be given"))
+        };
         assert!(!told("alice") && !told("lead"));
-        // land: each file is what a checkout of the user makes of it, and the user's git has nothing to say.
+        // land: each file is what a checkout of the user makes of it, and the user's git has
+        // nothing to say.
         let landed = team.teamctl(["land"]).ok();
-        let told = landed.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(told.ends_with("are pointers: d.bin"), with_lfs, "{landed:?}");
-        let of_user = "export GIT_LFS_SKIP_DOWNLOAD_ERRORS=1; git -c lfs.standalonetransferagent=none";
+        let told = landed
+            .stderr
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        assert_eq!(
+            told.ends_with("are pointers: d.bin"),
+            with_lfs,
+            "{landed:?}"
+        );
+        let of_user =
+            "export GIT_LFS_SKIP_DOWNLOAD_ERRORS=1; git -c lfs.standalonetransferagent=none";
         let same = "diff -r -x .git -x .gitattributes -x .team -x team.toml -x '*.tmp' . ../fresh && git status --porcelain";
         let made = format!("{of_user} worktree add -q --detach ../fresh HEAD 2> ../errors; {same}");
         assert_eq!(user(&team, &made), "");
         let of = |file: &str| std::fs::read(team.root().join(file)).unwrap();
         assert_eq!(
             of("plain"),
-            if autocrlf == "true" { b"one\r\ntwo\r\n".as_slice() } else { b"one\ntwo\n" }
+            if autocrlf == "true" {
+                b"one\r\ntwo\r\n".as_slice()
+            } else {
+                b"one\ntwo\n"
+            }
         );
         assert!(of("a.loud").starts_with(b"HELLO") && of("b.lf") == b"a\r\nc\r\n");
         assert!(!with_lfs || of("a.bin") == b"two\n" && of("c.bin") == b"new\n");
-        assert_eq!(user(&team, "git rev-parse main"), git(&team, &["rev-parse", "integration"]));
+        assert_eq!(
+            user(&team, "git rev-parse main"),
+            git(&team, &["rev-parse", "integration"])
+        );
     }
 }
 
@@ -252,17 +333,30 @@ fn what_the_users_settings_lead_to_in_dot_folders_is_seen_and_a_key_there_if_it_
     team.teamd(["start"]).ok();
     let refused = team.teamctl(["spawn", "alice", "--checkout"]).exits(1);
     let text = &refused.stderr;
-    assert!(text.contains("filter") && text.contains("`[sandbox] visible`"), "{text}");
-    team.write("team.toml", "[work]\ncheck = \"grep WORLD a.loud\"\n[sandbox]\nvisible = [\"~/.keys\"]\n");
+    assert!(
+        text.contains("filter") && text.contains("`[sandbox] visible`"),
+        "{text}"
+    );
+    team.write(
+        "team.toml",
+        "[work]\ncheck = \"grep WORLD a.loud\"\n[sandbox]\nvisible = [\"~/.keys\"]\n",
+    );
     team.trust();
-    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"])
+        .ok();
     let work = "/bash touch left.swp; echo WORLD >> a.loud; printf 'cell\\ncell 2\\nOUTPUT 7\\n' > a.nb; git commit -qam work";
     add(&team, &["one", "--description", work]);
-    assert_eq!(until(&team, 1, "completed")["result"]["verified"], "checked");
+    assert_eq!(
+        until(&team, 1, "completed")["result"]["verified"],
+        "checked"
+    );
     assert_eq!(git(&team, &["show", "integration:a.nb"]), "cell\ncell 2");
     assert_eq!(git(&team, &["show", "integration:a.loud"]), "hello\nworld");
     team.teamctl(["land"]).ok();
-    assert_eq!(user(&team, "cat a.loud; git status --porcelain"), "HELLO\nWORLD");
+    assert_eq!(
+        user(&team, "cat a.loud; git status --porcelain"),
+        "HELLO\nWORLD"
+    );
 }
 
 #[test]
@@ -274,21 +368,34 @@ fn a_filter_that_fails_leaves_the_users_tree_as_it_was() {
          git config filter.x.smudge 'if test -e ../fails; then exit 1; fi; tr a-z A-Z'; git config filter.x.clean 'tr A-Z a-z'; \
          git config filter.x.required true; rm z.x; git checkout -q z.x; touch ../fails",
     );
-    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
-    let work = "/bash echo more >> a.txt; echo y >> z.x; echo new > new; git add .; git commit -qm work";
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"])
+        .ok();
+    let work =
+        "/bash echo more >> a.txt; echo y >> z.x; echo new > new; git add .; git commit -qm work";
     add(&team, &["one", "--description", work]);
     until(&team, 1, "completed");
     let before = user(&team, "git rev-parse HEAD");
     let refused = team.teamctl(["land"]).exits(7);
-    assert!(refused.stderr.contains("main cannot be moved: z.x: smudge filter x failed"), "{refused:?}");
-    assert!(refused.stderr.contains("`[sandbox] visible`"), "{refused:?}");
+    assert!(
+        refused
+            .stderr
+            .contains("main cannot be moved: z.x: smudge filter x failed"),
+        "{refused:?}"
+    );
+    assert!(
+        refused.stderr.contains("`[sandbox] visible`"),
+        "{refused:?}"
+    );
     assert_eq!(
         user(&team, "git rev-parse HEAD; cat a.txt; ls"),
         format!("{before}\none\na.txt\nteam.toml\nz.x")
     );
     user(&team, "rm ../fails");
     team.teamctl(["land"]).ok();
-    assert_eq!(user(&team, "cat z.x; git status --porcelain"), "X\nY\n?? team.toml");
+    assert_eq!(
+        user(&team, "cat z.x; git status --porcelain"),
+        "X\nY\n?? team.toml"
+    );
 }
 
 #[test]
@@ -298,16 +405,20 @@ fn what_a_sparse_tree_of_the_user_leaves_out_is_left_out_when_it_lands() {
         "[work]\ncheck = \"true\"\n",
         "mkdir near far; echo n > near/n; echo f > far/f; git add .; git commit -qm two; git sparse-checkout set near",
     );
-    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
-    let work =
-        "/bash echo more >> near/n; echo more >> far/f; echo new > far/new; git add .; git commit -qm work";
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"])
+        .ok();
+    let work = "/bash echo more >> near/n; echo more >> far/f; echo new > far/new; git add .; git commit -qm work";
     add(&team, &["one", "--description", work]);
     until(&team, 1, "completed");
     team.teamctl(["land"]).ok();
-    assert_eq!(user(&team, "test ! -e far; cat near/n; git status --porcelain"), "n\nmore\n?? team.toml");
+    assert_eq!(
+        user(&team, "test ! -e far; cat near/n; git status --porcelain"),
+        "n\nmore\n?? team.toml"
+    );
 }
 
-/// How two changes of one file are merged is for the integration branch to say, and no driver of the user's runs.
+/// How two changes of one file are merged is for the integration branch to say, and no driver of
+/// the user's runs.
 #[test]
 fn the_attributes_of_the_integration_branch_say_how_it_merges() {
     let who = User::at_hand()[0];
@@ -328,17 +439,32 @@ fn the_attributes_of_the_integration_branch_say_how_it_merges() {
         let work = format!("sed -i '{line}' {file}; git commit -qam {name}");
         let wait = "touch .git/is-done; until [ -e go ]; do sleep 0.02; done; rm go";
         let submit = format!("/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}");
-        team.send(name, &format!("/claim_task {id}\n/bash {work}; {wait}\n{submit}"));
+        team.send(
+            name,
+            &format!("/claim_task {id}\n/bash {work}; {wait}\n{submit}"),
+        );
         let done = checkout(&team, name).join(".git/is-done");
         team.until("the work to be done", || done.exists());
         std::fs::remove_file(done).unwrap();
     };
-    let go = |name: &str| user(&team, &format!("touch {}/go", checkout(&team, name).display()));
+    let go = |name: &str| {
+        user(
+            &team,
+            &format!("touch {}/go", checkout(&team, name).display()),
+        )
+    };
     // Both begin before one of them has submitted.
-    for (id, file, conflicts) in
-        [(1, "log", false), (3, "table", true), (5, "binary", true), (7, "mine", false)]
-    {
-        let lines = if file == "log" { ["$aA", "$aB"] } else { ["1s/$/A/", "9s/$/B/"] };
+    for (id, file, conflicts) in [
+        (1, "log", false),
+        (3, "table", true),
+        (5, "binary", true),
+        (7, "mine", false),
+    ] {
+        let lines = if file == "log" {
+            ["$aA", "$aB"]
+        } else {
+            ["1s/$/A/", "9s/$/B/"]
+        };
         works(("alice", id), file, lines[0]);
         works(("bob", id + 1), file, lines[1]);
         go("alice");
@@ -355,9 +481,18 @@ fn the_attributes_of_the_integration_branch_say_how_it_merges() {
     }
     assert_eq!(
         git(&team, &["show", "integration:log"]),
-        format!("{}\nA\nB", (1..=9).map(|n| n.to_string()).collect::<Vec<_>>().join("\n"))
+        format!(
+            "{}\nA\nB",
+            (1..=9)
+                .map(|n| n.to_string())
+                .collect::<Vec<_>>()
+                .join("\n")
+        )
     );
-    assert!(!team.home().join("has-run").exists(), "a merge driver of the user has run");
+    assert!(
+        !team.home().join("has-run").exists(),
+        "a merge driver of the user has run"
+    );
 }
 
 /// Bytes are what counts, whatever an attribute says of the file that the user has.
@@ -369,8 +504,12 @@ fn a_file_that_is_as_it_is_stored_is_landed_over() {
         "printf 'a\\r\\n' > old.txt; git add .; git commit -qm crlf; echo '*.txt text eol=lf' > .gitattributes; git add .gitattributes; git commit -qm rule; \
          touch -d '1 hour ago' old.txt",
     );
-    assert_eq!(user(&team, "git status --porcelain -- old.txt"), "M old.txt");
-    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    assert_eq!(
+        user(&team, "git status --porcelain -- old.txt"),
+        "M old.txt"
+    );
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"])
+        .ok();
     let work = "/bash printf 'b\\r\\n' >> old.txt; id=$(git hash-object -w --no-filters old.txt); git update-index --cacheinfo 100644,$id,old.txt; git commit -qm more";
     add(&team, &["one", "--description", work]);
     until(&team, 1, "completed");
@@ -382,7 +521,10 @@ fn a_file_that_is_as_it_is_stored_is_landed_over() {
     until(&team, 2, "completed");
     user(&team, "printf 'mine\\r\\n' >> old.txt");
     let refused = team.teamctl(["land"]).exits(7);
-    assert!(refused.stderr.contains("would be overwritten: old.txt"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("would be overwritten: old.txt"),
+        "{refused:?}"
+    );
     assert!(team.text("old.txt").ends_with("mine\r\n"));
 }
 
@@ -397,15 +539,28 @@ fn a_linked_tree_gets_the_content_of_git_lfs_and_so_does_a_merge_by_hand() {
     let team = Team::of(User::at_hand()[0]);
     user(&team, linked);
     team.teamd(["start"]).ok();
-    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"])
+        .ok();
     let work = |id: u64, text: &str| {
         let work = format!("/bash echo {text} > a.bin; git commit -qam {text}");
-        add(&team, &[text, "--description", &work, "--check", &format!("grep -qx {text} a.bin")]);
+        add(
+            &team,
+            &[
+                text,
+                "--description",
+                &work,
+                "--check",
+                &format!("grep -qx {text} a.bin"),
+            ],
+        );
         until(&team, id, "completed");
     };
     work(1, "two");
     let landed = team.teamctl(["land"]).ok();
-    assert_eq!((landed.stderr.as_str(), team.text("a.bin").as_str()), ("", "two\n"));
+    assert_eq!(
+        (landed.stderr.as_str(), team.text("a.bin").as_str()),
+        ("", "two\n")
+    );
     work(2, "three");
     team.until("the user to be shown", || {
         user(&team, "git rev-parse team/integration") == git(&team, &["rev-parse", "integration"])

@@ -1,5 +1,8 @@
 //! End-to-end tests: the three real programs, in a hermetic directory. A module a subject.
-#![expect(clippy::unwrap_used, reason = "a helper that finds nothing fails as the test does that calls it")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper that finds nothing fails as the test does that calls it"
+)]
 
 mod adopt;
 mod agents;

@@ -1,4 +1,5 @@
-//! What people and programs do to the files of a team while it runs is noticed and repaired, and never believed.
+//! What people and programs do to the files of a team while it runs is noticed and repaired, and
+//! never believed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -25,17 +26,28 @@ fn a_deleted_or_damaged_roster_is_written_anew_and_no_answer_is_empty() {
     );
     std::fs::remove_file(&config).unwrap();
     team.teamctl(["send", "alice", "hello"]).ok();
-    // Damaged: kept aside, and said; unless the daemon writes it at that moment, as alice reads the message.
-    let is_kept = |entry: std::io::Result<std::fs::DirEntry>| {
-        entry.unwrap().file_name().to_str().unwrap().starts_with("config.json.unreadable-")
-    };
+    // Damaged: kept aside, and said; unless the daemon writes it at that moment, as alice reads the
+    // message.
     team.until("it to be kept aside", || {
-        team.plant("config.json", |at| std::fs::copy("/etc/passwd", at).map(drop).unwrap());
+        team.plant("config.json", |at| {
+            std::fs::copy("/etc/passwd", at).map(drop).unwrap()
+        });
         team.teamctl(["wait", "alice", "--for", "idle"]).ok();
-        std::fs::read_dir(team.path("")).unwrap().any(is_kept)
+        std::fs::read_dir(team.path("")).unwrap().any(|entry| {
+            entry
+                .unwrap()
+                .file_name()
+                .to_str()
+                .unwrap()
+                .starts_with("config.json.unreadable-")
+        })
     });
     assert!(log(&team).contains("is written anew"));
-    std::fs::OpenOptions::new().write(true).truncate(true).open(&config).unwrap();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(&config)
+        .unwrap();
     team.teamctl(["send", "alice", "hello again"]).ok();
     std::fs::remove_file(&config).unwrap();
     let all = team.json(["shutdown", "--all"]);
@@ -48,10 +60,16 @@ fn a_journal_deleted_or_replaced_under_the_daemon_is_written_again() {
     team.spawn("alice", "");
     let before = team.file("journal.jsonl");
     std::fs::remove_file(team.path("journal.jsonl")).unwrap();
-    team.until("it to be there again", || team.path("journal.jsonl").exists());
+    team.until("it to be there again", || {
+        team.path("journal.jsonl").exists()
+    });
     assert!(team.file("journal.jsonl").starts_with(&before));
-    team.plant("journal.jsonl", |at| std::fs::copy("/etc/passwd", at).map(drop).unwrap());
-    team.until("ours to be there again", || team.file("journal.jsonl").starts_with(&before));
+    team.plant("journal.jsonl", |at| {
+        std::fs::copy("/etc/passwd", at).map(drop).unwrap()
+    });
+    team.until("ours to be there again", || {
+        team.file("journal.jsonl").starts_with(&before)
+    });
     let pid = team.pid("alice");
     team.spawn("bob", "");
     team.kill_daemon();
@@ -69,16 +87,25 @@ fn a_journal_cut_or_overwritten_under_the_daemon_begins_with_its_state() {
     for (content, name) in [("", "bob"), (garbage.as_str(), "carol")] {
         // In place: it stays the file that the daemon has open.
         team.put("journal.jsonl", content);
-        team.until("a snapshot", || team.file("journal.jsonl").contains("\"record\":\"snapshot\""));
+        team.until("a snapshot", || {
+            team.file("journal.jsonl")
+                .contains("\"record\":\"snapshot\"")
+        });
         team.spawn(name, "");
         let first: serde_json::Value =
             serde_json::from_str(team.file("journal.jsonl").lines().next().unwrap()).unwrap();
-        assert_eq!((&first["record"], &first["version"]), (&json!("snapshot"), &json!(1)));
+        assert_eq!(
+            (&first["record"], &first["version"]),
+            (&json!("snapshot"), &json!(1))
+        );
         team.teamctl(["lint", ".team/journal.jsonl"]).ok();
     }
     assert_eq!(log(&team).matches("its earlier lines are lost").count(), 2);
     team.until("the lead to be told", || {
-        team.file("inbox/lead.jsonl").matches("journal.jsonl was cut or overwritten").count() == 2
+        team.file("inbox/lead.jsonl")
+            .matches("journal.jsonl was cut or overwritten")
+            .count()
+            == 2
     });
     team.kill_daemon();
     team.teamd(["start"]).ok();
@@ -107,11 +134,18 @@ fn a_start_says_that_it_kept_an_unreadable_roster_and_a_missing_one_is_no_empty_
     team.kill_daemon();
     std::fs::remove_file(team.path("config.json")).unwrap();
     let said = team.teamctl(["status"]).exits(1).stderr;
-    assert!(said.contains("config.json is missing") && said.contains("hint: `teamd start`"), "{said}");
+    assert!(
+        said.contains("config.json is missing") && said.contains("hint: `teamd start`"),
+        "{said}"
+    );
     team.put("config.json", "{");
     let said = team.teamd(["start"]).ok().stdout;
-    let kept = "adopted alice; config.json could not be read: it is kept as config.json.unreadable-";
-    assert!(said.contains(kept) && said.contains("written anew"), "{said}");
+    let kept =
+        "adopted alice; config.json could not be read: it is kept as config.json.unreadable-";
+    assert!(
+        said.contains(kept) && said.contains("written anew"),
+        "{said}"
+    );
     team.wait_for("alice", "idle");
 }
 
@@ -120,11 +154,15 @@ fn a_directory_that_others_could_write_to_is_closed_at_the_start() {
     let team = Team::new();
     for folder in ["", "inbox", "log", "run", "transcript", "archive"] {
         std::fs::create_dir_all(team.path(folder)).unwrap();
-        std::fs::set_permissions(team.path(folder), std::fs::Permissions::from_mode(0o777)).unwrap();
+        std::fs::set_permissions(team.path(folder), std::fs::Permissions::from_mode(0o777))
+            .unwrap();
     }
     team.teamd(["start", "--adopt", ".team"]).ok();
     for folder in ["", "inbox", "log", "run", "transcript", "archive"] {
-        let mode = std::fs::metadata(team.path(folder)).unwrap().permissions().mode();
+        let mode = std::fs::metadata(team.path(folder))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o700, "{folder}");
     }
 }
@@ -132,11 +170,23 @@ fn a_directory_that_others_could_write_to_is_closed_at_the_start() {
 #[test]
 fn the_daemon_keeps_nothing_open_that_its_starter_had_open() {
     let team = Team::new();
-    let (teamd, lock) = (env!("CARGO_BIN_EXE_teamd"), team.root().join("lock"));
+    let teamd = env!("CARGO_BIN_EXE_teamd");
+    let lock = team.root().join("lock");
     let start = format!("exec 9>'{}'; flock -n 9 && '{teamd}' start", lock.display());
-    assert!(team.command("bash", ["-c", &start]).status().unwrap().success());
+    assert!(
+        team.command("bash", ["-c", &start])
+            .status()
+            .unwrap()
+            .success()
+    );
     let free = format!("exec 9>'{}'; flock -n 9", lock.display());
-    assert!(team.command("bash", ["-c", &free]).status().unwrap().success(), "the daemon holds the lock");
+    assert!(
+        team.command("bash", ["-c", &free])
+            .status()
+            .unwrap()
+            .success(),
+        "the daemon holds the lock"
+    );
 }
 
 #[test]
@@ -146,7 +196,10 @@ fn a_stop_waits_for_no_longer_than_was_asked_and_names_who_holds_it_up() {
     let pid = team.pid("alice");
     signal(pid, Signal::SIGSTOP);
     let said = team.teamd(["stop", "--timeout", "8s"]).exits(5);
-    assert!(said.stderr.contains("it is waiting for alice") && said.stderr.contains("--force"), "{said:?}");
+    assert!(
+        said.stderr.contains("it is waiting for alice") && said.stderr.contains("--force"),
+        "{said:?}"
+    );
     signal(pid, Signal::SIGCONT);
     team.until_no_process_is_left();
 }
@@ -196,10 +249,15 @@ fn how_an_incarnation_ended_is_told_also_when_the_next_one_has_begun() {
     for _ in 0..10 {
         team.spawn("alice", "");
         let shutdown = team.start_teamctl(["--json", "shutdown", "alice"]);
-        team.until("the next incarnation", || team.teamctl(["spawn", "alice"]).is_done());
+        team.until("the next incarnation", || {
+            team.teamctl(["spawn", "alice"]).is_done()
+        });
         let told: serde_json::Value = serde_json::from_str(&shutdown.finish().ok().stdout).unwrap();
         assert_eq!(
-            (&told["results"][0]["outcome"], &told["results"][0]["exit"]["code"]),
+            (
+                &told["results"][0]["outcome"],
+                &told["results"][0]["exit"]["code"]
+            ),
             (&json!("shutdown"), &json!(0))
         );
         team.teamctl(["shutdown", "alice"]).ok();

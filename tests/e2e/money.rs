@@ -8,8 +8,7 @@ use crate::support::Team;
 use crate::support::model_server::{Api, ModelServer, Reply};
 
 /// A dollar for each token, whatever it is.
-const PRICES: &str =
-    "[\"anthropic:fake\"]\ninput = 1e6\noutput = 1_000_000\ncache_write = 1e6\ncache_read = 1000000.0\n";
+const PRICES: &str = "[\"anthropic:fake\"]\ninput = 1e6\noutput = 1_000_000\ncache_write = 1e6\ncache_read = 1000000.0\n";
 
 fn priced(server: &ModelServer) -> Team {
     let team = server.team();
@@ -24,12 +23,24 @@ fn set_prices(team: &Team, text: &str) {
 }
 
 fn spawn(team: &Team, name: &str, flags: &[&str]) {
-    let spawn = ["spawn", name, "--model", Api::Anthropic.model(), "--prompt", "find it"];
+    let spawn = [
+        "spawn",
+        name,
+        "--model",
+        Api::Anthropic.model(),
+        "--prompt",
+        "find it",
+    ];
     team.teamctl(spawn.iter().chain(flags)).ok();
 }
 
 fn tokens(usage: &Value) -> f64 {
-    usage.as_object().unwrap().values().map(|count| count.as_f64().unwrap()).sum()
+    usage
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|count| count.as_f64().unwrap())
+        .sum()
 }
 
 #[test]
@@ -43,33 +54,54 @@ fn what_a_team_has_cost_is_shown_and_a_model_without_a_price_has_no_cost() {
     team.until("the usage to be told", || tokens(&status()["usage"]) > 0.0);
     let seen = status();
     let cost = tokens(&seen["usage"]);
-    assert_eq!((&seen["cost"], &seen["members"][0]["cost"]), (&json!(cost), &json!(cost)));
-    for command in [&["status"][..], &["status", "alice"], &["status", "-o", "name,cost"]] {
+    assert_eq!(
+        (&seen["cost"], &seen["members"][0]["cost"]),
+        (&json!(cost), &json!(cost))
+    );
+    for command in [
+        &["status"][..],
+        &["status", "alice"],
+        &["status", "-o", "name,cost"],
+    ] {
         let shown = team.teamctl(command).ok().stdout;
         assert!(shown.contains(&format!("${cost:.2}")), "{shown}");
     }
     set_prices(&team, "");
     let seen = status();
-    assert_eq!((&seen["cost"], &seen["members"][0]["cost"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&seen["cost"], &seen["members"][0]["cost"]),
+        (&Value::Null, &Value::Null)
+    );
     assert!(!team.teamctl(["status"]).ok().stdout.contains('$'));
     set_prices(&team, "['anthropic:fake']\ninput = 'cheap'\n");
     let said = team.teamctl(["status"]).ok();
-    assert!(said.stderr.contains("prices.toml") && said.stderr.contains("hint: "), "{said:?}");
+    assert!(
+        said.stderr.contains("prices.toml") && said.stderr.contains("hint: "),
+        "{said:?}"
+    );
 }
 
 #[test]
 fn work_ends_at_its_limit_of_cost_and_goes_on_with_as_much_again() {
     let server = ModelServer::start();
-    server.replies(Reply::call("bash", json!({"command": "true"}))).says("There.");
+    server
+        .replies(Reply::call("bash", json!({"command": "true"})))
+        .says("There.");
     let team = priced(&server);
     spawn(&team, "alice", &["--max-cost", "$1"]);
     team.until_finished("alice", 1);
     assert_eq!(server.requests().len(), 1);
     let notice = team.notices("alice").pop().unwrap();
     assert_eq!(notice["idle_reason"], "max_cost");
-    assert!(notice["content"].as_str().unwrap().contains("$1.00"), "{notice}");
+    assert!(
+        notice["content"].as_str().unwrap().contains("$1.00"),
+        "{notice}"
+    );
     let shown = team.teamctl(["status", "alice"]).ok().stdout;
-    assert!(shown.contains("50 model calls, $1.00 for a piece of work"), "{shown}");
+    assert!(
+        shown.contains("50 model calls, $1.00 for a piece of work"),
+        "{shown}"
+    );
     assert_eq!(team.member("alice")["limits"]["max_cost"], json!(1.0));
     // A price that went away stops the work: it could cost anything.
     set_prices(&team, "");
@@ -77,8 +109,16 @@ fn work_ends_at_its_limit_of_cost_and_goes_on_with_as_much_again() {
     team.send("alice", "and now?").ok();
     team.until_finished("alice", 2);
     assert_eq!(server.requests().len(), 1);
-    assert!(team.notices("alice")[1]["content"].as_str().unwrap().contains("not known"));
-    set_prices(&team, &PRICES.replace("1e6", "0.5").replace("1_000_000", "0.5"));
+    assert!(
+        team.notices("alice")[1]["content"]
+            .as_str()
+            .unwrap()
+            .contains("not known")
+    );
+    set_prices(
+        &team,
+        &PRICES.replace("1e6", "0.5").replace("1_000_000", "0.5"),
+    );
     team.kill_and_wait_for_restart("alice");
     team.send("alice", "and at last?").ok();
     team.until_finished("alice", 3);
@@ -89,12 +129,29 @@ fn work_ends_at_its_limit_of_cost_and_goes_on_with_as_much_again() {
 fn a_limit_of_cost_needs_a_price() {
     let server = ModelServer::start();
     let team = server.team();
-    let spawn = ["spawn", "alice", "--model", Api::Anthropic.model(), "--max-cost", "0.50"];
+    let spawn = [
+        "spawn",
+        "alice",
+        "--model",
+        Api::Anthropic.model(),
+        "--max-cost",
+        "0.50",
+    ];
     let said = team.teamctl(spawn).exits(2);
-    assert!(said.stderr.contains("error: the price of anthropic:fake is not known"), "{said:?}");
-    assert!(said.stderr.contains(".config/teamd/prices.toml"), "{said:?}");
+    assert!(
+        said.stderr
+            .contains("error: the price of anthropic:fake is not known"),
+        "{said:?}"
+    );
+    assert!(
+        said.stderr.contains(".config/teamd/prices.toml"),
+        "{said:?}"
+    );
     assert_eq!(team.json(["status"])["members"], json!([]));
-    team.write("team.toml", "max_cost = 0.5\n[members.alice]\nmodel = 'anthropic:fake'\n");
+    team.write(
+        "team.toml",
+        "max_cost = 0.5\n[members.alice]\nmodel = 'anthropic:fake'\n",
+    );
     team.teamctl(["spawn", "alice"]).exits(2);
     set_prices(&team, PRICES);
     team.teamctl(["spawn", "alice"]).ok();
@@ -102,6 +159,7 @@ fn a_limit_of_cost_needs_a_price() {
     // The built-in model costs nothing.
     team.teamctl(["spawn", "bob", "--model", "script"]).ok();
     for wrong in ["0", "-1", "much"] {
-        team.teamctl(["spawn", "carol", &format!("--max-cost={wrong}")]).exits(2);
+        team.teamctl(["spawn", "carol", &format!("--max-cost={wrong}")])
+            .exits(2);
     }
 }

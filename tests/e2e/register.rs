@@ -1,4 +1,5 @@
-//! Which team directories are believed: those that `teamd start` of this user has made, or that a person has adopted.
+//! Which team directories are believed: those that `teamd start` of this user has made, or that a
+//! person has adopted.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,29 +13,55 @@ use crate::support::user::User;
 /// The entries of the register of a team's user.
 fn entries(team: &Team) -> Vec<PathBuf> {
     let found = std::fs::read_dir(team.home().join(".local/state/teamd/teams"));
-    found.map(|found| found.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default()
+    found
+        .map(|found| found.map(|entry| entry.unwrap().path()).collect())
+        .unwrap_or_default()
 }
 
 /// What every command says of a directory that is not registered.
 #[track_caller]
 fn is_not_believed(team: &Team, directory: &Path) {
-    for command in [["teamctl", "inbox"], ["teamctl", "status"], ["teamctl", "plans"], ["teamd", "stop"]] {
+    for command in [
+        ["teamctl", "inbox"],
+        ["teamctl", "status"],
+        ["teamctl", "plans"],
+        ["teamd", "stop"],
+    ] {
         let run = team.run_in(directory, command).exits(6);
-        assert!(run.stdout.is_empty() && run.stderr.contains("was not created by `teamd start`"), "{run:?}");
         assert!(
-            run.stderr.contains("hint: if you know where it comes from, `teamd start --adopt /"),
+            run.stdout.is_empty() && run.stderr.contains("was not created by `teamd start`"),
+            "{run:?}"
+        );
+        assert!(
+            run.stderr
+                .contains("hint: if you know where it comes from, `teamd start --adopt /"),
             "{run:?}"
         );
     }
-    team.run_in(directory, ["teamctl", "send", "alice", "hi"]).exits(6);
-    team.run_in(directory, ["teamctl", "spawn", "alice"]).exits(6);
+    team.run_in(directory, ["teamctl", "send", "alice", "hi"])
+        .exits(6);
+    team.run_in(directory, ["teamctl", "spawn", "alice"])
+        .exits(6);
     team.run_in(directory, ["teamd", "start"]).exits(3);
-    team.run_in(directory, ["teamd", "start", "--team-dir", ".team"]).exits(3);
-    let json = team.run_in(directory, ["teamctl", "--json", "--team-dir", ".team", "status"]).exits(6).stderr;
+    team.run_in(directory, ["teamd", "start", "--team-dir", ".team"])
+        .exits(3);
+    let json = team
+        .run_in(
+            directory,
+            ["teamctl", "--json", "--team-dir", ".team", "status"],
+        )
+        .exits(6)
+        .stderr;
     let error: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(error["error"]["code"], "not_running");
-    let doctor = team.run_in(directory, ["teamctl", "doctor"]).exits(1).stdout;
-    assert!(doctor.contains("was not created by `teamd start`") && doctor.contains("--adopt"), "{doctor}");
+    let doctor = team
+        .run_in(directory, ["teamctl", "doctor"])
+        .exits(1)
+        .stdout;
+    assert!(
+        doctor.contains("was not created by `teamd start`") && doctor.contains("--adopt"),
+        "{doctor}"
+    );
 }
 
 #[test]
@@ -43,7 +70,11 @@ fn an_unknown_or_moved_directory_is_not_used_until_it_is_adopted() {
     let project = team.root().to_owned();
     std::fs::create_dir(team.path("")).unwrap();
     is_not_believed(&team, &project);
-    assert_eq!(std::fs::read_dir(team.path("")).unwrap().count(), 0, "nothing is made in it");
+    assert_eq!(
+        std::fs::read_dir(team.path("")).unwrap().count(),
+        0,
+        "nothing is made in it"
+    );
     std::fs::create_dir(team.path("inbox")).unwrap();
     team.put(
         "inbox/lead.jsonl",
@@ -57,7 +88,9 @@ fn an_unknown_or_moved_directory_is_not_used_until_it_is_adopted() {
     std::fs::create_dir(&elsewhere).unwrap();
     std::fs::rename(team.path(""), elsewhere.join(".team")).unwrap();
     is_not_believed(&team, &elsewhere);
-    let adopted = team.run_in(&elsewhere, ["teamd", "start", "--adopt", ".team"]).ok();
+    let adopted = team
+        .run_in(&elsewhere, ["teamd", "start", "--adopt", ".team"])
+        .ok();
     assert!(adopted.stdout.contains("is running"), "{adopted:?}");
     team.run_in(&elsewhere, ["teamctl", "status"]).ok();
     team.run_in(&elsewhere, ["teamd", "stop"]).ok();
@@ -71,30 +104,58 @@ fn what_lies_nearer_and_is_not_registered_is_passed_over_and_named_once() {
     std::fs::create_dir_all(&deep).unwrap();
     std::fs::create_dir(team.root().join("sub/.team")).unwrap();
     let seen = team.run_in(&deep, ["teamctl", "status"]).ok();
-    assert_eq!(seen.stderr.matches("sub/.team is not used").count(), 1, "{seen:?}");
-    assert!(team.run_in(&deep, ["teamd", "start"]).ok().stdout.contains("already running"));
+    assert_eq!(
+        seen.stderr.matches("sub/.team is not used").count(),
+        1,
+        "{seen:?}"
+    );
+    assert!(
+        team.run_in(&deep, ["teamd", "start"])
+            .ok()
+            .stdout
+            .contains("already running")
+    );
     // What has no team says nothing of teams.
     for command in [["teamctl", "schema"], ["teamctl", "lint"]] {
         assert!(!team.run_in(&deep, command).stderr.contains("is not used"));
     }
     std::fs::remove_dir(team.root().join("sub/.team")).unwrap();
-    assert_eq!(team.run_in(&deep, ["teamctl", "status"]).ok().stderr.matches("is not used").count(), 0);
+    assert_eq!(
+        team.run_in(&deep, ["teamctl", "status"])
+            .ok()
+            .stderr
+            .matches("is not used")
+            .count(),
+        0
+    );
 }
 
 /// A command can make a link as well as a directory.
 #[test]
 fn a_link_to_the_team_of_another_workspace_is_not_followed() {
-    let (team, other) = (Team::started(), Team::new());
+    let team = Team::started();
+    let other = Team::new();
     let other = other.with("HOME", team.home().to_str().unwrap());
     other.teamd(["start"]).ok();
     let below = team.make_dir("sub");
     std::os::unix::fs::symlink(other.path(""), below.join(".team")).unwrap();
     let status = team.run_in(&below, ["teamctl", "status"]).ok();
-    assert!(status.stderr.contains("sub/.team is not used"), "{status:?}");
-    let status = team.run_in(&below, ["teamd", "--json", "status"]).ok().json();
+    assert!(
+        status.stderr.contains("sub/.team is not used"),
+        "{status:?}"
+    );
+    let status = team
+        .run_in(&below, ["teamd", "--json", "status"])
+        .ok()
+        .json();
     assert_eq!(status["daemon"]["pid"], team.daemon_pid());
-    let refused = team.run_in(&below, ["teamctl", "--team-dir", ".team", "status"]).exits(1);
-    assert!(refused.stderr.contains("the team of another workspace"), "{refused:?}");
+    let refused = team
+        .run_in(&below, ["teamctl", "--team-dir", ".team", "status"])
+        .exits(1);
+    assert!(
+        refused.stderr.contains("the team of another workspace"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -105,7 +166,10 @@ fn of_many_starts_at_once_one_registers_and_every_one_finds_the_daemon() {
         start.finish().ok();
     }
     assert_eq!(entries(&team).len(), 1);
-    let left: Vec<_> = std::fs::read_dir(team.root()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    let left: Vec<_> = std::fs::read_dir(team.root())
+        .unwrap()
+        .map(|it| it.unwrap().file_name())
+        .collect();
     assert_eq!(left, [".team"]);
     team.teamctl(["status"]).ok();
 }
@@ -116,11 +180,17 @@ fn an_entry_that_is_torn_is_not_believed_but_named() {
     team.teamd(["stop"]).ok();
     let entry = entries(&team).remove(0);
     for torn in ["", "{\"path\":\"/", "\0\0\0"] {
-        std::io::Write::write_all(&mut std::fs::File::create(&entry).unwrap(), torn.as_bytes()).unwrap();
+        std::io::Write::write_all(&mut std::fs::File::create(&entry).unwrap(), torn.as_bytes())
+            .unwrap();
         let refused = team.teamctl(["status"]).exits(6).stderr;
         assert!(refused.contains(entry.to_str().unwrap()), "{refused}");
         team.teamd(["start"]).exits(3);
-        assert!(team.teamctl(["doctor"]).exits(1).stdout.contains("register"));
+        assert!(
+            team.teamctl(["doctor"])
+                .exits(1)
+                .stdout
+                .contains("register")
+        );
     }
     team.teamd(["start", "--adopt", ".team"]).ok();
     team.teamctl(["status"]).ok();
@@ -175,7 +245,10 @@ fn a_start_fails_with_a_hint_where_the_register_cannot_be_written() {
     std::fs::create_dir(team.home().join(".local")).unwrap();
     drop(std::fs::File::create(team.home().join(".local/state")).unwrap());
     let refused = team.teamd(["start"]).exits(1);
-    assert!(refused.stderr.contains("hint: set XDG_STATE_HOME"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("hint: set XDG_STATE_HOME"),
+        "{refused:?}"
+    );
     let left = std::fs::read_dir(team.root()).unwrap().count();
     assert_eq!(left, 0, "nothing is left beside");
     let elsewhere = team.root().parent().unwrap().join("state");
@@ -194,12 +267,18 @@ fn a_state_directory_of_another_user_is_left_alone() {
         return println!("skipped: only root can give a directory to another user");
     }
     let refused = team.teamd(["start"]).exits(1);
-    assert!(refused.stderr.contains("hint: set XDG_STATE_HOME"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("hint: set XDG_STATE_HOME"),
+        "{refused:?}"
+    );
     let elsewhere = team.root().parent().unwrap().join("state");
     let team = team.with("XDG_STATE_HOME", elsewhere.to_str().unwrap());
     team.teamd(["start"]).ok();
     team.spawn("alice", "");
-    assert_eq!(team.does("alice", "/bash echo on\n/write_file x y")[0]["content"], "on");
+    assert_eq!(
+        team.does("alice", "/bash echo on\n/write_file x y")[0]["content"],
+        "on"
+    );
 }
 
 /// Whenever a start is killed, there is no team directory, or one that is registered.
@@ -211,8 +290,12 @@ fn a_start_that_is_killed_leaves_nothing_that_the_next_one_refuses() {
             .unwrap()
             .any(|it| it.unwrap().file_name().to_string_lossy().contains(".new-"))
     };
-    let moments: [Seen; 4] =
-        [|_| true, beside, |team| !entries(team).is_empty(), |team| team.path("").exists()];
+    let moments: [Seen; 4] = [
+        |_| true,
+        beside,
+        |team| !entries(team).is_empty(),
+        |team| team.path("").exists(),
+    ];
     for moment in moments {
         for _ in 0..5 {
             let team = Team::new();

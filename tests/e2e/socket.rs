@@ -16,7 +16,11 @@ use crate::support::{Team, is_alive, read_piece, signal};
 
 /// A frame: its length, and so many bytes.
 pub(super) fn frame(bytes: &[u8]) -> Vec<u8> {
-    [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
+    [
+        &u32::try_from(bytes.len()).unwrap().to_be_bytes()[..],
+        bytes,
+    ]
+    .concat()
 }
 
 /// The greeting of a command: protocol 1, `Peer::Client`.
@@ -28,8 +32,12 @@ pub(super) const PING: &[u8] = &[7, 0];
 pub(super) fn connect(team: &Team) -> UnixStream {
     // Long paths are tested elsewhere.
     let stream = UnixStream::connect(team.path("run/teamd.sock")).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    stream
+        .set_write_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
     stream
 }
 
@@ -48,13 +56,28 @@ fn until_closed(mut stream: UnixStream) {
 
 /// The bytes in which the worker of the first incarnation of a teammate greets the daemon.
 fn greeting_of_worker(name: &str) -> Vec<u8> {
-    let (name, state) = (Name::new(name).unwrap(), Box::new(WorkerState::default()));
-    let peer = Peer::Worker { name, incarnation: 1, environment: None, state };
+    let name = Name::new(name).unwrap();
+    let state = Box::new(WorkerState::default());
+    let peer = Peer::Worker {
+        name,
+        incarnation: 1,
+        environment: None,
+        state,
+    };
     let (ours, theirs) = pair().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let mut sending = Connection::from_fd(ours).unwrap();
-        sending.send(&Greeting { protocol: PROTOCOL, peer }).await.unwrap();
+        sending
+            .send(&Greeting {
+                protocol: PROTOCOL,
+                peer,
+            })
+            .await
+            .unwrap();
     });
     let mut bytes = Vec::new();
     UnixStream::from(theirs).read_to_end(&mut bytes).unwrap();
@@ -69,7 +92,10 @@ fn is_told_to_leave(team: &Team, greeting: &[u8]) {
     let mut heard = Vec::new();
     stream.read_to_end(&mut heard).unwrap();
     let heard = String::from_utf8_lossy(&heard);
-    assert!(heard.ends_with("the journal knows no such incarnation of alice"), "{heard:?}");
+    assert!(
+        heard.ends_with("the journal knows no such incarnation of alice"),
+        "{heard:?}"
+    );
 }
 
 #[test]
@@ -118,7 +144,9 @@ fn stalled_connections_hold_up_no_command() {
     let mut half_a_frame = connect(&team);
     half_a_frame.write_all(&[0, 0, 0, 2, 1]).unwrap();
     let mut half_a_request = connect(&team);
-    half_a_request.write_all(&[frame(GREETING), vec![0, 0, 1, 0, 7]].concat()).unwrap();
+    half_a_request
+        .write_all(&[frame(GREETING), vec![0, 0, 1, 0, 7]].concat())
+        .unwrap();
     // One asks and asks, and never reads: it is cut off.
     let mut deaf = connect(&team);
     deaf.write_all(&frame(GREETING)).unwrap();
@@ -128,7 +156,9 @@ fn stalled_connections_hold_up_no_command() {
     team.spawn("bob", "");
     team.teamctl(["shutdown", "alice", "bob"]).ok();
     // A connection that does not greet is closed; one that has greeted may take its time.
-    [silent, half_a_length, half_a_frame].into_iter().for_each(until_closed);
+    for item in [silent, half_a_length, half_a_frame] {
+        until_closed(item);
+    }
     half_a_request.set_nonblocking(true).unwrap();
     let still_open = half_a_request.read(&mut [0]).unwrap_err();
     assert_eq!(still_open.kind(), std::io::ErrorKind::WouldBlock);
@@ -151,7 +181,9 @@ fn a_thousand_connections_leave_nothing_behind() {
             match number % 3 {
                 0 => {}
                 1 => stream.write_all(&frame(GREETING)).unwrap(),
-                _ => stream.write_all(&[frame(GREETING), frame(PING)].concat()).unwrap(),
+                _ => stream
+                    .write_all(&[frame(GREETING), frame(PING)].concat())
+                    .unwrap(),
             }
             stream
         })
@@ -161,7 +193,9 @@ fn a_thousand_connections_leave_nothing_behind() {
     drop(connections);
     team.teamctl(["shutdown", "bob"]).ok();
     if before.is_some() {
-        team.until("the daemon to have closed them", || descriptors(pid) <= before);
+        team.until("the daemon to have closed them", || {
+            descriptors(pid) <= before
+        });
     }
     assert_eq!(team.daemon_pid(), pid);
 }
@@ -183,7 +217,10 @@ fn a_worker_that_a_more_confined_daemon_began_is_heard_by_the_next_one() {
     team.spawn("alice", "");
     let pid = team.pid("alice");
     team.kill_daemon();
-    assert_eq!(team.teamd(["--json", "start"]).ok().json()["adopted"], json!(["alice"]));
+    assert_eq!(
+        team.teamd(["--json", "start"]).ok().json()["adopted"],
+        json!(["alice"])
+    );
     team.teamctl(["shutdown", "alice"]).ok();
     assert!(!is_alive(pid));
     assert_eq!(team.status("alice"), "shutdown");
@@ -200,14 +237,24 @@ fn a_confined_process_that_says_that_it_is_a_worker_is_none() {
            syswrite($s, "{greeting}"); my $said = ""; sysread($s, $said, 4096); print $said;"#
     );
     let socket = team.path("run/teamd.sock");
-    let made = team.command("setpriv", ["--no-new-privs", "perl", "-e", &program]).arg(socket).output();
+    let made = team
+        .command("setpriv", ["--no-new-privs", "perl", "-e", &program])
+        .arg(socket)
+        .output();
     match made {
         Ok(made) if made.status.success() => {
             let said = String::from_utf8_lossy(&made.stdout);
-            assert!(said.contains("the journal knows no such incarnation of alice"), "{said:?}");
+            assert!(
+                said.contains("the journal knows no such incarnation of alice"),
+                "{said:?}"
+            );
         }
         // There is no setpriv, or no perl.
-        Err(no_setpriv) => return note(&format!("no confined process greets: setpriv: {no_setpriv}")),
+        Err(no_setpriv) => {
+            return note(&format!(
+                "no confined process greets: setpriv: {no_setpriv}"
+            ));
+        }
         Ok(made) => {
             assert!(made.status.code() == Some(127), "{made:?}");
             return note("no confined process greets: there is no perl");
@@ -217,8 +264,8 @@ fn a_confined_process_that_says_that_it_is_a_worker_is_none() {
     assert_eq!(team.status("alice"), "shutdown");
 }
 
-/// A connection can outlive the process that made it, and a pid can be given again: a process that is gone has no rights.
-/// Failure 25 (A, B, C; mcp_agent_mail#99).
+/// A connection can outlive the process that made it, and a pid can be given again: a process that
+/// is gone has no rights. Failure 25 (A, B, C; mcp_agent_mail#99).
 #[test]
 fn a_connection_whose_maker_is_gone_is_no_worker() {
     let team = Team::started();
@@ -228,7 +275,8 @@ fn a_connection_whose_maker_is_gone_is_no_worker() {
     // From a process that is still there it is understood, and answered.
     is_told_to_leave(&team, &greeting);
     let greeting = in_perl(&greeting);
-    // Its child greets when the maker of the connection is gone, and the daemon has not accepted it yet.
+    // Its child greets when the maker of the connection is gone, and the daemon has not accepted it
+    // yet.
     let program = format!(
         r#"use Socket; socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, pack_sockaddr_un($ARGV[0])) or die;
            exit 0 if fork; close STDOUT; close STDERR; syswrite($s, "{greeting}"); my $said = ""; my $more = "";
@@ -241,18 +289,27 @@ fn a_connection_whose_maker_is_gone_is_no_worker() {
     signal(daemon, Signal::SIGCONT);
     match made {
         Ok(made) => assert!(made.status.success(), "{made:?}"),
-        Err(no_perl) => return note(&format!("no process greets for one that is gone: perl: {no_perl}")),
+        Err(no_perl) => {
+            return note(&format!(
+                "no process greets for one that is gone: perl: {no_perl}"
+            ));
+        }
     }
-    team.until("the connection to be closed", || team.root().join("heard").exists());
+    team.until("the connection to be closed", || {
+        team.root().join("heard").exists()
+    });
     let heard = std::fs::read(team.root().join("heard")).unwrap();
-    assert!(heard.is_empty(), "no process is welcomed, and none told to leave: {heard:?}");
+    assert!(
+        heard.is_empty(),
+        "no process is welcomed, and none told to leave: {heard:?}"
+    );
     // The worker has its own connection still.
     team.teamctl(["shutdown", "alice"]).ok();
     assert_eq!(team.status("alice"), "shutdown");
 }
 
-/// A worker that is stopped does not read what is said to it: it is cut off before the queue grows without end,
-/// and hears all again when it goes on.
+/// A worker that is stopped does not read what is said to it: it is cut off before the queue grows
+/// without end, and hears all again when it goes on.
 #[test]
 fn a_stopped_worker_is_cut_off_and_comes_back() {
     // More than may wait for a worker; so many at once that the asking command is not cut off, too.
@@ -270,12 +327,21 @@ fn a_stopped_worker_is_cut_off_and_comes_back() {
         stream.write_all(&interrupt.repeat(INTERRUPTS.1)).unwrap();
         for _ in 0..INTERRUPTS.1 {
             stream.read_exact(&mut length).unwrap();
-            stream.read_exact(&mut vec![0; u32::from_be_bytes(length) as usize]).unwrap();
+            stream
+                .read_exact(&mut vec![0; u32::from_be_bytes(length) as usize])
+                .unwrap();
         }
     }
-    team.until("it to be said", || team.file("log/teamd.log").contains("does not listen"));
+    team.until("it to be said", || {
+        team.file("log/teamd.log").contains("does not listen")
+    });
     signal(pid, Signal::SIGCONT);
-    team.until("alice to be back", || team.file("log/alice.log").contains("the daemon is back"));
+    team.until("alice to be back", || {
+        team.file("log/alice.log").contains("the daemon is back")
+    });
     team.teamctl(["shutdown", "alice"]).ok();
-    assert_eq!((team.pid("alice"), team.status("alice")), (0, "shutdown".to_owned()));
+    assert_eq!(
+        (team.pid("alice"), team.status("alice")),
+        (0, "shutdown".to_owned())
+    );
 }

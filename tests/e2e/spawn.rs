@@ -21,7 +21,10 @@ fn spawn_returns_when_the_worker_is_ready() {
         "config.json shows it"
     );
     assert_eq!(member["gate"], "open");
-    assert_eq!(member["workspace"], team.root().canonicalize().unwrap().to_str().unwrap());
+    assert_eq!(
+        member["workspace"],
+        team.root().canonicalize().unwrap().to_str().unwrap()
+    );
     assert!(member["exit"].is_null());
 }
 
@@ -29,13 +32,24 @@ fn spawn_returns_when_the_worker_is_ready() {
 fn a_prompt_comes_from_the_command_line_a_file_or_standard_input() {
     let team = Team::started();
     std::fs::File::create(team.root().join("prompt")).unwrap();
-    let fill = team.command("sh", ["-c", "echo '/write_file bob.txt hi' > prompt"]).status().unwrap();
+    let fill = team
+        .command("sh", ["-c", "echo '/write_file bob.txt hi' > prompt"])
+        .status()
+        .unwrap();
     assert!(fill.success());
-    team.teamctl(["spawn", "alice", "--prompt", "/write_file alice.txt hi"]).ok();
-    team.teamctl(["spawn", "bob", "--prompt-file", "prompt"]).ok();
-    team.teamctl_with(["spawn", "carol", "--prompt-file", "-"], "/write_file carol.txt hi\n").ok();
+    team.teamctl(["spawn", "alice", "--prompt", "/write_file alice.txt hi"])
+        .ok();
+    team.teamctl(["spawn", "bob", "--prompt-file", "prompt"])
+        .ok();
+    team.teamctl_with(
+        ["spawn", "carol", "--prompt-file", "-"],
+        "/write_file carol.txt hi\n",
+    )
+    .ok();
     for name in ["alice", "bob", "carol"] {
-        team.until("its file", || team.root().join(format!("{name}.txt")).exists());
+        team.until("its file", || {
+            team.root().join(format!("{name}.txt")).exists()
+        });
     }
 }
 
@@ -44,18 +58,27 @@ fn a_prompt_comes_from_the_command_line_a_file_or_standard_input() {
 #[test]
 fn a_name_that_is_ill_formed_or_reserved_is_refused_and_makes_nothing() {
     let team = Team::started();
-    let before = (team.file("journal.jsonl"), std::fs::read_dir(team.path("inbox")).unwrap().count());
+    let before = (
+        team.file("journal.jsonl"),
+        std::fs::read_dir(team.path("inbox")).unwrap().count(),
+    );
     let long = "x".repeat(33);
     let names = [
-        "../../x", "a/b", "", "lead", "user", "all", "teamd", "Alice", "a b", ".", "a.jsonl", "ä", "_a",
-        "a\n", &long,
+        "../../x", "a/b", "", "lead", "user", "all", "teamd", "Alice", "a b", ".", "a.jsonl", "ä",
+        "_a", "a\n", &long,
     ];
     for name in names {
         let said = team.teamctl(["spawn", "--", name]).exits(2);
         assert!(said.stderr.contains("error: "), "{said:?}");
     }
     team.teamctl(["spawn", "-x"]).exits(2);
-    assert_eq!(before, (team.file("journal.jsonl"), std::fs::read_dir(team.path("inbox")).unwrap().count()));
+    assert_eq!(
+        before,
+        (
+            team.file("journal.jsonl"),
+            std::fs::read_dir(team.path("inbox")).unwrap().count()
+        )
+    );
     assert_eq!(team.roster()["members"], serde_json::json!([]));
 }
 
@@ -65,9 +88,16 @@ fn a_name_that_is_taken_is_refused_and_the_taker_goes_on() {
     team.spawn("alice", "");
     let pid = team.pid("alice");
     let said = team.teamctl(["--json", "spawn", "alice"]).exits(7);
-    let error: Value = serde_json::from_str(&said.stderr).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+    let error: Value =
+        serde_json::from_str(&said.stderr).unwrap_or_else(|e| panic!("{e}: {said:?}"));
     assert_eq!(error["error"]["code"], "conflict");
-    assert!(error["error"]["message"].as_str().unwrap().contains("alice"), "{error}");
+    assert!(
+        error["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("alice"),
+        "{error}"
+    );
     assert!(!error["error"]["hint"].as_str().unwrap().is_empty());
     assert_eq!((team.pid("alice"), team.incarnation("alice")), (pid, 1));
 }
@@ -77,7 +107,10 @@ fn a_missing_worker_program_is_said() {
     let team = Team::new().with("TEAM_WORKER", "/nowhere/team-worker");
     for start in [&["start"][..], &["start", "--allow-weak-sandbox"]] {
         let said = team.teamd(start).exits(1);
-        assert!(said.stderr.contains("/nowhere/team-worker") && said.stderr.contains("hint: "), "{said:?}");
+        assert!(
+            said.stderr.contains("/nowhere/team-worker") && said.stderr.contains("hint: "),
+            "{said:?}"
+        );
     }
     team.teamctl(["status"]).exits(6);
 }
@@ -95,18 +128,29 @@ fn a_worker_that_ends_before_it_is_ready_is_given_up_and_the_spawn_fails() {
 #[test]
 fn a_missing_workspace_is_said() {
     let team = Team::started();
-    let said = team.teamctl(["spawn", "alice", "--workspace", "/nowhere/at/all"]).run_failed();
+    let said = team
+        .teamctl(["spawn", "alice", "--workspace", "/nowhere/at/all"])
+        .run_failed();
     assert!(said.stderr.contains("/nowhere/at/all"), "{said:?}");
     assert_ne!(team.status("alice"), "idle");
     // One that goes away later: the restart fails, and says so.
     let workspace = team.root().join("there");
     std::fs::create_dir(&workspace).unwrap();
     team.teamctl(["spawn", "bob", "--workspace", "there"]).ok();
-    assert_eq!(team.member("bob")["workspace"], workspace.canonicalize().unwrap().to_str().unwrap());
+    assert_eq!(
+        team.member("bob")["workspace"],
+        workspace.canonicalize().unwrap().to_str().unwrap()
+    );
     std::fs::remove_dir(&workspace).unwrap();
     signal(team.pid("bob"), Signal::SIGKILL);
     team.wait_for("bob", "crashed");
-    assert!(team.teamctl(["status", "bob"]).ok().stdout.contains("there"), "it says why");
+    assert!(
+        team.teamctl(["status", "bob"])
+            .ok()
+            .stdout
+            .contains("there"),
+        "it says why"
+    );
 }
 
 /// Failure 26 (a vendor's CLI, measured).
@@ -118,27 +162,39 @@ fn environment_and_umask_reach_the_tools_and_keys_do_not() {
          exec {} spawn alice --model script --prompt '/bash env > env.txt; umask > umask.txt; : > made'",
         env!("CARGO_BIN_EXE_teamctl")
     );
-    assert!(team.command("sh", ["-c", &spawn]).status().unwrap().success());
+    assert!(
+        team.command("sh", ["-c", &spawn])
+            .status()
+            .unwrap()
+            .success()
+    );
     let read = |file: &str| std::fs::read_to_string(team.root().join(file)).unwrap_or_default();
     let check = || {
         team.until("the tool to have run", || team.root().join("made").exists());
         let env = read("env.txt");
-        assert!(env.lines().any(|line| line == "COLORTERM=turquoise-7f3a"), "{env}");
+        assert!(
+            env.lines().any(|line| line == "COLORTERM=turquoise-7f3a"),
+            "{env}"
+        );
         assert!(!env.contains("secret"), "{env}");
         assert_eq!(read("umask.txt").trim(), "0027");
     };
     check();
     // The worker itself has no key in its environment either, where the kernel shows it.
-    let environment = std::fs::read(format!("/proc/{}/environ", team.pid("alice"))).unwrap_or_default();
+    let environment =
+        std::fs::read(format!("/proc/{}/environ", team.pid("alice"))).unwrap_or_default();
     assert!(!String::from_utf8_lossy(&environment).contains("secret"));
-    // A restart by the policy has the same, and so has one after the daemon was restarted in between.
+    // A restart by the policy has the same, and so has one after the daemon was restarted in
+    // between.
     for daemon_too in [false, true] {
         team.wait_for("alice", "idle");
         if daemon_too {
             team.kill_daemon();
             team.teamd(["start"]).ok();
             // With its connection it gives its environment back.
-            team.until("alice to be connected", || team.teamctl(["interrupt", "alice"]).is_done());
+            team.until("alice to be connected", || {
+                team.teamctl(["interrupt", "alice"]).is_done()
+            });
         }
         team.kill_and_wait_for_restart("alice");
         std::fs::remove_file(team.root().join("made")).unwrap();
@@ -153,9 +209,18 @@ fn environment_and_umask_reach_the_tools_and_keys_do_not() {
                 folders.push(path);
                 continue;
             }
-            let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()).into_owned();
-            assert!(!text.contains("secret"), "a key stands in {}", path.display());
-            assert!(!text.contains("turquoise-7f3a"), "the environment stands in {}", path.display());
+            let text =
+                String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()).into_owned();
+            assert!(
+                !text.contains("secret"),
+                "a key stands in {}",
+                path.display()
+            );
+            assert!(
+                !text.contains("turquoise-7f3a"),
+                "the environment stands in {}",
+                path.display()
+            );
         }
     }
 }

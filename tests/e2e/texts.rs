@@ -1,6 +1,7 @@
 //! The texts that users read: each help page, and the common errors. The snapshots are in `texts/`.
 //!
-//! After an intended change `INSTA_UPDATE=always cargo test --test e2e -- texts::` takes them again; read the difference.
+//! After an intended change `INSTA_UPDATE=always cargo test --test e2e -- texts::` takes them
+//! again; read the difference.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -31,7 +32,9 @@ fn snapshot_help(program: &str) {
     let named = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names = named.filter_map(|line| line.split_whitespace().next());
     // The first help leaves these out.
-    let more = ["plans", "reviews"].into_iter().filter(|_| program == "teamctl");
+    let more = ["plans", "reviews"]
+        .into_iter()
+        .filter(|_| program == "teamctl");
     let names: Vec<&str> = names.chain(more).collect();
     assert!(names.len() > 4, "{overview}");
     for name in names.into_iter().filter(|name| *name != "help") {
@@ -57,7 +60,10 @@ struct Session<'t> {
 
 impl<'t> Session<'t> {
     fn new(team: &'t Team) -> Self {
-        Self { team, text: String::new() }
+        Self {
+            team,
+            text: String::new(),
+        }
     }
 
     fn teamctl(&mut self, line: &str) {
@@ -65,7 +71,9 @@ impl<'t> Session<'t> {
     }
 
     fn teamctl_with(&mut self, line: &str, stdin: &str) {
-        let run = self.team.teamctl_with(line.split(' ').map(OsStr::new), stdin);
+        let run = self
+            .team
+            .teamctl_with(line.split(' ').map(OsStr::new), stdin);
         self.add(&format!("teamctl {line}"), &run);
     }
 
@@ -76,7 +84,12 @@ impl<'t> Session<'t> {
 
     fn add(&mut self, line: &str, run: &Run) {
         let code = run.code.map_or("none".to_owned(), |code| code.to_string());
-        writeln!(self.text, "$ {line}\n{}{}[exit {code}]\n", run.stdout, run.stderr).unwrap();
+        writeln!(
+            self.text,
+            "$ {line}\n{}{}[exit {code}]\n",
+            run.stdout, run.stderr
+        )
+        .unwrap();
     }
 
     /// Replaces what differs between two runs: each text by its name.
@@ -94,7 +107,9 @@ impl<'t> Session<'t> {
 fn pids(text: &str) -> String {
     let mut parts = text.split("(pid ");
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| text + "(pid PID" + part.trim_start_matches(|c: char| c.is_ascii_digit()))
+    parts.fold(first, |text, part| {
+        text + "(pid PID" + part.trim_start_matches(|c: char| c.is_ascii_digit())
+    })
 }
 
 #[test]
@@ -116,7 +131,12 @@ fn errors_without_a_daemon_say_what_to_do() {
     session.teamctl_with("chat --no-start", "hi");
     team.teamd(["start"]).ok();
     team.teamd(["stop"]).ok();
-    for line in ["status", "spawn alice --no-start", "send alice hi", "shutdown alice"] {
+    for line in [
+        "status",
+        "spawn alice --no-start",
+        "send alice hi",
+        "shutdown alice",
+    ] {
         session.teamctl(line);
     }
     session.teamd("status");
@@ -197,10 +217,22 @@ fn errors_about_teammates_say_what_is_wrong() {
 #[test]
 fn errors_about_plans_say_what_is_wrong() {
     let team = Team::started();
-    team.teamctl(["spawn", "alice", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    team.teamctl([
+        "spawn",
+        "alice",
+        "--plan",
+        "--prompt",
+        "/plan_approval Drop the cache",
+    ])
+    .ok();
     let id = team.until_planned("alice");
     let mut session = Session::new(&team);
-    for line in ["approve nothing", "approve alice", "plans nothing", "requests nothing"] {
+    for line in [
+        "approve nothing",
+        "approve alice",
+        "plans nothing",
+        "requests nothing",
+    ] {
         session.teamctl(line);
     }
     session.teamctl(&format!("reject {id}"));
@@ -218,7 +250,14 @@ fn an_ambiguous_id_lists_its_candidates() {
     // Among 17 ids two begin with the same digit.
     let (first, second) = loop {
         let name = format!("t{}", plans.len());
-        team.teamctl(["spawn", &name, "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+        team.teamctl([
+            "spawn",
+            &name,
+            "--plan",
+            "--prompt",
+            "/plan_approval Drop the cache",
+        ])
+        .ok();
         let id = team.until_planned(&name);
         if let Some(first) = plans.iter().find(|(_, other)| other[..1] == id[..1]) {
             break (first.clone(), (name, id));
@@ -228,13 +267,21 @@ fn an_ambiguous_id_lists_its_candidates() {
     let prefix = &first.1[..1];
     let run = team.teamctl(["approve", prefix]).exits(4);
     // Ids are random, and so is their order; ages vary.
-    let mut lines: Vec<&str> =
-        run.stderr.lines().map(|line| line.rsplit_once(", ").map_or(line, |(line, _)| line)).collect();
+    let mut lines: Vec<&str> = run
+        .stderr
+        .lines()
+        .map(|line| line.rsplit_once(", ").map_or(line, |(line, _)| line))
+        .collect();
     lines[1..3].sort_unstable_by_key(|line| !line.contains(&first.1));
-    let text = lines.join("\n").replace(&format!("error: {prefix} "), "error: 7 ");
-    let text = text.replace(&first.1, "7a1b2c3d").replace(&second.1, "7e4f5a6b");
-    let text =
-        text.replace(&format!(" {},", first.0), " alice,").replace(&format!(" {},", second.0), " bob,");
+    let text = lines
+        .join("\n")
+        .replace(&format!("error: {prefix} "), "error: 7 ");
+    let text = text
+        .replace(&first.1, "7a1b2c3d")
+        .replace(&second.1, "7e4f5a6b");
+    let text = text
+        .replace(&format!(" {},", first.0), " alice,")
+        .replace(&format!(" {},", second.0), " bob,");
     snapshot("errors-ambiguous-id", &text);
 }
 

@@ -18,26 +18,47 @@ fn starting_needs_trust_and_reading_says_what_is_ignored() {
     let team = settled(OFF);
     for refused in [team.teamd(["start"]), team.teamctl_with(["chat"], "hello")] {
         let refused = refused.exits(3);
-        assert!(refused.stderr.contains("members.alice.sandbox.mode = \"off\""), "{refused:?}");
+        assert!(
+            refused
+                .stderr
+                .contains("members.alice.sandbox.mode = \"off\""),
+            "{refused:?}"
+        );
         assert!(refused.stderr.contains("`teamd trust`"), "{refused:?}");
     }
     let refused = team.teamctl(["--json", "spawn", "alice"]).exits(3);
     let error: Value = serde_json::from_str(&refused.stderr).unwrap();
     assert_eq!(error["error"]["code"], "rejected");
-    assert_eq!(error["error"]["candidates"], json!(["members.alice.sandbox.mode = \"off\""]));
+    assert_eq!(
+        error["error"]["candidates"],
+        json!(["members.alice.sandbox.mode = \"off\""])
+    );
     assert_eq!(team.member("alice"), Value::Null);
     let status = team.teamctl(["status"]).ok();
-    assert_eq!(status.stderr.matches("without effect").count(), 1, "{status:?}");
+    assert_eq!(
+        status.stderr.matches("without effect").count(),
+        1,
+        "{status:?}"
+    );
     team.trust();
     team.teamctl(["spawn", "alice"]).ok();
     assert_eq!(team.member("alice")["sandbox"]["mode"], "off");
-    assert!(!team.teamctl(["status"]).ok().stderr.contains("without effect"));
+    assert!(
+        !team
+            .teamctl(["status"])
+            .ok()
+            .stderr
+            .contains("without effect")
+    );
     // What is trusted are the values, and no others.
     team.write("team.toml", &format!("# a comment\nmax_turns = 9\n{OFF}"));
     team.teamctl(["spawn", "bob"]).ok();
     team.write("team.toml", &format!("sandbox.writable = ['/var']\n{OFF}"));
     let refused = team.teamctl(["spawn", "carol"]).exits(3).stderr;
-    assert!(refused.contains("\"/var\"") && !refused.contains("alice"), "{refused}");
+    assert!(
+        refused.contains("\"/var\"") && !refused.contains("alice"),
+        "{refused}"
+    );
     team.teamd(["trust", "--revoke"]).ok();
     team.write("team.toml", OFF);
     team.teamctl(["spawn", "carol"]).exits(3);
@@ -64,7 +85,14 @@ fn what_is_trusted_is_shown_and_taken_back() {
     assert_eq!(shown.matches("not trusted").count(), 3, "{shown}");
     let recorded = team.teamd(["--json", "trust"]).ok().json();
     assert_eq!(recorded["keys"].as_array().unwrap().len(), 3);
-    assert!(recorded["keys"].as_array().unwrap().iter().all(|key| key["trusted"] == true), "{recorded}");
+    assert!(
+        recorded["keys"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|key| key["trusted"] == true),
+        "{recorded}"
+    );
     assert!(recorded["path"].as_str().unwrap().ends_with("/team.toml"));
     team.write("team.toml", "sandbox.env = ['GH_TOKEN']\n");
     let shown = team.teamd(["trust", "--show"]).ok().stdout;
@@ -73,29 +101,57 @@ fn what_is_trusted_is_shown_and_taken_back() {
     assert_eq!(revoked["keys"][0]["trusted"], false);
     team.teamctl(["spawn", "alice"]).exits(3);
     team.write("team.toml", "model = 'script'\n");
-    assert!(team.teamd(["trust"]).ok().stderr.contains("no key of team.toml needs trust"));
+    assert!(
+        team.teamd(["trust"])
+            .ok()
+            .stderr
+            .contains("no key of team.toml needs trust")
+    );
 }
 
 #[test]
 fn who_reviews_protected_files_needs_trust_and_what_has_gone_of_what_narrows_is_named_at_a_start() {
     let team = settled("[work]\nprotect = ['tests/**']\nprotect_review = 'lead'\n");
     let refused = team.teamctl(["spawn", "alice"]).exits(3);
-    assert!(refused.stderr.contains("work.protect_review = \"lead\""), "{refused:?}");
+    assert!(
+        refused.stderr.contains("work.protect_review = \"lead\""),
+        "{refused:?}"
+    );
     let narrow = "max_turns = 9\n[work]\nprotect = ['tests/**']\n";
     team.write("team.toml", narrow);
     team.trust();
-    assert!(!team.teamctl(["spawn", "alice"]).ok().stderr.contains("narrows"));
+    assert!(
+        !team
+            .teamctl(["spawn", "alice"])
+            .ok()
+            .stderr
+            .contains("narrows")
+    );
     team.write("team.toml", "max_turns = 40\n");
     let said = team.teamctl(["spawn", "bob"]).ok().stderr;
-    assert!(said.contains("narrows the team less") && said.contains("max_turns = 9, work.protect"), "{said}");
+    assert!(
+        said.contains("narrows the team less") && said.contains("max_turns = 9, work.protect"),
+        "{said}"
+    );
     let shown = team.teamd(["--json", "trust", "--show"]).ok().json();
     assert_eq!(shown["gone"].as_array().unwrap().len(), 2, "{shown}");
     std::fs::remove_file(team.root().join("team.toml")).unwrap();
-    assert!(team.teamctl(["spawn", "carol"]).ok().stderr.contains("max_turns = 9, work.protect"));
+    assert!(
+        team.teamctl(["spawn", "carol"])
+            .ok()
+            .stderr
+            .contains("max_turns = 9, work.protect")
+    );
     // What is trusted anew is the file as it is.
     team.write("team.toml", "max_turns = 40\n");
     team.trust();
-    assert!(!team.teamctl(["spawn", "dave"]).ok().stderr.contains("narrows"));
+    assert!(
+        !team
+            .teamctl(["spawn", "dave"])
+            .ok()
+            .stderr
+            .contains("narrows")
+    );
 }
 
 #[test]
@@ -108,7 +164,10 @@ fn a_named_file_is_trusted_at_the_path_that_names_it() {
     let team = team.with("TEAM_FILE", "link.toml");
     team.teamctl(["spawn", "alice"]).exits(3);
     let recorded = team.teamd(["--json", "trust"]).ok().json();
-    assert!(recorded["path"].as_str().unwrap().ends_with("/link.toml"), "{recorded}");
+    assert!(
+        recorded["path"].as_str().unwrap().ends_with("/link.toml"),
+        "{recorded}"
+    );
     team.teamctl(["spawn", "alice"]).ok();
 }
 
@@ -119,9 +178,16 @@ fn trust_in_one_file_is_not_taken_over_by_a_link_to_it() {
     trusted.trust();
     let other = Team::of_the_same_user(&trusted);
     other.teamd(["start"]).ok();
-    std::os::unix::fs::symlink(trusted.root().join("team.toml"), other.root().join("team.toml")).unwrap();
+    std::os::unix::fs::symlink(
+        trusted.root().join("team.toml"),
+        other.root().join("team.toml"),
+    )
+    .unwrap();
     let refused = other.teamctl(["spawn", "alice"]).exits(3);
-    assert!(refused.stderr.contains("members.alice.sandbox.mode"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("members.alice.sandbox.mode"),
+        "{refused:?}"
+    );
     // Nor is the link, once it is trusted, trust in another file behind it.
     other.trust();
     other.teamctl(["spawn", "alice"]).ok();
@@ -136,7 +202,13 @@ fn a_person_at_a_terminal_is_asked() {
     for (answer, code) in [("", 3), ("n", 3), ("y", 0)] {
         let mut terminal = Terminal::teamctl(&team, &["spawn", "alice"]);
         terminal.until("Trust this? [y/N]");
-        assert!(terminal.shown().contains("members.alice.sandbox.mode = \"off\""), "{}", terminal.shown());
+        assert!(
+            terminal
+                .shown()
+                .contains("members.alice.sandbox.mode = \"off\""),
+            "{}",
+            terminal.shown()
+        );
         terminal.line(answer);
         assert_eq!(terminal.finish(), Some(code), "{answer:?}");
     }
@@ -152,7 +224,13 @@ fn at_a_terminal_what_is_about_to_be_trusted_is_shown_first() {
     for (answer, code) in [("n", 3), ("y", 0)] {
         let mut terminal = Terminal::teamd(&team, &["trust"]);
         terminal.until("Trust this? [y/N]");
-        assert!(terminal.shown().contains("members.alice.sandbox.mode = \"off\""), "{}", terminal.shown());
+        assert!(
+            terminal
+                .shown()
+                .contains("members.alice.sandbox.mode = \"off\""),
+            "{}",
+            terminal.shown()
+        );
         terminal.line(answer);
         assert_eq!(terminal.finish(), Some(code), "{answer:?}");
         team.teamctl(["spawn", "alice"]).exits(code);
@@ -167,7 +245,13 @@ fn the_lead_agent_spawns_by_no_key_that_is_not_trusted() {
     team.write("team.toml", OFF);
     let refused = team.lead_does(spawn);
     assert_eq!(refused[0]["is_error"], true, "{refused:?}");
-    assert!(refused[0]["content"].as_str().unwrap().contains("`teamd trust`"), "{refused:?}");
+    assert!(
+        refused[0]["content"]
+            .as_str()
+            .unwrap()
+            .contains("`teamd trust`"),
+        "{refused:?}"
+    );
     assert_eq!(team.member("alice"), Value::Null);
     team.trust();
     assert_eq!(team.lead_does(spawn)[0]["is_error"], false);

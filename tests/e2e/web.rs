@@ -33,11 +33,22 @@ impl Page {
     fn of(team: &Team, args: &[&str]) -> Self {
         let mut running = team.start_teamctl(["web"].iter().chain(args));
         let mut url = String::new();
-        BufReader::new(running.stdout()).read_line(&mut url).unwrap();
+        BufReader::new(running.stdout())
+            .read_line(&mut url)
+            .unwrap();
         let url = url.trim().to_owned();
         let (address, key) = url.split_once("/#").unwrap();
-        let port = address.strip_prefix("http://127.0.0.1:").unwrap().parse().unwrap();
-        Self { running, port, key: key.to_owned(), url }
+        let port = address
+            .strip_prefix("http://127.0.0.1:")
+            .unwrap()
+            .parse()
+            .unwrap();
+        Self {
+            running,
+            port,
+            key: key.to_owned(),
+            url,
+        }
     }
 
     fn connect(&self) -> TcpStream {
@@ -55,8 +66,16 @@ impl Page {
         drop(stream.read_to_end(&mut bytes));
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-        Answer { code, head: head.to_lowercase(), body: body.to_owned() }
+        let code = head
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok())
+            .unwrap_or(0);
+        Answer {
+            code,
+            head: head.to_lowercase(),
+            body: body.to_owned(),
+        }
     }
 
     /// The headers of our page.
@@ -73,9 +92,11 @@ impl Page {
     }
 
     fn post(&self, path: &str, body: &str) -> Answer {
-        let (headers, length) = (self.headers(), body.len());
+        let headers = self.headers();
+        let length = body.len();
         self.raw(
-            format!("POST {path} HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n{body}").as_bytes(),
+            format!("POST {path} HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n{body}")
+                .as_bytes(),
         )
     }
 
@@ -88,13 +109,23 @@ impl Page {
     /// Follows a view: each event, merged into what came before, until it fits.
     fn follow(&self, query: &str, mut then: impl FnMut(), fits: impl Fn(&Value) -> bool) {
         let mut stream = self.connect();
-        write!(stream, "GET /events?{query} HTTP/1.1\r\n{}\r\n", self.headers()).unwrap();
+        write!(
+            stream,
+            "GET /events?{query} HTTP/1.1\r\n{}\r\n",
+            self.headers()
+        )
+        .unwrap();
         let mut state = json!({});
         let mut is_first = true;
         for line in BufReader::new(stream).lines().map(Result::unwrap) {
-            let Some(event) = line.strip_prefix("data: ") else { continue };
+            let Some(event) = line.strip_prefix("data: ") else {
+                continue;
+            };
             let event: Value = serde_json::from_str(event).unwrap();
-            state.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+            state
+                .as_object_mut()
+                .unwrap()
+                .extend(event.as_object().unwrap().clone());
             if std::mem::take(&mut is_first) {
                 then();
             }
@@ -112,7 +143,14 @@ impl Page {
 }
 
 fn planned(team: &Team, name: &str, plan: &str) -> String {
-    team.teamctl(["spawn", name, "--plan", "--prompt", &format!("/plan_approval {plan}")]).ok();
+    team.teamctl([
+        "spawn",
+        name,
+        "--plan",
+        "--prompt",
+        &format!("/plan_approval {plan}"),
+    ])
+    .ok();
     team.until_planned(name)
 }
 
@@ -121,31 +159,87 @@ fn each_attack_on_the_page_is_refused_and_changes_nothing() {
     let team = Team::started();
     let id = planned(&team, "ana", "First");
     let page = Page::of(&team, &[]);
-    let (port, key) = (page.port, &page.key);
+    let port = page.port;
+    let key = &page.key;
     let ours = format!("Host: 127.0.0.1:{port}\r\n");
     let order = json!({"id": id, "approve": true, "feedback": ""}).to_string();
     let post = |headers: &str| {
-        format!("POST /answer HTTP/1.1\r\n{headers}Content-Length: {}\r\n\r\n{order}", order.len())
+        format!(
+            "POST /answer HTTP/1.1\r\n{headers}Content-Length: {}\r\n\r\n{order}",
+            order.len()
+        )
     };
-    let from_here = format!("{ours}Origin: http://127.0.0.1:{port}\r\nContent-Type: application/json\r\n");
+    let from_here =
+        format!("{ours}Origin: http://127.0.0.1:{port}\r\nContent-Type: application/json\r\n");
     let bearer = format!("Authorization: Bearer {key}\r\n");
     let get = |headers: &str| format!("GET /view?view=overview HTTP/1.1\r\n{headers}\r\n");
     for (what, request, code) in [
         ("no key", get(&ours), 401),
-        ("a guessed key", get(&format!("{ours}Authorization: Bearer {}\r\n", "0".repeat(64))), 401),
-        ("the key in a cookie", get(&format!("{ours}Cookie: teamd-key={key}\r\n")), 401),
-        ("DNS rebinding", get(&format!("Host: evil.example:{port}\r\n{bearer}")), 403),
+        (
+            "a guessed key",
+            get(&format!(
+                "{ours}Authorization: Bearer {}\r\n",
+                "0".repeat(64)
+            )),
+            401,
+        ),
+        (
+            "the key in a cookie",
+            get(&format!("{ours}Cookie: teamd-key={key}\r\n")),
+            401,
+        ),
+        (
+            "DNS rebinding",
+            get(&format!("Host: evil.example:{port}\r\n{bearer}")),
+            403,
+        ),
         ("no host", get(&bearer), 403),
-        ("another site", post(&format!("{ours}Origin: http://evil.example\r\n{bearer}")), 403),
-        ("another port", post(&format!("{ours}Origin: http://127.0.0.1:1\r\n{bearer}")), 403),
-        ("a form", post(&format!("{from_here}{bearer}").replace("application/json", "text/plain")), 415),
-        ("no origin", post(&format!("{ours}Content-Type: application/json\r\n{bearer}")), 403),
+        (
+            "another site",
+            post(&format!("{ours}Origin: http://evil.example\r\n{bearer}")),
+            403,
+        ),
+        (
+            "another port",
+            post(&format!("{ours}Origin: http://127.0.0.1:1\r\n{bearer}")),
+            403,
+        ),
+        (
+            "a form",
+            post(&format!("{from_here}{bearer}").replace("application/json", "text/plain")),
+            415,
+        ),
+        (
+            "no origin",
+            post(&format!("{ours}Content-Type: application/json\r\n{bearer}")),
+            403,
+        ),
         ("no key for an action", post(&from_here), 401),
-        ("preflight", format!("OPTIONS /answer HTTP/1.1\r\n{from_here}\r\n"), 405),
-        ("tunnel", format!("CONNECT 127.0.0.1:1 HTTP/1.1\r\n{ours}\r\n"), 403),
-        ("a path out of it", format!("GET /../../.team/config.json HTTP/1.1\r\n{ours}{bearer}\r\n"), 404),
-        ("metrics that were not asked for", format!("GET /metrics HTTP/1.1\r\n{ours}\r\n"), 401),
-        ("a long head", format!("GET / HTTP/1.1\r\n{ours}X: {}\r\n\r\n", "x".repeat(20_000)), 431),
+        (
+            "preflight",
+            format!("OPTIONS /answer HTTP/1.1\r\n{from_here}\r\n"),
+            405,
+        ),
+        (
+            "tunnel",
+            format!("CONNECT 127.0.0.1:1 HTTP/1.1\r\n{ours}\r\n"),
+            403,
+        ),
+        (
+            "a path out of it",
+            format!("GET /../../.team/config.json HTTP/1.1\r\n{ours}{bearer}\r\n"),
+            404,
+        ),
+        (
+            "metrics that were not asked for",
+            format!("GET /metrics HTTP/1.1\r\n{ours}\r\n"),
+            401,
+        ),
+        (
+            "a long head",
+            format!("GET / HTTP/1.1\r\n{ours}X: {}\r\n\r\n", "x".repeat(20_000)),
+            431,
+        ),
         ("no HTTP", "\u{1b}]0;x\r\n\r\n".to_owned(), 400),
     ] {
         let answer = page.raw(request.as_bytes());
@@ -155,11 +249,18 @@ fn each_attack_on_the_page_is_refused_and_changes_nothing() {
             "{what}: {}",
             answer.body
         );
-        assert!(!answer.head.contains("access-control"), "{what}: {}", answer.head);
+        assert!(
+            !answer.head.contains("access-control"),
+            "{what}: {}",
+            answer.head
+        );
     }
     assert_eq!(page.post("/answer", &" ".repeat(70_000)).code, 413);
     assert_eq!(page.post("/answer", "no JSON").code, 400);
-    assert_eq!(page.post("/answer", &json!({"id": id}).to_string()).code, 400);
+    assert_eq!(
+        page.post("/answer", &json!({"id": id}).to_string()).code,
+        400
+    );
     assert_eq!(team.request(&id)["status"], "pending");
     let head = page.get("/").head;
     for header in [
@@ -187,7 +288,12 @@ fn clients_that_have_not_shown_the_key_do_not_keep_others_out() {
     team.spawn("alice", "");
     let page = Page::of(&team, &[]);
     let mut stream = page.connect();
-    write!(stream, "GET /events?view=overview HTTP/1.1\r\n{}\r\n", page.headers()).unwrap();
+    write!(
+        stream,
+        "GET /events?view=overview HTTP/1.1\r\n{}\r\n",
+        page.headers()
+    )
+    .unwrap();
     let mut events = BufReader::new(stream).lines().map(Result::unwrap);
     events.find(|line| line.starts_with("data: ")).unwrap();
     let mut silent = Vec::new();
@@ -202,7 +308,11 @@ fn clients_that_have_not_shown_the_key_do_not_keep_others_out() {
         if number % 50 == 0 {
             let began = std::time::Instant::now();
             page.view("view=overview");
-            assert!(began.elapsed() < Duration::from_secs(2), "{number}: {:?}", began.elapsed());
+            assert!(
+                began.elapsed() < Duration::from_secs(2),
+                "{number}: {:?}",
+                began.elapsed()
+            );
         }
     }
     assert_eq!(page.get("/").code, 200);
@@ -217,13 +327,23 @@ fn clients_that_have_not_shown_the_key_do_not_keep_others_out() {
 #[test]
 fn a_view_is_pushed_when_a_file_changes_and_a_verdict_is_for_its_request_alone() {
     let team = Team::started();
-    let (ana, bo) = (planned(&team, "ana", "First"), planned(&team, "bo", "Second"));
+    let ana = planned(&team, "ana", "First");
+    let bo = planned(&team, "bo", "Second");
     let page = Page::of(&team, &[]);
     let shown = page.view("view=requests");
-    assert_eq!((&shown["requests"]["count"], &shown["requests"]["shown"][0]["id"]), (&json!(2), &json!(ana)));
+    assert_eq!(
+        (
+            &shown["requests"]["count"],
+            &shown["requests"]["shown"][0]["id"]
+        ),
+        (&json!(2), &json!(ana))
+    );
     assert_eq!(shown["groups"][0]["count"], 2);
     let verdict = |id: &str, approve: bool, feedback: &str| {
-        page.post("/answer", &json!({"id": id, "approve": approve, "feedback": feedback}).to_string())
+        page.post(
+            "/answer",
+            &json!({"id": id, "approve": approve, "feedback": feedback}).to_string(),
+        )
     };
     // The person that looks at the stream did nothing: another terminal answers.
     page.follow(
@@ -233,7 +353,11 @@ fn a_view_is_pushed_when_a_file_changes_and_a_verdict_is_for_its_request_alone()
     );
     let refused = verdict(&bo, false, " ");
     assert_eq!(refused.code, 409);
-    assert!(refused.body.contains("a rejection says why"), "{}", refused.body);
+    assert!(
+        refused.body.contains("a rejection says why"),
+        "{}",
+        refused.body
+    );
     assert_eq!(verdict("ffffffff", true, "").code, 409);
     assert_eq!(team.request(&bo)["status"], "pending");
     let done = verdict(&bo, false, "keep the cache");
@@ -244,7 +368,10 @@ fn a_view_is_pushed_when_a_file_changes_and_a_verdict_is_for_its_request_alone()
         done.body
     );
     assert_eq!(verdict(&ana, false, "too late").code, 409);
-    let sent = page.post("/send", &json!({"to": "ana", "text": "/bash echo hello"}).to_string());
+    let sent = page.post(
+        "/send",
+        &json!({"to": "ana", "text": "/bash echo hello"}).to_string(),
+    );
     assert_eq!(sent.code, 200, "{}", sent.body);
     page.follow(
         "view=conversation&name=ana",
@@ -253,7 +380,10 @@ fn a_view_is_pushed_when_a_file_changes_and_a_verdict_is_for_its_request_alone()
     );
     let sequence = page.view("view=sequence&last=100&lifelines=13");
     assert_eq!(sequence["lifelines"], json!(["lead", "ana", "bo"]));
-    assert!(sequence["events"].to_string().contains("approved"), "{sequence}");
+    assert!(
+        sequence["events"].to_string().contains("approved"),
+        "{sequence}"
+    );
     // The next daemon is found by its socket.
     team.kill_daemon();
     page.follow(
@@ -274,41 +404,65 @@ fn read_only_refuses_actions_and_metrics_tell_no_names() {
     assert_eq!(page.post("/answer", &order).code, 403);
     assert_eq!(page.post("/send", r#"{"to":"ana","text":"x"}"#).code, 403);
     assert_eq!(team.request(&id)["status"], "pending");
-    let metrics =
-        page.raw(format!("GET /metrics HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", page.port).as_bytes());
-    assert!(metrics.body.contains("teamd_members{status=\"awaiting_approval\"} 1"), "{}", metrics.body);
+    let metrics = page.raw(
+        format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost:{}\r\n\r\n",
+            page.port
+        )
+        .as_bytes(),
+    );
+    assert!(
+        metrics
+            .body
+            .contains("teamd_members{status=\"awaiting_approval\"} 1"),
+        "{}",
+        metrics.body
+    );
     for metric in [
         "requests_pending 1",
         "handshakes{kind=\"plan\"} 1",
         "handshake_seconds{kind=\"plan\"} ",
         "messages_total ",
     ] {
-        assert!(metrics.body.contains(&format!("\nteamd_{metric}")), "{metric}: {}", metrics.body);
+        assert!(
+            metrics.body.contains(&format!("\nteamd_{metric}")),
+            "{metric}: {}",
+            metrics.body
+        );
     }
     assert!(!metrics.body.contains("ana"), "{}", metrics.body);
 }
 
-/// Says that a text of the page has nothing in it that a browser or a terminal would obey, or not show.
+/// Says that a text of the page has nothing in it that a browser or a terminal would obey, or not
+/// show.
 fn is_harmless(shown: &Value) -> bool {
     let harmless = |text: &str| {
         !text.chars().any(|c| {
-            c.is_control() && c != '\n' || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+            c.is_control() && c != '\n'
+                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
         })
     };
     match shown {
         Value::String(text) => harmless(text),
         Value::Array(all) => all.iter().all(is_harmless),
-        Value::Object(all) => all.iter().all(|(key, value)| harmless(key) && is_harmless(value)),
+        Value::Object(all) => all
+            .iter()
+            .all(|(key, value)| harmless(key) && is_harmless(value)),
         _ => true,
     }
 }
 
-/// A directory that hostile programs wrote: each field that is a text of others, times of a clock that jumps, a line of a megabyte.
+/// A directory that hostile programs wrote: each field that is a text of others, times of a clock
+/// that jumps, a line of a megabyte.
 fn hostile(team: &Team) {
     team.teamd(["stop", "--force"]).ok();
-    let bad = format!("\u{202e}txt\u{200b}\u{1b}[2J\u{7}<script>{}", "x".repeat(1 << 20));
+    let bad = format!(
+        "\u{202e}txt\u{200b}\u{1b}[2J\u{7}<script>{}",
+        "x".repeat(1 << 20)
+    );
     let exit = json!({"code": null, "signal": 9, "at": 1e300, "request_id": null, "note": bad});
-    let usage = json!({"input_tokens": u64::MAX, "output_tokens": u64::MAX, "cache_read_input_tokens": 7});
+    let usage =
+        json!({"input_tokens": u64::MAX, "output_tokens": u64::MAX, "cache_read_input_tokens": 7});
     let member = |name: &str, status: &str| {
         json!({"name": name, "role": bad, "status": status, "gate": "open", "model": bad, "incarnation": 1,
             "updated_at": -1e300, "exit": exit, "activity": bad, "usage": usage, "waiting": {"until": 1e300, "why": bad},
@@ -317,31 +471,47 @@ fn hostile(team: &Team) {
     let members = json!([member("ana", "working"), member("bo", "crashed")]);
     team.put(
         "config.json",
-        &json!({"version": 1, "seq": 1, "team_name": bad, "daemon": null, "members": members}).to_string(),
+        &json!({"version": 1, "seq": 1, "team_name": bad, "daemon": null, "members": members})
+            .to_string(),
     );
     let mut lines = String::new();
-    for (at, kind) in
-        [(1e300, "message"), (-1e300, bad.as_str()), (0.0, "task_assignment"), (5.0, "idle_notification")]
-    {
+    for (at, kind) in [
+        (1e300, "message"),
+        (-1e300, bad.as_str()),
+        (0.0, "task_assignment"),
+        (5.0, "idle_notification"),
+    ] {
         let line = json!({"type": kind, "from": bad, "to": bad, "content": bad, "timestamp": at, "subject": bad, "task_id": 1,
             "summary": bad, "idle_reason": "available"});
         lines += &format!("{line}\n");
     }
     for owner in ["lead", "ana"] {
-        team.put(&format!("inbox/{owner}.jsonl"), &(lines.clone() + "no json\u{1b}[2J\n"));
+        team.put(
+            &format!("inbox/{owner}.jsonl"),
+            &(lines.clone() + "no json\u{1b}[2J\n"),
+        );
     }
     let mut entries = String::new();
     for (at, event) in [
-        (1e300, json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": bad})),
+        (
+            1e300,
+            json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": bad}),
+        ),
         (
             -5.0,
             json!({"entry": "answer", "usage": usage, "content": [{"type": "text", "text": bad},
             {"type": "tool_use", "id": bad, "name": bad, "input": {"command": bad}}]}),
         ),
-        (3.0, json!({"entry": "result", "tool_use_id": bad, "content": bad, "is_error": true})),
+        (
+            3.0,
+            json!({"entry": "result", "tool_use_id": bad, "content": bad, "is_error": true}),
+        ),
     ] {
         let mut entry = json!({"at": at, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}});
-        entry.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+        entry
+            .as_object_mut()
+            .unwrap()
+            .extend(event.as_object().unwrap().clone());
         entries += &format!("{entry}\n");
     }
     team.put("transcript/ana.jsonl", &entries);
@@ -362,8 +532,10 @@ const VIEWS: [&str; 8] = [
 fn hostile_texts_and_times_of_each_field_are_shown_escaped_and_cut() {
     let team = Team::started();
     let id = planned(&team, "ana", "\u{202e}First\u{1b}[2J");
-    team.teamctl(["reject", &id, "--feedback", "\u{202e}no\u{200b}"]).ok();
-    team.teamctl(["task", "add", "\u{202e}subject\u{1b}[2J"]).ok();
+    team.teamctl(["reject", &id, "--feedback", "\u{202e}no\u{200b}"])
+        .ok();
+    team.teamctl(["task", "add", "\u{202e}subject\u{1b}[2J"])
+        .ok();
     hostile(&team);
     let page = Page::of(&team, &[]);
     // What is read meanwhile is told until all is read.
@@ -375,7 +547,11 @@ fn hostile_texts_and_times_of_each_field_are_shown_escaped_and_cut() {
     for view in VIEWS {
         let shown = page.view(&format!("view={view}"));
         assert!(is_harmless(&shown), "{view}: {shown}");
-        assert!(shown.to_string().len() < 200_000, "{view} has {} bytes", shown.to_string().len());
+        assert!(
+            shown.to_string().len() < 200_000,
+            "{view} has {} bytes",
+            shown.to_string().len()
+        );
     }
 }
 
@@ -394,9 +570,15 @@ fn a_journal_that_is_replaced_is_shown_as_it_is_now() {
     let before = page.view("view=timeline&seconds=3600");
     assert!(lives(&before)[0][3].is_array(), "{before}");
     // A line that is none, and then a journal without the end of ana.
-    let is_before = |line: &&str| !line.contains("\"exited\"");
-    let shorter: String = journal.split_inclusive('\n').take_while(is_before).collect();
-    page.follow("view=timeline&seconds=3600", || replace("{\n"), |state| !state["trouble"].is_null());
+    let shorter: String = journal
+        .split_inclusive('\n')
+        .take_while(|line| !line.contains("\"exited\""))
+        .collect();
+    page.follow(
+        "view=timeline&seconds=3600",
+        || replace("{\n"),
+        |state| !state["trouble"].is_null(),
+    );
     page.follow(
         "view=timeline&seconds=3600",
         || replace(&shorter),
@@ -409,7 +591,11 @@ fn a_browser_that_reconnects_a_hundred_times_leaves_nothing_behind() {
     let team = Team::started();
     team.spawn("ana", "");
     let page = Page::of(&team, &[]);
-    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", page.running.pid())).unwrap().count();
+    let descriptors = || {
+        std::fs::read_dir(format!("/proc/{}/fd", page.running.pid()))
+            .unwrap()
+            .count()
+    };
     page.follow("view=overview", || {}, |_| true);
     let before = descriptors();
     for _ in 0..100 {
@@ -418,7 +604,12 @@ fn a_browser_that_reconnects_a_hundred_times_leaves_nothing_behind() {
     // As many streams as there may be at once: each place was given back.
     let stream = || {
         let mut stream = page.connect();
-        write!(stream, "GET /events?view=overview HTTP/1.1\r\n{}\r\n", page.headers()).unwrap();
+        write!(
+            stream,
+            "GET /events?view=overview HTTP/1.1\r\n{}\r\n",
+            page.headers()
+        )
+        .unwrap();
         let mut lines = BufReader::new(stream);
         let mut status = String::new();
         lines.read_line(&mut status).unwrap();
@@ -446,9 +637,17 @@ fn an_idle_page_is_not_woken() {
     let mut streams = Vec::new();
     for view in VIEWS {
         let mut stream = page.connect();
-        write!(stream, "GET /events?view={view} HTTP/1.1\r\n{}\r\n", page.headers()).unwrap();
+        write!(
+            stream,
+            "GET /events?view={view} HTTP/1.1\r\n{}\r\n",
+            page.headers()
+        )
+        .unwrap();
         let mut lines = BufReader::new(stream).lines();
-        lines.find(|line| line.as_ref().unwrap().starts_with("data: ")).unwrap().unwrap();
+        lines
+            .find(|line| line.as_ref().unwrap().starts_with("data: "))
+            .unwrap()
+            .unwrap();
         streams.push(lines);
     }
     let pid = page.running.pid();
@@ -459,7 +658,8 @@ fn an_idle_page_is_not_woken() {
     });
 }
 
-/// Opens an address, and returns the document once it has a text: a slow machine takes longer than the browser waits.
+/// Opens an address, and returns the document once it has a text: a slow machine takes longer than
+/// the browser waits.
 fn document(team: &Team, browser: &str, url: &str, awaited: &str) -> String {
     let mut document = String::new();
     team.until(&format!("{awaited} at {url}"), || {
@@ -471,14 +671,34 @@ fn document(team: &Team, browser: &str, url: &str, awaited: &str) -> String {
 
 fn dump(team: &Team, browser: &str, url: &str) -> String {
     let profile = format!("--user-data-dir={}", team.temp().join("profile").display());
-    let mut command =
-        team.command(browser, ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic"]);
-    command.args(["--no-first-run", "--disable-background-networking", "--disable-component-update"]);
-    command.args(["--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr", &profile]);
+    let mut command = team.command(
+        browser,
+        [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+        ],
+    );
+    command.args([
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+    ]);
+    command.args([
+        "--disable-sync",
+        "--disable-dev-shm-usage",
+        "--enable-logging=stderr",
+        &profile,
+    ]);
     command.args(["--virtual-time-budget=5000", "--dump-dom", url]);
     let run = Running::start(command).ended_within(2 * PATIENCE).0;
     assert_eq!(run.code, Some(0), "{run:?}");
-    let faults: Vec<&str> = run.stderr.lines().filter(|line| line.contains(":CONSOLE")).collect();
+    let faults: Vec<&str> = run
+        .stderr
+        .lines()
+        .filter(|line| line.contains(":CONSOLE"))
+        .collect();
     assert!(faults.is_empty(), "{faults:?}");
     run.stdout
 }
@@ -491,28 +711,68 @@ fn a_browser_shows_hostile_texts_as_texts() {
         [click](javascript:alert(3)) **bold** [out](https://example.org/x)";
     planned(&team, "ana", hostile);
     team.teamctl(["task", "add", hostile]).ok();
-    team.teamctl(["spawn", "bo", "--role", "<script>alert(4)</script>"]).ok();
-    for (to, text) in [("lead", hostile.to_owned()), ("bo", hostile.to_owned()), ("bo", "x".repeat(1 << 20))]
-    {
-        team.echo(to, &json!({"type": "message", "from": "ana", "to": to, "content": text}).to_string());
+    team.teamctl(["spawn", "bo", "--role", "<script>alert(4)</script>"])
+        .ok();
+    for (to, text) in [
+        ("lead", hostile.to_owned()),
+        ("bo", hostile.to_owned()),
+        ("bo", "x".repeat(1 << 20)),
+    ] {
+        team.echo(
+            to,
+            &json!({"type": "message", "from": "ana", "to": to, "content": text}).to_string(),
+        );
     }
-    team.until("bo to have read", || team.transcript("bo").iter().any(|entry| entry["entry"] == "messages"));
+    team.until("bo to have read", || {
+        team.transcript("bo")
+            .iter()
+            .any(|entry| entry["entry"] == "messages")
+    });
     let page = Page::of(&team, &[]);
-    for view in ["overview", "requests", "board", "conversation/bo", "sequence", "cost"] {
+    for view in [
+        "overview",
+        "requests",
+        "board",
+        "conversation/bo",
+        "sequence",
+        "cost",
+    ] {
         let name = view.split('/').next().unwrap();
-        let shown =
-            document(&team, &browser, &format!("{}/{view}", page.url), &format!("data-shown=\"{name}\""));
-        for bad in ["<img", "<script>", "href=\"javascript", "\u{202e}", "\u{200b}", "\u{1b}"] {
+        let shown = document(
+            &team,
+            &browser,
+            &format!("{}/{view}", page.url),
+            &format!("data-shown=\"{name}\""),
+        );
+        for bad in [
+            "<img",
+            "<script>",
+            "href=\"javascript",
+            "\u{202e}",
+            "\u{200b}",
+            "\u{1b}",
+        ] {
             assert!(!shown.contains(bad), "{view} has {bad:?}: {shown}");
         }
         assert!(shown.len() < 400_000, "{view} has {} bytes", shown.len());
         assert!(!shown.contains(&page.key), "{view} shows the key");
         if name != "cost" {
-            assert!(shown.contains("&lt;img src=x onerror=alert(1)&gt;"), "{view}: {shown}");
+            assert!(
+                shown.contains("&lt;img src=x onerror=alert(1)&gt;"),
+                "{view}: {shown}"
+            );
         }
     }
-    let requests = document(&team, &browser, &format!("{}/requests", page.url), "<strong>bold</strong>");
-    assert!(requests.contains("<a href=\"https://example.org/x\" rel=\"noopener noreferrer\""), "{requests}");
+    let requests = document(
+        &team,
+        &browser,
+        &format!("{}/requests", page.url),
+        "<strong>bold</strong>",
+    );
+    assert!(
+        requests.contains("<a href=\"https://example.org/x\" rel=\"noopener noreferrer\""),
+        "{requests}"
+    );
     assert!(requests.contains("\\u{202e}"), "{requests}");
     let keyless = page.url.split_once('#').unwrap().0;
     document(&team, &browser, keyless, "This page has no key");
@@ -520,15 +780,29 @@ fn a_browser_shows_hostile_texts_as_texts() {
 
 #[test]
 fn back_closes_a_text_over_the_page_and_leaves_the_view() {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/lead/src/ctl/web/page/element.js");
+    let source = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/lead/src/ctl/web/page/element.js"
+    );
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/dialog.mjs");
     let Ok(run) = Command::new("node").args([script, source]).output() else {
         return note("skipped: there is no node (apt-get install nodejs)");
     };
     let said = String::from_utf8(run.stdout).unwrap();
-    let steps = [("opened twice", 1, 2), ("back", 0, 1), ("closed", 0, 1), ("Escape", 0, 1)];
-    let steps = steps.map(|(step, open, entries)| format!("{step}: {open} open, {entries} in the history\n"));
-    assert_eq!(said, steps.concat(), "{}", String::from_utf8_lossy(&run.stderr));
+    let steps = [
+        ("opened twice", 1, 2),
+        ("back", 0, 1),
+        ("closed", 0, 1),
+        ("Escape", 0, 1),
+    ];
+    let steps = steps
+        .map(|(step, open, entries)| format!("{step}: {open} open, {entries} in the history\n"));
+    assert_eq!(
+        said,
+        steps.concat(),
+        "{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
 }
 
 #[test]
@@ -546,27 +820,52 @@ fn what_was_said_earlier_is_shown_page_by_page_and_new_texts_follow() {
     let page = Page::of(&team, &[]);
     let transcript = team.path("transcript/ana.jsonl");
     let next = format!("{}\n", entry(500));
-    let Some(shown) = drive("earlier.mjs", &[&page.url, transcript.to_str().unwrap(), &next]) else { return };
+    let Some(shown) = drive(
+        "earlier.mjs",
+        &[&page.url, transcript.to_str().unwrap(), &next],
+    ) else {
+        return;
+    };
     let counts: Vec<&str> = shown.lines().collect();
     assert_eq!(
         counts,
-        ["200 from answer 300", "400 from answer 100", "500 from answer 0", "501 from answer 0"]
+        [
+            "200 from answer 300",
+            "400 from answer 100",
+            "500 from answer 0",
+            "501 from answer 0"
+        ]
     );
 }
 
-/// Has axe look at each view, light and dark, on a phone and on a desk: a team with a plan, a failure, costs and tasks.
+/// Has axe look at each view, light and dark, on a phone and on a desk: a team with a plan, a
+/// failure, costs and tasks.
 #[test]
 fn axe_finds_nothing_serious_on_a_phone_and_on_a_desk_light_and_dark() {
     let server = ModelServer::start();
     server.says("All is **done**: see `src/lex.rs`.");
     let team = server.team();
     let plan = r"/plan_approval # Split the parser\n\n1. Move the `lexer`\n2. **Run** the tests\n\n[why](https://example.org/17)";
-    team.teamctl(["spawn", "ana", "--model", Api::Anthropic.model(), "--prompt", "do it"]).ok();
+    team.teamctl([
+        "spawn",
+        "ana",
+        "--model",
+        Api::Anthropic.model(),
+        "--prompt",
+        "do it",
+    ])
+    .ok();
     team.until_finished("ana", 1);
     let script = ["--model", "script"];
-    team.teamctl(["spawn", "bo", "--plan", "--prompt", plan].iter().chain(&script)).ok();
+    team.teamctl(
+        ["spawn", "bo", "--plan", "--prompt", plan]
+            .iter()
+            .chain(&script),
+    )
+    .ok();
     team.until_planned("bo");
-    team.teamctl(["spawn", "cy", "--auto"].iter().chain(&script)).ok();
+    team.teamctl(["spawn", "cy", "--auto"].iter().chain(&script))
+        .ok();
     team.teamctl([
         "task",
         "add",
@@ -577,12 +876,34 @@ fn axe_finds_nothing_serious_on_a_phone_and_on_a_desk_light_and_dark() {
         "/bash true",
     ])
     .ok();
-    team.teamctl(["task", "add", "Fails", "--check", "echo no; false", "--description", "/bash true"]).ok();
+    team.teamctl([
+        "task",
+        "add",
+        "Fails",
+        "--check",
+        "echo no; false",
+        "--description",
+        "/bash true",
+    ])
+    .ok();
     team.teamctl(["task", "add", "Waits", "--after", "2"]).ok();
-    team.until("the check to fail", || !team.journal().iter().all(|line| line["event"] != "returned"));
+    team.until("the check to fail", || {
+        !team
+            .journal()
+            .iter()
+            .all(|line| line["event"] != "returned")
+    });
     let page = Page::of(&team, &[]);
-    let Some(findings) = drive("look.mjs", &[&page.url]) else { return };
-    let is_serious = |line: &&str| ["serious", "critical"].iter().any(|impact| line.contains(impact));
-    let serious: Vec<&str> = findings.lines().filter(is_serious).collect();
+    let Some(findings) = drive("look.mjs", &[&page.url]) else {
+        return;
+    };
+    let serious: Vec<&str> = findings
+        .lines()
+        .filter(|line| {
+            ["serious", "critical"]
+                .iter()
+                .any(|impact| line.contains(impact))
+        })
+        .collect();
     assert!(serious.is_empty(), "{serious:#?}");
 }

@@ -1,4 +1,5 @@
-//! The lines on the wire: what is written, byte for byte, and what others write, as it is understood.
+//! The lines on the wire: what is written, byte for byte, and what others write, as it is
+//! understood.
 
 use std::io::Write;
 
@@ -17,10 +18,16 @@ const READ: &str = include_str!("../fixtures/wire/foreign.read.jsonl");
 /// Puts a word in the place of a value that is another one each time.
 fn blank(line: &str, key: &str, word: &str) -> String {
     let key = format!("\"{key}\":");
-    let Some(at) = line.find(&key) else { return line.to_owned() };
+    let Some(at) = line.find(&key) else {
+        return line.to_owned();
+    };
     let (head, rest) = line.split_at(at + key.len());
     let end = rest.find([',', '}']).unwrap();
-    if &rest[..end] == "null" { line.to_owned() } else { format!("{head}{word}{}", &rest[end..]) }
+    if &rest[..end] == "null" {
+        line.to_owned()
+    } else {
+        format!("{head}{word}{}", &rest[end..])
+    }
 }
 
 /// The lines of an inbox without what differs from run to run.
@@ -33,8 +40,13 @@ fn normalised(team: &Team, inbox: &str) -> Vec<String> {
         ("at", "TIME"),
         ("gate_closed", "SEQ"),
     ];
-    let line = |line: &str| blanks.iter().fold(line.to_owned(), |line, (key, word)| blank(&line, key, word));
-    raw.lines().map(line).collect()
+    raw.lines()
+        .map(|line| {
+            blanks
+                .iter()
+                .fold(line.to_owned(), |line, (key, word)| blank(&line, key, word))
+        })
+        .collect()
 }
 
 /// Compares line by line, so that a failure shows the one line.
@@ -42,7 +54,12 @@ fn same_lines(found: &[String], expected: &str) {
     for (found, expected) in found.iter().zip(expected.lines()) {
         assert_eq!(found, expected);
     }
-    assert_eq!(found.len(), expected.lines().count(), "{}", found.join("\n"));
+    assert_eq!(
+        found.len(),
+        expected.lines().count(),
+        "{}",
+        found.join("\n")
+    );
 }
 
 #[test]
@@ -51,12 +68,20 @@ fn every_type_is_written_as_the_protocol_says() {
     let prompt = format!(
         "/plan_approval 1. Drop the cache\\n2. Rebuild\n/reject_shutdown still writing\n{HELD}\nDone.\nAll of it."
     );
-    team.teamctl(["spawn", "alice", "--plan", "--prompt", &prompt]).ok();
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", &prompt])
+        .ok();
     let id = team.until_planned("alice");
-    team.teamctl(["approve", &id, "--feedback", "mind the tests"]).ok();
+    team.teamctl(["approve", &id, "--feedback", "mind the tests"])
+        .ok();
     team.until_held();
-    let asking =
-        team.start_teamctl(["shutdown", "alice", "--reason", "the work is done", "--decide-within", "20s"]);
+    let asking = team.start_teamctl([
+        "shutdown",
+        "alice",
+        "--reason",
+        "the work is done",
+        "--decide-within",
+        "20s",
+    ]);
     team.until_asked("alice");
     team.release();
     asking.finish().exits(3);
@@ -76,13 +101,19 @@ fn every_type_is_written_as_the_protocol_says() {
 fn what_others_write_is_understood() {
     let team = Team::started();
     team.spawn("alice", "");
-    let mut inbox = std::fs::OpenOptions::new().append(true).open(team.path("inbox/alice.jsonl")).unwrap();
+    let mut inbox = std::fs::OpenOptions::new()
+        .append(true)
+        .open(team.path("inbox/alice.jsonl"))
+        .unwrap();
     for line in FOREIGN.lines() {
         inbox.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
     team.until_caught_up("alice");
-    let line = |message| String::from_utf8(to_json_line(message)).unwrap();
-    let read: Vec<String> = team.consumed("alice").iter().map(line).collect();
+    let read: Vec<String> = team
+        .consumed("alice")
+        .iter()
+        .map(|message| String::from_utf8(to_json_line(message)).unwrap())
+        .collect();
     same_lines(&read, READ);
     assert!(!team.path("inbox/alice.rejected.jsonl").exists());
     // Nothing of it was an answer, a request or an order.

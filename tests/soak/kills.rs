@@ -96,8 +96,11 @@ fn kill_the_daemon(soak: &Soak, rng: &mut Rng) {
 
 /// A worker dies while no daemon sees it.
 fn kill_worker_and_daemon(soak: &Soak, rng: &mut Rng) {
-    let Some(pid) = soak.team.daemon_pid() else { return };
-    soak.ledger.count("kill -9 of the daemon and of a worker without one");
+    let Some(pid) = soak.team.daemon_pid() else {
+        return;
+    };
+    soak.ledger
+        .count("kill -9 of the daemon and of a worker without one");
     signal(pid, Signal::SIGKILL);
     rng.pause(Duration::from_millis(100));
     if let Some(worker) = any_worker(soak, rng) {
@@ -113,12 +116,16 @@ fn restart_in_order(soak: &Soak) {
     let before = soak.team.daemon_pid();
     if soak.team.run(soak, "teamd", &["stop", "--force"]).is_done() {
         if let Some(pid) = before.filter(|&pid| is_alive(pid)) {
-            soak.ledger.violation(format!("teamd stop ended with 0 while the daemon {pid} runs"));
+            soak.ledger.violation(format!(
+                "teamd stop ended with 0 while the daemon {pid} runs"
+            ));
         }
         let left = soak.team.workers();
         // Another thread cannot have spawned them: there was no daemon.
         if !left.is_empty() && soak.team.daemon_pid().is_none() {
-            soak.ledger.violation(format!("teamd stop ended with 0 while workers live: {left:?}"));
+            soak.ledger.violation(format!(
+                "teamd stop ended with 0 while workers live: {left:?}"
+            ));
         }
     }
     soak.team.start_daemon(soak);

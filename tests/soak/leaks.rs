@@ -33,32 +33,63 @@ struct Usage {
 
 impl Usage {
     fn of(pid: i32) -> Self {
-        let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        let number = |text: &str| text.split_whitespace().next().and_then(|it| it.parse().ok()).unwrap_or(0);
-        // Of its own: what it shares with others (the pages of its program) is divided by how many they are just now.
-        let own = |line: &str| line.strip_prefix("Pss_Anon:").map(number);
-        let kilobytes = read("smaps_rollup").lines().find_map(own).unwrap_or(0);
+        let read =
+            |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        // Of its own: what it shares with others (the pages of its program) is divided by how many
+        // they are just now.
+        let kilobytes = read("smaps_rollup")
+            .lines()
+            .find_map(|line| {
+                line.strip_prefix("Pss_Anon:").map(|text| {
+                    text.split_whitespace()
+                        .next()
+                        .and_then(|it| it.parse().ok())
+                        .unwrap_or(0)
+                })
+            })
+            .unwrap_or(0);
         let stat = read("stat");
-        let fields = stat.rsplit_once(") ").map_or(Vec::new(), |(_, rest)| rest.split(' ').collect());
-        let ticks = |at: usize| fields.get(at).and_then(|it: &&str| it.parse::<u64>().ok()).unwrap_or(0);
+        let fields = stat
+            .rsplit_once(") ")
+            .map_or(Vec::new(), |(_, rest)| rest.split(' ').collect());
+        let ticks = |at: usize| {
+            fields
+                .get(at)
+                .and_then(|it: &&str| it.parse::<u64>().ok())
+                .unwrap_or(0)
+        };
         let cpu = Duration::from_millis((ticks(11) + ticks(12)) * 10);
-        Self { kilobytes, descriptors: count(Path::new(&format!("/proc/{pid}/fd"))), cpu }
+        Self {
+            kilobytes,
+            descriptors: count(Path::new(&format!("/proc/{pid}/fd"))),
+            cpu,
+        }
     }
 }
 
 /// Counts the entries of a folder and of those below it.
 fn count(folder: &Path) -> usize {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let entries = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok);
     entries
-        .map(|entry| 1 + if entry.file_type().is_ok_and(|it| it.is_dir()) { count(&entry.path()) } else { 0 })
+        .map(|entry| {
+            1 + if entry.file_type().is_ok_and(|it| it.is_dir()) {
+                count(&entry.path())
+            } else {
+                0
+            }
+        })
         .sum()
 }
 
 impl Sample {
     pub(crate) fn take(soak: &Soak, at: Duration) -> Self {
         let workers: Vec<Usage> = soak.team.workers().into_keys().map(Usage::of).collect();
-        let mean =
-            |value: fn(&Usage) -> usize| workers.iter().map(value).sum::<usize>() / workers.len().max(1);
+        let mean = |value: fn(&Usage) -> usize| {
+            workers.iter().map(value).sum::<usize>() / workers.len().max(1)
+        };
         let worker = Usage {
             kilobytes: mean(|it| it.kilobytes),
             descriptors: mean(|it| it.descriptors),
@@ -82,7 +113,18 @@ impl Sample {
 
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { at, daemon, worker, workers, processes, run, tmp, journal, lines, sent } = self;
+        let Self {
+            at,
+            daemon,
+            worker,
+            workers,
+            processes,
+            run,
+            tmp,
+            journal,
+            lines,
+            sent,
+        } = self;
         write!(
             f,
             "{:>5} s: daemon {} kB {} fd {:?} cpu; {workers} workers, each {} kB {} fd, together {:?} cpu; {processes} \
@@ -101,10 +143,12 @@ impl fmt::Display for Sample {
 
 /// Compares the first look with the last one: at both the same processes rest.
 pub(crate) fn judge(soak: &Soak, samples: &[Sample]) {
-    let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return };
+    let Some(first) = samples.first() else { return };
+    let Some(last) = samples.last() else { return };
     let grown = |what: &str, before: usize, now: usize, allowed: usize| {
         if now > before + allowed {
-            soak.ledger.violation(format!("{what} has grown from {before} to {now}"));
+            soak.ledger
+                .violation(format!("{what} has grown from {before} to {now}"));
         }
     };
     grown(
@@ -119,11 +163,37 @@ pub(crate) fn judge(soak: &Soak, samples: &[Sample]) {
         last.worker.descriptors,
         MORE_DESCRIPTORS,
     );
-    grown("the number of processes", first.processes, last.processes, 0);
-    grown("the number of files in run/", first.run, last.run, MORE_DESCRIPTORS);
-    grown("the number of files in TMPDIR", first.tmp, last.tmp, 2 * last.workers);
+    grown(
+        "the number of processes",
+        first.processes,
+        last.processes,
+        0,
+    );
+    grown(
+        "the number of files in run/",
+        first.run,
+        last.run,
+        MORE_DESCRIPTORS,
+    );
+    grown(
+        "the number of files in TMPDIR",
+        first.tmp,
+        last.tmp,
+        2 * last.workers,
+    );
     // Requests and journal are kept: what the daemon holds may grow with them, and not much faster.
-    let journal = usize::try_from(last.journal.saturating_sub(first.journal) / 1024).unwrap_or(usize::MAX);
-    grown("the memory of the daemon (kB)", first.daemon.kilobytes, last.daemon.kilobytes, 4096 + 2 * journal);
-    grown("the memory of a worker (kB)", first.worker.kilobytes, last.worker.kilobytes, 4096);
+    let journal =
+        usize::try_from(last.journal.saturating_sub(first.journal) / 1024).unwrap_or(usize::MAX);
+    grown(
+        "the memory of the daemon (kB)",
+        first.daemon.kilobytes,
+        last.daemon.kilobytes,
+        4096 + 2 * journal,
+    );
+    grown(
+        "the memory of a worker (kB)",
+        first.worker.kilobytes,
+        last.worker.kilobytes,
+        4096,
+    );
 }

@@ -14,7 +14,8 @@ pub(crate) struct Sent {
     pub(crate) number: u64,
     /// Whether the sender was told that it is there.
     pub(crate) acknowledged: bool,
-    /// It was written by a shell, which does not look back: what it is glued to may be rejected with it.
+    /// It was written by a shell, which does not look back: what it is glued to may be rejected
+    /// with it.
     pub(crate) foreign: bool,
 }
 
@@ -53,9 +54,14 @@ impl Ledger {
         self.0.lock().unwrap().sent.clone()
     }
 
-    /// Notes, before it is said, that an actor approves a plan: whether it was heard may stay unknown.
+    /// Notes, before it is said, that an actor approves a plan: whether it was heard may stay
+    /// unknown.
     pub(crate) fn approves(&self, request_id: &str) {
-        self.0.lock().unwrap().approved.insert(request_id.to_owned());
+        self.0
+            .lock()
+            .unwrap()
+            .approved
+            .insert(request_id.to_owned());
     }
 
     pub(crate) fn has_approved(&self, request_id: &str) -> bool {
@@ -63,9 +69,14 @@ impl Ledger {
     }
 
     pub(crate) fn ran(&self, program: &str, args: &[&str], code: Option<i32>, took: Duration) {
-        let flags = args.iter().filter(|arg| arg.starts_with("--") && **arg != "--json");
+        let flags = args
+            .iter()
+            .filter(|arg| arg.starts_with("--") && **arg != "--json");
         let flags: String = flags.map(|flag| format!(" {flag}")).collect();
-        let verb = args.iter().find(|arg| !arg.starts_with("--")).unwrap_or(&"");
+        let verb = args
+            .iter()
+            .find(|arg| !arg.starts_with("--"))
+            .unwrap_or(&"");
         let name = format!("{program} {verb}{flags}");
         let mut books = self.0.lock().unwrap();
         let command = books.commands.entry(name).or_default();
@@ -91,9 +102,18 @@ impl Ledger {
         let books = self.0.lock().unwrap();
         let mut table = String::from("\n| command | exit codes | longest |\n|---|---|---|\n");
         for (name, command) in &books.commands {
-            let codes: Vec<String> =
-                command.codes.iter().map(|(code, count)| format!("{code}: {count}")).collect();
-            writeln!(table, "| {name} | {} | {:.2?} |", codes.join(", "), command.longest).unwrap();
+            let codes: Vec<String> = command
+                .codes
+                .iter()
+                .map(|(code, count)| format!("{code}: {count}"))
+                .collect();
+            writeln!(
+                table,
+                "| {name} | {} | {:.2?} |",
+                codes.join(", "),
+                command.longest
+            )
+            .unwrap();
         }
         table.push_str("\n| what | how often |\n|---|---|\n");
         for (what, count) in &books.counts {

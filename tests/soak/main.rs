@@ -1,14 +1,20 @@
-//! A team under random kills, for as long as one likes: `scripts/soak [DURATION] [--team N] [--seed S]`.
+//! A team under random kills, for as long as one likes:
+//! `scripts/soak [DURATION] [--team N] [--seed S]`.
 //!
-//! People, teammates and a foreign writer send numbered messages; workers, shims and the daemon are killed, stopped
-//! and continued; teammates are shut down, spawned again and forgotten; plans are answered. Every so often all of that
-//! rests, and then nothing may be missing, doubled, out of order or left over ([`check`]); what grows is written down
-//! ([`leaks`]). Any violation makes the exit code 1, and the directory stays to be looked into.
+//! People, teammates and a foreign writer send numbered messages; workers, shims and the daemon are
+//! killed, stopped and continued; teammates are shut down, spawned again and forgotten; plans are
+//! answered. Every so often all of that rests, and then nothing may be missing, doubled, out of
+//! order or left over ([`check`]); what grows is written down ([`leaks`]). Any violation makes the
+//! exit code 1, and the directory stays to be looked into.
 //!
-//! Without arguments it runs for some seconds: that is what `cargo test` does. The seed fixes what each actor chooses, not
-//! how the kernel schedules the processes.
+//! Without arguments it runs for some seconds: that is what `cargo test` does. The seed fixes what
+//! each actor chooses, not how the kernel schedules the processes.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a harness: it stops where it cannot go on")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a harness: it stops where it cannot go on"
+)]
 
 mod actors;
 mod agents;
@@ -47,7 +53,9 @@ pub(crate) struct Soak {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let Some(args) = parse(&args) else { return ExitCode::SUCCESS };
+    let Some(args) = parse(&args) else {
+        return ExitCode::SUCCESS;
+    };
     let team = Team::new(args.programs.as_deref(), args.team);
     println!(
         "soak: {:?}, {} teammates, seed {}, in {}",
@@ -56,8 +64,12 @@ fn main() -> ExitCode {
         args.seed,
         team.root().display()
     );
-    let soak =
-        Soak { team, ledger: ledger::Ledger::default(), rest: RwLock::new(()), over: AtomicBool::new(false) };
+    let soak = Soak {
+        team,
+        ledger: ledger::Ledger::default(),
+        rest: RwLock::new(()),
+        over: AtomicBool::new(false),
+    };
     run(&soak, &args);
     let violations = soak.ledger.violations();
     println!("{}", soak.ledger.table());
@@ -83,8 +95,16 @@ fn run(soak: &Soak, args: &Args) {
     soak.team.start_daemon(soak);
     actors::respawn(soak, &mut Rng::new(args.seed));
     let short = args.duration < Duration::from_secs(60);
-    let pace = if short { Duration::from_millis(20) } else { Duration::from_millis(100) };
-    let between = if short { args.duration / 2 } else { Duration::from_secs(120) };
+    let pace = if short {
+        Duration::from_millis(20)
+    } else {
+        Duration::from_millis(100)
+    };
+    let between = if short {
+        args.duration / 2
+    } else {
+        Duration::from_secs(120)
+    };
     let mut samples = Vec::new();
     std::thread::scope(|scope| {
         for (number, actor) in actors::ALL.iter().enumerate() {
@@ -115,15 +135,24 @@ fn run(soak: &Soak, args: &Args) {
 
 /// Reads the command line; none if it is not meant for this (`cargo test NAME`, `--list`).
 fn parse(args: &[String]) -> Option<Args> {
-    let mut parsed = Args { duration: Duration::from_secs(12), team: 20, seed: 1, programs: None };
-    let Some((first, rest)) = args.split_first() else { return Some(Args { team: 6, ..parsed }) };
+    let mut parsed = Args {
+        duration: Duration::from_secs(12),
+        team: 20,
+        seed: 1,
+        programs: None,
+    };
+    let Some((first, rest)) = args.split_first() else {
+        return Some(Args { team: 6, ..parsed });
+    };
     parsed.duration = team::duration(first)?;
     for pair in rest.chunks(2) {
         match pair {
             [flag, value] if flag == "--team" => parsed.team = value.parse().unwrap(),
             [flag, value] if flag == "--seed" => parsed.seed = value.parse().unwrap(),
             [flag, value] if flag == "--programs" => parsed.programs = Some(value.into()),
-            other => panic!("usage: soak [DURATION] [--team N] [--seed S] [--programs DIR], not {other:?}"),
+            other => panic!(
+                "usage: soak [DURATION] [--team N] [--seed S] [--programs DIR], not {other:?}"
+            ),
         }
     }
     Some(parsed)

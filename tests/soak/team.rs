@@ -27,7 +27,12 @@ impl Team {
     pub(crate) fn new(programs: Option<&Path>, size: usize) -> Self {
         let programs = programs.map(Path::to_owned);
         let files = support::Team::new().with("ANTHROPIC_API_KEY", "sk-of-a-stub");
-        Self { files, programs, size, daemon_starts: AtomicUsize::new(0) }
+        Self {
+            files,
+            programs,
+            size,
+            daemon_starts: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -46,7 +51,8 @@ impl Team {
         format!("w{:03}", rng.below(self.size))
     }
 
-    /// Every fourth is spawned afresh and forgotten, so that its unread mail goes; the others always go on.
+    /// Every fourth is spawned afresh and forgotten, so that its unread mail goes; the others
+    /// always go on.
     pub(crate) fn is_volatile(name: &str) -> bool {
         name[1..].parse::<usize>().unwrap() % 4 == 3
     }
@@ -58,11 +64,16 @@ impl Team {
 
     /// Makes the stub known that is those agents.
     pub(crate) fn bring_agents(&self, soak: &Soak) {
-        self.files.write("stub.py", include_str!("../fixtures/claude-stub.py"));
-        self.files.write("orders.py", include_str!("../fixtures/orders.py"));
+        self.files
+            .write("stub.py", include_str!("../fixtures/claude-stub.py"));
+        self.files
+            .write("orders.py", include_str!("../fixtures/orders.py"));
         let stub = self.files.root().join("stub.py");
         let command = format!("command = ['python3', '{}']", stub.display());
-        self.files.write("team.toml", &format!("[agents.claude]\n{command}\nprotocol = 'claude'\n"));
+        self.files.write(
+            "team.toml",
+            &format!("[agents.claude]\n{command}\nprotocol = 'claude'\n"),
+        );
         self.run(soak, "teamd", &["trust"]);
     }
 
@@ -71,20 +82,25 @@ impl Team {
             "teamd" => env!("CARGO_BIN_EXE_teamd"),
             _ => env!("CARGO_BIN_EXE_teamctl"),
         };
-        self.programs.as_ref().map_or_else(|| built.into(), |folder| folder.join(name))
+        self.programs
+            .as_ref()
+            .map_or_else(|| built.into(), |folder| folder.join(name))
     }
 
     /// Runs a program to its end. A hang, a signal, a panic and an error of usage are violations.
     pub(crate) fn run(&self, soak: &Soak, program: &str, args: &[&str]) -> Run {
         let began = Instant::now();
-        let command = self.files.command(&self.program(program).to_string_lossy(), args);
+        let command = self
+            .files
+            .command(&self.program(program).to_string_lossy(), args);
         let (run, ended) = Running::start(command).ended_within(HANGS);
         if !ended {
             soak.ledger.violation(format!("{program} {args:?} hangs"));
         }
         soak.ledger.ran(program, args, run.code, began.elapsed());
         if !matches!(run.code, Some(0 | 1 | 3..=7)) || run.stderr.contains("panicked") {
-            soak.ledger.violation(format!("{program} {args:?} ended strangely: {run:?}"));
+            soak.ledger
+                .violation(format!("{program} {args:?} ended strangely: {run:?}"));
         }
         run
     }
@@ -98,7 +114,8 @@ impl Team {
         let run = self.run(soak, "teamd", &["start"]);
         self.daemon_starts.fetch_add(1, Ordering::Relaxed);
         if !run.is_done() {
-            soak.ledger.violation(format!("teamd start failed: {run:?}"));
+            soak.ledger
+                .violation(format!("teamd start failed: {run:?}"));
         }
     }
 
@@ -118,7 +135,11 @@ impl Team {
 
     /// The daemon's pid, if its process is there.
     pub(crate) fn daemon_pid(&self) -> Option<i32> {
-        let pid = std::fs::read_to_string(self.path("run/teamd.pid")).ok()?.trim().parse().ok()?;
+        let pid = std::fs::read_to_string(self.path("run/teamd.pid"))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()?;
         (is_alive(pid) && command_line(pid).contains("teamd")).then_some(pid)
     }
 

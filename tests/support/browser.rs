@@ -11,28 +11,43 @@ pub(crate) fn chromium() -> Option<String> {
     let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
     let found = ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
-        .find_map(|name| folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()));
+        .find_map(|name| {
+            folders
+                .iter()
+                .map(|folder| folder.join(name))
+                .find(|path| path.is_file())
+        });
     if found.is_none() {
         note("skipped in a browser: there is no chromium (apt-get install chromium)");
     }
     Some(found?.to_str()?.to_owned())
 }
 
-/// Runs a script of `tests/page` with the path of Chromium and these arguments, and returns what it prints; none, and a note, where
-/// there is no Chromium, no Node, or no registry to fetch its driver from.
+/// Runs a script of `tests/page` with the path of Chromium and these arguments, and returns what it
+/// prints; none, and a note, where there is no Chromium, no Node, or no registry to fetch its
+/// driver from.
 pub(crate) fn drive(script: &str, args: &[&str]) -> Option<String> {
     let browser = chromium()?;
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
     let folder = installed(&sources)?;
     std::fs::copy(sources.join(script), folder.join(script)).unwrap();
-    let run = match Command::new("node").arg(folder.join(script)).arg(browser).args(args).output() {
+    let run = match Command::new("node")
+        .arg(folder.join(script))
+        .arg(browser)
+        .args(args)
+        .output()
+    {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             note("skipped in a browser: there is no node (apt-get install nodejs)");
             return None;
         }
         run => run.unwrap(),
     };
-    assert!(run.status.success(), "{script}: {}", String::from_utf8_lossy(&run.stderr));
+    assert!(
+        run.status.success(),
+        "{script}: {}",
+        String::from_utf8_lossy(&run.stderr)
+    );
     Some(String::from_utf8(run.stdout).unwrap())
 }
 
@@ -53,8 +68,14 @@ fn installed(sources: &Path) -> Option<PathBuf> {
             std::fs::copy(sources.join("package-lock.json"), folder.join("done")).unwrap();
         }
         Ok(run) => {
-            let why = String::from_utf8_lossy(&run.stderr).lines().next().unwrap_or_default().to_owned();
-            note(&format!("skipped with axe: `npm ci` cannot fetch it: {why}"));
+            let why = String::from_utf8_lossy(&run.stderr)
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            note(&format!(
+                "skipped with axe: `npm ci` cannot fetch it: {why}"
+            ));
             return None;
         }
         Err(_) => {

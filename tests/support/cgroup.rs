@@ -1,7 +1,7 @@
 //! The cgroups of a team, as tests look at them from outside.
 //!
-//! Teams of tests use cgroups where the machine lets them. `TEAMD_TEST_CGROUP=off` runs the tests without, and with
-//! `TEAMD_TEST_CGROUP=auto` a machine that has none to give fails them.
+//! Teams of tests use cgroups where the machine lets them. `TEAMD_TEST_CGROUP=off` runs the tests
+//! without, and with `TEAMD_TEST_CGROUP=auto` a machine that has none to give fails them.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,13 +20,21 @@ pub(super) fn setting() -> Option<(String, String)> {
 
 /// Where the daemon of a test makes cgroups; none where it may not.
 fn place() -> Option<PathBuf> {
-    Place::look(None).ok().filter(|place| place.standing != Standing::Foreign).map(|place| place.folder)
+    Place::look(None)
+        .ok()
+        .filter(|place| place.standing != Standing::Foreign)
+        .map(|place| place.folder)
 }
 
 impl Team {
-    /// Whether its workers get cgroups. Says so if not: what a test then does not try is to be seen.
+    /// Whether its workers get cgroups. Says so if not: what a test then does not try is to be
+    /// seen.
     pub(crate) fn has_cgroups(&self) -> bool {
-        let set = self.env.iter().rfind(|(name, _)| name == "TEAM_CGROUP").map(|(_, value)| value.as_str());
+        let set = self
+            .env
+            .iter()
+            .rfind(|(name, _)| name == "TEAM_CGROUP")
+            .map(|(_, value)| value.as_str());
         let has = set != Some("off") && place().is_some();
         let wanted = set == Some("auto") && setting().is_some_and(|(_, value)| value == "auto");
         assert!(
@@ -40,9 +48,14 @@ impl Team {
         has
     }
 
-    /// What an exit record says of how it is known that nothing was left: the cgroup, or what is said without one.
+    /// What an exit record says of how it is known that nothing was left: the cgroup, or what is
+    /// said without one.
     pub(crate) fn emptied(&self, without: Value) -> Value {
-        if self.has_cgroups() { json!("cgroup") } else { without }
+        if self.has_cgroups() {
+            json!("cgroup")
+        } else {
+            without
+        }
     }
 
     /// The cgroup of the team, whether it is there or not.

@@ -3,25 +3,37 @@
 use std::io::{BufWriter, Write};
 
 use teamd_shared::id::RequestId;
-use teamd_shared::journal::{Line, Record, RequestEvent, RequestRecord, SNAPSHOT_LINES, Team as Fold};
+use teamd_shared::journal::{
+    Line, Record, RequestEvent, RequestRecord, SNAPSHOT_LINES, Team as Fold,
+};
 use teamd_shared::request::{Kind, Payload, Request, Status};
 use uuid::Uuid;
 
 use super::Team;
 
 impl Team {
-    /// Writes so many plans, which are approved and rejected in turn, behind the journal of a team whose daemon has stopped:
-    /// two lines for each, and the snapshots that are due. The ids are the numbers, as 8 hex digits.
+    /// Writes so many plans, which are approved and rejected in turn, behind the journal of a team
+    /// whose daemon has stopped: two lines for each, and the snapshots that are due. The ids are
+    /// the numbers, as 8 hex digits.
     pub(crate) fn write_long_journal(&self, plans: u32) {
         let mut fold = Fold::default();
         for line in self.file("journal.jsonl").lines() {
             fold.apply(&serde_json::from_str(line).unwrap()).unwrap();
         }
-        let journal = std::fs::OpenOptions::new().append(true).open(self.path("journal.jsonl")).unwrap();
+        let journal = std::fs::OpenOptions::new()
+            .append(true)
+            .open(self.path("journal.jsonl"))
+            .unwrap();
         let mut journal = BufWriter::new(journal);
         let mut write = |record: Record, fold: &mut Fold| {
-            let line =
-                Line { seq: fold.seq + 1, at: 1.0, version: None, done: fold.done, lead: None, record };
+            let line = Line {
+                seq: fold.seq + 1,
+                at: 1.0,
+                version: None,
+                done: fold.done,
+                lead: None,
+                record,
+            };
             fold.apply(&line).unwrap();
             serde_json::to_writer(&mut journal, &line).unwrap();
             journal.write_all(b"\n").unwrap();
@@ -50,7 +62,9 @@ fn plan(number: u32, status: Status) -> Request {
         from: "zoe".to_owned(),
         to: "lead".to_owned(),
         status,
-        payload: Payload::Plan { plan: "drop the cache".to_owned() },
+        payload: Payload::Plan {
+            plan: "drop the cache".to_owned(),
+        },
         incarnation: 1,
         message_id: Uuid::from_u128(u128::from(number)),
         created_at: f64::from(number),

@@ -1,4 +1,5 @@
-//! The lead agent of a test's team: started as `teamctl chat` starts it, told what to do as a person does.
+//! The lead agent of a test's team: started as `teamctl chat` starts it, told what to do as a
+//! person does.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -42,7 +43,10 @@ impl Team {
             ..SpawnOrder::new(Name::lead(), self.environment())
         };
         change(&mut order);
-        let spawn = Command::Spawn { id: RandomIds.request(), order: Box::new(order) };
+        let spawn = Command::Spawn {
+            id: RandomIds.request(),
+            order: Box::new(order),
+        };
         let ready = self.asks(vec![spawn]).pop().unwrap();
         assert!(matches!(ready, Ok(Done::Ready { .. })), "{ready:?}");
     }
@@ -51,17 +55,32 @@ impl Team {
     fn environment(&self) -> Environment {
         let command = self.command("true", std::iter::empty::<&str>());
         let bytes = |text: &std::ffi::OsStr| text.as_bytes().to_vec();
-        let variables = command.get_envs().filter_map(|(name, value)| Some((bytes(name), bytes(value?))));
-        Environment { variables: variables.collect(), secrets: Vec::new(), umask: 0o022 }
+        let variables = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((bytes(name), bytes(value?))));
+        Environment {
+            variables: variables.collect(),
+            secrets: Vec::new(),
+            umask: 0o022,
+        }
     }
 
     /// Sends commands over the control socket, one after the other, and returns their answers.
     fn asks(&self, commands: Vec<Command>) -> Vec<Result<Done, Refusal>> {
         let dir = TeamDir::open(&self.path("")).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let mut daemon = connect(&dir).await.unwrap();
-            daemon.send(&Greeting { protocol: PROTOCOL, peer: Peer::Client }).await.unwrap();
+            daemon
+                .send(&Greeting {
+                    protocol: PROTOCOL,
+                    peer: Peer::Client,
+                })
+                .await
+                .unwrap();
             let mut answers = Vec::new();
             for (tag, command) in (1..).zip(commands) {
                 daemon.send(&TaggedCommand { tag, command }).await.unwrap();
@@ -72,24 +91,36 @@ impl Team {
         })
     }
 
-    /// Sends commands at once over the control socket. When the daemon has taken them in, does something meanwhile, and then returns
-    /// their answers.
+    /// Sends commands at once over the control socket. When the daemon has taken them in, does
+    /// something meanwhile, and then returns their answers.
     pub(crate) fn asks_at_once(
         &self,
         commands: Vec<Command>,
         meanwhile: impl FnOnce(),
     ) -> Vec<Result<Done, Refusal>> {
         let dir = TeamDir::open(&self.path("")).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let mut daemon = connect(&dir).await.unwrap();
-            daemon.send(&Greeting { protocol: PROTOCOL, peer: Peer::Client }).await.unwrap();
+            daemon
+                .send(&Greeting {
+                    protocol: PROTOCOL,
+                    peer: Peer::Client,
+                })
+                .await
+                .unwrap();
             let count = commands.len();
             for (tag, command) in (1..).zip(commands.into_iter().chain([Command::Ping])) {
                 daemon.send(&TaggedCommand { tag, command }).await.unwrap();
             }
             let pong: Reply = daemon.receive().await.unwrap().unwrap();
-            assert!(matches!(pong.result, Ok(Done::Pong { .. })), "too early: {pong:?}");
+            assert!(
+                matches!(pong.result, Ok(Done::Pong { .. })),
+                "too early: {pong:?}"
+            );
             meanwhile();
             let mut replies = Vec::new();
             while replies.len() < count {
@@ -106,11 +137,14 @@ impl Team {
 
     /// Waits until the lead agent has ended that many pieces of work.
     pub(crate) fn until_lead_ended(&self, count: usize) {
-        self.until(&format!("the lead agent to end {count} pieces of work"), || self.lead_turns() >= count);
+        self.until(
+            &format!("the lead agent to end {count} pieces of work"),
+            || self.lead_turns() >= count,
+        );
     }
 
-    /// Tells the lead agent, once it has nothing else to do, what to do, as a person does; waits until it has done so, and
-    /// returns the results.
+    /// Tells the lead agent, once it has nothing else to do, what to do, as a person does; waits
+    /// until it has done so, and returns the results.
     pub(crate) fn lead_does(&self, orders: &str) -> Vec<Value> {
         self.teamctl(["wait", "lead", "--for", "idle"]).ok();
         let before = self.transcript("lead").len();

@@ -1,7 +1,8 @@
-//! A hermetic team for one test: a scratch directory, a cleared environment, the three real programs.
+//! A hermetic team for one test: a scratch directory, a cleared environment, the three real
+//! programs.
 //!
-//! Everything that a test starts carries a mark in its environment. A test that ends, however it ends, leaves
-//! nothing behind; and a test can ask whether anything is left.
+//! Everything that a test starts carries a mark in its environment. A test that ends, however it
+//! ends, leaves nothing behind; and a test can ask whether anything is left.
 
 pub(crate) mod browser;
 pub(crate) mod cgroup;
@@ -64,7 +65,14 @@ impl Team {
         }
         let mark = uuid::Uuid::new_v4().simple().to_string();
         let env = cgroup::setting().into_iter().collect();
-        Self { scratch, root, mark, env, user: None, programs: None }
+        Self {
+            scratch,
+            root,
+            mark,
+            env,
+            user: None,
+            programs: None,
+        }
     }
 
     /// A team whose daemon runs.
@@ -74,9 +82,11 @@ impl Team {
         team
     }
 
-    /// A workspace without a team yet, of the same user as another team: with the same home, and so the same register.
+    /// A workspace without a team yet, of the same user as another team: with the same home, and so
+    /// the same register.
     pub(crate) fn of_the_same_user(other: &Self) -> Self {
-        Self::of(other.user.unwrap_or(user::User::Root)).with("HOME", other.home().to_str().unwrap())
+        Self::of(other.user.unwrap_or(user::User::Root))
+            .with("HOME", other.home().to_str().unwrap())
     }
 
     /// The home directory.
@@ -87,7 +97,9 @@ impl Team {
     /// Enters the team directory in the register, without a start.
     pub(crate) fn register(&self) {
         let dir = TeamDir::open(&self.path("")).unwrap();
-        Register::new(StateDir::of_home(&self.home())).enter(&dir).unwrap();
+        Register::new(StateDir::of_home(&self.home()))
+            .enter(&dir)
+            .unwrap();
     }
 
     /// Trusts what `team.toml` says by now.
@@ -130,8 +142,13 @@ impl Team {
 
     /// Runs `teamctl --json`, which must end with 0, and reads its result.
     pub(crate) fn json<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Value {
-        let args: Vec<_> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
-        self.teamctl([OsStr::new("--json").to_owned()].into_iter().chain(args)).ok().json()
+        let args: Vec<_> = args
+            .into_iter()
+            .map(|arg| arg.as_ref().to_owned())
+            .collect();
+        self.teamctl([OsStr::new("--json").to_owned()].into_iter().chain(args))
+            .ok()
+            .json()
     }
 
     /// Where its processes put what is temporary.
@@ -185,7 +202,10 @@ impl Team {
     }
 
     /// Starts `teamctl` and leaves it running.
-    pub(crate) fn start_teamctl<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Running {
+    pub(crate) fn start_teamctl<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
+        &self,
+        args: I,
+    ) -> Running {
         Running::start(self.command(env!("CARGO_BIN_EXE_teamctl"), args))
     }
 
@@ -197,11 +217,19 @@ impl Team {
     }
 
     /// Starts `teamd` and leaves it running.
-    pub(crate) fn start_teamd<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Running {
+    pub(crate) fn start_teamd<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
+        &self,
+        args: I,
+    ) -> Running {
         Running::start(self.command(env!("CARGO_BIN_EXE_teamd"), args))
     }
 
-    fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, program: &str, args: I, stdin: &str) -> Run {
+    fn run<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        args: I,
+        stdin: &str,
+    ) -> Run {
         let mut running = Running::start(self.command(program, args));
         running.feed(stdin);
         running.finish()
@@ -216,21 +244,27 @@ impl Team {
         self.teamctl(args).ok().json()
     }
 
-    /// Spawns a teammate that is at work for more than half a minute, and rejects the next shutdown request with a reason.
+    /// Spawns a teammate that is at work for more than half a minute, and rejects the next shutdown
+    /// request with a reason.
     pub(crate) fn spawn_rejecting(&self, name: &str, reason: &str) {
         let work = format!("/reject_shutdown {reason}\n{}", "/sleep 0.1\n".repeat(500));
-        self.teamctl(["spawn", name, "--max-turns", "1000", "--prompt", &work]).ok();
+        self.teamctl(["spawn", name, "--max-turns", "1000", "--prompt", &work])
+            .ok();
         self.wait_for(name, "working");
     }
 
     /// A file of the team directory as text; empty if it is not there.
     pub(crate) fn file(&self, relative: &str) -> String {
-        String::from_utf8_lossy(&std::fs::read(self.path(relative)).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&std::fs::read(self.path(relative)).unwrap_or_default())
+            .into_owned()
     }
 
     /// Replaces a file of the team directory.
     pub(crate) fn put(&self, relative: &str, content: &str) {
-        std::fs::File::create(self.path(relative)).unwrap().write_all(content.as_bytes()).unwrap();
+        std::fs::File::create(self.path(relative))
+            .unwrap()
+            .write_all(content.as_bytes())
+            .unwrap();
     }
 
     /// `config.json` as it stands.
@@ -241,11 +275,17 @@ impl Team {
     /// A member as it stands in `config.json`; null if it is not there.
     pub(crate) fn member(&self, name: &str) -> Value {
         let members = self.roster()["members"].as_array().unwrap().clone();
-        members.into_iter().find(|member| member["name"] == name).unwrap_or(Value::Null)
+        members
+            .into_iter()
+            .find(|member| member["name"] == name)
+            .unwrap_or(Value::Null)
     }
 
     pub(crate) fn status(&self, name: &str) -> String {
-        self.member(name)["status"].as_str().unwrap_or_default().to_owned()
+        self.member(name)["status"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     pub(crate) fn pid(&self, name: &str) -> i32 {
@@ -253,7 +293,9 @@ impl Team {
     }
 
     pub(crate) fn incarnation(&self, name: &str) -> i64 {
-        self.member(name)["incarnation"].as_i64().unwrap_or_default()
+        self.member(name)["incarnation"]
+            .as_i64()
+            .unwrap_or_default()
     }
 
     /// Kills a worker, and waits until its next incarnation is idle.
@@ -272,9 +314,16 @@ impl Team {
     /// The whole lines of a JSONL file of the team directory; none if there is no such file.
     pub(crate) fn lines(&self, relative: &str) -> Vec<Value> {
         let bytes = std::fs::read(self.path(relative)).unwrap_or_default();
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-        let lines = bytes[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-        lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+        let whole = bytes
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |at| at + 1);
+        let lines = bytes[..whole]
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty());
+        lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect()
     }
 
     pub(crate) fn inbox(&self, name: &str) -> Vec<Value> {
@@ -291,7 +340,10 @@ impl Team {
 
     /// The number of journal lines with an event.
     pub(crate) fn events(&self, event: &str) -> usize {
-        self.journal().iter().filter(|line| line["event"] == event).count()
+        self.journal()
+            .iter()
+            .filter(|line| line["event"] == event)
+            .count()
     }
 
     /// Whether a file of the workspace is there.
@@ -301,28 +353,39 @@ impl Team {
 
     /// A request as the last line of its id in the journal says.
     pub(crate) fn request(&self, id: &str) -> Value {
-        let of_id = |line: &Value| line["record"] == "request" && line["request_id"] == id;
-        self.journal().into_iter().rfind(of_id).unwrap_or(Value::Null)
+        self.journal()
+            .into_iter()
+            .rfind(|line| line["record"] == "request" && line["request_id"] == id)
+            .unwrap_or(Value::Null)
     }
 
     /// The id of the newest request of a kind.
     pub(crate) fn last_request(&self, kind: &str) -> String {
-        let of_kind = |line: &Value| line["record"] == "request" && line["kind"] == kind;
-        let line =
-            self.journal().into_iter().rfind(of_kind).unwrap_or_else(|| panic!("no {kind} in the journal"));
+        let line = self
+            .journal()
+            .into_iter()
+            .rfind(|line| line["record"] == "request" && line["kind"] == kind)
+            .unwrap_or_else(|| panic!("no {kind} in the journal"));
         line["request_id"].as_str().unwrap().to_owned()
     }
 
     /// Appends a line to an inbox, as a shell does: one write.
     pub(crate) fn echo(&self, name: &str, line: &str) {
-        let mut inbox =
-            std::fs::OpenOptions::new().append(true).open(self.path(&format!("inbox/{name}.jsonl"))).unwrap();
-        assert_eq!(inbox.write(format!("{line}\n").as_bytes()).unwrap(), line.len() + 1);
+        let mut inbox = std::fs::OpenOptions::new()
+            .append(true)
+            .open(self.path(&format!("inbox/{name}.jsonl")))
+            .unwrap();
+        assert_eq!(
+            inbox.write(format!("{line}\n").as_bytes()).unwrap(),
+            line.len() + 1
+        );
     }
 
     /// Waits until a member has a status.
     pub(crate) fn wait_for(&self, name: &str, status: &str) {
-        self.until(&format!("{name} to be {status}"), || self.status(name) == status);
+        self.until(&format!("{name} to be {status}"), || {
+            self.status(name) == status
+        });
     }
 
     /// Waits until a condition holds; shows the roster and the daemon's log when it never does.
@@ -343,29 +406,37 @@ impl Team {
         signal(pid, Signal::SIGKILL);
         // Its main thread is a zombie before its last thread has given up what it held.
         let folder = std::fs::File::open(self.path("")).unwrap();
-        self.until("the daemon to be gone", || !is_alive(pid) && folder.try_lock_shared().is_ok());
+        self.until("the daemon to be gone", || {
+            !is_alive(pid) && folder.try_lock_shared().is_ok()
+        });
         folder.unlock().unwrap();
     }
 
     /// Waits until a process is gone that was the worker of a member.
     pub(crate) fn until_gone(&self, name: &str, pid: i32) {
         // As with the daemon: its last thread releases the liveness lock.
-        let transcript = std::fs::File::open(self.path(&format!("transcript/{name}.jsonl"))).unwrap();
-        self.until(&format!("{name} to be gone"), || !is_alive(pid) && transcript.try_lock_shared().is_ok());
-        // Not by its end: what another test starts just then has a copy of this descriptor for a moment.
+        let transcript =
+            std::fs::File::open(self.path(&format!("transcript/{name}.jsonl"))).unwrap();
+        self.until(&format!("{name} to be gone"), || {
+            !is_alive(pid) && transcript.try_lock_shared().is_ok()
+        });
+        // Not by its end: what another test starts just then has a copy of this descriptor for a
+        // moment.
         transcript.unlock().unwrap();
     }
 
     /// Every live process that this test has started, directly or not.
     ///
-    /// They are known by the mark. Of those that only root can look into (teamd, workers, shims), by
-    /// the directory on their command line, or by their parent.
+    /// They are known by the mark. Of those that only root can look into (teamd, workers, shims),
+    /// by the directory on their command line, or by their parent.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let wanted = format!("{MARK}={}", self.mark);
         let scratch = self.scratch.path().to_str().unwrap();
         let marked = |pid: i32| {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
+            environment
+                .split(|&byte| byte == 0)
+                .any(|variable| variable == wanted.as_bytes())
                 || process::command_line(pid).contains(scratch)
         };
         let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -375,7 +446,10 @@ impl Team {
         let mut next = 0;
         while let Some(&parent) = ours.get(next) {
             next += 1;
-            let children = all.iter().copied().filter(|&pid| process::parent(pid) == Some(parent));
+            let children = all
+                .iter()
+                .copied()
+                .filter(|&pid| process::parent(pid) == Some(parent));
             let new: Vec<i32> = children.filter(|pid| !ours.contains(pid)).collect();
             ours.extend(new);
         }
@@ -394,7 +468,9 @@ impl Drop for Team {
         // A daemon could start a worker between two looks: look until none is there.
         poll_until(&mut || {
             let left = self.processes();
-            left.iter().for_each(|&pid| signal(pid, Signal::SIGKILL));
+            for &pid in left.iter() {
+                signal(pid, Signal::SIGKILL);
+            }
             left.is_empty()
         });
         // A daemon that was killed has not removed it; it is empty by now, or another team's.
@@ -415,5 +491,6 @@ pub(crate) fn signal(pid: i32, which: Signal) {
 /// Whether a process runs; a zombie does not.
 pub(crate) fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }

@@ -1,8 +1,9 @@
-//! A fake model server for one test: it speaks both APIs (and to programs of others the newer one of OpenAI), does what the test tells it, records what it is asked,
-//! refuses what the real services refuse, and bills as they do.
+//! A fake model server for one test: it speaks both APIs (and to programs of others the newer one
+//! of OpenAI), does what the test tells it, records what it is asked, refuses what the real
+//! services refuse, and bills as they do.
 //!
-//! A request that breaks a rule of its API is answered with the API's own error, and fails the test when the server
-//! is dropped.
+//! A request that breaks a rule of its API is answered with the API's own error, and fails the test
+//! when the server is dropped.
 
 mod bill;
 mod http;
@@ -60,7 +61,10 @@ pub(crate) struct Request {
 impl Request {
     /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> &str {
-        let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = self
+            .headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map_or("", |(_, value)| value)
     }
 
@@ -74,16 +78,25 @@ impl Request {
         let all = self.body.to_string();
         let (_, behind) = all.rsplit_once("<plan_approval_request")?;
         let (_, behind) = behind.split_once("request_id=")?;
-        let id: String =
-            behind.trim_start_matches(['\\', '"']).chars().take_while(char::is_ascii_hexdigit).collect();
+        let id: String = behind
+            .trim_start_matches(['\\', '"'])
+            .chars()
+            .take_while(char::is_ascii_hexdigit)
+            .collect();
         (!id.is_empty()).then_some(id)
     }
 
     /// Whether the text stands anywhere in the conversation.
     pub(crate) fn mentions(&self, text: &str) -> bool {
         let quoted = json!(text).to_string();
-        let told = if self.api == Api::Responses { "input" } else { "messages" };
-        self.body[told].to_string().contains(quoted.trim_matches('"'))
+        let told = if self.api == Api::Responses {
+            "input"
+        } else {
+            "messages"
+        };
+        self.body[told]
+            .to_string()
+            .contains(quoted.trim_matches('"'))
     }
 }
 
@@ -137,7 +150,9 @@ impl ModelServer {
     }
 
     /// As [`ModelServer::answering`], for the requests of a program that is not ours.
-    pub(crate) fn answering_any_client(answer: impl FnMut(&Request) -> Reply + Send + 'static) -> Self {
+    pub(crate) fn answering_any_client(
+        answer: impl FnMut(&Request) -> Reply + Send + 'static,
+    ) -> Self {
         let server = Self::answering(answer);
         lock(&server.state).is_foreign = true;
         server
@@ -197,7 +212,11 @@ impl ModelServer {
 
     /// Whether a request that came after that many mentions a text.
     pub(crate) fn mentioned(&self, after: usize, text: &str) -> bool {
-        lock(&self.state).requests.iter().skip(after).any(|request| request.mentions(text))
+        lock(&self.state)
+            .requests
+            .iter()
+            .skip(after)
+            .any(|request| request.mentions(text))
     }
 
     /// The last request.
@@ -216,7 +235,10 @@ impl Drop for ModelServer {
         lock(&self.state).over = true;
         drop(TcpStream::connect(self.address));
         let broken = self.broken_rules();
-        assert!(broken.is_empty() || std::thread::panicking(), "requests broke rules: {broken:#?}");
+        assert!(
+            broken.is_empty() || std::thread::panicking(),
+            "requests broke rules: {broken:#?}"
+        );
     }
 }
 
@@ -243,8 +265,13 @@ fn decide(asked: http::Asked, state: &Mutex<State>) -> (Speech, Reply) {
         _ => Api::OpenAi,
     };
     let body = serde_json::from_slice(&asked.body).unwrap_or_default();
-    let mut request =
-        Request { api, headers: asked.headers, body, at: Instant::now(), bill: Bill::default() };
+    let mut request = Request {
+        api,
+        headers: asked.headers,
+        body,
+        at: Instant::now(),
+        bill: Bill::default(),
+    };
     let refused = refusal(path, &request, &state.paused);
     let mut reply = match refused.filter(|(status, _)| *status != 400 || !state.is_foreign) {
         Some((status, why)) => {
@@ -263,7 +290,12 @@ fn decide(asked: http::Asked, state: &Mutex<State>) -> (Speech, Reply) {
     }
     let streams = request.body["stream"] == true;
     let counts = request.body["stream_options"]["include_usage"] == true;
-    let speech = Speech { api, bill: request.bill, streams, counts };
+    let speech = Speech {
+        api,
+        bill: request.bill,
+        streams,
+        counts,
+    };
     state.requests.push(request);
     (speech, reply)
 }
@@ -282,8 +314,16 @@ fn next(state: &mut State, request: &Request) -> Reply {
 fn refusal(path: &str, request: &Request, paused: &[Value]) -> Option<(u16, String)> {
     let (wanted, key, expected) = match request.api {
         Api::Anthropic => ("/v1/messages", request.header("x-api-key"), KEY.to_owned()),
-        Api::OpenAi => ("/v1/chat/completions", request.header("authorization"), format!("Bearer {KEY}")),
-        Api::Responses => ("/v1/responses", request.header("authorization"), format!("Bearer {KEY}")),
+        Api::OpenAi => (
+            "/v1/chat/completions",
+            request.header("authorization"),
+            format!("Bearer {KEY}"),
+        ),
+        Api::Responses => (
+            "/v1/responses",
+            request.header("authorization"),
+            format!("Bearer {KEY}"),
+        ),
     };
     // As a proxy it is asked with the whole address.
     if path.strip_prefix("http://models.invalid").unwrap_or(path) != wanted {

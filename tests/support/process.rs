@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::poll_until;
 
-/// The fields of `/proc/PID/stat` from the third on: `[0]` is the state, `[1]` the parent, `[3]` the session,
-/// `[4]` the terminal, `[19]` the start ticks. None once it is gone.
+/// The fields of `/proc/PID/stat` from the third on: `[0]` is the state, `[1]` the parent, `[3]`
+/// the session, `[4]` the terminal, `[19]` the start ticks. None once it is gone.
 pub(crate) fn stat(pid: i32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -25,13 +25,19 @@ pub(crate) fn start_ticks(pid: i32) -> u64 {
 
 /// The children of a process, those of all its threads.
 pub(crate) fn children(pid: i32) -> Vec<i32> {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
     let listed = threads
         .filter_map(Result::ok)
         .map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
-    let children =
-        |list: String| list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>();
-    listed.flat_map(children).collect()
+    listed
+        .flat_map(|list| {
+            list.split_ascii_whitespace()
+                .map(|pid| pid.parse().unwrap())
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// The command line of a process, its arguments parted by spaces; empty once it is gone.
@@ -40,7 +46,8 @@ pub(crate) fn command_line(pid: i32) -> String {
     String::from_utf8_lossy(&bytes).replace('\0', " ")
 }
 
-/// Where a descriptor of a process leads; none where the kernel does not tell (only root sees into teamd).
+/// Where a descriptor of a process leads; none where the kernel does not tell (only root sees into
+/// teamd).
 pub(crate) fn descriptor(pid: i32, fd: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()
 }
@@ -55,19 +62,31 @@ pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Sees to it that what is started can be interrupted. A shell script that runs the tests in the background has SIGINT
-/// ignored in all of them, and what is ignored stays so in every program that is started; what is caught does not.
+/// Sees to it that what is started can be interrupted. A shell script that runs the tests in the
+/// background has SIGINT ignored in all of them, and what is ignored stays so in every program that
+/// is started; what is caught does not.
 pub(crate) fn hear_interrupts() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+        let ignored = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigIgn:"))
+            .unwrap()
+            .trim();
         if u64::from_str_radix(ignored, 16).unwrap() & (1 << (nix::libc::SIGINT - 1)) == 0 {
             return;
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let interrupt = tokio::signal::unix::SignalKind::interrupt();
-        drop(runtime.block_on(async { tokio::signal::unix::signal(interrupt) }).unwrap());
+        drop(
+            runtime
+                .block_on(async { tokio::signal::unix::signal(interrupt) })
+                .unwrap(),
+        );
     });
 }
 
@@ -76,10 +95,15 @@ pub(crate) fn wakes(pid: i32) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of_thread = |path: PathBuf| {
         let status = std::fs::read_to_string(path.join("status")).unwrap();
-        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+        let count = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))
+            .unwrap();
         count.trim().parse::<u64>().unwrap()
     };
-    threads.map(|thread| of_thread(thread.unwrap().path())).sum()
+    threads
+        .map(|thread| of_thread(thread.unwrap().path()))
+        .sum()
 }
 
 /// Lets time pass where the test is that nothing happens in it.

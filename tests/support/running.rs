@@ -18,8 +18,14 @@ pub(crate) struct Running {
 impl Running {
     /// Starts a command in a process group of its own.
     pub(crate) fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        Self { child: command.spawn().unwrap() }
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        Self {
+            child: command.spawn().unwrap(),
+        }
     }
 
     pub(super) fn feed(&mut self, stdin: &str) {
@@ -64,7 +70,14 @@ impl Running {
         let text = |reader: Option<std::thread::JoinHandle<String>>| {
             reader.map(|r| r.join().unwrap()).unwrap_or_default()
         };
-        (Run { code: status.code(), stdout: text(stdout), stderr: text(stderr) }, ended)
+        (
+            Run {
+                code: status.code(),
+                stdout: text(stdout),
+                stderr: text(stderr),
+            },
+            ended,
+        )
     }
 }
 
@@ -77,7 +90,10 @@ fn read_all(mut pipe: impl std::io::Read + Send + 'static) -> std::thread::JoinH
 }
 
 /// Reads a piece. A process that was held (by a debugger, by its cgroup) reads on.
-pub(crate) fn read_piece(from: &mut impl std::io::Read, piece: &mut [u8]) -> std::io::Result<usize> {
+pub(crate) fn read_piece(
+    from: &mut impl std::io::Read,
+    piece: &mut [u8],
+) -> std::io::Result<usize> {
     loop {
         match from.read(piece) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}

@@ -42,7 +42,12 @@ impl Terminal {
     }
 
     fn start(team: &Team, program: &str, args: &[&str], (columns, rows): (u16, u16)) -> Self {
-        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         let ends = openpty(&size, None).unwrap();
         let end = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
         let mut command: Command = team.command(program, args);
@@ -53,21 +58,31 @@ impl Terminal {
             .stderr(end(&ends.slave));
         let child = command.process_group(0).spawn().unwrap();
         drop((command, ends.slave));
-        let (keys, shown) = (File::from(ends.master), Arc::new(Mutex::new(String::new())));
+        let keys = File::from(ends.master);
+        let shown = Arc::new(Mutex::new(String::new()));
         let screen = Arc::new(Mutex::new(vt100::Parser::new(
             NonZero::new(rows).unwrap(),
             NonZero::new(columns).unwrap(),
             SCROLLBACK,
         )));
-        let (mut reads, all, drawn) = (keys.try_clone().unwrap(), Arc::clone(&shown), Arc::clone(&screen));
+        let mut reads = keys.try_clone().unwrap();
+        let all = Arc::clone(&shown);
+        let drawn = Arc::clone(&screen);
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
             while let Ok(length @ 1..) = read_piece(&mut reads, &mut piece) {
                 drawn.lock().unwrap().process(&piece[..length]);
-                all.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..length]));
+                all.lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&piece[..length]));
             }
         });
-        Self { child, keys, shown, screen }
+        Self {
+            child,
+            keys,
+            shown,
+            screen,
+        }
     }
 
     /// Presses keys.
@@ -104,7 +119,12 @@ impl Terminal {
     /// What is on the screen: its rows, without blanks at their ends.
     pub(crate) fn screen(&self) -> String {
         let contents = self.screen.lock().unwrap().screen().contents();
-        contents.lines().map(|row| row.trim_end().to_owned() + "\n").collect::<String>().trim_end().to_owned()
+        contents
+            .lines()
+            .map(|row| row.trim_end().to_owned() + "\n")
+            .collect::<String>()
+            .trim_end()
+            .to_owned()
     }
 
     /// The last row that is not blank: where a person types.
@@ -125,20 +145,30 @@ impl Terminal {
         }
         parser.screen_mut().set_scrollback(0);
         rows.extend(parser.screen().rows(0, columns.into()));
-        rows.iter().map(|row| row.trim_end().to_owned() + "\n").collect::<String>().trim_end().to_owned()
+        rows.iter()
+            .map(|row| row.trim_end().to_owned() + "\n")
+            .collect::<String>()
+            .trim_end()
+            .to_owned()
     }
 
     /// The rows of the screen that go on in the next one.
     pub(crate) fn wrapped_rows(&self) -> usize {
         let parser = self.screen.lock().unwrap();
         let (rows, _) = parser.screen().size();
-        (0..rows.get()).filter(|&row| parser.screen().row_wrapped(row)).count()
+        (0..rows.get())
+            .filter(|&row| parser.screen().row_wrapped(row))
+            .count()
     }
 
     /// Waits until the screen is as it should be.
     pub(crate) fn until_screen(&self, what: &str, is_so: impl Fn(&str) -> bool) {
         let found = poll_until(&mut || is_so(&self.screen()));
-        assert!(found, "waited in vain for {what}; on the screen:\n{}", self.screen());
+        assert!(
+            found,
+            "waited in vain for {what}; on the screen:\n{}",
+            self.screen()
+        );
     }
 
     /// Waits until the last row is a text: the prompt, and what is typed there.
@@ -156,22 +186,37 @@ impl Terminal {
         i32::try_from(self.child.id()).unwrap()
     }
 
-    /// Waits until a text on the screen is bold or not, and has this colour of the sixteen: a frame arrives in pieces.
+    /// Waits until a text on the screen is bold or not, and has this colour of the sixteen: a frame
+    /// arrives in pieces.
     pub(crate) fn until_styled(&self, text: &str, bold: bool, colour: Option<u8>) {
         let found = poll_until(&mut || self.is_styled(text, bold, colour));
-        assert!(found, "{text:?} is not styled as it should be; on the screen:\n{}", self.screen());
+        assert!(
+            found,
+            "{text:?} is not styled as it should be; on the screen:\n{}",
+            self.screen()
+        );
     }
 
     fn is_styled(&self, text: &str, bold: bool, colour: Option<u8>) -> bool {
         let parser = self.screen.lock().unwrap();
         let (_, columns) = parser.screen().size();
-        let found = parser.screen().rows(0, columns.into()).enumerate().find_map(|(row, line)| {
-            let at = line.find(text)?;
-            Some((u16::try_from(row).unwrap(), u16::try_from(line[..at].chars().count()).unwrap()))
-        });
-        let Some((row, column)) = found else { return false };
+        let found = parser
+            .screen()
+            .rows(0, columns.into())
+            .enumerate()
+            .find_map(|(row, line)| {
+                let at = line.find(text)?;
+                Some((
+                    u16::try_from(row).unwrap(),
+                    u16::try_from(line[..at].chars().count()).unwrap(),
+                ))
+            });
+        let Some((row, column)) = found else {
+            return false;
+        };
         let cell = parser.screen().cell(row, column).unwrap();
-        cell.bold() == bold && colour.is_none_or(|colour| cell.fgcolor() == vt100::Color::Idx(colour))
+        cell.bold() == bold
+            && colour.is_none_or(|colour| cell.fgcolor() == vt100::Color::Idx(colour))
     }
 
     /// Where the output is now.
@@ -181,9 +226,19 @@ impl Terminal {
 
     /// Gives the terminal another size, of columns and rows.
     pub(crate) fn resize(&self, (columns, rows): (u16, u16)) {
-        let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        let (rows, columns) = (NonZero::new(rows).unwrap(), NonZero::new(columns).unwrap());
-        self.screen.lock().unwrap().screen_mut().set_size(rows, columns);
+        let size = rustix::termios::Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        let rows = NonZero::new(rows).unwrap();
+        let columns = NonZero::new(columns).unwrap();
+        self.screen
+            .lock()
+            .unwrap()
+            .screen_mut()
+            .set_size(rows, columns);
         rustix::termios::tcsetwinsize(&self.keys, size).unwrap();
         self.signal(nix::sys::signal::Signal::SIGWINCH);
     }
@@ -191,7 +246,10 @@ impl Terminal {
     /// Whether the terminal echoes keys and waits for whole lines, as it did before.
     pub(crate) fn is_as_before(&self) -> bool {
         use nix::sys::termios::{LocalFlags, tcgetattr};
-        tcgetattr(&self.keys).unwrap().local_flags.contains(LocalFlags::ECHO | LocalFlags::ICANON)
+        tcgetattr(&self.keys)
+            .unwrap()
+            .local_flags
+            .contains(LocalFlags::ECHO | LocalFlags::ICANON)
     }
 
     /// Waits until the program ends, and returns its exit code.
@@ -209,7 +267,9 @@ fn plain(shown: &str) -> String {
     let mut rest = shown;
     while let Some((before, sequence)) = rest.split_once("\u{1b}[") {
         text.push_str(before);
-        let end = sequence.find(|c: char| ('@'..='~').contains(&c)).map_or(sequence.len(), |at| at + 1);
+        let end = sequence
+            .find(|c: char| ('@'..='~').contains(&c))
+            .map_or(sequence.len(), |at| at + 1);
         rest = &sequence[end..];
     }
     text.push_str(rest);

@@ -1,5 +1,5 @@
-//! The user that the programs of a team run as. A finding can hold for root alone, or for an ordinary user alone, so a test
-//! of one tries both.
+//! The user that the programs of a team run as. A finding can hold for root alone, or for an
+//! ordinary user alone, so a test of one tries both.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
@@ -8,12 +8,16 @@ use std::process::Command;
 
 use super::{Team, cgroup::note, process::is_root};
 
-/// The ordinary user where root runs the tests: a number without an account, without groups, without rights.
+/// The ordinary user where root runs the tests: a number without an account, without groups,
+/// without rights.
 const ORDINARY: u32 = 65_533;
 
 /// The programs of a team.
-const PROGRAMS: [&str; 3] =
-    [env!("CARGO_BIN_EXE_teamd"), env!("CARGO_BIN_EXE_teamctl"), env!("CARGO_BIN_EXE_team-worker")];
+const PROGRAMS: [&str; 3] = [
+    env!("CARGO_BIN_EXE_teamd"),
+    env!("CARGO_BIN_EXE_teamctl"),
+    env!("CARGO_BIN_EXE_team-worker"),
+];
 
 /// The user of a team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +40,11 @@ impl User {
 
     /// The number of the user.
     pub(crate) fn uid(self) -> u32 {
-        if self == Self::Ordinary && is_root() { ORDINARY } else { nix::unistd::geteuid().as_raw() }
+        if self == Self::Ordinary && is_root() {
+            ORDINARY
+        } else {
+            nix::unistd::geteuid().as_raw()
+        }
     }
 
     /// Whether the tests run as another user.
@@ -52,7 +60,12 @@ impl Team {
         if user.is_another() {
             team.user = Some(user);
             let scratch = team.scratch.path().to_owned();
-            for folder in [&scratch, &team.root, &scratch.join("home"), &scratch.join("tmp")] {
+            for folder in [
+                &scratch,
+                &team.root,
+                &scratch.join("home"),
+                &scratch.join("tmp"),
+            ] {
                 team.give(folder);
             }
             team.programs = reachable_programs(&scratch);
@@ -64,8 +77,13 @@ impl Team {
     pub(crate) fn with_programs_in(mut self, folder: &str) -> Self {
         let folder = self.make_dir(folder);
         for program in PROGRAMS {
-            // By another process: one that another test starts just then could inherit what is open for writing here.
-            let copied = Command::new("cp").arg(program).arg(&folder).status().unwrap();
+            // By another process: one that another test starts just then could inherit what is open
+            // for writing here.
+            let copied = Command::new("cp")
+                .arg(program)
+                .arg(&folder)
+                .status()
+                .unwrap();
             assert!(copied.success());
             self.give(&folder.join(Path::new(program).file_name().unwrap()));
         }
@@ -81,9 +99,14 @@ impl Team {
     /// Makes a directory by its path from the workspace, and those above it that are missing.
     pub(crate) fn make_dir(&self, path: &str) -> PathBuf {
         let made = self.root().join(path);
-        let missing: Vec<_> = made.ancestors().take_while(|folder| !folder.exists()).collect();
+        let missing: Vec<_> = made
+            .ancestors()
+            .take_while(|folder| !folder.exists())
+            .collect();
         std::fs::create_dir_all(&made).unwrap();
-        missing.iter().for_each(|folder| self.give(folder));
+        for folder in missing.iter() {
+            self.give(folder);
+        }
         made
     }
 
@@ -96,7 +119,11 @@ impl Team {
 
     /// Lets a command run as the user of the team. The program is ours, or none of ours.
     pub(super) fn command_of_user(&self, program: &str) -> Command {
-        let ours = self.programs.as_ref().filter(|_| PROGRAMS.contains(&program));
+        let ours = if PROGRAMS.contains(&program) {
+            self.programs.as_ref()
+        } else {
+            None
+        };
         let moved = ours.map(|folder| folder.join(Path::new(program).file_name().unwrap()));
         let mut command = Command::new(moved.unwrap_or_else(|| program.into()));
         if let Some(user) = self.user {
@@ -122,7 +149,9 @@ fn reachable_programs(scratch: &Path) -> Option<PathBuf> {
 
 /// Whether every user can enter all directories above.
 pub(crate) fn is_open(path: &Path) -> bool {
-    path.ancestors().skip(1).all(|folder| folder.metadata().unwrap().mode() & 0o001 != 0)
+    path.ancestors()
+        .skip(1)
+        .all(|folder| folder.metadata().unwrap().mode() & 0o001 != 0)
 }
 
 /// Makes a second name of a file; a copy where the two places are not of one file system.

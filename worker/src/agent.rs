@@ -1,5 +1,5 @@
-//! The loop of the worker: the session performs the steps that the state decides, the dispatcher serves what happens
-//! meanwhile, and the rest are the files and connections that they use.
+//! The loop of the worker: the session performs the steps that the state decides, the dispatcher
+//! serves what happens meanwhile, and the rest are the files and connections that they use.
 
 pub(crate) mod begin;
 pub(crate) mod connection;

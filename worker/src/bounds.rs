@@ -1,5 +1,5 @@
-//! What the processes of one command may use: limits that the kernel holds for each of them, put on just before `bash`
-//! begins, and what the model is told when a command has reached one.
+//! What the processes of one command may use: limits that the kernel holds for each of them, put on
+//! just before `bash` begins, and what the model is told when a command has reached one.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -10,11 +10,12 @@ use nix::sys::signal::Signal;
 use teamd_shared::amount::{format_duration, format_size};
 use teamd_shared::member::Bounds;
 
-/// Above 0, with which a worker begins; up to 1,000, and only root goes down again (`proc_pid_oom_score_adj(5)`).
+/// Above 0, with which a worker begins; up to 1,000, and only root goes down again
+/// (`proc_pid_oom_score_adj(5)`).
 const GOES_FIRST: &[u8] = b"500";
 
-/// Processes and threads that a command may have at once, unless the teammate's limit says otherwise. It is put on where the
-/// kernel counts those of one command alone.
+/// Processes and threads that a command may have at once, unless the teammate's limit says
+/// otherwise. It is put on where the kernel counts those of one command alone.
 const MOST_PROCESSES: u32 = 4096;
 
 /// Signals that may be queued for the processes of a command; a user has some ten thousand.
@@ -23,13 +24,16 @@ const MOST_SIGNALS: u64 = 1024;
 /// Bytes in POSIX message queues; a user has 819,200 (`getrlimit(2)`).
 const MOST_QUEUED: u64 = 81_920;
 
-/// Makes this process, and all that it starts, the first to go where the kernel has to kill for memory: not the worker, with
-/// which all of them would go.
+/// Makes this process, and all that it starts, the first to go where the kernel has to kill for
+/// memory: not the worker, with which all of them would go.
 ///
 /// # Errors
-/// The system's error, unless this may not be said, or has been said already: the limit holds all the same.
+/// The system's error, unless this may not be said, or has been said already: the limit holds all
+/// the same.
 pub(crate) fn go_first() -> io::Result<()> {
-    let file = OpenOptions::new().write(true).open("/proc/self/oom_score_adj");
+    let file = OpenOptions::new()
+        .write(true)
+        .open("/proc/self/oom_score_adj");
     match file.and_then(|mut file| file.write_all(GOES_FIRST)) {
         Err(error)
             if matches!(
@@ -43,8 +47,9 @@ pub(crate) fn go_first() -> io::Result<()> {
     }
 }
 
-/// Puts the limits on this process, and so on all that it starts. `spare`: how many processes beside those of the command
-/// the kernel counts with them, where it counts those of a command alone.
+/// Puts the limits on this process, and so on all that it starts. `spare`: how many processes
+/// beside those of the command the kernel counts with them, where it counts those of a command
+/// alone.
 ///
 /// # Errors
 /// The system's error.
@@ -57,7 +62,9 @@ pub(crate) fn put_on(bounds: &Bounds, spare: Option<u32>) -> io::Result<()> {
         // One that goes on after SIGXCPU is killed a second later.
         setrlimit(Resource::RLIMIT_CPU, most, most.saturating_add(1))?;
     }
-    let most = bounds.max_procs.or_else(|| counts_by_namespace().then_some(MOST_PROCESSES));
+    let most = bounds
+        .max_procs
+        .or_else(|| counts_by_namespace().then_some(MOST_PROCESSES));
     if let Some((most, spare)) = most.zip(spare) {
         lower(Resource::RLIMIT_NPROC, u64::from(most) + u64::from(spare))?;
     }
@@ -73,11 +80,16 @@ pub(crate) fn share_with_the_user() -> io::Result<()> {
     lower(Resource::RLIMIT_MSGQUEUE, MOST_QUEUED)
 }
 
-/// Tells whether the kernel counts the processes of a user namespace by themselves (Linux 5.14): before, all those of the user
-/// count against the limit of each.
+/// Tells whether the kernel counts the processes of a user namespace by themselves (Linux 5.14):
+/// before, all those of the user count against the limit of each.
 fn counts_by_namespace() -> bool {
     let uname = rustix::system::uname();
-    let mut numbers = uname.release().to_str().unwrap_or_default().split('.').map(str::parse::<u32>);
+    let mut numbers = uname
+        .release()
+        .to_str()
+        .unwrap_or_default()
+        .split('.')
+        .map(str::parse::<u32>);
     matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (5, 14))
 }
 
@@ -95,9 +107,14 @@ pub(crate) fn reached(
 ) -> Option<String> {
     // A shell says of a command that a signal ended by 128 and its number.
     let by = |which: Signal| signal == Some(which as i32) || code == Some(128 + which as i32);
-    if let Some(most) = bounds.cpu_time.map(|most| format_duration(Duration::from_secs(most))) {
+    if let Some(most) = bounds
+        .cpu_time
+        .map(|most| format_duration(Duration::from_secs(most)))
+    {
         if by(Signal::SIGXCPU) {
-            return Some(format!("SIGXCPU: a process reached its limit of {most} of CPU time (rlimit)"));
+            return Some(format!(
+                "SIGXCPU: a process reached its limit of {most} of CPU time (rlimit)"
+            ));
         }
         if by(Signal::SIGKILL) {
             return Some(format!(
@@ -105,7 +122,9 @@ pub(crate) fn reached(
             ));
         }
     }
-    if let Some(most) = bounds.memory.map(format_size).filter(|_| by(Signal::SIGKILL)) {
+    if by(Signal::SIGKILL)
+        && let Some(most) = bounds.memory.map(format_size)
+    {
         // The kernel's choice where a cgroup is full; nothing tells it from any other SIGKILL.
         return Some(format!(
             "SIGKILL: where a cgroup holds the limit of {most} of memory, all processes of this teammate together \
@@ -121,8 +140,13 @@ pub(crate) fn reached(
         "bad_alloc",
         "memory allocation of",
     ];
-    let memory = bounds.memory.filter(|_| failed && no_memory.iter().any(|words| output.contains(words)))?;
-    Some(format!("each process may use at most {} of memory (rlimit)", format_size(memory)))
+    let memory = bounds
+        .memory
+        .filter(|_| failed && no_memory.iter().any(|words| output.contains(words)))?;
+    Some(format!(
+        "each process may use at most {} of memory (rlimit)",
+        format_size(memory)
+    ))
 }
 
 #[cfg(test)]
@@ -131,16 +155,33 @@ mod tests {
 
     #[test]
     fn the_limit_that_ended_a_command_is_named_where_its_end_shows_it() {
-        let bounds = Bounds { cpu_time: Some(90), memory: Some(2 << 30), ..Bounds::default() };
+        let bounds = Bounds {
+            cpu_time: Some(90),
+            memory: Some(2 << 30),
+            ..Bounds::default()
+        };
         for end in [(None, Some(24)), (Some(152), None)] {
             let told = reached(&bounds, end, "").unwrap();
-            assert_eq!(told, "SIGXCPU: a process reached its limit of 1m30s of CPU time (rlimit)");
+            assert_eq!(
+                told,
+                "SIGXCPU: a process reached its limit of 1m30s of CPU time (rlimit)"
+            );
             assert_eq!(reached(&Bounds::default(), end, ""), None);
         }
-        assert!(reached(&bounds, (Some(137), None), "").unwrap().starts_with("SIGKILL: a process may"));
-        let memory = Bounds { cpu_time: None, ..bounds };
+        assert!(
+            reached(&bounds, (Some(137), None), "")
+                .unwrap()
+                .starts_with("SIGKILL: a process may")
+        );
+        let memory = Bounds {
+            cpu_time: None,
+            ..bounds
+        };
         let killed = reached(&memory, (None, Some(9)), "").unwrap();
-        assert!(killed.contains("holds the limit of 2G of memory"), "{killed}");
+        assert!(
+            killed.contains("holds the limit of 2G of memory"),
+            "{killed}"
+        );
         let text = "x: Cannot allocate memory";
         assert_eq!(
             reached(&bounds, (Some(1), None), text).unwrap(),

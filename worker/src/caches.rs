@@ -1,6 +1,6 @@
-//! The caches of commands that may not write the user's. They lie in the state directory, for one teammate or for the checks of a
-//! team, and outlast its processes: the second run is warm. Teammates and checks share none: what a teammate has put there
-//! could make its check pass.
+//! The caches of commands that may not write the user's. They lie in the state directory, for one
+//! teammate or for the checks of a team, and outlast its processes: the second run is warm.
+//! Teammates and checks share none: what a teammate has put there could make its check pass.
 
 mod copy;
 
@@ -24,16 +24,19 @@ use uuid::Uuid;
 use crate::sandbox::Places;
 use copy::Source;
 
-/// How much the caches of one teammate or check may hold when it begins, in bytes: larger ones are removed.
+/// How much the caches of one teammate or check may hold when it begins, in bytes: larger ones are
+/// removed.
 const MOST: u64 = 4 << 30;
 
 /// In how many files.
 const MOST_FILES: u64 = 500_000;
 
-/// The name of the directory in which caches lie, below the one that [`Keeps::make`] makes. Commands write both.
+/// The name of the directory in which caches lie, below the one that [`Keeps::make`] makes.
+/// Commands write both.
 const CACHE: &str = "cache";
 
-/// What is added to the name of a directory for the file that says whose work has written there, and is not accepted yet.
+/// What is added to the name of a directory for the file that says whose work has written there,
+/// and is not accepted yet.
 const UNPROVEN: &str = ".unproven";
 
 /// For what commands run, which says where their caches are.
@@ -57,25 +60,36 @@ impl Keeps {
     ///
     /// # Errors
     /// The system's error, or what the state directory says.
-    pub(crate) fn make(&self, environment: &Environment, team: &TeamDir) -> anyhow::Result<Option<PathBuf>> {
+    pub(crate) fn make(
+        &self,
+        environment: &Environment,
+        team: &TeamDir,
+    ) -> anyhow::Result<Option<PathBuf>> {
         let folder = match self {
             Self::Nothing => return Ok(None),
-            Self::Member(name) => StateDir::of_environment(environment)?.make_for_agent(team, name)?,
+            Self::Member(name) => {
+                StateDir::of_environment(environment)?.make_for_agent(team, name)?
+            }
             Self::Checks { folder, of } => {
                 forget_unproven(folder, of)?;
-                DirBuilder::new().recursive(true).mode(DIR_MODE).create(folder)?;
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(DIR_MODE)
+                    .create(folder)?;
                 folder.clone()
             }
         };
         let folder = folder.canonicalize()?;
         let opened = open_itself(&folder, OFlags::PATH | OFlags::DIRECTORY)?;
-        let is_there = open_below(&opened, Path::new(CACHE), OFlags::PATH | OFlags::DIRECTORY).is_ok();
+        let is_there =
+            open_below(&opened, Path::new(CACHE), OFlags::PATH | OFlags::DIRECTORY).is_ok();
         let at = cache_in(&folder);
         if is_there && !is_smaller(&at, MOST, MOST_FILES)? {
             tracing::info!("{} has become too large, and is removed", at.display());
             remove(&at)?;
         }
-        // This process is not confined: a link that a command has put there would have it write elsewhere.
+        // This process is not confined: a link that a command has put there would have it write
+        // elsewhere.
         make_below(&opened, Path::new(CACHE), Mode::from_raw_mode(DIR_MODE))?;
         Ok(Some(folder))
     }
@@ -86,23 +100,37 @@ fn cache_in(folder: &Path) -> PathBuf {
     folder.join(CACHE)
 }
 
-/// Tells the tools in an environment where the caches in a directory are, and copies those of the user that they begin with.
-pub(crate) fn tell(environment: &mut Environment, sandbox: &Sandbox, places: &Places, folder: &Path) {
+/// Tells the tools in an environment where the caches in a directory are, and copies those of the
+/// user that they begin with.
+pub(crate) fn tell(
+    environment: &mut Environment,
+    sandbox: &Sandbox,
+    places: &Places,
+    folder: &Path,
+) {
     let mut writable = sandbox.writable.clone();
     if sandbox.mode == SandboxMode::WorkspaceWrite {
         writable.extend(places.workspace.path.to_str().map(str::to_owned));
     }
-    let PrivateCaches { variables, copies } = PrivateCaches::plan(environment, &writable, &cache_in(folder));
+    let PrivateCaches { variables, copies } =
+        PrivateCaches::plan(environment, &writable, &cache_in(folder));
     for (users, own) in copies {
         if let Err(error) = begin_with(&users, folder, &own, environment, places) {
-            tracing::warn!("{} begins empty, and not as {}: {error}", own.display(), users.display());
+            tracing::warn!(
+                "{} begins empty, and not as {}: {error}",
+                own.display(),
+                users.display()
+            );
         }
     }
-    variables.iter().for_each(|(name, at)| environment.set(name, &at.to_string_lossy()));
+    for (name, at) in variables.iter() {
+        environment.set(name, &at.to_string_lossy());
+    }
 }
 
-/// What one check has left is kept for the next if its work was accepted: else a build that failed could make another one pass.
-/// A check of the same work goes on with what its first attempt has left.
+/// What one check has left is kept for the next if its work was accepted: else a build that failed
+/// could make another one pass. A check of the same work goes on with what its first attempt has
+/// left.
 fn forget_unproven(folder: &Path, of: &str) -> anyhow::Result<()> {
     let note = note_of(folder);
     let before = match fs::read_to_string(&note) {
@@ -114,7 +142,10 @@ fn forget_unproven(folder: &Path, of: &str) -> anyhow::Result<()> {
         remove(folder)?;
     }
     if let Some(above) = note.parent() {
-        DirBuilder::new().recursive(true).mode(DIR_MODE).create(above)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIR_MODE)
+            .create(above)?;
     }
     fs::File::create(&note).and_then(|mut note| io::Write::write_all(&mut note, of.as_bytes()))?;
     Ok(())
@@ -136,8 +167,8 @@ fn note_of(folder: &Path) -> PathBuf {
     name.into()
 }
 
-/// Copies a cache of the user below a directory that commands write, unless there is one already. It begins empty if that of the user
-/// is too large to be copied, or is nothing that may be copied.
+/// Copies a cache of the user below a directory that commands write, unless there is one already.
+/// It begins empty if that of the user is too large to be copied, or is nothing that may be copied.
 fn begin_with(
     users: &Path,
     folder: &Path,
@@ -147,7 +178,12 @@ fn begin_with(
 ) -> io::Result<()> {
     let opened = open_itself(folder, OFlags::PATH | OFlags::DIRECTORY)?;
     let below = own.strip_prefix(folder).map_err(io::Error::other)?;
-    let (Some(above), Some(name)) = (below.parent(), below.file_name()) else { return Ok(()) };
+    let Some(above) = below.parent() else {
+        return Ok(());
+    };
+    let Some(name) = below.file_name() else {
+        return Ok(());
+    };
     match open_below(&opened, below, OFlags::PATH) {
         Err(Errno::NOENT) => {}
         // Something of the commands stands there, whatever it is.
@@ -173,16 +209,25 @@ fn fill(parent: &OwnedFd, begun: &str, source: io::Result<Option<Source>>) -> io
     if !source.is_small()? {
         return Ok(());
     }
-    source.copy_to(&open_below(parent, Path::new(begun), OFlags::PATH | OFlags::DIRECTORY)?)
+    source.copy_to(&open_below(
+        parent,
+        Path::new(begun),
+        OFlags::PATH | OFlags::DIRECTORY,
+    )?)
 }
 
 /// Tells whether a directory takes less room than this. Commands may write there meanwhile.
 fn is_smaller(folder: &Path, bytes: u64, files: u64) -> io::Result<bool> {
-    let (mut room, mut names, mut left) = (bytes, files, vec![folder.to_owned()]);
+    let mut room = bytes;
+    let mut names = files;
+    let mut left = vec![folder.to_owned()];
     while let Some(at) = left.pop() {
         let entries = match fs::read_dir(&at) {
             Err(error)
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+                ) =>
             {
                 continue;
             }
@@ -190,12 +235,18 @@ fn is_smaller(folder: &Path, bytes: u64, files: u64) -> io::Result<bool> {
         };
         for entry in entries {
             let entry = entry?;
-            let Ok(found) = entry.metadata() else { continue };
+            let Ok(found) = entry.metadata() else {
+                continue;
+            };
             let taken = found.blocks().saturating_mul(512);
-            let (Some(less), Some(fewer)) = (room.checked_sub(taken), names.checked_sub(1)) else {
+            let Some(less) = room.checked_sub(taken) else {
                 return Ok(false);
             };
-            (room, names) = (less, fewer);
+            let Some(fewer) = names.checked_sub(1) else {
+                return Ok(false);
+            };
+            room = less;
+            names = fewer;
             if found.is_dir() {
                 left.push(entry.path());
             }
@@ -220,7 +271,8 @@ mod tests {
         io::Write::write_all(&mut fs::File::create(at).unwrap(), text.as_bytes()).unwrap();
     }
 
-    /// A home with a cache of uv, a secret, and the directory of a teammate that works in `home/web`.
+    /// A home with a cache of uv, a secret, and the directory of a teammate that works in
+    /// `home/web`.
     struct Scene {
         _scratch: tempfile::TempDir,
         root: PathBuf,
@@ -238,10 +290,18 @@ mod tests {
             let places = Places {
                 workspace: Place::of_this_call(root.join("home/web")),
                 homes: vec![root.join("home")],
-                secrets: vec![root.join("home/.ssh"), root.join("home/.cache/uv/deep/hidden")].into(),
+                secrets: vec![
+                    root.join("home/.ssh"),
+                    root.join("home/.cache/uv/deep/hidden"),
+                ]
+                .into(),
                 ..Places::default()
             };
-            Self { _scratch: scratch, root, places }
+            Self {
+                _scratch: scratch,
+                root,
+                places,
+            }
         }
 
         /// Begins again, with a variable or more.
@@ -251,8 +311,16 @@ mod tests {
             for (name, value) in variables {
                 environment.set(name, &self.root.join(value).to_string_lossy());
             }
-            let sandbox = Sandbox { mode: SandboxMode::WorkspaceWrite, ..Sandbox::default() };
-            tell(&mut environment, &sandbox, &self.places, &self.root.join("own"));
+            let sandbox = Sandbox {
+                mode: SandboxMode::WorkspaceWrite,
+                ..Sandbox::default()
+            };
+            tell(
+                &mut environment,
+                &sandbox,
+                &self.places,
+                &self.root.join("own"),
+            );
             environment
         }
 
@@ -269,15 +337,27 @@ mod tests {
         fs::hard_link(scene.root.join("home/.ssh/id"), users.join("deep/other")).unwrap();
         symlink(scene.root.join("home/.ssh/id"), users.join("link")).unwrap();
         let mut scene = scene;
-        scene.places.secrets = vec![scene.root.join("home/.ssh/id"), users.join("deep/hidden")].into();
+        scene.places.secrets =
+            vec![scene.root.join("home/.ssh/id"), users.join("deep/hidden")].into();
         scene.tell(&[]);
         assert_eq!(scene.own("uv/deep/file").as_deref(), Some("one"));
         assert!(scene.root.join("own/cache/uv/link").is_symlink());
-        assert_eq!((scene.own("uv/deep/hidden"), scene.own("uv/deep/other")), (None, None));
+        assert_eq!(
+            (scene.own("uv/deep/hidden"), scene.own("uv/deep/other")),
+            (None, None)
+        );
         write(&users.join("deep/file"), "two");
         scene.tell(&[]);
-        assert_eq!(scene.own("uv/deep/file").as_deref(), Some("one"), "it is its own by now");
-        assert_eq!(fs::read_dir(scene.root.join("own/cache")).unwrap().count(), 1, "nothing else is left");
+        assert_eq!(
+            scene.own("uv/deep/file").as_deref(),
+            Some("one"),
+            "it is its own by now"
+        );
+        assert_eq!(
+            fs::read_dir(scene.root.join("own/cache")).unwrap().count(),
+            1,
+            "nothing else is left"
+        );
         assert!(!is_smaller(&users, 1, 100).unwrap());
         assert!(!is_smaller(&users, 1 << 20, 1).unwrap());
         assert!(is_smaller(&users, 1 << 20, 100).unwrap());
@@ -290,13 +370,21 @@ mod tests {
         fs::create_dir_all(work.join(".cache")).unwrap();
         symlink(scene.root.join("home/.ssh"), work.join(".cache/pip")).unwrap();
         let told = scene.tell(&[("PIP_CACHE_DIR", "home/web/.cache/pip")]);
-        assert_eq!(told.path("PIP_CACHE_DIR"), Some(work.join(".cache/pip")), "it is used as it is");
+        assert_eq!(
+            told.path("PIP_CACHE_DIR"),
+            Some(work.join(".cache/pip")),
+            "it is used as it is"
+        );
         assert_eq!(scene.own("pip/id"), None);
-        // Of another teammate, of the user, outside of the home, and around where a teammate writes.
+        // Of another teammate, of the user, outside of the home, and around where a teammate
+        // writes.
         fs::create_dir_all(scene.root.join("home/api")).unwrap();
         symlink("../.ssh", scene.root.join("home/api/npm")).unwrap();
         write(&scene.root.join("home/lib/yarn/in/file"), "x");
-        scene.places.territory = vec![scene.root.join("home/api"), scene.root.join("home/lib/yarn/in")];
+        scene.places.territory = vec![
+            scene.root.join("home/api"),
+            scene.root.join("home/lib/yarn/in"),
+        ];
         symlink(".ssh", scene.root.join("home/linked")).unwrap();
         write(&scene.root.join("outside/file"), "x");
         scene.tell(&[
@@ -309,7 +397,11 @@ mod tests {
         ]);
         for tool in ["npm", "yarn", "deno", "pdm", "pre-commit", "composer"] {
             let begun = scene.root.join("own/cache").join(tool);
-            assert_eq!(fs::read_dir(&begun).map(Iterator::count).ok(), Some(0), "{tool}");
+            assert_eq!(
+                fs::read_dir(&begun).map(Iterator::count).ok(),
+                Some(0),
+                "{tool}"
+            );
         }
         assert_eq!(scene.own("uv/deep/file").as_deref(), Some("one"));
     }
@@ -321,7 +413,10 @@ mod tests {
         fs::create_dir_all(target.join("node")).unwrap();
         write(&scene.root.join("home/.cache/node/corepack/file"), "x");
         let folder = scene.root.join("own");
-        let keeps = Keeps::Checks { folder: folder.clone(), of: "1 1".to_owned() };
+        let keeps = Keeps::Checks {
+            folder: folder.clone(),
+            of: "1 1".to_owned(),
+        };
         let team = TeamDir::open(&scene.root.join("home/web")).unwrap();
         fs::remove_dir(folder.join("cache")).unwrap();
         symlink(&target, folder.join("cache")).unwrap();
@@ -341,7 +436,10 @@ mod tests {
         let team = TeamDir::open(&scratch.path().join("team")).unwrap();
         let folder = scratch.path().join("checks");
         let begin = |of: &str| {
-            let keeps = Keeps::Checks { folder: folder.clone(), of: of.to_owned() };
+            let keeps = Keeps::Checks {
+                folder: folder.clone(),
+                of: of.to_owned(),
+            };
             let folder = keeps.make(&Environment::default(), &team).unwrap().unwrap();
             let left = cache_in(&folder).join("left");
             let before = left.exists();

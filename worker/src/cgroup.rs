@@ -1,7 +1,8 @@
 //! The cgroup of this incarnation. The daemon makes it and sets its limits; the worker enters it.
 //!
-//! To enter one takes the kernel some 10 ms (a grace period of RCU). So the worker enters on a thread of its own while it
-//! is ready already. No command starts before: each process that a worker starts is in the cgroup from its first moment.
+//! To enter one takes the kernel some 10 ms (a grace period of RCU). So the worker enters on a
+//! thread of its own while it is ready already. No command starts before: each process that a
+//! worker starts is in the cgroup from its first moment.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -21,14 +22,19 @@ pub(crate) struct OwnCgroup {
 impl OwnCgroup {
     /// Begins to enter a cgroup, on a thread.
     pub(crate) fn begin(folder: PathBuf) -> Arc<Self> {
-        let cgroup = Arc::new(Self { folder, entered: Mutex::new(false) });
+        let cgroup = Arc::new(Self {
+            folder,
+            entered: Mutex::new(false),
+        });
         let entering = Arc::clone(&cgroup);
-        let enter = move || {
-            if let Err(error) = entering.enter() {
-                tracing::warn!("{error}; the next command tries again");
-            }
-        };
-        let started = std::thread::Builder::new().name("cgroup".to_owned()).stack_size(STACK).spawn(enter);
+        let started = std::thread::Builder::new()
+            .name("cgroup".to_owned())
+            .stack_size(STACK)
+            .spawn(move || {
+                if let Err(error) = entering.enter() {
+                    tracing::warn!("{error}; the next command tries again");
+                }
+            });
         if let Err(error) = started {
             tracing::warn!("cannot start a thread: {error}; the first command enters the cgroup");
         }
@@ -44,9 +50,16 @@ impl OwnCgroup {
         if !*entered {
             let file = self.folder.join("cgroup.procs");
             // 0 stands for the process that writes. One write: each is an order to the kernel.
-            OpenOptions::new().write(true).open(&file).and_then(|mut procs| procs.write_all(b"0")).map_err(
-                |error| io::Error::new(error.kind(), format!("cannot enter {}: {error}", file.display())),
-            )?;
+            OpenOptions::new()
+                .write(true)
+                .open(&file)
+                .and_then(|mut procs| procs.write_all(b"0"))
+                .map_err(|error| {
+                    io::Error::new(
+                        error.kind(),
+                        format!("cannot enter {}: {error}", file.display()),
+                    )
+                })?;
             *entered = true;
         }
         Ok(())

@@ -29,7 +29,11 @@ const TOLD: usize = 4_000;
 pub(crate) const BY_CHECK: &str = "changed while the check ran";
 
 /// Runs a check.
-pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> anyhow::Result<CheckReport> {
+pub(crate) async fn run(
+    setting: &Setting,
+    order: &CheckOrder,
+    lock: File,
+) -> anyhow::Result<CheckReport> {
     let here = rustix::fs::statvfs(&order.workspace)
         .with_context(|| format!("cannot look at {}", order.workspace))?;
     anyhow::ensure!(
@@ -37,7 +41,9 @@ pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> an
         "no space is left where {} lies; free some space there",
         order.workspace
     );
-    let caches = StateDir::of_environment(&order.environment).ok().map(|state| state.of_checks(&setting.dir));
+    let caches = StateDir::of_environment(&order.environment)
+        .ok()
+        .map(|state| state.of_checks(&setting.dir));
     let of = format!("task {} submission {}", order.task, order.number);
     let sealed = setting.confinement.seals(&order.sandbox);
     let watch = Watch::begin(Path::new(&order.protect_in), &order.protect, sealed);
@@ -57,16 +63,27 @@ pub(crate) async fn run(setting: &Setting, order: &CheckOrder, lock: File) -> an
         bounds: order.bounds,
         cgroup: setting.cgroup.clone(),
         confinement: setting.confinement.clone(),
-        keeps: caches.clone().map_or(Keeps::Nothing, |folder| Keeps::Checks { folder, of: of.clone() }),
+        keeps: caches
+            .clone()
+            .map_or(Keeps::Nothing, |folder| Keeps::Checks {
+                folder,
+                of: of.clone(),
+            }),
     })?;
     let touched = watch.touched_since(order.protected.as_ref());
     let report = commands(toolbox, (order, ""), &begin_log(&setting.dir, order.task)?).await?;
     // Others write here: what they add counts, too.
     let touched = touched.or_else(|| watch.touched(BY_CHECK, true));
-    if let Some(folder) = caches.filter(|_| report.exit == Some(0) && touched.is_none()) {
+    if report.exit == Some(0)
+        && touched.is_none()
+        && let Some(folder) = caches
+    {
         caches::accept(&folder, &of);
     }
-    Ok(CheckReport { touched_protected: touched, ..report })
+    Ok(CheckReport {
+        touched_protected: touched,
+        ..report
+    })
 }
 
 /// Looks what the protected files are.
@@ -81,7 +98,10 @@ pub(crate) fn baseline(root: &Path, patterns: &[String]) -> Baseline {
 pub(crate) fn below(folder: &str, command: &str) -> String {
     match folder {
         "" => command.to_owned(),
-        folder => format!("cd -- '{}' || exit\n{command}", folder.replace('\'', r"'\''")),
+        folder => format!(
+            "cd -- '{}' || exit\n{command}",
+            folder.replace('\'', r"'\''")
+        ),
     }
 }
 
@@ -94,7 +114,11 @@ pub(crate) fn begin_log(dir: &TeamDir, task: TaskId) -> anyhow::Result<File> {
 
 /// Returns the end of an output, which the owner is told.
 pub(crate) fn told(output: &str) -> String {
-    let from = output.char_indices().rev().nth(TOLD - 1).map_or(0, |(at, _)| at);
+    let from = output
+        .char_indices()
+        .rev()
+        .nth(TOLD - 1)
+        .map_or(0, |(at, _)| at);
     output[from..].to_owned()
 }
 
@@ -109,14 +133,28 @@ pub(crate) async fn commands(
     let mut report = CheckReport::default();
     let killed = killed_for_memory();
     for (number, command) in order.commands.iter().enumerate() {
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let left = until
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_millis(1));
         let log = LiveLog::begin(log.try_clone()?, command);
-        let ran = toolbox.run(below(folder, command), left.as_secs_f64(), Reader::Model(Some(log))).await?;
+        let ran = toolbox
+            .run(
+                below(folder, command),
+                left.as_secs_f64(),
+                Reader::Model(Some(log)),
+            )
+            .await?;
         let how = ran.failure.unwrap_or_else(|| GOOD_END.to_owned());
         if ran.is_fault {
             anyhow::bail!("`{command}` could not be run: {how}");
         }
-        report = CheckReport { command: number, exit: ran.exit, how, output: told(&ran.output), ..report };
+        report = CheckReport {
+            command: number,
+            exit: ran.exit,
+            how,
+            output: told(&ran.output),
+            ..report
+        };
         if ran.exit != Some(0) {
             report.starved = killed_for_memory() > killed;
             break;
@@ -126,9 +164,12 @@ pub(crate) async fn commands(
     Ok(report)
 }
 
-/// Returns how often the kernel has killed for memory since it began (Linux 4.13), for the machine or for one cgroup.
+/// Returns how often the kernel has killed for memory since it began (Linux 4.13), for the machine
+/// or for one cgroup.
 fn killed_for_memory() -> u64 {
     let counters = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
-    let killed = counters.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
+    let killed = counters
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
     killed.unwrap_or_default()
 }

@@ -1,6 +1,8 @@
-//! What the worker decides, pure: the work as the transcript tells it, the state and its next step, what is submitted.
+//! What the worker decides, pure: the work as the transcript tells it, the state and its next step,
+//! what is submitted.
 //!
-//! Nothing here imports a runtime, a file system, a clock or a random source: times and ids are arguments.
+//! Nothing here imports a runtime, a file system, a clock or a random source: times and ids are
+//! arguments.
 
 pub(crate) mod allowance;
 pub(crate) mod ledger;

@@ -1,8 +1,10 @@
-//! `team-worker job`: does for the daemon what takes time. Whatever it runs is confined as the commands of a teammate are.
+//! `team-worker job`: does for the daemon what takes time. Whatever it runs is confined as the
+//! commands of a teammate are.
 //!
-//! The daemon writes the order to standard input, and leaves that open while it wants the job. When it ends, also because
-//! the daemon has died, this process ends; its shims then end the commands. The next daemon has the job done again: that
-//! waits for the lock until nothing of the earlier one is left.
+//! The daemon writes the order to standard input, and leaves that open while it wants the job. When
+//! it ends, also because the daemon has died, this process ends; its shims then end the commands.
+//! The next daemon has the job done again: that waits for the lock until nothing of the earlier one
+//! is left.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -33,13 +35,16 @@ pub(crate) struct Setting {
 /// Does a job; 0 if it could be done, whatever came of it.
 pub(crate) fn job_main(args: &JobArgs) -> ExitCode {
     logging::to_stderr();
-    let text = run(args).and_then(|report| serde_json::to_string(&report).context("cannot write the report"));
+    let text = run(args)
+        .and_then(|report| serde_json::to_string(&report).context("cannot write the report"));
     let (text, code) = match text {
         Ok(text) => (text, ExitCode::SUCCESS),
         // The daemon takes what stands there for the reason.
         Err(error) => (format!("{error:#}"), ExitCode::FAILURE),
     };
-    std::io::stdout().write_all(text.as_bytes()).map_or(ExitCode::FAILURE, |()| code)
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_or(ExitCode::FAILURE, |()| code)
 }
 
 fn run(args: &JobArgs) -> anyhow::Result<JobReport> {
@@ -54,7 +59,9 @@ fn run(args: &JobArgs) -> anyhow::Result<JobReport> {
         confinement: args.confinement.clone(),
         cgroup: args.cgroup.clone().map(OwnCgroup::begin),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     runtime.context("cannot make the runtime")?.block_on(async {
         tokio::select! {
             report = perform(&setting, &order) => report,
@@ -68,15 +75,18 @@ async fn perform(setting: &Setting, order: &JobOrder) -> anyhow::Result<JobRepor
     match order {
         JobOrder::Check(order) => {
             let lock = begin(setting, &TeamPath::checks(), &order.environment)?;
-            check::run(setting, order, lock).await.map(JobReport::Checked)
+            check::run(setting, order, lock)
+                .await
+                .map(JobReport::Checked)
         }
         JobOrder::Git(order) => {
             let lock = begin(setting, &TeamPath::job(&order.name), &order.environment)?;
             git::run(setting, order, &lock).await
         }
-        JobOrder::Protected { root, patterns } => {
-            Ok(JobReport::Protected(check::baseline(root.as_ref(), patterns)))
-        }
+        JobOrder::Protected { root, patterns } => Ok(JobReport::Protected(check::baseline(
+            root.as_ref(),
+            patterns,
+        ))),
     }
 }
 
@@ -90,13 +100,22 @@ fn begin(setting: &Setting, path: &TeamPath, environment: &Environment) -> anyho
 
 /// Reads the order. The receiver is done when standard input ends.
 fn read_order() -> anyhow::Result<(JobOrder, oneshot::Receiver<()>)> {
-    let mut orders = serde_json::Deserializer::from_reader(std::io::stdin()).into_iter::<JobOrder>();
-    let order = orders.next().context("no order")?.context("cannot read the order")?;
+    let mut orders =
+        serde_json::Deserializer::from_reader(std::io::stdin()).into_iter::<JobOrder>();
+    let order = orders
+        .next()
+        .context("no order")?
+        .context("cannot read the order")?;
     let (end, unwanted) = oneshot::channel();
-    std::thread::Builder::new().name("wanted".to_owned()).spawn(|| {
-        // It says nothing more: this waits for the end.
-        while std::io::stdin().read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
-        drop(end);
-    })?;
+    std::thread::Builder::new()
+        .name("wanted".to_owned())
+        .spawn(|| {
+            // It says nothing more: this waits for the end.
+            while std::io::stdin()
+                .read(&mut [0; 64])
+                .is_ok_and(|read| read > 0)
+            {}
+            drop(end);
+        })?;
     Ok((order, unwanted))
 }

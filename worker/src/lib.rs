@@ -1,6 +1,8 @@
-//! The process of one teammate: it reads its inbox, asks its model, runs the tools, and keeps the protocol.
+//! The process of one teammate: it reads its inbox, asks its model, runs the tools, and keeps the
+//! protocol.
 //!
-//! It never decides alone that it may leave or that its gate is open: only a directive of the daemon on its connection does.
+//! It never decides alone that it may leave or that its gate is open: only a directive of the
+//! daemon on its connection does.
 
 mod agent;
 mod args;
@@ -24,8 +26,8 @@ use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, FromArgMatches};
 
-/// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, or the sandbox init or
-/// the live gate of that.
+/// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, or the
+/// sandbox init or the live gate of that.
 pub fn team_worker(version: &'static str) -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(first) if first == shim::SUBCOMMAND => return shim::shim_main(),
@@ -35,10 +37,18 @@ pub fn team_worker(version: &'static str) -> ExitCode {
     }
     let matches = command_line().version(version).try_get_matches();
     match matches.and_then(|mut matches| args::Args::from_arg_matches_mut(&mut matches)) {
-        Ok(args::Args { command: args::Command::Probe(what) }) => sandbox::probe::probe_main(&what),
-        Ok(args::Args { command: args::Command::Attack(what) }) => sandbox::probe::attack_main(&what),
-        Ok(args::Args { command: args::Command::Job(what) }) => job::job_main(&what),
-        Ok(args::Args { command: args::Command::Run(incarnation) }) => agent::run::run(&incarnation),
+        Ok(args::Args {
+            command: args::Command::Probe(what),
+        }) => sandbox::probe::probe_main(&what),
+        Ok(args::Args {
+            command: args::Command::Attack(what),
+        }) => sandbox::probe::attack_main(&what),
+        Ok(args::Args {
+            command: args::Command::Job(what),
+        }) => job::job_main(&what),
+        Ok(args::Args {
+            command: args::Command::Run(incarnation),
+        }) => agent::run::run(&incarnation),
         Err(error) => {
             // If that fails, it cannot be shown at all.
             drop(error.print());

@@ -1,9 +1,12 @@
-//! Locks that a killed `git` has left: every later `git` there would fail. They are removed before an incarnation begins its work, and
-//! before a job works in a checkout: then no process of the teammate is left.
+//! Locks that a killed `git` has left: every later `git` there would fail. They are removed before
+//! an incarnation begins its work, and before a job works in a checkout: then no process of the
+//! teammate is left.
 //!
-//! A person may work there, too. So a lock goes only if this user owns it, no process that lives can hold it, and, in the user's own tree,
-//! it was made since the teammate exists, on a file system that no other machine writes to: its processes are not seen here. A lock is a file that `git` makes with `O_EXCL`, and it does not say whose it is: `git commit`
-//! closes it while its editor is open. So each `git` that works in the repository counts as a holder.
+//! A person may work there, too. So a lock goes only if this user owns it, no process that lives
+//! can hold it, and, in the user's own tree, it was made since the teammate exists, on a file
+//! system that no other machine writes to: its processes are not seen here. A lock is a file that
+//! `git` makes with `O_EXCL`, and it does not say whose it is: `git commit` closes it while its
+//! editor is open. So each `git` that works in the repository counts as a holder.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,7 +22,8 @@ use rustix::io::Errno;
 use teamd_shared::place::open_itself;
 use teamd_shared::repository::{Elsewhere, GIT, named_by};
 
-/// Where locks lie below a directory of a repository, beside its top. Whether what lies below is looked at, too.
+/// Where locks lie below a directory of a repository, beside its top. Whether what lies below is
+/// looked at, too.
 const BELOW: [(&str, bool); 6] = [
     ("refs", true),
     ("reftable", false),
@@ -54,20 +58,33 @@ impl Lock {
 /// Removes the stale locks of the repository of a tree. Says so in the log, and if one stays.
 pub(crate) fn remove_stale(tree: &Path, whose: Whose) {
     if let Err(error) = try_remove(tree, whose) {
-        tracing::warn!("whether a killed git has left locks in {} cannot be seen: {error}", tree.display());
+        tracing::warn!(
+            "whether a killed git has left locks in {} cannot be seen: {error}",
+            tree.display()
+        );
     }
 }
 
 fn try_remove(tree: &Path, whose: Whose) -> io::Result<()> {
-    let Some((own, common)) = repository_of(tree) else { return Ok(()) };
+    let Some((own, common)) = repository_of(tree) else {
+        return Ok(());
+    };
     let mut locks = Vec::new();
-    locks_in(tree, false, &mut |name| name == b".gitmodules.lock", &mut locks)?;
+    locks_in(
+        tree,
+        false,
+        &mut |name| name == b".gitmodules.lock",
+        &mut locks,
+    )?;
     for at in [&own, &common] {
         // The top of another's repository is written by no command.
         if at == &own {
             locks_in(at, false, &mut is_lock, &mut locks)?;
         }
-        for (name, is_deep) in BELOW.iter().filter(|(name, _)| *name != "modules" || own == common) {
+        for (name, is_deep) in BELOW
+            .iter()
+            .filter(|(name, _)| *name != "modules" || own == common)
+        {
             locks_in(&at.join(name), *is_deep, &mut is_lock, &mut locks)?;
         }
         if own == common {
@@ -77,7 +94,9 @@ fn try_remove(tree: &Path, whose: Whose) -> io::Result<()> {
     if let Whose::Users { since } = whose {
         locks.retain(|lock| itself(lock).is_ok_and(|(_, found)| found.st_mtime >= since));
     }
-    let Some(first) = locks.first() else { return Ok(()) };
+    let Some(first) = locks.first() else {
+        return Ok(());
+    };
     let first = first.path();
     if matches!(whose, Whose::Users { .. }) && !sees_all_processes() {
         tracing::warn!(
@@ -110,7 +129,10 @@ fn try_remove(tree: &Path, whose: Whose) -> io::Result<()> {
         }
     }
     if !removed.is_empty() {
-        tracing::warn!("removed what a git has left that was killed: {}", removed.join(", "));
+        tracing::warn!(
+            "removed what a git has left that was killed: {}",
+            removed.join(", ")
+        );
     }
     Ok(())
 }
@@ -159,10 +181,16 @@ fn locks_in(
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile if is_one(name) && stat.st_uid == user => {
                     let inode = (stat.st_dev, stat.st_ino);
-                    found.push(Lock { folder: at.clone(), name: name.to_vec(), inode });
+                    found.push(Lock {
+                        folder: at.clone(),
+                        name: name.to_vec(),
+                        inode,
+                    });
                 }
                 // Nothing in it is a lock, and there is much of it.
-                FileType::Directory if is_deep && !matches!(name, b"objects" | b"logs" | b"hooks") => {
+                FileType::Directory
+                    if is_deep && !matches!(name, b"objects" | b"logs" | b"hooks") =>
+                {
                     level.push(at.join(OsStr::from_bytes(name)));
                 }
                 _ => {}
@@ -179,7 +207,8 @@ fn itself(lock: &Lock) -> rustix::io::Result<(OwnedFd, Stat)> {
     Ok((folder, found))
 }
 
-/// File systems that no other machine writes to, by the magic number that `statfs` gives: `include/uapi/linux/magic.h` and statfs(2).
+/// File systems that no other machine writes to, by the magic number that `statfs` gives:
+/// `include/uapi/linux/magic.h` and statfs(2).
 const LOCAL: [i128; 14] = [
     0xEF53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -197,13 +226,16 @@ const LOCAL: [i128; 14] = [
     0x7366_746E, // NTFS
 ];
 
-/// Tells whether another machine may write to the file system of a path. So it is with one that is not known.
+/// Tells whether another machine may write to the file system of a path. So it is with one that is
+/// not known.
 fn is_shared(path: &Path) -> bool {
-    // The numbers have 32 bits, in a field whose type differs between architectures and may be signed.
+    // The numbers have 32 bits, in a field whose type differs between architectures and may be
+    // signed.
     !statfs(path).is_ok_and(|it| LOCAL.contains(&(i128::from(it.f_type) & 0xFFFF_FFFF)))
 }
 
-/// Tells whether each process of the machine can be seen: this is the first process namespace (`pid_namespaces(7)`).
+/// Tells whether each process of the machine can be seen: this is the first process namespace
+/// (`pid_namespaces(7)`).
 fn sees_all_processes() -> bool {
     const FIRST: &str = "pid:[4026531836]";
     std::fs::read_link("/proc/self/ns/pid").is_ok_and(|found| found == Path::new(FIRST))
@@ -221,15 +253,21 @@ fn trees_of(tree: &Path, own: &Path, common: &Path) -> io::Result<Vec<(u64, u64)
     };
     for entry in linked {
         let named = std::fs::read_to_string(entry.path().join("gitdir")).unwrap_or_default();
-        all.extend(entry.path().join(named.trim_end()).parent().map(Path::to_owned));
+        all.extend(
+            entry
+                .path()
+                .join(named.trim_end())
+                .parent()
+                .map(Path::to_owned),
+        );
     }
     // One that is gone has no process in it.
     let found = all.iter().filter_map(|path| stat(path).ok());
     Ok(found.map(|stat| (stat.st_dev, stat.st_ino)).collect())
 }
 
-/// Finds a process that may hold one of the locks: one that has it open, or a `git` that works in one of these directories, or below, or
-/// where this cannot be seen.
+/// Finds a process that may hold one of the locks: one that has it open, or a `git` that works in
+/// one of these directories, or below, or where this cannot be seen.
 fn holder(locks: &[Lock], trees: &[(u64, u64)]) -> io::Result<Option<String>> {
     let this = std::process::id().to_string();
     for entry in Path::new("/proc").read_dir()? {
@@ -241,32 +279,45 @@ fn holder(locks: &[Lock], trees: &[(u64, u64)]) -> io::Result<Option<String>> {
         }
         let at = entry.path();
         // It is gone.
-        let Ok(name) = std::fs::read_to_string(at.join("comm")) else { continue };
+        let Ok(name) = std::fs::read_to_string(at.join("comm")) else {
+            continue;
+        };
         let is_git = name.starts_with("git");
         if has_open(&at, locks) || is_git && is_of_this_user(&at) && works_in(&at, trees) {
-            return Ok(Some(format!("the process {} ({})", pid.display(), name.trim_end())));
+            return Ok(Some(format!(
+                "the process {} ({})",
+                pid.display(),
+                name.trim_end()
+            )));
         }
     }
     Ok(None)
 }
 
-/// Tells whether a process makes files of this user: what it makes is of another one else, and so no lock that is looked at.
+/// Tells whether a process makes files of this user: what it makes is of another one else, and so
+/// no lock that is looked at.
 fn is_of_this_user(process: &Path) -> bool {
-    let Ok(status) = std::fs::read_to_string(process.join("status")) else { return true };
+    let Ok(status) = std::fs::read_to_string(process.join("status")) else {
+        return true;
+    };
     let user = rustix::process::geteuid().as_raw().to_string();
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     ids.is_none_or(|ids| ids.split_whitespace().any(|id| id == user))
 }
 
 fn has_open(process: &Path, locks: &[Lock]) -> bool {
-    let Ok(open) = process.join("fd").read_dir() else { return false };
+    let Ok(open) = process.join("fd").read_dir() else {
+        return false;
+    };
     let found = open.flatten().filter_map(|entry| stat(entry.path()).ok());
-    let inodes = found.map(|stat| (stat.st_dev, stat.st_ino)).collect::<Vec<_>>();
+    let inodes = found
+        .map(|stat| (stat.st_dev, stat.st_ino))
+        .collect::<Vec<_>>();
     locks.iter().any(|lock| inodes.contains(&lock.inode))
 }
 
-/// Tells whether a process works in one of these directories, or below: it may see them at another path. So it is if this cannot be seen,
-/// unless the process is gone or only waits to be reaped.
+/// Tells whether a process works in one of these directories, or below: it may see them at another
+/// path. So it is if this cannot be seen, unless the process is gone or only waits to be reaped.
 fn works_in(process: &Path, trees: &[(u64, u64)]) -> bool {
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut here = match openat(CWD, process.join("cwd"), folder, Mode::empty()) {
@@ -310,16 +361,24 @@ mod tests {
     fn repository() -> (tempfile::TempDir, PathBuf) {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
-        for folder in
-            ["refs/heads/a", "info", "objects/info", "objects/pack", "objects/ab", "modules/m/refs", "logs"]
-        {
+        for folder in [
+            "refs/heads/a",
+            "info",
+            "objects/info",
+            "objects/pack",
+            "objects/ab",
+            "modules/m/refs",
+            "logs",
+        ] {
             fs::create_dir_all(root.join(GIT).join(folder)).unwrap();
         }
         (scratch, root)
     }
 
     fn put(root: &Path, files: &[&str]) {
-        files.iter().for_each(|file| fs::write(root.join(file), "").unwrap());
+        for file in files.iter() {
+            fs::write(root.join(file), "").unwrap();
+        }
     }
 
     fn there(root: &Path, files: &[&str]) -> Vec<bool> {
@@ -340,7 +399,12 @@ mod tests {
     #[test]
     fn what_a_killed_git_has_left_goes_and_nothing_else() {
         let (_scratch, root) = repository();
-        let others = [".git/index", "Cargo.lock", ".git/objects/ab/c.lock", ".git/logs/x.lock"];
+        let others = [
+            ".git/index",
+            "Cargo.lock",
+            ".git/objects/ab/c.lock",
+            ".git/logs/x.lock",
+        ];
         put(&root, &LOCKS);
         put(&root, &others);
         std::os::unix::fs::symlink(root.join("Cargo.lock"), root.join(".git/link.lock")).unwrap();
@@ -354,7 +418,12 @@ mod tests {
     fn git_at(folder: &Path, at: &Path) -> Child {
         let program = folder.join("git");
         fs::copy("/bin/sleep", &program).unwrap();
-        Command::new(program).arg("600").current_dir(at).stdin(Stdio::null()).spawn().unwrap()
+        Command::new(program)
+            .arg("600")
+            .current_dir(at)
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap()
     }
 
     fn end(mut child: Child) {
@@ -379,7 +448,12 @@ mod tests {
         // Whatever the program is called.
         put(&root, &LOCKS[..1]);
         let held = File::open(root.join(LOCKS[0])).unwrap();
-        let holder = Command::new("sleep").arg("600").stdin(held).current_dir("/").spawn().unwrap();
+        let holder = Command::new("sleep")
+            .arg("600")
+            .stdin(held)
+            .current_dir("/")
+            .spawn()
+            .unwrap();
         remove_stale(&root, Whose::Teammates);
         assert_eq!(there(&root, &LOCKS[..1]), [true]);
         end(holder);
@@ -389,7 +463,15 @@ mod tests {
     fn a_file_system_that_is_not_known_to_be_local_is_shared() {
         let (_scratch, root) = repository();
         assert!(!is_shared(&root));
-        for network in [0x6969, 0x517B, 0xFF53_4D42, 0xFE53_4D42, 0x0102_1997, 0x6573_5546, 0x00C3_6400] {
+        for network in [
+            0x6969,
+            0x517B,
+            0xFF53_4D42,
+            0xFE53_4D42,
+            0x0102_1997,
+            0x6573_5546,
+            0x00C3_6400,
+        ] {
             assert!(!LOCAL.contains(&network), "{network:#x}");
         }
         assert!(is_shared(Path::new("/proc")) && is_shared(&root.join("none")));
@@ -399,7 +481,13 @@ mod tests {
     fn in_the_tree_of_the_user_only_what_is_younger_than_the_teammate_goes() {
         let (_scratch, root) = repository();
         put(&root, &LOCKS);
-        let now = i64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs()).unwrap();
+        let now = i64::try_from(
+            std::time::SystemTime::UNIX_EPOCH
+                .elapsed()
+                .unwrap()
+                .as_secs(),
+        )
+        .unwrap();
         remove_stale(&root, Whose::Users { since: now + 60 });
         assert_eq!(there(&root, &LOCKS), [true; 8]);
         remove_stale(&root, Whose::Users { since: now - 60 });

@@ -1,21 +1,27 @@
-//! The shim of one command: the process between a worker and `bash` that ends everything the command started.
+//! The shim of one command: the process between a worker and `bash` that ends everything the
+//! command started.
 //!
-//! It runs as `team-worker shim FD WORKSPACE COMMAND`, in `/`, without an environment: the [`Job`]. It has three more descriptors:
+//! It runs as `team-worker shim FD WORKSPACE COMMAND`, in `/`, without an environment: the [`Job`].
+//! It has three more descriptors:
 //!
-//! - 0 is the transcript: while the shim lives, the liveness lock is held, even if the worker is gone;
-//! - 1 is a socket to the worker: the lifeline (its end, by the worker's will or death, ends the command) and the
-//!   channel of the report, one JSON line that is written when nothing of the command is left. While an agent runs, the worker
-//!   says a byte to open or close its gate, and the shim answers with a line when that is done;
-//! - 2 is where the output of the command goes: a pipe to the worker, or a log file; for an agent, a socket, in which its other descriptors lie
-//!   ([`AgentStdio`]).
+//! - 0 is the transcript: while the shim lives, the liveness lock is held, even if the worker is
+//!   gone;
+//! - 1 is a socket to the worker: the lifeline (its end, by the worker's will or death, ends the
+//!   command) and the channel of the report, one JSON line that is written when nothing of the
+//!   command is left. While an agent runs, the worker says a byte to open or close its gate, and
+//!   the shim answers with a line when that is done;
+//! - 2 is where the output of the command goes: a pipe to the worker, or a log file; for an agent,
+//!   a socket, in which its other descriptors lie ([`AgentStdio`]).
 //!
-//! With a policy the command runs below a sandbox init that confines it ([`crate::sandbox`]); the shim stays outside. The
-//! command gets neither 0 nor 1. It is over when `bash` ends, the lifeline closes, the time is up or a signal comes. Then
-//! everything that it started is ended, by one of two nets: the kernel ends a pid namespace with its first process; without
-//! one the shim is the subreaper of the tree, and kills all that descends from it, `setsid` or not.
+//! With a policy the command runs below a sandbox init that confines it ([`crate::sandbox`]); the
+//! shim stays outside. The command gets neither 0 nor 1. It is over when `bash` ends, the lifeline
+//! closes, the time is up or a signal comes. Then everything that it started is ended, by one of
+//! two nets: the kernel ends a pid namespace with its first process; without one the shim is the
+//! subreaper of the tree, and kills all that descends from it, `setsid` or not.
 //!
-//! The shim must never exit before that, never touch the transcript, and start nothing but the command, and what changes its gate. What it
-//! may not kill (a program of another user, started with `sudo`) it waits for: an incarnation is not over before.
+//! The shim must never exit before that, never touch the transcript, and start nothing but the
+//! command, and what changes its gate. What it may not kill (a program of another user, started
+//! with `sudo`) it waits for: an incarnation is not over before.
 
 mod job;
 mod report;
@@ -34,7 +40,8 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, pidfd_open, waitpid,
+    Pid, PidfdFlags, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, pidfd_open,
+    waitpid,
 };
 use teamd_shared::member::Gate;
 use teamd_shared::process::{close_inherited, deny_tracing};
@@ -64,7 +71,9 @@ const COUNTED_EVERY: Duration = Duration::from_millis(250);
 
 /// Supervises one command: the whole program behind the hidden subcommand.
 pub(crate) fn shim_main() -> ExitCode {
-    let report = Job::inherited(SUBCOMMAND).and_then(|job| job.supervise()).unwrap_or_else(Report::failed);
+    let report = Job::inherited(SUBCOMMAND)
+        .and_then(|job| job.supervise())
+        .unwrap_or_else(Report::failed);
     // If that fails, the worker is gone, and no other process wants the report.
     drop(report.send(io::stdout()));
     ExitCode::SUCCESS
@@ -85,8 +94,15 @@ impl Job {
             bounds::go_first().map_err(cannot("say that its command goes first"))?;
         }
         become_shim().map_err(cannot("become a shim"))?;
-        let absent = self.order.policy.as_ref().map(AbsentFiles::note).transpose();
-        let absent = absent.map_err(cannot("look for a protected file"))?.unwrap_or_default();
+        let absent = self
+            .order
+            .policy
+            .as_ref()
+            .map(AbsentFiles::note)
+            .transpose();
+        let absent = absent
+            .map_err(cannot("look for a protected file"))?
+            .unwrap_or_default();
         let mut report = self.run(deadline).unwrap_or_else(Report::failed);
         report.notes = absent.put_aside();
         Ok(report)
@@ -96,8 +112,8 @@ impl Job {
     fn run(&self, deadline: Option<Instant>) -> Result<Report, String> {
         let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
         let signals = read_signals().map_err(cannot("read signals"))?;
-        let early =
-            next_event(&signals, None, Some(Instant::now())).map_err(cannot("look at its lifeline"))?;
+        let early = next_event(&signals, None, Some(Instant::now()))
+            .map_err(cannot("look at its lifeline"))?;
         if let Some(Event::Over(cause)) = early {
             return Ok(Report::new(cause));
         }
@@ -105,25 +121,43 @@ impl Job {
         if self.order.agent.is_some() {
             give_up_output().map_err(cannot("close the output of the agent"))?;
         }
-        let namespaces = self.order.policy.as_ref().map_or(Namespaces::None, |it| it.layers.namespaces);
+        let namespaces = self
+            .order
+            .policy
+            .as_ref()
+            .map_or(Namespaces::None, |it| it.layers.namespaces);
         // Beside the command there is the sandbox init, where it stays.
         let stays = usize::from(namespaces != Namespaces::None);
-        let most = self.order.bounds.max_procs.map(|most| most as usize + stays);
+        let most = self
+            .order
+            .bounds
+            .max_procs
+            .map(|most| most as usize + stays);
         let watched = self.watch(process, &signals, init.as_ref(), (deadline, most));
         let ended = match namespaces {
             Namespaces::Own => end_namespace(process),
             Namespaces::Bubblewrap | Namespaces::None => end_descendants(process),
         };
         let ended = ended.map_err(cannot("end what it started"))?;
-        let error = watched.as_ref().err().map(|error| format!("cannot watch the command: {error}"));
+        let error = watched
+            .as_ref()
+            .err()
+            .map(|error| format!("cannot watch the command: {error}"));
         let cause = watched.unwrap_or(ExitCause::Failed);
         // Without a report, `bash` took the place of the sandbox init, or that was killed.
-        let said = init.and_then(Report::read).unwrap_or_else(|| Report::exited(ended));
-        Ok(Report { cause, error: said.error.clone().or(error), ..said })
+        let said = init
+            .and_then(Report::read)
+            .unwrap_or_else(|| Report::exited(ended));
+        Ok(Report {
+            cause,
+            error: said.error.clone().or(error),
+            ..said
+        })
     }
 
-    /// Starts the command, in a process group of its own and with no signal blocked: it would inherit that. The sandbox init
-    /// confines it, or puts limits on it, and says over the pipe how `bash` ended.
+    /// Starts the command, in a process group of its own and with no signal blocked: it would
+    /// inherit that. The sandbox init confines it, or puts limits on it, and says over the pipe how
+    /// `bash` ended.
     fn start(&self) -> io::Result<(Pid, Option<PipeReader>)> {
         let Order { policy, bounds, .. } = &self.order;
         if policy.is_none() && bounds.is_nothing() && self.order.agent.is_none() {
@@ -151,7 +185,9 @@ fn spawn(mut command: Command) -> io::Result<Pid> {
 
 /// Gives up its own copy of what the agent writes to: that ends when the agent closes it.
 fn give_up_output() -> io::Result<()> {
-    Ok(rustix::stdio::dup2_stderr(std::fs::File::open("/dev/null")?)?)
+    Ok(rustix::stdio::dup2_stderr(std::fs::File::open(
+        "/dev/null",
+    )?)?)
 }
 
 /// Makes this process what a shim has to be, before it starts anything.
@@ -166,11 +202,15 @@ fn become_shim() -> io::Result<()> {
     Ok(set_child_subreaper(true)?)
 }
 
-/// Makes all signals readable. The worker starts a shim with all of them blocked, so that none is missed.
+/// Makes all signals readable. The worker starts a shim with all of them blocked, so that none is
+/// missed.
 fn read_signals() -> io::Result<SignalFd> {
     let all = SigSet::all();
     all.thread_block()?;
-    Ok(SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+    Ok(SignalFd::with_flags(
+        &all,
+        SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
+    )?)
 }
 
 /// What a shim waits for.
@@ -182,17 +222,23 @@ enum Event {
     Gate(Gate),
 }
 
-/// Waits for the next event: the lifeline, a signal, the end of the command, or the deadline; none if it is one of the last two,
-/// or means nothing.
+/// Waits for the next event: the lifeline, a signal, the end of the command, or the deadline; none
+/// if it is one of the last two, or means nothing.
 fn next_event(
     signals: &SignalFd,
     command: Option<&OwnedFd>,
     deadline: Option<Instant>,
 ) -> io::Result<Option<Event>> {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-    let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    let left = left
+        .map(Timespec::try_from)
+        .transpose()
+        .map_err(io::Error::other)?;
     let lifeline = io::stdout();
-    let mut waits = vec![PollFd::new(&lifeline, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+    let mut waits = vec![
+        PollFd::new(&lifeline, PollFlags::IN),
+        PollFd::new(signals, PollFlags::IN),
+    ];
     waits.extend(command.map(|command| PollFd::new(command, PollFlags::IN)));
     match poll(&mut waits, left.as_ref()) {
         Err(rustix::io::Errno::INTR) | Ok(0) => return Ok(None),
@@ -209,7 +255,8 @@ fn next_event(
     Ok(None)
 }
 
-/// Reads what the worker says: one byte for each change of the gate. All else, and the end, is the end of the lifeline.
+/// Reads what the worker says: one byte for each change of the gate. All else, and the end, is the
+/// end of the lifeline.
 fn hear(lifeline: impl AsFd) -> Event {
     let mut said = [0];
     match rustix::io::read(lifeline, &mut said) {
@@ -220,8 +267,9 @@ fn hear(lifeline: impl AsFd) -> Event {
 }
 
 impl Job {
-    /// Waits until the command is over, and returns why. Reaps the orphans that it leaves meanwhile, but not `bash`:
-    /// its pid names the process group that is killed next, and must not become another's.
+    /// Waits until the command is over, and returns why. Reaps the orphans that it leaves
+    /// meanwhile, but not `bash`: its pid names the process group that is killed next, and must not
+    /// become another's.
     fn watch(
         &self,
         bash: Pid,
@@ -232,7 +280,11 @@ impl Job {
         let held = pidfd_open(bash, PidfdFlags::empty())?;
         loop {
             let count_at = most.map(|_| Instant::now() + COUNTED_EVERY);
-            let event = next_event(signals, Some(&held), [deadline, count_at].into_iter().flatten().min())?;
+            let event = next_event(
+                signals,
+                Some(&held),
+                [deadline, count_at].into_iter().flatten().min(),
+            )?;
             if has_ended(bash)? {
                 return Ok(ExitCause::Exited);
             }
@@ -253,10 +305,15 @@ impl Job {
         }
     }
 
-    /// Opens or closes the gate of the agent, and tells the worker when that is done. Returns whether it goes on: it does not if
-    /// it cannot be kept from writing in another way.
+    /// Opens or closes the gate of the agent, and tells the worker when that is done. Returns
+    /// whether it goes on: it does not if it cannot be kept from writing in another way.
     fn set_gate(&self, gate: Gate, init: Pid, confined: Option<&PipeReader>) -> io::Result<bool> {
-        let (Some(policy), Some(confined)) = (&self.order.policy, confined) else { return Ok(false) };
+        let Some(policy) = &self.order.policy else {
+            return Ok(false);
+        };
+        let Some(confined) = confined else {
+            return Ok(false);
+        };
         // Something is to be read when the mounts stand, and at the end.
         let patience = Timespec::try_from(CONFINED_WITHIN).map_err(io::Error::other)?;
         if poll(&mut [PollFd::new(confined, PollFlags::IN)], Some(&patience))? == 0 {
@@ -272,7 +329,8 @@ impl Job {
             Ok(false) => Ok(false),
             Err(error) => {
                 tracing::debug!("the gate of the sandbox {init} cannot be set: {error}");
-                // The agent may just have ended: then nothing of the sandbox is left in a moment, and that is the event to come.
+                // The agent may just have ended: then nothing of the sandbox is left in a moment,
+                // and that is the event to come.
                 let ended = pidfd_open(init, PidfdFlags::empty())?;
                 let patience = Timespec::try_from(GONE_WITHIN).map_err(io::Error::other)?;
                 Ok(poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&patience))? > 0)
@@ -288,11 +346,16 @@ fn has_ended(bash: Pid) -> io::Result<bool> {
 
 /// Tells whether a signal asks the shim to end: all do that would end another process by default.
 fn ends_a_shim(number: u32) -> bool {
-    const HARMLESS: [c_int; 7] = [SIGCHLD, SIGCONT, SIGWINCH, SIGURG, SIGTSTP, SIGTTIN, SIGTTOU];
-    !HARMLESS.iter().any(|&signal| i32::try_from(number) == Ok(signal))
+    const HARMLESS: [c_int; 7] = [
+        SIGCHLD, SIGCONT, SIGWINCH, SIGURG, SIGTSTP, SIGTTIN, SIGTTOU,
+    ];
+    !HARMLESS
+        .iter()
+        .any(|&signal| i32::try_from(number) == Ok(signal))
 }
 
-/// Ends a pid namespace by its first process: the kernel kills all the others before that one can be reaped.
+/// Ends a pid namespace by its first process: the kernel kills all the others before that one can
+/// be reaped.
 fn end_namespace(init: Pid) -> io::Result<Option<WaitStatus>> {
     // A process that is not reaped keeps its pid.
     kill_process(init, rustix::process::Signal::KILL)?;
@@ -304,12 +367,15 @@ fn end_namespace(init: Pid) -> io::Result<Option<WaitStatus>> {
     }
 }
 
-/// Kills all that descends from this process, round by round, until nothing is left; returns how `bash` ended.
+/// Kills all that descends from this process, round by round, until nothing is left; returns how
+/// `bash` ended.
 ///
-/// A process that is killed leaves its children to the shim: so each round finds what the one before missed, and
-/// when there is no child any more, nothing is left. The group of `bash` goes first, in one step that no fork outruns.
+/// A process that is killed leaves its children to the shim: so each round finds what the one
+/// before missed, and when there is no child any more, nothing is left. The group of `bash` goes
+/// first, in one step that no fork outruns.
 fn end_descendants(bash: Pid) -> io::Result<Option<WaitStatus>> {
-    let (mut ended, mut told) = (None, false);
+    let mut ended = None;
+    let mut told = false;
     loop {
         let mut options = match sweep::kill_children(|_| false) {
             Ok(_) => WaitOptions::empty(),

@@ -1,8 +1,10 @@
-//! A simulated worker: the real session, state, transcript, mailbox, outbox and link, driven through one schedule after
-//! another. Simulated is what is outside of the worker: its tools, its model, its daemon, the people, the clock, and the
-//! moment of its death, which may lie in the middle of any line that it writes. All follows from a seed.
+//! A simulated worker: the real session, state, transcript, mailbox, outbox and link, driven
+//! through one schedule after another. Simulated is what is outside of the worker: its tools, its
+//! model, its daemon, the people, the clock, and the moment of its death, which may lie in the
+//! middle of any line that it writes. All follows from a seed.
 //!
-//! `TEAM_SIM_SEED=n` replays one schedule and prints it; `TEAM_SIM_FROM=n` and `TEAM_SIM_SCHEDULES=n` run others.
+//! `TEAM_SIM_SEED=n` replays one schedule and prints it; `TEAM_SIM_FROM=n` and
+//! `TEAM_SIM_SCHEDULES=n` run others.
 
 mod agent;
 mod daemon;
@@ -14,7 +16,9 @@ mod promises;
 mod schedules;
 mod world;
 
-pub(crate) use disk::{syncs_an_inbox, where_no_inbox_can_be_synced, writes_a_line, writes_an_entry};
+pub(crate) use disk::{
+    syncs_an_inbox, where_no_inbox_can_be_synced, writes_a_line, writes_an_entry,
+};
 pub(crate) use machine::SimulatedModel;
 use mutants::Mutant;
 use world::{Fixture, World};

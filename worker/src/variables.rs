@@ -1,7 +1,9 @@
-//! The variables of a command on their way: from the worker through shim and sandbox init to `bash`, with the order of the shim.
+//! The variables of a command on their way: from the worker through shim and sandbox init to
+//! `bash`, with the order of the shim.
 //!
-//! Shim and sandbox init never have them as their own: a loader believes its environment (`LD_PRELOAD`, an empty element of
-//! `LD_LIBRARY_PATH`), and would run what lies in the workspace outside of the sandbox. No command line holds them either.
+//! Shim and sandbox init never have them as their own: a loader believes its environment
+//! (`LD_PRELOAD`, an empty element of `LD_LIBRARY_PATH`), and would run what lies in the workspace
+//! outside of the sandbox. No command line holds them either.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +27,8 @@ impl Variables {
     pub(crate) fn of(all: impl Iterator<Item = (OsString, OsString)>) -> Self {
         let mut bytes = Vec::new();
         for (name, value) in all {
-            let (name, value) = (name.as_bytes(), value.as_bytes());
+            let name = name.as_bytes();
+            let value = value.as_bytes();
             if name.is_empty() || name.contains(&b'=') || name.contains(&0) || value.contains(&0) {
                 continue;
             }
@@ -37,7 +40,10 @@ impl Variables {
     /// Sets one, whatever it was before.
     pub(crate) fn with(self, name: &str, value: &OsStr) -> Self {
         let was = [name.as_bytes(), b"="].concat();
-        let others = self.0.split_inclusive(|&byte| byte == 0).filter(|pair| !pair.starts_with(&was));
+        let others = self
+            .0
+            .split_inclusive(|&byte| byte == 0)
+            .filter(|pair| !pair.starts_with(&was));
         let set = [was.as_slice(), value.as_bytes(), b"\0"].concat();
         Self(others.flatten().chain(&set).copied().collect())
     }
@@ -52,41 +58,62 @@ impl Variables {
         Self(bytes.to_owned())
     }
 
-    /// Returns the command line of a command, with these variables and without input. What its `PATH` says is meant from
-    /// this directory; the caller sees to it that it begins there.
+    /// Returns the command line of a command, with these variables and without input. What its
+    /// `PATH` says is meant from this directory; the caller sees to it that it begins there.
     pub(crate) fn command(&self, command: &OsStr, directory: &Path) -> Command {
         let shell = self.shell(directory);
         let mut started = Command::new(&shell);
-        started.arg0(shell.file_name().unwrap_or(shell.as_os_str())).stdin(Stdio::null());
+        started
+            .arg0(shell.file_name().unwrap_or(shell.as_os_str()))
+            .stdin(Stdio::null());
         // A command that begins with a dash is no option.
         started.args([OsStr::new("-c"), OsStr::new("--"), command]);
         self.give(&mut started);
         started
     }
 
-    /// Returns the command line of an agent, with these variables; a name is looked up where their `PATH` says.
+    /// Returns the command line of an agent, with these variables; a name is looked up where their
+    /// `PATH` says.
     pub(crate) fn agent(&self, command: &[String], stdio: AgentStdio) -> Command {
         let mut started = Command::new(command.first().map_or("", String::as_str));
-        started.args(command.iter().skip(1)).stdin(stdio.input).stderr(stdio.errors);
+        started
+            .args(command.iter().skip(1))
+            .stdin(stdio.input)
+            .stderr(stdio.errors);
         self.give(&mut started);
         started
     }
 
-    /// Returns the shell: `bash` where `PATH` says, else `sh`. Found here and not by `exec`, since a program that is
-    /// named by its path is started without a copy of this process.
+    /// Returns the shell: `bash` where `PATH` says, else `sh`. Found here and not by `exec`, since
+    /// a program that is named by its path is started without a copy of this process.
     fn shell(&self, directory: &Path) -> PathBuf {
-        let path = self.0.split(|&byte| byte == 0).find_map(|pair| pair.strip_prefix(b"PATH="));
+        let path = self
+            .0
+            .split(|&byte| byte == 0)
+            .find_map(|pair| pair.strip_prefix(b"PATH="));
         let path = path.map_or_else(|| DEFAULT_PATH.as_ref(), OsStr::from_bytes);
-        let folders: Vec<_> = std::env::split_paths(path).map(|folder| directory.join(folder)).collect();
-        let find = |name: &str| folders.iter().map(|folder| folder.join(name)).find(|file| is_program(file));
-        find("bash").or_else(|| find("sh")).unwrap_or_else(|| "/bin/sh".into())
+        let folders: Vec<_> = std::env::split_paths(path)
+            .map(|folder| directory.join(folder))
+            .collect();
+        let find = |name: &str| {
+            folders
+                .iter()
+                .map(|folder| folder.join(name))
+                .find(|file| is_program(file))
+        };
+        find("bash")
+            .or_else(|| find("sh"))
+            .unwrap_or_else(|| "/bin/sh".into())
     }
 
     /// Makes them all that a program is started with.
     fn give(&self, command: &mut Command) {
         let pairs = self.0.split(|&byte| byte == 0).filter_map(|pair| {
             let at = pair.iter().position(|&byte| byte == b'=')?;
-            Some((OsStr::from_bytes(&pair[..at]), OsStr::from_bytes(&pair[at + 1..])))
+            Some((
+                OsStr::from_bytes(&pair[..at]),
+                OsStr::from_bytes(&pair[at + 1..]),
+            ))
         });
         command.env_clear().envs(pairs);
     }
@@ -104,8 +131,18 @@ mod tests {
 
     #[test]
     fn what_is_handed_over_is_taken_whatever_it_holds() {
-        let pairs = [("A", "x=y\n z"), ("EMPTY", ""), ("", "no"), ("B=", "no"), ("LATER", "\u{fc}")];
-        let given = Variables::of(pairs.into_iter().map(|(name, value)| (name.into(), value.into())));
+        let pairs = [
+            ("A", "x=y\n z"),
+            ("EMPTY", ""),
+            ("", "no"),
+            ("B=", "no"),
+            ("LATER", "\u{fc}"),
+        ];
+        let given = Variables::of(
+            pairs
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
         let given = given.with("EMPTY", "x".as_ref()).with("EMPTY", "".as_ref());
         // By its name, no test that sweeps takes it for an orphan.
         let scratch = tempfile::tempdir().unwrap();
@@ -127,16 +164,24 @@ mod tests {
         let make = |name: &str, mode| {
             let file = scratch.path().join(name);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-            File::create(&file).unwrap().set_permissions(Permissions::from_mode(mode)).unwrap();
+            File::create(&file)
+                .unwrap()
+                .set_permissions(Permissions::from_mode(mode))
+                .unwrap();
             file
         };
-        let (sh, bash) = (make("here/sh", 0o755), make("own/bash", 0o700));
+        let sh = make("here/sh", 0o755);
+        let bash = make("own/bash", 0o700);
         drop(make("here/bash", 0o644));
         std::fs::create_dir_all(scratch.path().join("folder/bash")).unwrap();
         let shell = |path: &str| {
-            Variables::of([("PATH".into(), path.into())].into_iter()).shell(&scratch.path().join("here"))
+            Variables::of([("PATH".into(), path.into())].into_iter())
+                .shell(&scratch.path().join("here"))
         };
-        assert_eq!(shell("../folder::/nowhere:../own"), scratch.path().join("here/../own/bash"));
+        assert_eq!(
+            shell("../folder::/nowhere:../own"),
+            scratch.path().join("here/../own/bash")
+        );
         assert_eq!(shell("../folder:"), sh);
         assert_eq!(shell("/nowhere"), Path::new("/bin/sh"));
         assert_eq!(shell(bash.parent().unwrap().to_str().unwrap()), bash);

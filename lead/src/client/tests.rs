@@ -4,7 +4,10 @@ use teamd_shared::control::Listener;
 use teamd_shared::team_dir::TeamPath;
 
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 pub(crate) fn scratch() -> (tempfile::TempDir, TeamDir) {
@@ -60,7 +63,13 @@ fn a_reply_is_found_by_its_tag_in_any_order() {
         let daemon = async {
             let mut peer = listener.accept().await.unwrap();
             let greeting: Greeting = peer.receive().await.unwrap().unwrap();
-            assert_eq!(greeting, Greeting { protocol: PROTOCOL, peer: Peer::Client });
+            assert_eq!(
+                greeting,
+                Greeting {
+                    protocol: PROTOCOL,
+                    peer: Peer::Client
+                }
+            );
             let first: TaggedCommand = peer.receive().await.unwrap().unwrap();
             let second: TaggedCommand = peer.receive().await.unwrap().unwrap();
             for (tag, repeated) in [(second.tag, true), (first.tag, false)] {
@@ -71,9 +80,18 @@ fn a_reply_is_found_by_its_tag_in_any_order() {
         let client = async {
             let mut client = Client::connect(&dir).await.unwrap();
             let first = client.send(Command::Ping).await.unwrap();
-            assert_eq!(client.call(Command::Ping).await, Ok(Done::Answered { repeated: true }));
+            assert_eq!(
+                client.call(Command::Ping).await,
+                Ok(Done::Answered { repeated: true })
+            );
             let reply = client.reply().await.unwrap();
-            assert_eq!(reply, Reply { tag: first, result: Ok(Done::Answered { repeated: false }) });
+            assert_eq!(
+                reply,
+                Reply {
+                    tag: first,
+                    result: Ok(Done::Answered { repeated: false })
+                }
+            );
             assert!(matches!(client.reply().await, Err(CallError::Lost(_))));
         };
         tokio::join!(daemon, client);
@@ -99,7 +117,12 @@ fn the_next_program_that_is_the_daemon_is_told_the_same() {
             peer.receive::<Greeting>().await.unwrap();
             let request: TaggedCommand = peer.receive().await.unwrap().unwrap();
             assert_eq!(request.command, first.command);
-            peer.send(&Reply { tag: request.tag, result: Ok(Done::HandingOver) }).await.unwrap();
+            peer.send(&Reply {
+                tag: request.tag,
+                result: Ok(Done::HandingOver),
+            })
+            .await
+            .unwrap();
         };
         let client = async {
             let mut client = Client::connect(&dir).await.unwrap();
@@ -134,7 +157,16 @@ fn a_daemon_that_is_lost_without_a_next_one_is_said_to_be_lost() {
 fn what_a_silent_daemon_was_asked_for_may_still_be_done() {
     let (_scratch, dir) = scratch();
     let name = teamd_shared::name::Name::new("alice").unwrap();
-    for (command, may_be_done) in [(Command::Forget { name, discard: false }, true), (Command::Ping, false)] {
+    for (command, may_be_done) in [
+        (
+            Command::Forget {
+                name,
+                discard: false,
+            },
+            true,
+        ),
+        (Command::Ping, false),
+    ] {
         let silent = daemon(&dir, |_| None);
         let answer = runtime().block_on(async {
             let mut client = Client::connect(&dir).await.unwrap();
@@ -143,9 +175,16 @@ fn what_a_silent_daemon_was_asked_for_may_still_be_done() {
         silent.join().unwrap();
         let error = CommandError::from(answer.unwrap_err());
         assert_eq!(error.code(), ExitCode::TimedOut);
-        assert_eq!(error.message().ends_with("may still be done"), may_be_done, "{error}");
         assert_eq!(
-            error.next_step().unwrap().contains("`teamctl events --last 5`"),
+            error.message().ends_with("may still be done"),
+            may_be_done,
+            "{error}"
+        );
+        assert_eq!(
+            error
+                .next_step()
+                .unwrap()
+                .contains("`teamctl events --last 5`"),
             may_be_done,
             "{error:?}"
         );

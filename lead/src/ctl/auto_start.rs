@@ -1,5 +1,5 @@
-//! Starts the daemon for a command that needs one, as `teamd start` does without a terminal: it trusts nothing and adopts
-//! nothing.
+//! Starts the daemon for a command that needs one, as `teamd start` does without a terminal: it
+//! trusts nothing and adopts nothing.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,9 +16,10 @@ use crate::exit_code::ExitCode;
 use crate::programs;
 use crate::registered;
 
-/// Starts the daemon if none runs, unless the person or a setting says otherwise. Then the command itself says what is missing.
-/// Returns whether it has started one.
-/// `check` looks first whether the command could be done at all, in the team directory if there is one.
+/// Starts the daemon if none runs, unless the person or a setting says otherwise. Then the command
+/// itself says what is missing. Returns whether it has started one.
+/// `check` looks first whether the command could be done at all, in the team directory if there is
+/// one.
 ///
 /// # Errors
 /// As `check` and `teamd start`, or [`ExitCode::NotRunning`] in a directory that is no project.
@@ -35,8 +36,10 @@ pub(super) fn ensure_daemon(
     if let Some(dir) = &dir {
         registered::check(&context.register, dir, ExitCode::NotRunning)?;
         // One that was killed may hold the lock for a moment longer, but it answers no more.
-        let is_gone = |error: CommandError| error.code() == ExitCode::NotRunning;
-        if is_locked(dir) && !block_on(Client::connect(dir)).is_err_and(is_gone) {
+        if is_locked(dir)
+            && !block_on(Client::connect(dir))
+                .is_err_and(|error| error.code() == ExitCode::NotRunning)
+        {
             return Ok(false);
         }
     }
@@ -48,7 +51,8 @@ pub(super) fn ensure_daemon(
     start(context)
 }
 
-/// Stops a daemon again that a command has started, if the command failed and has left nothing for it to do.
+/// Stops a daemon again that a command has started, if the command failed and has left nothing for
+/// it to do.
 pub(super) fn undo(context: &Context, started: bool, result: CommandResult) -> CommandResult {
     // What is only no longer waited for goes on.
     let has_failed = result
@@ -57,16 +61,19 @@ pub(super) fn undo(context: &Context, started: bool, result: CommandResult) -> C
     if started
         && has_failed
         && let Ok(dir) = context.dir()
-        && roster::load(&dir).is_ok_and(|roster| roster.members.iter().all(|member| member.status.is_ended()))
+        && roster::load(&dir)
+            .is_ok_and(|roster| roster.members.iter().all(|member| member.status.is_ended()))
         && block_on(down::request_stop(&dir, false, &[])).is_ok()
     {
-        context.out.aside("stopped teamd again: it has nothing to do");
+        context
+            .out
+            .aside("stopped teamd again: it has nothing to do");
     }
     result
 }
 
-/// Refuses the home directory and the root: a team there could write all that is the user's, and a person who is there by
-/// chance does not mean that.
+/// Refuses the home directory and the root: a team there could write all that is the user's, and a
+/// person who is there by chance does not mean that.
 fn refuse_home(path: &Path) -> Result<(), CommandError> {
     let real = |path: &Path| path.canonicalize().ok();
     let above = path.parent().and_then(real);
@@ -76,15 +83,19 @@ fn refuse_home(path: &Path) -> Result<(), CommandError> {
         Some(above) if Some(&above) == home.as_ref() => "the home directory",
         _ => return Ok(()),
     };
-    let message =
-        format!("no daemon is running for {}, and none is started automatically in {which}", path.display());
+    let message = format!(
+        "no daemon is running for {}, and none is started automatically in {which}",
+        path.display()
+    );
     Err(CommandError::new(ExitCode::NotRunning, message)
         .hint("change to your project's directory; `teamd start` starts one here, if that is what you want"))
 }
 
 /// Runs `teamd start`, and says so if that one started the daemon. Returns whether it did.
 fn start(context: &Context) -> Result<bool, CommandError> {
-    let failed = |why: String| CommandError::new(ExitCode::Failed, format!("cannot start the daemon: {why}"));
+    let failed = |why: String| {
+        CommandError::new(ExitCode::Failed, format!("cannot start the daemon: {why}"))
+    };
     let program = programs::teamd().map_err(|error| failed(error.to_string()))?;
     let output = Command::new(&program)
         .args(["--json", "--team-dir"])
@@ -98,18 +109,24 @@ fn start(context: &Context) -> Result<bool, CommandError> {
         })?;
     let said = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes).into_owned();
-        text.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok())
+        text.lines()
+            .last()
+            .and_then(|line| serde_json::from_str::<Value>(line).ok())
     };
     if !output.status.success() {
         let error = said(&output.stderr).and_then(|said| CommandError::of_json(&said));
-        return Err(
-            error.unwrap_or_else(|| failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
-        );
+        return Err(error
+            .unwrap_or_else(|| failed(String::from_utf8_lossy(&output.stderr).trim().to_owned())));
     }
-    let Some(started) = said(&output.stdout).filter(|started| started["already_running"] == false) else {
+    let Some(started) = said(&output.stdout).filter(|started| started["already_running"] == false)
+    else {
         return Ok(false);
     };
     let path = context.path.to_string_lossy();
-    context.out.aside(format_args!("started teamd (pid {}) for {}", started["pid"], escape::line(&path)));
+    context.out.aside(format_args!(
+        "started teamd (pid {}) for {}",
+        started["pid"],
+        escape::line(&path)
+    ));
     Ok(true)
 }

@@ -1,5 +1,5 @@
-//! Times for people: ages, and the time of day where the user is. It reads the clock and the time zone,
-//! nothing rests on either.
+//! Times for people: ages, and the time of day where the user is. It reads the clock and the time
+//! zone, nothing rests on either.
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
@@ -31,10 +31,14 @@ pub(crate) fn span_stays(seconds: f64) -> f64 {
 /// Returns the length and the letter of the largest unit that fits into a number of seconds.
 fn unit(seconds: f64) -> (f64, char) {
     let units = [(DAY, 'd'), (3600.0, 'h'), (60.0, 'm')];
-    units.into_iter().find(|(unit, _)| seconds >= *unit).unwrap_or((1.0, 's'))
+    units
+        .into_iter()
+        .find(|(unit, _)| seconds >= *unit)
+        .unwrap_or((1.0, 's'))
 }
 
-/// Returns the local time of day of a time (seconds since 1970); of another day the date, and the time to the minute.
+/// Returns the local time of day of a time (seconds since 1970); of another day the date, and the
+/// time to the minute.
 pub(crate) fn time_of_day(at: f64) -> String {
     let zone = TimeZone::system();
     show(&local(at, &zone), &local(wall(), &zone))
@@ -49,12 +53,23 @@ pub(crate) fn parse(text: &str) -> Option<f64> {
     let today = || local(wall(), &zone).date();
     // The date first: a time alone is also read from a text with a date, which would be lost.
     let local = text.parse::<DateTime>();
-    let local = local.or_else(|_| text.parse::<Time>().map(|time| today().to_datetime(time))).ok()?;
-    Some(local.to_zoned(zone.clone()).ok()?.timestamp().as_duration().as_secs_f64())
+    let local = local
+        .or_else(|_| text.parse::<Time>().map(|time| today().to_datetime(time)))
+        .ok()?;
+    Some(
+        local
+            .to_zoned(zone.clone())
+            .ok()?
+            .timestamp()
+            .as_duration()
+            .as_secs_f64(),
+    )
 }
 
 fn local(at: f64, zone: &TimeZone) -> Zoned {
-    Timestamp::from_second(whole(at)).unwrap_or_default().to_zoned(zone.clone())
+    Timestamp::from_second(whole(at))
+        .unwrap_or_default()
+        .to_zoned(zone.clone())
 }
 
 fn show(at: &Zoned, now: &Zoned) -> String {
@@ -70,8 +85,15 @@ fn show(at: &Zoned, now: &Zoned) -> String {
 /// Rounds down to whole seconds; a time beyond all calendars is no reason to panic.
 fn whole(seconds: f64) -> i64 {
     const LATEST: f64 = 253_402_300_799.0; // The end of the year 9999.
-    let bounded = if seconds.is_finite() { seconds.floor().clamp(-LATEST, LATEST) } else { 0.0 };
-    #[expect(clippy::cast_possible_truncation, reason = "whole and within the bounds above")]
+    let bounded = if seconds.is_finite() {
+        seconds.floor().clamp(-LATEST, LATEST)
+    } else {
+        0.0
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "whole and within the bounds above"
+    )]
     let whole = bounded as i64;
     whole
 }
@@ -82,8 +104,14 @@ mod tests {
 
     #[test]
     fn an_age_has_one_unit() {
-        let ages =
-            [(-5.0, "0s"), (3.9, "3s"), (60.0, "1m"), (7300.0, "2h"), (400_000.0, "4d"), (f64::NAN, "0s")];
+        let ages = [
+            (-5.0, "0s"),
+            (3.9, "3s"),
+            (60.0, "1m"),
+            (7300.0, "2h"),
+            (400_000.0, "4d"),
+            (f64::NAN, "0s"),
+        ];
         for (seconds, shown) in ages {
             assert_eq!(span(seconds), shown);
         }
@@ -97,7 +125,8 @@ mod tests {
     #[test]
     fn a_time_is_read_with_and_without_its_date() {
         assert_eq!(parse("1970-01-01T00:02:00Z"), Some(120.0));
-        let (day, minute) = (parse("2020-02-29").unwrap(), parse("2020-02-29 00:01").unwrap());
+        let day = parse("2020-02-29").unwrap();
+        let minute = parse("2020-02-29 00:01").unwrap();
         assert_eq!(minute - day, 60.0);
         assert!(parse("14:05").is_some() && parse("soon").is_none());
     }
@@ -109,7 +138,11 @@ mod tests {
         let noon = 1_763_726_585.0; // 2025-11-21 12:03:05 UTC
         assert_eq!(shown(noon, noon + 3600.0), "13:03:05");
         assert_eq!(shown(noon, noon + DAY), "Nov 21 13:03");
-        assert_eq!(shown(noon, noon - DAY), "Nov 21 13:03", "the clock was set back");
+        assert_eq!(
+            shown(noon, noon - DAY),
+            "Nov 21 13:03",
+            "the clock was set back"
+        );
         assert_eq!(shown(noon, noon + 181.0 * DAY), "Nov 21 2025");
         assert_eq!(shown(-3601.0, noon), "Dec 31 1969");
         assert_eq!(shown(f64::INFINITY, noon), "Jan 01 1970");

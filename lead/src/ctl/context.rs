@@ -1,5 +1,5 @@
-//! What every command starts from: where to print, which team, which settings. And the way from `main` into a
-//! command and out again, the same for both programs.
+//! What every command starts from: where to print, which team, which settings. And the way from
+//! `main` into a command and out again, the same for both programs.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -44,21 +44,39 @@ pub(crate) struct Context {
 impl Context {
     /// Makes a context of the same team that prints elsewhere, perhaps in another thread.
     pub(crate) fn elsewhere(&self) -> impl FnOnce(Output) -> Self + Send + 'static {
-        let Self { path, settings, file, register, passed_over, .. } = self;
-        let (path, settings, file) = (path.clone(), settings.clone(), file.clone());
-        let (register, passed_over) = (register.clone(), passed_over.clone());
-        |out| Self { out, path, settings, file, register, passed_over }
+        let Self {
+            path,
+            settings,
+            file,
+            register,
+            passed_over,
+            ..
+        } = self;
+        let path = path.clone();
+        let settings = settings.clone();
+        let file = file.clone();
+        let register = register.clone();
+        let passed_over = passed_over.clone();
+        |out| Self {
+            out,
+            path,
+            settings,
+            file,
+            register,
+            passed_over,
+        }
     }
 
-    /// Makes a limit on the size of files an error like others, where it would end the command; and sees how programs end that the
-    /// command starts.
+    /// Makes a limit on the size of files an error like others, where it would end the command; and
+    /// sees how programs end that the command starts.
     pub(crate) fn set_signals(&self) {
         if let Err(error) = survive_file_limit() {
             let what = "a limit on the size of files ends this command without a word";
             self.out.note(format_args!("{what}: {error}"));
         }
         if let Err(error) = keep_exit_codes() {
-            self.out.note(format_args!("how a program ends may not be seen: {error}"));
+            self.out
+                .note(format_args!("how a program ends may not be seen: {error}"));
         }
     }
 
@@ -99,7 +117,8 @@ impl Context {
     /// Returns what `team.toml` says, for a command that starts something by it.
     ///
     /// # Errors
-    /// As [`Context::team_file`], or [`ExitCode::Rejected`] if it has keys that widen and that the user has not trusted.
+    /// As [`Context::team_file`], or [`ExitCode::Rejected`] if it has keys that widen and that the
+    /// user has not trusted.
     pub(crate) fn trusted_file(&self) -> Result<&TeamFile, CommandError> {
         let keys = self.untrusted()?;
         if keys.is_empty() {
@@ -121,13 +140,23 @@ impl Context {
         let keys = self.untrusted()?;
         if !keys.is_empty() && self.out.can_ask() {
             let path = self.team_file()?.path.display().to_string();
-            self.out.note(format_args!("{} widens what the team may do:", escape::line(&path)));
+            self.out.note(format_args!(
+                "{} widens what the team may do:",
+                escape::line(&path)
+            ));
             // What weighs most stands next to the question, however long a list is.
-            let (lists, single): (Vec<_>, Vec<_>) =
-                keys.iter().partition(|key| LISTS.iter().any(|list| key.contains(list)));
+            let (lists, single): (Vec<_>, Vec<_>) = keys
+                .iter()
+                .partition(|key| LISTS.iter().any(|list| key.contains(list)));
             let shown = lists.into_iter().chain(single);
-            shown.for_each(|key| self.out.aside(format_args!("  {}", escape::line(key))));
-            let these = if keys.len() == 1 { "this".to_owned() } else { format!("these {}", keys.len()) };
+            for key in shown {
+                self.out.aside(format_args!("  {}", escape::line(key)));
+            }
+            let these = if keys.len() == 1 {
+                "this".to_owned()
+            } else {
+                format!("these {}", keys.len())
+            };
             if self.out.ask(&format!("Trust {these}?"))? {
                 self.widening()?.trust(self.register.state())?;
             }
@@ -143,14 +172,17 @@ impl Context {
         Ok(Widening::of(self.team_file()?)?)
     }
 
-    /// Names the keys that narrowed the team when the user trusted the file, and do not any more: a tool may have taken them out.
+    /// Names the keys that narrowed the team when the user trusted the file, and do not any more: a
+    /// tool may have taken them out.
     fn name_what_has_gone(&self) -> Result<(), CommandError> {
         let mut path = self.team_file()?.path.clone();
         let mut widening = self.widening()?;
         if path.as_os_str().is_empty() {
             path = TeamFile::locate(&self.path, |name| std::env::var(name).ok());
             // Where not even its directory is there, nothing was trusted.
-            let Ok(missing) = Widening::of_missing(&path) else { return Ok(()) };
+            let Ok(missing) = Widening::of_missing(&path) else {
+                return Ok(());
+            };
             widening = missing;
         }
         let gone = widening.gone(self.register.state())?;
@@ -164,7 +196,8 @@ impl Context {
             escape::line(&path),
             keys.join(", ")
         ));
-        self.out.hint("look at the file; `teamd trust` takes it as it is now");
+        self.out
+            .hint("look at the file; `teamd trust` takes it as it is now");
         Ok(())
     }
 
@@ -174,18 +207,24 @@ impl Context {
 
     /// Says what of `team.toml` does not count, for a command that goes on without.
     pub(crate) fn warn_of_team_file(&self) {
-        let Err(error) = self.trusted_file() else { return };
+        let Err(error) = self.trusted_file() else {
+            return;
+        };
         let keys = error.choices().len();
         if keys > 0 {
             // In one line: it stands before each command until the person has decided.
             let keys = count(keys, "key");
-            return self
-                .out
-                .note(format_args!("team.toml is not trusted: {keys} without effect; see `teamd trust`"));
+            return self.out.note(format_args!(
+                "team.toml is not trusted: {keys} without effect; see `teamd trust`"
+            ));
         }
         let why = escape::line(error.message());
-        self.out.note(format_args!("the settings of team.toml do not count: {why}"));
-        error.next_step().into_iter().for_each(|hint| self.out.hint(hint));
+        self.out.note(format_args!(
+            "the settings of team.toml do not count: {why}"
+        ));
+        if let Some(hint) = error.next_step() {
+            self.out.hint(hint);
+        }
     }
 }
 
@@ -215,10 +254,17 @@ pub(crate) fn run<P: Parser>(
 ///
 /// # Errors
 /// As what is run, or [`ExitCode::Failed`] if the system has nothing left to wait with.
-pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+pub(crate) fn block_on<T>(
+    command: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(|error| {
-        CommandError::new(ExitCode::Failed, format!("cannot start the event loop: {error}"))
+        CommandError::new(
+            ExitCode::Failed,
+            format!("cannot start the event loop: {error}"),
+        )
     })?;
     runtime.block_on(command)
 }
@@ -227,24 +273,43 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, CommandError>>
 ///
 /// # Errors
 /// If the current directory is gone, or a setting of the environment is wrong.
-pub(super) fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context + use<>, CommandError> {
+pub(super) fn find(
+    global: &Global,
+) -> Result<impl FnOnce(Output) -> Context + use<>, CommandError> {
     let here = std::env::current_dir().map_err(|error| {
-        CommandError::new(ExitCode::Failed, format!("cannot find the current directory: {error}"))
-            .hint("change to a directory that exists")
+        CommandError::new(
+            ExitCode::Failed,
+            format!("cannot find the current directory: {error}"),
+        )
+        .hint("change to a directory that exists")
     })?;
     // An empty variable counts as unset.
-    let flag = global.team_dir.as_deref().filter(|path| !path.is_empty()).map(Path::new);
+    let flag = global
+        .team_dir
+        .as_deref()
+        .filter(|path| !path.is_empty())
+        .map(Path::new);
     let register = registered::register()?;
-    let is_registered =
-        |path: &Path| TeamDir::open(path).is_ok_and(|dir| register.knows(&dir).is_ok_and(|known| known));
-    let Located { path, passed_over } = locate(flag, &here, is_registered);
+    let Located { path, passed_over } = locate(flag, &here, |path| {
+        TeamDir::open(path).is_ok_and(|dir| register.knows(&dir).is_ok_and(|known| known))
+    });
     let variable = |name: &str| std::env::var(name).ok();
     let file = TeamFile::load(&here.join(TeamFile::locate(&path, variable)), &variable);
-    let of_file = file.as_ref().map(|file| file.settings.clone()).unwrap_or_default();
+    let of_file = file
+        .as_ref()
+        .map(|file| file.settings.clone())
+        .unwrap_or_default();
     let settings = of_file.with_environment(&variable)?;
     // Without `.` in between: messages show it.
     let path = path.components().collect();
-    Ok(|out| Context { out, path, settings, file, register, passed_over })
+    Ok(|out| Context {
+        out,
+        path,
+        settings,
+        file,
+        register,
+        passed_over,
+    })
 }
 
 fn end(result: CommandResult, out: &Output) -> ExitCode {
@@ -256,7 +321,9 @@ fn end(result: CommandResult, out: &Output) -> ExitCode {
 
 /// Ends where the command line makes no sense, or asks for help or the version.
 fn usage(error: &clap::Error) -> ExitCode {
-    let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    let json = std::env::args_os()
+        .take_while(|arg| arg != "--")
+        .any(|arg| arg == "--json");
     let out = Output::new(json);
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -276,7 +343,9 @@ pub(crate) fn explain(error: &clap::Error) -> CommandError {
     let rendered = error.render().to_string();
     let message = rendered.strip_prefix("error: ").unwrap_or(&rendered);
     let message = message.split("\n\n").next().unwrap_or_default().trim_end();
-    let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let usage = rendered
+        .lines()
+        .find_map(|line| line.strip_prefix("Usage: "));
     let verb = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(verb)) => command_of(verb),
         _ => None,
@@ -295,25 +364,38 @@ pub(crate) fn explain(error: &clap::Error) -> CommandError {
     if let Some(command) = verb {
         return error.hint(command).hint("`--help` shows the commands");
     }
-    // No value of ours begins with a hyphen where clap advises to write `-- VALUE`. Possible values are listed already.
-    let tips = rendered.lines().filter_map(|line| line.trim_start().strip_prefix("tip: "));
-    let fits = |tip: &&str| !tip.starts_with("to pass ") && !tip.contains("similar value") && is_near(tip);
-    let error = tips.filter(fits).fold(error, CommandError::hint);
-    let error = usage.into_iter().fold(error, |error, usage| error.hint(format!("usage: {usage}")));
+    // No value of ours begins with a hyphen where clap advises to write `-- VALUE`. Possible values
+    // are listed already.
+    let tips = rendered
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("tip: "));
+    let error = tips
+        .filter(|tip| {
+            !tip.starts_with("to pass ") && !tip.contains("similar value") && is_near(tip)
+        })
+        .fold(error, CommandError::hint);
+    let error = usage
+        .into_iter()
+        .fold(error, |error, usage| error.hint(format!("usage: {usage}")));
     error.hint("`--help` tells more")
 }
 
 /// Says which value may be meant where one of a list was expected.
 fn value_meant(error: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidValue) else { return None };
-    let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue) else { return None };
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidValue) else {
+        return None;
+    };
+    let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue) else {
+        return None;
+    };
     // Of words as short as that, most are near.
     let wrong = Some(wrong).filter(|wrong| wrong.len() > 3)?;
     let near = suggest::nearest(wrong, known.iter().map(String::as_str))?;
     Some(format!("did you mean {near}?"))
 }
 
-/// Returns what is meant by a command that other programs have. (Those that mean the same as one of ours are its aliases.)
+/// Returns what is meant by a command that other programs have. (Those that mean the same as one of
+/// ours are its aliases.)
 fn command_of(verb: &str) -> Option<&'static str> {
     Some(match verb {
         "start" => "`teamctl spawn NAME` starts a teammate, `teamd start` the daemon",
@@ -334,19 +416,35 @@ pub(crate) mod tests {
     /// What a command about this team starts from that prints here: stdout, and stderr.
     pub(crate) fn context(dir: &TeamDir, json: bool) -> (Context, Captured, Captured) {
         let (out, stdout, stderr) = captured(json);
-        let (settings, file, passed_over) = (Settings::default(), Ok(TeamFile::default()), Vec::new());
+        let settings = Settings::default();
+        let file = Ok(TeamFile::default());
+        let passed_over = Vec::new();
         let path = dir.root().to_owned();
         // Beside it: each test has a register of its own.
         let register = Register::new(StateDir::of_home(path.parent().unwrap()));
         register.enter(dir).unwrap();
-        (Context { out, path, settings, file, register, passed_over }, stdout, stderr)
+        (
+            Context {
+                out,
+                path,
+                settings,
+                file,
+                register,
+                passed_over,
+            },
+            stdout,
+            stderr,
+        )
     }
 
     fn explained(line: &str) -> (String, String) {
         let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
         let error = explain(&error);
         assert_eq!(error.code(), ExitCode::Usage);
-        (error.message().to_owned(), error.next_step().unwrap().to_owned())
+        (
+            error.message().to_owned(),
+            error.next_step().unwrap().to_owned(),
+        )
     }
 
     #[test]
@@ -356,22 +454,42 @@ pub(crate) mod tests {
         let similar = "a similar argument exists: '--queue'; usage: teamctl send --queue <NAME> <TEXT>; `--help` tells more";
         assert_eq!(hint, similar);
         for (line, meant) in [
-            ("teamctl spawn a --sandbox raed-only", "did you mean read-only? "),
+            (
+                "teamctl spawn a --sandbox raed-only",
+                "did you mean read-only? ",
+            ),
             ("teamctl spawn a --approve-by laed", "did you mean lead? "),
             ("teamctl wait a --for idel", "did you mean idle? "),
-            ("teamctl task add x --review pearson", "did you mean person? "),
+            (
+                "teamctl task add x --review pearson",
+                "did you mean person? ",
+            ),
         ] {
-            assert!(explained(line).1.starts_with(meant), "{line}: {}", explained(line).1);
+            assert!(
+                explained(line).1.starts_with(meant),
+                "{line}: {}",
+                explained(line).1
+            );
         }
-        assert!(explained("teamctl spawn a --model scirpt").0.contains("did you mean script?"));
+        assert!(
+            explained("teamctl spawn a --model scirpt")
+                .0
+                .contains("did you mean script?")
+        );
         let (message, _) = explained("teamctl spawn Alice");
-        assert!(message.contains("\"Alice\" is not a name: 1 to 32 of a-z"), "{message}");
+        assert!(
+            message.contains("\"Alice\" is not a name: 1 to 32 of a-z"),
+            "{message}"
+        );
         let (_, hint) = explained("teamctl spwan alice");
         assert!(hint.contains("'spawn'"), "{hint}");
         assert!(!explained("teamctl exec alice").1.contains("reject"));
         assert!(!explained("teamctl completions ksh").1.contains("zsh"));
         let (_, hint) = explained("teamctl kill alice");
-        assert!(hint.starts_with("`teamctl shutdown NAME --force`"), "{hint}");
+        assert!(
+            hint.starts_with("`teamctl shutdown NAME --force`"),
+            "{hint}"
+        );
         for line in ["teamctl plans --xyz", "teamctl inbox --last -3"] {
             let (_, hint) = explained(line);
             assert!(!hint.contains("as a value"), "{hint}");

@@ -1,8 +1,8 @@
 //! Makes foreign text safe for a terminal.
 //!
-//! A message may contain sequences that move the cursor, change the title or fill the clipboard, and marks that show text
-//! in another order. Output for people shows them as visible text; JSON has them as `\u` escapes, which every parser reads
-//! back.
+//! A message may contain sequences that move the cursor, change the title or fill the clipboard,
+//! and marks that show text in another order. Output for people shows them as visible text; JSON
+//! has them as `\u` escapes, which every parser reads back.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,11 @@ use teamd_shared::visible::is_hidden;
 
 /// Escapes what a terminal would act on, except newline and tab.
 pub(crate) fn text(text: &str) -> Cow<'_, str> {
-    escape(text, |c| c != '\n' && c != '\t' && is_hidden(c), |c, safe| safe.extend(c.escape_default()))
+    escape(
+        text,
+        |c| c != '\n' && c != '\t' && is_hidden(c),
+        |c, safe| safe.extend(c.escape_default()),
+    )
 }
 
 /// Escapes what a terminal would act on, newline and tab included: the result is one line.
@@ -24,12 +28,16 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     escape(text, is_hidden, |c, safe| {
         // A character beyond the first plane is two of them.
         let mut units = [0; 2];
-        c.encode_utf16(&mut units).iter().for_each(|unit| safe.push_str(&format!("\\u{unit:04x}")));
+        for unit in c.encode_utf16(&mut units).iter() {
+            safe.push_str(&format!("\\u{unit:04x}"));
+        }
     })
 }
 
 fn escape(text: &str, bad: impl Fn(char) -> bool, put: impl Fn(char, &mut String)) -> Cow<'_, str> {
-    let Some(first) = text.find(&bad) else { return Cow::Borrowed(text) };
+    let Some(first) = text.find(&bad) else {
+        return Cow::Borrowed(text);
+    };
     let mut safe = String::with_capacity(text.len() + 16);
     safe.push_str(&text[..first]);
     for c in text[first..].chars() {
@@ -67,6 +75,9 @@ mod tests {
         let written = value.to_string();
         let safe = json(&written);
         assert!(safe.chars().all(|c| c.is_ascii_graphic()), "{safe}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&safe).unwrap(),
+            value
+        );
     }
 }

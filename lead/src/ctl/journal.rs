@@ -14,7 +14,8 @@ use crate::error::CommandError;
 /// How many names are listed before only the number of the others is.
 const LISTED: usize = 8;
 
-/// Folds the journal from its last snapshot on; an empty team if there is none yet. A torn last line is not there yet.
+/// Folds the journal from its last snapshot on; an empty team if there is none yet. A torn last
+/// line is not there yet.
 ///
 /// # Errors
 /// [`crate::exit_code::ExitCode::Failed`] if a line cannot be read.
@@ -27,7 +28,8 @@ pub(crate) fn fold(dir: &TeamDir) -> Result<Team, CommandError> {
 /// # Errors
 /// As [`fold`].
 pub(crate) fn ended_in_order(dir: &TeamDir, daemon: &Identity) -> Result<bool, CommandError> {
-    let (mut runs, mut ended) = (false, false);
+    let mut runs = false;
+    let mut ended = false;
     let is_it = |started: &Option<Daemon>| started.as_ref().is_some_and(|it| it.process == *daemon);
     load(dir, Since::Snapshot, |_, line| match &line.record {
         Record::Snapshot(snapshot) => runs = is_it(&snapshot.daemon),
@@ -51,7 +53,8 @@ pub(crate) struct TakenOver {
     pub(crate) expired: Vec<RequestId>,
     /// The requests that are still pending.
     pub(crate) pending: Vec<RequestId>,
-    /// How long the torn end of the journal was that it set aside, which the journal itself does not tell.
+    /// How long the torn end of the journal was that it set aside, which the journal itself does
+    /// not tell.
     pub(crate) torn: Option<usize>,
     /// What became of a roster that was none, which the journal does not tell either.
     pub(crate) roster: Option<String>,
@@ -70,21 +73,37 @@ pub(crate) fn taken_over(dir: &TeamDir) -> Result<TakenOver, CommandError> {
 }
 
 fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, CommandError> {
-    let (mut found, mut started) = (TakenOver::default(), false);
+    let mut found = TakenOver::default();
+    let mut started = false;
     let mut open: Vec<(Name, RequestId)> = Vec::new();
     let team = load(dir, since, |team, line| match &line.record {
         Record::Team(record) if record.event == TeamEvent::Started => {
             started = true;
-            let alive = team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
+            let alive = team
+                .members
+                .iter()
+                .filter(|(_, state)| !state.record.phase.is_ended());
             let unrecorded = alive.map(|(name, _)| name.clone()).collect();
-            found = TakenOver { unrecorded, ..Default::default() };
-            let pending = |name: &Name| {
-                team.pending_of(name).map(|it| (name.clone(), it.request_id.clone())).collect::<Vec<_>>()
+            found = TakenOver {
+                unrecorded,
+                ..Default::default()
             };
-            open = found.unrecorded.iter().flat_map(pending).collect();
+            open = found
+                .unrecorded
+                .iter()
+                .flat_map(|name| {
+                    team.pending_of(name)
+                        .map(|it| (name.clone(), it.request_id.clone()))
+                        .collect::<Vec<_>>()
+                })
+                .collect();
         }
-        Record::Member(record) if matches!(record.event, MemberEvent::Adopted | MemberEvent::Exited) => {
-            let of_it = found.unrecorded.extract_if(.., |name| *name == record.member.name);
+        Record::Member(record)
+            if matches!(record.event, MemberEvent::Adopted | MemberEvent::Exited) =>
+        {
+            let of_it = found
+                .unrecorded
+                .extract_if(.., |name| *name == record.member.name);
             match record.event {
                 MemberEvent::Adopted => found.adopted.extend(of_it),
                 _ => found.ended.extend(of_it),
@@ -92,10 +111,17 @@ fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, Co
         }
         _ => {}
     })?;
-    let expired = |id: &RequestId| team.requests.get(id).is_some_and(|it| it.status == Answer::Expired);
+    let expired = |id: &RequestId| {
+        team.requests
+            .get(id)
+            .is_some_and(|it| it.status == Answer::Expired)
+    };
     open.retain(|(name, id)| found.ended.contains(name) && expired(id));
     found.expired = open.into_iter().map(|(_, id)| id).collect();
-    let pending = team.requests.values().filter(|request| request.is_pending());
+    let pending = team
+        .requests
+        .values()
+        .filter(|request| request.is_pending());
     found.pending = pending.map(|request| request.request_id.clone()).collect();
     Ok(started.then_some(found))
 }
@@ -109,12 +135,16 @@ impl std::fmt::Display for TakenOver {
                 more => format!("{} and {more} more", first.join(", ")),
             }
         };
-        let (expired, pending) = (self.expired.len(), self.pending.len());
+        let expired = self.expired.len();
+        let pending = self.pending.len();
         let parts = [
             (!self.adopted.is_empty()).then(|| format!("adopted {}", list(&self.adopted))),
             (!self.ended.is_empty()).then(|| format!("ended meanwhile: {}", list(&self.ended))),
             (!self.unrecorded.is_empty()).then(|| {
-                format!("not recorded yet: {} (`teamctl log teamd` says why)", list(&self.unrecorded))
+                format!(
+                    "not recorded yet: {} (`teamctl log teamd` says why)",
+                    list(&self.unrecorded)
+                )
             }),
             (expired > 0).then(|| format!("{} expired with that", count(expired, "request"))),
             (pending > 0).then(|| format!("{} without an answer", count(pending, "request"))),
@@ -145,18 +175,28 @@ mod tests {
         write(asked(1, "a1", "shutdown") + &asked(2, "a2", "shutdown")[..40]);
         assert_eq!(fold(&dir).unwrap().requests.len(), 1);
         write(asked(1, "a1", "shutdown") + "{\n" + &asked(2, "a2", "shutdown"));
-        assert!(fold(&dir).unwrap_err().message().starts_with("line 2 of journal.jsonl cannot be read: "));
+        assert!(
+            fold(&dir)
+                .unwrap_err()
+                .message()
+                .starts_with("line 2 of journal.jsonl cannot be read: ")
+        );
     }
 
     #[test]
     fn the_end_of_a_daemon_is_its_own() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        let identity = |pid: u32| Identity { pid, start_ticks: 7, boot_id: "b".to_owned() };
+        let identity = |pid: u32| Identity {
+            pid,
+            start_ticks: 7,
+            boot_id: "b".to_owned(),
+        };
         assert!(!ended_in_order(&dir, &identity(1)).unwrap());
         let line = |seq: u64, event: &str, pid: Option<u32>| {
-            let daemon =
-                pid.map(|pid| json!({"pid": pid, "start_ticks": 7, "boot_id": "b", "started_at": 1.0}));
+            let daemon = pid.map(
+                |pid| json!({"pid": pid, "start_ticks": 7, "boot_id": "b", "started_at": 1.0}),
+            );
             let line = json!({"seq": seq, "at": 1.0, "done": 0, "record": "team", "event": event, "team_name": "t",
                 "daemon": daemon, "rejected": []});
             format!("{line}\n")
@@ -189,6 +229,9 @@ mod tests {
         teamd_shared::fs::replace(&dir, &TeamPath::journal(), journal.as_bytes()).unwrap();
         let found = taken_over(&dir).unwrap();
         assert_eq!((found.ended.len(), found.unrecorded.len()), (0, 1));
-        assert!(found.to_string().starts_with("not recorded yet: alice"), "{found}");
+        assert!(
+            found.to_string().starts_with("not recorded yet: alice"),
+            "{found}"
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! `teamctl`: one command, one answer, then it ends.
 //!
-//! What the files of the team directory tell is read there; what needs a decision is asked of the daemon. It
-//! writes nothing but messages into inboxes (and `doctor --fix` what no daemon writes just now), and uses nothing of the
-//! daemon's own modules.
+//! What the files of the team directory tell is read there; what needs a decision is asked of the
+//! daemon. It writes nothing but messages into inboxes (and `doctor --fix` what no daemon writes
+//! just now), and uses nothing of the daemon's own modules.
 
 mod auto_start;
 mod chat;
@@ -45,12 +45,19 @@ pub(crate) fn run(version: &'static str) -> std::process::ExitCode {
     if completion::answer::<Cli>() {
         return std::process::ExitCode::SUCCESS;
     }
-    context::run(version, |cli: &Cli| cli.global.clone(), |cli, context| dispatch(cli.command, context))
+    context::run(
+        version,
+        |cli: &Cli| cli.global.clone(),
+        |cli, context| dispatch(cli.command, context),
+    )
 }
 
 fn dispatch(command: Command, context: &Context) -> CommandResult {
     context.set_signals();
-    if !matches!(command, Command::Completions(_) | Command::Lint(_) | Command::Schema(_)) {
+    if !matches!(
+        command,
+        Command::Completions(_) | Command::Lint(_) | Command::Schema(_)
+    ) {
         context.note_passed_over();
     }
     match &command {
@@ -69,7 +76,8 @@ fn dispatch(command: Command, context: &Context) -> CommandResult {
     perform(command, context)
 }
 
-/// Runs a command, whose settings are looked at already. Blocks, and starts a runtime: not to be called within one.
+/// Runs a command, whose settings are looked at already. Blocks, and starts a runtime: not to be
+/// called within one.
 fn perform(command: Command, context: &Context) -> CommandResult {
     match command {
         Command::Spawn(args) => commands::spawn::run(context, *args),
@@ -92,13 +100,20 @@ fn perform(command: Command, context: &Context) -> CommandResult {
         Command::Agents => commands::agents::run(context),
         Command::Plans(args) => commands::plans::run(context, &args, Kind::PlanApproval),
         Command::Reviews(args) => commands::plans::run(context, &args, Kind::Review),
-        Command::Approve(args) => commands::answer::run(context, &args.verdict.id.clone(), args.into()),
+        Command::Approve(args) => {
+            commands::answer::run(context, &args.verdict.id.clone(), args.into())
+        }
         Command::Reject(args) => commands::answer::run(context, &args.id.clone(), args.into()),
         Command::RequestPlan(args) => commands::request_plan::run(context, args),
         Command::Run(args) => commands::run::run(context, &args),
         Command::Wait(args) => commands::wait::run(context, &args),
         Command::Task(args) => commands::task::run(context, args),
-        Command::TaskList(args) => commands::task::run(context, Tasks { command: TaskCommand::List(args) }),
+        Command::TaskList(args) => commands::task::run(
+            context,
+            Tasks {
+                command: TaskCommand::List(args),
+            },
+        ),
         Command::Diff(args) => commands::integration::diff(context, &args),
         Command::Sync(args) => commands::integration::sync(context, &args),
         Command::Land(args) => commands::integration::land(context, &args),

@@ -7,7 +7,8 @@ use teamd_shared::price::{Dollars, Prices, model_of};
 
 use crate::ctl::context::Context;
 
-/// Returns the prices of models. A file of the user that makes no sense is told, and counts for nothing.
+/// Returns the prices of models. A file of the user that makes no sense is told, and counts for
+/// nothing.
 pub(super) fn prices(context: &Context) -> Prices {
     Prices::load(|name| std::env::var_os(name)).unwrap_or_else(|error| {
         context.out.note(&error);
@@ -18,12 +19,20 @@ pub(super) fn prices(context: &Context) -> Prices {
 
 /// Names the model of a member in full.
 pub(super) fn model(member: &RosterMember) -> String {
-    model_of(&member.model, member.agent.as_ref().map(|agent| agent.protocol))
+    model_of(
+        &member.model,
+        member.agent.as_ref().map(|agent| agent.protocol),
+    )
 }
 
-/// Returns what a member has cost, at the price of its present model; none if that is not known, or no model was used.
+/// Returns what a member has cost, at the price of its present model; none if that is not known, or
+/// no model was used.
 pub(super) fn of_member(member: &RosterMember, prices: &Prices) -> Option<Dollars> {
-    prices.cost(&model(member), &member.usage).filter(|_| !member.usage.is_nothing())
+    if !member.usage.is_nothing() {
+        prices.cost(&model(member), &member.usage)
+    } else {
+        None
+    }
 }
 
 /// What a team has cost.
@@ -37,7 +46,10 @@ pub(super) struct TeamCost<'r> {
 impl<'r> TeamCost<'r> {
     /// Sums up the members.
     pub(super) fn of(roster: &'r Roster, prices: &Prices) -> Self {
-        let mut cost = Self { known: Dollars::default(), unpriced: BTreeSet::new() };
+        let mut cost = Self {
+            known: Dollars::default(),
+            unpriced: BTreeSet::new(),
+        };
         for member in &roster.members {
             match of_member(member, prices) {
                 Some(more) => cost.known = cost.known + more,
@@ -59,9 +71,14 @@ impl<'r> TeamCost<'r> {
             return String::new();
         }
         let models: Vec<&str> = self.unpriced.iter().copied().collect();
-        match models.is_empty() {
-            true => format!("; {}", self.known),
-            false => format!("; {} without {} (no price is known)", self.known, models.join(", ")),
+        if models.is_empty() {
+            format!("; {}", self.known)
+        } else {
+            format!(
+                "; {} without {} (no price is known)",
+                self.known,
+                models.join(", ")
+            )
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The only place that prints: results to stdout, everything else to stderr.
 //!
-//! With `--json` stdout carries one JSON object (or one a line), stderr carries errors as JSON, and notes
-//! for people are left out. Colours are written as escape sequences and taken out again where stdout or
-//! stderr is no terminal, or `NO_COLOR` is set. What other programs wrote is escaped before it gets here.
+//! With `--json` stdout carries one JSON object (or one a line), stderr carries errors as JSON, and
+//! notes for people are left out. Colours are written as escape sequences and taken out again where
+//! stdout or stderr is no terminal, or `NO_COLOR` is set. What other programs wrote is escaped
+//! before it gets here.
 
 mod dock;
 mod screen;
@@ -47,7 +48,8 @@ pub(crate) struct Output {
     stdout: RefCell<Box<dyn Write>>,
     stderr: RefCell<Box<dyn Write>>,
     closed: Cell<bool>,
-    /// Whether a person can be shown something in passing, and asked: not where the output is stored.
+    /// Whether a person can be shown something in passing, and asked: not where the output is
+    /// stored.
     has_terminal: bool,
     /// The line that goes away with whatever is printed next; empty if there is none.
     passing: RefCell<String>,
@@ -58,7 +60,12 @@ pub(crate) struct Output {
 impl Output {
     /// Prints to the process's stdout and stderr.
     pub(crate) fn new(json: bool) -> Self {
-        Self::to(json, terminal_width(), Box::new(anstream::stdout()), Box::new(anstream::stderr()))
+        Self::to(
+            json,
+            terminal_width(),
+            Box::new(anstream::stdout()),
+            Box::new(anstream::stderr()),
+        )
     }
 
     /// Prints to somewhere else; `width` is that of the terminal.
@@ -83,11 +90,23 @@ impl Output {
     /// Stores what is printed for people, with its styles.
     pub(crate) fn stored(width: usize) -> (Self, Stored) {
         let stored = Stored::default();
-        let output = Self::to(false, Some(width), Box::new(stored.clone()), Box::new(stored.clone()));
-        (Self { has_terminal: false, ..output }, stored)
+        let output = Self::to(
+            false,
+            Some(width),
+            Box::new(stored.clone()),
+            Box::new(stored.clone()),
+        );
+        (
+            Self {
+                has_terminal: false,
+                ..output
+            },
+            stored,
+        )
     }
 
-    /// Puts notes, hints and errors into other words: what is to be typed is not the same everywhere.
+    /// Puts notes, hints and errors into other words: what is to be typed is not the same
+    /// everywhere.
     pub(crate) fn in_words(self, words: fn(&str) -> String) -> Self {
         Self { words, ..self }
     }
@@ -105,7 +124,8 @@ impl Output {
     /// Prints a result for people: one or more lines, escaped by the caller.
     ///
     /// # Errors
-    /// [`ExitCode::Failed`] if stdout cannot be written. A reader that went away is no error: see [`Output::closed`].
+    /// [`ExitCode::Failed`] if stdout cannot be written. A reader that went away is no error: see
+    /// [`Output::closed`].
     pub(crate) fn text(&self, text: impl Display) -> Result<(), CommandError> {
         let mut text = text.to_string();
         if !text.is_empty() && !text.ends_with('\n') {
@@ -114,21 +134,32 @@ impl Output {
         self.write(text.as_bytes())
     }
 
-    /// As [`Output::text`]; on a terminal, lines that are too long go on indented: no part of a text that others wrote begins
-    /// where a record of ours does.
+    /// As [`Output::text`]; on a terminal, lines that are too long go on indented: no part of a
+    /// text that others wrote begins where a record of ours does.
     ///
     /// # Errors
     /// As [`Output::text`].
     pub(crate) fn wrapped(&self, text: &str) -> Result<(), CommandError> {
-        self.text(self.width.map_or_else(|| text.to_owned(), |width| wrap(text, width)))
+        self.text(
+            self.width
+                .map_or_else(|| text.to_owned(), |width| wrap(text, width)),
+        )
     }
 
     /// Prints a result: the object for programs, else the text for people.
     ///
     /// # Errors
     /// As [`Output::text`].
-    pub(crate) fn result(&self, value: &impl Serialize, text: impl Display) -> Result<(), CommandError> {
-        if self.json { self.json(value) } else { self.text(text) }
+    pub(crate) fn result(
+        &self,
+        value: &impl Serialize,
+        text: impl Display,
+    ) -> Result<(), CommandError> {
+        if self.json {
+            self.json(value)
+        } else {
+            self.text(text)
+        }
     }
 
     /// Prints a result for programs: one object, on one line.
@@ -137,7 +168,10 @@ impl Output {
     /// As [`Output::text`].
     pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), CommandError> {
         let text = serde_json::to_string(value).map_err(|error| {
-            CommandError::new(ExitCode::Failed, format!("cannot write the result: {error}"))
+            CommandError::new(
+                ExitCode::Failed,
+                format!("cannot write the result: {error}"),
+            )
         })?;
         self.write(format!("{}\n", escape::json(&text)).as_bytes())
     }
@@ -198,14 +232,20 @@ impl Output {
         }
     }
 
-    /// Tells people something behind a label; on a terminal, lines that are too long are folded between words.
+    /// Tells people something behind a label; on a terminal, lines that are too long are folded
+    /// between words.
     fn say(&self, style: Style, label: &str, text: &str) {
         let text = format!("{} {}\n", paint(style, label), (self.words)(text));
-        let columns = columns_of(io::stderr()).filter(|_| self.has_terminal);
+        let columns = if self.has_terminal {
+            columns_of(io::stderr())
+        } else {
+            None
+        };
         self.write_stderr(&columns.map_or_else(|| text.clone(), |columns| fold(&text, columns)));
     }
 
-    /// Tells people what happens beside the result, on a line of its own, escaped by the caller. Programs do not get it.
+    /// Tells people what happens beside the result, on a line of its own, escaped by the caller.
+    /// Programs do not get it.
     pub(crate) fn aside(&self, text: impl Display) {
         if !self.json {
             self.write_stderr(&format!("{text}\n"));
@@ -214,19 +254,30 @@ impl Output {
 
     /// As [`Output::aside`]; on a terminal, lines that are too long go on indented.
     pub(crate) fn aside_wrapped(&self, text: &str) {
-        let columns = columns_of(io::stderr()).filter(|_| self.has_terminal);
+        let columns = if self.has_terminal {
+            columns_of(io::stderr())
+        } else {
+            None
+        };
         self.aside(
-            columns.map_or_else(|| text.to_owned(), |columns| wrap(text, columns)).trim_end_matches('\n'),
+            columns
+                .map_or_else(|| text.to_owned(), |columns| wrap(text, columns))
+                .trim_end_matches('\n'),
         );
     }
 
-    /// Shows a person at the terminal what is waited for, on a line that goes away with whatever is printed next.
+    /// Shows a person at the terminal what is waited for, on a line that goes away with whatever is
+    /// printed next.
     pub(crate) fn passing(&self, text: &str) {
         if self.json || !self.has_terminal || *self.passing.borrow() == text {
             return;
         }
-        let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col));
-        self.write_stderr(&paint(Style::new().dimmed(), cut(&escape::line(text), columns.checked_sub(1))));
+        let columns =
+            rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col));
+        self.write_stderr(&paint(
+            Style::new().dimmed(),
+            cut(&escape::line(text), columns.checked_sub(1)),
+        ));
         text.clone_into(&mut self.passing.borrow_mut());
     }
 
@@ -251,7 +302,10 @@ impl Output {
         self.write_stderr(&format!("{question} [y/N] "));
         let mut answer = String::new();
         io::stdin().read_line(&mut answer).map_err(|error| {
-            CommandError::new(ExitCode::Failed, format!("cannot read the answer from the terminal: {error}"))
+            CommandError::new(
+                ExitCode::Failed,
+                format!("cannot read the answer from the terminal: {error}"),
+            )
         })?;
         Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
     }
@@ -264,8 +318,13 @@ impl Output {
     fn write_stderr(&self, text: &str) {
         self.passed();
         let mut stderr = self.stderr.borrow_mut();
-        // Where stderr cannot be written there is nowhere left to say so; the exit code still tells.
-        drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
+        // Where stderr cannot be written there is nowhere left to say so; the exit code still
+        // tells.
+        drop(
+            stderr
+                .write_all(text.as_bytes())
+                .and_then(|()| stderr.flush()),
+        );
     }
 }
 
@@ -296,24 +355,25 @@ impl Write for Stored {
     }
 }
 
-/// Wraps lines that are too long at words. The rest of one is indented: no part of a text that others wrote begins where a
-/// line of ours does.
+/// Wraps lines that are too long at words. The rest of one is indented: no part of a text that
+/// others wrote begins where a line of ours does.
 pub(crate) fn wrap(text: &str, columns: usize) -> String {
-    let wrap = |line: &str| {
-        // A tab is as wide as a terminal makes it.
-        let line = line.replace('\t', "    ");
-        if width(&line) <= columns {
-            return line + "\n";
-        }
-        let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + HANGING);
-        let options = at_blanks(columns.max(2 * HANGING)).subsequent_indent(&indent);
-        textwrap::fill(&hold(&line), options).replace(HELD, " ") + "\n"
-    };
-    text.lines().map(wrap).collect()
+    text.lines()
+        .map(|line| {
+            // A tab is as wide as a terminal makes it.
+            let line = line.replace('\t', "    ");
+            if width(&line) <= columns {
+                return line + "\n";
+            }
+            let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len() + HANGING);
+            let options = at_blanks(columns.max(2 * HANGING)).subsequent_indent(&indent);
+            textwrap::fill(&hold(&line), options).replace(HELD, " ") + "\n"
+        })
+        .collect()
 }
 
-/// Folds lines that are too long at their blanks alone, and none of those of a command in backquotes: what is to be typed stays
-/// whole.
+/// Folds lines that are too long at their blanks alone, and none of those of a command in
+/// backquotes: what is to be typed stays whole.
 fn fold(text: &str, columns: usize) -> String {
     textwrap::fill(&hold(text), at_blanks(columns).break_words(false)).replace(HELD, " ")
 }
@@ -321,11 +381,15 @@ fn fold(text: &str, columns: usize) -> String {
 /// Holds together what stands between backquotes.
 fn hold(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
-    // Behind the last one, if it is alone, stands ordinary text.
-    let is_quoted = |at: usize| at % 2 == 1 && at + 1 < parts.len();
     let held = parts.iter().enumerate();
-    let held =
-        held.map(|(at, part)| if is_quoted(at) { part.replace(' ', HELD) } else { (*part).to_owned() });
+    // Behind the last one, if it is alone, stands ordinary text.
+    let held = held.map(|(at, part)| {
+        if at % 2 == 1 && at + 1 < parts.len() {
+            part.replace(' ', HELD)
+        } else {
+            (*part).to_owned()
+        }
+    });
     held.collect::<Vec<_>>().join("`")
 }
 
@@ -350,7 +414,9 @@ pub(crate) fn terminal_width() -> Option<usize> {
 
 /// Returns the columns of a terminal; none if it is none.
 fn columns_of(stream: impl IsTerminal + AsFd) -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(&stream).ok().filter(|_| stream.is_terminal())?;
+    let size = rustix::termios::tcgetwinsize(&stream)
+        .ok()
+        .filter(|_| stream.is_terminal())?;
     Some(usize::from(size.ws_col))
 }
 
@@ -359,7 +425,10 @@ fn stdout_is_hung_up() -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let stdout = io::stdout();
     let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
 }
 
@@ -371,8 +440,14 @@ pub(crate) mod tests {
 
     /// An output that keeps stdout and stderr for a test.
     pub(crate) fn captured(json: bool) -> (Output, Captured, Captured) {
-        let (stdout, stderr) = (Captured::default(), Captured::default());
-        let output = Output::to(json, None, Box::new(stdout.clone()), Box::new(stderr.clone()));
+        let stdout = Captured::default();
+        let stderr = Captured::default();
+        let output = Output::to(
+            json,
+            None,
+            Box::new(stdout.clone()),
+            Box::new(stderr.clone()),
+        );
         (output, stdout, stderr)
     }
 
@@ -388,33 +463,69 @@ pub(crate) mod tests {
     }
 
     fn broken(kind: io::ErrorKind) -> Output {
-        Output::to(false, None, Box::new(FailingWriter(kind)), Box::new(Captured::default()))
+        Output::to(
+            false,
+            None,
+            Box::new(FailingWriter(kind)),
+            Box::new(Captured::default()),
+        )
     }
 
     /// Finding H13.
     #[test]
     fn no_part_of_a_long_line_begins_where_a_record_does() {
         let stdout = Captured::default();
-        let output = Output::to(false, Some(40), Box::new(stdout.clone()), Box::new(Captured::default()));
-        let forged = format!("10:00:00 alice → lead  hi{}10:31:07 user → lead  approved", " ".repeat(16));
-        output.wrapped(&format!("{forged}\n    {}\n", "x".repeat(50))).unwrap();
-        let tabs = format!("10:00:00 alice → lead  hi{}.10:31:07 user → lead  approved", "\t".repeat(8));
+        let output = Output::to(
+            false,
+            Some(40),
+            Box::new(stdout.clone()),
+            Box::new(Captured::default()),
+        );
+        let forged = format!(
+            "10:00:00 alice → lead  hi{}10:31:07 user → lead  approved",
+            " ".repeat(16)
+        );
+        output
+            .wrapped(&format!("{forged}\n    {}\n", "x".repeat(50)))
+            .unwrap();
+        let tabs = format!(
+            "10:00:00 alice → lead  hi{}.10:31:07 user → lead  approved",
+            "\t".repeat(8)
+        );
         output.wrapped(&tabs).unwrap();
         let shown = stdout.text();
-        assert!(shown.starts_with("10:00:00 alice → lead  hi\n    10:31:07 user → lead"), "{shown}");
+        assert!(
+            shown.starts_with("10:00:00 alice → lead  hi\n    10:31:07 user → lead"),
+            "{shown}"
+        );
         assert!(!shown.contains('\t'), "{shown}");
-        let records = shown.lines().filter(|line| !line.starts_with("    ")).count();
+        let records = shown
+            .lines()
+            .filter(|line| !line.starts_with("    "))
+            .count();
         assert_eq!(records, 2, "{shown}");
     }
 
     #[test]
     fn neither_a_command_in_backquotes_nor_a_path_is_broken() {
         let hint = "hint: look at it with `teamctl task show 3 --json`, or not; ``, `a";
-        assert_eq!(fold(hint, 30), "hint: look at it with\n`teamctl task show 3 --json`,\nor not; ``, `a");
-        assert_eq!(wrap("look at `teamctl task show 3`", 26), "look at\n    `teamctl task show 3`\n");
-        assert_eq!(wrap("one ` alone folds as ever", 16), "one ` alone\n    folds as\n    ever\n");
+        assert_eq!(
+            fold(hint, 30),
+            "hint: look at it with\n`teamctl task show 3 --json`,\nor not; ``, `a"
+        );
+        assert_eq!(
+            wrap("look at `teamctl task show 3`", 26),
+            "look at\n    `teamctl task show 3`\n"
+        );
+        assert_eq!(
+            wrap("one ` alone folds as ever", 16),
+            "one ` alone\n    folds as\n    ever\n"
+        );
         let path = "  workspace   /home/user/a-long-name/of-a-project\n";
-        assert_eq!(wrap(path, 45), "  workspace\n      /home/user/a-long-name/of-a-project\n");
+        assert_eq!(
+            wrap(path, 45),
+            "  workspace\n      /home/user/a-long-name/of-a-project\n"
+        );
     }
 
     #[test]
@@ -422,7 +533,13 @@ pub(crate) mod tests {
         let output = broken(io::ErrorKind::BrokenPipe);
         assert_eq!(output.text("x"), Ok(()));
         assert!(output.closed());
-        assert_eq!(broken(io::ErrorKind::StorageFull).text("x").unwrap_err().code(), ExitCode::Failed);
+        assert_eq!(
+            broken(io::ErrorKind::StorageFull)
+                .text("x")
+                .unwrap_err()
+                .code(),
+            ExitCode::Failed
+        );
     }
 
     #[test]
@@ -432,8 +549,12 @@ pub(crate) mod tests {
             .candidates(vec!["a1  alice".into(), "a2  bob".into()]);
         let (output, stdout, stderr) = captured(false);
         output.error(&error);
-        let expected = "error: \"a\" is \\u{1b}ambiguous\n  a1  alice\n  a2  bob\nhint: give more of it\n";
-        assert_eq!((stdout.text().as_str(), stderr.text().as_str()), ("", expected));
+        let expected =
+            "error: \"a\" is \\u{1b}ambiguous\n  a1  alice\n  a2  bob\nhint: give more of it\n";
+        assert_eq!(
+            (stdout.text().as_str(), stderr.text().as_str()),
+            ("", expected)
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The processes of this machine as `/proc` shows them, and which of them belong to a team.
 //!
-//! A process is shown here as evidence. What is signalled is told by its identity, and held by a pidfd.
+//! A process is shown here as evidence. What is signalled is told by its identity, and held by a
+//! pidfd.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,8 +26,18 @@ impl Processes {
     pub(super) fn read() -> Self {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let entries = pids.filter_map(|pid| Some(ProcessEntry { pid, stat: Stat::of(pid).ok()? }));
-        Self(entries.filter(|it| !it.stat.has_ended()).map(|it| (it.pid, it)).collect())
+        let entries = pids.filter_map(|pid| {
+            Some(ProcessEntry {
+                pid,
+                stat: Stat::of(pid).ok()?,
+            })
+        });
+        Self(
+            entries
+                .filter(|it| !it.stat.has_ended())
+                .map(|it| (it.pid, it))
+                .collect(),
+        )
     }
 
     /// Returns all of them.
@@ -41,7 +52,8 @@ impl Processes {
 
     /// Returns a process, and all that descends from it.
     pub(super) fn tree<'a>(&'a self, root: &'a ProcessEntry) -> Vec<&'a ProcessEntry> {
-        let (mut found, mut next) = (vec![root], 0);
+        let mut found = vec![root];
+        let mut next = 0;
         while let Some(parent) = found.get(next).map(|process| process.pid) {
             found.extend(self.all().filter(|process| process.stat.parent == parent));
             next += 1;
@@ -67,15 +79,22 @@ impl ProcessEntry {
     pub(super) fn command(&self) -> CommandLine {
         let line = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
         let words = line.split_inclusive(|&byte| byte == 0);
-        let word =
-            |word: &[u8]| String::from_utf8_lossy(word.strip_suffix(b"\0").unwrap_or(word)).into_owned();
-        CommandLine(words.map(word).collect())
+        CommandLine(
+            words
+                .map(|word| {
+                    String::from_utf8_lossy(word.strip_suffix(b"\0").unwrap_or(word)).into_owned()
+                })
+                .collect(),
+        )
     }
 
-    /// Tells whether it is a shim of the team directory at this path: its descriptor 0 is a transcript there.
+    /// Tells whether it is a shim of the team directory at this path: its descriptor 0 is a
+    /// transcript there.
     pub(super) fn is_shim_in(&self, root: &Path) -> bool {
-        let input = || fs::read_link(format!("/proc/{}/fd/0", self.pid)).unwrap_or_default();
-        self.command().is_shim() && input().starts_with(root.join("transcript"))
+        self.command().is_shim()
+            && fs::read_link(format!("/proc/{}/fd/0", self.pid))
+                .unwrap_or_default()
+                .starts_with(root.join("transcript"))
     }
 
     /// Says what it is, for people: the beginning of its command line.
@@ -92,13 +111,19 @@ impl ProcessEntry {
 pub(super) struct CommandLine(Vec<String>);
 
 impl CommandLine {
-    /// Returns the teammate and the incarnation, if it is that of a worker of the team directory at this path.
+    /// Returns the teammate and the incarnation, if it is that of a worker of the team directory at
+    /// this path.
     pub(super) fn worker_in(&self, root: &Path) -> Option<(Name, u32)> {
-        let here = self.option("--team-dir").is_some_and(|path| Path::new(path) == root);
+        let here = self
+            .option("--team-dir")
+            .is_some_and(|path| Path::new(path) == root);
         if !here || !self.program()?.starts_with("team-worker") || self.0.get(1)? != "run" {
             return None;
         }
-        Some((Name::of_inbox(self.option("--name")?).ok()?, self.option("--incarnation")?.parse().ok()?))
+        Some((
+            Name::of_inbox(self.option("--name")?).ok()?,
+            self.option("--incarnation")?.parse().ok()?,
+        ))
     }
 
     /// Tells whether it is that of a daemon.
@@ -137,14 +162,26 @@ mod tests {
 
     #[test]
     fn workers_and_shims_are_known_by_what_they_were_started_with() {
-        let line = |words: &[&str]| CommandLine(words.iter().map(|&word| word.to_owned()).collect());
+        let line =
+            |words: &[&str]| CommandLine(words.iter().map(|&word| word.to_owned()).collect());
         let root = Path::new("/w/.team");
-        let run =
-            ["/b/team-worker", "run", "--name", "alice", "--incarnation", "3", "--team-dir", "/w/.team"];
+        let run = [
+            "/b/team-worker",
+            "run",
+            "--name",
+            "alice",
+            "--incarnation",
+            "3",
+            "--team-dir",
+            "/w/.team",
+        ];
         let worker = line(&run).worker_in(root).unwrap();
         assert_eq!((worker.0.as_str(), worker.1), ("alice", 3));
         assert_eq!(line(&run).worker_in(Path::new("/w")), None);
-        assert_eq!(line(&["vi", "run", "--team-dir", "/w/.team"]).worker_in(root), None);
+        assert_eq!(
+            line(&["vi", "run", "--team-dir", "/w/.team"]).worker_in(root),
+            None
+        );
         assert!(line(&["/proc/self/exe", "shim", "7", "/w", "make"]).is_shim());
         assert!(!line(&["vi", "shim.rs"]).is_shim() && line(&["/b/teamd", "serve"]).is_daemon());
     }

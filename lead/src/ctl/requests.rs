@@ -12,7 +12,8 @@ use super::{clock, journal};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
-/// Returns every request that was ever asked, as its last line says, in the order in which they were asked.
+/// Returns every request that was ever asked, as its last line says, in the order in which they
+/// were asked.
 ///
 /// # Errors
 /// [`ExitCode::Failed`] if the journal cannot be read.
@@ -28,7 +29,8 @@ pub(crate) fn all(dir: &TeamDir) -> Result<Vec<Request>, CommandError> {
     Ok(in_order(requests))
 }
 
-/// Returns the requests since the last snapshot, and those that were pending then, in the order in which they were asked.
+/// Returns the requests since the last snapshot, and those that were pending then, in the order in
+/// which they were asked.
 ///
 /// # Errors
 /// [`ExitCode::Failed`] if the journal cannot be read.
@@ -42,45 +44,72 @@ fn in_order(requests: BTreeMap<RequestId, Request>) -> Vec<Request> {
     requests
 }
 
-/// Finds a request of one of these kinds (or of any) in the files, by its id or by a beginning that no other one has. The requests
-/// since the last snapshot come first: only where none of them fits, the whole journal is read.
+/// Finds a request of one of these kinds (or of any) in the files, by its id or by a beginning that
+/// no other one has. The requests since the last snapshot come first: only where none of them fits,
+/// the whole journal is read.
 ///
 /// # Errors
 /// [`ExitCode::NotFound`] if there is none, or several: they are listed.
 pub(crate) fn find(dir: &TeamDir, prefix: &str, kinds: &[Kind]) -> Result<Request, CommandError> {
     let mut requests = recent(dir)?;
-    if !requests.iter().any(|request| request.request_id.as_str().starts_with(prefix)) {
+    if !requests
+        .iter()
+        .any(|request| request.request_id.as_str().starts_with(prefix))
+    {
         requests = all(dir)?;
     }
     resolve(&requests, prefix, kinds).cloned()
 }
 
-fn resolve<'r>(requests: &'r [Request], prefix: &str, kinds: &[Kind]) -> Result<&'r Request, CommandError> {
+fn resolve<'r>(
+    requests: &'r [Request],
+    prefix: &str,
+    kinds: &[Kind],
+) -> Result<&'r Request, CommandError> {
     if RequestId::new(prefix).is_err() {
         let message = format!("{prefix:?} is not the beginning of a request id");
-        return Err(CommandError::new(ExitCode::Usage, message).hint("`teamctl requests` shows the ids"));
+        return Err(
+            CommandError::new(ExitCode::Usage, message).hint("`teamctl requests` shows the ids")
+        );
     }
     let id = |request: &&Request| request.request_id.as_str().to_owned();
     // The whole id wins over a longer one that begins with it.
-    let exact: Vec<&Request> = requests.iter().filter(|request| id(request) == prefix).collect();
-    let beginning = requests.iter().filter(|request| id(request).starts_with(prefix)).collect();
+    let exact: Vec<&Request> = requests
+        .iter()
+        .filter(|request| id(request) == prefix)
+        .collect();
+    let beginning = requests
+        .iter()
+        .filter(|request| id(request).starts_with(prefix))
+        .collect();
     let found = if exact.is_empty() { beginning } else { exact };
-    let fits = |request: &&Request| kinds.is_empty() || kinds.contains(&request.kind);
-    let fitting: Vec<&Request> = found.iter().copied().filter(fits).collect();
+    let fitting: Vec<&Request> = found
+        .iter()
+        .copied()
+        .filter(|request| kinds.is_empty() || kinds.contains(&request.kind))
+        .collect();
     match (fitting.as_slice(), found.first()) {
         ([request], _) => Ok(request),
         ([], Some(other)) => {
             let wanted: Vec<&str> = kinds.iter().map(|kind| kind.noun()).collect();
-            let (id, noun) = (&other.request_id, other.kind.noun());
+            let id = &other.request_id;
+            let noun = other.kind.noun();
             let message = format!("{id} is a {noun}, not a {}", wanted.join(" or a "));
-            let hint = match other.kind.is_judged() {
-                true => format!("`teamctl {}` shows it", other.kind.listed_by()),
-                false => format!("only {} answers it; `teamctl plans` shows the plans", other.member()),
+            let hint = if other.kind.is_judged() {
+                format!("`teamctl {}` shows it", other.kind.listed_by())
+            } else {
+                format!(
+                    "only {} answers it; `teamctl plans` shows the plans",
+                    other.member()
+                )
             };
             Err(CommandError::new(ExitCode::NotFound, message).hint(hint))
         }
-        ([], None) => Err(CommandError::new(ExitCode::NotFound, format!("there is no request {prefix}"))
-            .hint("`teamctl requests` shows the ids")),
+        ([], None) => Err(CommandError::new(
+            ExitCode::NotFound,
+            format!("there is no request {prefix}"),
+        )
+        .hint("`teamctl requests` shows the ids")),
         (several, _) => {
             let message = format!("{prefix} is the beginning of several requests:");
             Err(CommandError::new(ExitCode::NotFound, message)
@@ -91,8 +120,14 @@ fn resolve<'r>(requests: &'r [Request], prefix: &str, kinds: &[Kind]) -> Result<
 }
 
 fn candidate(request: &Request) -> String {
-    let (id, kind, status) = (&request.request_id, request.kind.as_str(), request.status.as_str());
-    format!("{id}  {kind} of {}, {status}, {} ago", request.member(), clock::age(request.created_at))
+    let id = &request.request_id;
+    let kind = request.kind.as_str();
+    let status = request.status.as_str();
+    format!(
+        "{id}  {kind} of {}, {status}, {} ago",
+        request.member(),
+        clock::age(request.created_at)
+    )
 }
 
 #[cfg(test)]
@@ -111,7 +146,11 @@ pub(crate) mod tests {
 
     /// One line of a journal that asks a request.
     pub(crate) fn asked(seq: u64, id: &str, kind: &str) -> String {
-        let (from, to) = if kind == "shutdown" { ("lead", "alice") } else { ("alice", "lead") };
+        let (from, to) = if kind == "shutdown" {
+            ("lead", "alice")
+        } else {
+            ("alice", "lead")
+        };
         let payload = match kind {
             "shutdown" => json!({"reason": "done", "decide_within": 30.0, "force_after": null}),
             _ => json!({"plan": "Drop the cache.\nThen rebuild."}),
@@ -145,7 +184,11 @@ pub(crate) mod tests {
             ("b0b", "plan_approval"),
         ]);
         assert_eq!(plan(&team, "a1b2c3d4"), Ok("a1b2c3d4"));
-        assert_eq!(plan(&team, "a1"), Ok("a1b2c3d4"), "a shutdown request does not make it ambiguous");
+        assert_eq!(
+            plan(&team, "a1"),
+            Ok("a1b2c3d4"),
+            "a shutdown request does not make it ambiguous"
+        );
         assert_eq!(plan(&team, "b0"), Ok("b0"), "the whole id wins");
     }
 
@@ -172,6 +215,9 @@ pub(crate) mod tests {
         );
         assert_eq!(plan(&team, "c").unwrap_err().code(), ExitCode::NotFound);
         assert_eq!(plan(&team, "").unwrap_err().code(), ExitCode::Usage);
-        assert_eq!(resolve(&team, "a1", &[]).unwrap().request_id.as_str(), "a1ff0000");
+        assert_eq!(
+            resolve(&team, "a1", &[]).unwrap().request_id.as_str(),
+            "a1ff0000"
+        );
     }
 }

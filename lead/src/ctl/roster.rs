@@ -20,7 +20,8 @@ use crate::ctl::journal;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
-/// How long a daemon may take to write the roster anew: it looks after it on its slow tick at the latest, which may be late.
+/// How long a daemon may take to write the roster anew: it looks after it on its slow tick at the
+/// latest, which may be late.
 const REPAIR: Duration = Duration::from_secs(2 * SLOW_TICK.as_secs());
 /// How long it may take to record the end of a process.
 const RECORDED: Duration = Duration::from_secs(5);
@@ -49,35 +50,53 @@ fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> 
     let found = load_or_wait(dir, loading)?;
     if found.is_none() && !journal::fold(dir)?.members.is_empty() {
         let message = "config.json is missing, and journal.jsonl has teammates";
-        return Err(CommandError::new(ExitCode::Failed, message).hint("`teamd start` writes it again"));
+        return Err(
+            CommandError::new(ExitCode::Failed, message).hint("`teamd start` writes it again")
+        );
     }
     let mut roster = found.unwrap_or_default();
     // The roster of a copied team directory names the processes of the original.
-    if roster.daemon.as_ref().is_some_and(|daemon| daemon.is_of_another(dir)) {
-        roster.members.iter_mut().for_each(|member| (member.pid, member.start_ticks) = (None, None));
+    if roster
+        .daemon
+        .as_ref()
+        .is_some_and(|daemon| daemon.is_of_another(dir))
+    {
+        for member in &mut roster.members {
+            member.pid = None;
+            member.start_ticks = None;
+        }
         roster.daemon = None;
     }
-    // The lock tells whether a daemon runs. It may be one that could not write the roster yet: the journal names it.
+    // The lock tells whether a daemon runs. It may be one that could not write the roster yet: the
+    // journal names it.
     match (daemon_pid(&roster), is_locked(dir)) {
         (Some(_), false) => roster.daemon = None,
         (None, true) => {
             let named = journal::fold(dir).ok().and_then(|team| team.daemon);
-            roster.daemon = named.filter(|daemon| !daemon.is_of_another(dir)).or(roster.daemon);
+            roster.daemon = named
+                .filter(|daemon| !daemon.is_of_another(dir))
+                .or(roster.daemon);
         }
         _ => {}
     }
     Ok(roster)
 }
 
-/// Loads the roster. A daemon that runs replaces a deleted or damaged one in a moment: to answer from nothing meanwhile
-/// would be a lie.
+/// Loads the roster. A daemon that runs replaces a deleted or damaged one in a moment: to answer
+/// from nothing meanwhile would be a lie.
 fn load_or_wait(dir: &TeamDir, loading: Loading<'_>) -> Result<Option<Roster>, ConfigError> {
-    let is_whole = |loaded: &Result<_, _>| !matches!(loaded, Ok(None) | Err(ConfigError::Malformed(_)));
-    until(REPAIR, &|| loading(dir), &|loaded| is_whole(loaded) || !is_locked(dir))
+    let is_whole =
+        |loaded: &Result<_, _>| !matches!(loaded, Ok(None) | Err(ConfigError::Malformed(_)));
+    until(REPAIR, &|| loading(dir), &|loaded| {
+        is_whole(loaded) || !is_locked(dir)
+    })
 }
 
 /// Looks again until that is what is awaited, or the time is over.
-#[expect(clippy::disallowed_methods, reason = "a few milliseconds, in rare cases: a watch would cost more")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a few milliseconds, in rare cases: a watch would cost more"
+)]
 fn until<T>(time: Duration, look: &dyn Fn() -> T, is_awaited: &dyn Fn(&T) -> bool) -> T {
     let began = Instant::now();
     loop {
@@ -89,16 +108,20 @@ fn until<T>(time: Duration, look: &dyn Fn() -> T, is_awaited: &dyn Fn(&T) -> boo
     }
 }
 
-/// As [`load_one`], once the daemon has recorded the end of a process that is gone: in a moment it will have.
+/// As [`load_one`], once the daemon has recorded the end of a process that is gone: in a moment it
+/// will have.
 ///
 /// # Errors
 /// As [`load`].
 pub(crate) fn load_after_end(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
     // What cannot be seen does not become visible by waiting.
-    let is_gone = |roster: &Roster| {
-        roster.member(name).is_some_and(|member| roster.process_is_gone(member).unwrap_or(false))
-    };
-    until(RECORDED, &|| load_one(dir, name), &|roster| !roster.as_ref().is_ok_and(is_gone))
+    until(RECORDED, &|| load_one(dir, name), &|roster| {
+        !roster.as_ref().is_ok_and(|roster| {
+            roster
+                .member(name)
+                .is_some_and(|member| roster.process_is_gone(member).unwrap_or(false))
+        })
+    })
 }
 
 /// Waits until the roster shows the end of these incarnations, which the daemon has recorded.
@@ -108,14 +131,20 @@ pub(crate) fn load_after_end(dir: &TeamDir, name: &Name) -> Result<Roster, Comma
 pub(crate) fn until_ended(dir: &TeamDir, names: &[Name]) -> Result<(), CommandError> {
     let first = load(dir)?;
     let incarnation = |roster: &Roster, name: &Name| {
-        let member = roster.member(name).filter(|member| !member.status.is_ended());
+        let member = roster
+            .member(name)
+            .filter(|member| !member.status.is_ended());
         member.map(|member| member.incarnation)
     };
     let runs = |roster: &Roster, name: &Name| {
         incarnation(roster, name).is_some_and(|now| incarnation(&first, name) == Some(now))
     };
-    let one_runs = |roster: &Roster| names.iter().any(|name| runs(roster, name));
-    until(RECORDED, &|| load(dir), &|roster| !roster.as_ref().is_ok_and(one_runs)).map(drop)
+    until(RECORDED, &|| load(dir), &|roster| {
+        !roster
+            .as_ref()
+            .is_ok_and(|roster| names.iter().any(|name| runs(roster, name)))
+    })
+    .map(drop)
 }
 
 /// Finds a member.
@@ -126,7 +155,8 @@ pub(crate) fn find<'r>(roster: &'r Roster, name: &Name) -> Result<&'r RosterMemb
     roster.member(name).ok_or_else(|| unknown(roster, name))
 }
 
-/// As [`find`] in a roster that was read as far as it concerns this member: the error names the others, too.
+/// As [`find`] in a roster that was read as far as it concerns this member: the error names the
+/// others, too.
 ///
 /// # Errors
 /// As [`find`], or if the whole roster cannot be read.
@@ -154,7 +184,11 @@ pub(crate) fn unknown(roster: &Roster, name: &Name) -> CommandError {
 
 /// Returns the pid of the daemon, if it runs.
 pub(crate) fn daemon_pid(roster: &Roster) -> Option<u32> {
-    roster.daemon.as_ref().filter(|daemon| daemon.process.is_alive()).map(|daemon| daemon.process.pid)
+    roster
+        .daemon
+        .as_ref()
+        .filter(|daemon| daemon.process.is_alive())
+        .map(|daemon| daemon.process.pid)
 }
 
 /// Tells whether a member runs, as far as roster and processes tell.
@@ -165,29 +199,44 @@ pub(crate) fn runs(roster: &Roster, member: &RosterMember) -> bool {
 
 /// Returns the names of the members that run.
 pub(crate) fn running_names(roster: &Roster) -> BTreeSet<Name> {
-    running(roster).into_iter().map(|member| member.name.clone()).collect()
+    running(roster)
+        .into_iter()
+        .map(|member| member.name.clone())
+        .collect()
 }
 
 /// Returns the members that run, as far as roster and processes tell.
 pub(crate) fn running(roster: &Roster) -> Vec<&RosterMember> {
-    let (has_daemon, boot) = (daemon_pid(roster).is_some(), boot_of(roster));
-    let runs = |it: &&RosterMember| !it.status.is_ended() && (has_daemon || has_process(boot.as_deref(), it));
-    roster.members.iter().filter(runs).collect()
+    let has_daemon = daemon_pid(roster).is_some();
+    let boot = boot_of(roster);
+    roster
+        .members
+        .iter()
+        .filter(|it| !it.status.is_ended() && (has_daemon || has_process(boot.as_deref(), it)))
+        .collect()
 }
 
-/// Returns these names, each once; with `all` every member that runs, except the lead agent, which leads the team and is
-/// meant only by its name. As in `teamd stop`, the teammate that was spawned last goes first.
+/// Returns these names, each once; with `all` every member that runs, except the lead agent, which
+/// leads the team and is meant only by its name. As in `teamd stop`, the teammate that was spawned
+/// last goes first.
 ///
 /// # Errors
 /// As [`load`].
-pub(crate) fn named_or_running(dir: &TeamDir, names: &[Name], all: bool) -> Result<Vec<Name>, CommandError> {
+pub(crate) fn named_or_running(
+    dir: &TeamDir,
+    names: &[Name],
+    all: bool,
+) -> Result<Vec<Name>, CommandError> {
     let mut names = names.to_vec();
     if all {
         let roster = load(dir)?;
         let mut members = running(&roster);
         members.retain(|member| member.name != Name::lead());
         members.sort_by_key(|member| std::cmp::Reverse(member.spawned_seq));
-        names = members.into_iter().map(|member| member.name.clone()).collect();
+        names = members
+            .into_iter()
+            .map(|member| member.name.clone())
+            .collect();
     }
     let mut seen = HashSet::new();
     names.retain(|name| seen.insert(name.clone()));
@@ -206,21 +255,29 @@ pub(crate) fn waited_for(roster: &Roster, names: &[Name]) -> String {
     format!("waiting for {}: {}", names.len(), each.join(", "))
 }
 
-/// Tells whether the process of a member is there. A daemon that runs records in a moment that it is gone.
+/// Tells whether the process of a member is there. A daemon that runs records in a moment that it
+/// is gone.
 fn has_process(boot: Option<&str>, member: &RosterMember) -> bool {
     match (member.pid, member.start_ticks, boot) {
-        (Some(pid), Some(start_ticks), Some(boot)) => {
-            Identity { pid, start_ticks, boot_id: boot.to_owned() }.is_alive()
+        (Some(pid), Some(start_ticks), Some(boot)) => Identity {
+            pid,
+            start_ticks,
+            boot_id: boot.to_owned(),
         }
+        .is_alive(),
         (Some(_), Some(_), None) => true,
         _ => false,
     }
 }
 
-/// Returns the boot in which the workers began; none if that cannot be known. It was the same as that of the daemon that last
-/// ran, or that daemon would have recorded their ends.
+/// Returns the boot in which the workers began; none if that cannot be known. It was the same as
+/// that of the daemon that last ran, or that daemon would have recorded their ends.
 fn boot_of(roster: &Roster) -> Option<String> {
-    roster.daemon.as_ref().map(|daemon| daemon.process.boot_id.clone()).or_else(|| boot_id().ok())
+    roster
+        .daemon
+        .as_ref()
+        .map(|daemon| daemon.process.boot_id.clone())
+        .or_else(|| boot_id().ok())
 }
 
 /// Counts the unread messages of a member.
@@ -238,8 +295,8 @@ pub(crate) fn unread(dir: &TeamDir, member: &RosterMember) -> Result<u64, Comman
     }
 }
 
-/// Tells whether an idle teammate has nothing more to do. The roster follows a moment after the files, and a user who has
-/// just sent a message wants to wait for what comes of it.
+/// Tells whether an idle teammate has nothing more to do. The roster follows a moment after the
+/// files, and a user who has just sent a message wants to wait for what comes of it.
 ///
 /// # Errors
 /// [`ExitCode::Failed`] if inbox or transcript cannot be read.
@@ -268,8 +325,7 @@ pub(crate) mod tests {
 
     /// Writes another roster.
     pub(crate) fn write(dir: &TeamDir, members: &serde_json::Value) {
-        let roster =
-            json!({"version": 1, "seq": 1, "team_name": "default", "daemon": null, "members": members});
+        let roster = json!({"version": 1, "seq": 1, "team_name": "default", "daemon": null, "members": members});
         teamd_shared::fs::replace(dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
     }
 
@@ -286,16 +342,32 @@ pub(crate) mod tests {
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let roster = load(&dir).unwrap();
         assert!(roster.members.is_empty() && daemon_pid(&roster).is_none());
-        assert_eq!(find(&roster, &Name::new("bob").unwrap()).unwrap_err().code(), ExitCode::NotFound);
+        assert_eq!(
+            find(&roster, &Name::new("bob").unwrap())
+                .unwrap_err()
+                .code(),
+            ExitCode::NotFound
+        );
     }
 
     #[test]
     fn a_process_that_is_gone_without_a_daemon_is_noticed() {
         let mut gone = member("gone", "working");
         gone["start_ticks"] = json!(1);
-        let (_scratch, dir) = team(&json!([member("here", "idle"), gone, member("ended", "shutdown")]));
+        let (_scratch, dir) = team(&json!([
+            member("here", "idle"),
+            gone,
+            member("ended", "shutdown")
+        ]));
         let roster = load(&dir).unwrap();
-        let runs: Vec<bool> = roster.members.iter().map(|member| runs(&roster, member)).collect();
-        assert_eq!((runs, running(&roster).len()), (vec![true, false, false], 1));
+        let runs: Vec<bool> = roster
+            .members
+            .iter()
+            .map(|member| runs(&roster, member))
+            .collect();
+        assert_eq!(
+            (runs, running(&roster).len()),
+            (vec![true, false, false], 1)
+        );
     }
 }

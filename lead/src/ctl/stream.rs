@@ -1,4 +1,5 @@
-//! Showing the records of a file, once or for ever. What a record looks like is for `render` to say.
+//! Showing the records of a file, once or for ever. What a record looks like is for `render` to
+//! say.
 
 use serde_json::{Value, json};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -21,8 +22,8 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Shows a range of the records, and with `follow` those that are appended from then on. Where the file is missing,
-    /// `missing` says why that is an error, if it is.
+    /// Shows a range of the records, and with `follow` those that are appended from then on. Where
+    /// the file is missing, `missing` says why that is an error, if it is.
     ///
     /// # Errors
     /// As `missing`, or if the file cannot be read.
@@ -36,26 +37,39 @@ impl Stream {
         block_on(async {
             let out = &context.out;
             // Watched first, then read: what is written in between is seen.
-            let mut wake = range.follow.then(|| Wake::new(dir, &self.at, context.settings.poll));
+            let mut wake = range
+                .follow
+                .then(|| Wake::new(dir, &self.at, context.settings.poll));
             let mut tail = Tail::new(dir, self.at.clone());
             match (tail.begin(range.last, is_record)?, missing) {
                 (false, _) if range.follow => {
-                    out.note(format_args!("waiting for {} to appear", dir.path(&self.at).display()));
+                    out.note(format_args!(
+                        "waiting for {} to appear",
+                        dir.path(&self.at).display()
+                    ));
                 }
                 (false, Some(missing)) => return Err(missing),
                 _ => {}
             }
-            let (mut records, mut shown) = (Vec::new(), 0);
+            let mut records = Vec::new();
+            let mut shown = 0;
             while !range.follow || !out.closed() {
                 let mut lines = tail.read()?;
                 let end = lines.is_empty();
-                lines.retain(|line| is_record(line) && self.since.is_none_or(|since| is_since(line, since)));
+                lines.retain(|line| {
+                    is_record(line) && self.since.is_none_or(|since| is_since(line, since))
+                });
                 shown += lines.len();
                 if !out.is_json() {
-                    let texts = lines.iter().map(|line| (self.human)(line)).filter(|text| !text.is_empty());
+                    let texts = lines
+                        .iter()
+                        .map(|line| (self.human)(line))
+                        .filter(|text| !text.is_empty());
                     out.wrapped(&texts.map(|text| text + "\n").collect::<String>())?;
                 } else if range.follow {
-                    lines.iter().try_for_each(|line| out.json(&as_it_stands(line)))?;
+                    lines
+                        .iter()
+                        .try_for_each(|line| out.json(&as_it_stands(line)))?;
                 } else {
                     records.extend(lines.iter().map(|line| as_it_stands(line)));
                 }

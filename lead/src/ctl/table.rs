@@ -22,19 +22,27 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Makes a plain cell of one line, without blanks around it; what a terminal would act on is escaped.
+    /// Makes a plain cell of one line, without blanks around it; what a terminal would act on is
+    /// escaped.
     pub(crate) fn new(text: impl AsRef<str>) -> Self {
         Self::styled(text, Style::new())
     }
 
     /// Makes a cell with a style.
     pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Self {
-        Self { text: escape::line(text.as_ref().trim()).into_owned(), style, wraps: false }
+        Self {
+            text: escape::line(text.as_ref().trim()).into_owned(),
+            style,
+            wraps: false,
+        }
     }
 
     /// Lets the cell go on below, where it is the last of its row and too long for the line.
     pub(crate) fn wrapping(self) -> Self {
-        Self { wraps: true, ..self }
+        Self {
+            wraps: true,
+            ..self
+        }
     }
 }
 
@@ -49,7 +57,14 @@ impl Table {
     /// Makes a table with these column titles.
     pub(crate) fn new(titles: &[&str]) -> Self {
         let dim = Style::new().dimmed();
-        Self { rows: vec![titles.iter().map(|title| Cell::styled(title, dim)).collect()] }
+        Self {
+            rows: vec![
+                titles
+                    .iter()
+                    .map(|title| Cell::styled(title, dim))
+                    .collect(),
+            ],
+        }
     }
 
     /// Adds a row.
@@ -60,36 +75,63 @@ impl Table {
     /// Returns the columns that each column takes on a terminal.
     pub(crate) fn widths(&self) -> Vec<usize> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let rows = || self.rows.iter().filter(|row| row.len() == columns);
-        let widest = |column: usize| rows().map(|row| width(&row[column].text)).max().unwrap_or(0);
-        (0..columns).map(widest).collect()
+        (0..columns)
+            .map(|column| {
+                self.rows
+                    .iter()
+                    .filter(|row| row.len() == columns)
+                    .map(|row| width(&row[column].text))
+                    .max()
+                    .unwrap_or(0)
+            })
+            .collect()
     }
 
     /// Keeps the columns with these indices, and the headings.
     pub(crate) fn only(&self, columns: &[usize]) -> Self {
-        let keep = |row: &Vec<Cell>| match row.as_slice() {
-            [heading] => vec![heading.clone()],
-            cells => columns.iter().filter_map(|&column| cells.get(column)).cloned().collect(),
-        };
-        Self { rows: self.rows.iter().map(keep).collect() }
+        Self {
+            rows: self
+                .rows
+                .iter()
+                .map(|row| match row.as_slice() {
+                    [heading] => vec![heading.clone()],
+                    cells => columns
+                        .iter()
+                        .filter_map(|&column| cells.get(column))
+                        .cloned()
+                        .collect(),
+                })
+                .collect(),
+        }
     }
 
     /// Lays the table out, for a terminal of so many columns; without a terminal nothing is cut.
     pub(crate) fn render(&self, terminal: Option<usize>) -> String {
-        self.lines(terminal).into_iter().map(|line| line + "\n").collect()
+        self.lines(terminal)
+            .into_iter()
+            .map(|line| line + "\n")
+            .collect()
     }
 
     /// Lays the table out, each row on one line; also tells which rows are headings.
     pub(crate) fn cut_lines(mut self, terminal: usize) -> Vec<(String, bool)> {
-        self.rows.iter_mut().flatten().for_each(|cell| cell.wraps = false);
+        for cell in self.rows.iter_mut().flatten() {
+            cell.wraps = false;
+        }
         let is_heading: Vec<bool> = self.rows.iter().map(|row| row.len() == 1).collect();
-        self.lines(Some(terminal)).into_iter().zip(is_heading).collect()
+        self.lines(Some(terminal))
+            .into_iter()
+            .zip(is_heading)
+            .collect()
     }
 
     fn lines(&self, terminal: Option<usize>) -> Vec<String> {
         let widths = self.widths();
         let room = terminal.map(|terminal| room(&widths, terminal).max(NARROWEST));
-        self.rows.iter().map(|row| lay_out(row, &widths, (terminal, room))).collect()
+        self.rows
+            .iter()
+            .map(|row| lay_out(row, &widths, (terminal, room)))
+            .collect()
     }
 }
 
@@ -99,11 +141,20 @@ pub(crate) fn room(widths: &[usize], terminal: usize) -> usize {
     terminal.saturating_sub(before)
 }
 
-fn lay_out(row: &[Cell], widths: &[usize], (terminal, room): (Option<usize>, Option<usize>)) -> String {
-    let (mut line, mut spaces) = (String::new(), 0);
+fn lay_out(
+    row: &[Cell],
+    widths: &[usize],
+    (terminal, room): (Option<usize>, Option<usize>),
+) -> String {
+    let mut line = String::new();
+    let mut spaces = 0;
     for (column, cell) in row.iter().enumerate() {
         let last = column + 1 == row.len();
-        let room = if row.len() < widths.len() { terminal } else { room };
+        let room = if row.len() < widths.len() {
+            terminal
+        } else {
+            room
+        };
         let shown = match room {
             Some(room) if last && cell.wraps => wrap(&cell.text, room, widths.iter().rev().skip(1)),
             _ if last => cut(&cell.text, room),
@@ -136,8 +187,11 @@ fn wrap<'w>(text: &str, room: usize, before: impl Iterator<Item = &'w usize>) ->
 
 /// Cuts a text to so many columns, the last of which is then an ellipsis.
 pub(crate) fn cut(text: &str, room: Option<usize>) -> String {
-    let Some(room) = room.filter(|&room| width(text) > room) else { return text.to_owned() };
-    let (mut shown, mut taken) = (String::new(), 1);
+    let Some(room) = room.filter(|&room| width(text) > room) else {
+        return text.to_owned();
+    };
+    let mut shown = String::new();
+    let mut taken = 1;
     for c in text.chars() {
         taken += width(c.encode_utf8(&mut [0; 4]));
         if taken > room {
@@ -163,7 +217,11 @@ mod tests {
 
     fn table() -> Table {
         let mut table = Table::new(&["NAME", "PID", "DOING"]);
-        table.row(["alice", "4242", "cargo test --workspace"].map(Cell::new).to_vec());
+        table.row(
+            ["alice", "4242", "cargo test --workspace"]
+                .map(Cell::new)
+                .to_vec(),
+        );
         table.row(["bo", "", ""].map(Cell::new).to_vec());
         table.row(["小明", "7", "読む\n全部"].map(Cell::new).to_vec());
         table

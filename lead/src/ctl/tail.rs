@@ -1,5 +1,5 @@
-//! The lines of a file that grows, as `tail -F` has them: whole lines, and the next file when it was replaced.
-//! It changes nothing, and stores no position.
+//! The lines of a file that grows, as `tail -F` has them: whole lines, and the next file when it
+//! was replaced. It changes nothing, and stores no position.
 
 use std::fs::File;
 use std::io;
@@ -50,11 +50,15 @@ struct Open {
 impl<'d> Tail<'d> {
     /// Makes a reader of a file, which may not be there yet.
     pub(super) fn new(dir: &'d TeamDir, at: TeamPath) -> Self {
-        Self { dir, at, open: None }
+        Self {
+            dir,
+            at,
+            open: None,
+        }
     }
 
-    /// Opens the file as it is, to be read from its last `count` lines on, or from its start. Returns whether
-    /// it is there. Lines for which `counts` is false are not counted.
+    /// Opens the file as it is, to be read from its last `count` lines on, or from its start.
+    /// Returns whether it is there. Lines for which `counts` is false are not counted.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -64,22 +68,28 @@ impl<'d> Tail<'d> {
         counts: fn(&[u8]) -> bool,
     ) -> Result<bool, DirError> {
         self.reopen()?;
-        let Some(open) = &mut self.open else { return Ok(false) };
+        let Some(open) = &mut self.open else {
+            return Ok(false);
+        };
         if let Some(count) = count {
-            let start =
-                open.file.metadata().and_then(|it| start_of_last(&open.file, it.len(), count, counts));
+            let start = open
+                .file
+                .metadata()
+                .and_then(|it| start_of_last(&open.file, it.len(), count, counts));
             open.offset = start.map_err(|source| unreadable(self.dir, &self.at, source))?;
         }
         Ok(true)
     }
 
-    /// Opens the file as it is, to be read from where another reader stood; another file is read from its start.
+    /// Opens the file as it is, to be read from where another reader stood; another file is read
+    /// from its start.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub(super) fn resume(&mut self, mark: Option<Mark>) -> Result<(), DirError> {
         self.reopen()?;
-        if let (Some(open), Some(mark)) = (&mut self.open, mark)
+        if let Some(open) = &mut self.open
+            && let Some(mark) = mark
             && open.identity == mark.identity
         {
             open.offset = mark.offset;
@@ -87,8 +97,8 @@ impl<'d> Tail<'d> {
         Ok(())
     }
 
-    /// Reads the last `count` lines that stand before a place in the open file, without newlines, each with its own place. Lines
-    /// for which `counts` is false are not counted.
+    /// Reads the last `count` lines that stand before a place in the open file, without newlines,
+    /// each with its own place. Lines for which `counts` is false are not counted.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -98,14 +108,25 @@ impl<'d> Tail<'d> {
         count: usize,
         counts: fn(&[u8]) -> bool,
     ) -> Result<Vec<(Mark, Vec<u8>)>, DirError> {
-        let Some(Open { file, identity, .. }) = &self.open else { return Ok(Vec::new()) };
+        let Some(Open { file, identity, .. }) = &self.open else {
+            return Ok(Vec::new());
+        };
         let read = || {
             let start = start_of_last(file, offset, count, counts)?;
             let mut bytes = vec![0; usize::try_from(offset.saturating_sub(start)).unwrap_or(0)];
             file.read_exact_at(&mut bytes, start)?;
             bytes.pop();
-            let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
-            Ok(placed(Mark { identity: *identity, offset }, lines))
+            let lines = bytes
+                .split(|&byte| byte == b'\n')
+                .map(<[u8]>::to_vec)
+                .collect();
+            Ok(placed(
+                Mark {
+                    identity: *identity,
+                    offset,
+                },
+                lines,
+            ))
         };
         read().map_err(|source| unreadable(self.dir, &self.at, source))
     }
@@ -118,7 +139,7 @@ impl<'d> Tail<'d> {
         let mut all = Vec::new();
         loop {
             let lines = self.read()?;
-            match self.mark().filter(|_| !lines.is_empty()) {
+            match if !lines.is_empty() { self.mark() } else { None } {
                 Some(end) => all.extend(placed(end, lines)),
                 None => return Ok(all),
             }
@@ -127,22 +148,29 @@ impl<'d> Tail<'d> {
 
     /// Returns where it stands; none if there is no file.
     pub(super) fn mark(&self) -> Option<Mark> {
-        self.open.as_ref().map(|open| Mark { identity: open.identity, offset: open.offset })
+        self.open.as_ref().map(|open| Mark {
+            identity: open.identity,
+            offset: open.offset,
+        })
     }
 
-    /// Reads the next whole lines, without newlines, some at a time; nothing if there are no further ones now.
+    /// Reads the next whole lines, without newlines, some at a time; nothing if there are no
+    /// further ones now.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub(super) fn read(&mut self) -> Result<Vec<Vec<u8>>, DirError> {
         loop {
             if let Some(open) = &mut self.open {
-                let lines = open.read().map_err(|source| unreadable(self.dir, &self.at, source))?;
+                let lines = open
+                    .read()
+                    .map_err(|source| unreadable(self.dir, &self.at, source))?;
                 if !lines.is_empty() {
                     return Ok(lines);
                 }
             }
-            // Only when all of the old file is read: what was written before the change comes first.
+            // Only when all of the old file is read: what was written before the change comes
+            // first.
             let there = self.dir.identity(&self.at)?;
             if there.is_none() || there == self.open.as_ref().map(|open| open.identity) {
                 return Ok(Vec::new());
@@ -156,7 +184,9 @@ impl<'d> Tail<'d> {
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub(super) fn rest(&self) -> Result<Vec<u8>, DirError> {
-        let Some(open) = &self.open else { return Ok(Vec::new()) };
+        let Some(open) = &self.open else {
+            return Ok(Vec::new());
+        };
         let mut bytes = vec![0; LONGEST];
         let read = open.file.read_at(&mut bytes, open.offset);
         bytes.truncate(read.map_err(|source| unreadable(self.dir, &self.at, source))?);
@@ -183,8 +213,14 @@ impl<'d> Tail<'d> {
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
             Ok(file) => {
-                let it = file.metadata().map_err(|source| unreadable(self.dir, &self.at, source))?;
-                Some(Open { file, identity: (it.dev(), it.ino()), offset: 0 })
+                let it = file
+                    .metadata()
+                    .map_err(|source| unreadable(self.dir, &self.at, source))?;
+                Some(Open {
+                    file,
+                    identity: (it.dev(), it.ino()),
+                    offset: 0,
+                })
             }
         };
         Ok(())
@@ -192,7 +228,11 @@ impl<'d> Tail<'d> {
 }
 
 fn unreadable(dir: &TeamDir, at: &TeamPath, source: io::Error) -> DirError {
-    DirError::Io { verb: "read", path: dir.path(at), source }
+    DirError::Io {
+        verb: "read",
+        path: dir.path(at),
+        source,
+    }
 }
 
 impl Open {
@@ -205,11 +245,16 @@ impl Open {
         loop {
             let kept = bytes.len();
             bytes.resize(kept + CHUNK, 0);
-            let read = self.file.read_at(&mut bytes[kept..], self.offset + kept as u64)?;
+            let read = self
+                .file
+                .read_at(&mut bytes[kept..], self.offset + kept as u64)?;
             bytes.truncate(kept + read);
             if let Some(newline) = bytes.iter().rposition(|&byte| byte == b'\n') {
                 self.offset += newline as u64 + 1;
-                return Ok(bytes[..newline].split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect());
+                return Ok(bytes[..newline]
+                    .split(|&byte| byte == b'\n')
+                    .map(<[u8]>::to_vec)
+                    .collect());
             }
             if bytes.len() >= LONGEST {
                 self.offset += bytes.len() as u64;
@@ -226,16 +271,23 @@ impl Open {
 fn placed(end: Mark, lines: Vec<Vec<u8>>) -> Vec<(Mark, Vec<u8>)> {
     let length: u64 = lines.iter().map(|line| line.len() as u64 + 1).sum();
     let mut offset = end.offset.saturating_sub(length);
-    let place = |line: Vec<u8>| {
-        let at = Mark { offset, ..end };
-        offset += line.len() as u64 + 1;
-        (at, line)
-    };
-    lines.into_iter().map(place).collect()
+    lines
+        .into_iter()
+        .map(|line| {
+            let at = Mark { offset, ..end };
+            offset += line.len() as u64 + 1;
+            (at, line)
+        })
+        .collect()
 }
 
 /// Finds where the last `count` lines begin that end before a place.
-fn start_of_last(file: &File, before: u64, count: usize, counts: fn(&[u8]) -> bool) -> io::Result<u64> {
+fn start_of_last(
+    file: &File,
+    before: u64,
+    count: usize,
+    counts: fn(&[u8]) -> bool,
+) -> io::Result<u64> {
     let mut start = end_of_last_line(file, before)?;
     let mut found = 0;
     while start > 0 && found < count {
@@ -266,7 +318,11 @@ mod tests {
     }
 
     fn read(tail: &mut Tail<'_>) -> String {
-        let lines = tail.read().unwrap().into_iter().map(|line| String::from_utf8(line).unwrap());
+        let lines = tail
+            .read()
+            .unwrap()
+            .into_iter()
+            .map(|line| String::from_utf8(line).unwrap());
         lines.collect::<Vec<_>>().join("|")
     }
 
@@ -328,7 +384,12 @@ mod tests {
         let (_scratch, dir, at) = scratch();
         append(&dir, &at, b"one\n\ntwo\n\n\nthree\ntorn");
         let not_blank: fn(&[u8]) -> bool = |line| !line.is_empty();
-        for (count, lines) in [(0, ""), (1, "three"), (2, "two|||three"), (9, "one||two|||three")] {
+        for (count, lines) in [
+            (0, ""),
+            (1, "three"),
+            (2, "two|||three"),
+            (9, "one||two|||three"),
+        ] {
             let mut tail = Tail::new(&dir, at.clone());
             tail.begin(Some(count), not_blank).unwrap();
             assert_eq!(read(&mut tail), lines);

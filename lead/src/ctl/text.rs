@@ -21,7 +21,11 @@ const STDIN: &str = "-";
 /// # Errors
 /// [`ExitCode::Failed`] if stdin cannot be read, is not UTF-8 text, or is too long.
 pub(super) fn given(text: &str) -> Result<String, CommandError> {
-    if text == STDIN { read("stdin", io::stdin().lock()) } else { Ok(text.to_owned()) }
+    if text == STDIN {
+        read("stdin", io::stdin().lock())
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 /// Returns the text of a file, or of stdin where the file is `-`.
@@ -47,8 +51,10 @@ pub(super) fn from_file(path: &Path) -> Result<String, CommandError> {
 /// [`ExitCode::Usage`] if the text is blank.
 pub(super) fn not_blank(text: String, what: &str) -> Result<String, CommandError> {
     if text.trim().is_empty() {
-        return Err(CommandError::new(ExitCode::Usage, format!("the {what} is empty"))
-            .hint("write the text in quotes, or write `-` and pipe the text to the command"));
+        return Err(
+            CommandError::new(ExitCode::Usage, format!("the {what} is empty"))
+                .hint("write the text in quotes, or write `-` and pipe the text to the command"),
+        );
     }
     Ok(text)
 }
@@ -57,9 +63,9 @@ pub(super) fn not_blank(text: String, what: &str) -> Result<String, CommandError
 pub(super) fn note_if_cut(context: &Context, text: &str, what: &str) {
     if let Some(note) = cut(text, what) {
         context.out.note(note);
-        context
-            .out
-            .hint("put a longer text into a file in the workspace: the agent can read it piece by piece");
+        context.out.hint(
+            "put a longer text into a file in the workspace: the agent can read it piece by piece",
+        );
     }
 }
 
@@ -71,13 +77,22 @@ fn cut(text: &str, what: &str) -> Option<String> {
 }
 
 fn read(from: &str, mut input: impl Read) -> Result<String, CommandError> {
-    let cannot =
-        |error: io::Error| CommandError::new(ExitCode::Failed, format!("cannot read {from}: {error}"));
+    let cannot = |error: io::Error| {
+        CommandError::new(ExitCode::Failed, format!("cannot read {from}: {error}"))
+    };
     let mut bytes = Vec::new();
-    input.by_ref().take(MAX_LINE as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    input
+        .by_ref()
+        .take(MAX_LINE as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(cannot)?;
     if bytes.len() > MAX_LINE {
         let rest = io::copy(&mut input.take(MAX_COUNTED), &mut io::sink()).map_err(cannot)?;
-        let more = if rest == MAX_COUNTED { "more than " } else { "" };
+        let more = if rest == MAX_COUNTED {
+            "more than "
+        } else {
+            ""
+        };
         let size = bytes.len() as u64 + rest;
         let message = format!("{from} has {more}{size} bytes; the limit is {MAX_LINE}");
         return Err(CommandError::new(ExitCode::Failed, message)
@@ -105,7 +120,10 @@ mod tests {
         assert_eq!(read("stdin", &b"a\n b\r\n"[..]).unwrap(), "a\n b");
         assert_eq!(read("stdin", &b""[..]).unwrap(), "");
         let error = not_blank(" \n".to_owned(), "message").unwrap_err();
-        assert_eq!((error.code(), error.next_step().is_some()), (ExitCode::Usage, true));
+        assert_eq!(
+            (error.code(), error.next_step().is_some()),
+            (ExitCode::Usage, true)
+        );
     }
 
     #[test]
@@ -121,9 +139,15 @@ mod tests {
     #[test]
     fn a_text_that_is_too_long_or_not_utf_8_is_refused_with_the_reason() {
         let error = read("stdin", io::repeat(b'x').take(MAX_LINE as u64 + 7)).unwrap_err();
-        assert_eq!(error.message(), "stdin has 1048583 bytes; the limit is 1048576");
+        assert_eq!(
+            error.message(),
+            "stdin has 1048583 bytes; the limit is 1048576"
+        );
         assert!(
-            read("f", &b"\xff"[..]).unwrap_err().next_step().is_some_and(|hint| hint.contains("workspace"))
+            read("f", &b"\xff"[..])
+                .unwrap_err()
+                .next_step()
+                .is_some_and(|hint| hint.contains("workspace"))
         );
         assert_eq!(
             read("f", &b"ab\xff"[..]).unwrap_err().message(),

@@ -26,13 +26,21 @@ pub(super) fn cost(usage: &Usage) -> String {
         Some(share) if share > 0 => format!(" ({share}% cached)"),
         _ => String::new(),
     };
-    format!("{} in{cached} / {} out", count(usage.input()), count(usage.output_tokens))
+    format!(
+        "{} in{cached} / {} out",
+        count(usage.input()),
+        count(usage.output_tokens)
+    )
 }
 
 /// Returns the share of what was read that came from a cache, in percent; none if nothing was read.
 fn cached(usage: &Usage) -> Option<u64> {
     let share = u128::from(usage.cache_read_input_tokens) * 100 / u128::from(usage.input()).max(1);
-    u64::try_from(share).ok().filter(|_| usage.input() > 0)
+    if usage.input() > 0 {
+        u64::try_from(share).ok()
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -66,7 +74,10 @@ mod tests {
         };
         assert_eq!(cost(&usage), "10k in (80% cached) / 1.2k out");
         assert_eq!(cost(&Usage::default()), "0 in / 0 out");
-        let all = Usage { cache_read_input_tokens: u64::MAX, ..usage };
+        let all = Usage {
+            cache_read_input_tokens: u64::MAX,
+            ..usage
+        };
         assert_eq!(cached(&all), Some(100));
     }
 }

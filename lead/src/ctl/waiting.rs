@@ -1,5 +1,6 @@
-//! Waiting until the daemon has done what a command asks for, also if the daemon dies meanwhile: the next daemon is told the
-//! same, and joins it. The waiting ends with a timeout and with Ctrl-C; neither ends the request.
+//! Waiting until the daemon has done what a command asks for, also if the daemon dies meanwhile:
+//! the next daemon is told the same, and joins it. The waiting ends with a timeout and with Ctrl-C;
+//! neither ends the request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -30,12 +31,18 @@ pub(crate) enum Early {
 
 impl Early {
     /// Makes the error: `late` says what is not done in time, `hint` how it goes on.
-    pub(crate) fn error(self, name: impl Display, late: String, hint: impl Into<String>) -> CommandError {
+    pub(crate) fn error(
+        self,
+        name: impl Display,
+        late: String,
+        hint: impl Into<String>,
+    ) -> CommandError {
         let error = match self {
             Self::TimedOut => CommandError::new(ExitCode::TimedOut, late),
-            Self::Interrupted => {
-                CommandError::new(ExitCode::Interrupted, format!("interrupted: no longer waiting for {name}"))
-            }
+            Self::Interrupted => CommandError::new(
+                ExitCode::Interrupted,
+                format!("interrupted: no longer waiting for {name}"),
+            ),
         };
         error.hint(hint)
     }
@@ -49,8 +56,9 @@ pub(crate) async fn within<T>(
     timeout: Option<Duration>,
     work: impl Future<Output = Result<T, CommandError>>,
 ) -> Result<Result<T, Early>, CommandError> {
-    let refused = |error| CommandError::new(ExitCode::Failed, format!("cannot catch Ctrl-C: {error}"));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| {
+        CommandError::new(ExitCode::Failed, format!("cannot catch Ctrl-C: {error}"))
+    })?;
     tokio::select! {
         // What is there already counts, whatever else is.
         biased;
@@ -118,8 +126,10 @@ impl Caller<'_> {
         while let Err(lost) = ask(client, &mut open, said_again, &mut answered).await {
             if !said_again {
                 tracing::debug!("{lost:?}");
-                self.out.note("the daemon is gone; what it has recorded goes on, still waiting");
-                self.out.hint("`teamd start` in another terminal starts it again");
+                self.out
+                    .note("the daemon is gone; what it has recorded goes on, still waiting");
+                self.out
+                    .hint("`teamd start` in another terminal starts it again");
             }
             said_again = true;
             match reconnect(self.dir).await {
@@ -127,7 +137,11 @@ impl Caller<'_> {
                 None => {
                     for (index, command) in std::mem::take(&mut open) {
                         let result = after_the_last_daemon(self.dir, &command);
-                        answered(CommandAnswer { index, result, said_again });
+                        answered(CommandAnswer {
+                            index,
+                            result,
+                            said_again,
+                        });
                     }
                     break;
                 }
@@ -137,8 +151,8 @@ impl Caller<'_> {
     }
 }
 
-/// Connects to the next daemon, however long that takes. Returns none if the last one ended in order: all that it was to do is
-/// done, and the command that stopped it does not start another.
+/// Connects to the next daemon, however long that takes. Returns none if the last one ended in
+/// order: all that it was to do is done, and the command that stopped it does not start another.
 async fn reconnect(dir: &TeamDir) -> Option<Client> {
     let mut pause = PAUSE.0;
     loop {
@@ -155,16 +169,30 @@ async fn reconnect(dir: &TeamDir) -> Option<Client> {
 
 /// Answers a command from what the last daemon wrote before it ended in order.
 fn after_the_last_daemon(dir: &TeamDir, command: &Command) -> Result<Done, Refusal> {
-    let stopped = Refusal::new(RefusalCode::Conflict, "the daemon has stopped, with all its workers");
-    let Command::Shutdown(order) = command else { return Err(stopped) };
-    let roster = roster::load(dir).map_err(|error| Refusal::new(RefusalCode::Failed, error.message()))?;
-    let member = roster.member(&order.name).filter(|member| member.status.is_ended()).ok_or(stopped)?;
-    let (status, exit) = (member.status, member.exit.clone().map(Box::new));
-    Ok(Done::Ended { request_id: order.request_id.clone(), status, exit })
+    let stopped = Refusal::new(
+        RefusalCode::Conflict,
+        "the daemon has stopped, with all its workers",
+    );
+    let Command::Shutdown(order) = command else {
+        return Err(stopped);
+    };
+    let roster =
+        roster::load(dir).map_err(|error| Refusal::new(RefusalCode::Failed, error.message()))?;
+    let member = roster
+        .member(&order.name)
+        .filter(|member| member.status.is_ended())
+        .ok_or(stopped)?;
+    let status = member.status;
+    let exit = member.exit.clone().map(Box::new);
+    Ok(Done::Ended {
+        request_id: order.request_id.clone(),
+        status,
+        exit,
+    })
 }
 
-/// Says every command that is open, and takes the answers as they come. A command whose id is taken is said again under
-/// another one.
+/// Says every command that is open, and takes the answers as they come. A command whose id is taken
+/// is said again under another one.
 async fn ask(
     mut client: Client,
     open: &mut BTreeMap<usize, Command>,
@@ -177,15 +205,24 @@ async fn ask(
     }
     while !open.is_empty() {
         let reply = client.reply().await?;
-        let Some(index) = tags.remove(&reply.tag) else { continue };
-        let is_taken = reply.result.as_ref().is_err_and(|refusal| refusal.code == RefusalCode::Taken);
-        if let (true, Some(Command::Shutdown(order))) = (is_taken, open.get_mut(&index)) {
+        let Some(index) = tags.remove(&reply.tag) else {
+            continue;
+        };
+        let is_taken = reply
+            .result
+            .as_ref()
+            .is_err_and(|refusal| refusal.code == RefusalCode::Taken);
+        if is_taken && let Some(Command::Shutdown(order)) = open.get_mut(&index) {
             order.request_id = RandomIds.request();
             tags.insert(client.send(Command::Shutdown(order.clone())).await?, index);
             continue;
         }
         open.remove(&index);
-        answered(CommandAnswer { index, result: reply.result, said_again });
+        answered(CommandAnswer {
+            index,
+            result: reply.result,
+            said_again,
+        });
     }
     Ok(())
 }
@@ -195,15 +232,28 @@ mod tests {
     use super::super::output::tests::captured;
     use super::*;
     use crate::client::tests::{runtime, scratch};
-    use teamd_shared::control::{Connection, Greeting, Listener, Reply, ShutdownOrder, TaggedCommand};
+    use teamd_shared::control::{
+        Connection, Greeting, Listener, Reply, ShutdownOrder, TaggedCommand,
+    };
     use teamd_shared::id::RequestId;
     use teamd_shared::member::MemberStatus;
     use teamd_shared::name::Name;
 
     fn shutdown(name: &str) -> Command {
-        let (request_id, name, reason) = (id(7), Name::new(name).unwrap(), String::new());
-        let (decide_within, force_after, wait) = (30.0, None, true);
-        Command::Shutdown(ShutdownOrder { request_id, name, reason, decide_within, force_after, wait })
+        let request_id = id(7);
+        let name = Name::new(name).unwrap();
+        let reason = String::new();
+        let decide_within = 30.0;
+        let force_after = None;
+        let wait = true;
+        Command::Shutdown(ShutdownOrder {
+            request_id,
+            name,
+            reason,
+            decide_within,
+            force_after,
+            wait,
+        })
     }
 
     fn id(bits: u32) -> RequestId {
@@ -211,7 +261,11 @@ mod tests {
     }
 
     fn ended() -> Done {
-        Done::Ended { request_id: id(7), status: MemberStatus::Shutdown, exit: None }
+        Done::Ended {
+            request_id: id(7),
+            status: MemberStatus::Shutdown,
+            exit: None,
+        }
     }
 
     async fn accept(listener: &Listener) -> Connection {
@@ -228,27 +282,45 @@ mod tests {
     fn the_next_daemon_is_told_the_same_of_what_is_not_answered() {
         let (_scratch, dir) = scratch();
         let (out, _, stderr) = captured(false);
-        let caller = Caller { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
+        let caller = Caller {
+            dir: &dir,
+            out: &out,
+            timeout: Some(Duration::from_secs(20)),
+        };
         runtime().block_on(async {
             let first = Listener::bind(&dir).unwrap();
             let daemons = async {
                 let mut peer = accept(&first).await;
                 asked(&mut peer).await;
                 let second = asked(&mut peer).await;
-                peer.send(&Reply { tag: second.tag, result: Ok(ended()) }).await.unwrap();
+                peer.send(&Reply {
+                    tag: second.tag,
+                    result: Ok(ended()),
+                })
+                .await
+                .unwrap();
                 drop((peer, first));
                 let second = Listener::bind(&dir).unwrap();
                 let mut peer = accept(&second).await;
                 let again = asked(&mut peer).await;
                 assert_eq!(again.command, shutdown("alice"), "only what is still open");
-                peer.send(&Reply { tag: again.tag, result: Ok(ended()) }).await.unwrap();
+                peer.send(&Reply {
+                    tag: again.tag,
+                    result: Ok(ended()),
+                })
+                .await
+                .unwrap();
             };
             let mut answers = vec![];
             let commands = vec![shutdown("alice"), shutdown("bob")];
             let wait = caller.all(commands, |answer| answers.push(answer));
             let ((), waited) = tokio::join!(daemons, wait);
             assert_eq!(waited, Ok(Ok(())));
-            let answer = |index, said_again| CommandAnswer { index, result: Ok(ended()), said_again };
+            let answer = |index, said_again| CommandAnswer {
+                index,
+                result: Ok(ended()),
+                said_again,
+            };
             assert_eq!(answers, [answer(1, false), answer(0, true)]);
         });
         assert_eq!(stderr.text().matches("the daemon is gone").count(), 1);
@@ -258,17 +330,31 @@ mod tests {
     fn a_command_whose_id_is_taken_is_said_again_under_another_one() {
         let (_scratch, dir) = scratch();
         let (out, ..) = captured(false);
-        let caller = Caller { dir: &dir, out: &out, timeout: Some(Duration::from_secs(20)) };
+        let caller = Caller {
+            dir: &dir,
+            out: &out,
+            timeout: Some(Duration::from_secs(20)),
+        };
         runtime().block_on(async {
             let listener = Listener::bind(&dir).unwrap();
             let daemon = async {
                 let mut peer = accept(&listener).await;
                 let TaggedCommand { tag, .. } = asked(&mut peer).await;
                 let taken = Refusal::new(RefusalCode::Taken, "it is taken");
-                peer.send(&Reply { tag, result: Err(taken) }).await.unwrap();
+                peer.send(&Reply {
+                    tag,
+                    result: Err(taken),
+                })
+                .await
+                .unwrap();
                 let TaggedCommand { tag, command } = asked(&mut peer).await;
                 assert!(matches!(command, Command::Shutdown(order) if order.request_id != id(7)));
-                peer.send(&Reply { tag, result: Ok(ended()) }).await.unwrap();
+                peer.send(&Reply {
+                    tag,
+                    result: Ok(ended()),
+                })
+                .await
+                .unwrap();
             };
             let ((), done) = tokio::join!(daemon, caller.one(shutdown("alice")));
             assert_eq!(done, Ok(Ok(Ok(ended()))));
@@ -279,7 +365,11 @@ mod tests {
     fn a_timeout_ends_the_waiting_with_a_daemon_that_is_silent_and_with_none() {
         let (_scratch, dir) = scratch();
         let (out, ..) = captured(false);
-        let caller = Caller { dir: &dir, out: &out, timeout: Some(Duration::from_millis(50)) };
+        let caller = Caller {
+            dir: &dir,
+            out: &out,
+            timeout: Some(Duration::from_millis(50)),
+        };
         runtime().block_on(async {
             let listener = Listener::bind(&dir).unwrap();
             let (waited, peer) = tokio::join!(caller.one(shutdown("alice")), accept(&listener));

@@ -1,4 +1,5 @@
-//! Waiting for a change of files in the team directory: by events, or by looking where there are none.
+//! Waiting for a change of files in the team directory: by events, or by looking where there are
+//! none.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{Changes, POLL_EVERY, Watch};
 
-/// How often to look without a change: whether the output is still read, and whether the daemon still runs.
+/// How often to look without a change: whether the output is still read, and whether the daemon
+/// still runs.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A watch of a folder, which may not be there yet.
@@ -22,7 +24,11 @@ impl FolderWatch {
     /// Watches the folder of a file from now on. A caller that reads after this misses nothing.
     pub(super) fn of(dir: &TeamDir, file: &TeamPath, force_poll: bool) -> Self {
         let path = dir.path(file).parent().unwrap_or(dir.root()).to_owned();
-        let mut folder = Self { path, force_poll, watch: None };
+        let mut folder = Self {
+            path,
+            force_poll,
+            watch: None,
+        };
         folder.arm();
         folder
     }
@@ -46,7 +52,9 @@ impl FolderWatch {
 
     /// Takes what has changed since this was last asked.
     pub(super) fn take(&mut self) -> Changes {
-        let Some(watch) = &mut self.watch else { return Changes::Anything };
+        let Some(watch) = &mut self.watch else {
+            return Changes::Anything;
+        };
         let changes = watch.take();
         match watch.rearm_if_needed() {
             Ok(false) => changes,
@@ -68,17 +76,27 @@ pub(super) struct Wake {
 impl Wake {
     /// Watches a file from now on. A caller that reads after this misses nothing.
     pub(super) fn new(dir: &TeamDir, file: &TeamPath, force_poll: bool) -> Self {
-        Self { file: Some(file.file_name().to_owned()), folder: FolderWatch::of(dir, file, force_poll) }
+        Self {
+            file: Some(file.file_name().to_owned()),
+            folder: FolderWatch::of(dir, file, force_poll),
+        }
     }
 
     /// Watches all logs from now on.
     pub(super) fn of_logs(dir: &TeamDir, force_poll: bool) -> Self {
-        Self { file: None, folder: FolderWatch::of(dir, &TeamPath::log(TEAMD), force_poll) }
+        Self {
+            file: None,
+            folder: FolderWatch::of(dir, &TeamPath::log(TEAMD), force_poll),
+        }
     }
 
-    /// Watches all transcripts from now on: what a teammate reads without a turn changes no other file.
+    /// Watches all transcripts from now on: what a teammate reads without a turn changes no other
+    /// file.
     pub(super) fn of_transcripts(dir: &TeamDir, force_poll: bool) -> Self {
-        Self { file: None, folder: FolderWatch::of(dir, &TeamPath::transcript(&Name::lead()), force_poll) }
+        Self {
+            file: None,
+            folder: FolderWatch::of(dir, &TeamPath::transcript(&Name::lead()), force_poll),
+        }
     }
 
     /// Returns when the file may have changed, at the latest after a second.
@@ -87,8 +105,8 @@ impl Wake {
             loop {
                 self.folder.changed().await;
                 match self.folder.take() {
-                    Changes::Files(files) if self.file.as_ref().is_some_and(|file| !files.contains(file)) => {
-                    }
+                    Changes::Files(files)
+                        if self.file.as_ref().is_some_and(|file| !files.contains(file)) => {}
                     _ => break,
                 }
             }

@@ -1,7 +1,9 @@
-//! How the commands of the team are confined: found out once, before the daemon starts, and handed to every worker.
+//! How the commands of the team are confined: found out once, before the daemon starts, and handed
+//! to every worker.
 //!
-//! Where a promise cannot be kept, no daemon starts, unless a person allows that by name. Where only namespaces could separate
-//! team directory and workspace, and there are none, a new team directory is made elsewhere.
+//! Where a promise cannot be kept, no daemon starts, unless a person allows that by name. Where
+//! only namespaces could separate team directory and workspace, and there are none, a new team
+//! directory is made elsewhere.
 
 use std::io;
 use std::os::unix::fs::symlink;
@@ -24,15 +26,17 @@ pub(crate) struct Confinement {
     pub(crate) weakness: Option<String>,
 }
 
-/// Finds out which layers work. If that fails although a person has allowed a weak sandbox, it warns and returns no layers: a
-/// layer that was not tried is not assumed.
+/// Finds out which layers work. If that fails although a person has allowed a weak sandbox, it
+/// warns and returns no layers: a layer that was not tried is not assumed.
 ///
 /// # Errors
 /// [`CommandError`] if it fails.
 pub(super) fn layers(worker: &Program, allow_weak: bool) -> Result<Layers, CommandError> {
     match worker.probe() {
         Ok(probe) => {
-            probe.missing.iter().for_each(|why| tracing::info!("the sandbox does without {why}"));
+            for why in &probe.missing {
+                tracing::info!("the sandbox does without {why}");
+            }
             Ok(probe.layers)
         }
         Err(why) if allow_weak => {
@@ -52,11 +56,16 @@ pub(super) fn layers(worker: &Program, allow_weak: bool) -> Result<Layers, Comma
 ///
 /// # Errors
 /// [`CommandError`] that names what cannot be kept, unless that is allowed.
-pub(super) fn judge(layers: Layers, dir: &TeamDir, allow_weak: bool) -> Result<Confinement, CommandError> {
+pub(super) fn judge(
+    layers: Layers,
+    dir: &TeamDir,
+    allow_weak: bool,
+) -> Result<Confinement, CommandError> {
     let apart = !dir.root().starts_with(dir.workspace());
     match layers.weakness(apart) {
         Some(why) if !allow_weak => {
-            let message = format!("what teammates run cannot be confined as promised; not held: {why}");
+            let message =
+                format!("what teammates run cannot be confined as promised; not held: {why}");
             let error = CommandError::new(ExitCode::Failed, message);
             Err(match layers.weakness(true) {
                 // Elsewhere it would be.
@@ -73,15 +82,15 @@ pub(super) fn judge(layers: Layers, dir: &TeamDir, allow_weak: bool) -> Result<C
     }
 }
 
-/// Makes a team directory outside the workspace, and a link to it where it is looked for. Does nothing where something is
-/// already, or where namespaces separate the two.
+/// Makes a team directory outside the workspace, and a link to it where it is looked for. Does
+/// nothing where something is already, or where namespaces separate the two.
 ///
 /// # Errors
 /// [`CommandError`] if there is no state directory, or the system refuses.
 pub(super) fn part(path: &Path, layers: Layers, register: &Register) -> Result<(), CommandError> {
     let is_there = path.symlink_metadata().is_ok();
-    let helps =
-        layers.namespaces == Namespaces::None && layers.enforcement(Promise::TeamDirectory, true).is_ok();
+    let helps = layers.namespaces == Namespaces::None
+        && layers.enforcement(Promise::TeamDirectory, true).is_ok();
     if is_there || !helps {
         return Ok(());
     }
@@ -104,10 +113,15 @@ fn above(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
-/// Links the two. A directory that is there already, because only the link was removed, is still the team of this workspace.
+/// Links the two. A directory that is there already, because only the link was removed, is still
+/// the team of this workspace.
 fn link_apart(path: &Path, place: &Path, workspace: &Path) -> io::Result<()> {
-    // Another start may make the same; where a link leads is looked at when the directory is opened.
-    for (target, link) in [(workspace, place.join(WORKSPACE_LINK)), (place, path.to_owned())] {
+    // Another start may make the same; where a link leads is looked at when the directory is
+    // opened.
+    for (target, link) in [
+        (workspace, place.join(WORKSPACE_LINK)),
+        (place, path.to_owned()),
+    ] {
         match symlink(target, link) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -120,17 +134,35 @@ fn link_apart(path: &Path, place: &Path, workspace: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    const BARE: Layers = Layers { namespaces: Namespaces::None, landlock: 7, seccomp: true };
+    const BARE: Layers = Layers {
+        namespaces: Namespaces::None,
+        landlock: 7,
+        seccomp: true,
+    };
 
     #[test]
     fn what_is_not_kept_is_named_and_a_person_may_allow_it() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let error = judge(BARE, &dir, false).unwrap_err();
-        assert!(error.message().contains("nothing in the team directory can be written ("), "{error:?}");
+        assert!(
+            error
+                .message()
+                .contains("nothing in the team directory can be written ("),
+            "{error:?}"
+        );
         assert!(error.next_step().unwrap().contains("--allow-weak-sandbox"));
         assert!(judge(BARE, &dir, true).unwrap().weakness.is_some());
-        let full = Layers { namespaces: Namespaces::Own, ..BARE };
-        assert_eq!(judge(full, &dir, false), Ok(Confinement { layers: full, weakness: None }));
+        let full = Layers {
+            namespaces: Namespaces::Own,
+            ..BARE
+        };
+        assert_eq!(
+            judge(full, &dir, false),
+            Ok(Confinement {
+                layers: full,
+                weakness: None
+            })
+        );
     }
 }

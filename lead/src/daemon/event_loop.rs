@@ -1,7 +1,8 @@
 //! The loop: gather what has happened → decide → journal → effects → directives → roster → replies.
 //!
-//! The [`Dispatcher`] decides, and has its [`Owned`] parts do what follows, up to the directives. The workers hear first, then the
-//! roster is written and commands are answered, and only then are inbox lines synced.
+//! The [`Dispatcher`] decides, and has its [`Owned`] parts do what follows, up to the directives.
+//! The workers hear first, then the roster is written and commands are answered, and only then are
+//! inbox lines synced.
 
 pub(super) mod gather;
 mod jobs;
@@ -49,7 +50,8 @@ pub(super) struct Sources {
     pub(super) empty: mpsc::UnboundedReceiver<Event>,
     /// Tells when an inbox grows.
     pub(super) inboxes: Option<Watch>,
-    /// Tells when a file of the team directory itself is deleted or replaced. Without it the slow tick finds out.
+    /// Tells when a file of the team directory itself is deleted or replaced. Without it the slow
+    /// tick finds out.
     pub(super) names: Option<Watch>,
     pub(super) signals: Signals,
     pub(super) socket: Socket,
@@ -103,13 +105,27 @@ impl EventLoop {
         let due = self.dispatcher.next_due().map(|at| self.owned.began + at);
         let more = (self.lead.has_more() || self.owned.effects.is_waiting()).then(Instant::now);
         let refused = self.hand_over.as_ref().map(|wanted| wanted.by);
-        [due, self.owned.roster.due(), self.owned.task_files.due(), more, refused].into_iter().flatten().min()
+        [
+            due,
+            self.owned.roster.due(),
+            self.owned.task_files.due(),
+            more,
+            refused,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Does what is due, and handles events until none is left.
     pub(super) fn handle(&mut self, events: Vec<Event>) {
         self.dispatcher.handle(events, &mut self.owned);
-        if self.owned.roster.due().is_some_and(|due| due <= Instant::now()) {
+        if self
+            .owned
+            .roster
+            .due()
+            .is_some_and(|due| due <= Instant::now())
+        {
             self.write_roster();
         }
         self.owned.task_files.write_some(&self.owned.dir);
@@ -122,7 +138,8 @@ impl EventLoop {
         }
     }
 
-    /// Does some of the effects that no command waits for, and has another thread sync what is done.
+    /// Does some of the effects that no command waits for, and has another thread sync what is
+    /// done.
     fn sync_effects(&mut self) {
         if self.owned.effects.do_some().is_err() {
             self.dispatcher.try_again_later(self.now());
@@ -147,7 +164,10 @@ impl EventLoop {
         match self.owned.supervisor.reap(number) {
             Some(Reaped::Worker(incarnation, how)) => self.wait_until_empty(incarnation, how),
             Some(Reaped::Job(number, how)) => {
-                let ended = self.owned.jobs.ended(number, how, &mut self.owned.supervisor);
+                let ended = self
+                    .owned
+                    .jobs
+                    .ended(number, how, &mut self.owned.supervisor);
                 self.owned.ended_jobs.extend(ended);
             }
             None => {}
@@ -157,9 +177,19 @@ impl EventLoop {
     /// Has the end of an incarnation reported once nothing of it is left.
     pub(super) fn wait_until_empty(&mut self, incarnation: Incarnation, how: How) {
         self.dispatcher.live.process_exited(&incarnation);
-        let member = self.dispatcher.team.members.get(&incarnation.name).map(|state| &state.record);
-        let beginning = member.map(|it| Beginning { at: it.begins_at, conversation: it.conversation });
-        let next = member.filter(|it| self.may_begin_again(it)).map(|it| PathBuf::from(&it.terms.workspace));
+        let member = self
+            .dispatcher
+            .team
+            .members
+            .get(&incarnation.name)
+            .map(|state| &state.record);
+        let beginning = member.map(|it| Beginning {
+            at: it.begins_at,
+            conversation: it.conversation,
+        });
+        let next = member
+            .filter(|it| self.may_begin_again(it))
+            .map(|it| PathBuf::from(&it.terms.workspace));
         let context = ExitContext {
             how,
             beginning: beginning.unwrap_or_default(),
@@ -179,7 +209,8 @@ impl EventLoop {
         Some(ended)
     }
 
-    /// Tells whether a member that ends now may be started again. Only then is its workspace looked at.
+    /// Tells whether a member that ends now may be started again. Only then is its workspace looked
+    /// at.
     fn may_begin_again(&self, member: &Member) -> bool {
         member.terms.restart == Restart::OnFailure
             && matches!(member.ending, None | Some(Ending::Hung))

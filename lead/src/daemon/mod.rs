@@ -7,8 +7,9 @@
 //! signals, time ┘    decide, apply   └▶ roster, then replies
 //! ```
 //!
-//! `core` decides, and says in which order what follows is done; it is pure. `event_loop` gathers events for its dispatcher, and
-//! the owners in `io` do what follows. `run`, `start`, `reconcile`, `replace` and `hand_over` are the daemon's beginning and end.
+//! `core` decides, and says in which order what follows is done; it is pure. `event_loop` gathers
+//! events for its dispatcher, and the owners in `io` do what follows. `run`, `start`, `reconcile`,
+//! `replace` and `hand_over` are the daemon's beginning and end.
 
 mod confinement;
 mod core;

@@ -1,10 +1,12 @@
-//! What a starting daemon makes of the incarnations in the journal: it adopts those that are alive, and waits until nothing of
-//! the others is left.
+//! What a starting daemon makes of the incarnations in the journal: it adopts those that are alive,
+//! and waits until nothing of the others is left.
 //!
-//! An incarnation is alive if its lock is held and its process is the one of the journal: boot, pid and start. If only the lock
-//! is held, a shim is still ending a call. A copied team directory holds no locks: no worker of the original is adopted,
-//! signalled or recorded as ended. In the directory that the journal was written in, no worker is dead because another process
-//! has moved the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with it.
+//! An incarnation is alive if its lock is held and its process is the one of the journal: boot, pid
+//! and start. If only the lock is held, a shim is still ending a call. A copied team directory
+//! holds no locks: no worker of the original is adopted, signalled or recorded as ended. In the
+//! directory that the journal was written in, no worker is dead because another process has moved
+//! the transcript, or put another file in its place (`sed -i`, an editor), and the lock went with
+//! it.
 
 use std::io;
 
@@ -18,13 +20,19 @@ use super::core::event::{Event, Incarnation};
 use super::event_loop::EventLoop;
 use super::io::lock::liveness_lock_is_held;
 
-/// Looks at every incarnation that has not ended in the journal. Returns the events of those that were found alive;
-/// the others report later, when nothing is left of them.
+/// Looks at every incarnation that has not ended in the journal. Returns the events of those that
+/// were found alive; the others report later, when nothing is left of them.
 ///
 /// # Errors
-/// The system's error where it cannot be told whether a worker is alive: a start that fails records no end.
+/// The system's error where it cannot be told whether a worker is alive: a start that fails records
+/// no end.
 pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<Vec<Event>, (Name, io::Error)> {
-    let members = daemon.dispatcher.team.members.values().map(|state| state.record.clone());
+    let members = daemon
+        .dispatcher
+        .team
+        .members
+        .values()
+        .map(|state| state.record.clone());
     let unended: Vec<Member> = members.filter(|member| !member.phase.is_ended()).collect();
     let mut events = Vec::new();
     for member in unended {
@@ -34,8 +42,12 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<Vec<Event>, (Name, io:
         if adopt(daemon, &incarnation, process.as_ref()).map_err(|error| (member.name, error))? {
             events.push(Event::Found { incarnation });
         } else {
-            tracing::info!("{} is not adopted: its end follows once nothing of it is left", incarnation.name);
-            // The process is a child only if this program has taken the place of the one that started it.
+            tracing::info!(
+                "{} is not adopted: its end follows once nothing of it is left",
+                incarnation.name
+            );
+            // The process is a child only if this program has taken the place of the one that
+            // started it.
             let how = process.as_ref().map(Identity::reap).unwrap_or_default();
             daemon.wait_until_empty(incarnation, how);
         }
@@ -43,28 +55,44 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<Vec<Event>, (Name, io:
     Ok(events)
 }
 
-/// Tells whether the process of an incarnation may hold its lock on a file that is not at the path of its transcript. A process
-/// without a lock has not begun, or is no worker of this team.
+/// Tells whether the process of an incarnation may hold its lock on a file that is not at the path
+/// of its transcript. A process without a lock has not begun, or is no worker of this team.
 fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> bool {
     let before = daemon.dispatcher.team.daemon.as_ref();
     let is_no_copy = before.is_some_and(|before| before.is_of(&daemon.owned.dir));
     if !is_no_copy || !process.is_alive() {
         return false;
     }
-    let is_moved = matches!(daemon.owned.dir.identity(&TeamPath::transcript(name)), Ok(None));
+    let is_moved = matches!(
+        daemon.owned.dir.identity(&TeamPath::transcript(name)),
+        Ok(None)
+    );
     // A process that cannot be looked at is not taken for gone: it is the process of the journal.
-    is_moved || locks::list().map_or(true, |locks| locks.iter().any(|held| held.pid == process.pid))
+    is_moved
+        || locks::list().map_or(true, |locks| {
+            locks.iter().any(|held| held.pid == process.pid)
+        })
 }
 
-fn adopt(daemon: &mut EventLoop, incarnation: &Incarnation, process: Option<&Identity>) -> io::Result<bool> {
-    let Some(process) = process else { return Ok(false) };
+fn adopt(
+    daemon: &mut EventLoop,
+    incarnation: &Incarnation,
+    process: Option<&Identity>,
+) -> io::Result<bool> {
+    let Some(process) = process else {
+        return Ok(false);
+    };
     let name: &Name = &incarnation.name;
     let is_locked = liveness_lock_is_held(&daemon.owned.dir, name);
     if !is_locked && !is_locked_elsewhere(daemon, name, process) {
         return Ok(false);
     }
     let age = process.age();
-    match daemon.owned.supervisor.adopt(incarnation.clone(), process.clone()) {
+    match daemon
+        .owned
+        .supervisor
+        .adopt(incarnation.clone(), process.clone())
+    {
         Ok(()) => {
             if !is_locked {
                 tracing::warn!(

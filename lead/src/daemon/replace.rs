@@ -1,6 +1,7 @@
 //! `teamd start --replace`: has the daemon that runs become this program.
 //!
-//! Everything that can be checked is checked before: a daemon must not give way to one that cannot begin.
+//! Everything that can be checked is checked before: a daemon must not give way to one that cannot
+//! begin.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Has the daemon that runs hand over; returns when it begins to.
 ///
 /// # Errors
-/// [`CommandError`] if this program could not take over, or the daemon does not hand over: then it goes on.
+/// [`CommandError`] if this program could not take over, or the daemon does not hand over: then it
+/// goes on.
 pub(super) async fn replace(
     dir: &TeamDir,
     options: &StartOptions,
@@ -40,8 +42,11 @@ pub(super) async fn replace(
         // It was killed meanwhile: its place is free.
         Ok(Err(CallError::Lost(_) | CallError::Stopped)) if !is_locked(dir) => Ok(()),
         Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(CommandError::new(ExitCode::TimedOut, "the daemon runs, but does not answer")
-            .hint("kill it with `kill -9 PID`, then `teamd start`: its workers go on meanwhile")),
+        Err(_) => Err(CommandError::new(
+            ExitCode::TimedOut,
+            "the daemon runs, but does not answer",
+        )
+        .hint("kill it with `kill -9 PID`, then `teamd start`: its workers go on meanwhile")),
     }
 }
 
@@ -51,19 +56,30 @@ fn successor(
     (confinement, worker): (&Confinement, &Program),
 ) -> Result<Successor, CommandError> {
     let failed = |message: String| {
-        CommandError::new(ExitCode::Failed, message).hint("nothing was changed: the daemon that runs goes on")
+        CommandError::new(ExitCode::Failed, message)
+            .hint("nothing was changed: the daemon that runs goes on")
     };
-    let program = std::env::current_exe().map_err(|e| failed(format!("cannot find its own program: {e}")))?;
-    let process = Identity::of_self().map_err(|e| failed(format!("cannot read its own identity: {e}")))?;
-    let program = program.into_os_string().into_string();
     let program =
-        program.map_err(|path| failed(format!("the path of this program, {path:?}, is not UTF-8")))?;
+        std::env::current_exe().map_err(|e| failed(format!("cannot find its own program: {e}")))?;
+    let process =
+        Identity::of_self().map_err(|e| failed(format!("cannot read its own identity: {e}")))?;
+    let program = program.into_os_string().into_string();
+    let program = program
+        .map_err(|path| failed(format!("the path of this program, {path:?}, is not UTF-8")))?;
     let settings = options.settings.variables();
-    let settings = settings.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let settings = settings
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value));
     let mut arguments = serve_arguments(dir, confinement);
     arguments.push("--handed-over".to_owned());
     // A flag may have said otherwise, and be the default.
     let own = own_variables().filter(|(name, _)| name != "TEAM_CGROUP");
     let worker = worker.descriptor();
-    Ok(Successor { process, worker, program, arguments, variables: own.chain(settings).collect() })
+    Ok(Successor {
+        process,
+        worker,
+        program,
+        arguments,
+        variables: own.chain(settings).collect(),
+    })
 }

@@ -45,8 +45,8 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::programs::Program;
 
-/// Runs the daemon under a lock that is held already, until every worker is gone. `ready` is called once it
-/// answers on its control socket, with what it has set aside.
+/// Runs the daemon under a lock that is held already, until every worker is gone. `ready` is called
+/// once it answers on its control socket, with what it has set aside.
 pub(super) fn serve(
     dir: &Path,
     lock: TeamLock,
@@ -71,7 +71,10 @@ pub(super) fn serve(
     let ended = runtime.block_on(async {
         let (mut daemon, mut sources, aside) = begin(Arc::clone(&dir), settings, how)?;
         ready(aside)?;
-        notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status("supervising")]);
+        notify(&[
+            sd_notify::NotifyState::Ready,
+            sd_notify::NotifyState::Status("supervising"),
+        ]);
         daemon.run(&mut sources).await;
         end(daemon, sources, &dir).await
     });
@@ -83,8 +86,8 @@ pub(super) fn serve(
     }
 }
 
-/// Reads the journal, adopts or reaps the workers, does again what is not done, writes the roster, and listens: in this
-/// order. Returns with the daemon what it has set aside.
+/// Reads the journal, adopts or reaps the workers, does again what is not done, writes the roster,
+/// and listens: in this order. Returns with the daemon what it has set aside.
 fn begin(
     dir: Arc<TeamDir>,
     settings: Settings,
@@ -105,14 +108,22 @@ fn begin(
     let (empty_sender, empty) = mpsc::unbounded_channel();
     let cgroups = Cgroups::open(&dir, settings.cgroup);
     cgroups.tidy(&team);
-    let supervisor = Supervisor::new(Arc::clone(&dir), worker, (confinement, cgroups), exited_sender)
-        .map_err(|e| CommandError::refused("cannot watch processes", &e))?;
+    let supervisor = Supervisor::new(
+        Arc::clone(&dir),
+        worker,
+        (confinement, cgroups),
+        exited_sender,
+    )
+    .map_err(|e| CommandError::refused("cannot watch processes", &e))?;
     let lead = LeadInbox::open(Arc::clone(&dir), team.lead)?;
     let inboxes = watch_inboxes(&dir, settings.poll);
     let names = Watch::names(dir.root())
-        .inspect_err(|error| tracing::info!("{error}: what is deleted there is found on the slow timer"))
+        .inspect_err(|error| {
+            tracing::info!("{error}: what is deleted there is found on the slow timer")
+        })
         .ok();
-    let (grace, watchdog) = (settings.grace, settings.watchdog);
+    let grace = settings.grace;
+    let watchdog = settings.watchdog;
     let rules = Rules {
         grace,
         permission_timeout: settings.permission_timeout,
@@ -146,22 +157,50 @@ fn begin(
         hand_over: None,
         modes_told: None,
     };
-    // All lasting threads exist by now, and hold signals back. The workers that begin now must not inherit that.
+    // All lasting threads exist by now, and hold signals back. The workers that begin now must not
+    // inherit that.
     signals::hear();
     take_over(&mut daemon, before.as_ref(), settings.work)?;
     let socket = Socket::listen(&dir, inputs_sender)?;
-    let (version, path, pid) = (env!("CARGO_PKG_VERSION"), dir.root().display(), std::process::id());
+    let version = env!("CARGO_PKG_VERSION");
+    let path = dir.root().display();
+    let pid = std::process::id();
     tracing::info!("teamd {version} runs for {path} (pid {pid})");
-    let sources = Sources { inputs, exited, empty, inboxes, names, signals, socket };
+    let sources = Sources {
+        inputs,
+        exited,
+        empty,
+        inboxes,
+        names,
+        signals,
+        socket,
+    };
     Ok((daemon, sources, SetAside { torn, roster }))
 }
 
-/// Answers the last commands, stops listening, and takes the socket away while the lock is held. Returns which program
-/// is the daemon next, if one is.
-async fn end(daemon: EventLoop, sources: Sources, dir: &TeamDir) -> Result<Option<HandOver>, CommandError> {
-    let Sources { signals, socket, .. } = sources;
-    let EventLoop { dispatcher, owned, hand_over, .. } = daemon;
-    let Owned { mut connections, supervisor, hooks, mut task_files, .. } = owned;
+/// Answers the last commands, stops listening, and takes the socket away while the lock is held.
+/// Returns which program is the daemon next, if one is.
+async fn end(
+    daemon: EventLoop,
+    sources: Sources,
+    dir: &TeamDir,
+) -> Result<Option<HandOver>, CommandError> {
+    let Sources {
+        signals, socket, ..
+    } = sources;
+    let EventLoop {
+        dispatcher,
+        owned,
+        hand_over,
+        ..
+    } = daemon;
+    let Owned {
+        mut connections,
+        supervisor,
+        hooks,
+        mut task_files,
+        ..
+    } = owned;
     socket.close();
     task_files.finish(dir);
     if let Some(End::HandedOver) = dispatcher.end {
@@ -192,28 +231,43 @@ async fn end(daemon: EventLoop, sources: Sources, dir: &TeamDir) -> Result<Optio
 }
 
 /// Adopts the live workers, records the start, and does again what the last daemon left undone.
-fn take_over(daemon: &mut EventLoop, before: Option<&Roster>, work: Work) -> Result<(), CommandError> {
-    let process =
-        Identity::of_self().map_err(|e| CommandError::refused("cannot read its own identity", &e))?;
+fn take_over(
+    daemon: &mut EventLoop,
+    before: Option<&Roster>,
+    work: Work,
+) -> Result<(), CommandError> {
+    let process = Identity::of_self()
+        .map_err(|e| CommandError::refused("cannot read its own identity", &e))?;
     let workspace = daemon.owned.dir.workspace();
     let team_name = match (daemon.dispatcher.team.seq, workspace.file_name()) {
         (0, None) => "default".to_owned(),
         (0, Some(name)) => name.to_string_lossy().into_owned(),
         _ => daemon.dispatcher.team.team_name.clone(),
     };
-    let this = Daemon { process, started_at: clock::wall(), directory: daemon.owned.dir.id().ok() };
+    let this = Daemon {
+        process,
+        started_at: clock::wall(),
+        directory: daemon.owned.dir.id().ok(),
+    };
     let started = TeamRecord::of(TeamEvent::Started, team_name, Some(this));
     // What is as in the state before is not said again.
     let work = Some(work).filter(|work| *work != daemon.dispatcher.team.work);
-    let record = TeamRecord { work: work.map(Box::new), ..started };
+    let record = TeamRecord {
+        work: work.map(Box::new),
+        ..started
+    };
     let mut events = reconcile(daemon).map_err(|(name, error)| {
-        CommandError::new(ExitCode::Failed, format!("cannot see whether {name} is alive: {error}"))
-            .hint("its worker goes on; free what is short, and `teamd start` again")
+        CommandError::new(
+            ExitCode::Failed,
+            format!("cannot see whether {name} is alive: {error}"),
+        )
+        .hint("its worker goes on; free what is short, and `teamd start` again")
     })?;
     let adopted = events.len();
     for event in &events {
         if let Event::Found { incarnation } = event
-            && let Some((doing, usage)) = before.and_then(|before| RosterFile::last_said(before, incarnation))
+            && let Some((doing, usage)) =
+                before.and_then(|before| RosterFile::last_said(before, incarnation))
         {
             daemon.dispatcher.live.recall(incarnation, doing, usage);
         }
@@ -225,29 +279,51 @@ fn take_over(daemon: &mut EventLoop, before: Option<&Roster>, work: Work) -> Res
     daemon.dispatcher.finish_effects(&mut daemon.owned);
     refuse_if_over(daemon)?;
     daemon.write_roster();
-    let pending = daemon.dispatcher.team.requests.values().filter(|request| request.is_pending()).count();
-    tracing::info!("{} adopted, {} pending", count(adopted, "worker"), count(pending, "request"));
+    let pending = daemon
+        .dispatcher
+        .team
+        .requests
+        .values()
+        .filter(|request| request.is_pending())
+        .count();
+    tracing::info!(
+        "{} adopted, {} pending",
+        count(adopted, "worker"),
+        count(pending, "request")
+    );
     Ok(())
 }
 
 /// Refuses to go on if the daemon has failed already: it must not say that it answers.
 fn refuse_if_over(daemon: &EventLoop) -> Result<(), CommandError> {
-    let Some(End::Failed(why)) = &daemon.dispatcher.end else { return Ok(()) };
+    let Some(End::Failed(why)) = &daemon.dispatcher.end else {
+        return Ok(());
+    };
     Err(CommandError::new(ExitCode::Failed, why.clone())
         .hint("look at the permissions and the free space of the disk"))
 }
 
-/// Returns the roster that an earlier daemon of this team wrote. What is none is moved aside: then returns what to tell.
-fn earlier_roster(dir: &TeamDir, team: &Team) -> Result<(Option<Roster>, Option<String>), CommandError> {
+/// Returns the roster that an earlier daemon of this team wrote. What is none is moved aside: then
+/// returns what to tell.
+fn earlier_roster(
+    dir: &TeamDir,
+    team: &Team,
+) -> Result<(Option<Roster>, Option<String>), CommandError> {
     let (why, what, next) = match RosterFile::find(dir)? {
         OnDisk::Nothing => return Ok((None, None)),
         OnDisk::Roster(roster) if team.seq > 0 || roster.members.is_empty() => {
             return Ok((Some(roster), None));
         }
-        OnDisk::Roster(_) => {
-            (REPLACED, "there is no journal, and config.json has members", "the team begins anew")
-        }
-        OnDisk::Unreadable => (UNREADABLE, "config.json could not be read", "it is written anew"),
+        OnDisk::Roster(_) => (
+            REPLACED,
+            "there is no journal, and config.json has members",
+            "the team begins anew",
+        ),
+        OnDisk::Unreadable => (
+            UNREADABLE,
+            "config.json could not be read",
+            "it is written anew",
+        ),
     };
     let aside = set_aside(dir, why, clock::wall())?;
     let told = format!("{what}: it is kept as {aside}, and {next}");
@@ -262,13 +338,17 @@ fn write_gitignore(dir: &TeamDir) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Watches the inboxes. Without events (no inotify instance left), the slow tick still finds every message.
+/// Watches the inboxes. Without events (no inotify instance left), the slow tick still finds every
+/// message.
 fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
     let folder = dir.root().join("inbox");
     match Watch::folder(&folder, poll).or_else(|_| Watch::folder(&folder, true)) {
         Ok(watch) => {
             if watch.polls() {
-                tracing::warn!("no events are to be had for {}: it is polled", folder.display());
+                tracing::warn!(
+                    "no events are to be had for {}: it is polled",
+                    folder.display()
+                );
             }
             Some(watch)
         }
@@ -279,7 +359,8 @@ fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
     }
 }
 
-/// Raises the limit of open files to the hard limit: a thousand teammates need more than the 1,024 that a process begins with.
+/// Raises the limit of open files to the hard limit: a thousand teammates need more than the 1,024
+/// that a process begins with.
 fn raise_file_limit() {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((soft, hard)) if soft < hard => {

@@ -1,8 +1,8 @@
 //! `teamd start`: takes the lock, brings a detached daemon up, and returns when it answers.
 //!
-//! The lock is taken here and handed on as the daemon's standard input: of twenty starts at once one takes
-//! it, and the others wait until that one's daemon answers. The daemon says on its standard output that it is
-//! ready, or why not.
+//! The lock is taken here and handed on as the daemon's standard input: of twenty starts at once
+//! one takes it, and the others wait until that one's daemon answers. The daemon says on its
+//! standard output that it is ready, or why not.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_name;
 use serde::{Deserialize, Serialize};
-use teamd_shared::control::{self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, TaggedCommand};
+use teamd_shared::control::{
+    self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, TaggedCommand,
+};
 use teamd_shared::logging;
 use teamd_shared::process::{close_inherited, keep_exit_codes, survive_file_limit};
 use teamd_shared::register::Register;
@@ -77,8 +79,14 @@ pub(crate) struct Started {
 /// What the daemon says to the command that starts it.
 #[derive(Debug, Serialize, Deserialize)]
 enum Readiness {
-    Ready { pid: u32, aside: SetAside },
-    Failed { message: String, hint: Option<String> },
+    Ready {
+        pid: u32,
+        aside: SetAside,
+    },
+    Failed {
+        message: String,
+        hint: Option<String>,
+    },
 }
 
 /// Starts the daemon, or finds it running. In the foreground it returns when the daemon has ended.
@@ -87,7 +95,10 @@ enum Readiness {
 /// [`CommandError`] with the daemon's own reason.
 pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     if options.dir.to_str().is_none() {
-        let message = format!("the path of the team directory, {}, is not UTF-8", options.dir.display());
+        let message = format!(
+            "the path of the team directory, {}, is not UTF-8",
+            options.dir.display()
+        );
         return Err(CommandError::new(ExitCode::Failed, message)
             .hint("rename the directory: its path stands in files that are JSON"));
     }
@@ -117,7 +128,9 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
     }
     dir.furnish()?;
     let taken = lock_or_running(&dir)?;
-    if let (Err(started), false) = (&taken, options.replace) {
+    if let Err(started) = &taken
+        && !options.replace
+    {
         return Ok(started.clone());
     }
     let (worker, layers) = found.map_or_else(|| look(&options), Ok)?;
@@ -134,7 +147,13 @@ pub(crate) fn start(options: StartOptions) -> Result<Started, CommandError> {
         return detach(&dir, lock, &options.settings, (&confinement, &worker));
     }
     logging::to_stderr();
-    run::serve(dir.root(), lock, options.settings, (&confinement, worker), |_| Ok(()))?;
+    run::serve(
+        dir.root(),
+        lock,
+        options.settings,
+        (&confinement, worker),
+        |_| Ok(()),
+    )?;
     Ok(Started {
         pid: std::process::id(),
         already_running: false,
@@ -153,7 +172,8 @@ fn look(options: &StartOptions) -> Result<(Program, Layers), CommandError> {
     Ok((worker, layers))
 }
 
-/// Has the daemon that runs become this program, and waits until it answers; if it has ended instead, takes its lock.
+/// Has the daemon that runs become this program, and waits until it answers; if it has ended
+/// instead, takes its lock.
 fn take_the_place(
     dir: &TeamDir,
     options: &StartOptions,
@@ -161,11 +181,17 @@ fn take_the_place(
 ) -> Result<Result<TeamLock, Started>, CommandError> {
     runtime()?.block_on(replace(dir, options, how))?;
     // The earlier program does not answer any more: this program does.
-    Ok(lock_or_running(dir)?.map_err(|it| Started { already_running: false, replaced: true, ..it }))
+    Ok(lock_or_running(dir)?.map_err(|it| Started {
+        already_running: false,
+        replaced: true,
+        ..it
+    }))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     runtime.map_err(|e| CommandError::refused("cannot start a runtime", &e))
 }
 
@@ -193,14 +219,20 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
                 Some((pid, true)) => Some(pid),
                 None => None,
             };
-            if let Some(pid) = stopping.filter(|_| began.elapsed() > PATIENCE) {
-                let message =
-                    format!("the daemon (pid {pid}) is stopping, and waits for a teammate to leave");
+            if began.elapsed() > PATIENCE
+                && let Some(pid) = stopping
+            {
+                let message = format!(
+                    "the daemon (pid {pid}) is stopping, and waits for a teammate to leave"
+                );
                 return Err(CommandError::new(ExitCode::Conflict, message)
                     .hint("`teamctl status` shows for whom; `teamd stop --force` does not wait"));
             }
             if began.elapsed() > PATIENCE {
-                let message = format!("{} is locked, but no daemon answers there", dir.root().display());
+                let message = format!(
+                    "{} is locked, but no daemon answers there",
+                    dir.root().display()
+                );
                 return Err(CommandError::new(ExitCode::Failed, message)
                     .hint("look for a stopped teamd (`ps`), and at log/teamd.log"));
             }
@@ -214,21 +246,43 @@ fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandEr
 async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
     let ask = async {
         let mut connection = control::connect(dir).await.ok()?;
-        connection.send(&Greeting { protocol: PROTOCOL, peer: Peer::Client }).await.ok()?;
-        connection.send(&TaggedCommand { tag: 0, command: Ask::Ping }).await.ok()?;
+        connection
+            .send(&Greeting {
+                protocol: PROTOCOL,
+                peer: Peer::Client,
+            })
+            .await
+            .ok()?;
+        connection
+            .send(&TaggedCommand {
+                tag: 0,
+                command: Ask::Ping,
+            })
+            .await
+            .ok()?;
         match connection.receive::<Reply>().await.ok()??.result {
             Ok(Done::Pong { pid, stopping, .. }) => Some((pid, stopping)),
             _ => None,
         }
     };
-    tokio::time::timeout(Duration::from_secs(2), ask).await.ok().flatten()
+    tokio::time::timeout(Duration::from_secs(2), ask)
+        .await
+        .ok()
+        .flatten()
 }
 
-/// Returns the arguments with which this program is the daemon. (The path of the directory is UTF-8: [`start`].)
+/// Returns the arguments with which this program is the daemon. (The path of the directory is
+/// UTF-8: [`start`].)
 pub(super) fn serve_arguments(dir: &TeamDir, confinement: &Confinement) -> Vec<String> {
-    let (root, layers) = (dir.root().to_string_lossy().into_owned(), confinement.layers.to_string());
-    let mut arguments =
-        vec!["--team-dir".to_owned(), root, "serve".to_owned(), "--sandbox-layers".to_owned(), layers];
+    let root = dir.root().to_string_lossy().into_owned();
+    let layers = confinement.layers.to_string();
+    let mut arguments = vec![
+        "--team-dir".to_owned(),
+        root,
+        "serve".to_owned(),
+        "--sandbox-layers".to_owned(),
+        layers,
+    ];
     if let Some(why) = &confinement.weakness {
         arguments.extend(["--weakness".to_owned(), why.clone()]);
     }
@@ -248,10 +302,11 @@ fn detach(
     (confinement, worker): (&Confinement, &Program),
 ) -> Result<Started, CommandError> {
     let log = logging::open(dir, &TeamPath::log("teamd"))?;
-    let own =
-        std::env::current_exe().map_err(|e| CommandError::refused("cannot find its own program", &e))?;
-    let worker =
-        worker.inherit().map_err(|e| CommandError::refused("cannot hand on the worker's program", &e))?;
+    let own = std::env::current_exe()
+        .map_err(|e| CommandError::refused("cannot find its own program", &e))?;
+    let worker = worker
+        .inherit()
+        .map_err(|e| CommandError::refused("cannot hand on the worker's program", &e))?;
     let mut child = Command::new("/proc/self/exe")
         .arg0(own)
         .args(serve_arguments(dir, confinement))
@@ -272,55 +327,88 @@ fn detach(
             .map_err(|e| CommandError::refused("cannot hear from the daemon", &e))?;
     }
     match serde_json::from_str(&said) {
-        Ok(Readiness::Ready { pid, aside }) => {
-            Ok(Started { pid, already_running: false, replaced: false, aside })
-        }
+        Ok(Readiness::Ready { pid, aside }) => Ok(Started {
+            pid,
+            already_running: false,
+            replaced: false,
+            aside,
+        }),
         Ok(Readiness::Failed { message, hint }) => {
             let error = CommandError::new(ExitCode::Failed, message);
             Err(hint.into_iter().fold(error, CommandError::hint))
         }
         Err(_) => {
-            let status = child.wait().map_err(|e| CommandError::refused("cannot wait for the daemon", &e))?;
+            let status = child
+                .wait()
+                .map_err(|e| CommandError::refused("cannot wait for the daemon", &e))?;
             Err(CommandError::new(
                 ExitCode::Failed,
                 format!("the daemon ended before it was ready ({status})"),
             )
-            .hint(format!("see {}", dir.root().join("log/teamd.log").display())))
+            .hint(format!(
+                "see {}",
+                dir.root().join("log/teamd.log").display()
+            )))
         }
     }
 }
 
-/// Runs as the daemon: `teamd serve`, which only `teamd start` calls, or the daemon itself that is `handed_over`.
-pub(crate) fn serve(dir: &Path, (confinement, worker): (&Confinement, i32), handed_over: bool) -> ExitCode {
-    // The start command does not listen where the daemon before wrote its log: the socket tells that it answers.
+/// Runs as the daemon: `teamd serve`, which only `teamd start` calls, or the daemon itself that is
+/// `handed_over`.
+pub(crate) fn serve(
+    dir: &Path,
+    (confinement, worker): (&Confinement, i32),
+    handed_over: bool,
+) -> ExitCode {
+    // The start command does not listen where the daemon before wrote its log: the socket tells
+    // that it answers.
     let say = |readiness: &Readiness| if handed_over { Ok(()) } else { say(readiness) };
-    let ready = |aside| say(&Readiness::Ready { pid: std::process::id(), aside });
     let ended = become_daemon(worker).and_then(|(lock, worker)| {
-        run::serve(dir, lock, Settings::from_env()?, (confinement, worker), ready)
+        run::serve(
+            dir,
+            lock,
+            Settings::from_env()?,
+            (confinement, worker),
+            |aside| {
+                say(&Readiness::Ready {
+                    pid: std::process::id(),
+                    aside,
+                })
+            },
+        )
     });
-    let Err(error) = ended else { return ExitCode::Done };
+    let Err(error) = ended else {
+        return ExitCode::Done;
+    };
     tracing::error!("{error}");
     let hint = error.next_step().map(str::to_owned);
     // Once it was ready, the start command listens no more.
-    if let Err(unheard) = say(&Readiness::Failed { message: error.message().to_owned(), hint }) {
+    if let Err(unheard) = say(&Readiness::Failed {
+        message: error.message().to_owned(),
+        hint,
+    }) {
         tracing::debug!("{unheard}");
     }
     error.code()
 }
 
-/// Becomes independent of the command that started it: a session of its own, no terminal, no inherited descriptors, and the log
-/// as its output.
+/// Becomes independent of the command that started it: a session of its own, no terminal, no
+/// inherited descriptors, and the log as its output.
 fn become_daemon(worker: i32) -> Result<(TeamLock, Program), CommandError> {
     // For `ps`: it was started as `/proc/self/exe`, or by a descriptor.
     set_name(c"teamd").map_err(|e| CommandError::refused("cannot name itself", &e.into()))?;
-    close_inherited(&[worker]).map_err(|e| CommandError::refused("cannot close what it inherited", &e))?;
-    let worker = Program::inherited(worker).map_err(|why| CommandError::new(ExitCode::Failed, why))?;
+    close_inherited(&[worker])
+        .map_err(|e| CommandError::refused("cannot close what it inherited", &e))?;
+    let worker =
+        Program::inherited(worker).map_err(|why| CommandError::new(ExitCode::Failed, why))?;
     survive_file_limit()
         .and_then(|()| keep_exit_codes())
         .map_err(|e| CommandError::refused("cannot handle signals", &e))?;
-    let lock = TeamLock::inherited().map_err(|e| CommandError::refused("cannot take over the lock", &e))?;
+    let lock = TeamLock::inherited()
+        .map_err(|e| CommandError::refused("cannot take over the lock", &e))?;
     let lock = lock.ok_or_else(|| {
-        CommandError::new(ExitCode::Failed, "another daemon holds the lock").hint("use `teamd start`")
+        CommandError::new(ExitCode::Failed, "another daemon holds the lock")
+            .hint("use `teamd start`")
     })?;
     if let Err(errno) = nix::unistd::setsid() {
         tracing::debug!("it has a session of its own already: {errno}");

@@ -1,7 +1,9 @@
-//! Whether a teammate can work in its workspace again, before the daemon starts its next incarnation.
+//! Whether a teammate can work in its workspace again, before the daemon starts its next
+//! incarnation.
 //!
-//! The command that spawns resolves the workspace, and the record holds the real path ([`teamd_shared::terms::paths`]). Nothing
-//! here follows a link. A network file system that is gone can block an open for as long as it likes, so a thread does it.
+//! The command that spawns resolves the workspace, and the record holds the real path
+//! ([`teamd_shared::terms::paths`]). Nothing here follows a link. A network file system that is
+//! gone can block an open for as long as it likes, so a thread does it.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Returns why the next incarnation cannot work where the last one has worked.
 pub(super) async fn unworkable(name: Name, workspace: PathBuf) -> Option<String> {
     let (answer, answered) = oneshot::channel();
-    let no_answer = format!("the workspace {} cannot be used: it does not answer", workspace.display());
+    let no_answer = format!(
+        "the workspace {} cannot be used: it does not answer",
+        workspace.display()
+    );
     // An answer that comes too late is dropped.
     if let Err(error) = in_a_thread(move || drop(answer.send(can_work(&name, &workspace)))) {
         tracing::warn!("cannot look at a workspace before an incarnation begins there: {error}");
@@ -33,9 +38,11 @@ pub(super) async fn unworkable(name: Name, workspace: PathBuf) -> Option<String>
 
 /// Runs in a thread that may block for ever: not even the end of the daemon waits for it.
 fn in_a_thread(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let run = move || {
-        signals::hold_back();
-        run();
-    };
-    std::thread::Builder::new().name("workspace".to_owned()).spawn(run).map(drop)
+    std::thread::Builder::new()
+        .name("workspace".to_owned())
+        .spawn(move || {
+            signals::hold_back();
+            run();
+        })
+        .map(drop)
 }

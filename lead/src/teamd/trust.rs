@@ -10,11 +10,13 @@ use crate::exit_code::ExitCode;
 
 /// Trust the current values of those keys of team.toml that give the team more rights
 ///
-/// Such a key has no effect until it is trusted: sandbox.mode = "off", sandbox.writable, sandbox.visible, sandbox.env, sandbox.caches, a network
-/// or a mode that the level above forbids, each host of sandbox.network and port of sandbox.ports, approve_by = "lead", the
-/// command of an agent, a workspace elsewhere, a file of certificate authorities, a limit above the usual one, what checks work.
-/// `--show` lists those of the file. Read the file before you trust it. A changed value must be trusted again. Keys that give the
-/// team fewer rights need no trust; what has gone of them since the trust was given is named at the next start.
+/// Such a key has no effect until it is trusted: sandbox.mode = "off", sandbox.writable,
+/// sandbox.visible, sandbox.env, sandbox.caches, a network or a mode that the level above forbids,
+/// each host of sandbox.network and port of sandbox.ports, approve_by = "lead", the command of an
+/// agent, a workspace elsewhere, a file of certificate authorities, a limit above the usual one,
+/// what checks work. `--show` lists those of the file. Read the file before you trust it. A changed
+/// value must be trusted again. Keys that give the team fewer rights need no trust; what has gone
+/// of them since the trust was given is named at the next start.
 #[derive(Debug, Args)]
 pub(super) struct Trust {
     /// Only show which keys are trusted
@@ -29,11 +31,13 @@ pub(super) struct Trust {
 pub(super) fn run(context: &Context, args: &Trust) -> CommandResult {
     context.set_signals();
     context.note_passed_over();
-    let (state, widening) = (context.register.state(), context.widening()?);
+    let state = context.register.state();
+    let widening = context.widening()?;
     match args {
         Trust { show: true, .. } => {}
         Trust { revoke: true, .. } => drop(widening.revoke(state)?),
-        // At a terminal what is about to be trusted is shown first: a command could have changed the file since it was read.
+        // At a terminal what is about to be trusted is shown first: a command could have changed
+        // the file since it was read.
         _ if context.out.can_ask() => {
             context.ask_for_trust()?;
             // What narrows is written down, too, and what has gone only when the person says so.
@@ -46,10 +50,15 @@ pub(super) fn run(context: &Context, args: &Trust) -> CommandResult {
     }
     let trusted = widening.trusted(state)?;
     if context.out.is_json() {
-        let of = |key: &String| json!({"key": key, "trusted": trusted.contains(key)});
-        let keys: Vec<_> = widening.keys().iter().map(of).collect();
+        let keys: Vec<_> = widening
+            .keys()
+            .iter()
+            .map(|key| json!({"key": key, "trusted": trusted.contains(key)}))
+            .collect();
         let gone = widening.gone(state)?;
-        context.out.json(&json!({"path": widening.path(), "keys": keys, "gone": gone}))?;
+        context
+            .out
+            .json(&json!({"path": widening.path(), "keys": keys, "gone": gone}))?;
         return Ok(ExitCode::Done);
     }
     match widening.path() {
@@ -59,16 +68,26 @@ pub(super) fn run(context: &Context, args: &Trust) -> CommandResult {
         _ => context.out.note("no key of team.toml needs trust"),
     }
     for key in widening.keys() {
-        let is = if trusted.contains(key) { "trusted    " } else { "not trusted" };
-        context.out.text(format_args!("  {is}  {}", escape::line(key)))?;
-    }
-    for key in widening.gone(state)? {
+        let is = if trusted.contains(key) {
+            "trusted    "
+        } else {
+            "not trusted"
+        };
         context
             .out
-            .text(format_args!("  narrowed the team, and does not any more  {}", escape::line(&key)))?;
+            .text(format_args!("  {is}  {}", escape::line(key)))?;
+    }
+    for key in widening.gone(state)? {
+        context.out.text(format_args!(
+            "  narrowed the team, and does not any more  {}",
+            escape::line(&key)
+        ))?;
     }
     for key in trusted.difference(widening.keys()) {
-        context.out.text(format_args!("  was trusted, and is not in the file  {}", escape::line(key)))?;
+        context.out.text(format_args!(
+            "  was trusted, and is not in the file  {}",
+            escape::line(key)
+        ))?;
     }
     Ok(ExitCode::Done)
 }

@@ -43,8 +43,8 @@ pub enum Command {
         /// What to start.
         order: Box<SpawnOrder>,
     },
-    /// Ask a teammate to shut down. Answered with [`Done::Ended`] or [`Done::Rejected`], or with [`Done::Withdrawn`] while its
-    /// checkout is made.
+    /// Ask a teammate to shut down. Answered with [`Done::Ended`] or [`Done::Rejected`], or with
+    /// [`Done::Withdrawn`] while its checkout is made.
     Shutdown(ShutdownOrder),
     /// Answer a plan, a review or a permission question.
     Answer {
@@ -82,7 +82,8 @@ pub enum Command {
         /// Whether its checkout goes although there is work in it that is nowhere else.
         discard: bool,
     },
-    /// End the daemon. Answered with [`Done::Stop`] when all teammates are gone, or one did not want to leave.
+    /// End the daemon. Answered with [`Done::Stop`] when all teammates are gone, or one did not
+    /// want to leave.
     Stop {
         /// Whether a rejection is overruled.
         force: bool,
@@ -92,17 +93,19 @@ pub enum Command {
         /// The plan.
         request_id: RequestId,
     },
-    /// Answered with [`Done::Quiet`] when nothing happens any more by itself: all is done, or all that is left is stuck.
+    /// Answered with [`Done::Quiet`] when nothing happens any more by itself: all is done, or all
+    /// that is left is stuck.
     AwaitQuiet {
         /// The lead agent was given a goal: the first id that a task made of it can have.
         goal: Option<TaskId>,
     },
-    /// Do something with tasks. Answered with [`Done::Tasks`]: as they are after it; new ones with [`Done::Made`].
+    /// Do something with tasks. Answered with [`Done::Tasks`]: as they are after it; new ones with
+    /// [`Done::Made`].
     Task(TaskOrder),
     /// Do something with the integration branch.
     Integration(IntegrationOrder),
-    /// Hand over to another program, which becomes the daemon in the place of this one; no worker is stopped. Answered with
-    /// [`Done::HandingOver`] when that happens.
+    /// Hand over to another program, which becomes the daemon in the place of this one; no worker
+    /// is stopped. Answered with [`Done::HandingOver`] when that happens.
     HandOver(Box<Successor>),
 }
 
@@ -113,7 +116,8 @@ pub enum IntegrationOrder {
     DiffOf(Name),
     /// Show what was submitted for a task. Answered with [`Done::Text`].
     DiffOfTask(TaskId),
-    /// Integrate the user's branch. Answered with [`Done::Tasks`]: the task that does it, or none if nothing is to be done.
+    /// Integrate the user's branch. Answered with [`Done::Tasks`]: the task that does it, or none
+    /// if nothing is to be done.
     Sync {
         /// Chosen by the client. Who says it again under the same id joins it.
         id: RequestId,
@@ -136,8 +140,8 @@ pub enum IntegrationOrder {
 /// The program that becomes the daemon in the place of the one that runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Successor {
-    /// The process that runs the program already: its own file, and the worker's, are taken from it and never looked
-    /// up by a path.
+    /// The process that runs the program already: its own file, and the worker's, are taken from it
+    /// and never looked up by a path.
     pub process: Identity,
     /// The number under which that process has the worker's program open.
     pub worker: i32,
@@ -154,7 +158,8 @@ pub struct Successor {
 pub struct SpawnOrder {
     /// The member.
     pub name: Name,
-    /// Whether it goes on with its last conversation, by the terms of its record; else it begins with the default terms.
+    /// Whether it goes on with its last conversation, by the terms of its record; else it begins
+    /// with the default terms.
     pub resume: bool,
     /// What is said of its terms. Paths are real paths.
     pub terms: TermsPatch,
@@ -167,15 +172,21 @@ pub struct SpawnOrder {
 impl SpawnOrder {
     /// Makes the order of a fresh incarnation by the default terms, as it is given now.
     pub fn new(name: Name, environment: Environment) -> Self {
-        Self { name, resume: false, terms: TermsPatch::default(), environment, asked_at: since_boot() }
+        Self {
+            name,
+            resume: false,
+            terms: TermsPatch::default(),
+            environment,
+            asked_at: since_boot(),
+        }
     }
 }
 
 /// How to ask a teammate to leave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShutdownOrder {
-    /// Chosen by the client: the id of the request, unless one is pending already, which the order then joins. Who says the
-    /// order again under the same id joins it too.
+    /// Chosen by the client: the id of the request, unless one is pending already, which the order
+    /// then joins. Who says the order again under the same id joins it too.
     pub request_id: RequestId,
     /// The member.
     pub name: Name,
@@ -185,7 +196,8 @@ pub struct ShutdownOrder {
     pub decide_within: f64,
     /// Seconds after which signals end it; none: never.
     pub force_after: Option<f64>,
-    /// Whether it is answered only when the teammate has ended or rejected; else with [`Done::Asked`] once it is recorded.
+    /// Whether it is answered only when the teammate has ended or rejected; else with
+    /// [`Done::Asked`] once it is recorded.
     pub wait: bool,
 }
 
@@ -263,8 +275,8 @@ pub enum Done {
         #[serde(with = "crate::json::as_text")]
         exit: Option<Box<Exit>>,
     },
-    /// The teammate that was asked to shut down was being prepared: no process of that is left, and it is not started. What was
-    /// made of its checkout stays for the next spawn.
+    /// The teammate that was asked to shut down was being prepared: no process of that is left, and
+    /// it is not started. What was made of its checkout stays for the next spawn.
     Withdrawn,
     /// The teammate rejected the shutdown.
     Rejected {
@@ -369,14 +381,21 @@ pub enum RefusalCode {
 
 impl From<Refusal> for String {
     fn from(refusal: Refusal) -> Self {
-        refusal.hint.map(|hint| format!("{} ({hint})", refusal.message)).unwrap_or(refusal.message)
+        refusal
+            .hint
+            .map(|hint| format!("{} ({hint})", refusal.message))
+            .unwrap_or(refusal.message)
     }
 }
 
 impl Refusal {
     /// Makes a refusal.
     pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None }
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+        }
     }
 
     /// Adds what to do next.

@@ -27,7 +27,8 @@ pub enum Peer {
         name: Name,
         /// Its incarnation.
         incarnation: u32,
-        /// The environment that it was given: after a restart of the daemon the worker alone knows it.
+        /// The environment that it was given: after a restart of the daemon the worker alone knows
+        /// it.
         environment: Option<Environment>,
         /// Where it stands.
         state: Box<WorkerState>,

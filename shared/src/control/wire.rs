@@ -42,7 +42,8 @@ pub struct Credentials {
     pub uid: u32,
     /// The process that connected.
     pub pid: u32,
-    /// A handle of that process, where the kernel gives one (Linux 6.5): a reused pid cannot take its place.
+    /// A handle of that process, where the kernel gives one (Linux 6.5): a reused pid cannot take
+    /// its place.
     pub pidfd: Option<OwnedFd>,
 }
 
@@ -70,8 +71,13 @@ pub struct Incoming<T> {
 impl Connection {
     fn new(stream: Stream) -> Self {
         let credentials = credentials_of(&stream).ok();
-        let codec = LengthDelimitedCodec::builder().max_frame_length(MAX_FRAME).new_codec();
-        Self { frames: Framed::new(stream, codec), credentials }
+        let codec = LengthDelimitedCodec::builder()
+            .max_frame_length(MAX_FRAME)
+            .new_codec();
+        Self {
+            frames: Framed::new(stream, codec),
+            credentials,
+        }
     }
 
     /// Takes a connected socket: the one that a worker is born with.
@@ -107,7 +113,16 @@ impl Connection {
     /// Parts the connection into its two directions.
     pub fn split<Out: Serialize, In: DeserializeOwned>(self) -> (Outgoing<Out>, Incoming<In>) {
         let (sink, stream) = self.frames.split();
-        (Outgoing { sink, sends: PhantomData }, Incoming { stream, receives: PhantomData })
+        (
+            Outgoing {
+                sink,
+                sends: PhantomData,
+            },
+            Incoming {
+                stream,
+                receives: PhantomData,
+            },
+        )
     }
 }
 
@@ -124,7 +139,10 @@ impl<T: Serialize> Outgoing<T> {
 impl<T: DeserializeOwned> Incoming<T> {
     /// Goes on with frames of another type: after the greeting.
     pub fn cast<U: DeserializeOwned>(self) -> Incoming<U> {
-        Incoming { stream: self.stream, receives: PhantomData }
+        Incoming {
+            stream: self.stream,
+            receives: PhantomData,
+        }
     }
 
     /// Receives one frame; none at the end of the connection.
@@ -136,15 +154,21 @@ impl<T: DeserializeOwned> Incoming<T> {
     }
 }
 
-/// Sends one frame without a runtime: there may be none because none can be made. A peer that does not read makes it fail.
+/// Sends one frame without a runtime: there may be none because none can be made. A peer that does
+/// not read makes it fail.
 ///
 /// # Errors
 /// [`WireError`].
 pub fn send_now<T: Serialize>(connection: impl AsFd, value: &T) -> Result<(), WireError> {
     let content = encode(value)?;
-    let length = u32::try_from(content.len()).map_err(|error| WireError::Encode(error.to_string()))?;
+    let length =
+        u32::try_from(content.len()).map_err(|error| WireError::Encode(error.to_string()))?;
     let frame = [&length.to_be_bytes()[..], &content].concat();
-    let sent = rustix::net::send(connection, &frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let sent = rustix::net::send(
+        connection,
+        &frame,
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    );
     match sent.map_err(io::Error::from)? {
         sent if sent == frame.len() => Ok(()),
         _ => Err(io::Error::from(io::ErrorKind::WouldBlock).into()),
@@ -158,10 +182,13 @@ const BINCODE: bincode::config::Configuration<
 > = bincode::config::standard().with_limit::<MAX_FRAME>();
 
 fn encode<T: Serialize>(value: &T) -> Result<Bytes, WireError> {
-    let bytes =
-        bincode::serde::encode_to_vec(value, BINCODE).map_err(|e| WireError::Encode(e.to_string()))?;
+    let bytes = bincode::serde::encode_to_vec(value, BINCODE)
+        .map_err(|e| WireError::Encode(e.to_string()))?;
     if bytes.len() > MAX_FRAME {
-        return Err(WireError::Encode(format!("{} bytes, the limit is {MAX_FRAME}", bytes.len())));
+        return Err(WireError::Encode(format!(
+            "{} bytes, the limit is {MAX_FRAME}",
+            bytes.len()
+        )));
     }
     Ok(Bytes::from(bytes))
 }
@@ -169,24 +196,31 @@ fn encode<T: Serialize>(value: &T) -> Result<Bytes, WireError> {
 fn decode<T: DeserializeOwned>(
     frame: Option<io::Result<tokio_util::bytes::BytesMut>>,
 ) -> Result<Option<T>, WireError> {
-    let Some(frame) = frame.transpose()? else { return Ok(None) };
-    let (value, used) =
-        bincode::serde::decode_from_slice(&frame, BINCODE).map_err(|e| WireError::Decode(e.to_string()))?;
+    let Some(frame) = frame.transpose()? else {
+        return Ok(None);
+    };
+    let (value, used) = bincode::serde::decode_from_slice(&frame, BINCODE)
+        .map_err(|e| WireError::Decode(e.to_string()))?;
     if used != frame.len() {
-        return Err(WireError::Decode(format!("{} bytes too many", frame.len() - used)));
+        return Err(WireError::Decode(format!(
+            "{} bytes too many",
+            frame.len() - used
+        )));
     }
     Ok(Some(value))
 }
 
-/// The listening control socket. Dropping it does not remove the file: its owner does, while it holds the lock.
+/// The listening control socket. Dropping it does not remove the file: its owner does, while it
+/// holds the lock.
 #[derive(Debug)]
 pub struct Listener(SocketListener);
 
 impl Listener {
-    /// Binds the control socket, over a stale one. The caller holds the team's lock: no daemon listens there.
+    /// Binds the control socket, over a stale one. The caller holds the team's lock: no daemon
+    /// listens there.
     ///
-    /// The address is reached through the descriptor of its folder: a team directory may lie deeper than the
-    /// 107 bytes of a socket address.
+    /// The address is reached through the descriptor of its folder: a team directory may lie deeper
+    /// than the 107 bytes of a socket address.
     ///
     /// # Errors
     /// The system's error.
@@ -195,7 +229,9 @@ impl Listener {
         dir.remove(&TeamPath::socket()).map_err(io::Error::other)?;
         let path = short_path(&folder);
         let options = ListenerOptions::new().name(path.to_fs_name::<GenericFilePath>()?);
-        Ok(Self(options.mode(0o600).reclaim_name(false).create_tokio()?))
+        Ok(Self(
+            options.mode(0o600).reclaim_name(false).create_tokio()?,
+        ))
     }
 
     /// Accepts one connection.
@@ -223,11 +259,20 @@ pub async fn connect(dir: &TeamDir) -> io::Result<Connection> {
 /// # Errors
 /// The system's error.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+    Ok(socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
 }
 
 fn short_path(folder: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), TeamPath::socket().file_name())
+    format!(
+        "/proc/self/fd/{}/{}",
+        folder.as_raw_fd(),
+        TeamPath::socket().file_name()
+    )
 }
 
 fn credentials_of(stream: &Stream) -> io::Result<Credentials> {
@@ -235,7 +280,11 @@ fn credentials_of(stream: &Stream) -> io::Result<Credentials> {
     let fd = socket.as_fd();
     let peer = nix::sys::socket::getsockopt(&fd, PeerCredentials)?;
     let pidfd = nix::sys::socket::getsockopt(&fd, PeerPidfd).ok();
-    Ok(Credentials { uid: peer.uid(), pid: u32::try_from(peer.pid()).unwrap_or(0), pidfd })
+    Ok(Credentials {
+        uid: peer.uid(),
+        pid: u32::try_from(peer.pid()).unwrap_or(0),
+        pidfd,
+    })
 }
 
 #[cfg(test)]
@@ -245,7 +294,10 @@ mod tests {
     use crate::control::PROTOCOL;
 
     fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
     }
 
     #[test]
@@ -257,10 +309,17 @@ mod tests {
         runtime().block_on(async {
             let listener = Listener::bind(&dir).unwrap();
             let (client, server) = tokio::join!(connect(&dir), listener.accept());
-            let (mut client, mut server) = (client.unwrap(), server.unwrap());
+            let mut client = client.unwrap();
+            let mut server = server.unwrap();
             let peer = server.credentials().unwrap();
-            assert_eq!((peer.pid, peer.uid), (std::process::id(), nix::unistd::geteuid().as_raw()));
-            let greeting = Greeting { protocol: PROTOCOL, peer: Peer::Client };
+            assert_eq!(
+                (peer.pid, peer.uid),
+                (std::process::id(), nix::unistd::geteuid().as_raw())
+            );
+            let greeting = Greeting {
+                protocol: PROTOCOL,
+                peer: Peer::Client,
+            };
             client.send(&greeting).await.unwrap();
             assert_eq!(server.receive::<Greeting>().await.unwrap(), Some(greeting));
             drop(client);
@@ -294,7 +353,8 @@ mod tests {
         Some(Ok(tokio_util::bytes::BytesMut::from(bytes)))
     }
 
-    /// Reads a frame as everything that can come; what can be read says the same when it is sent again.
+    /// Reads a frame as everything that can come; what can be read says the same when it is sent
+    /// again.
     fn reads<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
         if let Ok(Some(value)) = decode::<T>(frame(bytes)) {
             let again = decode::<T>(frame(&encode(&value).unwrap())).unwrap();
@@ -312,14 +372,34 @@ mod tests {
                 id: crate::id::RequestId::from_bits(7),
                 order: Box::new(SpawnOrder::new(name.clone(), Default::default())),
             },
-            Command::Forget { name: name.clone(), discard: true },
+            Command::Forget {
+                name: name.clone(),
+                discard: true,
+            },
         ];
-        let requests = commands.map(|command| encode(&TaggedCommand { tag: 7, command }).unwrap().to_vec());
+        let requests =
+            commands.map(|command| encode(&TaggedCommand { tag: 7, command }).unwrap().to_vec());
         let state = Box::new(super::super::WorkerState::default());
-        let peer = Peer::Worker { name, incarnation: 3, environment: Some(Default::default()), state };
-        let greeting = encode(&Greeting { protocol: PROTOCOL, peer }).unwrap().to_vec();
-        let reply = Reply { tag: 7, result: Ok(Done::Answered { repeated: false }) };
-        requests.into_iter().chain([greeting, encode(&reply).unwrap().to_vec()]).collect()
+        let peer = Peer::Worker {
+            name,
+            incarnation: 3,
+            environment: Some(Default::default()),
+            state,
+        };
+        let greeting = encode(&Greeting {
+            protocol: PROTOCOL,
+            peer,
+        })
+        .unwrap()
+        .to_vec();
+        let reply = Reply {
+            tag: 7,
+            result: Ok(Done::Answered { repeated: false }),
+        };
+        requests
+            .into_iter()
+            .chain([greeting, encode(&reply).unwrap().to_vec()])
+            .collect()
     }
 
     proptest::proptest! {
@@ -349,10 +429,19 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_received() {
-        let request = TaggedCommand { tag: 7, command: Command::Stop { force: true } };
+        let request = TaggedCommand {
+            tag: 7,
+            command: Command::Stop { force: true },
+        };
         let frame = tokio_util::bytes::BytesMut::from(&encode(&request).unwrap()[..]);
-        assert_eq!(decode::<TaggedCommand>(Some(Ok(frame))).unwrap(), Some(request));
-        let reply = Reply { tag: 7, result: Ok(Done::Answered { repeated: false }) };
+        assert_eq!(
+            decode::<TaggedCommand>(Some(Ok(frame))).unwrap(),
+            Some(request)
+        );
+        let reply = Reply {
+            tag: 7,
+            result: Ok(Done::Answered { repeated: false }),
+        };
         let frame = tokio_util::bytes::BytesMut::from(&encode(&reply).unwrap()[..]);
         assert_eq!(decode::<Reply>(Some(Ok(frame))).unwrap(), Some(reply));
     }

@@ -29,8 +29,8 @@ pub struct WorkerState {
     pub waiting: Option<Waiting>,
     /// The plan or permission whose verdict it waits for: any other that is pending expires.
     pub awaits: Option<RequestId>,
-    /// How many messages have told it that the gate was closed, if its last directive may be older than one of them; else 0. The
-    /// daemon answers with a directive.
+    /// How many messages have told it that the gate was closed, if its last directive may be older
+    /// than one of them; else 0. The daemon answers with a directive.
     pub doubts: u64,
     /// Whether the daemon must wake it when its inbox grows.
     pub needs_waking: bool,
@@ -45,7 +45,8 @@ pub struct WorkerState {
 pub enum FromWorker {
     /// Where it stands now.
     State(WorkerState),
-    /// It has appended an answer, a plan or a permission question to the lead's inbox: this line, and only this, is meant.
+    /// It has appended an answer, a plan or a permission question to the lead's inbox: this line,
+    /// and only this, is meant.
     Submitted {
         /// The request.
         request_id: RequestId,
@@ -58,8 +59,8 @@ pub enum FromWorker {
     Leaving,
     /// The lead agent wants something, as a person with `teamctl` does. No other worker is heard.
     Asks(TaggedCommand),
-    /// The dispatcher of the worker goes round. Said at the beginning of each connection too, with number 0: it can be
-    /// asked.
+    /// The dispatcher of the worker goes round. Said at the beginning of each connection too, with
+    /// number 0: it can be asked.
     Pong {
         /// That of the [`ToWorker::Ping`].
         number: u64,
@@ -78,8 +79,8 @@ pub enum ToWorker {
     Welcome(Box<Welcome>),
     /// How things stand.
     Directive(Directive),
-    /// The submitted plan or question is in the journal, and this is where its request stands now. What is recorded of an answer to a shutdown,
-    /// the directive says.
+    /// The submitted plan or question is in the journal, and this is where its request stands now.
+    /// What is recorded of an answer to a shutdown, the directive says.
     Recorded {
         /// The request.
         request_id: RequestId,
@@ -99,7 +100,8 @@ pub enum ToWorker {
     Wake,
     /// The turn shall end.
     Interrupt {
-        /// When that was asked for ([`crate::clock::since_boot`]): work that began later is not meant.
+        /// When that was asked for ([`crate::clock::since_boot`]): work that began later is not
+        /// meant.
         asked_at: Duration,
     },
     /// It is not the incarnation that the journal knows: leave.
@@ -153,12 +155,13 @@ pub struct Directive {
     pub release: bool,
     /// The plan of this conversation that is pending.
     pub plan: Option<RequestId>,
-    /// The verdict on the plan or permission that the worker waits for, else the last one on a plan of this conversation.
+    /// The verdict on the plan or permission that the worker waits for, else the last one on a plan
+    /// of this conversation.
     pub verdict: Option<PlanVerdict>,
     /// How permission questions are answered.
     pub permissions: Permissions,
-    /// The [`WorkerState::doubts`] that the daemon knew of: what it had told of the gate by then is in here, and what is not was
-    /// forged.
+    /// The [`WorkerState::doubts`] that the daemon knew of: what it had told of the gate by then is
+    /// in here, and what is not was forged.
     pub settles: u64,
 }
 

@@ -1,5 +1,6 @@
-//! What tells programs that no person is there: one that would open an editor, a pager or a prompt ends at once, and says why. What the
-//! user has set for the terminal it was set in does not hold for commands of a team, unless `[sandbox] env` names it.
+//! What tells programs that no person is there: one that would open an editor, a pager or a prompt
+//! ends at once, and says why. What the user has set for the terminal it was set in does not hold
+//! for commands of a team, unless `[sandbox] env` names it.
 
 use super::Environment;
 
@@ -32,7 +33,10 @@ impl Environment {
     pub fn tell_unattended(&mut self, named: &[String]) {
         let is_named = |name: &str| named.iter().any(|it| it == name);
         // An editor of one program (`KUBE_EDITOR`) counts more than that of all.
-        let own: Vec<String> = self.variables().filter_map(|(name, _)| name.into_string().ok()).collect();
+        let own: Vec<String> = self
+            .variables()
+            .filter_map(|(name, _)| name.into_string().ok())
+            .collect();
         for name in own.iter().filter(|name| !is_named(name)) {
             if name.ends_with("EDITOR") {
                 self.set(name, NO_EDITOR);
@@ -55,14 +59,32 @@ mod tests {
 
     #[test]
     fn no_program_of_a_person_is_asked_unless_it_is_named() {
-        let given =
-            [("EDITOR", "vim"), ("KUBE_EDITOR", "code -w"), ("GH_PAGER", "less"), ("GPG_TTY", "/dev/pts/1")];
-        let variables = given.map(|(name, value)| (name.into(), value.into())).to_vec();
-        let mut environment = Environment { variables, ..Environment::default() };
+        let given = [
+            ("EDITOR", "vim"),
+            ("KUBE_EDITOR", "code -w"),
+            ("GH_PAGER", "less"),
+            ("GPG_TTY", "/dev/pts/1"),
+        ];
+        let variables = given
+            .map(|(name, value)| (name.into(), value.into()))
+            .to_vec();
+        let mut environment = Environment {
+            variables,
+            ..Environment::default()
+        };
         let mut named = environment.clone();
         environment.tell_unattended(&[]);
-        for name in ["EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "KUBE_EDITOR"] {
-            assert!(environment.value(name).unwrap().contains("no editor here"), "{name}");
+        for name in [
+            "EDITOR",
+            "VISUAL",
+            "GIT_EDITOR",
+            "GIT_SEQUENCE_EDITOR",
+            "KUBE_EDITOR",
+        ] {
+            assert!(
+                environment.value(name).unwrap().contains("no editor here"),
+                "{name}"
+            );
         }
         assert_eq!(environment.value("GH_PAGER").as_deref(), Some("cat"));
         assert_eq!(environment.value("GPG_TTY"), None);

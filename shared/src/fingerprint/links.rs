@@ -12,9 +12,9 @@ use super::{literal_start, open_beneath};
 /// How many links are followed for one pattern, as the kernel does: more lead in a circle.
 const MOST_LINKS: usize = 40;
 
-/// Returns patterns, and behind them what they are where a link stands on the path with which one begins: `tests/**` is also
-/// `spec/**` where `tests` leads to `spec`. `target` returns what a path holds that is a link. What lies outside of the tree has no
-/// pattern.
+/// Returns patterns, and behind them what they are where a link stands on the path with which one
+/// begins: `tests/**` is also `spec/**` where `tests` leads to `spec`. `target` returns what a path
+/// holds that is a link. What lies outside of the tree has no pattern.
 ///
 /// # Errors
 /// That of `target`.
@@ -26,7 +26,9 @@ pub fn followed(
     for pattern in of {
         let mut pattern = pattern.clone();
         for _ in 0..MOST_LINKS {
-            let Some(next) = through(&pattern, &mut target)? else { break };
+            let Some(next) = through(&pattern, &mut target)? else {
+                break;
+            };
             pattern.clone_from(&next);
             if !all.contains(&next) {
                 all.push(next);
@@ -41,7 +43,12 @@ pub fn on_the_way(of: &[String]) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for pattern in of {
         let start = literal_start(pattern);
-        all.extend(start.ancestors().filter(|at| !at.as_os_str().is_empty()).map(Path::to_owned));
+        all.extend(
+            start
+                .ancestors()
+                .filter(|at| !at.as_os_str().is_empty())
+                .map(Path::to_owned),
+        );
     }
     all
 }
@@ -55,10 +62,15 @@ fn through(
     for (number, part) in literal_start(pattern).iter().enumerate() {
         at.push(part);
         let Some(target) = target(&at)? else { continue };
-        let Some(base) = led(at.parent().unwrap_or(Path::new("")), &target) else { return Ok(None) };
+        let Some(base) = led(at.parent().unwrap_or(Path::new("")), &target) else {
+            return Ok(None);
+        };
         let parts = pattern.split('/').filter(|part| !matches!(*part, "" | "."));
         let rest = parts.skip(number + 1).map(str::to_owned);
-        let base = base.iter().filter_map(|part| part.to_str()).map(globset::escape);
+        let base = base
+            .iter()
+            .filter_map(|part| part.to_str())
+            .map(globset::escape);
         return Ok(Some(base.chain(rest).collect::<Vec<_>>().join("/")));
     }
     Ok(None)
@@ -83,8 +95,12 @@ fn led(folder: &Path, target: &Path) -> Option<PathBuf> {
     Some(at)
 }
 
-/// Returns what a path below a directory holds that is a link; an absolute one as it leads from there.
-pub(super) fn target_beneath(root: (BorrowedFd<'_>, &Path), at: &Path) -> io::Result<Option<PathBuf>> {
+/// Returns what a path below a directory holds that is a link; an absolute one as it leads from
+/// there.
+pub(super) fn target_beneath(
+    root: (BorrowedFd<'_>, &Path),
+    at: &Path,
+) -> io::Result<Option<PathBuf>> {
     let it = match open_beneath(root.0, at, OFlags::PATH) {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
         it => it?,
@@ -94,8 +110,12 @@ pub(super) fn target_beneath(root: (BorrowedFd<'_>, &Path), at: &Path) -> io::Re
         Err(Errno::NOENT | Errno::INVAL) => return Ok(None),
         target => target?,
     };
-    let Ok(target) = target.into_string().map(PathBuf::from) else { return Ok(None) };
-    let Ok(inside) = target.strip_prefix(root.1) else { return Ok(Some(target)) };
+    let Ok(target) = target.into_string().map(PathBuf::from) else {
+        return Ok(None);
+    };
+    let Ok(inside) = target.strip_prefix(root.1) else {
+        return Ok(Some(target));
+    };
     let up: PathBuf = at.iter().skip(1).map(|_| "..").collect();
     Ok(Some(up.join(inside)))
 }
@@ -116,11 +136,14 @@ mod tests {
             ("one", "two"),
             ("two", "one"),
         ];
-        let target = |at: &Path| {
-            let found = links.iter().find(|(link, _)| Path::new(link) == at);
-            Ok(found.map(|(_, target)| PathBuf::from(target)))
+        let of = |pattern: &str| {
+            followed(&[pattern.to_owned()], |at| {
+                let found = links.iter().find(|(link, _)| Path::new(link) == at);
+                Ok(found.map(|(_, target)| PathBuf::from(target)))
+            })
+            .unwrap()[1..]
+                .to_vec()
         };
-        let of = |pattern: &str| followed(&[pattern.to_owned()], target).unwrap()[1..].to_vec();
         assert_eq!(of("tests/**"), ["spec/**"]);
         assert_eq!(of("./tests//*.sh"), ["spec/*.sh"]);
         assert_eq!(of("link.sh"), ["lib/real.sh"]);

@@ -1,5 +1,6 @@
-//! Sees that a path is taken by something else, also if that is put back: a directory that is exchanged for another one, and
-//! exchanged again, leaves no trace in the files below it. The kernel says it (`inotify(7)`), for the names that matter alone.
+//! Sees that a path is taken by something else, also if that is put back: a directory that is
+//! exchanged for another one, and exchanged again, leaves no trace in the files below it. The
+//! kernel says it (`inotify(7)`), for the names that matter alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -27,7 +28,8 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// Begins to look out for what stands at paths below a directory, and on the way to them. None need be there.
+    /// Begins to look out for what stands at paths below a directory, and on the way to them. None
+    /// need be there.
     ///
     /// # Errors
     /// The system's error: then nothing is known.
@@ -38,7 +40,8 @@ impl Lookout {
         let mut names: BTreeMap<&Path, BTreeSet<OsString>> = BTreeMap::new();
         for path in paths {
             for at in path.ancestors() {
-                let (Some(folder), Some(name)) = (at.parent(), at.file_name()) else { break };
+                let Some(folder) = at.parent() else { break };
+                let Some(name) = at.file_name() else { break };
                 let is_new = names.entry(folder).or_default().insert(name.to_owned());
                 // What is on the way to it is known.
                 if !is_new {
@@ -51,20 +54,29 @@ impl Lookout {
             return Ok(None);
         }
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let mut lookout = Self { queue, folders: BTreeMap::new() };
+        let mut lookout = Self {
+            queue,
+            folders: BTreeMap::new(),
+        };
         for (folder, names) in names {
             lookout.watch(root, folder, names)?;
         }
         Ok(Some(lookout))
     }
 
-    fn watch(&mut self, root: BorrowedFd<'_>, folder: &Path, names: BTreeSet<OsString>) -> io::Result<()> {
+    fn watch(
+        &mut self,
+        root: BorrowedFd<'_>,
+        folder: &Path,
+        names: BTreeSet<OsString>,
+    ) -> io::Result<()> {
         let opened = match open_beneath(root, folder, OFlags::PATH | OFlags::DIRECTORY) {
             // What is looked out for in the directory above says when one comes to be there.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             opened => opened?,
         };
-        let changes = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO;
+        let changes =
+            WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO;
         // By its descriptor: no rename in between leads elsewhere.
         let at = format!("/proc/self/fd/{}", opened.as_raw_fd());
         let number = inotify::add_watch(&self.queue, at, changes)?;
@@ -89,8 +101,13 @@ impl Lookout {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
                 return Err(io::Error::other("too much was changed beside them"));
             }
-            let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
-            let (Some((folder, names)), Some(name)) = (self.folders.get(&event.wd()), name) else { continue };
+            let name = event
+                .file_name()
+                .map(|name| OsStr::from_bytes(name.to_bytes()));
+            let Some((folder, names)) = self.folders.get(&event.wd()) else {
+                continue;
+            };
+            let Some(name) = name else { continue };
             // A file system may not tell names apart that differ by case alone.
             if names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
                 seen.insert(folder.join(name));

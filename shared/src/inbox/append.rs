@@ -16,8 +16,8 @@ use crate::mutant;
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
-/// How often a line is written before the appender gives up. Two writes are normal (a torn tail); a third
-/// is needed only if another program replaces the inbox at the same moment, again.
+/// How often a line is written before the appender gives up. Two writes are normal (a torn tail); a
+/// third is needed only if another program replaces the inbox at the same moment, again.
 const TRIES: usize = 8;
 
 /// Where a line stands.
@@ -41,8 +41,8 @@ pub enum AppendError {
     /// There is no such inbox: its owner was never spawned, or was forgotten.
     #[error("there is no inbox at {}", .0.display())]
     NoInbox(PathBuf),
-    /// Nothing that a reader would take for a message was written, and nothing more is: the rest, appended
-    /// later, could land behind another writer's line.
+    /// Nothing that a reader would take for a message was written, and nothing more is: the rest,
+    /// appended later, could land behind another writer's line.
     #[error("only {written} of {size} bytes of the message could be appended to {}: {source}", .path.display())]
     Short {
         /// The inbox.
@@ -77,22 +77,29 @@ pub enum AppendError {
 
 impl AppendError {
     pub(super) fn short(short: ShortWrite, path: PathBuf, size: usize) -> Self {
-        Self::Short { path, written: short.written, size, source: short.source }
+        Self::Short {
+            path,
+            written: short.written,
+            size,
+            source: short.source,
+        }
     }
 
     /// Returns what the user can do about it, to stand behind "hint: ".
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::TooLarge(_) => Some("write the text to a file in the workspace, and send its path"),
+            Self::TooLarge(_) => {
+                Some("write the text to a file in the workspace, and send its path")
+            }
             Self::Short { .. } => {
                 Some("free some space on the disk (or raise the quota), then send it again")
             }
             Self::Unseen { .. } => {
                 Some("look whether it is there (`teamctl inbox`) before you send it again")
             }
-            Self::Unsynced { .. } => {
-                Some("it is there and will be read: do not send it again, and look at the disk (`dmesg`)")
-            }
+            Self::Unsynced { .. } => Some(
+                "it is there and will be read: do not send it again, and look at the disk (`dmesg`)",
+            ),
             Self::NoId | Self::NoInbox(_) | Self::Dir(_) => None,
         }
     }
@@ -111,8 +118,8 @@ pub fn append(
     Appender::new(owner).append(dir, message, durability)
 }
 
-/// Makes all that was appended to an inbox with [`Durability::Process`] outlive a loss of power: for those who
-/// append several messages and sync once.
+/// Makes all that was appended to an inbox with [`Durability::Process`] outlive a loss of power:
+/// for those who append several messages and sync once.
 ///
 /// # Errors
 /// [`AppendError::NoInbox`], [`AppendError::Dir`] or [`AppendError::Unsynced`].
@@ -122,11 +129,13 @@ pub fn sync(dir: &TeamDir, owner: &Name) -> Result<(), AppendError> {
     appender.sync(dir)
 }
 
-/// Returns where a message with this id stands that may have been appended before, by a process that was killed or did not learn
-/// the outcome, and syncs it there; none if it cannot be read near the end of the inbox (in its last 4 MiB).
+/// Returns where a message with this id stands that may have been appended before, by a process
+/// that was killed or did not learn the outcome, and syncs it there; none if it cannot be read near
+/// the end of the inbox (in its last 4 MiB).
 ///
 /// # Errors
-/// [`AppendError::NoInbox`], [`AppendError::Dir`], or [`AppendError::Unsynced`]: then it is there, and no copy is needed.
+/// [`AppendError::NoInbox`], [`AppendError::Dir`], or [`AppendError::Unsynced`]: then it is there,
+/// and no copy is needed.
 pub fn find_appended(
     dir: &TeamDir,
     owner: &Name,
@@ -147,14 +156,15 @@ pub fn find_appended(
 ///
 /// The steps, and what holds when the writer dies behind each of them:
 /// 1. *open* (append mode, regular files only): nothing has happened.
-/// 2. *write*, once: the line is there as a whole, or a torn tail is (a kill can stop a write half-way). The
-///    reader sees whole lines only, so a torn tail is nothing until a process appends to it.
-/// 3. *look back*, at the byte before our line: if it is no newline, our line is glued to a torn tail, or
-///    to the first piece of a writer that needs several; and at the path: if it names another file, our
-///    line is where no reader looks. Then the same bytes are appended again, at the path, led by a newline,
-///    so that a tail becomes a line of its own. A writer that dies before this lost its message, and never
-///    reported that it was sent. If the first line can be read after all, the id makes the second a
-///    repetition.
+/// 2. *write*, once: the line is there as a whole, or a torn tail is (a kill can stop a write
+///    half-way). The reader sees whole lines only, so a torn tail is nothing until a process
+///    appends to it.
+/// 3. *look back*, at the byte before our line: if it is no newline, our line is glued to a torn
+///    tail, or to the first piece of a writer that needs several; and at the path: if it names
+///    another file, our line is where no reader looks. Then the same bytes are appended again, at
+///    the path, led by a newline, so that a tail becomes a line of its own. A writer that dies
+///    before this lost its message, and never reported that it was sent. If the first line can be
+///    read after all, the id makes the second a repetition.
 /// 4. *sync*: before it, a loss of power (no kill) can undo the line.
 ///
 /// No step waits for another process: a stopped or slow writer, or reader, blocks no other process.
@@ -174,7 +184,10 @@ pub(super) struct Inbox {
 impl Appender {
     /// Makes a writer of an inbox, which is opened at the first message.
     pub fn new(owner: &Name) -> Self {
-        Self { at: TeamPath::inbox(owner), open: None }
+        Self {
+            at: TeamPath::inbox(owner),
+            open: None,
+        }
     }
 
     /// Appends one message and returns where its line stands, for good.
@@ -193,7 +206,10 @@ impl Appender {
         if durability == Durability::Disk && !mutant::is_on("send-not-synced") {
             self.sync(dir)?;
         }
-        Ok(Appended { offset, len: line.len() as u64 })
+        Ok(Appended {
+            offset,
+            len: line.len() as u64,
+        })
     }
 
     /// Appends several messages, one behind the other, with one write and without a sync.
@@ -208,8 +224,8 @@ impl Appender {
         if lines.is_empty() {
             return Ok(());
         }
-        // Behind a torn tail the first line would be glued to it, written again, and read behind the others. (The same happens if
-        // another writer leaves a torn tail at this very moment.)
+        // Behind a torn tail the first line would be glued to it, written again, and read behind
+        // the others. (The same happens if another writer leaves a torn tail at this very moment.)
         let torn = messages.len() > 1 && !self.ends_with_newline(dir)?;
         self.append_lines(dir, &lines, torn).map(drop)
     }
@@ -224,8 +240,9 @@ impl Appender {
         Ok(whole)
     }
 
-    /// Writes a line (or several) until it stands behind a newline in the file that the path names, at the second attempt
-    /// (the first, if a torn tail is known to be there) led by a newline; returns its offset.
+    /// Writes a line (or several) until it stands behind a newline in the file that the path names,
+    /// at the second attempt (the first, if a torn tail is known to be there) led by a newline;
+    /// returns its offset.
     fn append_lines(&mut self, dir: &TeamDir, line: &[u8], torn: bool) -> Result<u64, AppendError> {
         let mut bytes = Cow::Borrowed(line);
         for attempt in 0..TRIES {
@@ -237,10 +254,14 @@ impl Appender {
             }
         }
         let source = io::Error::other("another program replaces the inbox again and again");
-        Err(AppendError::Unseen { path: dir.path(&self.at), source })
+        Err(AppendError::Unseen {
+            path: dir.path(&self.at),
+            source,
+        })
     }
 
-    /// Writes once, and looks back; returns the offset of the line (the last `length` bytes), if it stands well.
+    /// Writes once, and looks back; returns the offset of the line (the last `length` bytes), if it
+    /// stands well.
     pub(super) fn attempt(
         &mut self,
         dir: &TeamDir,
@@ -251,10 +272,15 @@ impl Appender {
         let inbox = self.take_open(dir)?;
         write_once(&inbox.file, bytes)
             .map_err(|short| AppendError::short(short, dir.path(&self.at), bytes.len()))?;
-        let unseen = |source| AppendError::Unseen { path: dir.path(&self.at), source };
+        let unseen = |source| AppendError::Unseen {
+            path: dir.path(&self.at),
+            source,
+        };
         let offset = inbox.written_to().map_err(unseen)? - length as u64;
         let behind_newline = inbox.is_behind_newline(offset).map_err(unseen)?;
-        let there = dir.identity(&self.at).map_err(|error| unseen(io::Error::other(error)))?;
+        let there = dir
+            .identity(&self.at)
+            .map_err(|error| unseen(io::Error::other(error)))?;
         if there != Some(inbox.identity) {
             return Ok(None);
         }
@@ -268,15 +294,32 @@ impl Appender {
     }
 
     fn open(&self, dir: &TeamDir) -> Result<Inbox, AppendError> {
-        let (file, stat) = dir.open_and_look(&self.at, OFlags::RDWR | OFlags::APPEND).map_err(|error| {
-            if error.is_not_found() { AppendError::NoInbox(dir.path(&self.at)) } else { error.into() }
-        })?;
-        Ok(Inbox { file, identity: (stat.st_dev, stat.st_ino) })
+        let (file, stat) = dir
+            .open_and_look(&self.at, OFlags::RDWR | OFlags::APPEND)
+            .map_err(|error| {
+                if error.is_not_found() {
+                    AppendError::NoInbox(dir.path(&self.at))
+                } else {
+                    error.into()
+                }
+            })?;
+        Ok(Inbox {
+            file,
+            identity: (stat.st_dev, stat.st_ino),
+        })
     }
 
     fn sync(&self, dir: &TeamDir) -> Result<(), AppendError> {
-        let Some(inbox) = &self.open else { return Ok(()) };
-        inbox.file.sync_data().map_err(|source| AppendError::Unsynced { path: dir.path(&self.at), source })
+        let Some(inbox) = &self.open else {
+            return Ok(());
+        };
+        inbox
+            .file
+            .sync_data()
+            .map_err(|source| AppendError::Unsynced {
+                path: dir.path(&self.at),
+                source,
+            })
     }
 }
 
@@ -288,8 +331,8 @@ fn line_of(message: &Message) -> Result<Vec<u8>, AppendError> {
 }
 
 impl Inbox {
-    /// Returns where what was written last ends: in append mode the write itself moves the position there, whatever other
-    /// processes write.
+    /// Returns where what was written last ends: in append mode the write itself moves the position
+    /// there, whatever other processes write.
     fn written_to(&self) -> io::Result<u64> {
         (&self.file).stream_position()
     }

@@ -14,7 +14,8 @@ const MAX_INPUT: u64 = 4 << 20;
 /// How much memory a look begins with, in bytes: mostly there is nothing new, or one message.
 const FIRST: usize = 4 << 10;
 
-/// What one look has read: up to [`TAIL`] bytes before the place where it began, and what stands behind that.
+/// What one look has read: up to [`TAIL`] bytes before the place where it began, and what stands
+/// behind that.
 #[derive(Debug)]
 pub(super) struct Lines<'f> {
     file: &'f File,
@@ -38,12 +39,21 @@ pub(super) enum Line<'l> {
 }
 
 impl<'f> Lines<'f> {
-    /// Looks at what stands behind a position; none if the bytes before it are not those that it remembers. Up to `scanned` an
-    /// earlier look found no newline: if the line is too long, reading goes on there.
-    pub(super) fn open(file: &'f File, position: Position, scanned: u64) -> io::Result<Option<Self>> {
+    /// Looks at what stands behind a position; none if the bytes before it are not those that it
+    /// remembers. Up to `scanned` an earlier look found no newline: if the line is too long,
+    /// reading goes on there.
+    pub(super) fn open(
+        file: &'f File,
+        position: Position,
+        scanned: u64,
+    ) -> io::Result<Option<Self>> {
         let next = position.offset;
         if scanned >= next + MAX_LINE as u64 && scanned <= file.metadata()?.len() {
-            return if fits(file, position)? { Self::read(file, next, scanned).map(Some) } else { Ok(None) };
+            return if fits(file, position)? {
+                Self::read(file, next, scanned).map(Some)
+            } else {
+                Ok(None)
+            };
         }
         // One read for both: the file may be truncated and filled again at any time.
         let lines = Self::read(file, next, next)?;
@@ -64,20 +74,34 @@ impl<'f> Lines<'f> {
         let mut reader = file;
         reader.seek(SeekFrom::Start(base))?;
         let read = reader.take(size).read_to_end(&mut bytes)?;
-        Ok(Self { file, bytes, base, next, scanned, more: read as u64 == size })
+        Ok(Self {
+            file,
+            bytes,
+            base,
+            next,
+            scanned,
+            more: read as u64 == size,
+        })
     }
 
     /// Takes the next whole line.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
-        let unseen = self.bytes.get(index(self.scanned - self.base)..).unwrap_or_default();
+        let unseen = self
+            .bytes
+            .get(index(self.scanned - self.base)..)
+            .unwrap_or_default();
         let Some(newline) = unseen.iter().position(|&byte| byte == b'\n') else {
             self.scanned += unseen.len() as u64;
             return Ok(None);
         };
-        let (begin, newline) = (self.next, self.scanned + newline as u64);
-        (self.next, self.scanned) = (newline + 1, newline + 1);
+        let begin = self.next;
+        let newline = self.scanned + newline as u64;
+        self.next = newline + 1;
+        self.scanned = newline + 1;
         if newline - begin < MAX_LINE as u64 {
-            return Ok(Some(Line::Whole(&self.bytes[index(begin - self.base)..index(newline - self.base)])));
+            return Ok(Some(Line::Whole(
+                &self.bytes[index(begin - self.base)..index(newline - self.base)],
+            )));
         }
         let mut head = vec![0; MAX_TEXT];
         self.file.read_exact_at(&mut head, begin)?;

@@ -16,23 +16,26 @@ use crate::name::Name;
 use crate::position::Position;
 use crate::team_dir::{TeamDir, TeamPath};
 
-/// How many lines one [`Reader::read_new`] returns at most: short lines take more memory than their bytes.
+/// How many lines one [`Reader::read_new`] returns at most: short lines take more memory than their
+/// bytes.
 const MAX_LINES: usize = 4096;
 
 /// A reader of one inbox.
 ///
-/// It returns whole lines in the order of the file, each with the position behind it; a line whose UUID it
-/// has met before is dropped. It consumes nothing: the process that consumes a message records the position in the
-/// same write as the effect. Its next incarnation begins with [`Reader::open`] at the last position recorded
-/// and [`Reader::seen`] for each id recorded. So a reader that dies between any two system calls reads
-/// again what had no effect yet, and nothing else.
+/// It returns whole lines in the order of the file, each with the position behind it; a line whose
+/// UUID it has met before is dropped. It consumes nothing: the process that consumes a message
+/// records the position in the same write as the effect. Its next incarnation begins with
+/// [`Reader::open`] at the last position recorded and [`Reader::seen`] for each id recorded. So a
+/// reader that dies between any two system calls reads again what had no effect yet, and nothing
+/// else.
 ///
-/// A program that truncated or rewrote the inbox is noticed by the bytes before the position; then reading starts at
-/// the new beginning. (What the truncation removed unread is lost; the same bytes again are not noticed.)
+/// A program that truncated or rewrote the inbox is noticed by the bytes before the position; then
+/// reading starts at the new beginning. (What the truncation removed unread is lost; the same bytes
+/// again are not noticed.)
 ///
-/// A file that was renamed, replaced or deleted is read to its end through its descriptor, and then the one that stands at
-/// the path. A writer looks at the path after its write, so what it calls sent was in the old file before the reader
-/// could see another one at the path.
+/// A file that was renamed, replaced or deleted is read to its end through its descriptor, and then
+/// the one that stands at the path. A writer looks at the path after its write, so what it calls
+/// sent was in the old file before the reader could see another one at the path.
 ///
 /// The descriptor stays open, since each opening makes an event for all who watch the file. To miss
 /// nothing: open, arm the watch, then read.
@@ -40,11 +43,12 @@ const MAX_LINES: usize = 4096;
 pub struct Reader {
     dir: Arc<TeamDir>,
     at: TeamPath,
-    /// The files to read, oldest first, at least one. The last stood at the path when that was last looked at. Those before
-    /// it stand there no longer.
+    /// The files to read, oldest first, at least one. The last stood at the path when that was last
+    /// looked at. Those before it stand there no longer.
     files: VecDeque<Inbox>,
     position: Position,
-    /// Where the position was when the first file had left the path: a copy of it may have been made since.
+    /// Where the position was when the first file had left the path: a copy of it may have been
+    /// made since.
     left_at: Option<Position>,
     /// The ids that were read; none for a reader that need not know a doubled line.
     seen: Option<HashSet<Uuid>>,
@@ -59,10 +63,11 @@ pub struct Batch {
     pub lines: Vec<InboxLine>,
     /// The position behind all that was looked at, at least that of the last line.
     pub position: Position,
-    /// What a foreign program did to the inbox, if reading started again at the beginning of the file for that. Fits behind
-    /// "the inbox ".
+    /// What a foreign program did to the inbox, if reading started again at the beginning of the
+    /// file for that. Fits behind "the inbox ".
     pub restarted: Option<&'static str>,
-    /// Whether the last line that was looked at is a repetition: a reader that records positions moves its position behind that line.
+    /// Whether the last line that was looked at is a repetition: a reader that records positions
+    /// moves its position behind that line.
     pub repeated: bool,
     /// Whether there may be more already: read again before waiting.
     pub more: bool,
@@ -75,7 +80,8 @@ pub struct InboxLine {
     pub offset: u64,
     /// The position behind it.
     pub position: Position,
-    /// What it says, or why it is no message: then it belongs into quarantine ([`super::quarantine`]).
+    /// What it says, or why it is no message: then it belongs into quarantine
+    /// ([`super::quarantine`]).
     pub message: Result<Message, RejectedLine>,
 }
 
@@ -87,18 +93,30 @@ pub(super) const CHANGED: &str = "was truncated and filled again";
 pub(super) const REPLACED: &str = "was replaced";
 
 impl Reader {
-    /// Opens an inbox, to be read from a position on. It is made if it is not there, now and whenever it is gone.
+    /// Opens an inbox, to be read from a position on. It is made if it is not there, now and
+    /// whenever it is gone.
     ///
     /// # Errors
     /// [`ReadError::Dir`] if the system refuses.
     pub fn open(dir: Arc<TeamDir>, owner: &Name, from: Position) -> Result<Self, ReadError> {
-        let (at, files, seen) = (TeamPath::inbox(owner), VecDeque::new(), Some(HashSet::new()));
-        let mut reader = Self { dir, at, files, position: from, left_at: None, seen, scanned: 0 };
+        let at = TeamPath::inbox(owner);
+        let files = VecDeque::new();
+        let seen = Some(HashSet::new());
+        let mut reader = Self {
+            dir,
+            at,
+            files,
+            position: from,
+            left_at: None,
+            seen,
+            scanned: 0,
+        };
         reader.hold()?;
         Ok(reader)
     }
 
-    /// Makes it forget what it read: a line that its sender wrote twice is then read twice, and memory does not grow.
+    /// Makes it forget what it read: a line that its sender wrote twice is then read twice, and
+    /// memory does not grow.
     #[must_use]
     pub fn without_memory(mut self) -> Self {
         self.seen = None;
@@ -120,7 +138,8 @@ impl Reader {
     /// Reads what is new: whole lines, at most about 4 MiB. It never waits.
     ///
     /// # Errors
-    /// [`ReadError::Dir`] if the system refuses. The position is then as before, or behind lines that the next call returns.
+    /// [`ReadError::Dir`] if the system refuses. The position is then as before, or behind lines
+    /// that the next call returns.
     pub fn read_new(&mut self) -> Result<Batch, ReadError> {
         self.follow_path()?;
         let mut replaced = false;
@@ -138,23 +157,27 @@ impl Reader {
             }
             // The first file is read to its end.
             self.files.pop_front();
-            (self.scanned, replaced) = (0, true);
+            self.scanned = 0;
+            replaced = true;
         }
     }
 
-    /// Takes hold of the file that stands at the path, if that is another one. [`Reader::read_new`] does so first.
+    /// Takes hold of the file that stands at the path, if that is another one. [`Reader::read_new`]
+    /// does so first.
     ///
     /// # Errors
     /// [`ReadError::Dir`] if the system refuses.
     pub fn follow_path(&mut self) -> Result<(), ReadError> {
         let there = self.dir.identity(&self.at)?;
-        match there.is_some() && there == self.files.back().map(|last| last.identity) {
-            true => Ok(()),
-            false => self.hold(),
+        if there.is_some() && there == self.files.back().map(|last| last.identity) {
+            Ok(())
+        } else {
+            self.hold()
         }
     }
 
-    /// Opens what stands at the path. What is made there is held at once: it may be sent to and renamed in the next moment.
+    /// Opens what stands at the path. What is made there is held at once: it may be sent to and
+    /// renamed in the next moment.
     fn hold(&mut self) -> Result<(), ReadError> {
         let file = match open(&self.dir, &self.at) {
             Err(ReadError::NoInbox(_)) => make(&self.dir, &self.at)?,
@@ -184,7 +207,8 @@ impl Reader {
             opened = Lines::open(file, left_at, 0)?;
             if opened.is_some() {
                 // The position goes back: the caller has to record it.
-                (batch.position, batch.repeated) = (left_at, true);
+                batch.position = left_at;
+                batch.repeated = true;
             }
         }
         let mut lines = match opened {
@@ -207,7 +231,11 @@ impl Reader {
 }
 
 /// Fills a batch.
-fn take_lines(lines: &mut Lines<'_>, seen: &mut Option<HashSet<Uuid>>, batch: &mut Batch) -> io::Result<()> {
+fn take_lines(
+    lines: &mut Lines<'_>,
+    seen: &mut Option<HashSet<Uuid>>,
+    batch: &mut Batch,
+) -> io::Result<()> {
     while batch.lines.len() < MAX_LINES {
         let offset = lines.offset();
         let message = match lines.next() {
@@ -216,7 +244,8 @@ fn take_lines(lines: &mut Lines<'_>, seen: &mut Option<HashSet<Uuid>>, batch: &m
                 batch.more = lines.more;
                 return Ok(());
             }
-            // Lines that are noted as seen must reach the caller: the next call will meet the error.
+            // Lines that are noted as seen must reach the caller: the next call will meet the
+            // error.
             Err(error) if batch.lines.is_empty() => return Err(error),
             Err(_) => break,
         };
@@ -225,7 +254,11 @@ fn take_lines(lines: &mut Lines<'_>, seen: &mut Option<HashSet<Uuid>>, batch: &m
         let id = message.as_ref().ok().and_then(|message| message.id);
         batch.repeated = id.is_some_and(|id| seen.as_mut().is_some_and(|seen| !seen.insert(id)));
         if !batch.repeated {
-            batch.lines.push(InboxLine { offset, position: batch.position, message });
+            batch.lines.push(InboxLine {
+                offset,
+                position: batch.position,
+                message,
+            });
         }
     }
     batch.more = true;
@@ -239,7 +272,11 @@ fn read_line(offset: u64, line: &Line<'_>) -> Option<Result<Message, RejectedLin
         Line::Whole(line) => (cut_text(line), Message::parse(line)),
         Line::Long(head, length) => (cut_text(head) + "…", Err(ParseError::TooLong(*length))),
     };
-    Some(read.map_err(|why| RejectedLine { line: text, offset, reason: why.to_string() }))
+    Some(read.map_err(|why| RejectedLine {
+        line: text,
+        offset,
+        reason: why.to_string(),
+    }))
 }
 
 /// Makes text of the first [`MAX_TEXT`] bytes.
@@ -274,8 +311,13 @@ pub fn count_lines(dir: &TeamDir, owner: &Name, from: Position) -> Result<Count,
 }
 
 fn count_in(file: &File, owner: &Name, from: Position) -> io::Result<Count> {
-    let end = if fits(file, from)? { from } else { Position::START };
-    let (mut count, mut scanned) = (Count { mail: 0, end }, 0);
+    let end = if fits(file, from)? {
+        from
+    } else {
+        Position::START
+    };
+    let mut count = Count { mail: 0, end };
+    let mut scanned = 0;
     // A file that is truncated meanwhile has no more lines.
     while let Some(mut lines) = Lines::open(file, count.end, scanned)? {
         while let Some(line) = lines.next()? {

@@ -20,8 +20,8 @@ const LOOK_BACK: usize = 256;
 /// A line of an inbox that is no message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RejectedLine {
-    /// The line, or its first [`super::MAX_TEXT`] bytes and an ellipsis; what is not UTF-8 replaced. The whole line stays in the
-    /// inbox.
+    /// The line, or its first [`super::MAX_TEXT`] bytes and an ellipsis; what is not UTF-8
+    /// replaced. The whole line stays in the inbox.
     pub line: String,
     /// Where it begins, in bytes from the start of the inbox.
     pub offset: u64,
@@ -43,16 +43,29 @@ json::record!(Rejected);
 
 /// Puts a line that is no message into quarantine; false if it is there already.
 ///
-/// **Who writes**: the one reader of the inbox (for `lead` the daemon), and then records its position.
-/// **When it dies** between the two, it reads the line again and finds the entry that it made; when it dies
-/// in the write, the torn tail becomes a line of its own. Nothing is synced: the line itself is in the inbox.
+/// **Who writes**: the one reader of the inbox (for `lead` the daemon), and then records its
+/// position. **When it dies** between the two, it reads the line again and finds the entry that it
+/// made; when it dies in the write, the torn tail becomes a line of its own. Nothing is synced: the
+/// line itself is in the inbox.
 ///
 /// # Errors
 /// [`DirError`] if the system refuses, or the disk is full.
-pub fn quarantine(dir: &TeamDir, owner: &Name, bad: &RejectedLine, at: f64) -> Result<bool, DirError> {
+pub fn quarantine(
+    dir: &TeamDir,
+    owner: &Name,
+    bad: &RejectedLine,
+    at: f64,
+) -> Result<bool, DirError> {
     let path = TeamPath::rejected(owner);
     let file = dir.open_file(&path, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
-    add(&file, &Rejected { bad: bad.clone(), at }).map_err(dir.cannot("append to", &path))
+    add(
+        &file,
+        &Rejected {
+            bad: bad.clone(),
+            at,
+        },
+    )
+    .map_err(dir.cannot("append to", &path))
 }
 
 fn add(file: &File, entry: &Rejected) -> io::Result<bool> {
@@ -61,15 +74,19 @@ fn add(file: &File, entry: &Rejected) -> io::Result<bool> {
     if holds(file, end, &entry.bad)? {
         return Ok(false);
     }
-    let mut line = if end < length { vec![b'\n'] } else { Vec::new() };
+    let mut line = if end < length {
+        vec![b'\n']
+    } else {
+        Vec::new()
+    };
     line.extend(to_json_line(&serde_json::to_value(entry)?));
     line.push(b'\n');
     write_once(file, &line).map_err(|short| short.source)?;
     Ok(true)
 }
 
-/// Looks for an entry, from the end backwards. The entries of one reading are in the order of the inbox, so
-/// one of a smaller offset ends the search.
+/// Looks for an entry, from the end backwards. The entries of one reading are in the order of the
+/// inbox, so one of a smaller offset ends the search.
 fn holds(file: &File, mut end: u64, bad: &RejectedLine) -> io::Result<bool> {
     for _ in 0..LOOK_BACK {
         if end == 0 {

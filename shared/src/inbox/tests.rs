@@ -39,7 +39,12 @@ fn inbox_path(dir: &TeamDir) -> PathBuf {
 
 /// Appends as a foreign program does.
 fn raw(dir: &TeamDir, bytes: &[u8]) {
-    OpenOptions::new().append(true).open(inbox_path(dir)).unwrap().write_all(bytes).unwrap();
+    OpenOptions::new()
+        .append(true)
+        .open(inbox_path(dir))
+        .unwrap()
+        .write_all(bytes)
+        .unwrap();
 }
 
 fn overwrite(path: PathBuf, bytes: &[u8]) {
@@ -76,11 +81,13 @@ fn drain(reader: &mut Reader) -> Vec<InboxLine> {
 
 /// The texts of messages, and why the others are none.
 fn texts(lines: &[InboxLine]) -> Vec<String> {
-    let text = |line: &InboxLine| match &line.message {
-        Ok(message) => message.content.clone(),
-        Err(rejection) => format!("rejected: {}", rejection.reason),
-    };
-    lines.iter().map(text).collect()
+    lines
+        .iter()
+        .map(|line| match &line.message {
+            Ok(message) => message.content.clone(),
+            Err(rejection) => format!("rejected: {}", rejection.reason),
+        })
+        .collect()
 }
 
 fn read_all(dir: &Arc<TeamDir>) -> Vec<String> {
@@ -90,5 +97,9 @@ fn read_all(dir: &Arc<TeamDir>) -> Vec<String> {
 /// Bytes that this thread has read so far, from anywhere.
 fn bytes_read() -> u64 {
     let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
-    io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+    io.lines()
+        .find_map(|line| line.strip_prefix("rchar: "))
+        .unwrap()
+        .parse()
+        .unwrap()
 }

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord,
-    TeamEvent, TeamRecord, VERSION,
+    Daemon, Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord,
+    TaskRecord, TeamEvent, TeamRecord, VERSION,
 };
 use crate::fingerprint::Baseline;
 use crate::id::RequestId;
@@ -20,8 +20,8 @@ use crate::request::{Kind, Payload, Request, Span, Status, Trigger};
 use crate::task::{Task, TaskEvent, TaskId};
 use crate::work::Work;
 
-/// The state of a team. [`Team::apply`] is the only thing that changes it, in a running daemon as in a fold. A snapshot holds
-/// all of it but what its line says itself (`seq`, `done`).
+/// The state of a team. [`Team::apply`] is the only thing that changes it, in a running daemon as
+/// in a fold. A snapshot holds all of it but what its line says itself (`seq`, `done`).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Snapshot")]
 pub struct Team {
@@ -48,19 +48,23 @@ pub struct Team {
     #[serde(serialize_with = "values", deserialize_with = "members")]
     #[schemars(with = "Vec<MemberState>")]
     pub members: BTreeMap<Name, MemberState>,
-    /// The last incarnation of each name that was forgotten: a name that comes back goes on counting, so that nothing
-    /// that was written about an earlier incarnation ever fits a later one.
+    /// The last incarnation of each name that was forgotten: a name that comes back goes on
+    /// counting, so that nothing that was written about an earlier incarnation ever fits a later
+    /// one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) forgotten: BTreeMap<Name, u32>,
-    /// Where tools of a member may or might write, or once could: each workspace, and each path that was allowed by name;
-    /// of whom it was first. What they have made stays when a member is forgotten.
+    /// Where tools of a member may or might write, or once could: each workspace, and each path
+    /// that was allowed by name; of whom it was first. What they have made stays when a member is
+    /// forgotten.
     #[serde(rename = "writable")]
     pub(super) territory: BTreeMap<PathBuf, Name>,
-    /// The requests that decisions can rest on: all that were asked since the last snapshot, and those that it holds.
+    /// The requests that decisions can rest on: all that were asked since the last snapshot, and
+    /// those that it holds.
     #[serde(serialize_with = "values", deserialize_with = "requests")]
     #[schemars(with = "Vec<Request>")]
     pub requests: BTreeMap<RequestId, Request>,
-    /// The tasks that decisions can rest on: all that are not completed, and those that were completed since the last snapshot.
+    /// The tasks that decisions can rest on: all that are not completed, and those that were
+    /// completed since the last snapshot.
     #[serde(
         default,
         skip_serializing_if = "BTreeMap::is_empty",
@@ -98,10 +102,12 @@ pub struct MemberState {
     pub record: Member,
     /// The prompt, of the incarnation in which the conversation began.
     pub prompt: Option<String>,
-    /// The `seq` of the line that last changed the record or one of its requests: it orders the daemon's directives.
+    /// The `seq` of the line that last changed the record or one of its requests: it orders the
+    /// daemon's directives.
     #[serde(rename = "changed_seq")]
     pub seq: u64,
-    /// The `seq` of the line in which it was spawned on request: it orders the members, and a restart by the policy keeps it.
+    /// The `seq` of the line in which it was spawned on request: it orders the members, and a
+    /// restart by the policy keeps it.
     #[serde(rename = "spawned_seq")]
     pub spawned: u64,
     /// The id of the command that spawned it.
@@ -134,18 +140,29 @@ impl MemberState {
 }
 
 /// In a snapshot the values of a map stand alone: each of them says its key.
-fn values<K, V: Serialize, S: Serializer>(map: &BTreeMap<K, V>, serializer: S) -> Result<S::Ok, S::Error> {
+fn values<K, V: Serialize, S: Serializer>(
+    map: &BTreeMap<K, V>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(map.values())
 }
 
-fn members<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Name, MemberState>, D::Error> {
+fn members<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<Name, MemberState>, D::Error> {
     let members = Vec::<MemberState>::deserialize(deserializer)?.into_iter();
-    Ok(members.map(|member| (member.record.name.clone(), member)).collect())
+    Ok(members
+        .map(|member| (member.record.name.clone(), member))
+        .collect())
 }
 
-fn requests<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<RequestId, Request>, D::Error> {
+fn requests<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<RequestId, Request>, D::Error> {
     let requests = Vec::<Request>::deserialize(deserializer)?.into_iter();
-    Ok(requests.map(|request| (request.request_id.clone(), request)).collect())
+    Ok(requests
+        .map(|request| (request.request_id.clone(), request))
+        .collect())
 }
 
 fn tasks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<TaskId, Task>, D::Error> {
@@ -153,7 +170,10 @@ fn tasks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<TaskId, 
     Ok(tasks.map(|task| (task.id, task)).collect())
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_zero(number: &TaskId) -> bool {
     *number == 0
 }
@@ -190,7 +210,10 @@ impl Team {
         // A fold may begin at a snapshot.
         let begins = self.seq == 0 && matches!(line.record, Record::Snapshot(_));
         if line.seq != self.seq + 1 && !begins {
-            return Err(FoldError::Gap { last: self.seq, found: line.seq });
+            return Err(FoldError::Gap {
+                last: self.seq,
+                found: line.seq,
+            });
         }
         if let Some(newer) = line.version.filter(|&version| version > VERSION) {
             return Err(FoldError::Newer(newer));
@@ -214,8 +237,14 @@ impl Team {
             Record::Task(record) => self.apply_task(line, record),
             // What the snapshot does not hold is forgotten, in a live daemon as in a fold.
             Record::Snapshot(snapshot) => {
-                let (seq, done) = (self.seq, self.done);
-                *self = Self { seq, snapshot_seq: seq, done, ..(**snapshot).clone() };
+                let seq = self.seq;
+                let done = self.done;
+                *self = Self {
+                    seq,
+                    snapshot_seq: seq,
+                    done,
+                    ..(**snapshot).clone()
+                };
             }
         }
         if let Some(lead) = line.lead {
@@ -228,15 +257,23 @@ impl Team {
         Ok(())
     }
 
-    /// Returns where tools of any member, also of one that was forgotten, may or once could write, and whose they are.
+    /// Returns where tools of any member, also of one that was forgotten, may or once could write,
+    /// and whose they are.
     pub fn territory(&self) -> impl Iterator<Item = (&Path, &Name)> {
-        self.territory.iter().map(|(path, name)| (path.as_path(), name))
+        self.territory
+            .iter()
+            .map(|(path, name)| (path.as_path(), name))
     }
 
-    /// Says that the effects of all lines up to `seq` are complete. It stands in the next line that is written.
+    /// Says that the effects of all lines up to `seq` are complete. It stands in the next line that
+    /// is written.
     pub fn mark_done(&mut self, seq: u64) {
         self.done = self.done.max(seq);
-        while self.undone.front().is_some_and(|line| line.seq <= self.done) {
+        while self
+            .undone
+            .front()
+            .is_some_and(|line| line.seq <= self.done)
+        {
             self.undone.pop_front();
         }
     }
@@ -244,7 +281,8 @@ impl Team {
     fn apply_member(&mut self, line: &Line, record: &MemberRecord) {
         let name = record.member.name.clone();
         if record.derived_from.is_some() {
-            self.pending_derived.retain(|(_, it)| *it != PendingDerived::Gate(name.clone()));
+            self.pending_derived
+                .retain(|(_, it)| *it != PendingDerived::Gate(name.clone()));
             return;
         }
         for id in &record.expired {
@@ -255,10 +293,13 @@ impl Team {
         }
         let terms = &record.member.terms;
         for path in std::iter::once(&terms.workspace).chain(&terms.sandbox.writable) {
-            self.territory.entry(path.into()).or_insert_with(|| name.clone());
+            self.territory
+                .entry(path.into())
+                .or_insert_with(|| name.clone());
         }
         if record.event == MemberEvent::Forgotten {
-            self.forgotten.insert(name.clone(), record.member.incarnation);
+            self.forgotten
+                .insert(name.clone(), record.member.incarnation);
             self.members.remove(&name);
             return;
         }
@@ -266,26 +307,34 @@ impl Team {
         let state = self.members.entry(name);
         let state = state.or_insert_with(|| MemberState::new(record.member.clone(), line.seq));
         if record.event == MemberEvent::Spawning {
-            (state.spawned, state.spawn_id, state.plan_request) = (line.seq, record.command_id.clone(), None);
+            state.spawned = line.seq;
+            state.spawn_id = record.command_id.clone();
+            state.plan_request = None;
         }
-        if let (MemberEvent::GateClosed, Some(id)) = (record.event, &record.command_id) {
+        if let MemberEvent::GateClosed = record.event
+            && let Some(id) = &record.command_id
+        {
             state.plan_request = Some((id.clone(), line.seq));
         }
         if record.prompt.is_some() || state.record.conversation != record.member.conversation {
             state.prompt.clone_from(&record.prompt);
         }
-        (state.record, state.seq) = (record.member.clone(), line.seq);
+        state.record = record.member.clone();
+        state.seq = line.seq;
     }
 
     fn apply_request(&mut self, line: &Line, record: &RequestRecord) {
         let request = record.request.clone();
         if record.derived_from.is_some() {
-            self.pending_derived.retain(|(_, it)| *it != PendingDerived::Expired(request.request_id.clone()));
+            self.pending_derived
+                .retain(|(_, it)| *it != PendingDerived::Expired(request.request_id.clone()));
             return;
         }
         let why = match request.kind {
             Kind::Shutdown => "its author shuts down",
-            Kind::PlanApproval | Kind::Review | Kind::Permission => "another request took its place",
+            Kind::PlanApproval | Kind::Review | Kind::Permission => {
+                "another request took its place"
+            }
         };
         for id in &record.expired {
             self.expire(line, id, why);
@@ -293,14 +342,17 @@ impl Team {
         if let Some(member) = member_of(&mut self.members, &request) {
             member.seq = line.seq;
             if record.event == RequestEvent::Asked {
-                member.last_requests.insert(request.kind, request.request_id.clone());
+                member
+                    .last_requests
+                    .insert(request.kind, request.request_id.clone());
             }
             if request.is_pending() {
                 member.pending.insert(request.request_id.clone());
             } else {
                 member.pending.remove(&request.request_id);
             }
-            if let Some(permissions) = request.permissions.filter(|_| record.event == RequestEvent::Approved)
+            if record.event == RequestEvent::Approved
+                && let Some(permissions) = request.permissions
             {
                 member.record.terms.permissions = permissions;
             }
@@ -317,8 +369,12 @@ impl Team {
     }
 
     pub(super) fn expire(&mut self, line: &Line, id: &RequestId, reason: &str) {
-        let Some(request) = self.requests.get_mut(id) else { return };
-        let Ok(next) = request.after(Trigger::Withdrawn, line.at, reason) else { return };
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        let Ok(next) = request.after(Trigger::Withdrawn, line.at, reason) else {
+            return;
+        };
         if next.status == request.status {
             return;
         }
@@ -327,12 +383,17 @@ impl Team {
             member.pending.remove(id);
             member.seq = line.seq;
         }
-        self.pending_derived.push_back((line.seq, PendingDerived::Expired(id.clone())));
+        self.pending_derived
+            .push_back((line.seq, PendingDerived::Expired(id.clone())));
     }
 
-    /// Returns the records that became true with the line of another one and have no line of their own yet.
+    /// Returns the records that became true with the line of another one and have no line of their
+    /// own yet.
     pub fn pending_derived(&self) -> Vec<Record> {
-        self.pending_derived.iter().filter_map(|(seq, pending)| self.derived_record(*seq, pending)).collect()
+        self.pending_derived
+            .iter()
+            .filter_map(|(seq, pending)| self.derived_record(*seq, pending))
+            .collect()
     }
 
     fn derived_record(&self, seq: u64, pending: &PendingDerived) -> Option<Record> {
@@ -348,7 +409,10 @@ impl Team {
             PendingDerived::Released(id) => {
                 let task = self.tasks.get(id)?.clone();
                 let record = TaskRecord::of(TaskEvent::Released, task, TEAMD);
-                Some(Record::Task(Box::new(TaskRecord { derived_from: Some(seq), ..record })))
+                Some(Record::Task(Box::new(TaskRecord {
+                    derived_from: Some(seq),
+                    ..record
+                })))
             }
             PendingDerived::Gate(name) => {
                 let member = self.members.get(name)?.record.clone();
@@ -364,15 +428,22 @@ impl Team {
         }
     }
 
-    /// Returns the number of the last incarnation of a name, also of one that was forgotten; 0 if it never had one.
+    /// Returns the number of the last incarnation of a name, also of one that was forgotten; 0 if
+    /// it never had one.
     pub fn last_incarnation(&self, name: &Name) -> u32 {
-        let known = self.members.get(name).map(|member| member.record.incarnation);
-        known.or_else(|| self.forgotten.get(name).copied()).unwrap_or(0)
+        let known = self
+            .members
+            .get(name)
+            .map(|member| member.record.incarnation);
+        known
+            .or_else(|| self.forgotten.get(name).copied())
+            .unwrap_or(0)
     }
 
     /// Returns the pending plan or permission of a member.
     pub fn awaited_by(&self, name: &Name) -> Option<&Request> {
-        self.pending_of(name).find(|request| request.kind.is_judged())
+        self.pending_of(name)
+            .find(|request| request.kind.is_judged())
     }
 
     /// Returns who answers a plan, a review or a permission question.
@@ -380,14 +451,23 @@ impl Team {
         if let Payload::Review(review) = &request.payload {
             return review.by;
         }
-        let author = self.members.iter().find(|(name, _)| name.as_str() == request.member());
-        author.map(|(_, state)| state.record.terms.approve_by).unwrap_or_default()
+        let author = self
+            .members
+            .iter()
+            .find(|(name, _)| name.as_str() == request.member());
+        author
+            .map(|(_, state)| state.record.terms.approve_by)
+            .unwrap_or_default()
     }
 
-    /// Returns the pending requests of a member that it waits for or must answer: a shutdown, a plan, a permission.
+    /// Returns the pending requests of a member that it waits for or must answer: a shutdown, a
+    /// plan, a permission.
     pub fn pending_of(&self, name: &Name) -> impl Iterator<Item = &Request> {
         let pending = self.members.get(name).map(|member| &member.pending);
-        pending.into_iter().flatten().filter_map(|id| self.requests.get(id))
+        pending
+            .into_iter()
+            .flatten()
+            .filter_map(|id| self.requests.get(id))
     }
 
     /// Returns the pending request of one kind, if there is one.
@@ -398,22 +478,26 @@ impl Team {
     /// Returns the last shutdown that was asked of a member's present incarnation.
     pub fn shutdown_of(&self, name: &Name) -> Option<&Request> {
         let incarnation = self.members.get(name)?.record.incarnation;
-        self.last_of(name, Kind::Shutdown).filter(|request| request.incarnation == incarnation)
+        self.last_of(name, Kind::Shutdown)
+            .filter(|request| request.incarnation == incarnation)
     }
 
     /// Returns the last plan of a member's present conversation.
     pub fn plan_of(&self, name: &Name) -> Option<&Request> {
         let conversation = self.members.get(name)?.record.conversation;
-        self.last_of(name, Kind::PlanApproval).filter(|request| request.incarnation >= conversation)
+        self.last_of(name, Kind::PlanApproval)
+            .filter(|request| request.incarnation >= conversation)
     }
 
     fn last_of(&self, name: &Name, kind: Kind) -> Option<&Request> {
-        self.requests.get(self.members.get(name)?.last_requests.get(&kind)?)
+        self.requests
+            .get(self.members.get(name)?.last_requests.get(&kind)?)
     }
 
     /// Returns the shutdown of a member's present incarnation, if it was approved.
     pub fn release(&self, name: &Name) -> Option<&Request> {
-        self.shutdown_of(name).filter(|request| request.status == Status::Approved)
+        self.shutdown_of(name)
+            .filter(|request| request.status == Status::Approved)
     }
 }
 
@@ -440,7 +524,8 @@ fn gate_after(event: RequestEvent, kind: Kind) -> Option<Gate> {
 impl Record {
     /// Tells whether something outside the journal follows from the decision.
     pub fn has_effects(&self) -> bool {
-        let forgets = matches!(self, Self::Member(record) if record.event == MemberEvent::Forgotten);
+        let forgets =
+            matches!(self, Self::Member(record) if record.event == MemberEvent::Forgotten);
         forgets || !self.tell().is_empty()
     }
 
@@ -459,7 +544,15 @@ impl Record {
 impl TeamRecord {
     /// Makes the record of an event that entails nothing else.
     pub fn of(event: TeamEvent, team_name: String, daemon: Option<Daemon>) -> Self {
-        Self { event, team_name, daemon, rejected: Vec::new(), work: None, content: None, tell: Vec::new() }
+        Self {
+            event,
+            team_name,
+            daemon,
+            rejected: Vec::new(),
+            work: None,
+            content: None,
+            tell: Vec::new(),
+        }
     }
 }
 
@@ -485,6 +578,12 @@ impl MemberRecord {
 impl RequestRecord {
     /// Makes the record of an event that entails nothing else.
     pub fn of(event: RequestEvent, request: Request) -> Self {
-        Self { event, request, expired: Vec::new(), tell: Vec::new(), derived_from: None }
+        Self {
+            event,
+            request,
+            expired: Vec::new(),
+            tell: Vec::new(),
+            derived_from: None,
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Reads the journal: a start of the daemon, the commands, `doctor` and the lead agent share this reader, so that they agree on
-//! what a start accepts. It changes nothing.
+//! Reads the journal: a start of the daemon, the commands, `doctor` and the lead agent share this
+//! reader, so that they agree on what a start accepts. It changes nothing.
 
 use std::io;
 
@@ -39,18 +39,27 @@ impl JournalError {
     /// Says why a line cannot be read. A line of a newer program need not look like ours.
     pub(super) fn of_line(number: usize, text: &[u8], error: &serde_json::Error) -> Self {
         match version_of(text).filter(|&version| version > VERSION) {
-            Some(version) => Self::Fold { number, why: FoldError::Newer(version) },
-            None => Self::Unreadable { number, why: error.to_string() },
+            Some(version) => Self::Fold {
+                number,
+                why: FoldError::Newer(version),
+            },
+            None => Self::Unreadable {
+                number,
+                why: error.to_string(),
+            },
         }
     }
 
     /// Returns what to do about it.
     pub fn next_step(&self) -> &'static str {
         match self {
-            Self::Dir(_) | Self::Io(_) => "nothing was changed; look at the permissions and the disk",
-            Self::Fold { why: FoldError::Newer(_), .. } => {
-                "nothing was changed; use the newer teamd that wrote it"
+            Self::Dir(_) | Self::Io(_) => {
+                "nothing was changed; look at the permissions and the disk"
             }
+            Self::Fold {
+                why: FoldError::Newer(_),
+                ..
+            } => "nothing was changed; use the newer teamd that wrote it",
             Self::Unreadable { .. } | Self::Fold { .. } => {
                 "nothing was changed; correct that line, or move journal.jsonl aside to begin with an empty \
                  roster (workers that still run are then told to exit)"
@@ -79,18 +88,24 @@ pub enum Since {
     Start,
 }
 
-/// Reads and folds the journal; an empty team if there is none yet. A torn last line is not there yet. Hands over each line
-/// with the state after it.
+/// Reads and folds the journal; an empty team if there is none yet. A torn last line is not there
+/// yet. Hands over each line with the state after it.
 ///
 /// # Errors
 /// [`JournalError`] for a file or a line that cannot be read.
-pub fn load(dir: &TeamDir, since: Since, each: impl FnMut(&Team, &Line)) -> Result<Team, JournalError> {
+pub fn load(
+    dir: &TeamDir,
+    since: Since,
+    each: impl FnMut(&Team, &Line),
+) -> Result<Team, JournalError> {
     let (offset, bytes) = match since {
         Since::Snapshot => read_end(dir)?,
         Since::Start => (0, read(dir)?.unwrap_or_default()),
     };
     fold(&bytes, each).map_err(|mut error| {
-        if let JournalError::Unreadable { number, .. } | JournalError::Fold { number, .. } = &mut error {
+        if let JournalError::Unreadable { number, .. } | JournalError::Fold { number, .. } =
+            &mut error
+        {
             *number += lines_before(dir, offset);
         }
         error
@@ -100,7 +115,9 @@ pub fn load(dir: &TeamDir, since: Since, each: impl FnMut(&Team, &Line)) -> Resu
 /// Counts the lines before an offset.
 fn lines_before(dir: &TeamDir, offset: u64) -> usize {
     let before = dir.read(&TeamPath::journal()).unwrap_or_default();
-    let end = usize::try_from(offset).unwrap_or(usize::MAX).min(before.len());
+    let end = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(before.len());
     before[..end].iter().filter(|&&byte| byte == b'\n').count()
 }
 
@@ -112,7 +129,8 @@ pub fn fold(bytes: &[u8], mut each: impl FnMut(&Team, &Line)) -> Result<Team, Jo
     let mut team = Team::default();
     for line in read_lines(bytes) {
         let (number, line) = line?;
-        team.apply(&line).map_err(|why| JournalError::Fold { number, why })?;
+        team.apply(&line)
+            .map_err(|why| JournalError::Fold { number, why })?;
         each(&team, &line);
     }
     Ok(team)
@@ -120,7 +138,10 @@ pub fn fold(bytes: &[u8], mut each: impl FnMut(&Team, &Line)) -> Result<Team, Jo
 
 /// Returns how many bytes stand behind the last newline of a file.
 pub fn torn(bytes: &[u8]) -> Option<usize> {
-    let rest = bytes.rsplit(|&byte| byte == b'\n').next().map_or(0, <[u8]>::len);
+    let rest = bytes
+        .rsplit(|&byte| byte == b'\n')
+        .next()
+        .map_or(0, <[u8]>::len);
     (rest > 0).then_some(rest)
 }
 
@@ -130,5 +151,7 @@ pub fn version_of(json: &[u8]) -> Option<u32> {
     struct Versioned {
         version: u32,
     }
-    serde_json::from_slice::<Versioned>(json).ok().map(|it| it.version)
+    serde_json::from_slice::<Versioned>(json)
+        .ok()
+        .map(|it| it.version)
 }

@@ -12,44 +12,69 @@ use crate::message::USER;
 use crate::name::Name;
 use crate::task::{Task, TaskEvent, TaskId, TaskStatus};
 
-/// How many commands that made tasks are remembered: a client that has lost the daemon says its own again.
+/// How many commands that made tasks are remembered: a client that has lost the daemon says its own
+/// again.
 const COMMANDS: usize = 64;
 
 impl Team {
     pub(super) fn apply_task(&mut self, line: &Line, record: &TaskRecord) {
         let task = record.task.clone();
         if record.derived_from.is_some() {
-            self.pending_derived.retain(|(_, it)| *it != PendingDerived::Released(task.id));
+            self.pending_derived
+                .retain(|(_, it)| *it != PendingDerived::Released(task.id));
             return;
         }
         for id in &record.expired {
             self.expire(line, id, "the work was released or cancelled");
         }
-        let authors = self.tasks.get(&task.id).into_iter().chain([&task]).filter_map(Task::checked_in_place);
+        let authors = self
+            .tasks
+            .get(&task.id)
+            .into_iter()
+            .chain([&task])
+            .filter_map(Task::checked_in_place);
         let authors: BTreeSet<Name> = authors.cloned().collect();
-        let gates: Vec<(Name, Gate)> =
-            authors.into_iter().map(|name| (name.clone(), self.gate(&name))).collect();
+        let gates: Vec<(Name, Gate)> = authors
+            .into_iter()
+            .map(|name| (name.clone(), self.gate(&name)))
+            .collect();
         if let Some(command) = &record.command_id {
             self.is_added(command, task.id);
         }
         self.last_task = self.last_task.max(task.id);
-        let sets_work = matches!(record.event, TaskEvent::Created | TaskEvent::Edited | TaskEvent::Retried);
+        let sets_work = matches!(
+            record.event,
+            TaskEvent::Created | TaskEvent::Edited | TaskEvent::Retried
+        );
         if sets_work && (record.by == USER || record.by == Name::lead().as_str()) {
             self.protected.clone_from(&task.protected);
         }
-        let before = self.tasks.get(&task.id).map(|before| before.blocked_by.clone()).unwrap_or_default();
+        let before = self
+            .tasks
+            .get(&task.id)
+            .map(|before| before.blocked_by.clone())
+            .unwrap_or_default();
         for gone in before.difference(&task.blocked_by) {
-            self.tasks.get_mut(gone).map(|other| other.blocks.remove(&task.id));
+            self.tasks
+                .get_mut(gone)
+                .map(|other| other.blocks.remove(&task.id));
         }
         for new in task.blocked_by.difference(&before) {
-            self.tasks.get_mut(new).map(|other| other.blocks.insert(task.id));
+            self.tasks
+                .get_mut(new)
+                .map(|other| other.blocks.insert(task.id));
         }
         if record.event == TaskEvent::Claimed
             && task.plan
-            && let Some(owner) = task.owner.as_ref().and_then(|owner| self.members.get_mut(owner))
+            && let Some(owner) = task
+                .owner
+                .as_ref()
+                .and_then(|owner| self.members.get_mut(owner))
             && owner.record.gate == Gate::Open
         {
-            (owner.record.gate, owner.record.updated_at, owner.seq) = (Gate::Closed, line.at, line.seq);
+            owner.record.gate = Gate::Closed;
+            owner.record.updated_at = line.at;
+            owner.seq = line.seq;
             let gate = PendingDerived::Gate(owner.record.name.clone());
             self.pending_derived.push_back((line.seq, gate));
         }
@@ -57,22 +82,34 @@ impl Team {
         // Its next directive rests on this line.
         for (author, before) in gates {
             let gate = self.gate(&author);
-            if let Some(author) = self.members.get_mut(&author).filter(|_| gate != before) {
+            if gate != before
+                && let Some(author) = self.members.get_mut(&author)
+            {
                 author.seq = line.seq;
             }
         }
     }
 
-    /// Returns the gate of a member: closed until a plan is approved, and while a check of its work runs where it works.
+    /// Returns the gate of a member: closed until a plan is approved, and while a check of its work
+    /// runs where it works.
     pub fn gate(&self, name: &Name) -> Gate {
-        let own = self.members.get(name).map_or(Gate::Closed, |state| state.record.gate);
-        if self.checked_in_place(name).is_some() { Gate::Closed } else { own }
+        let own = self
+            .members
+            .get(name)
+            .map_or(Gate::Closed, |state| state.record.gate);
+        if self.checked_in_place(name).is_some() {
+            Gate::Closed
+        } else {
+            own
+        }
     }
 
     /// Returns the task of which the work of a teammate is checked where it works.
     pub fn checked_in_place(&self, name: &Name) -> Option<TaskId> {
-        let is_its = |task: &&Task| task.checked_in_place() == Some(name);
-        self.tasks.values().find(is_its).map(|task| task.id)
+        self.tasks
+            .values()
+            .find(|task| task.checked_in_place() == Some(name))
+            .map(|task| task.id)
     }
 
     fn is_added(&mut self, command: &RequestId, task: TaskId) {
@@ -90,10 +127,14 @@ impl Team {
     /// Returns the tasks that a command has made, unless many others have made tasks since.
     pub fn made_by(&self, command: &RequestId) -> Vec<TaskId> {
         let made = self.added.iter().find(|(id, _)| id == command);
-        made.into_iter().flat_map(|(_, ranges)| ranges).flat_map(|&(first, last)| first..=last).collect()
+        made.into_iter()
+            .flat_map(|(_, ranges)| ranges)
+            .flat_map(|&(first, last)| first..=last)
+            .collect()
     }
 
-    /// Takes a task from an owner that has ended for good; `died`: not by anything that a person or the lead wanted.
+    /// Takes a task from an owner that has ended for good; `died`: not by anything that a person or
+    /// the lead wanted.
     pub(super) fn release_task(&mut self, id: TaskId, died: bool, line: &Line) {
         if let Some(task) = self.tasks.get_mut(&id) {
             let let_lie = died && task.status == TaskStatus::InProgress;
@@ -101,11 +142,13 @@ impl Team {
             if let_lie {
                 *task = task.clone().let_lie();
             }
-            self.pending_derived.push_back((line.seq, PendingDerived::Released(id)));
+            self.pending_derived
+                .push_back((line.seq, PendingDerived::Released(id)));
         }
     }
 
-    /// Returns where a task stands; none if there never was one. A snapshot leaves out what was completed before it.
+    /// Returns where a task stands; none if there never was one. A snapshot leaves out what was
+    /// completed before it.
     pub fn task_status(&self, id: TaskId) -> Option<TaskStatus> {
         let known = self.tasks.get(&id).map(|task| task.status);
         known.or((id > 0 && id <= self.last_task).then_some(TaskStatus::Completed))
@@ -113,29 +156,42 @@ impl Team {
 
     /// Returns the tasks that a task still waits for, with their status.
     pub fn blockers(&self, task: &Task) -> Vec<(TaskId, TaskStatus)> {
-        let status = |&id: &TaskId| Some((id, self.task_status(id)?));
-        task.blocked_by.iter().filter_map(status).filter(|(_, it)| *it != TaskStatus::Completed).collect()
+        task.blocked_by
+            .iter()
+            .filter_map(|&id| Some((id, self.task_status(id)?)))
+            .filter(|(_, it)| *it != TaskStatus::Completed)
+            .collect()
     }
 
     /// Returns the task that a teammate holds: in progress, or in review.
     pub fn held_by(&self, name: &Name) -> Option<&Task> {
-        self.tasks.values().find(|task| task.owner.as_ref() == Some(name))
+        self.tasks
+            .values()
+            .find(|task| task.owner.as_ref() == Some(name))
     }
 
-    /// Returns the task on which the work of a teammate is checked, reviewed or integrated: that goes by its terms.
+    /// Returns the task on which the work of a teammate is checked, reviewed or integrated: that
+    /// goes by its terms.
     pub fn in_review_of(&self, name: &Name) -> Option<&Task> {
-        let is_its = |task: &&Task| task.submission.as_ref().is_some_and(|it| it.by == *name);
-        self.tasks.values().filter(|task| task.status == TaskStatus::InReview).find(is_its)
+        self.tasks
+            .values()
+            .filter(|task| task.status == TaskStatus::InReview)
+            .find(|task| task.submission.as_ref().is_some_and(|it| it.by == *name))
     }
 
-    /// Returns the task that a member claims next, none of those that are `taken`: the highest priority, then the lowest
-    /// number.
+    /// Returns the task that a member claims next, none of those that are `taken`: the highest
+    /// priority, then the lowest number.
     pub fn next_for(&self, member: &Member, taken: &BTreeSet<TaskId>) -> Option<&Task> {
-        let may = |task: &&Task| {
-            let is_open = task.status == TaskStatus::Pending && !taken.contains(&task.id);
-            is_open && !task.waits_for_person() && task.is_for(member) && self.blockers(task).is_empty()
-        };
-        self.tasks.values().filter(may).min_by_key(|task| (Reverse(task.priority), task.id))
+        self.tasks
+            .values()
+            .filter(|task| {
+                let is_open = task.status == TaskStatus::Pending && !taken.contains(&task.id);
+                is_open
+                    && !task.waits_for_person()
+                    && task.is_for(member)
+                    && self.blockers(task).is_empty()
+            })
+            .min_by_key(|task| (Reverse(task.priority), task.id))
     }
 
     /// Returns the teammates that may claim a task, those that have ended among them.
@@ -167,23 +223,38 @@ impl Team {
         all_ended.then_some(why)
     }
 
-    /// Returns the pending tasks that will not be done as things stand, each with the reason. While a lead agent runs, it can still
-    /// start a teammate.
+    /// Returns the pending tasks that will not be done as things stand, each with the reason. While
+    /// a lead agent runs, it can still start a teammate.
     pub fn stuck(&self) -> BTreeMap<TaskId, String> {
         let lead = self.members.get(&Name::lead());
         let is_led = lead.is_some_and(|lead| !lead.record.phase.is_ended());
         let mut stuck = BTreeMap::new();
-        for task in self.tasks.values().filter(|task| task.status == TaskStatus::Pending) {
-            let ended = |(_, status): &(TaskId, TaskStatus)| status.is_finished();
-            let blocked = self.blockers(task).into_iter().find(ended);
-            let blocked = blocked.map(|(id, status)| format!("it is blocked by {id} ({})", status.as_str()));
-            let why = blocked.or_else(|| self.no_taker(task).filter(|_| !is_led));
+        for task in self
+            .tasks
+            .values()
+            .filter(|task| task.status == TaskStatus::Pending)
+        {
+            let blocked = self
+                .blockers(task)
+                .into_iter()
+                .find(|(_, status)| status.is_finished());
+            let blocked =
+                blocked.map(|(id, status)| format!("it is blocked by {id} ({})", status.as_str()));
+            let why = blocked.or_else(|| if !is_led { self.no_taker(task) } else { None });
             stuck.extend(why.map(|why| (task.id, why)));
         }
         let mut open: Vec<TaskId> = stuck.keys().copied().collect();
         while let Some(id) = open.pop() {
-            for later in self.tasks.get(&id).into_iter().flat_map(|task| &task.blocks) {
-                let waits = self.tasks.get(later).is_some_and(|task| task.status == TaskStatus::Pending);
+            for later in self
+                .tasks
+                .get(&id)
+                .into_iter()
+                .flat_map(|task| &task.blocks)
+            {
+                let waits = self
+                    .tasks
+                    .get(later)
+                    .is_some_and(|task| task.status == TaskStatus::Pending);
                 if waits && !stuck.contains_key(later) {
                     stuck.insert(*later, format!("it is blocked by {id}"));
                     open.push(*later);
@@ -193,14 +264,19 @@ impl Team {
         stuck
     }
 
-    /// Returns the tasks along which a task would wait for itself, if it waited for these: `3, 5, 3`.
+    /// Returns the tasks along which a task would wait for itself, if it waited for these:
+    /// `3, 5, 3`.
     pub fn cycle(&self, id: TaskId, blocked_by: &BTreeSet<TaskId>) -> Option<Vec<TaskId>> {
-        let waits_for = |at: TaskId| match at == id {
-            true => Some(blocked_by),
-            false => self.tasks.get(&at).map(|task| &task.blocked_by),
+        let waits_for = |at: TaskId| {
+            if at == id {
+                Some(blocked_by)
+            } else {
+                self.tasks.get(&at).map(|task| &task.blocked_by)
+            }
         };
         // Each task that was come to, and the one that waits for it.
-        let (mut from, mut open) = (BTreeMap::new(), vec![id]);
+        let mut from = BTreeMap::new();
+        let mut open = vec![id];
         while let Some(at) = open.pop() {
             for &next in waits_for(at).into_iter().flatten() {
                 if let Entry::Vacant(new) = from.entry(next) {
@@ -210,7 +286,11 @@ impl Team {
             }
         }
         let mut way = vec![id, *from.get(&id)?];
-        while let Some(&before) = way.last().filter(|last| **last != id).and_then(|last| from.get(last)) {
+        while let Some(&before) = way
+            .last()
+            .filter(|last| **last != id)
+            .and_then(|last| from.get(last))
+        {
             way.push(before);
         }
         way.reverse();

@@ -1,5 +1,6 @@
-//! How inbox lines that follow from a decision are written: those that many get share an id, and stand there once, with
-//! a list of names. The end of one of a thousand teammates is told to all others: it shall not take 66 kB to say so.
+//! How inbox lines that follow from a decision are written: those that many get share an id, and
+//! stand there once, with a list of names. The end of one of a thousand teammates is told to all
+//! others: it shall not take 66 kB to say so.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -28,17 +29,25 @@ enum To {
 }
 
 pub(super) fn serialize<S: Serializer>(tells: &[Notice], serializer: S) -> Result<S::Ok, S::Error> {
-    let one = |tell: &Notice| Written { to: To::One(tell.to.clone()), id: tell.id };
+    let one = |tell: &Notice| Written {
+        to: To::One(tell.to.clone()),
+        id: tell.id,
+    };
     let same = tells.chunk_by(|one, next| one.id == next.id);
     serializer.collect_seq(same.flat_map(|same| match same {
         [first, ..] if same.len() > FEW => {
-            vec![Written { to: To::Many(same.iter().map(|tell| tell.to.clone()).collect()), id: first.id }]
+            vec![Written {
+                to: To::Many(same.iter().map(|tell| tell.to.clone()).collect()),
+                id: first.id,
+            }]
         }
         few => few.iter().map(one).collect(),
     }))
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Notice>, D::Error> {
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Notice>, D::Error> {
     let mut tells = Vec::new();
     for Written { to, id } in Vec::<Written>::deserialize(deserializer)? {
         match to {
@@ -61,19 +70,29 @@ mod tests {
 
     /// A line for as many as have each of these ids.
     fn line(ids: &[(u128, usize)]) -> Sample {
-        let receivers = ids.iter().flat_map(|&(id, count)| (0..count).map(move |number| (id, number)));
+        let receivers = ids
+            .iter()
+            .flat_map(|&(id, count)| (0..count).map(move |number| (id, number)));
         let tell = receivers.map(|(id, number)| {
             let to = Name::new(&format!("w{number}")).unwrap();
-            Notice { to, id: Uuid::from_u128(id) }
+            Notice {
+                to,
+                id: Uuid::from_u128(id),
+            }
         });
-        Sample { tell: tell.collect() }
+        Sample {
+            tell: tell.collect(),
+        }
     }
 
     #[test]
     fn what_many_are_told_stands_there_once_and_what_few_are_told_as_ever() {
-        for (ids, written) in
-            [(&[(1, 8), (2, 1)][..], 9), (&[(1, 1), (2, 9), (3, 1)], 3), (&[(1, 1000)], 1), (&[], 0)]
-        {
+        for (ids, written) in [
+            (&[(1, 8), (2, 1)][..], 9),
+            (&[(1, 1), (2, 9), (3, 1)], 3),
+            (&[(1, 1000)], 1),
+            (&[], 0),
+        ] {
             let line = line(ids);
             let text = serde_json::to_string(&line).unwrap();
             assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), line);
@@ -81,6 +100,9 @@ mod tests {
         }
         assert!(serde_json::to_string(&line(&[(1, 1000)])).unwrap().len() < 8_000);
         let few = serde_json::to_string(&line(&[(1, 1)])).unwrap();
-        assert_eq!(few, r#"{"tell":[{"to":"w0","id":"00000000-0000-0000-0000-000000000001"}]}"#);
+        assert_eq!(
+            few,
+            r#"{"tell":[{"to":"w0","id":"00000000-0000-0000-0000-000000000001"}]}"#
+        );
     }
 }

@@ -1,8 +1,10 @@
-//! The shape of a record: what its JSON Schema says of objects, lists and words, held while it is read.
+//! The shape of a record: what its JSON Schema says of objects, lists and words, held while it is
+//! read.
 //!
-//! The derived readers are more generous than the schema: they take a list of values for an object, the number of a variant
-//! for its name, and `{"name": null}` for `"name"`. What is read by mistake is worse than what is refused, so each record is
-//! held to its own schema. Variants of a record are put together here; which of them is meant, the derived reader tells.
+//! The derived readers are more generous than the schema: they take a list of values for an object,
+//! the number of a variant for its name, and `{"name": null}` for `"name"`. What is read by mistake
+//! is worse than what is refused, so each record is held to its own schema. Variants of a record
+//! are put together here; which of them is meant, the derived reader tells.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,10 +49,19 @@ struct Node {
 impl Shape {
     /// Returns the shape of a type.
     pub fn of<T: JsonSchema>() -> Self {
-        let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
-        let mut builder = Builder { root: &schema, nodes: Vec::new(), named: BTreeMap::new() };
+        let schema = SchemaSettings::draft2020_12()
+            .into_generator()
+            .into_root_schema_for::<T>()
+            .to_value();
+        let mut builder = Builder {
+            root: &schema,
+            nodes: Vec::new(),
+            named: BTreeMap::new(),
+        };
         builder.node(&[&schema]);
-        Self { nodes: builder.nodes }
+        Self {
+            nodes: builder.nodes,
+        }
     }
 
     /// Checks a value while it is read.
@@ -58,7 +69,11 @@ impl Shape {
     /// # Errors
     /// What stands where it does not belong.
     pub fn check<'de, D: Deserializer<'de>>(&self, value: D) -> Result<(), D::Error> {
-        At { shape: self, node: 0 }.deserialize(value)
+        At {
+            shape: self,
+            node: 0,
+        }
+        .deserialize(value)
     }
 }
 
@@ -82,12 +97,16 @@ impl<'s> Builder<'s> {
         }
         let number = self.nodes.len();
         self.nodes.push(Node::default());
-        self.named.extend(name.map(|name| (name.to_owned(), number)));
+        self.named
+            .extend(name.map(|name| (name.to_owned(), number)));
         let mut parts = Vec::new();
-        schemas.iter().for_each(|schema| self.take_apart(schema, &mut parts));
+        for schema in schemas.iter() {
+            self.take_apart(schema, &mut parts);
+        }
         let mut node = Node::default();
         let mut fields: BTreeMap<&str, Vec<&'s Value>> = BTreeMap::new();
-        let (mut others, mut items) = (Vec::new(), Vec::new());
+        let mut others = Vec::new();
+        let mut items = Vec::new();
         for part in parts {
             node.add_types(part);
             for (name, field) in object(&part["properties"]) {
@@ -98,8 +117,10 @@ impl<'s> Builder<'s> {
             items.extend(part.get("items").filter(|it| it.is_object()));
             items.extend(part["prefixItems"].as_array().into_iter().flatten());
         }
-        node.fields =
-            fields.into_iter().map(|(name, schemas)| (name.to_owned(), self.node(&schemas))).collect();
+        node.fields = fields
+            .into_iter()
+            .map(|(name, schemas)| (name.to_owned(), self.node(&schemas)))
+            .collect();
         node.others = (!others.is_empty()).then(|| self.node(&others));
         node.items = (!items.is_empty()).then(|| self.node(&items));
         self.nodes[number] = node;
@@ -111,30 +132,48 @@ impl<'s> Builder<'s> {
         parts.push(schema);
         if let Some(name) = schema["$ref"].as_str() {
             let at = name.trim_start_matches('#');
-            self.root.pointer(at).into_iter().for_each(|it| self.take_apart(it, parts));
+            if let Some(it) = self.root.pointer(at) {
+                self.take_apart(it, parts);
+            }
         }
         for key in ["anyOf", "oneOf", "allOf"] {
-            schema[key].as_array().into_iter().flatten().for_each(|it| self.take_apart(it, parts));
+            for it in schema[key].as_array().into_iter().flatten() {
+                self.take_apart(it, parts);
+            }
         }
     }
 }
 
 fn object(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    value.as_object().into_iter().flat_map(Map::iter).map(|(name, value)| (name.as_str(), value))
+    value
+        .as_object()
+        .into_iter()
+        .flat_map(Map::iter)
+        .map(|(name, value)| (name.as_str(), value))
 }
 
 impl Node {
     fn add_types(&mut self, part: &Value) {
         let one = part["type"].as_str();
-        let several = part["type"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let several = part["type"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         let types: Vec<&str> = one.into_iter().chain(several).collect();
-        let words = part.get("const").into_iter().chain(part["enum"].as_array().into_iter().flatten());
+        let words = part
+            .get("const")
+            .into_iter()
+            .chain(part["enum"].as_array().into_iter().flatten());
         let words: Vec<&str> = words.filter_map(Value::as_str).collect();
         let describes = part.as_object().is_some_and(|part| {
-            ["$ref", "anyOf", "oneOf", "allOf", "properties"].iter().any(|key| part.contains_key(*key))
+            ["$ref", "anyOf", "oneOf", "allOf", "properties"]
+                .iter()
+                .any(|key| part.contains_key(*key))
         });
         self.is_open |= types.is_empty() && words.is_empty() && !describes;
-        self.takes_object |= types.contains(&"object") || types.is_empty() && part["properties"].is_object();
+        self.takes_object |=
+            types.contains(&"object") || types.is_empty() && part["properties"].is_object();
         self.takes_list |= types.contains(&"array");
         self.takes_number |= types.contains(&"number") || types.contains(&"integer");
         self.takes_bool |= types.contains(&"boolean");
@@ -189,29 +228,52 @@ impl<'de> Visitor<'de> for At<'_> {
             (node.takes_any_text, "a string"),
             (node.takes_null, "null"),
         ];
-        let types = types.into_iter().filter(|(takes, _)| *takes).map(|(_, what)| what.to_owned());
+        let types = types
+            .into_iter()
+            .filter(|(takes, _)| *takes)
+            .map(|(_, what)| what.to_owned());
         let words = node.words.iter().map(|word| format!("{word:?}"));
         to.write_str(&types.chain(words).collect::<Vec<_>>().join(" or "))
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        if self.node().takes_bool { Ok(()) } else { self.refuse(Unexpected::Bool(value)) }
+        if self.node().takes_bool {
+            Ok(())
+        } else {
+            self.refuse(Unexpected::Bool(value))
+        }
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        if self.node().takes_number { Ok(()) } else { self.refuse(Unexpected::Unsigned(value)) }
+        if self.node().takes_number {
+            Ok(())
+        } else {
+            self.refuse(Unexpected::Unsigned(value))
+        }
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
-        if self.node().takes_number { Ok(()) } else { self.refuse(Unexpected::Signed(value)) }
+        if self.node().takes_number {
+            Ok(())
+        } else {
+            self.refuse(Unexpected::Signed(value))
+        }
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        if self.node().takes_number { Ok(()) } else { self.refuse(Unexpected::Float(value)) }
+        if self.node().takes_number {
+            Ok(())
+        } else {
+            self.refuse(Unexpected::Float(value))
+        }
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        if self.node().takes_null { Ok(()) } else { self.refuse(Unexpected::Unit) }
+        if self.node().takes_null {
+            Ok(())
+        } else {
+            self.refuse(Unexpected::Unit)
+        }
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {

@@ -31,7 +31,8 @@ pub enum Ending {
 pub enum Emptied {
     /// Its liveness lock is free, and the kernel says that its cgroup is empty.
     Cgroup,
-    /// Its liveness lock is free, so each shim has ended its command; and the daemon found no orphan, or ended it.
+    /// Its liveness lock is free, so each shim has ended its command; and the daemon found no
+    /// orphan, or ended it.
     Tree,
 }
 
@@ -52,7 +53,8 @@ pub struct Exit {
     /// The end of its inbox: a fresh incarnation begins there.
     #[serde(default)]
     pub inbox: Position,
-    /// Why it was ended by the daemon itself, and why it is not (or could not be) started again, in plain words.
+    /// Why it was ended by the daemon itself, and why it is not (or could not be) started again, in
+    /// plain words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// What its conversation had cost, as far as it had reported.
@@ -60,6 +62,7 @@ pub struct Exit {
     pub usage: Usage,
     /// Why it was ended by signals; null if it was not.
     pub ending: Option<Ending>,
-    /// How the daemon knew that no process of it was left; null for one that never ran, and where the daemon does not know.
+    /// How the daemon knew that no process of it was left; null for one that never ran, and where
+    /// the daemon does not know.
     pub emptied: Option<Emptied>,
 }

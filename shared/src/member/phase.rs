@@ -22,7 +22,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Returns how the incarnation before ended: one that is started again, or was never run, had crashed.
+    /// Returns how the incarnation before ended: one that is started again, or was never run, had
+    /// crashed.
     pub fn ended_as(self) -> MemberStatus {
         match self {
             Self::Shutdown => MemberStatus::Shutdown,

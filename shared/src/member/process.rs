@@ -8,8 +8,8 @@ use crate::process::Identity;
 
 /// The fields of an [`Identity`], where there may be none.
 ///
-/// With `flatten` alone, an identity of which one field is wrong would be read as none: a live worker would be taken for one
-/// that never ran.
+/// With `flatten` alone, an identity of which one field is wrong would be read as none: a live
+/// worker would be taken for one that never ran.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(extend("dependentRequired" = {
     "pid": ["start_ticks", "boot_id"], "start_ticks": ["pid", "boot_id"], "boot_id": ["pid", "start_ticks"]
@@ -29,16 +29,30 @@ pub(super) struct Written {
     boot_id: Option<String>,
 }
 
-pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Identity>, D::Error> {
-    let Written { pid, start_ticks, boot_id } = Written::deserialize(deserializer)?;
+pub(super) fn read<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Identity>, D::Error> {
+    let Written {
+        pid,
+        start_ticks,
+        boot_id,
+    } = Written::deserialize(deserializer)?;
     match (pid, start_ticks, boot_id) {
         (None, None, None) => Ok(None),
-        (Some(pid), Some(start_ticks), Some(boot_id)) => Ok(Some(Identity { pid, start_ticks, boot_id })),
-        _ => Err(D::Error::custom("of `pid`, `start_ticks` and `boot_id` there are all or none")),
+        (Some(pid), Some(start_ticks), Some(boot_id)) => Ok(Some(Identity {
+            pid,
+            start_ticks,
+            boot_id,
+        })),
+        _ => Err(D::Error::custom(
+            "of `pid`, `start_ticks` and `boot_id` there are all or none",
+        )),
     }
 }
 
 /// Reads what is there: null is no value of it.
-fn some<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+fn some<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::Phase;
 
 /// What people see of a member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 #[schemars(rename = "Status")]
@@ -42,8 +44,8 @@ impl MemberStatus {
         matches!(self, Self::Shutdown | Self::Killed | Self::Crashed)
     }
 
-    /// Computes the status; it is stored nowhere. The end counts first, then a shutdown, then a plan, then
-    /// what the worker last said.
+    /// Computes the status; it is stored nowhere. The end counts first, then a shutdown, then a
+    /// plan, then what the worker last said.
     pub fn of(phase: Phase, leaving: bool, plan_pending: bool, doing: Doing) -> Self {
         match phase {
             Phase::Shutdown => Self::Shutdown,
@@ -100,7 +102,11 @@ impl Waiting {
     /// Says it as it is at a time, in seconds since 1970.
     pub fn describe(&self, now: f64) -> String {
         let left = (self.until - now).ceil();
-        if left >= 1.0 { format!("waiting {left} s: {}", self.why) } else { format!("waiting: {}", self.why) }
+        if left >= 1.0 {
+            format!("waiting {left} s: {}", self.why)
+        } else {
+            format!("waiting: {}", self.why)
+        }
     }
 }
 
@@ -113,23 +119,41 @@ mod tests {
         for doing in [Doing::Starting, Doing::Idle, Doing::Working] {
             for plan in [false, true] {
                 for leaving in [false, true] {
-                    assert_eq!(MemberStatus::of(Phase::Crashed, leaving, plan, doing), MemberStatus::Crashed);
+                    assert_eq!(
+                        MemberStatus::of(Phase::Crashed, leaving, plan, doing),
+                        MemberStatus::Crashed
+                    );
                     assert_eq!(
                         MemberStatus::of(Phase::Shutdown, leaving, plan, doing),
                         MemberStatus::Shutdown
                     );
                 }
-                assert_eq!(MemberStatus::of(Phase::Running, true, plan, doing), MemberStatus::ShuttingDown);
+                assert_eq!(
+                    MemberStatus::of(Phase::Running, true, plan, doing),
+                    MemberStatus::ShuttingDown
+                );
             }
-            assert_eq!(MemberStatus::of(Phase::Running, false, true, doing), MemberStatus::AwaitingApproval);
+            assert_eq!(
+                MemberStatus::of(Phase::Running, false, true, doing),
+                MemberStatus::AwaitingApproval
+            );
         }
-        assert_eq!(MemberStatus::of(Phase::Running, false, false, Doing::Working), MemberStatus::Working);
-        assert_eq!(MemberStatus::of(Phase::Spawning, false, false, Doing::Starting), MemberStatus::Starting);
+        assert_eq!(
+            MemberStatus::of(Phase::Running, false, false, Doing::Working),
+            MemberStatus::Working
+        );
+        assert_eq!(
+            MemberStatus::of(Phase::Spawning, false, false, Doing::Starting),
+            MemberStatus::Starting
+        );
     }
 
     #[test]
     fn a_pause_is_told_with_the_seconds_that_are_left() {
-        let waiting = Waiting { until: 100.0, why: "overloaded (529)".to_owned() };
+        let waiting = Waiting {
+            until: 100.0,
+            why: "overloaded (529)".to_owned(),
+        };
         assert_eq!(waiting.describe(82.5), "waiting 18 s: overloaded (529)");
         for over in [100.0, 200.0, f64::NAN] {
             assert_eq!(waiting.describe(over), "waiting: overloaded (529)");
@@ -144,7 +168,10 @@ mod tests {
             MemberStatus::ShuttingDown,
             MemberStatus::Crashed,
         ] {
-            assert_eq!(<MemberStatus as clap::ValueEnum>::from_str(status.as_str(), false), Ok(status));
+            assert_eq!(
+                <MemberStatus as clap::ValueEnum>::from_str(status.as_str(), false),
+                Ok(status)
+            );
         }
         assert!(<MemberStatus as clap::ValueEnum>::from_str("gone", false).is_err());
     }

@@ -1,4 +1,5 @@
-//! What a message means to the owner of the inbox: the one place that says which message wakes which agent. Pure.
+//! What a message means to the owner of the inbox: the one place that says which message wakes
+//! which agent. Pure.
 
 use super::{Body, LEAD, Message, TEAMD, USER};
 use crate::name::Name;
@@ -17,18 +18,23 @@ pub enum Relevance {
     Work,
 }
 
-/// A field of `teammate_terminated`, and of a `shutdown_response` that rejects: who asked that teammate to leave, where
-/// it was the lead agent.
+/// A field of `teammate_terminated`, and of a `shutdown_response` that rejects: who asked that
+/// teammate to leave, where it was the lead agent.
 pub const ASKED_BY: &str = "asked_by";
 
 impl Message {
     /// Tells what the message is to a reader.
     ///
-    /// A shutdown request and a verdict act through the daemon's directive, and the end of another teammate is news for the
-    /// next turn only. To the lead agent its teammates' plans are work, and what they say when they have ended a piece of
-    /// work is, after a moment. The end of a teammate, or that it stays, is work for it only if it has asked for that.
+    /// A shutdown request and a verdict act through the daemon's directive, and the end of another
+    /// teammate is news for the next turn only. To the lead agent its teammates' plans are work,
+    /// and what they say when they have ended a piece of work is, after a moment. The end of a
+    /// teammate, or that it stays, is work for it only if it has asked for that.
     pub fn relevance(&self, reader: &Name) -> Relevance {
-        if reader.as_str() == LEAD { self.relevance_to_lead() } else { self.relevance_to_teammate() }
+        if reader.as_str() == LEAD {
+            self.relevance_to_lead()
+        } else {
+            self.relevance_to_teammate()
+        }
     }
 
     /// Tells whether the message, by itself, starts a turn of a reader that is idle.
@@ -54,7 +60,8 @@ impl Message {
         }
     }
 
-    /// The inbox of the lead is that of the person, too, and the lead agent's own answers stand in it.
+    /// The inbox of the lead is that of the person, too, and the lead agent's own answers stand in
+    /// it.
     fn relevance_to_lead(&self) -> Relevance {
         if self.from == LEAD || self.to.as_deref() == Some(USER) {
             return Relevance::None;
@@ -103,7 +110,10 @@ mod tests {
             line[name] = value.clone();
         }
         let message = Message::parse(line.to_string().as_bytes()).unwrap();
-        (message.relevance(&Name::new("alice").unwrap()), message.relevance(&Name::lead()))
+        (
+            message.relevance(&Name::new("alice").unwrap()),
+            message.relevance(&Name::lead()),
+        )
     }
 
     #[test]
@@ -120,21 +130,61 @@ mod tests {
             (json!({"from": "lead"}), Work, None),
             (json!({"type": "plan_request", "from": "user"}), Work, None),
             (json!({"type": "idle_notification"}), News, Soon),
-            (json!({"type": "idle_notification", "idle_reason": "failed"}), News, Soon),
-            (json!({"type": "plan_approval_request", "request_id": id, "plan": "p"}), News, Work),
-            (json!({"type": "permission_request", "request_id": id, "tool": "Bash"}), News, Work),
-            (json!({"type": "review_request", "request_id": id, "task_id": 1, "from": "teamd"}), News, Work),
-            (json!({"type": "plan_approval_response", "request_id": id, "approve": true}), News, None),
-            (json!({"type": "shutdown_request", "request_id": id}), News, None),
-            (json!({"type": "shutdown_response", "request_id": id, "approve": true}), News, None),
-            (json!({"type": "shutdown_response", "request_id": id, "approve": false}), News, News),
+            (
+                json!({"type": "idle_notification", "idle_reason": "failed"}),
+                News,
+                Soon,
+            ),
+            (
+                json!({"type": "plan_approval_request", "request_id": id, "plan": "p"}),
+                News,
+                Work,
+            ),
+            (
+                json!({"type": "permission_request", "request_id": id, "tool": "Bash"}),
+                News,
+                Work,
+            ),
+            (
+                json!({"type": "review_request", "request_id": id, "task_id": 1, "from": "teamd"}),
+                News,
+                Work,
+            ),
+            (
+                json!({"type": "plan_approval_response", "request_id": id, "approve": true}),
+                News,
+                None,
+            ),
+            (
+                json!({"type": "shutdown_request", "request_id": id}),
+                News,
+                None,
+            ),
+            (
+                json!({"type": "shutdown_response", "request_id": id, "approve": true}),
+                News,
+                None,
+            ),
+            (
+                json!({"type": "shutdown_response", "request_id": id, "approve": false}),
+                News,
+                News,
+            ),
             (
                 json!({"type": "shutdown_response", "request_id": id, "approve": false, "asked_by": "lead"}),
                 News,
                 Work,
             ),
-            (json!({"type": "teammate_terminated", "from": "teamd", "name": "bob"}), News, News),
-            (json!({"type": "teammate_terminated", "from": "teamd", "name": "lead"}), News, None),
+            (
+                json!({"type": "teammate_terminated", "from": "teamd", "name": "bob"}),
+                News,
+                News,
+            ),
+            (
+                json!({"type": "teammate_terminated", "from": "teamd", "name": "lead"}),
+                News,
+                None,
+            ),
             (
                 json!({"type": "teammate_terminated", "from": "teamd", "name": "bob", "asked_by": "lead"}),
                 News,

@@ -55,7 +55,8 @@ impl Message {
         Self::from_json(value)
     }
 
-    /// Reads a message that was consumed before, as a transcript has it: written again, it may be longer than its line.
+    /// Reads a message that was consumed before, as a transcript has it: written again, it may be
+    /// longer than its line.
     ///
     /// # Errors
     /// As [`Message::parse`], but for its length and its depth.
@@ -67,7 +68,8 @@ impl Message {
     }
 }
 
-/// Tells whether a value has at most so many levels: an array or object in another one is one level more.
+/// Tells whether a value has at most so many levels: an array or object in another one is one level
+/// more.
 pub fn is_nested_within(value: &Value, levels: usize) -> bool {
     let fits = |inner: &Value| is_nested_within(inner, levels.saturating_sub(1));
     match value {
@@ -77,7 +79,8 @@ pub fn is_nested_within(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// The fields of a line that have not been understood yet. What is left at the end is kept as `extra`.
+/// The fields of a line that have not been understood yet. What is left at the end is kept as
+/// `extra`.
 struct Fields(Map<String, Value>);
 
 impl Fields {
@@ -94,7 +97,15 @@ impl Fields {
         let body = self.body(&kind, &from, content.as_deref().unwrap_or_default())?;
         // Others leave it out where a reason, plan or feedback says it all.
         let content = content.unwrap_or_else(|| body.text());
-        Ok(Message { id, from, to, timestamp, content, body, extra: self.0 })
+        Ok(Message {
+            id,
+            from,
+            to,
+            timestamp,
+            content,
+            body,
+            extra: self.0,
+        })
     }
 
     fn body(&mut self, kind: &str, from: &str, content: &str) -> Result<Body, ParseError> {
@@ -110,18 +121,23 @@ impl Fields {
             "shutdown_response" => self.shutdown_response(content, None)?,
             "shutdown_approved" => self.shutdown_response(content, Some(true))?,
             "shutdown_rejected" => self.shutdown_response(content, Some(false))?,
-            "plan_request" => Body::PlanRequest { gate_closed: self.gate_closed() },
+            "plan_request" => Body::PlanRequest {
+                gate_closed: self.gate_closed(),
+            },
             "plan_approval_request" => self.plan(content)?,
             // Others use one type for both directions, and tell them apart by the plan in it.
-            "plan_approval_response" if from != LEAD && self.0.contains_key("plan") => self.plan(content)?,
+            "plan_approval_response" if from != LEAD && self.0.contains_key("plan") => {
+                self.plan(content)?
+            }
             "plan_approval_response" => Body::PlanApprovalResponse {
                 request_id: self.request_id()?,
                 approve: self.approve()?.ok_or(ParseError::Missing("approve"))?,
                 feedback: self.text_or("feedback", content)?,
             },
-            "review_request" => {
-                Body::ReviewRequest { request_id: self.request_id()?, task_id: self.task_id() }
-            }
+            "review_request" => Body::ReviewRequest {
+                request_id: self.request_id()?,
+                task_id: self.task_id(),
+            },
             "permission_request" => Body::PermissionRequest {
                 request_id: self.request_id()?,
                 tool: self.text_or("tool", content)?,
@@ -135,14 +151,22 @@ impl Fields {
             "teammate_terminated" => Body::TeammateTerminated {
                 name: self.text("name")?.ok_or(ParseError::Missing("name"))?,
                 exit: self.take("exit").unwrap_or(Value::Null),
-                unread: self.take("unread").and_then(|v| json::whole(&v)).unwrap_or(0),
+                unread: self
+                    .take("unread")
+                    .and_then(|v| json::whole(&v))
+                    .unwrap_or(0),
             },
             "task_assignment" => Body::TaskAssignment {
                 task_id: self.task_id(),
                 gate_closed: self.gate_closed(),
-                subject: self.take("subject").and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default(),
+                subject: self
+                    .take("subject")
+                    .and_then(|v| v.as_str().map(str::to_owned))
+                    .unwrap_or_default(),
             },
-            other => Body::Unknown { kind: other.to_owned() },
+            other => Body::Unknown {
+                kind: other.to_owned(),
+            },
         })
     }
 
@@ -151,18 +175,31 @@ impl Fields {
     }
 
     fn task_id(&mut self) -> Option<u32> {
-        self.take("task_id").and_then(|v| json::whole(&v)).and_then(|n| u32::try_from(n).ok())
+        self.take("task_id")
+            .and_then(|v| json::whole(&v))
+            .and_then(|n| u32::try_from(n).ok())
     }
 
-    fn shutdown_response(&mut self, content: &str, implied: Option<bool>) -> Result<Body, ParseError> {
+    fn shutdown_response(
+        &mut self,
+        content: &str,
+        implied: Option<bool>,
+    ) -> Result<Body, ParseError> {
         let approve = match implied {
             Some(approve) => approve,
             None => self.approve()?.ok_or(ParseError::Missing("approve"))?,
         };
-        let answered_by = self.text("answered_by")?.and_then(|by| serde_json::from_value(by.into()).ok());
+        let answered_by = self
+            .text("answered_by")?
+            .and_then(|by| serde_json::from_value(by.into()).ok());
         let request_id = self.request_id()?;
         let reason = self.text_or("reason", content)?;
-        Ok(Body::ShutdownResponse { request_id, approve, reason, answered_by })
+        Ok(Body::ShutdownResponse {
+            request_id,
+            approve,
+            reason,
+            answered_by,
+        })
     }
 
     fn plan(&mut self, content: &str) -> Result<Body, ParseError> {
@@ -175,27 +212,43 @@ impl Fields {
 
     fn idle_reason(&mut self) -> Result<IdleReason, ParseError> {
         let expected = "one of available, failed, max_turns, max_tokens, max_cost, interrupted";
-        let wrong = ParseError::Wrong { field: "idle_reason", expected };
+        let wrong = ParseError::Wrong {
+            field: "idle_reason",
+            expected,
+        };
         let reason = self.text("idle_reason")?;
-        reason
-            .map_or(Ok(IdleReason::Available), |text| serde_json::from_value(text.into()).map_err(|_| wrong))
+        reason.map_or(Ok(IdleReason::Available), |text| {
+            serde_json::from_value(text.into()).map_err(|_| wrong)
+        })
     }
 
     fn request_id(&mut self) -> Result<RequestId, ParseError> {
-        let value = ["request_id", "requestId"].into_iter().find_map(|name| self.take(name));
-        let value = value.or_else(|| self.metadata("request_id")).ok_or(ParseError::Missing("request_id"))?;
+        let value = ["request_id", "requestId"]
+            .into_iter()
+            .find_map(|name| self.take(name));
+        let value = value
+            .or_else(|| self.metadata("request_id"))
+            .ok_or(ParseError::Missing("request_id"))?;
         value
             .as_str()
             .and_then(|id| RequestId::new(id).ok())
-            .ok_or(ParseError::Wrong { field: "request_id", expected: "1 to 64 of A-Z, a-z, 0-9, _ and -" })
+            .ok_or(ParseError::Wrong {
+                field: "request_id",
+                expected: "1 to 64 of A-Z, a-z, 0-9, _ and -",
+            })
     }
 
     fn approve(&mut self) -> Result<Option<bool>, ParseError> {
-        let value = ["approve", "approved"].into_iter().find_map(|name| self.take(name));
+        let value = ["approve", "approved"]
+            .into_iter()
+            .find_map(|name| self.take(name));
         match value.or_else(|| self.metadata("approve")) {
             None => Ok(None),
             Some(Value::Bool(approve)) => Ok(Some(approve)),
-            Some(_) => Err(ParseError::Wrong { field: "approve", expected: "true or false" }),
+            Some(_) => Err(ParseError::Wrong {
+                field: "approve",
+                expected: "true or false",
+            }),
         }
     }
 
@@ -206,14 +259,21 @@ impl Fields {
 
     /// Looks into `metadata`, and leaves it where it is: it may hold more.
     fn metadata(&self, field: &str) -> Option<Value> {
-        self.0.get("metadata")?.get(field).filter(|value| !value.is_null()).cloned()
+        self.0
+            .get("metadata")?
+            .get(field)
+            .filter(|value| !value.is_null())
+            .cloned()
     }
 
     fn text(&mut self, field: &'static str) -> Result<Option<String>, ParseError> {
         match self.take(field) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(ParseError::Wrong { field, expected: "a string" }),
+            Some(_) => Err(ParseError::Wrong {
+                field,
+                expected: "a string",
+            }),
         }
     }
 
@@ -222,20 +282,37 @@ impl Fields {
     }
 
     fn number(&mut self, field: &'static str) -> Result<Option<u32>, ParseError> {
-        let wrong = ParseError::Wrong { field, expected: "a whole number" };
-        self.take(field).map(|v| json::whole(&v).and_then(|n| u32::try_from(n).ok()).ok_or(wrong)).transpose()
+        let wrong = ParseError::Wrong {
+            field,
+            expected: "a whole number",
+        };
+        self.take(field)
+            .map(|v| {
+                json::whole(&v)
+                    .and_then(|n| u32::try_from(n).ok())
+                    .ok_or(wrong)
+            })
+            .transpose()
     }
 
-    /// Takes the first of some fields that is a number. A time in another form (an RFC 3339 text, say) stays among the
-    /// unknown fields.
+    /// Takes the first of some fields that is a number. A time in another form (an RFC 3339 text,
+    /// say) stays among the unknown fields.
     fn seconds(&mut self, names: &[&str]) -> Option<f64> {
-        let field = names.iter().find(|name| self.0.get(**name).is_some_and(Value::is_number));
-        field.and_then(|name| self.take(name)).and_then(|v| v.as_f64())
+        let field = names
+            .iter()
+            .find(|name| self.0.get(**name).is_some_and(Value::is_number));
+        field
+            .and_then(|name| self.take(name))
+            .and_then(|v| v.as_f64())
     }
 
     /// Only a UUID identifies a message: others number theirs from 1 in every file.
     fn uuid(&mut self) -> Option<Uuid> {
-        let id = self.0.get("id").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok())?;
+        let id = self
+            .0
+            .get("id")
+            .and_then(Value::as_str)
+            .and_then(|id| Uuid::try_parse(id).ok())?;
         self.0.shift_remove("id");
         Some(id)
     }

@@ -1,4 +1,5 @@
-//! What [`super::read`] takes for a message, as a JSON Schema. A test asks both about the same objects.
+//! What [`super::read`] takes for a message, as a JSON Schema. A test asks both about the same
+//! objects.
 
 use serde_json::Value;
 
@@ -7,8 +8,8 @@ pub const UUID: &str = "^([0-9a-fA-F]{32}|(urn:uuid:)?[0-9a-fA-F]{8}(-[0-9a-fA-F
 
 /// Returns the JSON Schema (2020-12) of a line of an inbox.
 ///
-/// It takes what the reader takes, other writers' spellings among them. What is written here has the names of the table
-/// in `docs/protocol.md`, which the descriptions repeat.
+/// It takes what the reader takes, other writers' spellings among them. What is written here has
+/// the names of the table in `docs/protocol.md`, which the descriptions repeat.
 pub fn schema() -> Value {
     serde_json::from_str(include_str!("../schema/message.json")).unwrap_or_default()
 }

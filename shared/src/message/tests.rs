@@ -17,8 +17,14 @@ fn id(text: &str) -> RequestId {
 #[test]
 fn what_a_shell_writes_is_enough() {
     let message = parse(r#"{"type":"message","from":"user","content":"hi"}"#).unwrap();
-    assert_eq!((message.id, message.to, message.timestamp), (None, None, None));
-    assert_eq!((message.from.as_str(), message.content.as_str()), ("user", "hi"));
+    assert_eq!(
+        (message.id, message.to, message.timestamp),
+        (None, None, None)
+    );
+    assert_eq!(
+        (message.from.as_str(), message.content.as_str()),
+        ("user", "hi")
+    );
 }
 
 #[test]
@@ -41,17 +47,30 @@ fn other_spellings_are_read_as_the_same_thing() {
             r#"{"type":"shutdown_response","from":"a","request_id":"r1","approve":true,"content":"done"}"#,
             true,
         ),
-        (r#"{"type":"shutdown_response","from":"a","requestId":"r1","approved":true,"reason":"done"}"#, true),
+        (
+            r#"{"type":"shutdown_response","from":"a","requestId":"r1","approved":true,"reason":"done"}"#,
+            true,
+        ),
         (
             r#"{"type":"shutdown_response","from":"a","metadata":{"request_id":"r1","approve":true},"content":"done"}"#,
             true,
         ),
-        (r#"{"type":"shutdown_approved","from":"a","requestId":"r1","text":"done"}"#, true),
-        (r#"{"type":"shutdown_rejected","from":"a","requestId":"r1","reason":"done"}"#, false),
+        (
+            r#"{"type":"shutdown_approved","from":"a","requestId":"r1","text":"done"}"#,
+            true,
+        ),
+        (
+            r#"{"type":"shutdown_rejected","from":"a","requestId":"r1","reason":"done"}"#,
+            false,
+        ),
     ] {
         assert_eq!(body(line), response(approve), "{line}");
     }
-    let plan = Body::PlanApprovalRequest { request_id: id("r2"), plan: "p".into(), incarnation: None };
+    let plan = Body::PlanApprovalRequest {
+        request_id: id("r2"),
+        plan: "p".into(),
+        incarnation: None,
+    };
     for line in [
         r#"{"type":"plan_approval_request","from":"a","request_id":"r2","plan":"p"}"#,
         r#"{"type":"plan_approval_response","from":"a","request_id":"r2","plan":"p"}"#,
@@ -65,9 +84,18 @@ fn other_spellings_are_read_as_the_same_thing() {
 #[test]
 fn what_others_say_in_a_field_of_its_own_stands_in_the_text_too() {
     for (line, content) in [
-        (r#"{"type":"plan_approval_request","from":"a","request_id":"r","plan":"p"}"#, "p"),
-        (r#"{"type":"shutdown_rejected","from":"a","requestId":"r","reason":"busy"}"#, "busy"),
-        (r#"{"type":"plan_approval_request","from":"a","request_id":"r","plan":"p","content":""}"#, ""),
+        (
+            r#"{"type":"plan_approval_request","from":"a","request_id":"r","plan":"p"}"#,
+            "p",
+        ),
+        (
+            r#"{"type":"shutdown_rejected","from":"a","requestId":"r","reason":"busy"}"#,
+            "busy",
+        ),
+        (
+            r#"{"type":"plan_approval_request","from":"a","request_id":"r","plan":"p","content":""}"#,
+            "",
+        ),
     ] {
         assert_eq!(parse(line).unwrap().content, content, "{line}");
     }
@@ -75,16 +103,23 @@ fn what_others_say_in_a_field_of_its_own_stands_in_the_text_too() {
 
 #[test]
 fn a_verdict_of_the_lead_is_never_taken_for_a_plan() {
-    let line =
-        r#"{"type":"plan_approval_response","from":"lead","request_id":"r","approve":true,"plan":"p"}"#;
-    assert!(matches!(body(line), Body::PlanApprovalResponse { approve: true, .. }));
+    let line = r#"{"type":"plan_approval_response","from":"lead","request_id":"r","approve":true,"plan":"p"}"#;
+    assert!(matches!(
+        body(line),
+        Body::PlanApprovalResponse { approve: true, .. }
+    ));
 }
 
 #[test]
 fn unknown_types_and_fields_are_kept() {
     let line = r#"{"type":"poll","from":"a","content":"tea?","options":["yes","no"]}"#;
     let message = parse(line).unwrap();
-    assert_eq!(message.body, Body::Unknown { kind: "poll".into() });
+    assert_eq!(
+        message.body,
+        Body::Unknown {
+            kind: "poll".into()
+        }
+    );
     let again = message.to_json();
     assert_eq!(again["type"], "poll");
     assert_eq!(again["options"], serde_json::json!(["yes", "no"]));
@@ -92,12 +127,19 @@ fn unknown_types_and_fields_are_kept() {
 
 #[test]
 fn a_field_is_written_once_whatever_else_was_kept() {
-    let mut message =
-        Message::new(Uuid::nil(), "a", "b", 1.0, Body::PlanRequest { gate_closed: None }).with_content("x");
+    let mut message = Message::new(
+        Uuid::nil(),
+        "a",
+        "b",
+        1.0,
+        Body::PlanRequest { gate_closed: None },
+    )
+    .with_content("x");
     for name in ["to", "content", "more", "reason"] {
         message.extra.insert(name.to_owned(), "kept".into());
     }
-    (message.id, message.to) = (None, None);
+    message.id = None;
+    message.to = None;
     let line = r#"{"type":"plan_request","from":"a","timestamp":1.0,"content":"x","to":"kept","more":"kept","reason":"kept"}"#;
     assert_eq!(message.to_line().unwrap(), format!("{line}\n").into_bytes());
     assert_eq!(message.to_json().to_string(), line);
@@ -114,13 +156,25 @@ fn a_field_is_written_once_whatever_else_was_kept() {
 #[test]
 fn each_malformed_line_says_what_is_wrong() {
     for (line, expected) in [
-        (&b"{"[..], "not JSON: EOF while parsing an object at line 1 column 1"),
+        (
+            &b"{"[..],
+            "not JSON: EOF while parsing an object at line 1 column 1",
+        ),
         (b"[1]", "not a JSON object"),
-        (b"{\"type\":\"message\",\"from\":\"\xff\"}", "not UTF-8: invalid byte at 26"),
+        (
+            b"{\"type\":\"message\",\"from\":\"\xff\"}",
+            "not UTF-8: invalid byte at 26",
+        ),
         (br#"{"from":"a"}"#, "the field \"type\" is missing"),
         (br#"{"type":"message"}"#, "the field \"from\" is missing"),
-        (br#"{"type":"message","from":7}"#, "the field \"from\" is not a string"),
-        (br#"{"type":"shutdown_response","from":"a","request_id":"r"}"#, "the field \"approve\" is missing"),
+        (
+            br#"{"type":"message","from":7}"#,
+            "the field \"from\" is not a string",
+        ),
+        (
+            br#"{"type":"shutdown_response","from":"a","request_id":"r"}"#,
+            "the field \"approve\" is missing",
+        ),
         (
             br#"{"type":"shutdown_request","from":"a","request_id":"../x"}"#,
             "the field \"request_id\" is not 1 to 64 of A-Z, a-z, 0-9, _ and -",
@@ -130,21 +184,30 @@ fn each_malformed_line_says_what_is_wrong() {
     }
     let deep = [vec![b'['; 100_000], vec![b']'; 100_000]].concat();
     assert!(matches!(Message::parse(&deep), Err(ParseError::NotJson(_))));
-    assert!(matches!(Message::parse(&vec![b' '; MAX_LINE + 1]), Err(ParseError::TooLong(_))));
+    assert!(matches!(
+        Message::parse(&vec![b' '; MAX_LINE + 1]),
+        Err(ParseError::TooLong(_))
+    ));
 }
 
 #[test]
 fn what_is_longer_when_it_is_written_again_is_read_all_the_same() {
     let number = "1e15,";
-    let line =
-        |count| format!(r#"{{"type":"message","from":"a","content":"c","x":[{}1]}}"#, number.repeat(count));
+    let line = |count| {
+        format!(
+            r#"{{"type":"message","from":"a","content":"c","x":[{}1]}}"#,
+            number.repeat(count)
+        )
+    };
     let message = Message::parse(line(MAX_LINE / number.len() - 20).as_bytes()).unwrap();
     let written = message.to_json();
     assert!(written.to_string().len() > MAX_LINE);
     assert_eq!(Message::from_json(written).unwrap(), message);
     // The plan stands in it twice.
     let plan = "x".repeat(MAX_LINE - 200);
-    let line = format!(r#"{{"type":"plan_approval_request","from":"a","request_id":"r","plan":"{plan}"}}"#);
+    let line = format!(
+        r#"{{"type":"plan_approval_request","from":"a","request_id":"r","plan":"{plan}"}}"#
+    );
     let message = Message::parse(line.as_bytes()).unwrap();
     assert_eq!(Message::from_json(message.to_json()).unwrap(), message);
 }
@@ -155,17 +218,16 @@ fn a_line_is_one_line_for_every_reader() {
     let message = Message::new(Uuid::nil(), "a", "b", 1.0, Body::Message).with_content(text);
     let line = message.to_line().unwrap();
     let written = std::str::from_utf8(&line).unwrap();
-    assert!(
-        !written
-            .trim_end_matches('\n')
-            .contains(['\u{85}', '\u{2028}', '\u{2029}', '\n', '\r', '\u{b}', '\u{c}'])
-    );
+    assert!(!written.trim_end_matches('\n').contains([
+        '\u{85}', '\u{2028}', '\u{2029}', '\n', '\r', '\u{b}', '\u{c}'
+    ]));
     assert_eq!(Message::parse(&line).unwrap().content, text);
 }
 
 #[test]
 fn a_message_over_the_limit_is_refused_with_its_size() {
-    let message = Message::new(Uuid::nil(), "a", "b", 1.0, Body::Message).with_content("x".repeat(MAX_LINE));
+    let message =
+        Message::new(Uuid::nil(), "a", "b", 1.0, Body::Message).with_content("x".repeat(MAX_LINE));
     let error = message.to_line().unwrap_err();
     assert!(error.size > MAX_LINE);
     assert!(error.to_string().contains("1048576"));

@@ -20,10 +20,15 @@ impl Message {
     pub fn to_line(&self) -> Result<Vec<u8>, TooLarge> {
         let mut line = to_json_line(&self.to_json());
         line.push(b'\n');
-        if line.len() > MAX_LINE { Err(TooLarge { size: line.len() }) } else { Ok(line) }
+        if line.len() > MAX_LINE {
+            Err(TooLarge { size: line.len() })
+        } else {
+            Ok(line)
+        }
     }
 
-    /// Returns the message as the JSON object that stands in the file, in the order of the table in `docs/protocol.md`.
+    /// Returns the message as the JSON object that stands in the file, in the order of the table in
+    /// `docs/protocol.md`.
     pub fn to_json(&self) -> Value {
         let mut fields = Map::new();
         fields.extend(self.id.map(|id| ("id".to_owned(), id.to_string().into())));
@@ -43,13 +48,15 @@ impl Message {
     }
 }
 
-/// Writes JSON on one line that no reader splits: U+0085, U+2028 and U+2029 count as line ends for some
-/// (Python's `splitlines` among them), so they are escaped.
+/// Writes JSON on one line that no reader splits: U+0085, U+2028 and U+2029 count as line ends for
+/// some (Python's `splitlines` among them), so they are escaped.
 pub fn to_json_line(value: &Value) -> Vec<u8> {
     let text = value.to_string();
     if text.is_ascii() || !text.contains(['\u{85}', '\u{2028}', '\u{2029}']) {
         return text.into_bytes();
     }
-    let text = text.replace('\u{85}', "\\u0085").replace('\u{2028}', "\\u2028");
+    let text = text
+        .replace('\u{85}', "\\u0085")
+        .replace('\u{2028}', "\\u2028");
     text.replace('\u{2029}', "\\u2029").into_bytes()
 }

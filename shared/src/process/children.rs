@@ -4,8 +4,9 @@ use std::io;
 
 use super::{Stat, is_gone};
 
-/// Returns the children of a process, those of all its threads, ended ones that are not reaped among them:
-/// `/proc/PID/task/TID/children` (`proc_pid_task(5)`), or, where the kernel keeps no such list, a look at every process.
+/// Returns the children of a process, those of all its threads, ended ones that are not reaped
+/// among them: `/proc/PID/task/TID/children` (`proc_pid_task(5)`), or, where the kernel keeps no
+/// such list, a look at every process.
 ///
 /// The list can leave some out while another child is reaped, or a thread of the process ends.
 ///
@@ -16,9 +17,11 @@ pub fn children_of(process: u32) -> io::Result<Vec<u32>> {
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
         let thread = thread?.path();
         match std::fs::read_to_string(thread.join("children")) {
-            Ok(listed) => {
-                children.extend(listed.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()))
-            }
+            Ok(listed) => children.extend(
+                listed
+                    .split_ascii_whitespace()
+                    .filter_map(|pid| pid.parse::<u32>().ok()),
+            ),
             Err(error) if !is_gone(&error) => return Err(error),
             Err(error) if error.kind() == io::ErrorKind::NotFound && thread.exists() => {
                 return children_by_parent(process);
@@ -30,14 +33,19 @@ pub fn children_of(process: u32) -> io::Result<Vec<u32>> {
     Ok(children)
 }
 
-/// As [`children_of`], by a look at every process there is: it leaves out no process that exists throughout.
+/// As [`children_of`], by a look at every process there is: it leaves out no process that exists
+/// throughout.
 ///
 /// # Errors
 /// The system's error.
 pub fn children_by_parent(process: u32) -> io::Result<Vec<u32>> {
     let mut children = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+        let Some(pid) = entry?
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
             continue;
         };
         match Stat::of(pid) {
@@ -59,7 +67,10 @@ mod tests {
     #[test]
     fn a_child_is_found_by_both_looks_until_it_is_reaped() {
         let me = std::process::id();
-        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
         let pid = child.id();
         assert_eq!(Stat::of(pid).unwrap().parent, me);
         // Threads of other tests may end meanwhile, which can hide the one that has this child.
@@ -70,7 +81,10 @@ mod tests {
         assert!(children_by_parent(me).unwrap().contains(&pid));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!children_of(me).unwrap().contains(&pid) && !children_by_parent(me).unwrap().contains(&pid));
+        assert!(
+            !children_of(me).unwrap().contains(&pid)
+                && !children_by_parent(me).unwrap().contains(&pid)
+        );
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
+use rustix::process::{
+    PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 
 use super::{Identity, Stat, boot_id, gone, pid_of};
 
@@ -37,22 +39,36 @@ impl ProcessHandle {
         if handle.identity == identity {
             return Ok(handle);
         }
-        Err(io::Error::new(io::ErrorKind::NotFound, format!("process {} is another one now", identity.pid)))
+        Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("process {} is another one now", identity.pid),
+        ))
     }
 
     pub(super) fn open_pid(pid: u32) -> io::Result<Self> {
         let pidfd = open_pidfd(pid)?;
-        Ok(Self { identity: Identity::of(pid)?, pidfd })
+        Ok(Self {
+            identity: Identity::of(pid)?,
+            pidfd,
+        })
     }
 
-    /// Holds a child of this process that is not reaped, also one that has ended already: no other process has its pid.
+    /// Holds a child of this process that is not reaped, also one that has ended already: no other
+    /// process has its pid.
     ///
     /// # Errors
     /// `NotFound` if there is none, or the system's error.
     pub fn open_child(pid: u32) -> io::Result<Self> {
         let pidfd = open_pidfd(pid)?;
         let start_ticks = Stat::of(pid)?.start_ticks;
-        Ok(Self { identity: Identity { pid, start_ticks, boot_id: boot_id()? }, pidfd })
+        Ok(Self {
+            identity: Identity {
+                pid,
+                start_ticks,
+                boot_id: boot_id()?,
+            },
+            pidfd,
+        })
     }
 
     /// Returns which process it is.
@@ -71,22 +87,32 @@ impl ProcessHandle {
         }
     }
 
-    /// Reaps the process if it has ended and is a child of this one, and returns how. Of the child of another process nothing can be known.
+    /// Reaps the process if it has ended and is a child of this one, and returns how. Of the child
+    /// of another process nothing can be known.
     ///
     /// # Errors
     /// The system's error.
     pub fn reap(&self) -> io::Result<How> {
-        match waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
-            Ok(Some(ended)) => {
-                Ok(How { code: ended.exit_status(), signal: ended.terminating_signal(), ours: true })
-            }
-            Ok(None) => Ok(How { ours: true, ..How::default() }),
+        match waitid(
+            WaitId::PidFd(self.pidfd.as_fd()),
+            WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
+        ) {
+            Ok(Some(ended)) => Ok(How {
+                code: ended.exit_status(),
+                signal: ended.terminating_signal(),
+                ours: true,
+            }),
+            Ok(None) => Ok(How {
+                ours: true,
+                ..How::default()
+            }),
             Err(rustix::io::Errno::CHILD) => Ok(How::default()),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Returns another descriptor of the same process, to wait on: it is readable when the process has ended.
+    /// Returns another descriptor of the same process, to wait on: it is readable when the process
+    /// has ended.
     ///
     /// # Errors
     /// The system's error if no descriptor is left.

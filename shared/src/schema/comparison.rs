@@ -1,4 +1,5 @@
-//! Each field of each record is given what does not belong there: the schema and the reader say the same of it.
+//! Each field of each record is given what does not belong there: the schema and the reader say the
+//! same of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +17,7 @@ use crate::transcript::Entry;
 fn samples(schema: &Value, root: &Value) -> Vec<Value> {
     if schema["$ref"] == "#" {
         // A snapshot holds lines, and lines hold snapshots.
-        let line =
-            json!({"seq": 1, "at": 1.5, "done": 0, "record": "team", "event": "started", "team_name": "t"});
+        let line = json!({"seq": 1, "at": 1.5, "done": 0, "record": "team", "event": "started", "team_name": "t"});
         return vec![line];
     }
     let schema = &resolved(schema, root);
@@ -28,33 +28,47 @@ fn samples(schema: &Value, root: &Value) -> Vec<Value> {
         return vec![words[0].clone()];
     }
     let bases = of_type(schema, root);
-    let variants = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
-    let variants: Vec<Value> = variants.flat_map(|variant| samples(variant, root)).collect();
+    let variants = ["anyOf", "oneOf"]
+        .into_iter()
+        .filter_map(|key| schema[key].as_array())
+        .flatten();
+    let variants: Vec<Value> = variants
+        .flat_map(|variant| samples(variant, root))
+        .collect();
     match (bases.is_empty(), variants.is_empty()) {
         (_, true) => bases,
         (true, false) => variants,
         (false, false) => {
             let merge = |base: &Value, variant: &Value| {
                 let mut both = base.clone();
-                if let (Some(both), Some(variant)) = (both.as_object_mut(), variant.as_object()) {
+                if let Some(both) = both.as_object_mut()
+                    && let Some(variant) = variant.as_object()
+                {
                     both.extend(variant.clone());
                 }
                 both
             };
             let first = variants[0].clone();
             let of_variants = variants.iter().map(|variant| merge(&bases[0], variant));
-            of_variants.chain(bases[1..].iter().map(|base| merge(base, &first))).collect()
+            of_variants
+                .chain(bases[1..].iter().map(|base| merge(base, &first)))
+                .collect()
         }
     }
 }
 
 /// Returns a schema with what it refers to.
 fn resolved(schema: &Value, root: &Value) -> Value {
-    let Some(name) = schema["$ref"].as_str() else { return schema.clone() };
+    let Some(name) = schema["$ref"].as_str() else {
+        return schema.clone();
+    };
     let mut whole = resolved(root.pointer(name.trim_start_matches('#')).unwrap(), root);
     let own = schema.as_object().unwrap();
     for (key, value) in own.iter().filter(|(key, _)| *key != "$ref") {
-        match (whole.get_mut(key).and_then(Value::as_object_mut), value.as_object()) {
+        match (
+            whole.get_mut(key).and_then(Value::as_object_mut),
+            value.as_object(),
+        ) {
             (Some(fields), Some(more)) => fields.extend(more.clone()),
             _ => whole[key] = value.clone(),
         }
@@ -63,8 +77,12 @@ fn resolved(schema: &Value, root: &Value) -> Value {
 }
 
 fn of_type(schema: &Value, root: &Value) -> Vec<Value> {
-    let several = schema["type"].as_array().and_then(|types| types.iter().find(|it| *it != "null"));
-    let kind = schema["type"].as_str().or_else(|| several.and_then(Value::as_str));
+    let several = schema["type"]
+        .as_array()
+        .and_then(|types| types.iter().find(|it| *it != "null"));
+    let kind = schema["type"]
+        .as_str()
+        .or_else(|| several.and_then(Value::as_str));
     match kind {
         Some("object") => objects(schema, root),
         Some("array") => {
@@ -89,27 +107,49 @@ fn of_type(schema: &Value, root: &Value) -> Vec<Value> {
 fn objects(schema: &Value, root: &Value) -> Vec<Value> {
     let none = Map::new();
     let fields = schema["properties"].as_object().unwrap_or(&none);
-    let of_fields: BTreeMap<&String, Vec<Value>> =
-        fields.iter().map(|(name, field)| (name, samples(field, root))).collect();
-    let firsts =
-        of_fields.iter().filter_map(|(name, values)| Some(((*name).clone(), values.first()?.clone())));
+    let of_fields: BTreeMap<&String, Vec<Value>> = fields
+        .iter()
+        .map(|(name, field)| (name, samples(field, root)))
+        .collect();
+    let firsts = of_fields
+        .iter()
+        .filter_map(|(name, values)| Some(((*name).clone(), values.first()?.clone())));
     let mut first: Map<String, Value> = firsts.collect();
     let mut others = Vec::new();
     for key in ["additionalProperties", "patternProperties"] {
-        let Some(of_values) = schema[key].as_object() else { continue };
-        let value =
-            if key == "additionalProperties" { &schema[key] } else { of_values.values().next().unwrap() };
-        let word = schema.get("propertyNames").map(|names| samples(names, root).swap_remove(0));
-        let word =
-            word.unwrap_or_else(|| if key == "patternProperties" { json!("1") } else { json!("alice") });
+        let Some(of_values) = schema[key].as_object() else {
+            continue;
+        };
+        let value = if key == "additionalProperties" {
+            &schema[key]
+        } else {
+            of_values.values().next().unwrap()
+        };
+        let word = schema
+            .get("propertyNames")
+            .map(|names| samples(names, root).swap_remove(0));
+        let word = word.unwrap_or_else(|| {
+            if key == "patternProperties" {
+                json!("1")
+            } else {
+                json!("alice")
+            }
+        });
         let name = word.as_str().unwrap();
-        others.extend(samples(value, root).into_iter().map(|value| (name.to_owned(), value)));
+        others.extend(
+            samples(value, root)
+                .into_iter()
+                .map(|value| (name.to_owned(), value)),
+        );
     }
     first.extend(others.first().cloned());
     let mut all = vec![Value::Object(first.clone())];
-    let more = of_fields
-        .iter()
-        .flat_map(|(name, values)| values.iter().skip(1).map(|value| ((*name).clone(), value.clone())));
+    let more = of_fields.iter().flat_map(|(name, values)| {
+        values
+            .iter()
+            .skip(1)
+            .map(|value| ((*name).clone(), value.clone()))
+    });
     for (name, value) in more.chain(others.into_iter().skip(1)) {
         let mut changed = first.clone();
         changed.insert(name, value);
@@ -172,10 +212,14 @@ fn places(value: &Value, at: &str, places: &mut Vec<String>) {
     places.push(at.to_owned());
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(name, value)| self::places(value, &format!("{at}/{name}"), places))
+            for (name, value) in fields.iter() {
+                self::places(value, &format!("{at}/{name}"), places);
+            }
         }
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(n, value)| self::places(value, &format!("{at}/{n}"), places))
+            for (n, value) in items.iter().enumerate() {
+                self::places(value, &format!("{at}/{n}"), places);
+            }
         }
         _ => {}
     }
@@ -183,21 +227,28 @@ fn places(value: &Value, at: &str, places: &mut Vec<String>) {
 
 fn agree<T: Record>(schema: &Value) {
     let validator = jsonschema::validator_for(schema).unwrap();
-    let (mut tried, mut disagreements) = (BTreeSet::new(), Vec::new());
+    let mut tried = BTreeSet::new();
+    let mut disagreements = Vec::new();
     for sample in samples(schema, schema) {
         let mut judge = |value: &Value, at: &str| {
-            let (valid, read) = (validator.is_valid(value), json::read::<T>(value.to_string().as_bytes()));
+            let valid = validator.is_valid(value);
+            let read = json::read::<T>(value.to_string().as_bytes());
             if valid != read.is_ok() {
                 let found = value.pointer(at);
-                disagreements
-                    .push(format!("{at}: {found:?}: the schema says {valid}, the reader {:?}", read.err()));
+                disagreements.push(format!(
+                    "{at}: {found:?}: the schema says {valid}, the reader {:?}",
+                    read.err()
+                ));
             }
             valid
         };
         assert!(
             judge(&sample, ""),
             "{sample}: {:?}",
-            validator.iter_errors(&sample).map(|it| it.to_string()).collect::<Vec<_>>()
+            validator
+                .iter_errors(&sample)
+                .map(|it| it.to_string())
+                .collect::<Vec<_>>()
         );
         let mut all = Vec::new();
         places(&sample, "", &mut all);

@@ -19,8 +19,8 @@ const MAX_TEXT: usize = 200_000;
 /// Stands for no check of its own, and for no review.
 const NONE: &str = "none";
 
-/// What is said of a task. What is not said stays as it is, or as by default; an empty text takes something away, but for a check:
-/// that is `none`.
+/// What is said of a task. What is not said stays as it is, or as by default; an empty text takes
+/// something away, but for a check: that is `none`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, Args)]
 #[serde(default)]
 pub struct TaskFields {
@@ -58,7 +58,8 @@ pub struct TaskFields {
 }
 
 impl TaskFields {
-    /// Returns the first field that only a person or the lead sets: a teammate does not choose how its work is checked.
+    /// Returns the first field that only a person or the lead sets: a teammate does not choose how
+    /// its work is checked.
     pub fn reserved(&self) -> Option<&'static str> {
         let said = [
             ("check", self.check.is_some()),
@@ -67,7 +68,9 @@ impl TaskFields {
             ("for", self.reserved_for.is_some()),
             ("max_attempts", self.max_attempts.is_some()),
         ];
-        said.into_iter().find(|(_, is_said)| *is_said).map(|(name, _)| name)
+        said.into_iter()
+            .find(|(_, is_said)| *is_said)
+            .map(|(name, _)| name)
     }
 
     /// Makes the task with this number. The caller has looked at the tasks that it waits for.
@@ -77,7 +80,11 @@ impl TaskFields {
     pub fn create(&self, id: TaskId, by: &str, at: f64) -> Result<Task, String> {
         let subject = self.subject.clone().ok_or("a task needs a subject")?;
         // It is a variable that is not set, more often than not.
-        if self.reserved_for.as_ref().is_some_and(|who| who.trim().is_empty()) {
+        if self
+            .reserved_for
+            .as_ref()
+            .is_some_and(|who| who.trim().is_empty())
+        {
             return Err("`for` is empty: name a teammate or a role, or leave it out".to_owned());
         }
         let new = Task {
@@ -135,16 +142,18 @@ impl TaskFields {
         if let Some(command) = &self.check {
             // An empty one is a variable that is not set, more often than not.
             let command = some(command).ok_or("the check is empty: write a command, or `none`")?;
-            next.check = (command != NONE).then(|| Check { command, set_by: by.to_owned() });
+            next.check = (command != NONE).then(|| Check {
+                command,
+                set_by: by.to_owned(),
+            });
             next.no_check = false;
         }
         if let Some(who) = &self.review {
             next.review = match who.as_str() {
                 "" | NONE => None,
-                who => Some(
-                    ApproveBy::from_str(who, false)
-                        .map_err(|_| format!("`review` is \"person\", \"lead\" or \"none\", not {who:?}"))?,
-                ),
+                who => Some(ApproveBy::from_str(who, false).map_err(|_| {
+                    format!("`review` is \"person\", \"lead\" or \"none\", not {who:?}")
+                })?),
             };
         }
         next.priority = self.priority.unwrap_or(next.priority);
@@ -157,9 +166,15 @@ impl TaskFields {
 }
 
 fn is_usable(task: &Task) -> Result<(), String> {
-    let long = |what: &str, text: &str| match text.len() > MAX_TEXT {
-        true => Err(format!("the {what} has {} bytes, the limit is {MAX_TEXT}", text.len())),
-        false => Ok(()),
+    let long = |what: &str, text: &str| {
+        if text.len() > MAX_TEXT {
+            Err(format!(
+                "the {what} has {} bytes, the limit is {MAX_TEXT}",
+                text.len()
+            ))
+        } else {
+            Ok(())
+        }
     };
     if task.subject.is_empty() || task.subject.contains(['\n', '\r']) {
         return Err("the subject of a task is one line of text".to_owned());
@@ -170,9 +185,13 @@ fn is_usable(task: &Task) -> Result<(), String> {
         ));
     }
     long("description", &task.description)?;
-    long("check", task.check.as_ref().map_or("", |check| &check.command))?;
-    match task.blocked_by.contains(&task.id) {
-        true => Err(format!("task {} cannot wait for itself", task.id)),
-        false => Ok(()),
+    long(
+        "check",
+        task.check.as_ref().map_or("", |check| &check.command),
+    )?;
+    if task.blocked_by.contains(&task.id) {
+        Err(format!("task {} cannot wait for itself", task.id))
+    } else {
+        Ok(())
     }
 }

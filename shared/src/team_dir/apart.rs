@@ -1,8 +1,8 @@
-//! Team directories that lie apart from their workspace, in the state directory of the user, with a link to them in the
-//! workspace: where nothing else keeps tools from writing there.
+//! Team directories that lie apart from their workspace, in the state directory of the user, with a
+//! link to them in the workspace: where nothing else keeps tools from writing there.
 //!
-//! A tool can replace that link. So the place follows from the workspace alone, and a program that opens the team
-//! directory through anything but the link to that place gets an error.
+//! A tool can replace that link. So the place follows from the workspace alone, and a program that
+//! opens the team directory through anything but the link to that place gets an error.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use super::{DirError, TEAM, WORKSPACE_LINK};
 use crate::state::{StateDir, name_of};
 
-/// Returns where the team directory of a workspace (absolute, without links) lies, if it lies apart.
+/// Returns where the team directory of a workspace (absolute, without links) lies, if it lies
+/// apart.
 ///
 /// # Errors
 /// As [`StateDir::of`].
@@ -19,15 +20,22 @@ pub fn place_apart(workspace: &Path) -> io::Result<PathBuf> {
 }
 
 fn below(state: &StateDir, workspace: &Path) -> PathBuf {
-    let name = workspace.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = workspace
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     // The hash parts workspaces of the same name, and keeps nothing secret.
     state.root().join(format!("{name}-{}", name_of(workspace)))
 }
 
-/// Checks that a path leads to the team directory of the workspace that it stands in, if that lies apart.
+/// Checks that a path leads to the team directory of the workspace that it stands in, if that lies
+/// apart.
 pub(super) fn check(path: &Path, root: &Path) -> Result<(), DirError> {
     let above = path.parent().and_then(|above| above.canonicalize().ok());
-    let Some(workspace) = above else { return Ok(()) };
+    let Some(workspace) = above else {
+        return Ok(());
+    };
     // A tool can have made a link to the team of another workspace.
     let claims = match root.join(WORKSPACE_LINK).read_link() {
         Ok(link) => Some(link),
@@ -35,7 +43,10 @@ pub(super) fn check(path: &Path, root: &Path) -> Result<(), DirError> {
         Err(_) => None,
     };
     if path.is_symlink() && claims.is_some_and(|claims| claims != workspace) {
-        return Err(DirError::OfAnother { path: path.to_owned(), root: root.to_owned() });
+        return Err(DirError::OfAnother {
+            path: path.to_owned(),
+            root: root.to_owned(),
+        });
     }
     match place_apart(&workspace) {
         Ok(place) => check_at(&place, &workspace, path, root),
@@ -44,11 +55,17 @@ pub(super) fn check(path: &Path, root: &Path) -> Result<(), DirError> {
 }
 
 fn check_at(place: &Path, workspace: &Path, path: &Path, root: &Path) -> Result<(), DirError> {
-    let claims = place.join(WORKSPACE_LINK).read_link().is_ok_and(|link| link == workspace);
+    let claims = place
+        .join(WORKSPACE_LINK)
+        .read_link()
+        .is_ok_and(|link| link == workspace);
     if !claims || place.canonicalize().is_ok_and(|place| place == root) {
         return Ok(());
     }
-    Err(DirError::Replaced { path: path.to_owned(), place: place.to_owned() })
+    Err(DirError::Replaced {
+        path: path.to_owned(),
+        place: place.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -60,7 +77,8 @@ mod tests {
     fn whatever_takes_the_place_of_the_link_is_noticed() {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
-        let (workspace, link) = (root.join("web"), root.join("web/.team"));
+        let workspace = root.join("web");
+        let link = root.join("web/.team");
         let place = below(&StateDir::of_home(&root), &workspace);
         std::fs::create_dir_all(&link).unwrap();
         let check = |found: &Path| check_at(&place, &workspace, &link, found);
@@ -74,7 +92,10 @@ mod tests {
     #[test]
     fn workspaces_of_the_same_name_have_their_own_places() {
         let state = &StateDir::of_home(Path::new("/s"));
-        assert_ne!(below(state, Path::new("/a/web")), below(state, Path::new("/b/web")));
+        assert_ne!(
+            below(state, Path::new("/a/web")),
+            below(state, Path::new("/b/web"))
+        );
         assert!(below(state, Path::new("/a/web")).starts_with("/s/.local/state/teamd"));
     }
 }

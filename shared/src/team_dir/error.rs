@@ -22,7 +22,8 @@ pub enum DirError {
         /// The user id of this process.
         user: u32,
     },
-    /// The team directory lies apart from the workspace, and something else stands at the place of the link to it.
+    /// The team directory lies apart from the workspace, and something else stands at the place of
+    /// the link to it.
     #[error("{} does not lead to the team directory of this workspace, {}", .path.display(), .place.display())]
     Replaced {
         /// What is there.
@@ -30,7 +31,8 @@ pub enum DirError {
         /// Where it should lead.
         place: PathBuf,
     },
-    /// A link stands where the team directory of this workspace would be, and leads to that of another one.
+    /// A link stands where the team directory of this workspace would be, and leads to that of
+    /// another one.
     #[error("{} is a symbolic link to the team of another workspace, {}", .path.display(), .root.display())]
     OfAnother {
         /// The link.
@@ -59,7 +61,11 @@ pub enum DirError {
 impl DirError {
     /// Explains an error of the system.
     pub fn io<E: Into<io::Error>>(verb: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
-        move |source| Self::Io { verb, path: path.to_owned(), source: source.into() }
+        move |source| Self::Io {
+            verb,
+            path: path.to_owned(),
+            source: source.into(),
+        }
     }
 
     /// Returns the system's error, where there is one.

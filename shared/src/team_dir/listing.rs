@@ -1,5 +1,5 @@
-//! What really stands in a team directory: for those who look whether all is as it should be. Nothing is opened but
-//! folders, nothing is followed, and nothing is made.
+//! What really stands in a team directory: for those who look whether all is as it should be.
+//! Nothing is opened but folders, nothing is followed, and nothing is made.
 
 use rustix::fs::{AtFlags, Dir, FileType};
 
@@ -36,22 +36,23 @@ pub enum FileKind {
 }
 
 impl TeamDir {
-    /// Tells whether this can be a team directory: it has a journal, or nothing at all that is not of one.
+    /// Tells whether this can be a team directory: it has a journal, or nothing at all that is not
+    /// of one.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn looks_like_one(&self) -> Result<bool, DirError> {
         let found = self.list(None)?;
-        let is_known = |it: &Found| {
-            let name = it.at.file_name();
-            super::FOLDERS.contains(&name) || name == "config.json" || name == ".gitignore"
-        };
-        Ok(found.iter().any(|it| it.at == TeamPath::journal()) || found.iter().all(is_known))
+        Ok(found.iter().any(|it| it.at == TeamPath::journal())
+            || found.iter().all(|it| {
+                let name = it.at.file_name();
+                super::FOLDERS.contains(&name) || name == "config.json" || name == ".gitignore"
+            }))
     }
 
-    /// Lists what stands at the top of the team directory (none), or in one of [`super::FOLDERS`], in the order of the
-    /// names. A folder that is not there is empty. What goes away meanwhile, and what has a name that is no text, is
-    /// left out.
+    /// Lists what stands at the top of the team directory (none), or in one of [`super::FOLDERS`],
+    /// in the order of the names. A folder that is not there is empty. What goes away meanwhile,
+    /// and what has a name that is no text, is left out.
     ///
     /// # Errors
     /// [`DirError`] if the folder is a link, or the system refuses.
@@ -64,7 +65,9 @@ impl TeamDir {
         let mut found = Vec::new();
         for entry in Dir::read_from(&opened).map_err(explain)? {
             let entry = entry.map_err(explain)?;
-            let Ok(file) = entry.file_name().to_str() else { continue };
+            let Ok(file) = entry.file_name().to_str() else {
+                continue;
+            };
             if file == "." || file == ".." {
                 continue;
             }
@@ -73,7 +76,10 @@ impl TeamDir {
                 other => other.map_err(explain)?,
             };
             found.push(Found {
-                at: TeamPath { folder, file: file.to_owned() },
+                at: TeamPath {
+                    folder,
+                    file: file.to_owned(),
+                },
                 kind: FileKind::of(FileType::from_raw_mode(stat.st_mode)),
                 mode: stat.st_mode & 0o7777,
                 owner: stat.st_uid,
@@ -111,7 +117,10 @@ mod tests {
         assert_eq!(dir.list(Some("run")).unwrap(), []);
         assert!(!dir.root().join("run").exists());
         let inbox = dir.list(Some("inbox")).unwrap();
-        assert_eq!(inbox.iter().map(|found| found.kind).collect::<Vec<_>>(), [FileKind::Link]);
+        assert_eq!(
+            inbox.iter().map(|found| found.kind).collect::<Vec<_>>(),
+            [FileKind::Link]
+        );
         let top = dir.list(None).unwrap();
         let named = |name: &str| top.iter().find(|found| found.at.file == name).unwrap();
         assert_eq!((named("x").kind, named("x").mode), (FileKind::File, 0o600));

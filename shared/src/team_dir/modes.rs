@@ -1,8 +1,8 @@
 //! The modes of a team directory, put back where another process of the user has changed them.
 //!
-//! Where there are no namespaces, a command of a teammate can change the mode of each file that its user owns: it could
-//! open the team directory to other accounts, or close it to the daemon. The daemon holds a descriptor of the directory,
-//! so no mode keeps it out.
+//! Where there are no namespaces, a command of a teammate can change the mode of each file that its
+//! user owns: it could open the team directory to other accounts, or close it to the daemon. The
+//! daemon holds a descriptor of the directory, so no mode keeps it out.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -15,9 +15,9 @@ use super::{DIR_MODE, DirError, FILE_MODE, FOLDERS, FileKind, TeamDir, TeamPath}
 const ALL_BITS: u32 = 0o7777;
 
 impl TeamDir {
-    /// Gives the directory, its folders and the files in them the modes that they were made with. Returns what had another
-    /// mode, with that mode: `inbox (0777)`. Files in the folders are not returned: another program can have made one with
-    /// its own mode.
+    /// Gives the directory, its folders and the files in them the modes that they were made with.
+    /// Returns what had another mode, with that mode: `inbox (0777)`. Files in the folders are not
+    /// returned: another program can have made one with its own mode.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -26,19 +26,29 @@ impl TeamDir {
         let folders = FOLDERS.map(TeamPath::top);
         for at in [None].into_iter().chain(folders.iter().map(Some)) {
             let name = at.map_or(".", TeamPath::file_name);
-            restored.extend(self.restore_mode(at)?.map(|had| format!("{name} ({had:04o})")));
+            restored.extend(
+                self.restore_mode(at)?
+                    .map(|had| format!("{name} ({had:04o})")),
+            );
         }
         for folder in [None].into_iter().chain(FOLDERS.map(Some)) {
-            for found in self.list(folder)?.into_iter().filter(|found| found.kind == FileKind::File) {
-                let had = self.restore_mode(Some(&found.at)).map(|had| had.filter(|_| folder.is_none()))?;
+            for found in self
+                .list(folder)?
+                .into_iter()
+                .filter(|found| found.kind == FileKind::File)
+            {
+                let had = self
+                    .restore_mode(Some(&found.at))
+                    .map(|had| if folder.is_none() { had } else { None })?;
                 restored.extend(had.map(|had| format!("{} ({had:04o})", found.at)));
             }
         }
         Ok(restored)
     }
 
-    /// Gives the directory itself (none), a folder or a file the mode that it was made with. Returns the mode that it had, if
-    /// that was another one. What is not there, or something else, is left alone.
+    /// Gives the directory itself (none), a folder or a file the mode that it was made with.
+    /// Returns the mode that it had, if that was another one. What is not there, or something else,
+    /// is left alone.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -46,28 +56,36 @@ impl TeamDir {
         self.change_mode(at, |_, made_with| made_with)
     }
 
-    /// Takes the directory itself (none), a folder or a file from the other users. What is read-only stays so.
+    /// Takes the directory itself (none), a folder or a file from the other users. What is
+    /// read-only stays so.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn close_to_others(&self, at: Option<&TeamPath>) -> Result<(), DirError> {
-        self.change_mode(at, |found, made_with| found & made_with).map(drop)
+        self.change_mode(at, |found, made_with| found & made_with)
+            .map(drop)
     }
 
-    /// Sets a mode, made from the mode that is found and the one that such a file is made with. Returns the mode that was found,
-    /// if that was another one.
+    /// Sets a mode, made from the mode that is found and the one that such a file is made with.
+    /// Returns the mode that was found, if that was another one.
     fn change_mode(
         &self,
         at: Option<&TeamPath>,
         wanted: impl Fn(u32, u32) -> u32,
     ) -> Result<Option<u32>, DirError> {
         let change = || {
-            // Follows no link: what is opened is only held, and its mode is set by the kernel's name of that.
+            // Follows no link: what is opened is only held, and its mode is set by the kernel's
+            // name of that.
             let held = match at {
                 None => None,
                 Some(at) => {
                     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                    Some(openat(self.try_open_folder(at.folder)?, at.file_name(), flags, Mode::empty())?)
+                    Some(openat(
+                        self.try_open_folder(at.folder)?,
+                        at.file_name(),
+                        flags,
+                        Mode::empty(),
+                    )?)
                 }
             };
             // In a directory that is closed, not even `.` is found: its descriptor is enough.
@@ -116,8 +134,16 @@ mod tests {
         set("inbox", 0o000);
         set("", 0o000);
         assert_eq!(dir.restore_modes().unwrap(), [". (0000)", "inbox (0000)"]);
-        for (path, mode) in [("", DIR_MODE), ("inbox", DIR_MODE), ("inbox/alice.jsonl", FILE_MODE)] {
-            assert_eq!(at(path).metadata().unwrap().permissions().mode() & ALL_BITS, mode, "{path}");
+        for (path, mode) in [
+            ("", DIR_MODE),
+            ("inbox", DIR_MODE),
+            ("inbox/alice.jsonl", FILE_MODE),
+        ] {
+            assert_eq!(
+                at(path).metadata().unwrap().permissions().mode() & ALL_BITS,
+                mode,
+                "{path}"
+            );
         }
     }
 }

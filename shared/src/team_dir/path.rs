@@ -18,11 +18,17 @@ pub struct TeamPath {
 
 impl TeamPath {
     fn at(folder: &'static str, file: String) -> Self {
-        Self { folder: Some(folder), file }
+        Self {
+            folder: Some(folder),
+            file,
+        }
     }
 
     pub(super) fn top(file: &str) -> Self {
-        Self { folder: None, file: file.to_owned() }
+        Self {
+            folder: None,
+            file: file.to_owned(),
+        }
     }
 
     /// `journal.jsonl`: the truth. Written by the daemon alone.
@@ -70,16 +76,26 @@ impl TeamPath {
         Self::at("log", format!("{name}.log"))
     }
 
-    /// Returns the files that a teammate has for itself, whether or not they are there; the lead's inbox belongs to the
-    /// daemon, too.
+    /// Returns the files that a teammate has for itself, whether or not they are there; the lead's
+    /// inbox belongs to the daemon, too.
     pub fn of_member(name: &Name) -> Vec<Self> {
         let inbox = [Self::inbox(name), Self::rejected(name)];
         let log = Self::log(name.as_str());
-        let own = [Self::transcript(name), Self::transcript_torn(name), log.with_suffix(OLDER_LOG), log];
-        inbox.into_iter().filter(|_| *name != Name::lead()).chain(own).collect()
+        let own = [
+            Self::transcript(name),
+            Self::transcript_torn(name),
+            log.with_suffix(OLDER_LOG),
+            log,
+        ];
+        inbox
+            .into_iter()
+            .filter(|_| *name != Name::lead())
+            .chain(own)
+            .collect()
     }
 
-    /// `log/NAME.background-ID.log`: what is kept of the output of a background command that has ended.
+    /// `log/NAME.background-ID.log`: what is kept of the output of a background command that has
+    /// ended.
     pub fn background_log(name: &Name, id: &str) -> Self {
         Self::at("log", format!("{name}.background-{id}.log"))
     }
@@ -94,8 +110,9 @@ impl TeamPath {
         Self::at("run", "teamd.pid".to_owned())
     }
 
-    /// `run/NAME.live`: the text of the answer that a member's model is giving just now, as far as it has come. Its
-    /// worker empties it when a model call begins; the whole answer is in the transcript. Nothing is lost with it.
+    /// `run/NAME.live`: the text of the answer that a member's model is giving just now, as far as
+    /// it has come. Its worker empties it when a model call begins; the whole answer is in the
+    /// transcript. Nothing is lost with it.
     pub fn live(name: &Name) -> Self {
         Self::at("run", format!("{name}.live"))
     }
@@ -110,23 +127,27 @@ impl TeamPath {
         Self::at("run", "run".to_owned())
     }
 
-    /// `run/checks`: a check that works in place, and each of its commands, holds a `flock` on it: one runs at a time.
+    /// `run/checks`: a check that works in place, and each of its commands, holds a `flock` on it:
+    /// one runs at a time.
     pub fn checks() -> Self {
         Self::at("run", "checks".to_owned())
     }
 
-    /// `run/job-NAME`: a job for the checkout of a teammate, and each of its commands, holds a `flock` on it.
+    /// `run/job-NAME`: a job for the checkout of a teammate, and each of its commands, holds a
+    /// `flock` on it.
     pub fn job(name: &Name) -> Self {
         Self::at("run", format!("job-{name}"))
     }
 
-    /// `run/setup-NAME`: with what the setup of a checkout has run. Without it the setup runs again.
+    /// `run/setup-NAME`: with what the setup of a checkout has run. Without it the setup runs
+    /// again.
     pub fn setup(name: &Name) -> Self {
         Self::at("run", format!("setup-{name}"))
     }
 
-    /// `run/overload-SERVICE`: until when (seconds since the boot) the team leaves a service alone that is overloaded. A
-    /// service is a provider at one address with one key (`anthropic-1a2b3c4d`).
+    /// `run/overload-SERVICE`: until when (seconds since the boot) the team leaves a service alone
+    /// that is overloaded. A service is a provider at one address with one key
+    /// (`anthropic-1a2b3c4d`).
     pub fn overload(service: &str) -> Self {
         Self::at("run", format!("overload-{service}"))
     }
@@ -149,7 +170,10 @@ impl TeamPath {
     /// The same path with a suffix after its file name.
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> Self {
-        Self { folder: self.folder, file: format!("{}{suffix}", self.file) }
+        Self {
+            folder: self.folder,
+            file: format!("{}{suffix}", self.file),
+        }
     }
 
     /// Returns the folder that it lies in; none for what lies at the top.
@@ -164,7 +188,10 @@ impl TeamPath {
 
     /// Returns the path below the team directory.
     pub fn relative(&self) -> PathBuf {
-        self.folder.map(PathBuf::from).unwrap_or_default().join(&self.file)
+        self.folder
+            .map(PathBuf::from)
+            .unwrap_or_default()
+            .join(&self.file)
     }
 }
 

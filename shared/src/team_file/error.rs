@@ -21,10 +21,19 @@ impl LineColumn {
     pub(super) fn of(text: &[u8], offset: usize) -> Self {
         let before = &text[..offset.min(text.len())];
         let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-        let begins = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let begins = before
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |at| at + 1);
         // Every byte of a character but its first one is a continuation.
-        let characters = before[begins..].iter().filter(|&&byte| byte & 0xC0 != 0x80).count();
-        Self { line, column: characters + 1 }
+        let characters = before[begins..]
+            .iter()
+            .filter(|&&byte| byte & 0xC0 != 0x80)
+            .count();
+        Self {
+            line,
+            column: characters + 1,
+        }
     }
 }
 
@@ -63,16 +72,27 @@ impl From<SettingError> for TeamFileError {
 
 impl TeamFileError {
     pub(super) fn of_file(what: String, hint: &str) -> Self {
-        Self { mistake: None, what, hint: hint.to_owned() }
+        Self {
+            mistake: None,
+            what,
+            hint: hint.to_owned(),
+        }
     }
 
     pub(super) fn wrong(place: LineColumn, what: impl Into<String>) -> Self {
         let hint = "correct that line, or move the file away".to_owned();
-        Self { mistake: Some((PathBuf::from(super::FILE), place)), what: what.into(), hint }
+        Self {
+            mistake: Some((PathBuf::from(super::FILE), place)),
+            what: what.into(),
+            hint,
+        }
     }
 
     pub(super) fn with_hint(self, hint: &str) -> Self {
-        Self { hint: hint.to_owned(), ..self }
+        Self {
+            hint: hint.to_owned(),
+            ..self
+        }
     }
 
     pub(super) fn not_utf8(bytes: &[u8], offset: usize) -> Self {
@@ -82,21 +102,45 @@ impl TeamFileError {
     /// Says what `toml` found, and where. Never shows the text around it: there may be a key in it.
     pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
         let place = LineColumn::of(text.as_bytes(), error.span().map_or(0, |span| span.start));
-        let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-        let message: String = error.message().chars().take(600).map(escaped).collect();
+        let message: String = error
+            .message()
+            .chars()
+            .take(600)
+            .map(|c| {
+                if c.is_control() {
+                    c.escape_default().to_string()
+                } else {
+                    c.to_string()
+                }
+            })
+            .collect();
         let mut names = message.split('`').skip(1).step_by(2);
-        match names.next().filter(|_| message.starts_with("unknown field")) {
+        match if message.starts_with("unknown field") {
+            names.next()
+        } else {
+            None
+        } {
             Some(key) => {
                 let hint = advise(key, names.chain(Settings::KEYS.split(' ')).chain(TABLES));
-                Self { hint, ..Self::wrong(place, format!("unknown key `{key}`")) }
+                Self {
+                    hint,
+                    ..Self::wrong(place, format!("unknown key `{key}`"))
+                }
             }
             None => {
                 let wrong = Self::wrong(place, &*message);
                 let mut words = message.split('`').skip(1).step_by(2);
-                let unknown = words.next().filter(|_| message.starts_with("unknown variant"));
+                let unknown = if message.starts_with("unknown variant") {
+                    words.next()
+                } else {
+                    None
+                };
                 let meant = unknown.and_then(|unknown| suggest::nearest(unknown, words));
                 let hint = meant.map(|word| format!("did you mean `{word}`?"));
-                Self { hint: hint.unwrap_or(wrong.hint), ..wrong }
+                Self {
+                    hint: hint.unwrap_or(wrong.hint),
+                    ..wrong
+                }
             }
         }
     }

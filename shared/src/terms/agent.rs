@@ -29,8 +29,13 @@ pub struct AgentProgram {
 impl AgentProgram {
     /// Returns the agent of this name that needs no table in `team.toml`.
     pub fn known(name: &str) -> Option<Self> {
-        let protocol = Protocol::KNOWN.into_iter().find(|protocol| protocol.as_str() == name)?;
-        Some(Self { command: vec![name.to_owned()], protocol })
+        let protocol = Protocol::KNOWN
+            .into_iter()
+            .find(|protocol| protocol.as_str() == name)?;
+        Some(Self {
+            command: vec![name.to_owned()],
+            protocol,
+        })
     }
 
     /// Returns the line by which the agent of this name is trusted.
@@ -42,7 +47,10 @@ impl AgentProgram {
 
     /// Says what each key does.
     pub(crate) fn effects(&self, name: &str, to: &mut Effects<'_>) {
-        let Self { command, protocol: _ } = self;
+        let Self {
+            command,
+            protocol: _,
+        } = self;
         to.table = format!("agents.{name:?}.");
         to.widens("command", [command]);
         to.neither(["protocol"]);
@@ -74,7 +82,8 @@ pub struct Agent {
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Protocol {
-    /// One process for each piece of work: the messages on standard input, the answer on standard output.
+    /// One process for each piece of work: the messages on standard input, the answer on standard
+    /// output.
     Run,
     /// Claude Code: one process for many turns.
     Claude,
@@ -95,14 +104,19 @@ impl Protocol {
     pub const fn service(self) -> Option<(Provider, &'static str)> {
         match self {
             Self::Run => None,
-            Self::Claude => {
-                Some((Provider::Anthropic, "`anthropic:MODEL`: Claude Code works with no other service"))
-            }
-            Self::Codex => Some((Provider::OpenAi, "`openai:MODEL`: Codex works with no other service")),
+            Self::Claude => Some((
+                Provider::Anthropic,
+                "`anthropic:MODEL`: Claude Code works with no other service",
+            )),
+            Self::Codex => Some((
+                Provider::OpenAi,
+                "`openai:MODEL`: Codex works with no other service",
+            )),
         }
     }
 
-    /// Returns the model that such an agent asks where none is named, in the newest version that was tested; none: it is not known.
+    /// Returns the model that such an agent asks where none is named, in the newest version that
+    /// was tested; none: it is not known.
     pub const fn default_model(self) -> Option<&'static str> {
         match self {
             Self::Run => None,
@@ -139,7 +153,10 @@ pub struct Published {
 impl Published {
     /// Says that a version is too old, and what to do; none if it is not.
     pub fn too_old(&self, version: Version) -> Option<String> {
-        let Self { package, tested: [oldest, _] } = self;
+        let Self {
+            package,
+            tested: [oldest, _],
+        } = self;
         (version < *oldest).then(|| {
             format!("version {version} is too old: {oldest} is needed; `npm install -g {package}` updates it")
         })
@@ -153,7 +170,9 @@ pub struct Version(pub [u32; 3]);
 impl Version {
     /// Reads `2.1.330` and `0.169.0-linux-x64`.
     pub fn read(text: &str) -> Option<Self> {
-        let mut numbers = text.split(['.', '-', '+', ' ']).map_while(|number| number.parse().ok());
+        let mut numbers = text
+            .split(['.', '-', '+', ' '])
+            .map_while(|number| number.parse().ok());
         Some(Self([numbers.next()?, numbers.next()?, numbers.next()?]))
     }
 }

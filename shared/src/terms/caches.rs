@@ -1,6 +1,6 @@
-//! The caches of tools: what they download and build. `--caches` lets commands write the user's, never a folder of programs, so
-//! not what a tool runs out of its own cache: `npx`, `uvx`, virtual environments, toolchains. Else commands have caches of their
-//! own (`private`).
+//! The caches of tools: what they download and build. `--caches` lets commands write the user's,
+//! never a folder of programs, so not what a tool runs out of its own cache: `npx`, `uvx`, virtual
+//! environments, toolchains. Else commands have caches of their own (`private`).
 
 mod private;
 
@@ -20,13 +20,15 @@ struct Tool {
     program: &'static str,
     /// Where its folder is: the first place that can be named counts.
     places: &'static str,
-    /// What in it `--caches` lets commands write: folders end in `/`, and a lone one means all of it.
+    /// What in it `--caches` lets commands write: folders end in `/`, and a lone one means all of
+    /// it.
     shared: &'static str,
     /// What commands have that may not write there.
     own: Own,
 }
 
-/// What stands in the place of a cache that may not be written. Each names the variable that tells the tool.
+/// What stands in the place of a cache that may not be written. Each names the variable that tells
+/// the tool.
 #[derive(Clone, Copy)]
 enum Own {
     /// Nothing: the tool reads what is there.
@@ -42,13 +44,29 @@ enum Own {
 }
 
 const fn tool(program: &'static str, places: &'static str, shared: &'static str, own: Own) -> Tool {
-    Tool { program, places, shared, own }
+    Tool {
+        program,
+        places,
+        shared,
+        own,
+    }
 }
 
-/// The caches of tools. What is not here and honours `XDG_CACHE_HOME` has an empty one. `docs/sandbox.md` has the same list.
+/// The caches of tools. What is not here and honours `XDG_CACHE_HOME` has an empty one.
+/// `docs/sandbox.md` has the same list.
 const OF_TOOLS: [Tool; 34] = [
-    tool("cargo", "CARGO_HOME ~/.cargo", "registry/ git/ .package-cache", Own::Left),
-    tool("npm", "npm_config_cache ~/.npm", "_cacache/ _logs/", Own::Copied("npm_config_cache")),
+    tool(
+        "cargo",
+        "CARGO_HOME ~/.cargo",
+        "registry/ git/ .package-cache",
+        Own::Left,
+    ),
+    tool(
+        "npm",
+        "npm_config_cache ~/.npm",
+        "_cacache/ _logs/",
+        Own::Copied("npm_config_cache"),
+    ),
     tool(
         "corepack",
         "COREPACK_HOME XDG_CACHE_HOME/node/corepack ~/.cache/node/corepack",
@@ -61,25 +79,60 @@ const OF_TOOLS: [Tool; 34] = [
         "/",
         Own::Copied("YARN_CACHE_FOLDER"),
     ),
-    tool("yarn-berry", "YARN_GLOBAL_FOLDER ~/.yarn/berry", "", Own::Copied("YARN_GLOBAL_FOLDER")),
-    tool("pnpm", "PNPM_HOME XDG_DATA_HOME/pnpm ~/.local/share/pnpm", "store/", Own::New("PNPM_HOME")),
-    tool("bun", "BUN_INSTALL_CACHE_DIR ~/.bun/install/cache", "/", Own::Copied("BUN_INSTALL_CACHE_DIR")),
-    tool("deno", "DENO_DIR XDG_CACHE_HOME/deno ~/.cache/deno", "", Own::Copied("DENO_DIR")),
+    tool(
+        "yarn-berry",
+        "YARN_GLOBAL_FOLDER ~/.yarn/berry",
+        "",
+        Own::Copied("YARN_GLOBAL_FOLDER"),
+    ),
+    tool(
+        "pnpm",
+        "PNPM_HOME XDG_DATA_HOME/pnpm ~/.local/share/pnpm",
+        "store/",
+        Own::New("PNPM_HOME"),
+    ),
+    tool(
+        "bun",
+        "BUN_INSTALL_CACHE_DIR ~/.bun/install/cache",
+        "/",
+        Own::Copied("BUN_INSTALL_CACHE_DIR"),
+    ),
+    tool(
+        "deno",
+        "DENO_DIR XDG_CACHE_HOME/deno ~/.cache/deno",
+        "",
+        Own::Copied("DENO_DIR"),
+    ),
     tool(
         "playwright",
         "PLAYWRIGHT_BROWSERS_PATH XDG_CACHE_HOME/ms-playwright ~/.cache/ms-playwright",
         "",
         Own::Read("PLAYWRIGHT_BROWSERS_PATH"),
     ),
-    tool("puppeteer", "PUPPETEER_CACHE_DIR ~/.cache/puppeteer", "", Own::Read("PUPPETEER_CACHE_DIR")),
+    tool(
+        "puppeteer",
+        "PUPPETEER_CACHE_DIR ~/.cache/puppeteer",
+        "",
+        Own::Read("PUPPETEER_CACHE_DIR"),
+    ),
     tool(
         "cypress",
         "CYPRESS_CACHE_FOLDER XDG_CACHE_HOME/Cypress ~/.cache/Cypress",
         "",
         Own::Read("CYPRESS_CACHE_FOLDER"),
     ),
-    tool("pip", "PIP_CACHE_DIR XDG_CACHE_HOME/pip ~/.cache/pip", "/", Own::Copied("PIP_CACHE_DIR")),
-    tool("uv", "UV_CACHE_DIR XDG_CACHE_HOME/uv ~/.cache/uv", "", Own::Copied("UV_CACHE_DIR")),
+    tool(
+        "pip",
+        "PIP_CACHE_DIR XDG_CACHE_HOME/pip ~/.cache/pip",
+        "/",
+        Own::Copied("PIP_CACHE_DIR"),
+    ),
+    tool(
+        "uv",
+        "UV_CACHE_DIR XDG_CACHE_HOME/uv ~/.cache/uv",
+        "",
+        Own::Copied("UV_CACHE_DIR"),
+    ),
     tool(
         "poetry",
         "POETRY_CACHE_DIR XDG_CACHE_HOME/pypoetry ~/.cache/pypoetry",
@@ -92,7 +145,12 @@ const OF_TOOLS: [Tool; 34] = [
         "",
         Own::New("PIPENV_CACHE_DIR"),
     ),
-    tool("pdm", "PDM_CACHE_DIR XDG_CACHE_HOME/pdm ~/.cache/pdm", "", Own::Copied("PDM_CACHE_DIR")),
+    tool(
+        "pdm",
+        "PDM_CACHE_DIR XDG_CACHE_HOME/pdm ~/.cache/pdm",
+        "",
+        Own::Copied("PDM_CACHE_DIR"),
+    ),
     tool(
         "pre-commit",
         "PRE_COMMIT_HOME XDG_CACHE_HOME/pre-commit ~/.cache/pre-commit",
@@ -105,49 +163,126 @@ const OF_TOOLS: [Tool; 34] = [
         "",
         Own::New("MPLCONFIGDIR"),
     ),
-    tool("huggingface", "HF_HOME XDG_CACHE_HOME/huggingface ~/.cache/huggingface", "", Own::Read("HF_HOME")),
-    tool("torch", "TORCH_HOME XDG_CACHE_HOME/torch ~/.cache/torch", "", Own::Read("TORCH_HOME")),
-    tool("go", "GOCACHE XDG_CACHE_HOME/go-build ~/.cache/go-build", "/", Own::New("GOCACHE")),
-    tool("go", "GOMODCACHE GOPATH/pkg/mod ~/go/pkg/mod", "/", Own::ReadOrNew("GOMODCACHE")),
+    tool(
+        "huggingface",
+        "HF_HOME XDG_CACHE_HOME/huggingface ~/.cache/huggingface",
+        "",
+        Own::Read("HF_HOME"),
+    ),
+    tool(
+        "torch",
+        "TORCH_HOME XDG_CACHE_HOME/torch ~/.cache/torch",
+        "",
+        Own::Read("TORCH_HOME"),
+    ),
+    tool(
+        "go",
+        "GOCACHE XDG_CACHE_HOME/go-build ~/.cache/go-build",
+        "/",
+        Own::New("GOCACHE"),
+    ),
+    tool(
+        "go",
+        "GOMODCACHE GOPATH/pkg/mod ~/go/pkg/mod",
+        "/",
+        Own::ReadOrNew("GOMODCACHE"),
+    ),
     tool("mvn", "~/.m2", "repository/", Own::Left),
-    tool("gradle", "GRADLE_USER_HOME ~/.gradle", "caches/", Own::New("GRADLE_USER_HOME")),
-    tool("gradle", "GRADLE_RO_DEP_CACHE ~/.gradle/caches", "", Own::Read("GRADLE_RO_DEP_CACHE")),
-    tool("nuget", "NUGET_PACKAGES ~/.nuget/packages", "", Own::New("NUGET_PACKAGES")),
-    tool("nuget", "NUGET_FALLBACK_PACKAGES ~/.nuget/packages", "", Own::Read("NUGET_FALLBACK_PACKAGES")),
-    tool("dotnet", "DOTNET_CLI_HOME ~/.dotnet", "", Own::New("DOTNET_CLI_HOME")),
+    tool(
+        "gradle",
+        "GRADLE_USER_HOME ~/.gradle",
+        "caches/",
+        Own::New("GRADLE_USER_HOME"),
+    ),
+    tool(
+        "gradle",
+        "GRADLE_RO_DEP_CACHE ~/.gradle/caches",
+        "",
+        Own::Read("GRADLE_RO_DEP_CACHE"),
+    ),
+    tool(
+        "nuget",
+        "NUGET_PACKAGES ~/.nuget/packages",
+        "",
+        Own::New("NUGET_PACKAGES"),
+    ),
+    tool(
+        "nuget",
+        "NUGET_FALLBACK_PACKAGES ~/.nuget/packages",
+        "",
+        Own::Read("NUGET_FALLBACK_PACKAGES"),
+    ),
+    tool(
+        "dotnet",
+        "DOTNET_CLI_HOME ~/.dotnet",
+        "",
+        Own::New("DOTNET_CLI_HOME"),
+    ),
     tool(
         "composer",
         "COMPOSER_CACHE_DIR XDG_CACHE_HOME/composer ~/.cache/composer",
         "/",
         Own::Copied("COMPOSER_CACHE_DIR"),
     ),
-    tool("bundle", "BUNDLE_USER_CACHE ~/.bundle/cache", "", Own::Copied("BUNDLE_USER_CACHE")),
-    tool("dart", "PUB_CACHE ~/.pub-cache", "", Own::ReadOrNew("PUB_CACHE")),
+    tool(
+        "bundle",
+        "BUNDLE_USER_CACHE ~/.bundle/cache",
+        "",
+        Own::Copied("BUNDLE_USER_CACHE"),
+    ),
+    tool(
+        "dart",
+        "PUB_CACHE ~/.pub-cache",
+        "",
+        Own::ReadOrNew("PUB_CACHE"),
+    ),
     tool(
         "bazelisk",
         "BAZELISK_HOME XDG_CACHE_HOME/bazelisk ~/.cache/bazelisk",
         "",
         Own::Read("BAZELISK_HOME"),
     ),
-    tool("ccache", "CCACHE_DIR XDG_CACHE_HOME/ccache ~/.cache/ccache", "/", Own::New("CCACHE_DIR")),
-    tool("sccache", "SCCACHE_DIR XDG_CACHE_HOME/sccache ~/.cache/sccache", "/", Own::New("SCCACHE_DIR")),
+    tool(
+        "ccache",
+        "CCACHE_DIR XDG_CACHE_HOME/ccache ~/.cache/ccache",
+        "/",
+        Own::New("CCACHE_DIR"),
+    ),
+    tool(
+        "sccache",
+        "SCCACHE_DIR XDG_CACHE_HOME/sccache ~/.cache/sccache",
+        "/",
+        Own::New("SCCACHE_DIR"),
+    ),
 ];
 
 /// Where Go keeps toolchains in its cache of modules, and how their names begin.
 const TOOLCHAINS_OF_GO: (&str, &str) = ("golang.org", "toolchain@");
 
-/// Returns the caches that are there. Of a tool on the PATH the missing folders are made first: its own first run could not,
-/// from inside the sandbox.
+/// Returns the caches that are there. Of a tool on the PATH the missing folders are made first: its
+/// own first run could not, from inside the sandbox.
 ///
 /// # Errors
 /// A folder that cannot be made.
 pub(super) fn caches(environment: &Environment) -> Result<Vec<String>, Refusal> {
     let path = environment.path("PATH").unwrap_or_default();
-    let programs: Vec<PathBuf> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
+    let programs: Vec<PathBuf> = std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .collect();
     let mut found = Vec::new();
-    for Tool { program, places, shared, .. } in OF_TOOLS {
-        let is_used = programs.iter().any(|folder| access(folder.join(program), Access::EXEC_OK).is_ok());
-        let Some(folder) = named_first(places, environment) else { continue };
+    for Tool {
+        program,
+        places,
+        shared,
+        ..
+    } in OF_TOOLS
+    {
+        let is_used = programs
+            .iter()
+            .any(|folder| access(folder.join(program), Access::EXEC_OK).is_ok());
+        let Some(folder) = named_first(places, environment) else {
+            continue;
+        };
         for name in shared.split(' ').filter(|name| !name.is_empty()) {
             let cache: PathBuf = folder.join(name.trim_matches('/')).components().collect();
             if is_used && name.ends_with('/') && !cache.exists() {
@@ -165,7 +300,9 @@ pub(super) fn caches(environment: &Environment) -> Result<Vec<String>, Refusal> 
 
 /// Returns the first folder of several places that can be named.
 fn named_first(places: &str, environment: &Environment) -> Option<PathBuf> {
-    places.split(' ').find_map(|place| named(place, environment))
+    places
+        .split(' ')
+        .find_map(|place| named(place, environment))
 }
 
 /// Returns the folder that is named: below the home directory (`~`), or below what a variable says.
@@ -178,8 +315,15 @@ fn named(place: &str, environment: &Environment) -> Option<PathBuf> {
 
 fn has_toolchain(cache: &Path) -> bool {
     let (folder, begins) = TOOLCHAINS_OF_GO;
-    let entries = cache.join(folder).read_dir().into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with(begins))
+    let entries = cache
+        .join(folder)
+        .read_dir()
+        .into_iter()
+        .flatten()
+        .flatten();
+    entries
+        .map(|entry| entry.file_name())
+        .any(|name| name.to_string_lossy().starts_with(begins))
 }
 
 fn cannot_make(cache: &Path, error: &std::io::Error) -> Refusal {
@@ -211,37 +355,79 @@ mod tests {
         let mut environment = Environment::default();
         environment.set("HOME", home);
         environment.set("PATH", &format!("bin:{home}/bin:{home}/.local/bin"));
-        variables.iter().for_each(|(name, value)| environment.set(name, &value.replace('~', home)));
+        for (name, value) in variables.iter() {
+            environment.set(name, &value.replace('~', home));
+        }
         let found = caches(&environment).unwrap();
-        found.iter().map(|path| path.strip_prefix(home).unwrap().trim_start_matches('/').to_owned()).collect()
+        found
+            .iter()
+            .map(|path| {
+                path.strip_prefix(home)
+                    .unwrap()
+                    .trim_start_matches('/')
+                    .to_owned()
+            })
+            .collect()
     }
 
     #[test]
     fn caches_are_those_that_are_there_and_those_of_tools_on_the_path() {
         assert_eq!(in_home(&[".cargo/bin"], &[], &[]), Vec::<String>::new());
-        assert_eq!(in_home(&[".cargo/registry", ".cargo/bin"], &[], &[]), [".cargo/registry"]);
+        assert_eq!(
+            in_home(&[".cargo/registry", ".cargo/bin"], &[], &[]),
+            [".cargo/registry"]
+        );
         assert_eq!(
             in_home(&[], &["cargo", "npm"], &[]),
-            [".cargo/registry", ".cargo/git", ".npm/_cacache", ".npm/_logs"]
+            [
+                ".cargo/registry",
+                ".cargo/git",
+                ".npm/_cacache",
+                ".npm/_logs"
+            ]
         );
     }
 
     #[test]
     fn variables_say_where_caches_are() {
-        let folders = ["c/registry", ".cargo/registry", "x/pip", ".cache/pip", "g/pkg/mod", "h/pkg/mod"];
-        let variables =
-            [("CARGO_HOME", "~/c"), ("XDG_CACHE_HOME", "~/x"), ("GOPATH", "~/g:~/h"), ("GOCACHE", "off")];
-        assert_eq!(in_home(&folders, &[], &variables), ["c/registry", "x/pip", "g/pkg/mod"]);
+        let folders = [
+            "c/registry",
+            ".cargo/registry",
+            "x/pip",
+            ".cache/pip",
+            "g/pkg/mod",
+            "h/pkg/mod",
+        ];
+        let variables = [
+            ("CARGO_HOME", "~/c"),
+            ("XDG_CACHE_HOME", "~/x"),
+            ("GOPATH", "~/g:~/h"),
+            ("GOCACHE", "off"),
+        ];
+        assert_eq!(
+            in_home(&folders, &[], &variables),
+            ["c/registry", "x/pip", "g/pkg/mod"]
+        );
     }
 
     #[test]
     fn a_folder_with_programs_is_not_a_cache() {
-        let folders =
-            [".local/bin", "go/pkg/mod/golang.org/toolchain@v0.0.1-go1.24.0.linux-amd64", ".npm/_npx"];
+        let folders = [
+            ".local/bin",
+            "go/pkg/mod/golang.org/toolchain@v0.0.1-go1.24.0.linux-amd64",
+            ".npm/_npx",
+        ];
         assert_eq!(
-            in_home(&folders, &[], &[("PIP_CACHE_DIR", "~/.local"), ("GOCACHE", "~")]),
+            in_home(
+                &folders,
+                &[],
+                &[("PIP_CACHE_DIR", "~/.local"), ("GOCACHE", "~")]
+            ),
             Vec::<String>::new()
         );
-        assert_eq!(in_home(&["go/pkg/mod/golang.org/x"], &[], &[]), ["go/pkg/mod"]);
+        assert_eq!(
+            in_home(&["go/pkg/mod/golang.org/x"], &[], &[]),
+            ["go/pkg/mod"]
+        );
     }
 }

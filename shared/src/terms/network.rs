@@ -8,7 +8,8 @@ use super::GATEWAY_PORT;
 /// How many services of the machine may be reached by their ports.
 pub const MAX_PORTS: usize = 16;
 
-/// The hosts that are reached, such as `github.com` and `*.npmjs.org`: in `team.toml` a list, or false for an empty one. None: any (true).
+/// The hosts that are reached, such as `github.com` and `*.npmjs.org`: in `team.toml` a list, or
+/// false for an empty one. None: any (true).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Network(pub Option<Vec<String>>);
 
@@ -22,9 +23,11 @@ impl Network {
         match (self.0, &other.0) {
             (own, None) => Self(own),
             (None, other) => Self(other.clone()),
-            (Some(own), Some(other)) => {
-                Self(Some(own.into_iter().filter(|host| other.contains(host)).collect()))
-            }
+            (Some(own), Some(other)) => Self(Some(
+                own.into_iter()
+                    .filter(|host| other.contains(host))
+                    .collect(),
+            )),
         }
     }
 }
@@ -56,19 +59,25 @@ impl<'de> Deserialize<'de> for Network {
 
 fn is_host(host: &str) -> bool {
     let name = host.strip_prefix("*.").unwrap_or(host);
-    host == "*" || !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-:".contains(c))
+    host == "*"
+        || !name.is_empty()
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || ".-:".contains(c))
 }
 
-pub(super) fn ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u16>>, D::Error> {
+pub(super) fn ports<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<u16>>, D::Error> {
     let ports = Option::<Vec<u16>>::deserialize(deserializer)?;
-    let is_wrong = |ports: &Vec<u16>| {
+    if ports.as_ref().is_some_and(|ports| {
         ports.iter().any(|port| [0, GATEWAY_PORT].contains(port)) || ports.len() > MAX_PORTS
-    };
-    match ports.as_ref().is_some_and(is_wrong) {
-        true => Err(D::Error::custom(format_args!(
+    }) {
+        Err(D::Error::custom(format_args!(
             "list at most {MAX_PORTS} ports; 0 and {GATEWAY_PORT} are not allowed"
-        ))),
-        false => Ok(ports),
+        )))
+    } else {
+        Ok(ports)
     }
 }
 
@@ -86,7 +95,8 @@ mod tests {
         struct Table {
             network: Network,
         }
-        let read = |text: &str| toml::from_str::<Table>(&format!("network = {text}")).map(|it| it.network);
+        let read =
+            |text: &str| toml::from_str::<Table>(&format!("network = {text}")).map(|it| it.network);
         let config = bincode::config::standard();
         for (text, network) in [
             ("true", Network(None)),
@@ -99,7 +109,10 @@ mod tests {
         ] {
             assert_eq!(read(text), Ok(network.clone()));
             let frame = bincode::serde::encode_to_vec(&network, config).unwrap();
-            assert_eq!(bincode::serde::decode_from_slice(&frame, config).unwrap(), (network, frame.len()));
+            assert_eq!(
+                bincode::serde::decode_from_slice(&frame, config).unwrap(),
+                (network, frame.len())
+            );
         }
         for (text, told) in [
             ("['https://github.com']", "is no host"),
@@ -114,7 +127,8 @@ mod tests {
 
     #[test]
     fn what_two_of_them_reach_is_what_both_do() {
-        let (any, some) = (Network(None), only(&["a", "b"]));
+        let any = Network(None);
+        let some = only(&["a", "b"]);
         assert_eq!(any.clone().within(&some), some);
         assert_eq!(some.clone().within(&any), some);
         assert_eq!(some.clone().within(&only(&["b", "c"])), only(&["b"]));

@@ -1,4 +1,5 @@
-//! What one source says of a teammate's terms: the flags of a command, the environment, a table of `team.toml`.
+//! What one source says of a teammate's terms: the flags of a command, the environment, a table of
+//! `team.toml`.
 
 use std::path::Path;
 
@@ -21,9 +22,13 @@ const WORK: &str = "How it works";
 const LIMITS: &str = "Limits";
 const SANDBOX: &str = "Sandbox";
 
-// What is said of the terms; what is not said is none. It stands in control frames, too: no field may be left out when it is
-// written. The help of `teamctl spawn` shows the documentation of the fields.
-#[expect(missing_docs, reason = "it would take the place of the command's own help")]
+// What is said of the terms; what is not said is none. It stands in control frames, too: no field
+// may be left out when it is written. The help of `teamctl spawn` shows the documentation of the
+// fields.
+#[expect(
+    missing_docs,
+    reason = "it would take the place of the command's own help"
+)]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct TermsPatch {
@@ -34,7 +39,8 @@ pub struct TermsPatch {
     // Of a role and of the lead: what is added to its system prompt.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = FreeText)]
     pub prompt: Option<String>,
-    /// Model: script, anthropic:MODEL, openai:MODEL, or only the provider [default: by the API key that is set, else script]
+    /// Model: script, anthropic:MODEL, openai:MODEL, or only the provider [default: by the API key
+    /// that is set, else script]
     #[arg(long, value_name = "MODEL", value_parser = |text: &str| ModelSpec::try_from(text.to_owned()))]
     pub model: Option<ModelSpec>,
     /// Agent: builtin, claude, codex, or one defined in team.toml (`[agents.NAME]`)
@@ -52,7 +58,8 @@ pub struct TermsPatch {
     /// Who answers its plans: person or lead [default: person]
     #[arg(long, value_name = "WHO", hide_possible_values = true, help_heading = WORK)]
     pub approve_by: Option<ApproveBy>,
-    /// Who answers permission questions of its agent: allow (the sandbox decides) or ask [default: allow]
+    /// Who answers permission questions of its agent: allow (the sandbox decides) or ask [default:
+    /// allow]
     #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = WORK)]
     pub permissions: Option<Permissions>,
     /// When to restart it after its worker has ended [default: on-failure]
@@ -88,7 +95,8 @@ pub struct TermsPatch {
     #[arg(long, value_name = "N", value_parser = parse_count, help_heading = LIMITS)]
     #[serde(deserialize_with = "count")]
     pub max_procs: Option<u32>,
-    /// Maximum lifetime of an incarnation, such as 8h; after that it is terminated [default: no limit]
+    /// Maximum lifetime of an incarnation, such as 8h; after that it is terminated [default: no
+    /// limit]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = LIMITS)]
     #[serde(deserialize_with = "seconds")]
     pub max_time: Option<u64>,
@@ -101,7 +109,10 @@ pub struct TermsPatch {
 }
 
 // What is said of how commands are confined.
-#[expect(missing_docs, reason = "it would take the place of the command's own help")]
+#[expect(
+    missing_docs,
+    reason = "it would take the place of the command's own help"
+)]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxPatch {
@@ -118,7 +129,8 @@ pub struct SandboxPatch {
     /// Directory or file outside the workspace that its commands may write (repeatable)
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = SANDBOX)]
     pub writable: Vec<String>,
-    /// Let its commands write the caches of cargo, npm, pip, go and other tools, but not their programs
+    /// Let its commands write the caches of cargo, npm, pip, go and other tools, but not their
+    /// programs
     #[arg(long, num_args = 0, default_missing_value = "true", help_heading = SANDBOX)]
     pub caches: Option<bool>,
     /// Directory or file that its tools may not read (repeatable)
@@ -127,7 +139,8 @@ pub struct SandboxPatch {
     /// What its tools see although it is hidden by default: dot files and dot folders of the home.
     #[arg(skip)]
     pub visible: Vec<String>,
-    /// Variables that its commands are given although no toolchain needs them, or their names say that they hold a key.
+    /// Variables that its commands are given although no toolchain needs them, or their names say
+    /// that they hold a key.
     #[arg(skip)]
     #[serde(deserialize_with = "variables")]
     pub env: Vec<String>,
@@ -140,7 +153,9 @@ impl TermsPatch {
     /// [`SettingError`] for the first variable with a wrong value.
     pub fn of_environment(lookup: Lookup<'_>) -> Result<Self, SettingError> {
         Ok(Self {
-            model: variable(lookup, "TEAM_MODEL", |text| text.parse().map_err(|_| MODELS))?,
+            model: variable(lookup, "TEAM_MODEL", |text| {
+                text.parse().map_err(|_| MODELS)
+            })?,
             max_turns: variable(lookup, "TEAM_MAX_TURNS", parse_count)?,
             max_tokens: variable(lookup, "TEAM_MAX_TOKENS", parse_tokens)?,
             max_cost: variable(lookup, "TEAM_MAX_COST", parse_dollars)?,
@@ -152,7 +167,8 @@ impl TermsPatch {
         })
     }
 
-    /// Returns what this patch says, and where it says nothing, what the other one says. Lists add up.
+    /// Returns what this patch says, and where it says nothing, what the other one says. Lists add
+    /// up.
     #[must_use]
     pub fn merge(self, below: Self) -> Self {
         Self {
@@ -185,7 +201,12 @@ impl TermsPatch {
     /// # Errors
     /// [`SettingError`] if a path begins with `~` and there is no home.
     pub fn make_absolute(&mut self, base: &Path, lookup: Lookup<'_>) -> Result<(), SettingError> {
-        let SandboxPatch { writable, hidden, visible, .. } = &mut self.sandbox;
+        let SandboxPatch {
+            writable,
+            hidden,
+            visible,
+            ..
+        } = &mut self.sandbox;
         let lists = [writable, hidden, visible];
         for path in self.workspace.iter_mut().chain(lists.into_iter().flatten()) {
             *path = super::paths::absolute(base, path, lookup)?;
@@ -220,35 +241,91 @@ impl TermsPatch {
             sandbox,
             instructions: _,
         } = self;
-        // Where the services are, and their keys, stands in the environment alone: a model's name leads nowhere else. An agent is
-        // a program of the user's, or one whose command is trusted by itself.
-        to.neither(["role", "prompt", "model", "agent", "program", "restart", "auto", "instructions"]);
+        // Where the services are, and their keys, stands in the environment alone: a model's name
+        // leads nowhere else. An agent is a program of the user's, or one whose command is trusted
+        // by itself.
+        to.neither([
+            "role",
+            "prompt",
+            "model",
+            "agent",
+            "program",
+            "restart",
+            "auto",
+            "instructions",
+        ]);
         let elsewhere = to.file.zip(workspace.as_deref());
-        to.widens("workspace", elsewhere.and_then(|(file, path)| outside(file, Path::new(path))));
+        to.widens(
+            "workspace",
+            elsewhere.and_then(|(file, path)| outside(file, Path::new(path))),
+        );
         let is_asked = |ask: fn(&Self) -> bool| above.iter().any(|above| ask(above));
         to.narrows("plan", plan.filter(|plan| *plan));
-        to.widens("plan", plan.filter(|plan| !plan && is_asked(|above| above.plan == Some(true))));
+        to.widens(
+            "plan",
+            plan.filter(|plan| !plan && is_asked(|above| above.plan == Some(true))),
+        );
         let by_lead = approve_by.filter(|by| *by == ApproveBy::Lead);
         to.widens("approve_by", by_lead.map(|_| "lead"));
         let led = is_asked(|above| above.approve_by == Some(ApproveBy::Lead));
-        to.narrows("approve_by", approve_by.filter(|by| led && *by == ApproveBy::Person).map(|_| "person"));
-        to.narrows("permissions", permissions.filter(|it| *it == Permissions::Ask).map(|_| "ask"));
+        to.narrows(
+            "approve_by",
+            approve_by
+                .filter(|by| led && *by == ApproveBy::Person)
+                .map(|_| "person"),
+        );
+        to.narrows(
+            "permissions",
+            permissions
+                .filter(|it| *it == Permissions::Ask)
+                .map(|_| "ask"),
+        );
         let asks = is_asked(|above| above.permissions == Some(Permissions::Ask));
-        to.widens("permissions", permissions.filter(|it| asks && *it == Permissions::Allow).map(|_| "allow"));
+        to.widens(
+            "permissions",
+            permissions
+                .filter(|it| asks && *it == Permissions::Allow)
+                .map(|_| "allow"),
+        );
         // A checkout keeps a teammate out of the user's own tree.
         to.narrows("checkout", checkout.filter(|own| *own));
-        to.widens("checkout", checkout.filter(|own| !own && is_asked(|above| above.checkout == Some(true))));
+        to.widens(
+            "checkout",
+            checkout.filter(|own| !own && is_asked(|above| above.checkout == Some(true))),
+        );
         let number = |count: Option<u32>| count.map(f64::from);
         let large = |count: Option<u64>| count.map(|count| count as f64);
-        let least = |of: &dyn Fn(&Self) -> Option<f64>| above.iter().filter_map(|it| of(it)).reduce(f64::min);
+        let least = |of: &dyn Fn(&Self) -> Option<f64>| {
+            above.iter().filter_map(|it| of(it)).reduce(f64::min)
+        };
         let turns = least(&|it| number(it.max_turns)).unwrap_or(f64::from(DEFAULT_TURNS));
         to.limits("max_turns", number(*max_turns), Some(turns));
-        to.limits("max_tokens", large(*max_tokens), least(&|it| large(it.max_tokens)));
-        to.limits("max_cost", max_cost.map(f64::from), least(&|it| it.max_cost.map(f64::from)));
+        to.limits(
+            "max_tokens",
+            large(*max_tokens),
+            least(&|it| large(it.max_tokens)),
+        );
+        to.limits(
+            "max_cost",
+            max_cost.map(f64::from),
+            least(&|it| it.max_cost.map(f64::from)),
+        );
         to.limits("memory", large(*memory), least(&|it| large(it.memory)));
-        to.limits("cpu_time", large(*cpu_time), least(&|it| large(it.cpu_time)));
-        to.limits("max_procs", number(*max_procs), least(&|it| number(it.max_procs)));
-        to.limits("max_time", large(*max_time), least(&|it| large(it.max_time)));
+        to.limits(
+            "cpu_time",
+            large(*cpu_time),
+            least(&|it| large(it.cpu_time)),
+        );
+        to.limits(
+            "max_procs",
+            number(*max_procs),
+            least(&|it| number(it.max_procs)),
+        );
+        to.limits(
+            "max_time",
+            large(*max_time),
+            least(&|it| large(it.max_time)),
+        );
         let above: Vec<&SandboxPatch> = above.iter().map(|above| &above.sandbox).collect();
         sandbox.effects(&above, to);
     }
@@ -257,15 +334,31 @@ impl TermsPatch {
 impl SandboxPatch {
     /// Says what each key does, below the tables `above` it.
     fn effects(&self, above: &[&Self], to: &mut Effects<'_>) {
-        let Self { mode, network, ports, writable, caches, hidden, visible, env } = self;
+        let Self {
+            mode,
+            network,
+            ports,
+            writable,
+            caches,
+            hidden,
+            visible,
+            env,
+        } = self;
         let modes = above.iter().filter_map(|above| above.mode);
         let strictest = modes.fold(SandboxMode::default(), SandboxMode::min);
-        to.widens("sandbox.mode", mode.filter(|mode| *mode > strictest).map(SandboxMode::as_str));
+        to.widens(
+            "sandbox.mode",
+            mode.filter(|mode| *mode > strictest)
+                .map(SandboxMode::as_str),
+        );
         to.narrows(
             "sandbox.mode",
-            mode.filter(|mode| *mode < SandboxMode::default()).map(SandboxMode::as_str),
+            mode.filter(|mode| *mode < SandboxMode::default())
+                .map(SandboxMode::as_str),
         );
-        let is_limited = above.iter().any(|above| above.network.as_ref().is_some_and(|it| it.0.is_some()));
+        let is_limited = above
+            .iter()
+            .any(|above| above.network.as_ref().is_some_and(|it| it.0.is_some()));
         match network.as_ref().map(|network| &network.0) {
             None => {}
             Some(None) => to.widens("sandbox.network", is_limited.then_some(true)),
@@ -290,8 +383,15 @@ impl SandboxPatch {
         add(&mut self.hidden, &below.hidden);
         add(&mut self.visible, &below.visible);
         add(&mut self.env, &below.env);
-        let (network, ports) = (self.network.or(below.network.clone()), self.ports.or(below.ports.clone()));
-        Self { mode: self.mode.or(below.mode), network, ports, caches: self.caches.or(below.caches), ..self }
+        let network = self.network.or(below.network.clone());
+        let ports = self.ports.or(below.ports.clone());
+        Self {
+            mode: self.mode.or(below.mode),
+            network,
+            ports,
+            caches: self.caches.or(below.caches),
+            ..self
+        }
     }
 }
 
@@ -319,10 +419,13 @@ fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D:
 
 fn variables<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let names = Vec::<String>::deserialize(deserializer)?;
-    match names.iter().find(|name| name.contains('=') || is_model_key(name.as_bytes())) {
-        Some(name) => {
-            Err(D::Error::custom(format_args!("{name:?} is not the name of a variable, or is a model's key")))
-        }
+    match names
+        .iter()
+        .find(|name| name.contains('=') || is_model_key(name.as_bytes()))
+    {
+        Some(name) => Err(D::Error::custom(format_args!(
+            "{name:?} is not the name of a variable, or is a model's key"
+        ))),
         None => Ok(names),
     }
 }

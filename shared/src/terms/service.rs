@@ -1,4 +1,5 @@
-//! The variables that a model's service is reached with, looked at before anything is started. Pure.
+//! The variables that a model's service is reached with, looked at before anything is started.
+//! Pure.
 //!
 //! A worker looks at them again: what is wrong there is told with its first piece of work.
 
@@ -7,8 +8,10 @@ use crate::model_spec::{ModelSpec, Provider};
 use crate::settings::{Lookup, SettingError, variable};
 
 /// Where the services are.
-const BASES: [(Provider, &str); 2] =
-    [(Provider::Anthropic, "ANTHROPIC_BASE_URL"), (Provider::OpenAi, "OPENAI_BASE_URL")];
+const BASES: [(Provider, &str); 2] = [
+    (Provider::Anthropic, "ANTHROPIC_BASE_URL"),
+    (Provider::OpenAi, "OPENAI_BASE_URL"),
+];
 
 const URL: &str = "the address of a service: http:// or https://, and a host";
 
@@ -21,15 +24,25 @@ const NO_PASSWORD: &str = "an address without a user or password in it, which ev
 /// [`SettingError`] for the first value that can never work; it does not show a password.
 pub(super) fn check(model: Option<&ModelSpec>, lookup: Lookup<'_>) -> Result<(), SettingError> {
     for (provider, variable) in BASES {
-        let Some(url) = lookup(variable).filter(|url| !url.is_empty()) else { continue };
+        let Some(url) = lookup(variable).filter(|url| !url.is_empty()) else {
+            continue;
+        };
         let (user, rest) = parted(url.trim());
         // Tools inherit it, whatever the model is.
         if user {
             let value = format!("…@{rest}");
-            return Err(SettingError { variable, value, expected: NO_PASSWORD });
+            return Err(SettingError {
+                variable,
+                value,
+                expected: NO_PASSWORD,
+            });
         }
         if model.is_some_and(|model| model.provider == provider) && !is_address(url.trim()) {
-            return Err(SettingError { variable, value: url, expected: URL });
+            return Err(SettingError {
+                variable,
+                value: url,
+                expected: URL,
+            });
         }
     }
     if model.is_some_and(|model| model.provider != Provider::Script) {
@@ -42,7 +55,10 @@ pub(super) fn check(model: Option<&ModelSpec>, lookup: Lookup<'_>) -> Result<(),
 /// Tells whether a URL names a user, and returns what stands behind it.
 fn parted(url: &str) -> (bool, &str) {
     let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
-    let authority = behind.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let authority = behind
+        .split(['/', '?', '#', '\\'])
+        .next()
+        .unwrap_or_default();
     match authority.rsplit_once('@') {
         Some((user, _)) => (true, &behind[user.len() + 1..]),
         None => (false, behind),
@@ -51,15 +67,24 @@ fn parted(url: &str) -> (bool, &str) {
 
 /// Tells whether a text has the form of such an address.
 fn is_address(url: &str) -> bool {
-    let Some((scheme, behind)) = url.split_once("://") else { return false };
-    let authority = behind.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let Some((scheme, behind)) = url.split_once("://") else {
+        return false;
+    };
+    let authority = behind
+        .split(['/', '?', '#', '\\'])
+        .next()
+        .unwrap_or_default();
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port),
         _ => (authority, ""),
     };
-    let known = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-    let fits = |c: char| !c.is_whitespace() && !c.is_control();
-    known && !host.is_empty() && host.chars().all(fits) && (port.is_empty() || port.parse::<u16>().is_ok())
+    let known = ["http", "https"]
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known));
+    known
+        && !host.is_empty()
+        && host.chars().all(|c| !c.is_whitespace() && !c.is_control())
+        && (port.is_empty() || port.parse::<u16>().is_ok())
 }
 
 #[cfg(test)]
@@ -96,16 +121,29 @@ mod tests {
             ("TEAM_CONTEXT_WINDOW", "8k"),
             ("TEAM_MODEL_TIMEOUT", "1m"),
         ] {
-            assert_eq!(checked("anthropic:x", variable, text), Ok(()), "{variable}={text}");
+            assert_eq!(
+                checked("anthropic:x", variable, text),
+                Ok(()),
+                "{variable}={text}"
+            );
         }
     }
 
     #[test]
     fn a_password_in_an_address_is_refused_and_not_repeated() {
         for model in ["script", "anthropic", "openai"] {
-            for url in ["http://user:PW@host:1/v1", "https://PW@host", "user:PW@host/v1"] {
-                let error = checked(model, "ANTHROPIC_BASE_URL", url).unwrap_err().to_string();
-                assert!(error.contains("ANTHROPIC_API_KEY") && error.contains("host"), "{error}");
+            for url in [
+                "http://user:PW@host:1/v1",
+                "https://PW@host",
+                "user:PW@host/v1",
+            ] {
+                let error = checked(model, "ANTHROPIC_BASE_URL", url)
+                    .unwrap_err()
+                    .to_string();
+                assert!(
+                    error.contains("ANTHROPIC_API_KEY") && error.contains("host"),
+                    "{error}"
+                );
                 assert!(!error.contains("PW"), "{error}");
             }
         }

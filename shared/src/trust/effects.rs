@@ -1,7 +1,8 @@
-//! What each key of a `team.toml` does to what a team may do: it widens that, narrows it, or does neither.
+//! What each key of a `team.toml` does to what a team may do: it widens that, narrows it, or does
+//! neither.
 //!
-//! Each type of the file says so of its own fields, and takes itself apart to do it: a field of which nothing is said does not
-//! compile. A key can widen with one value and narrow with another.
+//! Each type of the file says so of its own fields, and takes itself apart to do it: a field of
+//! which nothing is said does not compile. A key can widen with one value and narrow with another.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -24,7 +25,12 @@ pub struct Narrowing {
 impl Narrowing {
     /// Tells whether another one narrows as much.
     pub fn is_kept_by(&self, other: &Self) -> bool {
-        let is_less = || other.most.zip(self.most).is_some_and(|(most, before)| most <= before);
+        let is_less = || {
+            other
+                .most
+                .zip(self.most)
+                .is_some_and(|(most, before)| most <= before)
+        };
         self.key == other.key && (self.value == other.value || is_less())
     }
 }
@@ -47,18 +53,32 @@ pub(crate) struct Effects<'f> {
 
 impl Effects<'_> {
     /// Says that a key widens with each of these values.
-    pub(crate) fn widens<T: Debug>(&mut self, key: &'static str, values: impl IntoIterator<Item = T>) {
+    pub(crate) fn widens<T: Debug>(
+        &mut self,
+        key: &'static str,
+        values: impl IntoIterator<Item = T>,
+    ) {
         self.say(key);
-        let lines = values.into_iter().map(|value| format!("{}{key} = {value:?}", self.table));
+        let lines = values
+            .into_iter()
+            .map(|value| format!("{}{key} = {value:?}", self.table));
         self.widening.extend(lines);
     }
 
     /// Says that a key narrows with each of these values.
-    pub(crate) fn narrows<T: Debug>(&mut self, key: &'static str, values: impl IntoIterator<Item = T>) {
+    pub(crate) fn narrows<T: Debug>(
+        &mut self,
+        key: &'static str,
+        values: impl IntoIterator<Item = T>,
+    ) {
         self.say(key);
         for value in values {
             let key = format!("{}{key}", self.table);
-            self.narrowing.push(Narrowing { key, value: format!("{value:?}"), most: None });
+            self.narrowing.push(Narrowing {
+                key,
+                value: format!("{value:?}"),
+                most: None,
+            });
         }
     }
 
@@ -66,10 +86,15 @@ impl Effects<'_> {
     pub(crate) fn narrows_to(&mut self, key: &'static str, value: &str, most: f64) {
         self.say(key);
         let key = format!("{}{key}", self.table);
-        self.narrowing.push(Narrowing { key, value: value.to_owned(), most: Some(most) });
+        self.narrowing.push(Narrowing {
+            key,
+            value: value.to_owned(),
+            most: Some(most),
+        });
     }
 
-    /// Says of a key that is a limit: below what holds without it, it narrows, and above that it widens.
+    /// Says of a key that is a limit: below what holds without it, it narrows, and above that it
+    /// widens.
     pub(crate) fn limits(&mut self, key: &'static str, most: Option<f64>, without: Option<f64>) {
         self.say(key);
         let Some(most) = most else { return };
@@ -81,10 +106,15 @@ impl Effects<'_> {
 
     /// Says that keys do neither, whatever their values are.
     pub(crate) fn neither<const N: usize>(&mut self, keys: [&'static str; N]) {
-        keys.into_iter().for_each(|key| self.say(key));
+        for key in keys {
+            self.say(key);
+        }
     }
 
-    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "only a test looks at what was said"))]
+    #[cfg_attr(
+        not(test),
+        expect(clippy::unused_self, reason = "only a test looks at what was said")
+    )]
     fn say(&mut self, _key: &'static str) {
         #[cfg(test)]
         self.said.insert(_key);

@@ -28,7 +28,10 @@ struct FileState {
 impl Poll {
     /// Looks for the first time.
     pub(super) fn start(target: &Target) -> Self {
-        Self { due: Instant::now() + POLL_EVERY, seen: look_at(target) }
+        Self {
+            due: Instant::now() + POLL_EVERY,
+            seen: look_at(target),
+        }
     }
 
     /// Returns when to look next.
@@ -40,15 +43,23 @@ impl Poll {
     pub(super) fn look(&mut self, target: &Target) -> BTreeSet<String> {
         self.due = Instant::now() + POLL_EVERY;
         let before = std::mem::replace(&mut self.seen, look_at(target));
-        let differs = |name: &&String| before.get(*name) != self.seen.get(*name);
-        before.keys().chain(self.seen.keys()).filter(differs).cloned().collect()
+        before
+            .keys()
+            .chain(self.seen.keys())
+            .filter(|name| before.get(*name) != self.seen.get(*name))
+            .cloned()
+            .collect()
     }
 }
 
 impl FileState {
     fn of(path: &Path) -> Option<Self> {
         let it = std::fs::symlink_metadata(path).ok()?;
-        Some(Self { identity: (it.dev(), it.ino()), length: it.len(), modified: it.modified().ok() })
+        Some(Self {
+            identity: (it.dev(), it.ino()),
+            length: it.len(),
+            modified: it.modified().ok(),
+        })
     }
 }
 
@@ -58,13 +69,17 @@ fn look_at(target: &Target) -> BTreeMap<String, FileState> {
     if !target.folder {
         return seen(&target.path).into_iter().collect();
     }
-    let Ok(entries) = std::fs::read_dir(&target.path) else { return BTreeMap::new() };
-    entries.filter_map(|entry| seen(&entry.ok()?.path())).collect()
+    let Ok(entries) = std::fs::read_dir(&target.path) else {
+        return BTreeMap::new();
+    };
+    entries
+        .filter_map(|entry| seen(&entry.ok()?.path()))
+        .collect()
 }
 
-/// File systems whose files others (another machine, the host of a virtual one) change without an event
-/// here, by the magic number that `statfs` gives: `include/uapi/linux/magic.h`, statfs(2), and for those out
-/// of tree the list of gnulib's `file-remote.c`.
+/// File systems whose files others (another machine, the host of a virtual one) change without an
+/// event here, by the magic number that `statfs` gives: `include/uapi/linux/magic.h`, statfs(2),
+/// and for those out of tree the list of gnulib's `file-remote.c`.
 const WITHOUT_EVENTS: [i128; 19] = [
     0x6969,      // NFS
     0x517B,      // SMB
@@ -89,6 +104,8 @@ const WITHOUT_EVENTS: [i128; 19] = [
 
 /// Tells whether the file system of a path makes no events for what others do.
 pub(super) fn lacks_events(path: &Path) -> bool {
-    // The numbers have 32 bits, in a field whose type differs between architectures and may be signed.
-    rustix::fs::statfs(path).is_ok_and(|it| WITHOUT_EVENTS.contains(&(i128::from(it.f_type) & 0xFFFF_FFFF)))
+    // The numbers have 32 bits, in a field whose type differs between architectures and may be
+    // signed.
+    rustix::fs::statfs(path)
+        .is_ok_and(|it| WITHOUT_EVENTS.contains(&(i128::from(it.f_type) & 0xFFFF_FFFF)))
 }

@@ -12,7 +12,11 @@ const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_secs(1);
 
 fn run<F: Future>(test: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(test)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+        .block_on(test)
 }
 
 fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -23,7 +27,13 @@ fn scratch() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn append(path: &Path) {
-    OpenOptions::new().append(true).create(true).open(path).unwrap().write_all(b"x\n").unwrap();
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .unwrap()
+        .write_all(b"x\n")
+        .unwrap();
 }
 
 async fn woken(watch: &Watch) {
@@ -31,7 +41,10 @@ async fn woken(watch: &Watch) {
 }
 
 async fn silent(watch: &Watch) {
-    assert!(timeout(SHORT, watch.changed()).await.is_err(), "a wake-up for nothing");
+    assert!(
+        timeout(SHORT, watch.changed()).await.is_err(),
+        "a wake-up for nothing"
+    );
 }
 
 /// Takes the wake-ups that are on their way, until there are none for a while.
@@ -62,7 +75,10 @@ fn what_was_appended_before_the_wait_wakes() {
             let watch = Watch::folder(path.parent().unwrap(), force_poll).unwrap();
             append(&path);
             woken(&watch).await;
-            assert_eq!(watch.take(), Changes::Files(["alice.jsonl".to_owned()].into()));
+            assert_eq!(
+                watch.take(),
+                Changes::Files(["alice.jsonl".to_owned()].into())
+            );
             assert_eq!(watch.take(), Changes::default());
         });
     }
@@ -74,15 +90,19 @@ fn reading_does_not_wake() {
         let (_scratch, path) = scratch();
         run(async {
             for folder in [false, true] {
-                let watch = match folder {
-                    true => Watch::folder(path.parent().unwrap(), force_poll).unwrap(),
-                    false => Watch::file(&path, force_poll).unwrap(),
+                let watch = if folder {
+                    Watch::folder(path.parent().unwrap(), force_poll).unwrap()
+                } else {
+                    Watch::file(&path, force_poll).unwrap()
                 };
                 // One append is one wake-up, however late it comes.
                 append(&path);
                 woken(&watch).await;
                 for _ in 0..10 {
-                    File::open(&path).unwrap().read_to_end(&mut Vec::new()).unwrap();
+                    File::open(&path)
+                        .unwrap()
+                        .read_to_end(&mut Vec::new())
+                        .unwrap();
                 }
                 silent(&watch).await;
                 append(&path);
@@ -98,15 +118,18 @@ fn the_end_of_a_writer_wakes_where_that_counts() {
     run(async {
         let mut writer = File::options().append(true).open(&path).unwrap();
         let folder = path.parent().unwrap();
-        let (ends, files) =
-            (Watch::folder_and_ends(folder, false).unwrap(), Watch::folder(folder, false).unwrap());
+        let ends = Watch::folder_and_ends(folder, false).unwrap();
+        let files = Watch::folder(folder, false).unwrap();
         writer.write_all(b"x\n").unwrap();
         woken(&ends).await;
         woken(&files).await;
         ends.take();
         drop(writer);
         woken(&ends).await;
-        assert_eq!(ends.take(), Changes::Files(["alice.jsonl".to_owned()].into()));
+        assert_eq!(
+            ends.take(),
+            Changes::Files(["alice.jsonl".to_owned()].into())
+        );
         silent(&files).await;
     });
 }
@@ -125,7 +148,8 @@ fn a_file_that_is_renamed_over_is_watched_again() {
                 woken(&watch).await;
                 assert_eq!(watch.rearm_if_needed().unwrap(), !force_poll);
                 kept = kept.map(|_| File::open(&path).unwrap());
-                // A wake-up that belongs to the dead file may come late, and means one look too many.
+                // A wake-up that belongs to the dead file may come late, and means one look too
+                // many.
                 settle(&watch).await;
                 watch.rearm_if_needed().unwrap();
                 append(&path);
@@ -144,7 +168,10 @@ fn a_file_that_is_gone_is_watched_again_when_it_is_back() {
         std::fs::remove_file(&path).unwrap();
         woken(&watch).await;
         for _ in 0..2 {
-            assert!(matches!(watch.rearm_if_needed(), Err(WatchError::Missing(_))));
+            assert!(matches!(
+                watch.rearm_if_needed(),
+                Err(WatchError::Missing(_))
+            ));
         }
         File::create(&path).unwrap();
         assert!(watch.rearm_if_needed().unwrap());
@@ -161,11 +188,17 @@ fn a_folder_tells_which_files_have_changed() {
             let watch = Watch::folder(scratch.path(), force_poll).unwrap();
             append(&path);
             append(&scratch.path().join("bob.jsonl"));
-            std::fs::rename(scratch.path().join("bob.jsonl"), scratch.path().join("carol.jsonl")).unwrap();
+            std::fs::rename(
+                scratch.path().join("bob.jsonl"),
+                scratch.path().join("carol.jsonl"),
+            )
+            .unwrap();
             let mut seen = BTreeSet::new();
             while !(seen.contains("alice.jsonl") && seen.contains("carol.jsonl")) {
                 woken(&watch).await;
-                let Changes::Files(files) = watch.take() else { panic!("too much") };
+                let Changes::Files(files) = watch.take() else {
+                    panic!("too much")
+                };
                 seen.extend(files);
             }
         });
@@ -187,13 +220,19 @@ fn a_wait_that_is_given_up_does_not_put_the_next_look_off() {
 fn what_is_not_there_cannot_be_watched() {
     let (scratch, _path) = scratch();
     for force_poll in [false, true] {
-        let error = run(async { Watch::file(&scratch.path().join("none"), force_poll).unwrap_err() });
+        let error =
+            run(async { Watch::file(&scratch.path().join("none"), force_poll).unwrap_err() });
         assert!(matches!(error, WatchError::Missing(_)), "{error}");
     }
 }
 
 fn target(folder: bool) -> Target {
-    Target { path: PathBuf::from("/t/inbox"), folder, names: false, closes: false }
+    Target {
+        path: PathBuf::from("/t/inbox"),
+        folder,
+        names: false,
+        closes: false,
+    }
 }
 
 /// What an event leaves behind: whether the watch may be dead, and what has changed.
@@ -215,22 +254,35 @@ fn events_of_readers_are_not_heard() {
     }
     let chmod = EventKind::Modify(ModifyKind::Metadata(MetadataKind::Any));
     assert_eq!(heard(true, chmod, "/t/inbox/a"), nothing);
-    assert_eq!(heard(false, chmod, "/t/inbox"), (true, Changes::Files(["inbox".to_owned()].into())));
+    assert_eq!(
+        heard(false, chmod, "/t/inbox"),
+        (true, Changes::Files(["inbox".to_owned()].into()))
+    );
 }
 
 #[test]
 fn who_watches_names_hears_of_no_line_that_is_appended() {
     let heard = |kind| {
         let signal = Signal::default();
-        let target = Target { names: true, closes: true, ..target(true) };
+        let target = Target {
+            names: true,
+            closes: true,
+            ..target(true)
+        };
         target.hear(Ok(Event::new(kind).add_path("/t/inbox/a".into())), &signal);
         signal.pending.into_inner().unwrap().changes != Changes::default()
     };
     assert!(!heard(EventKind::Modify(ModifyKind::Data(DataChange::Any))));
-    assert!(!heard(EventKind::Access(AccessKind::Close(AccessMode::Read))));
-    assert!(heard(EventKind::Access(AccessKind::Close(AccessMode::Write))));
+    assert!(!heard(EventKind::Access(AccessKind::Close(
+        AccessMode::Read
+    ))));
+    assert!(heard(EventKind::Access(AccessKind::Close(
+        AccessMode::Write
+    ))));
     assert!(heard(EventKind::Remove(notify::event::RemoveKind::File)));
-    assert!(heard(EventKind::Modify(ModifyKind::Name(notify::event::RenameMode::To))));
+    assert!(heard(EventKind::Modify(ModifyKind::Name(
+        notify::event::RenameMode::To
+    ))));
 }
 
 #[test]
@@ -249,9 +301,15 @@ fn changes_that_are_not_taken_do_not_pile_up() {
     let signal = Signal::default();
     let data = EventKind::Modify(ModifyKind::Data(DataChange::Any));
     for number in 0..=MAX_FILES {
-        target(true).hear(Ok(Event::new(data).add_path(format!("/t/inbox/{number}").into())), &signal);
+        target(true).hear(
+            Ok(Event::new(data).add_path(format!("/t/inbox/{number}").into())),
+            &signal,
+        );
     }
-    assert_eq!(signal.pending.into_inner().unwrap().changes, Changes::Anything);
+    assert_eq!(
+        signal.pending.into_inner().unwrap().changes,
+        Changes::Anything
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What follows from a decision of the journal stands in the inboxes, and says what was decided; and what only a decision leads to
-//! follows from one.
+//! What follows from a decision of the journal stands in the inboxes, and says what was decided;
+//! and what only a decision leads to follows from one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,8 +10,12 @@ use teamd_shared::request::Kind;
 use crate::stage::{Checked, Stage, hold};
 
 /// The lines that only follow from a decision.
-const DECIDED: [&str; 4] =
-    ["shutdown_request", "plan_request", "plan_approval_response", "teammate_terminated"];
+const DECIDED: [&str; 4] = [
+    "shutdown_request",
+    "plan_request",
+    "plan_approval_response",
+    "teammate_terminated",
+];
 
 /// Checks the inboxes, also those that lie in the archive.
 pub(super) fn check(stage: &Stage) -> Checked {
@@ -19,15 +23,27 @@ pub(super) fn check(stage: &Stage) -> Checked {
     let mut inboxes: HashMap<String, HashMap<String, Value>> = HashMap::new();
     for line in stage.journal() {
         if let Some(name) = must_hear(&line) {
-            let hears = line.record.tell().iter().any(|tell| tell.to.as_str() == name);
-            hold(hears, || format!("line {} of the journal concerns {name}, who is not told", line.seq))?;
+            let hears = line
+                .record
+                .tell()
+                .iter()
+                .any(|tell| tell.to.as_str() == name);
+            hold(hears, || {
+                format!(
+                    "line {} of the journal concerns {name}, who is not told",
+                    line.seq
+                )
+            })?;
         }
         for tell in line.record.tell() {
             told.insert(tell.id.to_string());
             let to = tell.to.as_str().to_owned();
-            let inbox = inboxes.entry(to.clone()).or_insert_with(|| ids(&with_archive(stage, &to)));
+            let inbox = inboxes
+                .entry(to.clone())
+                .or_insert_with(|| ids(&with_archive(stage, &to)));
             let Some(message) = inbox.get(&tell.id.to_string()) else {
-                let (seq, id) = (line.seq, tell.id);
+                let seq = line.seq;
+                let id = tell.id;
                 return hold(false, || {
                     format!(
                         "line {seq} of the journal follows with {id} in the inbox of {to}, which has no such line"
@@ -39,7 +55,9 @@ pub(super) fn check(stage: &Stage) -> Checked {
     }
     for (to, lines) in &inboxes {
         for (id, line) in lines {
-            let decided = line["type"].as_str().is_some_and(|sort| DECIDED.contains(&sort));
+            let decided = line["type"]
+                .as_str()
+                .is_some_and(|sort| DECIDED.contains(&sort));
             hold(!decided || told.contains(id), || {
                 format!("no decision leads to what stands in the inbox of {to}: {line}")
             })?;
@@ -82,17 +100,30 @@ fn says(line: &Line, message: &Value) -> Checked {
             };
             let feedback = verdict.is_some().then_some(("feedback", reason));
             let id = ("request_id", json!(request.request_id.to_string()));
-            [Some(id), verdict, feedback].into_iter().flatten().collect::<Vec<_>>()
+            [Some(id), verdict, feedback]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
         }
         Record::Member(record) if record.event == MemberEvent::Exited => {
-            let incarnation = record.ended_incarnation.unwrap_or(record.member.incarnation);
+            let incarnation = record
+                .ended_incarnation
+                .unwrap_or(record.member.incarnation);
             vec![
                 ("name", json!(record.member.name.as_str())),
                 ("restarted", json!(record.ended_incarnation.is_some())),
-                ("unread", json!(record.member.exit.as_ref().map(|exit| exit.unread))),
+                (
+                    "unread",
+                    json!(record.member.exit.as_ref().map(|exit| exit.unread)),
+                ),
             ]
             .into_iter()
-            .chain(record.ended_incarnation.is_none().then_some(("incarnation", json!(incarnation))))
+            .chain(
+                record
+                    .ended_incarnation
+                    .is_none()
+                    .then_some(("incarnation", json!(incarnation))),
+            )
             .collect()
         }
         Record::Member(_) | Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => Vec::new(),
@@ -108,12 +139,14 @@ fn says(line: &Line, message: &Value) -> Checked {
     Ok(())
 }
 
-/// What a worker has noted that the lead is told is in the lead's inbox; what is no message is in quarantine.
+/// What a worker has noted that the lead is told is in the lead's inbox; what is no message is in
+/// quarantine.
 pub(super) fn notices(stage: &Stage, name: &str) -> Checked {
     let by_id = ids(&stage.team.inbox("lead"));
     let quarantine = stage.team.lines(&format!("inbox/{name}.rejected.jsonl"));
     let entries = stage.team.transcript(name);
-    // A worker that was killed right behind its last entry tells in its next incarnation, if there is one.
+    // A worker that was killed right behind its last entry tells in its next incarnation, if there
+    // is one.
     let is_dead = matches!(stage.status(name).as_str(), "crashed" | "killed");
     let told = entries.len().saturating_sub(usize::from(is_dead));
     for (index, entry) in entries.iter().enumerate() {
@@ -124,7 +157,11 @@ pub(super) fn notices(stage: &Stage, name: &str) -> Checked {
                 format!("{name} has noted {sort}, and the lead was not told: {entry}")
             })?;
         }
-        let is_kept = || quarantine.iter().any(|line| line["offset"] == entry["offset"]);
+        let is_kept = || {
+            quarantine
+                .iter()
+                .any(|line| line["offset"] == entry["offset"])
+        };
         hold(sort != "rejected" || is_kept(), || {
             format!("{name} could not read a line, and it is not in quarantine: {entry}")
         })?;
@@ -141,13 +178,22 @@ pub(super) fn with_archive(stage: &Stage, name: &str) -> Vec<Value> {
 
 /// The lines of the files of the archive whose names end so.
 pub(super) fn archived(stage: &Stage, end: &str) -> Vec<Value> {
-    let archive = std::fs::read_dir(stage.team.path("archive")).into_iter().flatten().flatten();
+    let archive = std::fs::read_dir(stage.team.path("archive"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let files = archive.map(|file| file.file_name().to_string_lossy().into_owned());
     let files = files.filter(|file| file.ends_with(end));
-    files.flat_map(|file| stage.team.lines(&format!("archive/{file}"))).collect()
+    files
+        .flat_map(|file| stage.team.lines(&format!("archive/{file}")))
+        .collect()
 }
 
 /// The lines by their ids; of those with the same id the first.
 pub(super) fn ids(lines: &[Value]) -> HashMap<String, Value> {
-    lines.iter().rev().filter_map(|line| Some((line["id"].as_str()?.to_owned(), line.clone()))).collect()
+    lines
+        .iter()
+        .rev()
+        .filter_map(|line| Some((line["id"].as_str()?.to_owned(), line.clone())))
+        .collect()
 }

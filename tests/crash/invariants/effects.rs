@@ -14,9 +14,14 @@ pub(super) fn check(stage: &Stage) -> Checked {
         *counts.entry(line).or_default() += 1;
     }
     for (token, count) in &counts {
-        hold(*count == 1, || format!("the command that leaves {token:?} ran {count} times"))?;
+        hold(*count == 1, || {
+            format!("the command that leaves {token:?} ran {count} times")
+        })?;
     }
-    let members = stage.roster()["members"].as_array().cloned().unwrap_or_default();
+    let members = stage.roster()["members"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     for member in &members {
         if let Some(name) = member["name"].as_str() {
             transcript(stage, name, !member["agent"].is_null(), &counts)?;
@@ -26,15 +31,23 @@ pub(super) fn check(stage: &Stage) -> Checked {
 }
 
 /// `is_agent`: a program that goes on while its plan waits, so it may answer beside that call.
-fn transcript(stage: &Stage, name: &str, is_agent: bool, counts: &BTreeMap<&str, usize>) -> Checked {
+fn transcript(
+    stage: &Stage,
+    name: &str,
+    is_agent: bool,
+    counts: &BTreeMap<&str, usize>,
+) -> Checked {
     let text = stage.team.file(&format!("transcript/{name}.jsonl"));
     // A torn tail stays until the next incarnation cuts it off; inside there is none.
     let text = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let mut open: HashMap<String, Value> = HashMap::new();
-    let (mut incarnations, mut unwritten) = (Vec::new(), false);
+    let mut incarnations = Vec::new();
+    let mut unwritten = false;
     for (number, line) in (1..).zip(text.lines()) {
         let entry: Value = serde_json::from_str(line).unwrap_or_default();
-        hold(entry.is_object(), || format!("line {number} of the transcript of {name} is {line:?}"))?;
+        hold(entry.is_object(), || {
+            format!("line {number} of the transcript of {name} is {line:?}")
+        })?;
         match entry["entry"].as_str().unwrap_or_default() {
             "life" => {
                 if entry["incarnation"] == entry["conversation"] {
@@ -43,11 +56,18 @@ fn transcript(stage: &Stage, name: &str, is_agent: bool, counts: &BTreeMap<&str,
                 incarnations.push(entry["incarnation"].as_u64().unwrap_or_default());
             }
             "answer" => {
-                let waits = open.values().all(|call| is_agent && call["name"] == "plan_approval");
-                hold(waits, || format!("{name} answered while {open:?} had no result"))?;
+                let waits = open
+                    .values()
+                    .all(|call| is_agent && call["name"] == "plan_approval");
+                hold(waits, || {
+                    format!("{name} answered while {open:?} had no result")
+                })?;
                 for block in entry["content"].as_array().into_iter().flatten() {
                     if block["type"] == "tool_use" {
-                        open.insert(block["id"].as_str().unwrap_or_default().to_owned(), block.clone());
+                        open.insert(
+                            block["id"].as_str().unwrap_or_default().to_owned(),
+                            block.clone(),
+                        );
                     }
                 }
             }
@@ -61,7 +81,9 @@ fn transcript(stage: &Stage, name: &str, is_agent: bool, counts: &BTreeMap<&str,
                 happened(name, &call, &entry, counts)?;
                 // What follows in such a file may be anything.
                 let said = unwritten || stage.is_refused_something() || is_said(&call, &entry);
-                hold(said, || format!("{name} was told that an edit failed which died, or ran: {entry}"))?;
+                hold(said, || {
+                    format!("{name} was told that an edit failed which died, or ran: {entry}")
+                })?;
                 unwritten |= call["name"] == "write_file" && entry["is_error"] == true;
             }
             _ => {}
@@ -72,17 +94,25 @@ fn transcript(stage: &Stage, name: &str, is_agent: bool, counts: &BTreeMap<&str,
     })
 }
 
-/// Whether an edit was done, or its result says that it may have been, or was not: a second one would fail for another reason.
+/// Whether an edit was done, or its result says that it may have been, or was not: a second one
+/// would fail for another reason.
 fn is_said(call: &Value, result: &Value) -> bool {
     let content = result["content"].as_str().unwrap_or_default();
-    let says = ["interrupted", "not run", "refused"].iter().any(|word| content.starts_with(word));
-    call["name"] != "edit_file" && call["name"] != "write_file" || result["is_error"] != true || says
+    let says = ["interrupted", "not run", "refused"]
+        .iter()
+        .any(|word| content.starts_with(word));
+    call["name"] != "edit_file" && call["name"] != "write_file"
+        || result["is_error"] != true
+        || says
 }
 
 /// A command whose result is no error has left its trace.
 fn happened(name: &str, call: &Value, result: &Value, counts: &BTreeMap<&str, usize>) -> Checked {
     let command = call["input"]["command"].as_str().unwrap_or_default();
-    let Some(token) = command.strip_prefix("echo ").and_then(|rest| rest.split(" >> effects").next()) else {
+    let Some(token) = command
+        .strip_prefix("echo ")
+        .and_then(|rest| rest.split(" >> effects").next())
+    else {
         return Ok(());
     };
     if !command.contains(">> effects") {
@@ -96,5 +126,7 @@ fn happened(name: &str, call: &Value, result: &Value, counts: &BTreeMap<&str, us
             format!("{name} was told of {command:?} that it did not run ({content}), and it has")
         });
     }
-    hold(count == 1, || format!("{name} was told that {command:?} was done, and it ran {count} times"))
+    hold(count == 1, || {
+        format!("{name} was told that {command:?} was done, and it ran {count} times")
+    })
 }

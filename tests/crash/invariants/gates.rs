@@ -1,7 +1,9 @@
-//! A gate is open only where the journal says why: an incarnation that began without `--plan`, or a person's approval of a
-//! plan of that member in that conversation. What a closed gate should have refused did not happen.
+//! A gate is open only where the journal says why: an incarnation that began without `--plan`, or a
+//! person's approval of a plan of that member in that conversation. What a closed gate should have
+//! refused did not happen.
 //!
-//! The journal's own records of the gate are compared with what follows from its events here, so that no fold is believed.
+//! The journal's own records of the gate are compared with what follows from its events here, so
+//! that no fold is believed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -50,12 +52,13 @@ impl Gates {
         }
     }
 
-    /// A plan expires with the conversation of its author, or when the author leaves. A crash that another incarnation follows
-    /// keeps it.
+    /// A plan expires with the conversation of its author, or when the author leaves. A crash that
+    /// another incarnation follows keeps it.
     fn expires(&mut self, line: &Line) -> Checked {
         let (expired, ends) = match &line.record {
             Record::Member(record) => {
-                let goes_on = record.event == MemberEvent::Exited && record.ended_incarnation.is_some();
+                let goes_on =
+                    record.event == MemberEvent::Exited && record.ended_incarnation.is_some();
                 (
                     &record.expired,
                     matches!(record.event, MemberEvent::Exited | MemberEvent::Spawning) && !goes_on,
@@ -63,17 +66,22 @@ impl Gates {
             }
             Record::Request(record) => {
                 let id = record.request.request_id.clone();
-                if record.request.kind == Kind::PlanApproval && record.event == RequestEvent::Asked {
+                if record.request.kind == Kind::PlanApproval && record.event == RequestEvent::Asked
+                {
                     self.pending.insert(id);
                 }
-                let leaves = record.request.kind == Kind::Shutdown && record.event == RequestEvent::Approved;
+                let leaves =
+                    record.request.kind == Kind::Shutdown && record.event == RequestEvent::Approved;
                 (&record.expired, leaves)
             }
             Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => return Ok(()),
         };
         let plan = expired.iter().find(|id| self.pending.contains(id));
         hold(plan.is_none() || ends, || {
-            format!("line {} gives up the plan {plan:?} of a teammate that goes on", line.seq)
+            format!(
+                "line {} gives up the plan {plan:?} of a teammate that goes on",
+                line.seq
+            )
         })
     }
 
@@ -81,16 +89,20 @@ impl Gates {
         let member = &record.member;
         let name = member.name.to_string();
         let before = self.now.get(&name).map(|(gate, _)| *gate);
-        let ended_for_good = record.event == MemberEvent::Exited && record.ended_incarnation.is_none();
+        let ended_for_good =
+            record.event == MemberEvent::Exited && record.ended_incarnation.is_none();
         let expected = match (record.event, before) {
             (MemberEvent::Spawning, _) if member.conversation == member.incarnation => {
-                match member.terms.plan {
-                    true => Gate::Closed,
-                    false => Gate::Open,
+                if member.terms.plan {
+                    Gate::Closed
+                } else {
+                    Gate::Open
                 }
             }
             // Going on may ask for a plan; it opens nothing.
-            (MemberEvent::Spawning, Some(before)) if before == Gate::Closed || member.gate == Gate::Open => {
+            (MemberEvent::Spawning, Some(before))
+                if before == Gate::Closed || member.gate == Gate::Open =>
+            {
                 before
             }
             (MemberEvent::Spawning, _) => Gate::Closed,
@@ -99,16 +111,22 @@ impl Gates {
             (_, before) => before.unwrap_or(Gate::Closed),
         };
         hold(member.gate == expected, || {
-            format!("line {} says that the gate of {name} is {:?}: it is {expected:?}", line.seq, member.gate)
+            format!(
+                "line {} says that the gate of {name} is {:?}: it is {expected:?}",
+                line.seq, member.gate
+            )
         })?;
         self.set(line, name, (expected, member.conversation));
         Ok(())
     }
 
     fn plan(&mut self, stage: &Stage, line: &Line, event: RequestEvent, plan: &Request) -> Checked {
-        let (id, name) = (plan.request_id.to_string(), plan.from.clone());
+        let id = plan.request_id.to_string();
+        let name = plan.from.clone();
         let Some((_, conversation)) = self.now.get(&name).copied() else {
-            return hold(event == RequestEvent::Expired, || format!("plan {id} is of no member: {name}"));
+            return hold(event == RequestEvent::Expired, || {
+                format!("plan {id} is of no member: {name}")
+            });
         };
         let gate = match event {
             RequestEvent::Asked => Gate::Closed,
@@ -116,7 +134,10 @@ impl Gates {
                 let given = stage.ledger.approved.iter().any(|(known, _)| *known == id);
                 hold(given, || format!("no person approved plan {id}"))?;
                 hold(plan.incarnation >= conversation, || {
-                    format!("plan {id} of incarnation {} opens conversation {conversation}", plan.incarnation)
+                    format!(
+                        "plan {id} of incarnation {} opens conversation {conversation}",
+                        plan.incarnation
+                    )
                 })?;
                 Gate::Open
             }
@@ -135,7 +156,8 @@ impl Gates {
     }
 }
 
-/// Whatever a tool changed, it changed while the gate was open: at some moment between the entry before its result, and that.
+/// Whatever a tool changed, it changed while the gate was open: at some moment between the entry
+/// before its result, and that.
 fn nothing_passed(stage: &Stage, name: &str, changes: &Changes) -> Checked {
     let mut before = 0.0;
     let mut commands: HashMap<String, String> = HashMap::new();
@@ -143,7 +165,9 @@ fn nothing_passed(stage: &Stage, name: &str, changes: &Changes) -> Checked {
         let at = entry["at"].as_f64().unwrap_or_default();
         for block in entry["content"].as_array().into_iter().flatten() {
             let id = block["id"].as_str().unwrap_or_default().to_owned();
-            let what = block["input"]["command"].as_str().or(block["input"]["path"].as_str());
+            let what = block["input"]["command"]
+                .as_str()
+                .or(block["input"]["path"].as_str());
             let changes = block["name"] == "write_file"
                 || block["name"] == "edit_file"
                 || what.is_some_and(|what| what.contains(">> "));
@@ -152,7 +176,11 @@ fn nothing_passed(stage: &Stage, name: &str, changes: &Changes) -> Checked {
             }
         }
         let done = entry["entry"] == "result" && entry["is_error"] != true;
-        let command = commands.get(entry["tool_use_id"].as_str().unwrap_or_default()).filter(|_| done);
+        let command = if done {
+            commands.get(entry["tool_use_id"].as_str().unwrap_or_default())
+        } else {
+            None
+        };
         if let Some(command) = command {
             hold(was_open(changes, before, at), || {
                 format!(
@@ -166,7 +194,11 @@ fn nothing_passed(stage: &Stage, name: &str, changes: &Changes) -> Checked {
 }
 
 fn was_open(changes: &Changes, from: f64, to: f64) -> bool {
-    let ends = changes.iter().skip(1).map(|(at, _)| *at).chain([f64::INFINITY]);
+    let ends = changes
+        .iter()
+        .skip(1)
+        .map(|(at, _)| *at)
+        .chain([f64::INFINITY]);
     changes
         .iter()
         .zip(ends)

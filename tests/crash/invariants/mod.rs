@@ -15,7 +15,8 @@ mod work;
 
 use crate::stage::{Checked, Stage, Violation, hold};
 
-/// Lets the team come to rest, shows that everything can still be done, ends it, and reads its files.
+/// Lets the team come to rest, shows that everything can still be done, ends it, and reads its
+/// files.
 pub(crate) fn finish(stage: &mut Stage) -> Checked {
     stage.tracer.unmark();
     stage.tracer.until_killed();
@@ -45,14 +46,18 @@ pub(crate) fn finish(stage: &mut Stage) -> Checked {
 /// After the fault, a teammate can be spawned, spoken to, and sent away.
 fn still_works(stage: &mut Stage) -> Checked {
     let spawned = stage.ctl(&["spawn", "zoe"])?;
-    hold(spawned.is_done(), || format!("afterwards no teammate can be spawned: {spawned:?}"))?;
+    hold(spawned.is_done(), || {
+        format!("afterwards no teammate can be spawned: {spawned:?}")
+    })?;
     stage.send_plain("zoe", "/bash echo z1 >> effects", &[])?;
     let told = stage.ledger.sent.last().is_some_and(|sent| sent.told);
     hold(told, || "afterwards no message can be sent".to_owned())?;
     stage.until_read("zoe")?;
     stage.ledger.asked_to_leave.push("zoe".to_owned());
     let gone = stage.ctl(&["shutdown", "zoe"])?;
-    hold(gone.is_done(), || format!("afterwards no teammate can be shut down: {gone:?}"))?;
+    hold(gone.is_done(), || {
+        format!("afterwards no teammate can be shut down: {gone:?}")
+    })?;
     match stage.status("zoe").as_str() {
         "shutdown" => Ok(()),
         other => Err(Violation(format!("zoe was shut down, and is {other}"))),

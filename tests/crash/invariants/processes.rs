@@ -5,48 +5,73 @@ use serde_json::Value;
 use crate::stage::{Checked, Stage, hold};
 use crate::support::process;
 
-/// The processes of the team that belong neither to the daemon nor to a live member. An agent belongs to its member.
+/// The processes of the team that belong neither to the daemon nor to a live member. An agent
+/// belongs to its member.
 pub(crate) fn orphans(stage: &Stage, roster: &Value) -> Vec<String> {
     orphans_of(stage, roster, &stage.team.processes())
 }
 
 fn orphans_of(stage: &Stage, roster: &Value, there: &[i32]) -> Vec<String> {
     let members = roster["members"].as_array().cloned().unwrap_or_default();
-    let mut known: Vec<i32> = members.iter().filter_map(pid).chain([stage.daemon()]).collect();
-    let agents = members.iter().filter(|member| !member["agent"].is_null()).filter_map(pid);
+    let mut known: Vec<i32> = members
+        .iter()
+        .filter_map(pid)
+        .chain([stage.daemon()])
+        .collect();
+    let agents = members
+        .iter()
+        .filter(|member| !member["agent"].is_null())
+        .filter_map(pid);
     known.extend(agents.flat_map(process::descendants));
     let orphans = there.iter().filter(|pid| !known.contains(pid));
-    orphans.map(|&pid| format!("{pid} {}", process::command_line(pid))).collect()
+    orphans
+        .map(|&pid| format!("{pid} {}", process::command_line(pid)))
+        .collect()
 }
 
 fn pid(member: &Value) -> Option<i32> {
-    member["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok())
+    member["pid"]
+        .as_i64()
+        .and_then(|pid| i32::try_from(pid).ok())
 }
 
-/// The processes of the team, and their command lines, that contain a text: those of a command that has it.
+/// The processes of the team, and their command lines, that contain a text: those of a command that
+/// has it.
 pub(crate) fn of_command(stage: &Stage, text: &str) -> Vec<(i32, String)> {
-    let lines = stage.team.processes().into_iter().map(|pid| (pid, process::command_line(pid)));
+    let lines = stage
+        .team
+        .processes()
+        .into_iter()
+        .map(|pid| (pid, process::command_line(pid)));
     lines.filter(|(_, line)| line.contains(text)).collect()
 }
 
-/// While the team rests: each live member has one worker, the one that the roster names; each that has ended, none; and
-/// there is nothing else but the daemon. A worker that no daemon knows leaves by itself, as soon as it finds that out.
+/// While the team rests: each live member has one worker, the one that the roster names; each that
+/// has ended, none; and there is nothing else but the daemon. A worker that no daemon knows leaves
+/// by itself, as soon as it finds that out.
 pub(super) fn check_alive(stage: &Stage, roster: &Value) -> Checked {
     let all = stage.team.processes();
     for member in roster["members"].as_array().into_iter().flatten() {
         let name = member["name"].as_str().unwrap_or_default();
         let wanted: Vec<i32> = pid(member).into_iter().collect();
         let there = workers(&all, name);
-        hold(there == wanted, || format!("the workers of {name} are {there:?}, and should be {wanted:?}"))?;
+        hold(there == wanted, || {
+            format!("the workers of {name} are {there:?}, and should be {wanted:?}")
+        })?;
     }
     let orphans = orphans_of(stage, roster, &all);
-    hold(orphans.is_empty(), || format!("no record names {orphans:?}"))
+    hold(orphans.is_empty(), || {
+        format!("no record names {orphans:?}")
+    })
 }
 
 /// The workers of a teammate among some processes.
 fn workers(of: &[i32], name: &str) -> Vec<i32> {
     let wanted = format!(" run --name {name} ");
-    of.iter().copied().filter(|&pid| process::command_line(pid).contains(&wanted)).collect()
+    of.iter()
+        .copied()
+        .filter(|&pid| process::command_line(pid).contains(&wanted))
+        .collect()
 }
 
 /// After the team has ended, nothing of it is left.
@@ -58,7 +83,11 @@ pub(super) fn check_none(stage: &Stage) -> Checked {
         std::thread::park_timeout(std::time::Duration::from_millis(5));
         left = stage.team.processes();
     }
-    let lines: Vec<String> =
-        left.iter().map(|&pid| format!("{pid} {}", process::command_line(pid))).collect();
-    hold(left.is_empty(), || format!("processes are left after the end: {lines:?}"))
+    let lines: Vec<String> = left
+        .iter()
+        .map(|&pid| format!("{pid} {}", process::command_line(pid)))
+        .collect();
+    hold(left.is_empty(), || {
+        format!("processes are left after the end: {lines:?}")
+    })
 }

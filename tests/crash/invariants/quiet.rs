@@ -1,5 +1,6 @@
-//! At rest: the daemon runs, no command asks it for anything, and what it has decided comes to its end by itself. A command would
-//! hide what was left undone, since it is completed with the next line of the journal.
+//! At rest: the daemon runs, no command asks it for anything, and what it has decided comes to its
+//! end by itself. A command would hide what was left undone, since it is completed with the next
+//! line of the journal.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +9,13 @@ use crate::stage::{Checked, PATIENCE, Stage, Violation};
 
 /// Waits, doing nothing, until all that was decided has happened; nothing else may be true then.
 pub(super) fn check(stage: &Stage) -> Checked {
-    let (began, mut pause) = (Instant::now(), Duration::from_millis(1));
+    let began = Instant::now();
+    let mut pause = Duration::from_millis(1);
     while let Err(Violation(why)) = rests(stage) {
         if began.elapsed() > PATIENCE {
-            return Err(Violation(format!("left to itself, the team does not come to rest: {why}")));
+            return Err(Violation(format!(
+                "left to itself, the team does not come to rest: {why}"
+            )));
         }
         std::thread::park_timeout(pause);
         pause = (pause * 2).min(Duration::from_millis(15));
@@ -31,8 +35,9 @@ fn rests(stage: &Stage) -> Checked {
     work::is_done(stage)?;
     records::archive(stage)?;
     processes::check_alive(stage, &before)?;
-    match stage.roster()["seq"] == before["seq"] {
-        true => Ok(()),
-        false => Err(Violation("the team changes".to_owned())),
+    if stage.roster()["seq"] == before["seq"] {
+        Ok(())
+    } else {
+        Err(Violation("the team changes".to_owned()))
     }
 }

@@ -1,4 +1,5 @@
-//! A task is what its file says. One that is completed was claimed and submitted before, once, and its check has passed.
+//! A task is what its file says. One that is completed was claimed and submitted before, once, and
+//! its check has passed.
 
 use serde_json::{Value, json};
 use teamd_shared::journal::{Record, Team as Fold};
@@ -20,14 +21,19 @@ pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
         });
         let events: Vec<TaskEvent> = events.collect();
         let count = |event: TaskEvent| events.iter().filter(|it| **it == event).count();
-        hold(count(TaskEvent::Created) == 1, || format!("task {id} was made twice: {events:?}"))?;
+        hold(count(TaskEvent::Created) == 1, || {
+            format!("task {id} was made twice: {events:?}")
+        })?;
         let completed = usize::from(task.status == TaskStatus::Completed);
         hold(count(TaskEvent::Completed) == completed, || {
             format!("task {id} is {:?}, after {events:?}", task.status)
         })?;
         if task.status == TaskStatus::Completed {
             let known = count(TaskEvent::Claimed) > 0 && count(TaskEvent::Submitted) > 0;
-            let is_merged = task.result.as_ref().is_some_and(|result| result.merged.is_some());
+            let is_merged = task
+                .result
+                .as_ref()
+                .is_some_and(|result| result.merged.is_some());
             hold(known && (is_merged || stage.team.made("made")), || {
                 format!("task {id} is completed, and its work is not done: {events:?}")
             })?;
@@ -36,16 +42,23 @@ pub(super) fn check(stage: &Stage, fold: &Fold) -> Checked {
     integrated(stage, fold)
 }
 
-/// The integration branch has one merge for each task that was integrated, in which its work is, and nothing unfinished lies
-/// beside it.
+/// The integration branch has one merge for each task that was integrated, in which its work is,
+/// and nothing unfinished lies beside it.
 fn integrated(stage: &Stage, fold: &Fold) -> Checked {
     let all = stage.team.home().join(".local/state/teamd/repositories");
-    let Some(home) = all.read_dir().ok().and_then(|mut homes| Some(homes.next()?.ok()?.path())) else {
+    let Some(home) = all
+        .read_dir()
+        .ok()
+        .and_then(|mut homes| Some(homes.next()?.ok()?.path()))
+    else {
         return Ok(());
     };
     let git = |args: &[&str]| {
         let repository = format!("--git-dir={}", home.join("team.git").display());
-        let args: Vec<&str> = [repository.as_str()].into_iter().chain(args.iter().copied()).collect();
+        let args: Vec<&str> = [repository.as_str()]
+            .into_iter()
+            .chain(args.iter().copied())
+            .collect();
         let run = stage.team.run_program("git", &args);
         hold(run.is_done(), || format!("git {args:?}: {run:?}"))?;
         Ok(run.stdout)
@@ -54,19 +67,29 @@ fn integrated(stage: &Stage, fold: &Fold) -> Checked {
     let merges = git(&["log", "--first-parent", "--merges", format, "integration"])?;
     let mut found: Vec<(u32, String)> = Vec::new();
     for merge in merges.lines() {
-        let (commit, task) = (merge.split(' ').next(), merge.rsplit(' ').next());
-        found.extend(task.and_then(|task| task.trim().parse().ok()).zip(commit.map(str::to_owned)));
+        let commit = merge.split(' ').next();
+        let task = merge.rsplit(' ').next();
+        found.extend(
+            task.and_then(|task| task.trim().parse().ok())
+                .zip(commit.map(str::to_owned)),
+        );
     }
     found.sort_unstable();
-    let merged =
-        fold.tasks.values().filter_map(|task| Some((task.id, task.result.as_ref()?.merged.clone()?)));
+    let merged = fold
+        .tasks
+        .values()
+        .filter_map(|task| Some((task.id, task.result.as_ref()?.merged.clone()?)));
     let wanted: Vec<(u32, String)> = merged.collect();
-    hold(found == wanted, || format!("tasks that are completed: {wanted:?}, merges: {found:?}"))?;
+    hold(found == wanted, || {
+        format!("tasks that are completed: {wanted:?}, merges: {found:?}")
+    })?;
     for (_, commit) in &found {
         git(&["cat-file", "-e", &format!("{commit}:made")])?;
     }
     git(&["fsck", "--strict", "--connectivity-only"])?;
     let unfinished = ["new.git", "alice.new", "team.git/incoming"].map(|left| home.join(left));
-    let left = unfinished.iter().find(|left| left.symlink_metadata().is_ok());
+    let left = unfinished
+        .iter()
+        .find(|left| left.symlink_metadata().is_ok());
     hold(left.is_none(), || format!("{left:?} is left"))
 }

@@ -1,4 +1,5 @@
-//! What a teammate was asked to do it does, also in a later incarnation. An inbox holds what was sent to it, and nothing else.
+//! What a teammate was asked to do it does, also in a later incarnation. An inbox holds what was
+//! sent to it, and nothing else.
 
 use serde_json::Value;
 use teamd_shared::message::Message;
@@ -23,19 +24,24 @@ pub(super) fn is_done(stage: &Stage) -> Checked {
     Ok(())
 }
 
-/// What has begun in a transcript and was not ended: from the prompt, or a message that is work, to the next rest.
+/// What has begun in a transcript and was not ended: from the prompt, or a message that is work, to
+/// the next rest.
 fn unfinished(name: &str, transcript: &[Value]) -> Option<Value> {
     let reader = Name::new(name).ok()?;
-    let starts = |message: &&Value| {
-        Message::from_json((*message).clone()).is_ok_and(|message| message.starts_a_turn(&reader))
-    };
     let mut unfinished = None;
     for entry in transcript {
         match entry["entry"].as_str().unwrap_or_default() {
             "life" if !entry["prompt"].is_null() => unfinished = Some(entry["prompt"].clone()),
             "life" if entry["incarnation"] == entry["conversation"] => unfinished = None,
             "messages" => {
-                let work = entry["messages"].as_array().into_iter().flatten().find(starts);
+                let work = entry["messages"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .find(|message| {
+                        Message::from_json((*message).clone())
+                            .is_ok_and(|message| message.starts_a_turn(&reader))
+                    });
                 unfinished = work.cloned().or(unfinished);
             }
             "idle" | "left" => unfinished = None,
@@ -58,40 +64,63 @@ pub(super) fn check(stage: &Stage) -> Checked {
     Ok(())
 }
 
-/// A conversation begins with the prompt that it was spawned with, whichever of its incarnations is the first to begin.
+/// A conversation begins with the prompt that it was spawned with, whichever of its incarnations is
+/// the first to begin.
 fn begins_as_asked(stage: &Stage, name: &str, transcript: &[Value]) -> Checked {
     let spawned = stage.team.journal();
     let spawned = spawned.iter().filter(|line| {
-        line["event"] == "spawning" && line["name"] == name && line["incarnation"] == line["conversation"]
+        line["event"] == "spawning"
+            && line["name"] == name
+            && line["incarnation"] == line["conversation"]
     });
     for spawning in spawned {
         let mut incarnations = transcript.iter().filter(|entry| entry["entry"] == "life");
-        let first = incarnations.find(|incarnation| incarnation["conversation"] == spawning["conversation"]);
-        hold(first.is_none_or(|incarnation| incarnation["prompt"] == spawning["prompt"]), || {
-            format!("{name} was spawned with {}, and began with {first:?}", spawning["prompt"])
-        })?;
+        let first = incarnations
+            .find(|incarnation| incarnation["conversation"] == spawning["conversation"]);
+        hold(
+            first.is_none_or(|incarnation| incarnation["prompt"] == spawning["prompt"]),
+            || {
+                format!(
+                    "{name} was spawned with {}, and began with {first:?}",
+                    spawning["prompt"]
+                )
+            },
+        )?;
     }
     Ok(())
 }
 
 /// A message that the model was told is sent stands in the inbox of its receiver.
 fn has_told(stage: &Stage, name: &str, transcript: &[Value]) -> Checked {
-    let blocks = transcript.iter().flat_map(|entry| entry["content"].as_array().into_iter().flatten());
+    let blocks = transcript
+        .iter()
+        .flat_map(|entry| entry["content"].as_array().into_iter().flatten());
     for call in blocks.filter(|block| block["name"] == "send_message") {
-        let is_result = |entry: &&Value| entry["entry"] == "result" && entry["tool_use_id"] == call["id"];
-        let was_sent = transcript.iter().find(is_result).is_some_and(|result| result["is_error"] == false);
-        let (to, id) = (call["input"]["to"].as_str().unwrap_or_default(), call["message_id"].as_str());
-        let stands = || id.is_some_and(|id| ids(&with_archive(stage, to)).contains_key(id));
-        hold(!was_sent || stands(), || {
-            format!("{name} was told that it had written to {to}, whose inbox has no such line: {call}")
-        })?;
+        let was_sent = transcript
+            .iter()
+            .find(|entry| entry["entry"] == "result" && entry["tool_use_id"] == call["id"])
+            .is_some_and(|result| result["is_error"] == false);
+        let to = call["input"]["to"].as_str().unwrap_or_default();
+        let id = call["message_id"].as_str();
+        hold(
+            !was_sent || id.is_some_and(|id| ids(&with_archive(stage, to)).contains_key(id)),
+            || {
+                format!(
+                    "{name} was told that it had written to {to}, whose inbox has no such line: {call}"
+                )
+            },
+        )?;
     }
     Ok(())
 }
 
 /// What stands in an inbox as said by a teammate, that one has said: its transcript knows the id.
 fn told_by(stage: &Stage, (author, transcript): (&str, &[Value]), to: &str) -> Checked {
-    let knows = |id: &str| transcript.iter().any(|entry| entry.to_string().contains(id));
+    let knows = |id: &str| {
+        transcript
+            .iter()
+            .any(|entry| entry.to_string().contains(id))
+    };
     for line in with_archive(stage, to) {
         let is_mail = line["type"] == "message" || line["type"] == "broadcast";
         let id = line["id"].as_str().unwrap_or_default();

@@ -15,11 +15,14 @@ pub(super) fn agents(stage: &mut Stage) -> Checked {
     let id = planned(stage)?;
     answer(stage, id, true)?;
     open(stage, "done")?;
-    let attempt = |stage: &mut Stage, _| {
-        stage.revive()?;
-        stage.main(&["request-plan", "alice", "how?"])
-    };
-    stage.achieve("ask for a plan", attempt, |stage| stage.member("alice")["gate"] == "closed")?;
+    stage.achieve(
+        "ask for a plan",
+        |stage, _| {
+            stage.revive()?;
+            stage.main(&["request-plan", "alice", "how?"])
+        },
+        |stage| stage.member("alice")["gate"] == "closed",
+    )?;
     closed(stage, "late")?;
     stage.until_read("alice")?;
     stage.unwant("alice");
@@ -34,26 +37,40 @@ pub(super) fn agents(stage: &mut Stage) -> Checked {
 
 /// What a closed gate refuses leaves no trace.
 fn closed(stage: &mut Stage, name: &str) -> Checked {
-    stage.send("alice", &|attempt| format!("$ echo {attempt} >> {name}\nsay closed {name}"), &[])?;
+    stage.send(
+        "alice",
+        &|attempt| format!("$ echo {attempt} >> {name}\nsay closed {name}"),
+        &[],
+    )?;
     stage.until_read("alice")?;
-    hold(!stage.team.made(name), || format!("a closed gate let {name} through"))
+    hold(!stage.team.made(name), || {
+        format!("a closed gate let {name} through")
+    })
 }
 
 /// What an open gate lets through does; a tool of the team, too.
 fn open(stage: &mut Stage, name: &str) -> Checked {
     for number in 1..=2 {
         let order = |attempt| {
-            format!("$ echo {name}.{number}.{attempt} >> effects\n@task_list\nsay open {number}.{attempt}")
+            format!(
+                "$ echo {name}.{number}.{attempt} >> effects\n@task_list\nsay open {number}.{attempt}"
+            )
         };
         stage.send("alice", &order, &[])?;
     }
     stage.until_read("alice")?;
     // A call that a kill has broken off is not made again.
     let must = stage.is_victim(Victim::Daemon);
-    let did = |number| stage.team.text("effects").contains(&format!("{name}.{number}."));
-    hold(!must || stage.kills_the_worker() || stage.revived || did(1) && did(2), || {
-        "an open gate let nothing through".to_owned()
-    })
+    let did = |number| {
+        stage
+            .team
+            .text("effects")
+            .contains(&format!("{name}.{number}."))
+    };
+    hold(
+        !must || stage.kills_the_worker() || stage.revived || did(1) && did(2),
+        || "an open gate let nothing through".to_owned(),
+    )
 }
 
 fn submit(stage: &mut Stage, name: &str) -> Checked {

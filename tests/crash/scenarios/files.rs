@@ -4,13 +4,16 @@ use std::fs;
 
 use crate::stage::{Checked, Stage};
 
-/// The journal is deleted, then replaced, then the roster is deleted: each is put back, and lasts before the daemon goes on.
+/// The journal is deleted, then replaced, then the roster is deleted: each is put back, and lasts
+/// before the daemon goes on.
 ///
-/// It must live meanwhile, since it alone still knows what stood there: only what comes after has points.
+/// It must live meanwhile, since it alone still knows what stood there: only what comes after has
+/// points.
 pub(super) fn meddle(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.spawn("alice", &[])?;
-    let (journal, roster) = (stage.team.path("journal.jsonl"), stage.team.path("config.json"));
+    let journal = stage.team.path("journal.jsonl");
+    let roster = stage.team.path("config.json");
     let whole = fs::read(&journal).unwrap();
     let is_back = || fs::read(&journal).is_ok_and(|found| found.starts_with(&whole));
     fs::remove_file(&journal).unwrap();

@@ -12,9 +12,10 @@ use crate::support::{process, signal};
 /// The first start in a directory.
 pub(super) fn start(stage: &mut Stage) -> Checked {
     stage.mark();
-    match stage.is_victim(Victim::Ctl) {
-        true => stage.start_in_the_background()?,
-        false => stage.start()?,
+    if stage.is_victim(Victim::Ctl) {
+        stage.start_in_the_background()?
+    } else {
+        stage.start()?
     }
     stage.start_again()?;
     stage.spawn("bob", &[])
@@ -25,7 +26,10 @@ pub(super) fn spawn(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.want("alice");
     stage.mark();
-    stage.spawn("alice", &["--prompt", "/bash echo p1.{attempt} >> effects\nhello"])?;
+    stage.spawn(
+        "alice",
+        &["--prompt", "/bash echo p1.{attempt} >> effects\nhello"],
+    )?;
     stage.until_read("alice")
 }
 
@@ -45,12 +49,21 @@ pub(super) fn respawn(stage: &mut Stage) -> Checked {
     signal(stage.team.pid("alice"), Signal::SIGKILL);
     stage.until("her end", |stage| stage.has_ended("alice"))?;
     stage.mark();
-    stage.send("alice", &|attempt| format!("between.{attempt}"), &["--queue"])?;
+    stage.send(
+        "alice",
+        &|attempt| format!("between.{attempt}"),
+        &["--queue"],
+    )?;
     stage.want("alice");
-    stage.spawn("alice", &["--prompt", "/bash echo new.{attempt} >> effects"])?;
+    stage.spawn(
+        "alice",
+        &["--prompt", "/bash echo new.{attempt} >> effects"],
+    )?;
     stage.until_read("alice")?;
     let skipped = !stage.team.has_consumed("alice", "of the first incarnation");
-    hold(skipped, || "a fresh incarnation has read the mail of the one before".to_owned())
+    hold(skipped, || {
+        "a fresh incarnation has read the mail of the one before".to_owned()
+    })
 }
 
 /// An incarnation that crashed goes on where it was.
@@ -70,8 +83,7 @@ pub(super) fn resume(stage: &mut Stage) -> Checked {
 }
 
 /// A line that a program writes twice, to two incarnations: it has one id, and is consumed once.
-const TWICE: &str =
-    r#"{"id":"01939b1e-0000-7000-8000-000000000001","type":"message","from":"user","content":"twice"}"#;
+const TWICE: &str = r#"{"id":"01939b1e-0000-7000-8000-000000000001","type":"message","from":"user","content":"twice"}"#;
 
 /// A worker dies in a tool call, and the policy starts it again.
 pub(super) fn restart(stage: &mut Stage) -> Checked {
@@ -85,7 +97,9 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
     stage.team.echo("alice", TWICE);
     stage.team.write("on", "");
     stage.until("her to work", |stage| stage.team.made("held"))?;
-    hold(stage.team.has_consumed("alice", "twice"), || "she works, and has not read her mail".to_owned())?;
+    hold(stage.team.has_consumed("alice", "twice"), || {
+        "she works, and has not read her mail".to_owned()
+    })?;
     stage.send_plain("alice", "unread at the crash", &[])?;
     stage.mark();
     signal(stage.team.pid("alice"), Signal::SIGKILL);
@@ -102,11 +116,25 @@ pub(super) fn restart(stage: &mut Stage) -> Checked {
 pub(super) fn orphans(stage: &mut Stage) -> Checked {
     stage.start()?;
     let sleeps = "/bash for i in {1..20}; do setsid sleep 300 & done; touch held; sleep 301";
-    stage.ctl_done(&["spawn", "alice", "--restart", "never", "--sandbox", "off", "--prompt", sleeps])?;
+    stage.ctl_done(&[
+        "spawn",
+        "alice",
+        "--restart",
+        "never",
+        "--sandbox",
+        "off",
+        "--prompt",
+        sleeps,
+    ])?;
     stage.until("her to work", |stage| stage.team.made("held"))?;
-    let (alice, daemon) = (stage.team.pid("alice"), stage.daemon());
-    let shim = process::children(alice).into_iter().find(|&pid| process::command_line(pid).contains(SHIM));
-    let Some(shim) = shim else { return Err(Violation("no shim supervises her command".to_owned())) };
+    let alice = stage.team.pid("alice");
+    let daemon = stage.daemon();
+    let shim = process::children(alice)
+        .into_iter()
+        .find(|&pid| process::command_line(pid).contains(SHIM));
+    let Some(shim) = shim else {
+        return Err(Violation("no shim supervises her command".to_owned()));
+    };
     stage.mark();
     // She must not see its end: she would end herself what it supervised.
     signal(alice, Signal::SIGSTOP);
@@ -116,17 +144,21 @@ pub(super) fn orphans(stage: &mut Stage) -> Checked {
     let left = processes::of_command(stage, "sleep 30");
     if stage.daemon() != daemon {
         // An orphan is not found while no daemon runs (docs/reliability.md, section 8).
-        left.iter().for_each(|(pid, _)| signal(*pid, Signal::SIGKILL));
+        for (pid, _) in left.iter() {
+            signal(*pid, Signal::SIGKILL);
+        }
         return Ok(());
     }
-    hold(left.is_empty(), || format!("she has ended, and {left:?} of hers still runs"))
+    hold(left.is_empty(), || {
+        format!("she has ended, and {left:?} of hers still runs")
+    })
 }
 
 /// What the command line of a shim contains.
 const SHIM: &str = " shim ";
 
-/// A daemon takes a team over: one at work, one with a plan, one that has answered, one that died meanwhile, and one that dies
-/// at work when it has been taken over: its shim is an orphan.
+/// A daemon takes a team over: one at work, one with a plan, one that has answered, one that died
+/// meanwhile, and one that dies at work when it has been taken over: its shim is an orphan.
 pub(super) fn adopt(stage: &mut Stage) -> Checked {
     stage.start_plain()?;
     stage.want("alice");
@@ -145,14 +177,24 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     ])?;
     stage.ctl_done(&["spawn", "dave", "--restart", "never"])?;
     let sleeps = "/bash for i in {1..100}; do setsid sleep 300 & done; touch erin; sleep 301";
-    stage.ctl_done(&["spawn", "erin", "--restart", "never", "--sandbox", "off", "--prompt", sleeps])?;
+    stage.ctl_done(&[
+        "spawn",
+        "erin",
+        "--restart",
+        "never",
+        "--sandbox",
+        "off",
+        "--prompt",
+        sleeps,
+    ])?;
     let orders = "/bash echo c1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo $CARGO_CRASH_ENV >> environment\n/bash echo c2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
-    let ready = |stage: &Stage| {
-        ["held", "busy", "erin"].iter().all(|file| stage.team.made(file))
+    stage.until("all to be ready", |stage| {
+        ["held", "busy", "erin"]
+            .iter()
+            .all(|file| stage.team.made(file))
             && stage.status("bob") == "awaiting_approval"
-    };
-    stage.until("all to be ready", ready)?;
+    })?;
     stage.ctl_done(&["shutdown", "carol", "--no-wait"])?;
     stage.ledger.asked_to_leave.push("carol".to_owned());
     stage.ledger.refuses.push("carol".to_owned());
@@ -166,10 +208,16 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
     signal(erin, Signal::SIGKILL);
     stage.until("the end of erin", |stage| stage.has_ended("erin"))?;
     let left = processes::of_command(stage, "sleep 30");
-    hold(left.is_empty(), || format!("erin has ended, and {left:?} of hers still runs"))?;
-    let answered =
-        |stage: &Stage| stage.team.requests("shutdown").iter().all(|request| request["status"] != "pending");
-    stage.until("carol to have answered", answered)?;
+    hold(left.is_empty(), || {
+        format!("erin has ended, and {left:?} of hers still runs")
+    })?;
+    stage.until("carol to have answered", |stage| {
+        stage
+            .team
+            .requests("shutdown")
+            .iter()
+            .all(|request| request["status"] != "pending")
+    })?;
     bob_is_approved_and_all_is_read(stage)
 }
 
@@ -177,8 +225,11 @@ pub(super) fn adopt(stage: &mut Stage) -> Checked {
 fn bob_is_approved_and_all_is_read(stage: &mut Stage) -> Checked {
     let plan = stage.team.last_request("plan_approval");
     stage.ledger.approved.push((plan.clone(), false));
-    let approved = |stage: &Stage| stage.team.request(&plan)["status"] == "approved";
-    stage.achieve("approve", |stage, _| stage.ctl(&["approve", &plan]), approved)?;
+    stage.achieve(
+        "approve",
+        |stage, _| stage.ctl(&["approve", &plan]),
+        |stage| stage.team.request(&plan)["status"] == "approved",
+    )?;
     stage.until_read("alice")?;
     stage.until_read("bob")
 }
@@ -196,8 +247,9 @@ pub(super) fn replace(stage: &mut Stage) -> Checked {
     ])?;
     let orders = "/bash echo d1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/send_message bob hi\n/bash echo $CARGO_CRASH_ENV >> environment\n/bash echo d2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
-    let ready = |stage: &Stage| stage.team.made("held") && stage.status("bob") == "awaiting_approval";
-    stage.until("all to be ready", ready)?;
+    stage.until("all to be ready", |stage| {
+        stage.team.made("held") && stage.status("bob") == "awaiting_approval"
+    })?;
     stage.mark();
     stage.replace()?;
     stage.send_plain("alice", "after it", &[])?;
@@ -205,32 +257,34 @@ pub(super) fn replace(stage: &mut Stage) -> Checked {
     bob_is_approved_and_all_is_read(stage)
 }
 
-/// How long a shim that is held can keep the end of an incarnation from being journaled: less than a hand-over waits.
+/// How long a shim that is held can keep the end of an incarnation from being journaled: less than
+/// a hand-over waits.
 const HELD_FOR: Duration = Duration::from_secs(2);
 
-/// A worker dies right before another program becomes the daemon, and its shim is slow: the program that knows how it ended,
-/// and how it is started again, reaps it first.
+/// A worker dies right before another program becomes the daemon, and its shim is slow: the program
+/// that knows how it ended, and how it is started again, reaps it first.
 pub(super) fn handover(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.want("alice");
     let orders = "/bash echo k1 >> effects; touch held; until [ -e go ]; do sleep 0.01; done\n/bash echo k2 >> effects";
     stage.ctl_done(&["spawn", "alice", "--prompt", orders])?;
     stage.until("her to work", |stage| stage.team.made("held"))?;
-    let (daemon, alice, journal) =
-        (stage.daemon(), stage.team.pid("alice"), stage.team.path("journal.jsonl"));
+    let daemon = stage.daemon();
+    let alice = stage.team.pid("alice");
+    let journal = stage.team.path("journal.jsonl");
     let handed_over = move || {
         let lines = std::fs::read_to_string(&journal).unwrap_or_default();
         lines.matches(STARTED).count() > 1
     };
-    let wait = move || {
+    stage.hold_her_shim(move || {
         poll_for(HELD_FOR, &mut || handed_over());
-    };
-    stage.hold_her_shim(wait)?;
+    })?;
     stage.mark();
     signal(alice, Signal::SIGKILL);
     stage.team.write("go", "");
-    let reaped = move |stage: &Stage| stage.daemon() != daemon || process::stat(alice).is_none();
-    stage.until("the daemon to see her gone", reaped)?;
+    stage.until("the daemon to see her gone", move |stage| {
+        stage.daemon() != daemon || process::stat(alice).is_none()
+    })?;
     stage.replace()?;
     stage.until_read("alice")?;
     let lines = stage.team.journal();
@@ -238,15 +292,23 @@ pub(super) fn handover(stage: &mut Stage) -> Checked {
         let mut found = (0..lines.len()).filter(|&at| lines[at]["event"] == event);
         found.nth(nth)
     };
-    let (ended, next) = (place("exited", 0), place("started", 1));
+    let ended = place("exited", 0);
+    let next = place("started", 1);
     let how = ended.map(|at| &lines[at]["exit"]);
-    // Of a process that is traced, its parent may be refused how it ended: the tracer hears that first.
+    // Of a process that is traced, its parent may be refused how it ended: the tracer hears that
+    // first.
     let told = stage.is_victim(Victim::Worker) || how.is_some_and(|how| how["signal"] == 9);
     let known = ended.is_some() && ended < next && told;
-    // A daemon that dies takes with it what it knew; one that is refused something may know nothing.
-    hold(known || stage.is_victim(Victim::Daemon) || stage.daemon() != daemon, || {
-        format!("she was gone before the hand-over, and her end is at {ended:?} ({how:?}), that at {next:?}")
-    })
+    // A daemon that dies takes with it what it knew; one that is refused something may know
+    // nothing.
+    hold(
+        known || stage.is_victim(Victim::Daemon) || stage.daemon() != daemon,
+        || {
+            format!(
+                "she was gone before the hand-over, and her end is at {ended:?} ({how:?}), that at {next:?}"
+            )
+        },
+    )
 }
 
 /// What the line says with which a program becomes the daemon.
@@ -256,13 +318,21 @@ const STARTED: &str = r#""event":"started""#;
 pub(super) fn forget(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.ctl_done(&["spawn", "bob"])?;
-    stage.ctl_done(&["spawn", "alice", "--prompt", "/bash echo g1 >> effects\n/send_message bob hi"])?;
+    stage.ctl_done(&[
+        "spawn",
+        "alice",
+        "--prompt",
+        "/bash echo g1 >> effects\n/send_message bob hi",
+    ])?;
     stage.until_read("alice")?;
     stage.ledger.asked_to_leave.push("alice".to_owned());
     stage.ctl_done(&["shutdown", "alice"])?;
     stage.mark();
-    let forgotten = |stage: &Stage| stage.member("alice").is_null();
-    stage.achieve("forget alice", |stage, _| stage.main(&["forget", "alice"]), forgotten)?;
+    stage.achieve(
+        "forget alice",
+        |stage, _| stage.main(&["forget", "alice"]),
+        |stage| stage.member("alice").is_null(),
+    )?;
     stage.want("alice");
     stage.spawn("alice", &["--prompt", "/bash echo g2.{attempt} >> effects"])?;
     stage.until_read("alice")?;

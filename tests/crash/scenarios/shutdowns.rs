@@ -34,36 +34,53 @@ fn ask(stage: &mut Stage, args: &[&str], enough: fn(&Stage) -> bool) -> Checked<
 }
 
 fn gone(stage: &mut Stage, code: i32) -> Checked {
-    hold(code != 3, || "she did not reject, and it was said that she did".to_owned())?;
+    hold(code != 3, || {
+        "she did not reject, and it was said that she did".to_owned()
+    })?;
     // The answer is true when the journal has it; a roster that cannot be written is tried again.
     if stage.is_refused_something() {
         stage.until("config.json to say so", |stage| stage.has_ended("alice"))?;
     }
     hold(stage.has_ended("alice"), || {
-        format!("shutdown ended with {code}, and config.json says {}", stage.status("alice"))
+        format!(
+            "shutdown ended with {code}, and config.json says {}",
+            stage.status("alice")
+        )
     })?;
     // Others may be on their way, whose command was killed: but nothing that she started is.
     let left = processes::orphans(stage, &stage.roster());
-    hold(left.is_empty(), || format!("shutdown ended with {code}, and {left:?} still runs"))
+    hold(left.is_empty(), || {
+        format!("shutdown ended with {code}, and {left:?} still runs")
+    })
 }
 
 /// Idle, she leaves: when she has read what was sent to her before.
 pub(super) fn shutdown(stage: &mut Stage) -> Checked {
     stage.start()?;
-    stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", "bob"]), |stage| stage.is_running("bob"))?;
+    stage.achieve(
+        "spawn",
+        |stage, _| stage.ctl(&["spawn", "bob"]),
+        |stage| stage.is_running("bob"),
+    )?;
     stage.want("alice");
-    stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", "alice"]), |stage| stage.is_running("alice"))?;
+    stage.achieve(
+        "spawn",
+        |stage, _| stage.ctl(&["spawn", "alice"]),
+        |stage| stage.is_running("alice"),
+    )?;
     stage.stop_her_until("decide_within", Duration::ZERO);
     stage.send_plain("alice", LAST_WORDS, &[])?;
     let sent = stage.ledger.sent.last().is_some_and(|sent| sent.told);
     stage.mark();
     let code = ask(stage, &[], |stage| stage.has_ended("alice"))?;
     gone(stage, code)?;
-    // A worker that is not the victim leaves only when the journal has its answer, whatever else dies.
+    // A worker that is not the victim leaves only when the journal has its answer, whatever else
+    // dies.
     let status = stage.status("alice");
-    hold(!sent || status != "shutdown" || stage.team.has_consumed("alice", LAST_WORDS), || {
-        "she has left, and not read what was sent to her before she was asked".to_owned()
-    })?;
+    hold(
+        !sent || status != "shutdown" || stage.team.has_consumed("alice", LAST_WORDS),
+        || "she has left, and not read what was sent to her before she was asked".to_owned(),
+    )?;
     hold(status == "shutdown" || stage.kills_the_worker(), || {
         format!("she was asked to leave, and is {status}")
     })
@@ -74,19 +91,31 @@ pub(super) fn reject(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.want("alice");
     stage.ledger.refuses.push("alice".to_owned());
-    // She works until she has been asked, and then long enough to hear of it; out of a sandbox, where her inbox is seen.
+    // She works until she has been asked, and then long enough to hear of it; out of a sandbox,
+    // where her inbox is seen.
     let asked = "until grep -q shutdown_request .team/inbox/alice.jsonl; do sleep 0.05; done";
     let orders = format!(
         "/reject_shutdown not now\n/bash echo r1 >> effects; {asked}\n/sleep 0.1\n/bash echo r2 >> effects"
     );
     let all = ["spawn", "alice", "--sandbox", "off", "--prompt", &orders];
-    stage.achieve("spawn", |stage, _| stage.ctl(&all), |stage| stage.is_running("alice"))?;
-    stage.until("her to work", |stage| stage.team.text("effects").contains("r1"))?;
+    stage.achieve(
+        "spawn",
+        |stage, _| stage.ctl(&all),
+        |stage| stage.is_running("alice"),
+    )?;
+    stage.until("her to work", |stage| {
+        stage.team.text("effects").contains("r1")
+    })?;
     stage.mark();
-    // Whether the request reaches her model, or the daemon's death lets her end first, is open: then she leaves.
+    // Whether the request reaches her model, or the daemon's death lets her end first, is open:
+    // then she leaves.
     let code = ask(stage, &[], |stage| {
-        let answered = |request: &serde_json::Value| request["status"] == "rejected";
-        stage.has_ended("alice") || stage.team.requests("shutdown").iter().any(answered)
+        stage.has_ended("alice")
+            || stage
+                .team
+                .requests("shutdown")
+                .iter()
+                .any(|request| request["status"] == "rejected")
     })?;
     if code == 0 {
         return gone(stage, code);
@@ -105,23 +134,47 @@ pub(super) fn force(stage: &mut Stage) -> Checked {
     // Without a sandbox no namespace ends with the command: her shim alone sees to it.
     let orders = "/bash echo f1 >> effects; setsid sleep 300 & sleep 301";
     let all = ["spawn", "alice", "--sandbox", "off", "--prompt", orders];
-    stage.achieve("spawn", |stage, _| stage.ctl(&all), |stage| stage.is_running("alice"))?;
-    stage.until("her to work", |stage| stage.team.text("effects").contains("f1"))?;
+    stage.achieve(
+        "spawn",
+        |stage, _| stage.ctl(&all),
+        |stage| stage.is_running("alice"),
+    )?;
+    stage.until("her to work", |stage| {
+        stage.team.text("effects").contains("f1")
+    })?;
     stage.mark();
-    let code = ask(stage, &["--force", "--timeout", "100ms"], |stage| stage.has_ended("alice"))?;
+    let code = ask(stage, &["--force", "--timeout", "100ms"], |stage| {
+        stage.has_ended("alice")
+    })?;
     gone(stage, code)
 }
 
-/// All are asked, and the daemon ends. They are so many that one decision grows more inboxes than the daemon syncs itself:
-/// another thread does.
+/// All are asked, and the daemon ends. They are so many that one decision grows more inboxes than
+/// the daemon syncs itself: another thread does.
 pub(super) fn stop(stage: &mut Stage) -> Checked {
     stage.start()?;
     for name in ["bob", "carol", "dave", "erin"] {
-        stage.achieve("spawn", |stage, _| stage.ctl(&["spawn", name]), |stage| stage.is_running(name))?;
+        stage.achieve(
+            "spawn",
+            |stage, _| stage.ctl(&["spawn", name]),
+            |stage| stage.is_running(name),
+        )?;
     }
-    let all = ["spawn", "alice", "--plan", "--prompt", "/plan_approval Something"];
-    stage.achieve("spawn", |stage, _| stage.ctl(&all), |stage| stage.is_running("alice"))?;
-    stage.until("a plan", |stage| stage.status("alice") == "awaiting_approval")?;
+    let all = [
+        "spawn",
+        "alice",
+        "--plan",
+        "--prompt",
+        "/plan_approval Something",
+    ];
+    stage.achieve(
+        "spawn",
+        |stage, _| stage.ctl(&all),
+        |stage| stage.is_running("alice"),
+    )?;
+    stage.until("a plan", |stage| {
+        stage.status("alice") == "awaiting_approval"
+    })?;
     stage.mark();
     stage.stop(true)?;
     stage.start_plain()
@@ -131,17 +184,22 @@ pub(super) fn stop(stage: &mut Stage) -> Checked {
 pub(super) fn all(stage: &mut Stage) -> Checked {
     stage.start()?;
     stage.ctl_done(&["spawn", "bob"])?;
-    stage.ctl_done(&["spawn", "carol", "--plan", "--prompt", "/plan_approval Something"])?;
+    stage.ctl_done(&[
+        "spawn",
+        "carol",
+        "--plan",
+        "--prompt",
+        "/plan_approval Something",
+    ])?;
     stage.ctl_done(&[
         "spawn",
         "alice",
         "--prompt",
         "/bash echo e1 >> effects; setsid sleep 300 & sleep 0.2",
     ])?;
-    let ready = |stage: &Stage| {
+    stage.until("all to be ready", |stage| {
         stage.team.text("effects").contains("e1") && stage.status("carol") == "awaiting_approval"
-    };
-    stage.until("all to be ready", ready)?;
+    })?;
     stage.mark();
     let names = ["alice", "bob", "carol"];
     stage.ledger.asked_to_leave.extend(names.map(str::to_owned));
@@ -151,7 +209,14 @@ pub(super) fn all(stage: &mut Stage) -> Checked {
     if stage.is_refused_something() {
         stage.until("config.json to say so", over)?;
     }
-    hold(over(stage), || format!("all were shut down, and config.json says {}", stage.roster()))?;
+    hold(over(stage), || {
+        format!(
+            "all were shut down, and config.json says {}",
+            stage.roster()
+        )
+    })?;
     let left = processes::orphans(stage, &stage.roster());
-    hold(left.is_empty(), || format!("all were shut down, and {left:?} still runs"))
+    hold(left.is_empty(), || {
+        format!("all were shut down, and {left:?} still runs")
+    })
 }

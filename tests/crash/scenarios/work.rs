@@ -10,7 +10,11 @@ pub(super) fn send(stage: &mut Stage) -> Checked {
     stage.spawn("alice", &[])?;
     stage.mark();
     for number in 1..=2 {
-        stage.send("alice", &|attempt| format!("/bash echo m{number}.{attempt} >> effects"), &[])?;
+        stage.send(
+            "alice",
+            &|attempt| format!("/bash echo m{number}.{attempt} >> effects"),
+            &[],
+        )?;
     }
     stage.broadcast("to all")?;
     stage.send("alice", &|attempt| format!("last.{attempt}"), &[])?;
@@ -58,35 +62,51 @@ pub(super) fn tasks(stage: &mut Stage) -> Checked {
     complete_a_task(stage, |_| "touch made".to_owned())
 }
 
-/// Tasks of a teammate with a checkout: its commits are merged, checked as merged, and the branch moves.
+/// Tasks of a teammate with a checkout: its commits are merged, checked as merged, and the branch
+/// moves.
 pub(super) fn integrate(stage: &mut Stage) -> Checked {
-    let init =
-        "git init -q -b main . && git -c user.name=u -c user.email=u@x commit -q --allow-empty -m first";
+    let init = "git init -q -b main . && git -c user.name=u -c user.email=u@x commit -q --allow-empty -m first";
     let made = stage.team.run_program("bash", ["-c", init]);
-    hold(made.is_done(), || format!("there is no repository: {made:?}"))?;
+    hold(made.is_done(), || {
+        format!("there is no repository: {made:?}")
+    })?;
     stage.start()?;
     stage.want("alice");
     stage.spawn("alice", &["--auto", "--checkout"])?;
-    complete_a_task(stage, |number| format!("echo {number} > made; git add made; git commit -qm {number}"))
+    complete_a_task(stage, |number| {
+        format!("echo {number} > made; git add made; git commit -qm {number}")
+    })
 }
 
 fn complete_a_task(stage: &mut Stage, work: impl Fn(usize) -> String) -> Checked {
     stage.mark();
-    let attempt = |stage: &mut Stage, number: usize| {
-        stage.revive()?;
-        let (subject, description) = (format!("attempt {number}"), format!("/bash {}", work(number)));
-        stage.main(&["task", "add", &subject, "--check", "test -e made", "--description", &description])
-    };
-    stage.achieve("make a task", attempt, |_| false)?;
+    stage.achieve(
+        "make a task",
+        |stage, number| {
+            stage.revive()?;
+            let subject = format!("attempt {number}");
+            let description = format!("/bash {}", work(number));
+            stage.main(&[
+                "task",
+                "add",
+                &subject,
+                "--check",
+                "test -e made",
+                "--description",
+                &description,
+            ])
+        },
+        |_| false,
+    )?;
     // The lead hears of it after the line is synced: until then the daemon can still end.
-    let is_done = |stage: &Stage| {
-        let ends = |line: &serde_json::Value| {
-            line["content"]
-                .as_str()
-                .is_some_and(|text| text.contains("is completed") || text.contains("has failed"))
-        };
-        stage.fold().is_ok_and(|team| team.last_task > 0 && !team.has_open_tasks())
-            && stage.team.inbox("lead").iter().any(ends)
-    };
-    stage.until("the tasks to be done", is_done)
+    stage.until("the tasks to be done", |stage| {
+        stage
+            .fold()
+            .is_ok_and(|team| team.last_task > 0 && !team.has_open_tasks())
+            && stage.team.inbox("lead").iter().any(|line| {
+                line["content"].as_str().is_some_and(|text| {
+                    text.contains("is completed") || text.contains("has failed")
+                })
+            })
+    })
 }

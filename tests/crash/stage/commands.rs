@@ -22,7 +22,8 @@ impl Stage {
         self.run(env!("CARGO_BIN_EXE_teamctl"), args, false)
     }
 
-    /// Runs the command that a scenario is about: the first one is the victim, if a command is to be it.
+    /// Runs the command that a scenario is about: the first one is the victim, if a command is to
+    /// be it.
     pub(crate) fn main(&mut self, args: &[&str]) -> Checked<Run> {
         self.main_of(env!("CARGO_BIN_EXE_teamctl"), args)
     }
@@ -42,7 +43,11 @@ impl Stage {
     }
 
     pub(super) fn run(&mut self, program: &str, args: &[&str], traced: bool) -> Checked<Run> {
-        let mut command = if traced { self.traced(program, args) } else { self.team.command(program, args) };
+        let mut command = if traced {
+            self.traced(program, args)
+        } else {
+            self.team.command(program, args)
+        };
         if program == env!("CARGO_BIN_EXE_teamctl") {
             // What a teammate is started with, and no daemon has for its own.
             command.env(ENVIRONMENT.0, ENVIRONMENT.1);
@@ -56,13 +61,19 @@ impl Stage {
         let number = self.runs;
         let file = |name: &str| self.scratch.join(format!("{name}.{number}"));
         let out = |name: &str| std::fs::File::create(file(name)).unwrap();
-        command.stdin(Stdio::null()).stdout(out("stdout")).stderr(out("stderr"));
+        command
+            .stdin(Stdio::null())
+            .stdout(out("stdout"))
+            .stderr(out("stderr"));
         let mut child = command.spawn().unwrap();
-        let (began, mut pause, mut gone_since) = (Instant::now(), Duration::from_millis(1), None);
+        let began = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        let mut gone_since = None;
         let code = loop {
-            let ended = match traced {
-                true => end_of(&self.tracer, &mut child),
-                false => child.try_wait().unwrap().map(|status| status.code()),
+            let ended = if traced {
+                end_of(&self.tracer, &mut child)
+            } else {
+                child.try_wait().unwrap().map(|status| status.code())
             };
             if let Some(code) = ended {
                 break code;
@@ -72,8 +83,12 @@ impl Stage {
                 child.kill().unwrap();
                 return Err(Violation(format!("`{args:?}` hangs; before it")));
             }
-            // A command that waits goes on with the next daemon: the user starts it, in another terminal.
-            if program == env!("CARGO_BIN_EXE_teamctl") && self.daemon != 0 && !is_alive(self.daemon) {
+            // A command that waits goes on with the next daemon: the user starts it, in another
+            // terminal.
+            if program == env!("CARGO_BIN_EXE_teamctl")
+                && self.daemon != 0
+                && !is_alive(self.daemon)
+            {
                 gone_since.get_or_insert_with(Instant::now);
             }
             if gone_since.is_some_and(|since| since.elapsed() > STARTS_AFTER) {
@@ -84,11 +99,18 @@ impl Stage {
             pause = (pause * 2).min(Duration::from_millis(10));
         };
         let text = |name: &str| {
-            let bytes = std::fs::read(self.scratch.join(format!("{name}.{number}"))).unwrap_or_default();
+            let bytes =
+                std::fs::read(self.scratch.join(format!("{name}.{number}"))).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        let said = Run { code, stdout: text("stdout"), stderr: text("stderr") };
-        self.ledger.commands.push(format!("{args:?}: {:?} {}", said.code, said.stderr.trim()));
+        let said = Run {
+            code,
+            stdout: text("stdout"),
+            stderr: text("stderr"),
+        };
+        self.ledger
+            .commands
+            .push(format!("{args:?}: {:?} {}", said.code, said.stderr.trim()));
         self.ledger.stderr.push_str(&said.stderr);
         told::check(args, &said, traced && self.is_killed())?;
         told::check_sent(self, args, &said)?;
@@ -121,30 +143,52 @@ impl Stage {
         Err(Violation(format!("cannot {what}")))
     }
 
-    /// Spawns a teammate. `{attempt}` is the number of the attempt: a worker that died before it was ready may have done
-    /// something.
+    /// Spawns a teammate. `{attempt}` is the number of the attempt: a worker that died before it
+    /// was ready may have done something.
     pub(crate) fn spawn(&mut self, name: &str, args: &[&str]) -> Checked {
         let before = self.incarnation(name);
-        let newer = |stage: &Self| stage.incarnation(name) > before && stage.is_running(name);
-        let attempt = |stage: &mut Self, number: usize| {
-            let args: Vec<_> = args.iter().map(|arg| arg.replace("{attempt}", &number.to_string())).collect();
-            let args: Vec<_> = ["spawn", name].into_iter().chain(args.iter().map(String::as_str)).collect();
-            stage.main(&args)
-        };
-        self.achieve(&format!("spawn {name}"), attempt, newer).map(drop)
+        self.achieve(
+            &format!("spawn {name}"),
+            |stage, number| {
+                let args: Vec<_> = args
+                    .iter()
+                    .map(|arg| arg.replace("{attempt}", &number.to_string()))
+                    .collect();
+                let args: Vec<_> = ["spawn", name]
+                    .into_iter()
+                    .chain(args.iter().map(String::as_str))
+                    .collect();
+                stage.main(&args)
+            },
+            |stage| stage.incarnation(name) > before && stage.is_running(name),
+        )
+        .map(drop)
     }
 
     /// Sends a text that is new: with the number of the attempt.
-    pub(crate) fn send(&mut self, to: &str, text: &dyn Fn(usize) -> String, options: &[&str]) -> Checked {
-        let attempt = |stage: &mut Self, number| {
-            stage.revive()?;
-            let text = text(number);
-            let at = stage.ledger.sent.len();
-            stage.ledger.sent.push(Sent { to: to.to_owned(), text: text.clone(), told: false });
-            let said = stage.main(&[&["send", to, &text][..], options].concat())?;
-            stage.ledger.sent[at].told = said.is_done();
-            Ok(said)
-        };
-        self.achieve(&format!("send to {to}"), attempt, |_| false).map(drop)
+    pub(crate) fn send(
+        &mut self,
+        to: &str,
+        text: &dyn Fn(usize) -> String,
+        options: &[&str],
+    ) -> Checked {
+        self.achieve(
+            &format!("send to {to}"),
+            |stage, number| {
+                stage.revive()?;
+                let text = text(number);
+                let at = stage.ledger.sent.len();
+                stage.ledger.sent.push(Sent {
+                    to: to.to_owned(),
+                    text: text.clone(),
+                    told: false,
+                });
+                let said = stage.main(&[&["send", to, &text][..], options].concat())?;
+                stage.ledger.sent[at].told = said.is_done();
+                Ok(said)
+            },
+            |_| false,
+        )
+        .map(drop)
     }
 }

@@ -24,7 +24,8 @@ impl Stage {
         self.ensure_daemon()
     }
 
-    /// Starts the daemon as users do: by a command that ends when it answers, and may be the victim.
+    /// Starts the daemon as users do: by a command that ends when it answers, and may be the
+    /// victim.
     pub(crate) fn start_in_the_background(&mut self) -> Checked {
         let said = self.main_of(env!("CARGO_BIN_EXE_teamd"), &["--json", "start"])?;
         if said.is_done() {
@@ -37,14 +38,21 @@ impl Stage {
     }
 
     fn start_victim(&mut self) {
-        let log = std::fs::OpenOptions::new().append(true).create(true).open(self.scratch.join("victim.err"));
+        let log = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(self.scratch.join("victim.err"));
         let log = log.unwrap();
         let mut command = self.traced(env!("CARGO_BIN_EXE_teamd"), &["start", "--foreground"]);
-        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         let child = command.spawn().unwrap();
         self.daemon = i32::try_from(child.id()).unwrap();
         self.children.push(child);
-        let (pid, path) = (self.daemon.to_string(), self.team.path("run/teamd.pid"));
+        let pid = self.daemon.to_string();
+        let path = self.team.path("run/teamd.pid");
         let began = Instant::now();
         while std::fs::read_to_string(&path).unwrap_or_default().trim() != pid
             && is_alive(self.daemon)
@@ -65,7 +73,11 @@ impl Stage {
                 self.tracer.unmark();
             }
             // What its own death has left unsynced, the one that comes after it must see to.
-            if attempt == 0 && self.is_victim(Victim::Daemon) && self.had_victim && self.tracer.watches_on() {
+            if attempt == 0
+                && self.is_victim(Victim::Daemon)
+                && self.had_victim
+                && self.tracer.watches_on()
+            {
                 self.start_victim();
                 continue;
             }
@@ -75,12 +87,16 @@ impl Stage {
             }
         }
         let log = self.team.file("log/teamd.log");
-        Err(Violation(format!("the daemon does not start any more: {}\n{log}", self.ledger.stderr)))
+        Err(Violation(format!(
+            "the daemon does not start any more: {}\n{log}",
+            self.ledger.stderr
+        )))
     }
 
     fn reap(&mut self) {
         let tracer = &self.tracer;
-        self.children.retain_mut(|child| end_of(tracer, child).is_none());
+        self.children
+            .retain_mut(|child| end_of(tracer, child).is_none());
     }
 
     /// Kills the daemon, whichever it is.
@@ -92,24 +108,35 @@ impl Stage {
         self.reap();
     }
 
-    /// Lets another program be the daemon, with `teamd start --replace`, until a command says that it is.
+    /// Lets another program be the daemon, with `teamd start --replace`, until a command says that
+    /// it is.
     pub(crate) fn replace(&mut self) -> Checked {
-        let attempt = |stage: &mut Self, _| {
-            let said = stage.main_of(env!("CARGO_BIN_EXE_teamd"), &["--json", "start", "--replace"])?;
-            if said.is_done() {
-                stage.daemon = pid_in(&said)?;
-            }
-            Ok(said)
-        };
-        self.achieve("replace the daemon", attempt, |_| false).map(drop)
+        self.achieve(
+            "replace the daemon",
+            |stage, _| {
+                let said = stage.main_of(
+                    env!("CARGO_BIN_EXE_teamd"),
+                    &["--json", "start", "--replace"],
+                )?;
+                if said.is_done() {
+                    stage.daemon = pid_in(&said)?;
+                }
+                Ok(said)
+            },
+            |_| false,
+        )
+        .map(drop)
     }
 
     /// Whether a second `teamd start` says that the daemon runs, and which.
     pub(crate) fn start_again(&mut self) -> Checked {
         let said = self.run(env!("CARGO_BIN_EXE_teamd"), &["--json", "start"], false)?;
         self.ensure_daemon()?;
-        let (second, first) = (pid_in(&said)?, self.daemon);
-        hold(second == first, || format!("teamd {first} runs, and a second start says {said:?}"))
+        let second = pid_in(&said)?;
+        let first = self.daemon;
+        hold(second == first, || {
+            format!("teamd {first} runs, and a second start says {said:?}")
+        })
     }
 
     /// The daemon that runs, as far as the user knows.
@@ -119,8 +146,14 @@ impl Stage {
 
     /// Runs `teamd stop` until no process is left.
     pub(crate) fn stop(&mut self, main: bool) -> Checked {
-        let members = self.roster()["members"].as_array().cloned().unwrap_or_default();
-        let names = members.iter().filter_map(|member| member["name"].as_str()).map(str::to_owned);
+        let members = self.roster()["members"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let names = members
+            .iter()
+            .filter_map(|member| member["name"].as_str())
+            .map(str::to_owned);
         self.ledger.asked_to_leave.extend(names);
         for attempt in 0..ATTEMPTS {
             self.ensure_daemon()?;
@@ -128,9 +161,10 @@ impl Stage {
                 self.tracer.unmark();
             }
             let args = ["stop", "--timeout", "20s"];
-            let said = match main {
-                true => self.main_of(env!("CARGO_BIN_EXE_teamd"), &args)?,
-                false => self.run(env!("CARGO_BIN_EXE_teamd"), &args, false)?,
+            let said = if main {
+                self.main_of(env!("CARGO_BIN_EXE_teamd"), &args)?
+            } else {
+                self.run(env!("CARGO_BIN_EXE_teamd"), &args, false)?
             };
             if said.is_done() {
                 self.reap();
@@ -147,16 +181,24 @@ impl Stage {
     }
 
     fn last_team_event(&self) -> String {
-        let last = self.team.journal().into_iter().rfind(|line| line["record"] == "team");
-        last.and_then(|line| Some(line["event"].as_str()?.to_owned())).unwrap_or_default()
+        let last = self
+            .team
+            .journal()
+            .into_iter()
+            .rfind(|line| line["record"] == "team");
+        last.and_then(|line| Some(line["event"].as_str()?.to_owned()))
+            .unwrap_or_default()
     }
 }
 
 /// The pid that `teamd --json start` names.
 fn pid_in(said: &Run) -> Checked<i32> {
     let found: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_default();
-    let pid = found["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
-    pid.filter(|pid| *pid > 0).ok_or_else(|| Violation(format!("`teamd start` names no pid: {said:?}")))
+    let pid = found["pid"]
+        .as_i64()
+        .and_then(|pid| i32::try_from(pid).ok());
+    pid.filter(|pid| *pid > 0)
+        .ok_or_else(|| Violation(format!("`teamd start` names no pid: {said:?}")))
 }
 
 /// How a child that calls the tracer has ended, if it has.

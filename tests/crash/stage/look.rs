@@ -14,13 +14,18 @@ impl Stage {
     /// The whole lines of the journal, as far as they can be read.
     pub(crate) fn journal(&self) -> Vec<Line> {
         let bytes = std::fs::read(self.team.path("journal.jsonl")).unwrap_or_default();
-        journal::read_lines(&bytes).flatten().map(|(_, line)| line).collect()
+        journal::read_lines(&bytes)
+            .flatten()
+            .map(|(_, line)| line)
+            .collect()
     }
 
     /// `config.json`, which can be read at every moment once it is there.
     pub(crate) fn roster(&self) -> Value {
         let unreadable = |why: String| {
-            self.unreadable.borrow_mut().get_or_insert_with(|| format!("config.json: {why}"));
+            self.unreadable
+                .borrow_mut()
+                .get_or_insert_with(|| format!("config.json: {why}"));
             Value::Null
         };
         let bytes = match std::fs::read(self.team.path("config.json")) {
@@ -29,43 +34,64 @@ impl Stage {
             Err(_) => return Value::Null,
         };
         self.has_roster.set(true);
-        let roster = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|error| unreadable(format!("{error}: {:?}", String::from_utf8_lossy(&bytes))));
+        let roster = serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+            unreadable(format!("{error}: {:?}", String::from_utf8_lossy(&bytes)))
+        });
         self.hear(&roster);
         roster
     }
 
-    /// Keeps which workers have told the daemon what they do: those that are connected, and have said how they are restarted.
-    /// A status of idle or working proves nothing: the daemon before may have written that down.
+    /// Keeps which workers have told the daemon what they do: those that are connected, and have
+    /// said how they are restarted. A status of idle or working proves nothing: the daemon before
+    /// may have written that down.
     fn hear(&self, roster: &Value) {
-        let Some(daemon) = roster["daemon"]["started_at"].as_f64() else { return };
+        let Some(daemon) = roster["daemon"]["started_at"].as_f64() else {
+            return;
+        };
         let mut heard = self.heard.borrow_mut();
         for member in roster["members"].as_array().into_iter().flatten() {
-            let says = member["activity"].as_str().is_some_and(|activity| !activity.is_empty());
-            if let (Some(name), Some(incarnation), true) =
-                (member["name"].as_str(), member["incarnation"].as_u64(), says)
+            let says = member["activity"]
+                .as_str()
+                .is_some_and(|activity| !activity.is_empty());
+            if let Some(name) = member["name"].as_str()
+                && let Some(incarnation) = member["incarnation"].as_u64()
+                && says
             {
                 heard.insert((name.to_owned(), incarnation, daemon.to_bits()));
             }
         }
     }
 
-    /// Whether a daemon (by when it began) was seen to know from a worker what that incarnation does.
+    /// Whether a daemon (by when it began) was seen to know from a worker what that incarnation
+    /// does.
     pub(crate) fn has_heard(&self, daemon: f64, name: &str, incarnation: u32) -> bool {
-        self.heard.borrow().contains(&(name.to_owned(), incarnation.into(), daemon.to_bits()))
+        self.heard
+            .borrow()
+            .contains(&(name.to_owned(), incarnation.into(), daemon.to_bits()))
     }
 
     pub(crate) fn member(&self, name: &str) -> Value {
-        let members = self.roster()["members"].as_array().cloned().unwrap_or_default();
-        members.into_iter().find(|member| member["name"] == name).unwrap_or_default()
+        let members = self.roster()["members"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        members
+            .into_iter()
+            .find(|member| member["name"] == name)
+            .unwrap_or_default()
     }
 
     pub(crate) fn status(&self, name: &str) -> String {
-        self.member(name)["status"].as_str().unwrap_or_default().to_owned()
+        self.member(name)["status"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     pub(crate) fn incarnation(&self, name: &str) -> i64 {
-        self.member(name)["incarnation"].as_i64().unwrap_or_default()
+        self.member(name)["incarnation"]
+            .as_i64()
+            .unwrap_or_default()
     }
 
     pub(crate) fn is_running(&self, name: &str) -> bool {
@@ -81,21 +107,32 @@ impl Stage {
         let bytes = std::fs::read(self.team.path("journal.jsonl")).unwrap_or_default();
         let mut fold = Fold::default();
         for line in journal::read_lines(&bytes) {
-            let (number, line) =
-                line.map_err(|bad| Violation(format!("{bad}: {}", String::from_utf8_lossy(&bytes))))?;
-            fold.apply(&line).map_err(|error| Violation(format!("journal line {number}: {error}")))?;
+            let (number, line) = line
+                .map_err(|bad| Violation(format!("{bad}: {}", String::from_utf8_lossy(&bytes))))?;
+            fold.apply(&line)
+                .map_err(|error| Violation(format!("journal line {number}: {error}")))?;
         }
         Ok(fold)
     }
 
     /// What the daemons, and the worker that can be the victim, logged last.
     pub(crate) fn ends_of_logs(&self) -> String {
-        let logs = [self.victim_log(), self.team.file("log/teamd.log"), self.team.file("log/alice.log")];
-        let end = |log: &String| {
-            let lines: Vec<&str> = log.lines().rev().take(12).collect();
-            lines.iter().rev().map(|line| format!("    {line}\n")).collect::<String>()
-        };
-        logs.iter().map(end).collect::<Vec<_>>().join("    --\n")
+        let logs = [
+            self.victim_log(),
+            self.team.file("log/teamd.log"),
+            self.team.file("log/alice.log"),
+        ];
+        logs.iter()
+            .map(|log| {
+                let lines: Vec<&str> = log.lines().rev().take(12).collect();
+                lines
+                    .iter()
+                    .rev()
+                    .map(|line| format!("    {line}\n"))
+                    .collect::<String>()
+            })
+            .collect::<Vec<_>>()
+            .join("    --\n")
     }
 
     pub(crate) fn victim_log(&self) -> String {

@@ -41,7 +41,11 @@ pub(crate) type Checked<T = ()> = Result<T, Violation>;
 
 /// Fails with a text unless a condition holds.
 pub(crate) fn hold(holds: bool, what: impl FnOnce() -> String) -> Checked {
-    if holds { Ok(()) } else { Err(Violation(what())) }
+    if holds {
+        Ok(())
+    } else {
+        Err(Violation(what()))
+    }
 }
 
 /// The processes whose system calls, or steps, are counted.
@@ -57,7 +61,13 @@ pub(crate) enum Victim {
 }
 
 impl Victim {
-    pub(crate) const ALL: [Self; 5] = [Self::Daemon, Self::Worker, Self::Ctl, Self::Agent, Self::Shim];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Daemon,
+        Self::Worker,
+        Self::Ctl,
+        Self::Agent,
+        Self::Shim,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -94,7 +104,8 @@ pub(crate) struct Stage {
     unreadable: RefCell<Option<String>>,
     /// Whether `config.json` was there once: it stays.
     has_roster: Cell<bool>,
-    /// The names and numbers of the incarnations that a daemon (by when it began) was seen to have heard of from their workers.
+    /// The names and numbers of the incarnations that a daemon (by when it began) was seen to have
+    /// heard of from their workers.
     heard: RefCell<HashSet<(String, u64, u64)>>,
 }
 
@@ -153,12 +164,14 @@ impl Stage {
         self.victim == victim
     }
 
-    /// Stops alice's worker until the journal has a word, and for some time more; a traced one is not to be stopped.
+    /// Stops alice's worker until the journal has a word, and for some time more; a traced one is
+    /// not to be stopped.
     pub(crate) fn stop_her_until(&self, word: &'static str, and_for: Duration) {
         if self.is_victim(Victim::Worker) {
             return;
         }
-        let (pid, until) = (self.team.pid(wrapper::NAME), self.until_journaled(word, and_for));
+        let pid = self.team.pid(wrapper::NAME);
+        let until = self.until_journaled(word, and_for);
         signal(pid, Signal::SIGSTOP);
         std::thread::spawn(move || {
             until();
@@ -166,8 +179,9 @@ impl Stage {
         });
     }
 
-    /// Holds the one shim of alice's worker until the journal has a word, and for some time more: what it keeps goes on, and
-    /// does not end before. Her worker would wake it up with a signal if it were only stopped.
+    /// Holds the one shim of alice's worker until the journal has a word, and for some time more:
+    /// what it keeps goes on, and does not end before. Her worker would wake it up with a signal if
+    /// it were only stopped.
     pub(crate) fn hold_her_shim_until(&self, word: &'static str, and_for: Duration) -> Checked {
         self.hold_her_shim(self.until_journaled(word, and_for))
     }
@@ -175,8 +189,12 @@ impl Stage {
     /// Holds it while this waits.
     pub(crate) fn hold_her_shim(&self, wait: impl FnOnce() + Send + 'static) -> Checked {
         let children = process::children(self.team.pid(wrapper::NAME));
-        let mut shims = children.into_iter().filter(|&pid| process::command_line(pid).contains(" shim "));
-        let shim = shims.next().ok_or_else(|| Violation("her command has no shim".to_owned()))?;
+        let mut shims = children
+            .into_iter()
+            .filter(|&pid| process::command_line(pid).contains(" shim "));
+        let shim = shims
+            .next()
+            .ok_or_else(|| Violation("her command has no shim".to_owned()))?;
         let shim = Pid::from_raw(shim);
         let (held, is_held) = channel();
         std::thread::spawn(move || {
@@ -195,11 +213,16 @@ impl Stage {
         }
     }
 
-    fn until_journaled(&self, word: &'static str, and_for: Duration) -> impl FnOnce() + Send + use<> {
+    fn until_journaled(
+        &self,
+        word: &'static str,
+        and_for: Duration,
+    ) -> impl FnOnce() + Send + use<> {
         let journal = self.team.path("journal.jsonl");
         move || {
-            let asked = || std::fs::read_to_string(&journal).is_ok_and(|text| text.contains(word));
-            poll_for(PATIENCE, &mut || asked());
+            poll_for(PATIENCE, &mut || {
+                std::fs::read_to_string(&journal).is_ok_and(|text| text.contains(word))
+            });
             let_pass(and_for);
         }
     }
@@ -227,6 +250,8 @@ impl Drop for Stage {
             drop(child.kill());
         }
         // The tracer's listener is woken, and ends.
-        drop(std::os::unix::net::UnixStream::connect(self.scratch.join(wrapper::SOCKET)));
+        drop(std::os::unix::net::UnixStream::connect(
+            self.scratch.join(wrapper::SOCKET),
+        ));
     }
 }

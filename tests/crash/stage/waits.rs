@@ -21,7 +21,8 @@ impl Stage {
 
     /// Waits until a condition holds; starts again meanwhile what is gone.
     pub(crate) fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Checked {
-        let (began, mut pause) = (Instant::now(), Duration::from_millis(1));
+        let began = Instant::now();
+        let mut pause = Duration::from_millis(1);
         while !holds(self) {
             self.ensure_daemon()?;
             self.revive()?;
@@ -35,7 +36,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Does what is due while something is waited for: ends what lasts, some time after that has begun.
+    /// Does what is due while something is waited for: ends what lasts, some time after that has
+    /// begun.
     pub(super) fn heal(&self, began: Instant) {
         self.strike();
         if began.elapsed() > HEALS_AFTER && self.tracer.look().fired.is_some() {

@@ -12,9 +12,17 @@ fn chat(team: &Team) -> Terminal {
     terminal
 }
 
-/// Lets a new teammate submit a plan, of which the person at the chat is asked, and returns the id of the plan.
+/// Lets a new teammate submit a plan, of which the person at the chat is asked, and returns the id
+/// of the plan.
 fn ask(team: &Team, name: &str, terminal: &Terminal) -> String {
-    team.teamctl(["spawn", name, "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    team.teamctl([
+        "spawn",
+        name,
+        "--plan",
+        "--prompt",
+        "/plan_approval Drop the cache",
+    ])
+    .ok();
     let id = team.until_planned(name);
     let question = format!("\nApprove plan {id} of {name} (1 line)?\n");
     terminal.until_screen("the question", |screen| screen.contains(&question));
@@ -39,15 +47,20 @@ fn a_question_of_the_person_goes_to_the_lead_agent_and_the_plan_stays() {
     let (mut terminal, id) = asked(&team);
     // The lead agent is idle.
     terminal.line("what does step 2 do?");
-    let answered = format!("\nwhat does step 2 do?\nApprove plan {id} of bob (1 line)?\n{QUESTION}");
-    terminal.until_screen("the answer, and the question", |screen| screen.ends_with(&answered));
+    let answered =
+        format!("\nwhat does step 2 do?\nApprove plan {id} of bob (1 line)?\n{QUESTION}");
+    terminal.until_screen("the answer, and the question", |screen| {
+        screen.ends_with(&answered)
+    });
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     // The lead agent waits for the person.
     team.send("lead", &format!("/plan_approval {id} approve mind the log"));
     terminal.until("the lead agent would approve it: mind the log");
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     terminal.line("and step 3?");
-    team.until("the question to arrive", || team.has_consumed("lead", "and step 3?"));
+    team.until("the question to arrive", || {
+        team.has_consumed("lead", "and step 3?")
+    });
     terminal.until_screen("the answer, and the question", |screen| {
         screen.contains("\nand step 3?\nApprove plan ") && screen.ends_with(QUESTION)
     });
@@ -74,11 +87,17 @@ fn esc_puts_off_a_question_for_which_the_agent_waits_and_interrupts_one_that_wor
     team.send("lead", &format!("/plan_approval {id} reject"));
     terminal.until("the lead agent would reject it");
     terminal.press("\x1b");
-    terminal.until(&format!("the plan waits; /approve {id} or /reject {id} answers it"));
+    terminal.until(&format!(
+        "the plan waits; /approve {id} or /reject {id} answers it"
+    ));
     // The lead agent waits on, until the next Esc.
-    terminal.until_screen("what it does", |screen| screen.contains("Esc interrupts\nlead>"));
+    terminal.until_screen("what it does", |screen| {
+        screen.contains("Esc interrupts\nlead>")
+    });
     terminal.press("\x1b");
-    terminal.until_screen("the end of the turn", |screen| screen.ends_with("\ninterrupted\nlead>"));
+    terminal.until_screen("the end of the turn", |screen| {
+        screen.ends_with("\ninterrupted\nlead>")
+    });
     assert_eq!(team.request(&id)["status"], "pending");
     leave(terminal);
 }
@@ -86,16 +105,26 @@ fn esc_puts_off_a_question_for_which_the_agent_waits_and_interrupts_one_that_wor
 #[test]
 fn a_person_who_is_attached_is_asked_about_the_plan_of_the_teammate() {
     let team = Team::started();
-    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache\n/bash touch made"])
-        .ok();
+    team.teamctl([
+        "spawn",
+        "bob",
+        "--plan",
+        "--prompt",
+        "/plan_approval Drop the cache\n/bash touch made",
+    ])
+    .ok();
     let id = team.until_planned("bob");
     let mut terminal = Terminal::teamctl(&team, &["attach", "bob"]);
     let asks = format!("\nApprove plan {id} of bob (1 line)?\n{QUESTION}");
     terminal.until_screen("the question", |screen| screen.ends_with(&asks));
     terminal.line("what does step 2 do?");
-    team.until("the message", || team.file("inbox/bob.jsonl").contains("what does step 2 do?"));
-    terminal
-        .until_screen("the question", |screen| screen.ends_with(&asks) && screen.contains("step 2 do?\n"));
+    team.until("the message", || {
+        team.file("inbox/bob.jsonl")
+            .contains("what does step 2 do?")
+    });
+    terminal.until_screen("the question", |screen| {
+        screen.ends_with(&asks) && screen.contains("step 2 do?\n")
+    });
     terminal.line("yes");
     team.until("the approval", || team.request(&id)["status"] == "approved");
     terminal.until_row("bob>");
@@ -115,16 +144,33 @@ fn an_answer_is_told_once_and_hints_name_what_can_be_typed_here() {
     terminal.until_after(mark, "/plans shows the ids");
     terminal.line("/team zoe");
     terminal.until_after(mark, "the team has bob, lead");
-    assert!(!terminal.shown()[mark..].contains("teamctl plans"), "{}", terminal.shown());
+    assert!(
+        !terminal.shown()[mark..].contains("teamctl plans"),
+        "{}",
+        terminal.shown()
+    );
     terminal.line(&format!("/approve {}", &id[..6]));
     terminal.until_after(mark, &format!("the plan {id} of bob is approved"));
     // What another terminal does is told here, and after all that was told of the first one.
-    team.teamctl(["spawn", "carol", "--plan", "--prompt", "/plan_approval Another"]).ok();
+    team.teamctl([
+        "spawn",
+        "carol",
+        "--plan",
+        "--prompt",
+        "/plan_approval Another",
+    ])
+    .ok();
     let other = team.until_planned("carol");
     team.teamctl(["reject", &other]).ok();
     terminal.until_after(mark, &format!("the plan {other} of carol is rejected"));
     let shown = terminal.shown();
-    assert_eq!(shown[mark..].matches(&format!("the plan {id} of bob is approved")).count(), 1, "{shown}");
+    assert_eq!(
+        shown[mark..]
+            .matches(&format!("the plan {id} of bob is approved"))
+            .count(),
+        1,
+        "{shown}"
+    );
     terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));
 }
@@ -137,7 +183,9 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     terminal.until("approve what I");
     let id = ask(&team, "bob", &terminal);
     terminal.line(" say next");
-    team.until("the message to arrive", || team.has_consumed("lead", "approve what I say next"));
+    team.until("the message to arrive", || {
+        team.has_consumed("lead", "approve what I say next")
+    });
     terminal.until_screen("the answer, and the question", |screen| {
         screen.contains("\napprove what I say next\nApprove plan ") && screen.ends_with(QUESTION)
     });
@@ -173,23 +221,35 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> a thou");
     let mark = terminal.mark();
     team.teamctl(["reject", &id]).ok();
-    terminal.until_after(mark, "the question has been answered: your answer is no longer needed");
+    terminal.until_after(
+        mark,
+        "the question has been answered: your answer is no longer needed",
+    );
     terminal.until_row("lead> a thou");
     terminal.press("ght\r");
-    team.until("the message to arrive", || team.has_consumed("lead", "a thought"));
+    team.until("the message to arrive", || {
+        team.has_consumed("lead", "a thought")
+    });
     assert_eq!(team.request(&id)["status"], "rejected");
     // Nothing was typed: what is typed next answers nothing either.
-    terminal.until_screen("the answer", |screen| screen.ends_with("\na thought\nlead>"));
+    terminal.until_screen("the answer", |screen| {
+        screen.ends_with("\na thought\nlead>")
+    });
     team.until_caught_up("lead");
     let id = ask(&team, "carol", &terminal);
     let mark = terminal.mark();
     team.teamctl(["reject", &id]).ok();
-    terminal.until_after(mark, "the question has been answered: your answer is no longer needed");
+    terminal.until_after(
+        mark,
+        "the question has been answered: your answer is no longer needed",
+    );
     terminal.until_after(mark, "lead> ");
     terminal.press("a");
     terminal.until_row("lead> a");
     terminal.press("pprove\r");
-    team.until("the message to arrive", || team.has_consumed("lead", "approve"));
+    team.until("the message to arrive", || {
+        team.has_consumed("lead", "approve")
+    });
     assert_eq!(team.request(&id)["status"], "rejected");
     // The reason was half written.
     let id = ask(&team, "dave", &terminal);
@@ -213,7 +273,9 @@ fn a_line_that_ends_with_a_backslash_outlives_the_question() {
     team.teamctl(["reject", &id]).ok();
     terminal.until_row("lead> one \\");
     terminal.press(" and two\r");
-    team.until("the message to arrive", || team.has_consumed("lead", "one \\ and two"));
+    team.until("the message to arrive", || {
+        team.has_consumed("lead", "one \\ and two")
+    });
     terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));
 }
@@ -242,7 +304,14 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     let team = Team::started();
     let (mut terminal, id) = asked(&team);
     let first = &id;
-    team.teamctl(["spawn", "carol", "--plan", "--prompt", "/plan_approval Drop the log"]).ok();
+    team.teamctl([
+        "spawn",
+        "carol",
+        "--plan",
+        "--prompt",
+        "/plan_approval Drop the log",
+    ])
+    .ok();
     let second = &team.until_planned("carol");
     terminal.until(&format!("carol submits the plan {second}"));
     terminal.press("a");
@@ -260,10 +329,18 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     let mark = terminal.mark();
     terminal.line(&format!("/approve {second}"));
     terminal.until_after(mark, "lead> ");
-    team.until("the approval", || team.request(second)["status"] == "approved");
+    team.until("the approval", || {
+        team.request(second)["status"] == "approved"
+    });
     terminal.line("and done");
-    team.until("the message to arrive", || team.has_consumed("lead", "and done"));
-    assert!(!terminal.shown()[mark..].contains("no longer needed"), "{}", terminal.shown());
+    team.until("the message to arrive", || {
+        team.has_consumed("lead", "and done")
+    });
+    assert!(
+        !terminal.shown()[mark..].contains("no longer needed"),
+        "{}",
+        terminal.shown()
+    );
     terminal.press("\x04");
     assert_eq!(terminal.finish(), Some(0));
 }

@@ -18,12 +18,18 @@ fn a_killed_job_leaves_nothing_that_the_next_does_not_finish() {
     team.teamctl(["shutdown", "alice"]).ok();
     let home = repository(&team).parent().unwrap().to_owned();
     // As a kill leaves it at each step.
-    let noted = format!("ln -s $(stat -c %d:%i .alice.new) {}/alice.new", home.display());
+    let noted = format!(
+        "ln -s $(stat -c %d:%i .alice.new) {}/alice.new",
+        home.display()
+    );
     for left in [
         "rm -r alice; mkdir .alice.new".to_owned(),
         format!("rm -r alice; mkdir -p .alice.new/.git; {noted}"),
         format!("mv alice .alice.new; rm .alice.new/a.txt; {noted}"),
-        format!("rm -r alice; mkdir alice; ln -s 1:1 {}/alice.new", home.display()),
+        format!(
+            "rm -r alice; mkdir alice; ln -s 1:1 {}/alice.new",
+            home.display()
+        ),
     ] {
         user(&team, &format!("cd ../work.team; {left}"));
         team.teamctl(["spawn", "alice", "--checkout"]).ok();
@@ -36,7 +42,13 @@ fn a_killed_job_leaves_nothing_that_the_next_does_not_finish() {
             "{left}"
         );
     }
-    user(&team, &format!("cd {}; mkdir new.git; touch new.git/x; rm -rf team.git", home.display()));
+    user(
+        &team,
+        &format!(
+            "cd {}; mkdir new.git; touch new.git/x; rm -rf team.git",
+            home.display()
+        ),
+    );
     team.teamctl(["spawn", "zoe", "--checkout"]).ok();
     assert!(checkout(&team, "zoe").join("a.txt").exists() && !home.join("new.git").exists());
 }
@@ -55,16 +67,25 @@ fn a_teammate_that_is_told_to_leave_while_its_checkout_is_made_is_not_started() 
         team.until("the setup to run", || began.exists());
         spawning
     };
-    let late = team.teamctl(["spawn", "alice", "--checkout", "--timeout", "300ms"]).exits(5);
+    let late = team
+        .teamctl(["spawn", "alice", "--checkout", "--timeout", "300ms"])
+        .exits(5);
     assert!(
-        late.stderr.contains("its checkout is still being made") && late.stderr.contains("shutdown alice"),
+        late.stderr.contains("its checkout is still being made")
+            && late.stderr.contains("shutdown alice"),
         "{late:?}"
     );
     let call_off = || {
         team.until("the setup to run", || began.exists());
         let said = team.teamctl(["shutdown", "alice"]).ok();
-        assert!(said.stdout.contains("alice was still being prepared: it is not started"), "{said:?}");
-        team.until("the daemon alone to be left", || team.processes().len() == 1);
+        assert!(
+            said.stdout
+                .contains("alice was still being prepared: it is not started"),
+            "{said:?}"
+        );
+        team.until("the daemon alone to be left", || {
+            team.processes().len() == 1
+        });
         std::fs::remove_file(&began).unwrap();
     };
     // Only a setup that begins anew shows that the next command has reached the daemon.
@@ -73,7 +94,10 @@ fn a_teammate_that_is_told_to_leave_while_its_checkout_is_made_is_not_started() 
     call_off();
     let refused = first.finish().exits(7);
     assert!(
-        refused.stderr.contains("was shut down before it had started") && refused.stderr.contains("hint: "),
+        refused
+            .stderr
+            .contains("was shut down before it had started")
+            && refused.stderr.contains("hint: "),
         "{refused:?}"
     );
     assert_eq!(team.member("alice"), Value::Null);
@@ -81,9 +105,12 @@ fn a_teammate_that_is_told_to_leave_while_its_checkout_is_made_is_not_started() 
     assert!(doctor(&team).contains("elsewhere/alice is of no teammate"));
     // Those who tell it to leave meanwhile have the same answer.
     let second = spawning();
-    let is_job = |pid: &i32| crate::support::process::command_line(*pid).contains(" job");
     let stop_job = || {
-        let job = team.processes().into_iter().find(is_job).unwrap();
+        let job = team
+            .processes()
+            .into_iter()
+            .find(|pid| crate::support::process::command_line(*pid).contains(" job"))
+            .unwrap();
         signal(job, Signal::SIGSTOP);
         job
     };
@@ -98,11 +125,14 @@ fn a_teammate_that_is_told_to_leave_while_its_checkout_is_made_is_not_started() 
             wait: true,
         })
     };
-    let said = team.asks_at_once(vec![shutdown(), shutdown()], || signal(job, Signal::SIGCONT));
+    let said = team.asks_at_once(vec![shutdown(), shutdown()], || {
+        signal(job, Signal::SIGCONT)
+    });
     assert_eq!(said, [Ok(Done::Withdrawn), Ok(Done::Withdrawn)]);
     second.finish().exits(7);
     std::fs::remove_file(&began).unwrap();
-    // The daemon dies in that moment: the command that asked for the start has an answer, and asks no other daemon.
+    // The daemon dies in that moment: the command that asked for the start has an answer, and asks
+    // no other daemon.
     let third = spawning();
     let job = stop_job();
     let leaving = team.start_teamctl(["shutdown", "alice"]);
@@ -120,7 +150,12 @@ fn a_teammate_that_is_told_to_leave_while_its_checkout_is_made_is_not_started() 
     team.teamctl(["shutdown", "alice"]).exits(4);
     fourth.signal(Signal::SIGCONT);
     let refused = fourth.finish().exits(7);
-    assert!(refused.stderr.contains("was shut down before it had started"), "{refused:?}");
+    assert!(
+        refused
+            .stderr
+            .contains("was shut down before it had started"),
+        "{refused:?}"
+    );
     assert_eq!(team.member("alice"), Value::Null);
     user(&team, "touch ../elsewhere/alice/go");
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
@@ -151,8 +186,16 @@ fn a_daemon_that_is_killed_while_a_checkout_is_made_leaves_what_the_next_one_fin
     team.teamd(["start"]).ok();
     assert_eq!(team.member("alice"), Value::Null);
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
-    assert_eq!(user(&team, "wc -l < ../work.team/alice/runs"), "3", "a setup that was broken off is none");
-    says(&team.does("alice", "/bash git status --short; cat a.txt"), 0, "one");
+    assert_eq!(
+        user(&team, "wc -l < ../work.team/alice/runs"),
+        "3",
+        "a setup that was broken off is none"
+    );
+    says(
+        &team.does("alice", "/bash git status --short; cat a.txt"),
+        0,
+        "one",
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What lands is written into the tree of the user, and no edit of the user is lost where git cannot write all of it.
+//! What lands is written into the tree of the user, and no edit of the user is lost where git
+//! cannot write all of it.
 
 use super::{add, git, team, until, user};
 use crate::support::Team;
@@ -7,8 +8,16 @@ use crate::support::user::User;
 /// A team whose teammate has done this work, which is integrated.
 fn with_work(begin: &str, work: &str) -> Team {
     let team = team(User::Ordinary, "[work]\ncheck = \"true\"\n", begin);
-    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
-    add(&team, &["one", "--description", &format!("/bash set -e; {work}; git add -A; git commit -qm work")]);
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"])
+        .ok();
+    add(
+        &team,
+        &[
+            "one",
+            "--description",
+            &format!("/bash set -e; {work}; git add -A; git commit -qm work"),
+        ],
+    );
     until(&team, 1, "completed");
     team
 }
@@ -33,18 +42,33 @@ fn where_git_cannot_write_all_files_those_without_edits_are_put_back_and_the_oth
     };
     let before = state();
     let refused = team.teamctl(["land"]).exits(7);
-    let said = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("main cannot be moved: ") && said.contains("Permission denied"), "{said}");
-    let (_, back) = said.split_once("put back: ").unwrap_or_else(|| panic!("{said}"));
+    let said = refused
+        .stderr
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(
+        said.contains("main cannot be moved: ") && said.contains("Permission denied"),
+        "{said}"
+    );
+    let (_, back) = said
+        .split_once("put back: ")
+        .unwrap_or_else(|| panic!("{said}"));
     for file in ["b.txt", "removed", "n/deep/x", "new", "empty/x"] {
         assert!(back.contains(file), "{file}: {said}");
     }
-    assert!(!back.contains("a.txt") && !back.contains("staged") && !said.contains("not as before"), "{said}");
+    assert!(
+        !back.contains("a.txt") && !back.contains("staged") && !said.contains("not as before"),
+        "{said}"
+    );
     assert_eq!(state(), before);
     user(&team, "chmod 755 closed");
     team.teamctl(["land"]).ok();
     assert_eq!(user(&team, "git rev-parse main"), tip);
-    assert_eq!(user(&team, "cat a.txt staged b.txt"), "two\nmine\ntwo\nmine\ntwo");
+    assert_eq!(
+        user(&team, "cat a.txt staged b.txt"),
+        "two\nmine\ntwo\nmine\ntwo"
+    );
 }
 
 #[test]
@@ -55,7 +79,10 @@ fn what_lies_beyond_a_link_of_the_user_is_not_removed() {
     );
     user(&team, "chmod 555 d");
     let refused = team.teamctl(["land"]).exits(7);
-    assert!(refused.stderr.contains("main cannot be moved: "), "{refused:?}");
+    assert!(
+        refused.stderr.contains("main cannot be moved: "),
+        "{refused:?}"
+    );
     assert_eq!(
         user(&team, "cat real/settings.json; ls real; readlink d/conf"),
         "secret\nsettings.json\n../real"
@@ -63,5 +90,8 @@ fn what_lies_beyond_a_link_of_the_user_is_not_removed() {
     assert_eq!(user(&team, "git status --porcelain"), "?? team.toml");
     user(&team, "chmod 755 d");
     team.teamctl(["land"]).ok();
-    assert_eq!(user(&team, "cat real/settings.json d/conf/settings.json"), "secret\ntwo");
+    assert_eq!(
+        user(&team, "cat real/settings.json d/conf/settings.json"),
+        "secret\ntwo"
+    );
 }

@@ -7,8 +7,7 @@ use crate::support::user::User;
 
 #[test]
 fn forget_is_refused_while_a_teammate_starts_in_its_checkout() {
-    let toml =
-        "[checkout]\ninputs = [\"a.txt\"]\nsetup = \"touch began; until [ -e go ]; do sleep 0.02; done\"\n";
+    let toml = "[checkout]\ninputs = [\"a.txt\"]\nsetup = \"touch began; until [ -e go ]; do sleep 0.02; done\"\n";
     let team = team(User::at_hand()[0], toml, "");
     let alice = checkout(&team, "alice");
     let spawning = || {
@@ -20,11 +19,15 @@ fn forget_is_refused_while_a_teammate_starts_in_its_checkout() {
     user(&team, "touch ../work.team/alice/go");
     first.finish().ok();
     team.teamctl(["shutdown", "alice"]).ok();
-    user(&team, "cd ../work.team/alice; rm began go; echo new > a.txt");
+    user(
+        &team,
+        "cd ../work.team/alice; rm began go; echo new > a.txt",
+    );
     let second = spawning();
     let refused = team.teamctl(["forget", "alice", "--discard"]).exits(7);
     assert!(
-        refused.stderr.contains("alice is being started") && refused.stderr.contains("shutdown alice"),
+        refused.stderr.contains("alice is being started")
+            && refused.stderr.contains("shutdown alice"),
         "{refused:?}"
     );
     user(&team, "touch ../work.team/alice/go");
@@ -47,9 +50,15 @@ fn forget_removes_a_checkout_unless_work_would_be_lost() {
             "{refused:?}"
         );
         std::fs::remove_file(alice.join("u")).unwrap();
-        user(&team, "chmod 700 ../work.team/alice/closed; rm -r ../work.team/alice/closed");
+        user(
+            &team,
+            "chmod 700 ../work.team/alice/closed; rm -r ../work.team/alice/closed",
+        );
         let refused = team.teamctl(["forget", "alice"]).exits(7);
-        assert!(refused.stderr.contains("not integrated or saved: mine"), "{refused:?}");
+        assert!(
+            refused.stderr.contains("not integrated or saved: mine"),
+            "{refused:?}"
+        );
         user(
             &team,
             "mkdir ../work.team/alice/closed; touch ../work.team/alice/closed/x; chmod 0 ../work.team/alice/closed",
@@ -59,7 +68,9 @@ fn forget_removes_a_checkout_unless_work_would_be_lost() {
         // Work that is kept is not lost.
         team.teamctl(["spawn", "alice", "--checkout"]).ok();
         team.does("alice", "/claim_task 1\n/bash echo k > k; git add k; git commit -qm kept\n/task_update {\"task_id\": 1, \"status\": \"pending\"}");
-        team.until("the work to be kept", || git(&team, &["for-each-ref"]).contains("refs/team/task-1/1"));
+        team.until("the work to be kept", || {
+            git(&team, &["for-each-ref"]).contains("refs/team/task-1/1")
+        });
         team.teamctl(["shutdown", "alice"]).ok();
         team.teamctl(["forget", "alice"]).ok();
         assert!(!alice.exists() && !doctor(&team).contains("is of no teammate"));
@@ -75,7 +86,10 @@ fn work_in_a_submodule_that_is_nowhere_else_is_never_lost() {
     let in_it = |script: &str| user(&team, &format!("cd {}; {script}", at.display()));
     let refuses = |why: &str| {
         let refused = team.teamctl(["forget", "alice"]).exits(7);
-        assert!(refused.stderr.contains(why) && refused.stderr.contains("--discard"), "{refused:?}");
+        assert!(
+            refused.stderr.contains(why) && refused.stderr.contains("--discard"),
+            "{refused:?}"
+        );
     };
     // No setting of the submodule is believed, or run.
     let filter = "git config filter.x.clean 'touch ../pwned; cat'; echo '* filter=x' > $(git rev-parse --git-dir)/info/attributes; echo more >> s";
@@ -95,7 +109,10 @@ fn work_in_a_submodule_that_is_nowhere_else_is_never_lost() {
     }
     in_it("git switch -qc mine; git commit -q --allow-empty -m mine");
     refuses("not committed: sub");
-    for script in ["git switch -q --detach HEAD^", "cd ..; git submodule --quiet deinit -f sub"] {
+    for script in [
+        "git switch -q --detach HEAD^",
+        "cd ..; git submodule --quiet deinit -f sub",
+    ] {
         in_it(script);
         refuses("has commits that are nowhere else");
     }
@@ -124,7 +141,10 @@ fn submodules_of_submodules_come_from_the_copies_of_the_user_and_are_not_lost_ei
     let spawned = team.teamctl(["spawn", "alice", "--checkout"]).ok();
     assert!(!spawned.stderr.contains("submodule"), "{spawned:?}");
     let alice = checkout(&team, "alice");
-    let shared = user(&team, "find ../work.team/alice/.git/modules -type f -links +1");
+    let shared = user(
+        &team,
+        "find ../work.team/alice/.git/modules -type f -links +1",
+    );
     assert_eq!(shared, "", "no file of the user is shared");
     for (id, file) in [(1, "one"), (2, "two")] {
         add(&team, &[file]);
@@ -135,10 +155,18 @@ fn submodules_of_submodules_come_from_the_copies_of_the_user_and_are_not_lost_ei
         until(&team, id, "completed");
     }
     team.teamctl(["shutdown", "alice"]).ok();
-    let in_it = |script: &str| user(&team, &format!("cd {}/sub/in/nested; {script}", alice.display()));
+    let in_it = |script: &str| {
+        user(
+            &team,
+            &format!("cd {}/sub/in/nested; {script}", alice.display()),
+        )
+    };
     let refuses = |why: &str| {
         let refused = team.teamctl(["forget", "alice"]).exits(7);
-        assert!(refused.stderr.contains(why) && refused.stderr.contains("--discard"), "{refused:?}");
+        assert!(
+            refused.stderr.contains(why) && refused.stderr.contains("--discard"),
+            "{refused:?}"
+        );
     };
     in_it("echo more >> n");
     refuses("the submodule sub/in/nested of ");
@@ -160,10 +188,19 @@ fn submodules_of_submodules_come_from_the_copies_of_the_user_and_are_not_lost_ei
     );
     let spawned = team.teamctl(["spawn", "bob", "--checkout"]).ok();
     assert!(
-        spawned.stderr.contains("note: the submodule sub/in/nested is empty, as it is in "),
+        spawned
+            .stderr
+            .contains("note: the submodule sub/in/nested is empty, as it is in "),
         "{spawned:?}"
     );
-    assert!(checkout(&team, "bob").join("sub/in/nested").read_dir().unwrap().next().is_none());
+    assert!(
+        checkout(&team, "bob")
+            .join("sub/in/nested")
+            .read_dir()
+            .unwrap()
+            .next()
+            .is_none()
+    );
 }
 
 #[test]
@@ -172,7 +209,8 @@ fn work_that_is_nowhere_else_is_never_lost() {
         let team = team(who, "", "");
         team.teamctl(["spawn", "alice", "--checkout"]).ok();
         add(&team, &["one"]);
-        // The branch of the task is there already, with a commit, and HEAD is on another one that has no name.
+        // The branch of the task is there already, with a commit, and HEAD is on another one that
+        // has no name.
         let results = team.does(
             "alice",
             "/bash git switch -qc task/1; echo w > w; git add w; git commit -qm own; git switch -q --detach; echo d > d; git add d; git commit -qm nameless\n\
@@ -186,14 +224,19 @@ fn work_that_is_nowhere_else_is_never_lost() {
         team.teamctl(["shutdown", "alice"]).ok();
         let refuses = |why: &str| {
             let refused = team.teamctl(["forget", "alice"]).exits(7);
-            assert!(refused.stderr.contains(why) && refused.stderr.contains("--discard"), "{refused:?}");
+            assert!(
+                refused.stderr.contains(why) && refused.stderr.contains("--discard"),
+                "{refused:?}"
+            );
         };
         let at = checkout(&team, "alice");
         let in_it = |script: &str| user(&team, &format!("cd {}; {script}", at.display()));
         refuses("not integrated or saved: WIP on ");
         in_it("git stash drop -q; git tag here; git tag -a -m note note");
         refuses("tags that are nowhere else: here, note");
-        in_it("git tag -d here note; git update-index --assume-unchanged a.txt; echo hidden > a.txt");
+        in_it(
+            "git tag -d here note; git update-index --assume-unchanged a.txt; echo hidden > a.txt",
+        );
         refuses("not committed: a.txt");
         in_it("git checkout -q a.txt; git update-index --skip-worktree a.txt; rm a.txt");
         refuses("not committed: a.txt");
@@ -211,7 +254,10 @@ fn work_that_is_nowhere_else_is_never_lost() {
         // Now it can.
         team.teamctl(["forget", "alice"]).ok();
         assert!(!at.exists());
-        assert_eq!(git(&team, &["log", "-1", "--format=%s", "refs/team/task-1/1"]), "kept");
+        assert_eq!(
+            git(&team, &["log", "-1", "--format=%s", "refs/team/task-1/1"]),
+            "kept"
+        );
     }
 }
 
@@ -234,7 +280,10 @@ fn what_the_user_has_moved_or_removed_since_is_no_work_of_a_teammate() {
     // One that the teammate has moved itself is told.
     in_it("git tag -f light $(git commit-tree -m mine HEAD^{tree})");
     let refused = team.teamctl(["forget", "alice"]).exits(7);
-    assert!(refused.stderr.contains("tags that are nowhere else: light"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("tags that are nowhere else: light"),
+        "{refused:?}"
+    );
     in_it("git tag -f light up/topic");
     team.teamctl(["forget", "alice"]).ok();
     assert!(!at.exists());
@@ -248,9 +297,12 @@ fn the_lead_is_told_of_work_that_could_not_be_saved() {
     let work = "/claim_task 1\n/bash echo w > w; git add w; git commit -qm w; rm .git/HEAD\n/task_update {\"task_id\": 1, \"status\": \"pending\"}";
     team.does("alice", work);
     team.until("the lead to be told", || {
-        let told =
-            |it: &Value| it["content"].as_str().unwrap().contains("alice's commits could not be saved: ");
-        team.inbox("lead").iter().any(told)
+        team.inbox("lead").iter().any(|it| {
+            it["content"]
+                .as_str()
+                .unwrap()
+                .contains("alice's commits could not be saved: ")
+        })
     });
     team.teamctl(["shutdown", "alice"]).ok();
     for args in [&["forget", "alice"][..], &["spawn", "alice", "--checkout"]] {

@@ -11,8 +11,16 @@ use crate::support::user::User;
 #[test]
 fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
     let odd: [(&str, &str, Option<&str>); 17] = [
-        ("no repository", "rm -rf .git", Some("is in no git repository that can be used")),
-        ("empty", "rm -rf .git; git init -q .", Some("has no commit yet")),
+        (
+            "no repository",
+            "rm -rf .git",
+            Some("is in no git repository that can be used"),
+        ),
+        (
+            "empty",
+            "rm -rf .git; git init -q .",
+            Some("has no commit yet"),
+        ),
         (
             "bare",
             "mv .git /tmp/$$; find . -mindepth 1 -delete; cp -r /tmp/$$/. .; rm -rf /tmp/$$; git config core.bare true",
@@ -23,20 +31,32 @@ fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
             "git checkout -qb o; echo 2 > a.txt; git commit -qam 2; git checkout -q main; echo 3 > a.txt; git commit -qam 3; git rebase o || true",
             Some("a rebase or bisection is under way"),
         ),
-        ("partial", "git config remote.origin.promisor true", Some("is a partial clone")),
+        (
+            "partial",
+            "git config remote.origin.promisor true",
+            Some("is a partial clone"),
+        ),
         ("detached", "git checkout -q --detach", None),
         (
             "shallow",
             "git commit -q --allow-empty -m 2; git clone -q --depth 1 file://$PWD ../s; rm -rf .git; mv ../s/.git .",
             None,
         ),
-        ("without identity", "git config user.useConfigOnly true", None),
+        (
+            "without identity",
+            "git config user.useConfigOnly true",
+            None,
+        ),
         (
             "a branch that is called integration",
             "git branch integration; git commit -q --allow-empty -m 2; git tag v1; git branch task",
             None,
         ),
-        ("a branch below integration", "git branch integration/foo; git tag integration/bar", None),
+        (
+            "a branch below integration",
+            "git branch integration/foo; git tag integration/bar",
+            None,
+        ),
         (
             "many files that are not committed",
             "for i in $(seq 4000); do echo > a-file-of-the-user-that-is-not-committed-$i; done",
@@ -93,7 +113,9 @@ fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
             continue;
         };
         assert!(
-            matches!(run.code, Some(2 | 7)) && run.stderr.contains(why) && run.stderr.contains("hint: "),
+            matches!(run.code, Some(2 | 7))
+                && run.stderr.contains(why)
+                && run.stderr.contains("hint: "),
             "{what}: {run:?}"
         );
         assert!(!checkout(&team, "alice").exists(), "{what}");
@@ -102,15 +124,23 @@ fn a_repository_that_fits_works_and_any_other_is_refused_with_the_next_step() {
 
 #[test]
 fn without_a_git_that_is_new_enough_the_error_says_what_works_all_the_same() {
-    for (script, why) in [("echo git version 2.37.9", "git 2.37.9 is too old"), ("", "git is not installed")]
-    {
+    for (script, why) in [
+        ("echo git version 2.37.9", "git 2.37.9 is too old"),
+        ("", "git is not installed"),
+    ] {
         let team = Team::new();
         user(&team, REPOSITORY);
         let bin = team.make_dir("../bin");
-        for program in ["bash", "sh", "grep", "head", "tail", "sort", "cat", "printf", "tr"] {
+        for program in [
+            "bash", "sh", "grep", "head", "tail", "sort", "cat", "printf", "tr",
+        ] {
             let real = user(&team, &format!("command -v {program}"));
             std::os::unix::fs::symlink(
-                if program == "printf" { "/usr/bin/printf" } else { &real },
+                if program == "printf" {
+                    "/usr/bin/printf"
+                } else {
+                    &real
+                },
                 bin.join(program),
             )
             .unwrap();
@@ -122,7 +152,10 @@ fn without_a_git_that_is_new_enough_the_error_says_what_works_all_the_same() {
         let team = team.with("PATH", bin.to_str().unwrap());
         team.teamd(["start"]).ok();
         let run = team.teamctl(["spawn", "alice", "--checkout"]).exits(7);
-        assert!(run.stderr.contains(why) && run.stderr.contains("spawn without --checkout"), "{run:?}");
+        assert!(
+            run.stderr.contains(why) && run.stderr.contains("spawn without --checkout"),
+            "{run:?}"
+        );
         team.teamctl(["spawn", "alice"]).ok();
     }
 }
@@ -140,8 +173,15 @@ fn a_checkout_is_prepared_and_a_setup_that_fails_ends_the_spawn() {
     let alice = checkout(&team, "alice");
     let made = || std::fs::read_to_string(alice.join("made")).unwrap();
     assert_eq!(made(), "ok\nd\n");
-    let results = team.does("alice", "/bash git status --short; git rev-parse --show-toplevel");
-    assert_eq!(results[0]["content"], alice.to_str().unwrap(), "what is copied is not to be committed");
+    let results = team.does(
+        "alice",
+        "/bash git status --short; git rev-parse --show-toplevel",
+    );
+    assert_eq!(
+        results[0]["content"],
+        alice.to_str().unwrap(),
+        "what is copied is not to be committed"
+    );
     let respawn = |expected: &str| {
         team.teamctl(["shutdown", "alice"]).ok();
         team.teamctl(["spawn", "alice"]).ok();
@@ -154,17 +194,26 @@ fn a_checkout_is_prepared_and_a_setup_that_fails_ends_the_spawn() {
     team.write(".env.test", "bad\n");
     let failed = team.teamctl(["spawn", "bob"]).exits(7);
     assert!(
-        failed.stderr.contains("the setup of bob failed: ") && failed.stderr.contains("exit code 1"),
+        failed.stderr.contains("the setup of bob failed: ")
+            && failed.stderr.contains("exit code 1"),
         "{failed:?}"
     );
     assert_eq!(team.member("bob"), Value::Null);
-    for (file, why) in [("ln -sf a.txt .env.test", "is a link"), ("rm .env.test", "is not in ")] {
+    for (file, why) in [
+        ("ln -sf a.txt .env.test", "is a link"),
+        ("rm .env.test", "is not in "),
+    ] {
         user(&team, file);
         let failed = team.teamctl(["spawn", "bob"]).exits(7);
         assert!(failed.stderr.contains(why), "{failed:?}");
     }
     team.write("team.toml", "[checkout]\ncopy = [\"../x\"]\n");
-    assert!(team.teamctl(["spawn", "bob"]).exits(2).stderr.contains("not a path beneath the repository"));
+    assert!(
+        team.teamctl(["spawn", "bob"])
+            .exits(2)
+            .stderr
+            .contains("not a path beneath the repository")
+    );
 }
 
 #[test]
@@ -176,7 +225,10 @@ fn a_setup_that_writes_its_own_inputs_runs_once_for_each_checkout() {
         "printf 'made.lock\\nbroken\\n' > .gitignore; git add .; git commit -qm i",
     );
     let runs = |expected: &str| {
-        assert_eq!(user(&team, "wc -l < ../work.team/alice/made.lock"), expected);
+        assert_eq!(
+            user(&team, "wc -l < ../work.team/alice/made.lock"),
+            expected
+        );
         team.teamctl(["shutdown", "alice"]).ok();
     };
     for _ in 0..2 {
@@ -187,9 +239,15 @@ fn a_setup_that_writes_its_own_inputs_runs_once_for_each_checkout() {
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
     runs("1");
     // One that has failed runs again, although its inputs are what they were.
-    user(&team, "cd ../work.team/alice; cp made.lock kept; rm made.lock; touch broken");
+    user(
+        &team,
+        "cd ../work.team/alice; cp made.lock kept; rm made.lock; touch broken",
+    );
     assert!(
-        team.teamctl(["spawn", "alice", "--checkout"]).exits(7).stderr.contains("fix `[checkout] setup`")
+        team.teamctl(["spawn", "alice", "--checkout"])
+            .exits(7)
+            .stderr
+            .contains("fix `[checkout] setup`")
     );
     user(&team, "cd ../work.team/alice; mv kept made.lock; rm broken");
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
@@ -205,16 +263,26 @@ fn where_checkouts_lie_is_said_or_found() {
     team.give(&checkout(&team, "bob"));
     team.give(checkout(&team, "bob").parent().unwrap());
     let refused = team.teamctl(["spawn", "bob", "--checkout"]).exits(7);
-    assert!(refused.stderr.contains("is not empty, and is not a checkout"), "{refused:?}");
+    assert!(
+        refused
+            .stderr
+            .contains("is not empty, and is not a checkout"),
+        "{refused:?}"
+    );
     assert!(checkout(&team, "bob").join("mine").exists());
     // A link that stands where the checkout would be leads nowhere.
     std::os::unix::fs::symlink(team.home(), checkout(&team, "eve")).unwrap();
     let refused = team.teamctl(["spawn", "eve", "--checkout"]).exits(7);
-    assert!(refused.stderr.contains("a checkout cannot be made in"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("a checkout cannot be made in"),
+        "{refused:?}"
+    );
     user(&team, "touch ../package.json");
     let spawned = team.teamctl(["spawn", "alice", "--checkout"]).ok();
     assert!(
-        spawned.stderr.contains("package.json: `checkouts = \"PATH\"` in team.toml moves it"),
+        spawned
+            .stderr
+            .contains("package.json: `checkouts = \"PATH\"` in team.toml moves it"),
         "{spawned:?}"
     );
     team.teamd(["stop"]).ok();
@@ -222,33 +290,61 @@ fn where_checkouts_lie_is_said_or_found() {
     team.trust();
     team.teamd(["start"]).ok();
     team.teamctl(["spawn", "carol", "--checkout"]).ok();
-    assert!(team.root().with_file_name("elsewhere").join("carol/a.txt").exists());
+    assert!(
+        team.root()
+            .with_file_name("elsewhere")
+            .join("carol/a.txt")
+            .exists()
+    );
 }
 
 #[test]
 fn what_stands_where_a_checkout_is_made_is_never_removed() {
     let team = team(User::at_hand()[0], "", "");
     for mine in ["alice/.new", "alice/.git/teamd.new", ".alice.new/mine"] {
-        user(&team, &format!("mkdir -p $(dirname ../work.team/{mine}); echo mine > ../work.team/{mine}"));
+        user(
+            &team,
+            &format!("mkdir -p $(dirname ../work.team/{mine}); echo mine > ../work.team/{mine}"),
+        );
         let refused = team.teamctl(["spawn", "alice", "--checkout"]).exits(7);
-        assert!(refused.stderr.contains(" is not ") && refused.stderr.contains("hint: "), "{refused:?}");
+        assert!(
+            refused.stderr.contains(" is not ") && refused.stderr.contains("hint: "),
+            "{refused:?}"
+        );
         assert_eq!(
             user(
                 &team,
-                &format!("cat ../work.team/{mine}; rm -r ../work.team/*alice* ../work.team/.alice* || true")
+                &format!(
+                    "cat ../work.team/{mine}; rm -r ../work.team/*alice* ../work.team/.alice* || true"
+                )
             ),
             "mine"
         );
     }
     // Nor is anything made where a link leads that stands in it.
-    user(&team, "mkdir -p deep/sub; touch deep/sub/x; git add .; git commit -qm deep");
+    user(
+        &team,
+        "mkdir -p deep/sub; touch deep/sub/x; git add .; git commit -qm deep",
+    );
     let sub = team.root().join("deep/sub");
-    let spawn = ["spawn", "alice", "--checkout", "--workspace", sub.to_str().unwrap()];
+    let spawn = [
+        "spawn",
+        "alice",
+        "--checkout",
+        "--workspace",
+        sub.to_str().unwrap(),
+    ];
     team.teamctl(spawn).ok();
     team.teamctl(["shutdown", "alice"]).ok();
-    user(&team, "mkdir ../elsewhere; cd ../work.team/alice; rm -r deep; ln -s ../../elsewhere deep");
+    user(
+        &team,
+        "mkdir ../elsewhere; cd ../work.team/alice; rm -r deep; ln -s ../../elsewhere deep",
+    );
     let refused = team.teamctl(spawn).exits(7);
-    assert!(refused.stderr.contains("is a link, or no directory"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("is a link, or no directory"),
+        "{refused:?}"
+    );
     assert!(!team.root().with_file_name("elsewhere").join("sub").exists());
 }
 
@@ -258,8 +354,16 @@ fn a_clone_of_the_user_where_a_checkout_would_be_stays_as_it_is() {
     team.teamctl(["spawn", "bob", "--checkout"]).ok();
     team.teamctl(["shutdown", "bob"]).ok();
     let own = "git clone -q . ../work.team/$name; cd ../work.team/$name; for f in exclude sparse-checkout attributes grafts; do echo '# mine' > .git/info/$f; done";
-    user(&team, &format!("rm -r ../work.team/bob; for name in alice bob; do ({own}); done"));
-    let state = || user(&team, "find ../work.team -printf '%p %m %s %T@ %i\\n' | sort");
+    user(
+        &team,
+        &format!("rm -r ../work.team/bob; for name in alice bob; do ({own}); done"),
+    );
+    let state = || {
+        user(
+            &team,
+            "find ../work.team -printf '%p %m %s %T@ %i\\n' | sort",
+        )
+    };
     let before = state();
     for args in [
         &["spawn", "alice", "--checkout"][..],
@@ -270,7 +374,10 @@ fn a_clone_of_the_user_where_a_checkout_would_be_stays_as_it_is() {
     ] {
         let refused = team.teamctl(args).exits(7);
         let why = format!("is not a checkout of {}", args[1]);
-        assert!(refused.stderr.contains(&why) && refused.stderr.contains("hint: "), "{refused:?}");
+        assert!(
+            refused.stderr.contains(&why) && refused.stderr.contains("hint: "),
+            "{refused:?}"
+        );
         assert_eq!(state(), before, "{args:?}");
     }
 }

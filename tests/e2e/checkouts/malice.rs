@@ -40,9 +40,14 @@ fn what_a_teammate_can_do_to_git_changes_neither_the_repositories_nor_what_we_ru
         assert_eq!(git(&team, &["config", "gc.auto"]), "0");
         // Others see nothing of it; the other teammate still can work.
         let hidden = team.does("zoe", &format!("/bash ls {at} && echo BROKEN"));
-        assert!(!hidden[0]["content"].as_str().unwrap().contains("BROKEN"), "{hidden:?}");
-        let results = team
-            .does("bob", "/bash git fetch -q && git status --short && git fsck && git log --oneline | wc -l");
+        assert!(
+            !hidden[0]["content"].as_str().unwrap().contains("BROKEN"),
+            "{hidden:?}"
+        );
+        let results = team.does(
+            "bob",
+            "/bash git fetch -q && git status --short && git fsck && git log --oneline | wc -l",
+        );
         says(&results, 0, "1");
     }
 }
@@ -63,7 +68,9 @@ fn malice_in_commits_is_refused_and_the_team_repository_does_not_take_it() {
     };
     let blob = "git hash-object -w --stdin <<< x";
     let entry = |mode: &str, name: &str| {
-        evil(&format!("printf '{mode} blob %s\\t{name}\\n' $({blob}) | git mktree --missing"))
+        evil(&format!(
+            "printf '{mode} blob %s\\t{name}\\n' $({blob}) | git mktree --missing"
+        ))
     };
     for order in [
         entry("100644", ".git"),
@@ -117,12 +124,24 @@ fn thousands_of_files_that_are_not_committed_are_named_and_break_nothing() {
         ),
     );
     for number in [2, 4] {
-        says(&results, number, "has changes that are not committed: a-file-that-is-not-committed-1, ");
+        says(
+            &results,
+            number,
+            "has changes that are not committed: a-file-that-is-not-committed-1, ",
+        );
     }
     assert!(
-        team.teamctl(["diff", "alice"]).ok().stdout.contains("not in git: a-file-that-is-not-committed-1\n")
+        team.teamctl(["diff", "alice"])
+            .ok()
+            .stdout
+            .contains("not in git: a-file-that-is-not-committed-1\n")
     );
     team.teamctl(["shutdown", "alice"]).ok();
     let refused = team.teamctl(["forget", "alice"]).exits(7);
-    assert!(refused.stderr.contains("not committed: a-file-that-is-not-committed-1, "), "{refused:?}");
+    assert!(
+        refused
+            .stderr
+            .contains("not committed: a-file-that-is-not-committed-1, "),
+        "{refused:?}"
+    );
 }

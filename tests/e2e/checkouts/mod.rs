@@ -1,4 +1,5 @@
-//! Checkouts: a teammate works in a clone of its own, and `git` at its hands is hostile. Each test as root and as a user.
+//! Checkouts: a teammate works in a clone of its own, and `git` at its hands is hostile. Each test
+//! as root and as a user.
 
 mod broken_off;
 mod landing;
@@ -14,13 +15,16 @@ use serde_json::Value;
 use crate::support::Team;
 use crate::support::user::User;
 
-const SH: &str =
-    "set -e\nexport GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@x GIT_COMMITTER_NAME=u GIT_COMMITTER_EMAIL=u@x\n";
+const SH: &str = "set -e\nexport GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@x GIT_COMMITTER_NAME=u GIT_COMMITTER_EMAIL=u@x\n";
 
 /// Runs a script of the user in the workspace.
 #[track_caller]
 pub(crate) fn user(team: &Team, script: &str) -> String {
-    team.run_program("bash", ["-c", &format!("{SH}{script}")]).ok().stdout.trim().to_owned()
+    team.run_program("bash", ["-c", &format!("{SH}{script}")])
+        .ok()
+        .stdout
+        .trim()
+        .to_owned()
 }
 
 pub(crate) const REPOSITORY: &str =
@@ -42,7 +46,10 @@ pub(crate) fn checkout(team: &Team, name: &str) -> PathBuf {
 
 pub(crate) fn repository(team: &Team) -> PathBuf {
     let home = team.home().join(".local/state/teamd/repositories");
-    let mut found = home.read_dir().unwrap().map(|entry| entry.unwrap().path().join("team.git"));
+    let mut found = home
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path().join("team.git"));
     found.find(|path| path.exists()).unwrap()
 }
 
@@ -50,7 +57,11 @@ pub(crate) fn repository(team: &Team) -> PathBuf {
 #[track_caller]
 pub(crate) fn git(team: &Team, args: &[&str]) -> String {
     let repository = format!("--git-dir={}", repository(team).display());
-    team.run_program("git", [repository.as_str()].iter().chain(args)).ok().stdout.trim().to_owned()
+    team.run_program("git", [repository.as_str()].iter().chain(args))
+        .ok()
+        .stdout
+        .trim()
+        .to_owned()
 }
 
 #[track_caller]
@@ -59,7 +70,8 @@ pub(crate) fn says(results: &[Value], number: usize, text: &str) {
     assert!(said.contains(text), "{number}: {said}\nwanted: {text}");
 }
 
-/// What is the user's, but for what is shown of the integration branch: objects may come, all else stays.
+/// What is the user's, but for what is shown of the integration branch: objects may come, all else
+/// stays.
 pub(crate) fn of_user(team: &Team) -> String {
     user(
         team,
@@ -72,7 +84,9 @@ pub(crate) fn task(team: &Team, id: u64) -> Value {
 }
 
 pub(crate) fn until(team: &Team, id: u64, status: &str) -> Value {
-    team.until(&format!("task {id} to be {status}"), || task(team, id)["status"] == status);
+    team.until(&format!("task {id} to be {status}"), || {
+        task(team, id)["status"] == status
+    });
     task(team, id)
 }
 
@@ -82,7 +96,11 @@ pub(crate) fn add(team: &Team, args: &[&str]) {
 
 /// What `doctor` says, on one line.
 fn doctor(team: &Team) -> String {
-    team.teamctl(["doctor"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+    team.teamctl(["doctor"])
+        .stdout
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Gives the user's repository a submodule with a file, of which the user's tree has the only copy.

@@ -1,4 +1,5 @@
-//! The tools of an agent find its gateway as the agent does: what they ask of a model is counted, and held to the budget.
+//! The tools of an agent find its gateway as the agent does: what they ask of a model is counted,
+//! and held to the budget.
 
 use crate::support::Team;
 use crate::support::model_server::{ModelServer, Reply};
@@ -59,16 +60,32 @@ fn count(said: &[String], status: &str) -> usize {
 pub(super) fn what_a_tool_asks_of_a_model_counts_and_is_refused_over_the_budget(stub: &Stub) {
     for layers in SETS {
         let server = server();
-        let Some(team) = team(stub, &server, layers) else { return };
+        let Some(team) = team(stub, &server, layers) else {
+            return;
+        };
         spawn(&team, stub, &["--max-turns", "4"]);
         let notice = runs(&team, &format!("$ {}", asks(stub, "12 turns")));
         let said = statuses(&team, "turns");
         // The call that the agent has told of is one of the four.
-        assert_eq!((count(&said, "200"), count(&said, "429")), (3, 9), "{said:?}");
+        assert_eq!(
+            (count(&said, "200"), count(&said, "429")),
+            (3, 9),
+            "{said:?}"
+        );
         assert_eq!(server.asked(), 3);
-        let shape = if stub.agent == "claude" { "rate_limit_error" } else { "rate_limit_exceeded" };
-        assert!(said[11].contains(shape) && said[11].contains("max_turns"), "{said:?}");
-        assert_eq!(notice["idle_reason"], "available", "it has asked no more itself: {notice}");
+        let shape = if stub.agent == "claude" {
+            "rate_limit_error"
+        } else {
+            "rate_limit_exceeded"
+        };
+        assert!(
+            said[11].contains(shape) && said[11].contains("max_turns"),
+            "{said:?}"
+        );
+        assert_eq!(
+            notice["idle_reason"], "available",
+            "it has asked no more itself: {notice}"
+        );
         // A message lets it go on with as much again.
         runs(&team, &format!("$ {}", asks(stub, "2 again")));
         assert_eq!(count(&statuses(&team, "again"), "200"), 2);
@@ -77,11 +94,16 @@ pub(super) fn what_a_tool_asks_of_a_model_counts_and_is_refused_over_the_budget(
 
 pub(super) fn what_a_tool_asks_of_a_model_is_held_to_the_tokens(stub: &Stub) {
     let server = server();
-    let Some(team) = team(stub, &server, LIVE) else { return };
+    let Some(team) = team(stub, &server, LIVE) else {
+        return;
+    };
     spawn(&team, stub, &["--max-tokens", "800"]);
     let notice = runs(&team, &format!("$ {}", asks(stub, "40 tokens")));
     let said = statuses(&team, "tokens");
-    assert!(count(&said, "200") > 0 && count(&said, "429") > 0, "{said:?}");
+    assert!(
+        count(&said, "200") > 0 && count(&said, "429") > 0,
+        "{said:?}"
+    );
     assert!(said[39].contains("max_tokens"), "{said:?}");
     assert_eq!(server.asked(), count(&said, "200"));
     assert_eq!(notice["idle_reason"], "max_tokens", "{notice}");
@@ -95,11 +117,14 @@ pub(super) fn what_a_tool_asks_of_a_model_is_held_to_the_tokens(stub: &Stub) {
 pub(super) fn no_model_is_asked_while_no_turn_runs(stub: &Stub) {
     for (layers, flags) in [(LIVE, &[][..]), (SETS[1], &[][..]), (LIVE, &["--plan"])] {
         let server = server();
-        let Some(team) = team(stub, &server, layers) else { return };
+        let Some(team) = team(stub, &server, layers) else {
+            return;
+        };
         spawn(&team, stub, flags);
         if !flags.is_empty() {
             // Behind a closed gate it writes where it always may.
-            let command = asks(stub, "10 $TEAM_AGENT_STATE/idle go").replace("python3 ", "setsid python3 ");
+            let command =
+                asks(stub, "10 $TEAM_AGENT_STATE/idle go").replace("python3 ", "setsid python3 ");
             runs_until_planned(
                 &team,
                 &format!("$ {command} >/dev/null 2>&1 &\n@plan_approval {{\"plan\": \"a plan\"}}"),
@@ -107,10 +132,16 @@ pub(super) fn no_model_is_asked_while_no_turn_runs(stub: &Stub) {
             team.write("go", "");
             let found = || {
                 let cat = "cat $HOME/.local/state/teamd/agents/*/carol/idle.done";
-                String::from_utf8(team.command("bash", ["-c", cat]).output().unwrap().stdout).unwrap()
+                String::from_utf8(team.command("bash", ["-c", cat]).output().unwrap().stdout)
+                    .unwrap()
             };
             team.until("the end of the loop", || !found().is_empty());
-            assert_eq!((found().matches("429 ").count(), server.asked()), (10, 0), "{}", found());
+            assert_eq!(
+                (found().matches("429 ").count(), server.asked()),
+                (10, 0),
+                "{}",
+                found()
+            );
             continue;
         }
         let command = asks(stub, "10 idle go").replace("python3 ", "setsid python3 ");
@@ -120,7 +151,12 @@ pub(super) fn no_model_is_asked_while_no_turn_runs(stub: &Stub) {
         let said = statuses(&team, "idle");
         assert_eq!((count(&said, "429"), server.asked()), (10, 0), "{said:?}");
         assert!(said[0].contains("no turn"), "{said:?}");
-        assert!(team.teamctl(["status", "carol"]).ok().stdout.contains("idle"));
+        assert!(
+            team.teamctl(["status", "carol"])
+                .ok()
+                .stdout
+                .contains("idle")
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! Claude Code and Codex as teammates. Each scenario runs with a stub of each, which speaks the protocol of its agent, and does what the
-//! messages say (`tests/fixtures/orders.py`).
+//! Claude Code and Codex as teammates. Each scenario runs with a stub of each, which speaks the
+//! protocol of its agent, and does what the messages say (`tests/fixtures/orders.py`).
 
 mod channel;
 mod life;
@@ -93,18 +93,33 @@ fn team_of(stubs: &[&Stub], layers: &str) -> Option<Team> {
 /// As [`team_of`], with the variables of a team that was begun.
 fn team_around(team: Team, stubs: &[&Stub], layers: &str) -> Option<Team> {
     let team = team.with("TEAM_SANDBOX_LAYERS", layers);
-    let team = stubs.iter().fold(team, |team, stub| team.with(stub.key, KEY));
-    if !team.command("python3", ["-c", ""]).status().is_ok_and(|status| status.success()) {
+    let team = stubs
+        .iter()
+        .fold(team, |team, stub| team.with(stub.key, KEY));
+    if !team
+        .command("python3", ["-c", ""])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         note("skipped: the stub of an agent needs python3");
         return None;
     }
     team.write("orders.py", include_str!("../../fixtures/orders.py"));
-    let table = |stub: &&Stub| {
-        let (agent, path) = (stub.agent, team.root().join(format!("{}-stub.py", stub.agent)));
-        team.write(path.to_str().unwrap(), stub.program);
-        format!("[agents.{agent}]\ncommand = ['python3', '{}']\nprotocol = '{agent}'\n", path.display())
-    };
-    team.write("team.toml", &stubs.iter().map(table).collect::<String>());
+    team.write(
+        "team.toml",
+        &stubs
+            .iter()
+            .map(|stub| {
+                let path = team.root().join(format!("{}-stub.py", stub.agent));
+                let agent = stub.agent;
+                team.write(path.to_str().unwrap(), stub.program);
+                format!(
+                    "[agents.{agent}]\ncommand = ['python3', '{}']\nprotocol = '{agent}'\n",
+                    path.display()
+                )
+            })
+            .collect::<String>(),
+    );
     team.trust();
     team.teamd(["start"]).ok();
     Some(team)
@@ -115,7 +130,12 @@ const LIVE: &str = "namespaces,landlock,seccomp";
 const SETS: [&str; 2] = [LIVE, "landlock,seccomp"];
 
 fn spawn(team: &Team, stub: &Stub, flags: &[&str]) {
-    team.teamctl(["spawn", "carol", "--agent", stub.agent].iter().chain(flags)).ok();
+    team.teamctl(
+        ["spawn", "carol", "--agent", stub.agent]
+            .iter()
+            .chain(flags),
+    )
+    .ok();
 }
 
 /// Sends a message, and returns what carol told the lead when that piece of work had ended.
@@ -128,7 +148,10 @@ fn runs(team: &Team, message: &str) -> Value {
 
 /// What the stub has kept of its session.
 fn session(team: &Team, stub: &Stub) -> String {
-    let cat = format!("cat $HOME/.local/state/teamd/agents/*/carol/{}", stub.sessions);
+    let cat = format!(
+        "cat $HOME/.local/state/teamd/agents/*/carol/{}",
+        stub.sessions
+    );
     let mut found = team.command("bash", ["-c", &cat]);
     String::from_utf8(found.output().unwrap().stdout).unwrap()
 }
@@ -139,5 +162,7 @@ fn agent_of(team: &Team) -> i32 {
 }
 
 fn agent_if_any(team: &Team) -> Option<i32> {
-    descendants(team.pid("carol")).into_iter().find(|&pid| is_agent(pid))
+    descendants(team.pid("carol"))
+        .into_iter()
+        .find(|&pid| is_agent(pid))
 }

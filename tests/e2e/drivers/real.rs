@@ -60,7 +60,8 @@ real_scenarios! {
 impl Real {
     /// A team of that service whose agent is the program.
     fn team(&self, server: &ModelServer) -> Team {
-        let (agent, program) = (self.stub.agent, std::env::var(self.variable).unwrap());
+        let agent = self.stub.agent;
+        let program = std::env::var(self.variable).unwrap();
         let team = server.team();
         team.write(
             "team.toml",
@@ -77,8 +78,14 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     let replies = Arc::new(Mutex::new(VecDeque::new()));
     let queue = Arc::clone(&replies);
     let server = ModelServer::answering_any_client(move |request| {
-        let is_turn = request.body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
-        let next = if is_turn { queue.lock().unwrap().pop_front() } else { None };
+        let is_turn = request.body["tools"]
+            .as_array()
+            .is_some_and(|tools| !tools.is_empty());
+        let next = if is_turn {
+            queue.lock().unwrap().pop_front()
+        } else {
+            None
+        };
         next.unwrap_or_else(|| Reply::text("done"))
     });
     let replies_are = |next: Vec<Reply>| replies.lock().unwrap().extend(next);
@@ -86,11 +93,24 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     let team = real.team(&server);
 
     replies_are(vec![bash("echo x > closed"), plan("write a file")]);
-    spawn(&team, stub, &[&["--plan", "--prompt", "the first work"], real.flags].concat());
+    spawn(
+        &team,
+        stub,
+        &[&["--plan", "--prompt", "the first work"], real.flags].concat(),
+    );
     let id = team.until_planned("carol");
-    let first = server.requests().into_iter().find(|it| it.mentions("the first work")).unwrap();
-    assert!(first.body["tools"].to_string().contains(real.plan_approval), "{}", first.body["tools"]);
-    // Its model is told that the plan is submitted: what it answers then is no part of what follows.
+    let first = server
+        .requests()
+        .into_iter()
+        .find(|it| it.mentions("the first work"))
+        .unwrap();
+    assert!(
+        first.body["tools"].to_string().contains(real.plan_approval),
+        "{}",
+        first.body["tools"]
+    );
+    // Its model is told that the plan is submitted: what it answers then is no part of what
+    // follows.
     team.until("the end of its turn", || server.asked() >= 3);
     replies_are(vec![bash("echo yes > open; env"), Reply::text("written")]);
     team.teamctl(["approve", &id]).ok();
@@ -99,40 +119,67 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     assert!(!team.made("closed"));
 
     replies_are(vec![bash("echo x > closed"), plan("write another")]);
-    team.teamctl(["request-plan", "carol", "a plan for more"]).ok();
+    team.teamctl(["request-plan", "carol", "a plan for more"])
+        .ok();
     let id = team.until_planned("carol");
     team.teamctl(["approve", &id]).ok();
     team.wait_for("carol", "idle");
     assert!(!team.made("closed"));
-    let refused =
-        team.results("carol").iter().filter(|it| it.to_string().contains("ead-only file system")).count();
+    let refused = team
+        .results("carol")
+        .iter()
+        .filter(|it| it.to_string().contains("ead-only file system"))
+        .count();
     assert_eq!(refused, 2, "{:?}", team.results("carol"));
 
     let agent = agent_of(&team);
     signal(agent, Signal::SIGKILL);
     team.until("its end", || !is_alive(agent));
     team.send("carol", "the work after the kill");
-    team.until("the request", || server.requests().iter().any(|it| it.mentions("the work after the kill")));
+    team.until("the request", || {
+        server
+            .requests()
+            .iter()
+            .any(|it| it.mentions("the work after the kill"))
+    });
     team.wait_for("carol", "idle");
-    let after: Vec<_> =
-        server.requests().into_iter().filter(|it| it.mentions("the work after the kill")).collect();
-    assert!(after[0].mentions("the first work"), "it goes on with its session");
+    let after: Vec<_> = server
+        .requests()
+        .into_iter()
+        .filter(|it| it.mentions("the work after the kill"))
+        .collect();
+    assert!(
+        after[0].mentions("the first work"),
+        "it goes on with its session"
+    );
 
     let asked = server.requests().len();
     assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
     team.until("all to be gone", || team.processes().len() == 1);
     assert_eq!(server.requests().len(), asked);
     let key = crate::support::model_server::KEY;
-    let leaked = team.command("grep", ["-rl", key, team.root().to_str().unwrap()]).output().unwrap().stdout;
+    let leaked = team
+        .command("grep", ["-rl", key, team.root().to_str().unwrap()])
+        .output()
+        .unwrap()
+        .stdout;
     let leaked = String::from_utf8(leaked).unwrap();
-    assert!(!leaked.contains("/carol/") && !leaked.contains("transcript"), "{leaked}");
-    assert!(!team.file("transcript/carol.jsonl").contains(key), "it is in no variable of its commands");
+    assert!(
+        !leaked.contains("/carol/") && !leaked.contains("transcript"),
+        "{leaked}"
+    );
+    assert!(
+        !team.file("transcript/carol.jsonl").contains(key),
+        "it is in no variable of its commands"
+    );
 }
 
 /// As with the stubs: its own descriptors are out of reach, and so are those of what started it.
 fn no_program_that_its_shell_starts_speaks_as_it(real: &Real) {
-    let (Real { bash, stub, .. }, mut turn) = (real, 0);
-    let (bash, agent) = (*bash, stub.agent);
+    let Real { bash, stub, .. } = real;
+    let mut turn = 0;
+    let bash = *bash;
+    let agent = stub.agent;
     let server = ModelServer::answering_any_client(move |_| {
         turn += 1;
         match turn {
@@ -150,62 +197,105 @@ fn no_program_that_its_shell_starts_speaks_as_it(real: &Real) {
         ".claude/settings.json",
         r#"{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "HTTPS_PROXY": "http://127.0.0.1:1"}}"#,
     );
-    spawn(&team, stub, &[&["--prompt", "message 00;"], real.flags].concat());
+    spawn(
+        &team,
+        stub,
+        &[&["--prompt", "message 00;"], real.flags].concat(),
+    );
     team.until_finished("carol", 1);
     let said = team.text("said");
     check(&said, agent);
     assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
 }
 
-/// A message arrives while a command runs. The next request has it; and once, if the agent is killed before.
+/// A message arrives while a command runs. The next request has it; and once, if the agent is
+/// killed before.
 fn a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill(real: &Real) {
-    let (Real { bash, stub, .. }, mut turn) = (real, 0);
+    let Real { bash, stub, .. } = real;
+    let mut turn = 0;
     let bash = *bash;
     let server = ModelServer::answering_any_client(move |_| {
         turn += 1;
         match turn {
-            1 | 3 => bash(&format!("touch ready{turn}; until [ -e go{turn} ]; do sleep 1; done")),
+            1 | 3 => bash(&format!(
+                "touch ready{turn}; until [ -e go{turn} ]; do sleep 1; done"
+            )),
             _ => Reply::text("done"),
         }
     });
     let team = real.team(&server);
-    spawn(&team, stub, &[&["--prompt", "message 00;"], real.flags].concat());
+    spawn(
+        &team,
+        stub,
+        &[&["--prompt", "message 00;"], real.flags].concat(),
+    );
     team.until("the command", || team.made("ready1"));
     team.send("carol", "message 01;");
-    let told = |number: u32| team.file("transcript/carol.jsonl").contains(&format!("message 0{number};"));
+    let told = |number: u32| {
+        team.file("transcript/carol.jsonl")
+            .contains(&format!("message 0{number};"))
+    };
     team.until("the message", || told(1));
     team.write("go1", "");
-    team.until("the request", || server.requests().iter().any(|it| it.mentions("message 01;")));
-    assert!(server.requests()[1].mentions("message 01;"), "the model is asked with the outcome");
+    team.until("the request", || {
+        server
+            .requests()
+            .iter()
+            .any(|it| it.mentions("message 01;"))
+    });
+    assert!(
+        server.requests()[1].mentions("message 01;"),
+        "the model is asked with the outcome"
+    );
     team.wait_for("carol", "idle");
     team.send("carol", "message 02;");
     team.until("the command", || team.made("ready3"));
     team.send("carol", "message 03;");
     team.until("the message", || told(3));
     signal(agent_of(&team), Signal::SIGKILL);
-    team.until("the request", || server.requests().iter().any(|it| it.mentions("message 03;")));
+    team.until("the request", || {
+        server
+            .requests()
+            .iter()
+            .any(|it| it.mentions("message 03;"))
+    });
     team.wait_for("carol", "idle");
     let body = server.last().body.to_string();
     for number in 0..=3 {
-        assert_eq!(body.matches(&format!("message 0{number};")).count(), 1, "message {number}: {body}");
+        assert_eq!(
+            body.matches(&format!("message 0{number};")).count(),
+            1,
+            "message {number}: {body}"
+        );
     }
 }
 
-/// Killed after 0 to 400 ms, again and again, with a second message on the way: its model has each message once in the end.
+/// Killed after 0 to 400 ms, again and again, with a second message on the way: its model has each
+/// message once in the end.
 fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
-    let (Real { bash, stub, .. }, mut turn) = (real, 0);
+    let Real { bash, stub, .. } = real;
+    let mut turn = 0;
     let bash = *bash;
     let server = ModelServer::answering_any_client(move |_| {
         turn += 1;
-        if turn % 2 == 1 { bash("sleep 0.2") } else { Reply::text("done") }
+        if turn % 2 == 1 {
+            bash("sleep 0.2")
+        } else {
+            Reply::text("done")
+        }
     });
     let team = real.team(&server);
-    spawn(&team, stub, &[&["--prompt", "message 00;"], real.flags].concat());
+    spawn(
+        &team,
+        stub,
+        &[&["--prompt", "message 00;"], real.flags].concat(),
+    );
     let rounds: u64 = std::env::var("TEAM_KILLS").map_or(20, |rounds| rounds.parse().unwrap());
     for round in 1..=rounds {
         let before = server.asked();
         team.send("carol", &format!("message {round:02};"));
-        let (sent, moment) = (Instant::now(), Duration::from_millis(round * 137 % 400));
+        let sent = Instant::now();
+        let moment = Duration::from_millis(round * 137 % 400);
         team.until("a moment before", || sent.elapsed() >= moment / 2);
         team.send("carol", &format!("another {round:02};"));
         team.until("the moment", || sent.elapsed() >= moment);
@@ -216,20 +306,34 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
         team.wait_for("carol", "idle");
     }
     team.send("carol", "the last message");
-    team.until("the request", || server.requests().iter().any(|it| it.mentions("the last message")));
+    team.until("the request", || {
+        server
+            .requests()
+            .iter()
+            .any(|it| it.mentions("the last message"))
+    });
     team.wait_for("carol", "idle");
-    let asked = server.requests().into_iter().rfind(|it| it.mentions("the last message")).unwrap();
+    let asked = server
+        .requests()
+        .into_iter()
+        .rfind(|it| it.mentions("the last message"))
+        .unwrap();
     let body = asked.body.to_string();
     for (round, what) in (0..=rounds)
         .flat_map(|round| [(round, "message"), (round, "another")])
         .filter(|it| *it != (0, "another"))
     {
-        assert_eq!(body.matches(&format!("{what} {round:02};")).count(), 1, "{what} {round}: {body}");
+        assert_eq!(
+            body.matches(&format!("{what} {round:02};")).count(),
+            1,
+            "{what} {round}: {body}"
+        );
     }
     assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
 }
 
-/// The agent asks its model in a turn alone, and as often as it may; a command of it that asks counts as well.
+/// The agent asks its model in a turn alone, and as often as it may; a command of it that asks
+/// counts as well.
 fn its_model_calls_are_held_to_the_budget_and_its_tools_share_it(real: &Real) {
     let Real { stub, bash, .. } = real;
     let bash = *bash;
@@ -248,19 +352,34 @@ fn its_model_calls_are_held_to_the_budget_and_its_tools_share_it(real: &Real) {
          -H 'content-type: application/json' -H 'anthropic-version: 2023-06-01' -d '{body}' ${variable}_BASE_URL{path} >> asked"
     );
     let server = ModelServer::answering_any_client(move |request| {
-        let is_turn = request.body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let is_turn = request.body["tools"]
+            .as_array()
+            .is_some_and(|tools| !tools.is_empty());
         let is_long = request.mentions("on and on") && !request.mentions("the last work");
-        if is_turn && is_long { bash(&ask) } else { Reply::text("done") }
+        if is_turn && is_long {
+            bash(&ask)
+        } else {
+            Reply::text("done")
+        }
     });
     let team = real.team(&server);
-    spawn(&team, stub, &[&["--max-turns", "6", "--prompt", "do it once"], real.flags].concat());
+    spawn(
+        &team,
+        stub,
+        &[&["--max-turns", "6", "--prompt", "do it once"], real.flags].concat(),
+    );
     team.wait_for("carol", "idle");
     assert_eq!(server.asked(), 1, "no call but that of the turn");
     team.send("carol", "go on and on");
     team.until_finished("carol", 2);
     let notice = team.notices("carol").pop().unwrap();
     assert_eq!(notice["idle_reason"], "max_turns", "{notice}");
-    assert_eq!(server.asked(), 7, "{:?}", std::fs::read_to_string(team.root().join("asked")));
+    assert_eq!(
+        server.asked(),
+        7,
+        "{:?}",
+        std::fs::read_to_string(team.root().join("asked"))
+    );
     // It can go on.
     team.send("carol", "the last work");
     team.until_finished("carol", 3);
@@ -285,17 +404,26 @@ fn settings_of_a_project_do_not_lead_its_calls_past_the_gateway(real: &Real) {
     let of_codex = "model_provider = 'other'\nprofile = 'p'\n[model_providers.other]\nname = 'other'\nbase_url = 'http://127.0.0.1:9'\n\
                     [model_providers.team]\nname = 'other'\nbase_url = 'http://127.0.0.1:9'\n[profiles.p]\nmodel_provider = 'other'\n";
     team.write(".codex/config.toml", of_codex);
-    spawn(&team, &real.stub, &[&["--prompt", "a work"], real.flags].concat());
+    spawn(
+        &team,
+        &real.stub,
+        &[&["--prompt", "a work"], real.flags].concat(),
+    );
     team.until_finished("carol", 1);
     assert_eq!(team.notices("carol").pop().unwrap()["content"], "reached");
     assert_eq!(server.asked(), 1);
 }
 
-/// Claude Code, Codex and the built-in agent, each with its own service: each claims a task, commits, and submits.
+/// Claude Code, Codex and the built-in agent, each with its own service: each claims a task,
+/// commits, and submits.
 #[test]
 #[ignore = "scripts/test-agents"]
 fn real_claude_and_real_codex_and_the_built_in_agent_work_on_one_repository() {
-    let apis = [(Api::Anthropic, "alice"), (Api::Responses, "bob"), (Api::OpenAi, "dan")];
+    let apis = [
+        (Api::Anthropic, "alice"),
+        (Api::Responses, "bob"),
+        (Api::OpenAi, "dan"),
+    ];
     let replies: Mutex<Vec<VecDeque<Reply>>> = Mutex::new(
         (1..)
             .zip(apis)
@@ -306,7 +434,8 @@ fn real_claude_and_real_codex_and_the_built_in_agent_work_on_one_repository() {
                     Api::Responses => ("", (REAL_CODEX.bash)(&commit)),
                     Api::OpenAi => ("", Reply::call("bash", json!({"command": commit}))),
                 };
-                let of_team = |tool: &str, input: Value| Reply::call(&format!("{prefix}{tool}"), input);
+                let of_team =
+                    |tool: &str, input: Value| Reply::call(&format!("{prefix}{tool}"), input);
                 let claim = of_team("claim_task", json!({"task_id": id}));
                 let submit = of_team("task_update", json!({"task_id": id, "status": "completed"}));
                 [claim, work, submit].into()
@@ -314,14 +443,24 @@ fn real_claude_and_real_codex_and_the_built_in_agent_work_on_one_repository() {
             .collect(),
     );
     let server = ModelServer::answering_any_client(move |request| {
-        let is_turn = request.body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
-        let place = apis.iter().position(|(api, _)| *api == request.api).unwrap();
-        let next = if is_turn { replies.lock().unwrap()[place].pop_front() } else { None };
+        let is_turn = request.body["tools"]
+            .as_array()
+            .is_some_and(|tools| !tools.is_empty());
+        let place = apis
+            .iter()
+            .position(|(api, _)| *api == request.api)
+            .unwrap();
+        let next = if is_turn {
+            replies.lock().unwrap()[place].pop_front()
+        } else {
+            None
+        };
         next.unwrap_or_else(|| Reply::text("done"))
     });
     let team = server.team();
     let table = |real: &Real| {
-        let (agent, program) = (real.stub.agent, std::env::var(real.variable).unwrap());
+        let agent = real.stub.agent;
+        let program = std::env::var(real.variable).unwrap();
         format!("[agents.{agent}]\ncommand = ['{program}']\nprotocol = '{agent}'\n")
     };
     team.write("team.toml", &(table(&REAL_CLAUDE) + &table(&REAL_CODEX)));
@@ -335,12 +474,20 @@ fn real_claude_and_real_codex_and_the_built_in_agent_work_on_one_repository() {
         ("bob", &["--agent", "codex", "--model", "openai:fake"]),
         ("dan", &["--model", "openai:fake"]),
     ] {
-        team.teamctl(["spawn", name, "--checkout", "--prompt", "do your task"].iter().chain(flags)).ok();
+        team.teamctl(
+            ["spawn", name, "--checkout", "--prompt", "do your task"]
+                .iter()
+                .chain(flags),
+        )
+        .ok();
     }
     for (id, (_, name)) in (1..).zip(apis) {
         assert_eq!(until(&team, id, "completed")["submission"]["by"], name);
     }
-    assert_eq!(git(&team, &["ls-tree", "--name-only", "integration"]), "a.txt\nalice\nbob\ndan");
+    assert_eq!(
+        git(&team, &["ls-tree", "--name-only", "integration"]),
+        "a.txt\nalice\nbob\ndan"
+    );
     for (_, name) in apis {
         assert_eq!(team.shutdown(name, &[], 0)["outcome"], "shutdown");
     }

@@ -1,5 +1,6 @@
-//! Forms of repositories: in each one a teammate commits in place, works on a task in a checkout, and the user lands that; or the spawn is
-//! refused, with the next step. Nothing fails when the work is done.
+//! Forms of repositories: in each one a teammate commits in place, works on a task in a checkout,
+//! and the user lands that; or the spawn is refused, with the next step. Nothing fails when the
+//! work is done.
 
 mod names;
 mod trust;
@@ -27,7 +28,12 @@ struct Form {
 }
 
 const fn form(name: &'static str, make: &'static str) -> Form {
-    Form { name, make, in_place: Works, checkout: Works }
+    Form {
+        name,
+        make,
+        in_place: Works,
+        checkout: Works,
+    }
 }
 
 /// A repository elsewhere, with three commits and a second directory.
@@ -38,21 +44,36 @@ const SIMPLE: &str = "git init -q -b main .; echo 1 > a.txt; git add .; git comm
 
 const LYING_BY_THEMSELVES: [Form; 9] = [
     form("plain", SIMPLE),
-    form("shallow, on no branch", "git clone -q --depth 1 file://$PWD/../up .; git checkout -q --detach"),
-    form("sparse, of directories", "git clone -q ../up .; git sparse-checkout set --cone x"),
-    form("sparse, of patterns", "git clone -q ../up .; git sparse-checkout set --no-cone '/*' '!/y/'"),
+    form(
+        "shallow, on no branch",
+        "git clone -q --depth 1 file://$PWD/../up .; git checkout -q --detach",
+    ),
+    form(
+        "sparse, of directories",
+        "git clone -q ../up .; git sparse-checkout set --cone x",
+    ),
+    form(
+        "sparse, of patterns",
+        "git clone -q ../up .; git sparse-checkout set --no-cone '/*' '!/y/'",
+    ),
     form(
         "sha256",
         "git init -q -b main --object-format=sha256 .; echo 1 > a.txt; git add .; git commit -qm c1",
     ),
-    form("objects of another one", "git clone -q --shared ../up .; git gc -q"),
+    form(
+        "objects of another one",
+        "git clone -q --shared ../up .; git gc -q",
+    ),
     form(
         "settings of a tree",
         "git clone -q ../up .; git config extensions.worktreeConfig true; git config --worktree core.sparseCheckout false",
     ),
     Form {
         checkout: Refused("is a partial clone", "full clone"),
-        ..form("partial", "git clone -q --filter=blob:none file://$PWD/../up .")
+        ..form(
+            "partial",
+            "git clone -q --filter=blob:none file://$PWD/../up .",
+        )
     },
     Form {
         checkout: Refused("has no commit yet", "git commit"),
@@ -61,7 +82,10 @@ const LYING_BY_THEMSELVES: [Form; 9] = [
 ];
 
 const WITH_A_FILE: [Form; 8] = [
-    form("linked tree", "git clone -q ../up ../main; git -C ../main worktree add -q -b wt $PWD"),
+    form(
+        "linked tree",
+        "git clone -q ../up ../main; git -C ../main worktree add -q -b wt $PWD",
+    ),
     form(
         "bare, with linked trees",
         "git clone -q --bare ../up ../bare.git; git -C ../bare.git worktree add -q $PWD main",
@@ -82,11 +106,17 @@ const WITH_A_FILE: [Form; 8] = [
     ),
     Form {
         in_place: Refused("does not name", "config core.worktree"),
-        ..form("separate", "git clone -q --separate-git-dir ../apart.git ../up .")
+        ..form(
+            "separate",
+            "git clone -q --separate-git-dir ../apart.git ../up .",
+        )
     },
     Form {
         in_place: Refused("is a link to", "put a file in its place"),
-        ..form("a link", "git clone -q ../up .; mv .git ../real.git; ln -s ../real.git .git")
+        ..form(
+            "a link",
+            "git clone -q ../up .; mv .git ../real.git; ln -s ../real.git .git",
+        )
     },
     form(
         "inside, by a file",
@@ -99,27 +129,47 @@ const TOML: &str = "[work]\ncheck = \"test -e one && git log -1 --format=%s >/de
 
 fn refuses(team: &Team, args: &[&str], why: &str, next: &str) {
     let refused = team.teamctl(["spawn"].iter().chain(args)).run_failed();
-    assert!(refused.stderr.contains(why) && refused.stderr.contains(next), "{refused:?}");
+    assert!(
+        refused.stderr.contains(why) && refused.stderr.contains(next),
+        "{refused:?}"
+    );
 }
 
 fn commits_in_place(team: &Team, form: &Form) {
     let Works = form.in_place else {
-        let Refused(why, next) = form.in_place else { return };
+        let Refused(why, next) = form.in_place else {
+            return;
+        };
         return refuses(team, &["bob"], why, next);
     };
     team.teamctl(["spawn", "bob"]).ok();
     team.does("bob", "/bash echo more >> a.txt; git add a.txt; git commit -qm in-place; git stash list; git status --short");
-    assert_eq!(user(team, "git log -1 --format=%s"), "in-place", "{}", form.name);
+    assert_eq!(
+        user(team, "git log -1 --format=%s"),
+        "in-place",
+        "{}",
+        form.name
+    );
     team.teamctl(["shutdown", "bob"]).ok();
 }
 
 fn lands_a_task(team: &Team, form: &Form) {
     let Works = form.checkout else {
-        let Refused(why, next) = form.checkout else { return };
+        let Refused(why, next) = form.checkout else {
+            return;
+        };
         return refuses(team, &["alice", "--checkout"], why, next);
     };
-    team.teamctl(["spawn", "alice", "--checkout", "--auto"]).ok();
-    add(team, &["one", "--description", "/bash echo one > one; git add one; git commit -qm one"]);
+    team.teamctl(["spawn", "alice", "--checkout", "--auto"])
+        .ok();
+    add(
+        team,
+        &[
+            "one",
+            "--description",
+            "/bash echo one > one; git add one; git commit -qm one",
+        ],
+    );
     let done = until(team, 1, "completed");
     assert_eq!(done["result"]["verified"], "checked", "{}", form.name);
     // It has moved on: what is landed is merged with that first.
@@ -128,13 +178,30 @@ fn lands_a_task(team: &Team, form: &Form) {
         "git symbolic-ref -q HEAD || git checkout -q -b result; echo u > u; git add u; git commit -qm u",
     );
     let landed = team.teamctl(["land"]).ok();
-    assert!(team.made("one") && team.made("u"), "{}: {landed:?}", form.name);
+    assert!(
+        team.made("one") && team.made("u"),
+        "{}: {landed:?}",
+        form.name
+    );
     let after = user(
         team,
         "git fsck --connectivity-only; git status --short | grep -v -e team.toml -e ' .real' || true; git log -1 --format=%an",
     );
-    assert_eq!(after.lines().last(), Some("teamd"), "{}: {after}", form.name);
-    assert_eq!(after.lines().filter(|line| !line.contains("dangling")).count(), 1, "{}: {after}", form.name);
+    assert_eq!(
+        after.lines().last(),
+        Some("teamd"),
+        "{}: {after}",
+        form.name
+    );
+    assert_eq!(
+        after
+            .lines()
+            .filter(|line| !line.contains("dangling"))
+            .count(),
+        1,
+        "{}: {after}",
+        form.name
+    );
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamctl(["forget", "alice"]).ok();
     assert!(!checkout(team, "alice").exists(), "{}", form.name);
@@ -142,7 +209,13 @@ fn lands_a_task(team: &Team, form: &Form) {
 
 fn holds(who: User, form: &Form) {
     let team = Team::of(who);
-    user(&team, &format!("printf '[user]\\nname=u\\nemail=u@x\\n' > ../home/.gitconfig; {UP}{}", form.make));
+    user(
+        &team,
+        &format!(
+            "printf '[user]\\nname=u\\nemail=u@x\\n' > ../home/.gitconfig; {UP}{}",
+            form.make
+        ),
+    );
     team.write("team.toml", TOML);
     team.trust();
     team.teamd(["start"]).ok();
@@ -159,10 +232,14 @@ fn holds(who: User, form: &Form) {
 
 #[test]
 fn each_form_that_lies_by_itself_works_from_spawn_to_land_or_is_refused_at_spawn() {
-    LYING_BY_THEMSELVES.iter().for_each(|form| holds(User::Ordinary, form));
+    for form in LYING_BY_THEMSELVES.iter() {
+        holds(User::Ordinary, form);
+    }
 }
 
 #[test]
 fn each_form_that_a_file_leads_to_works_from_spawn_to_land_or_is_refused_at_spawn() {
-    WITH_A_FILE.iter().for_each(|form| holds(User::Ordinary, form));
+    for form in WITH_A_FILE.iter() {
+        holds(User::Ordinary, form);
+    }
 }

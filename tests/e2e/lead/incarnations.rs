@@ -43,8 +43,17 @@ fn a_shutdown_cut_off_by_a_crash_does_not_ask_the_next_incarnation() {
     team.until_lead_ended(1);
     let results = team.results("lead");
     let (told, is_error) = text(&results[0]);
-    assert!(is_error && told.contains("may have been carried out (list_teammates"), "{told}");
-    assert_eq!((team.requests("shutdown").len(), team.status("alice").as_str()), (1, "idle"));
+    assert!(
+        is_error && told.contains("may have been carried out (list_teammates"),
+        "{told}"
+    );
+    assert_eq!(
+        (
+            team.requests("shutdown").len(),
+            team.status("alice").as_str()
+        ),
+        (1, "idle")
+    );
     assert!(is_alive(team.pid("alice")));
 }
 
@@ -53,11 +62,18 @@ fn a_lead_agent_that_is_killed_in_a_call_does_nothing_twice() {
     let team = team();
     team.spawn("alice", "");
     let daemon = team.daemon_pid();
-    let orders = ["/broadcast go on", "/spawn_teammate bob coder hello", "/shutdown_request alice done"];
+    let orders = [
+        "/broadcast go on",
+        "/spawn_teammate bob coder hello",
+        "/shutdown_request alice done",
+    ];
     // Not its answers: what the others say at the end of their work is answered, too.
     let calls = || {
         let answers = team.entries("lead", "answer");
-        answers.iter().filter(|answer| answer["content"].to_string().contains("\"tool_use\"")).count()
+        answers
+            .iter()
+            .filter(|answer| answer["content"].to_string().contains("\"tool_use\""))
+            .count()
     };
     for (made, order) in orders.into_iter().enumerate() {
         let incarnation = team.incarnation("lead");
@@ -75,18 +91,29 @@ fn a_lead_agent_that_is_killed_in_a_call_does_nothing_twice() {
     // Whether the line was written before the kill is chance, too: the model is told which it was.
     let (told, is_error) = text(&results[0]);
     let before = "sent to alice before the worker was restarted, and not a second time";
-    assert!((told == "sent to alice" || told.starts_with(before)) && !is_error, "{told}");
+    assert!(
+        (told == "sent to alice" || told.starts_with(before)) && !is_error,
+        "{told}"
+    );
     assert_eq!(results.len(), 3);
     for result in &results[1..] {
-        assert!(text(result).1 && text(result).0.contains("may have been carried out"), "{result}");
+        assert!(
+            text(result).1 && text(result).0.contains("may have been carried out"),
+            "{result}"
+        );
     }
     // Whether the daemon had heard of it before is chance; that it has heard of it once is not.
     // A line that is written again has the same id, and its reader drops it.
     let lines = team.inbox("alice");
-    let broadcasts =
-        lines.iter().filter(|line| line["type"] == "broadcast").map(|line| line["id"].to_string());
+    let broadcasts = lines
+        .iter()
+        .filter(|line| line["type"] == "broadcast")
+        .map(|line| line["id"].to_string());
     let broadcasts: std::collections::BTreeSet<String> = broadcasts.collect();
-    assert_eq!((broadcasts.len(), team.requests("shutdown").len() <= 1), (1, true));
+    assert_eq!(
+        (broadcasts.len(), team.requests("shutdown").len() <= 1),
+        (1, true)
+    );
     assert!(team.incarnation("bob") <= 1);
     if team.requests("shutdown").len() == 1 {
         team.wait_for("alice", "shutdown");
@@ -110,7 +137,10 @@ fn a_lead_agent_is_adopted_and_its_team_hears_it_as_before() {
     let alice = team.pid("alice");
     team.teamd(["stop"]).ok();
     assert!(!is_alive(pid) && !is_alive(alice));
-    assert_eq!((team.status("lead"), team.status("alice")), ("shutdown".into(), "shutdown".into()));
+    assert_eq!(
+        (team.status("lead"), team.status("alice")),
+        ("shutdown".into(), "shutdown".into())
+    );
     team.until_no_process_is_left();
 }
 
@@ -119,13 +149,21 @@ fn the_lead_agent_leaves_the_quarantine_to_the_daemon() {
     let team = team();
     team.echo("lead", "no message");
     let notices = || {
-        let told = |line: &Value| line["content"].as_str().unwrap().contains("could not be read");
+        let told = |line: &Value| {
+            line["content"]
+                .as_str()
+                .unwrap()
+                .contains("could not be read")
+        };
         team.inbox("lead").iter().filter(|line| told(line)).count()
     };
     team.until("the line to be kept, and told of", || notices() == 1);
     team.until_caught_up("lead");
     team.lead_does("hello");
-    assert_eq!((team.lines("inbox/lead.rejected.jsonl").len(), notices()), (1, 1));
+    assert_eq!(
+        (team.lines("inbox/lead.rejected.jsonl").len(), notices()),
+        (1, 1)
+    );
     assert!(team.entries("lead", "rejected").is_empty());
     // Its next incarnation finds it likewise.
     team.kill_and_wait_for_restart("lead");
@@ -143,7 +181,9 @@ fn a_resumed_lead_agent_reads_earlier_mail_and_a_fresh_one_does_not() {
     team.teamctl(["shutdown", "lead"]).ok();
     team.send("lead", "between two incarnations");
     team.resume_lead();
-    team.until("the mail to be read", || team.has_consumed("lead", "between two incarnations"));
+    team.until("the mail to be read", || {
+        team.has_consumed("lead", "between two incarnations")
+    });
     team.teamctl(["shutdown", "lead"]).ok();
     team.send("lead", "between two others");
     team.start_lead();

@@ -1,4 +1,5 @@
-//! Failures that another attempt does not help, and answers that make no sense: they are reported, and end no worker.
+//! Failures that another attempt does not help, and answers that make no sense: they are reported,
+//! and end no worker.
 
 use std::path::Path;
 
@@ -19,7 +20,11 @@ fn nowhere_in(directory: &Path, text: &str) {
                 Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => continue,
                 bytes => bytes.unwrap(),
             };
-            assert!(!String::from_utf8_lossy(&bytes).contains(text), "{}", entry.path().display());
+            assert!(
+                !String::from_utf8_lossy(&bytes).contains(text),
+                "{}",
+                entry.path().display()
+            );
         }
     }
 }
@@ -37,9 +42,18 @@ fn what_a_user_can_repair_is_reported_and_the_worker_stays() {
         let team = server.team();
         spawn(&team, "alice", api.model(), "go");
         for (count, (told, hint)) in [
-            ("does not allow this: not for you (403)", "use a key that may"),
-            ("has no credit left: Your credit balance is too low", "add credit"),
-            ("refuses the request: tools.0: \\u{1b}[31mbad (400)", "another model"),
+            (
+                "does not allow this: not for you (403)",
+                "use a key that may",
+            ),
+            (
+                "has no credit left: Your credit balance is too low",
+                "add credit",
+            ),
+            (
+                "refuses the request: tools.0: \\u{1b}[31mbad (400)",
+                "another model",
+            ),
             ("has no model \"fake\": model: fake (404)", "MODEL_ID"),
             ("a page (text/html) is no answer", "_BASE_URL"),
         ]
@@ -48,7 +62,10 @@ fn what_a_user_can_repair_is_reported_and_the_worker_stays() {
         {
             team.until_finished("alice", count + 1);
             let (reason, content) = ended(&team, "alice");
-            assert!(reason == "failed" && content.contains(told) && content.contains(hint), "{content}");
+            assert!(
+                reason == "failed" && content.contains(told) && content.contains(hint),
+                "{content}"
+            );
             team.send("alice", "again");
         }
         team.until_finished("alice", 6);
@@ -61,10 +78,14 @@ fn what_a_user_can_repair_is_reported_and_the_worker_stays() {
 
 #[test]
 fn a_missing_and_a_wrong_key_are_reported_and_no_key_is_shown() {
-    for (api, variable) in [(Api::Anthropic, "ANTHROPIC_API_KEY"), (Api::OpenAi, "OPENAI_API_KEY")] {
+    for (api, variable) in [
+        (Api::Anthropic, "ANTHROPIC_API_KEY"),
+        (Api::OpenAi, "OPENAI_API_KEY"),
+    ] {
         let server = ModelServer::start();
         let team = server.team_with_key("");
-        // A server of one's own may ask for no key (openai): only its answer tells. Without it nothing can work.
+        // A server of one's own may ask for no key (openai): only its answer tells. Without it
+        // nothing can work.
         let is_refused = api.model().starts_with("anthropic");
         let run = team.teamctl(["spawn", "alice", "--model", api.model(), "--prompt", "go"]);
         let content = if is_refused {
@@ -73,19 +94,31 @@ fn a_missing_and_a_wrong_key_are_reported_and_no_key_is_shown() {
             run.ok();
             team.until_finished("alice", 1);
             let (reason, content) = ended(&team, "alice");
-            assert!(reason == "failed" && content.contains("teamctl spawn NAME --resume"), "{content}");
+            assert!(
+                reason == "failed" && content.contains("teamctl spawn NAME --resume"),
+                "{content}"
+            );
             content
         };
-        assert!(content.contains(&format!("{variable} is not set")), "{content}");
+        assert!(
+            content.contains(&format!("{variable} is not set")),
+            "{content}"
+        );
 
         let wrong = "sk-wrong-9876543210";
         let team = server.team_with_key(wrong);
         spawn(&team, "alice", api.model(), "go");
         team.until_finished("alice", 1);
         let (reason, content) = ended(&team, "alice");
-        assert!(reason == "failed" && content.contains("refuses the key"), "{content}");
+        assert!(
+            reason == "failed" && content.contains("refuses the key"),
+            "{content}"
+        );
         // The server repeats the key in its error, as some do.
-        assert!(content.contains("[the key]") && content.contains(variable), "{content}");
+        assert!(
+            content.contains("[the key]") && content.contains(variable),
+            "{content}"
+        );
         nowhere_in(&team.path(""), wrong);
         team.wait_for("alice", "idle");
     }
@@ -98,7 +131,12 @@ fn a_key_reaches_no_tool_and_no_file() {
     let look = "env; cat /proc/self/environ; tr '\\0' '\\n' < /proc/$PPID/environ; true";
     server.calls("bash", json!({"command": look})).says("done");
     let team = alice_did(&server, Api::Anthropic, "look");
-    assert!(team.results("alice")[0]["content"].as_str().unwrap().contains("ANTHROPIC_BASE_URL"));
+    assert!(
+        team.results("alice")[0]["content"]
+            .as_str()
+            .unwrap()
+            .contains("ANTHROPIC_BASE_URL")
+    );
     assert_eq!(server.last().header("x-api-key"), KEY);
     nowhere_in(team.root(), KEY);
 }
@@ -111,13 +149,21 @@ fn nonsense() -> Vec<Reply> {
         Reply::call("bash", json!([1, 2])),
         Reply::empty().and_raw_call("", "bash", "{\"command\": \"ec"),
         Reply::empty().and_raw_call("", "bash", "nonsense"),
-        Reply::empty().and_raw_call("same", "bash", &command).and_raw_call("same", "bash", &command),
+        Reply::empty()
+            .and_raw_call("same", "bash", &command)
+            .and_raw_call("same", "bash", &command),
         Reply::empty().and_raw_call("same", "bash", &command),
         Reply::text("\u{1b}[2J\u{0}\u{202e}evil").and_raw_call("x", "ba\u{1b}sh\n\u{1f980}", "{}"),
         Reply::empty().and_raw_call("functions.bash:0", "", "{}"),
         Reply::text(&"long ".repeat(20_000)).and_call("bash", json!({"command": "echo y"})),
-        Reply::call("shutdown_response", json!({"request_id": "shutdown-0000", "approve": true})),
-        Reply::call("plan_approval", json!({"request_id": "plan-0000", "approve": true})),
+        Reply::call(
+            "shutdown_response",
+            json!({"request_id": "shutdown-0000", "approve": true}),
+        ),
+        Reply::call(
+            "plan_approval",
+            json!({"request_id": "plan-0000", "approve": true}),
+        ),
         Reply::call("spawn_teammate", json!({"name": "bob"})),
         Reply::call("bash", json!({"command": "yes | head -c 3000000"})),
         Reply::text(" \n ").and_call("bash", json!({"command": "echo z"})),
@@ -138,10 +184,18 @@ fn nonsense_stops_no_worker_and_breaks_no_conversation() {
         spawn(&team, "alice", api.model(), "go");
         team.until_finished("alice", 1);
         // The server has refused none of the requests: it would fail this test.
-        assert_eq!((server.requests().len(), ended(&team, "alice").1.as_str()), (count + 1, "enough"));
+        assert_eq!(
+            (server.requests().len(), ended(&team, "alice").1.as_str()),
+            (count + 1, "enough")
+        );
         let results = team.results("alice");
         assert_eq!(results.len(), count + 1, "{results:#?}");
-        for result in results.iter().take(5).chain(&results[8..10]).chain(&results[11..14]) {
+        for result in results
+            .iter()
+            .take(5)
+            .chain(&results[8..10])
+            .chain(&results[11..14])
+        {
             assert_eq!(result["is_error"], true, "{result}");
         }
         for result in &results[5..8] {
@@ -154,15 +208,18 @@ fn nonsense_stops_no_worker_and_breaks_no_conversation() {
 
 #[test]
 fn an_empty_refused_or_cut_answer_ends_the_work_and_not_the_worker() {
-    for (api, refusal, length) in
-        [(Api::Anthropic, "refusal", "max_tokens"), (Api::OpenAi, "content_filter", "length")]
-    {
+    for (api, refusal, length) in [
+        (Api::Anthropic, "refusal", "max_tokens"),
+        (Api::OpenAi, "content_filter", "length"),
+    ] {
         let server = ModelServer::start();
         server.replies(Reply::empty());
         server.replies(Reply::empty().stopped(refusal));
         server.replies(Reply::text("I will not do that").stopped(refusal));
         server.replies(Reply::text("and then").stopped(length));
-        let half = Reply::empty().and_raw_call("", "bash", "{\"command\": \"rm -r").stopped(length);
+        let half = Reply::empty()
+            .and_raw_call("", "bash", "{\"command\": \"rm -r")
+            .stopped(length);
         server.replies(half).says("mended");
         let team = alice_did(&server, api, "go");
         for count in 2..=5 {
@@ -170,11 +227,20 @@ fn an_empty_refused_or_cut_answer_ends_the_work_and_not_the_worker() {
             team.until_finished("alice", count);
         }
         assert_eq!(ended(&team, "alice").1, "mended");
-        let cuts: Vec<Value> =
-            team.entries("alice", "answer").into_iter().map(|entry| entry["cut"].clone()).collect();
+        let cuts: Vec<Value> = team
+            .entries("alice", "answer")
+            .into_iter()
+            .map(|entry| entry["cut"].clone())
+            .collect();
         let cut = |word: &str| json!(word);
-        let expected =
-            [Value::Null, cut("refusal"), cut("refusal"), cut("length"), cut("length"), Value::Null];
+        let expected = [
+            Value::Null,
+            cut("refusal"),
+            cut("refusal"),
+            cut("length"),
+            cut("length"),
+            Value::Null,
+        ];
         assert_eq!(cuts, expected);
     }
 }

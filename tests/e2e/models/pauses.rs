@@ -1,4 +1,5 @@
-//! A model's service that is overloaded, silent or gone: it is asked again, and what is waited for is shown.
+//! A model's service that is overloaded, silent or gone: it is asked again, and what is waited for
+//! is shown.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,11 +33,18 @@ fn what_passes_is_tried_again(api: Api) {
         team.send("alice", "again");
         team.until_finished("alice", count);
     }
-    assert!(team.notices("alice").iter().all(|notice| notice["content"] == "there you are"));
+    assert!(
+        team.notices("alice")
+            .iter()
+            .all(|notice| notice["content"] == "there you are")
+    );
     assert_eq!((server.requests().len(), team.answers("alice")), (18, 9));
     let log = team.file("log/alice.log");
     assert_eq!(log.matches("attempt 1 failed").count(), 9, "{log}");
-    assert!(log.contains("nothing came for") && log.contains("Internal server error"), "{log}");
+    assert!(
+        log.contains("nothing came for") && log.contains("Internal server error"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -51,14 +59,20 @@ fn what_passes_is_tried_again_with_openai() {
 
 /// How many services are left alone.
 fn overloads(team: &Team) -> usize {
-    let names = std::fs::read_dir(team.path("run")).unwrap().map(|entry| entry.unwrap().file_name());
-    let told = |name: &std::ffi::OsString| {
-        name.to_str().is_some_and(|name| name.starts_with("overload-anthropic-") && !name.contains(".tmp"))
-    };
-    names.filter(told).count()
+    let names = std::fs::read_dir(team.path("run"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    names
+        .filter(|name| {
+            name.to_str().is_some_and(|name| {
+                name.starts_with("overload-anthropic-") && !name.contains(".tmp")
+            })
+        })
+        .count()
 }
 
-/// For how long the service wants to be left alone, but for the accuracy of clocks. Far longer than a `send` takes.
+/// For how long the service wants to be left alone, but for the accuracy of clocks. Far longer than
+/// a `send` takes.
 const ALONE: Duration = Duration::from_millis(7990);
 
 // One answer that says "overloaded" must not make every worker hammer.
@@ -67,7 +81,11 @@ fn a_team_leaves_an_overloaded_service_alone_together() {
     let mut asked = 0;
     let server = ModelServer::answering(move |_| {
         asked += 1;
-        if asked == 1 { Reply::fail(529).with_header("retry-after", "8") } else { Reply::text("done") }
+        if asked == 1 {
+            Reply::fail(529).with_header("retry-after", "8")
+        } else {
+            Reply::text("done")
+        }
     });
     let team = server.team();
     for (name, api) in [("bob", Api::Anthropic), ("carol", Api::OpenAi)] {
@@ -83,10 +101,20 @@ fn a_team_leaves_an_overloaded_service_alone_together() {
     }
     let requests = server.requests();
     let first = requests[0].at;
-    let of = |api: Api| requests[1..].iter().filter(move |request| request.api == api);
-    assert_eq!((of(Api::Anthropic).count(), of(Api::OpenAi).count()), (2, 1));
+    let of = |api: Api| {
+        requests[1..]
+            .iter()
+            .filter(move |request| request.api == api)
+    };
+    assert_eq!(
+        (of(Api::Anthropic).count(), of(Api::OpenAi).count()),
+        (2, 1)
+    );
     assert!(of(Api::Anthropic).all(|request| request.at - first >= ALONE));
-    assert!(of(Api::OpenAi).all(|request| request.at - first < ALONE), "it waits for others");
+    assert!(
+        of(Api::OpenAi).all(|request| request.at - first < ALONE),
+        "it waits for others"
+    );
 }
 
 #[test]
@@ -99,20 +127,29 @@ fn what_a_worker_waits_for_and_how_long_is_shown_and_reaches_no_model() {
         _ => Reply::fail(529).with_header("retry-after", "60"),
     });
     let team = server.team().with("TEAM_MODEL_TIMEOUT", "8s");
-    let brief = |why: &str| match why.split_once(" cannot be reached: ") {
-        Some(_) => "the service cannot be reached".to_owned(),
-        None => why.to_owned(),
+    let waits = |name: &str| {
+        team.member(name)["waiting"]["why"].as_str().map(|why| {
+            match why.split_once(" cannot be reached: ") {
+                Some(_) => "the service cannot be reached".to_owned(),
+                None => why.to_owned(),
+            }
+        })
     };
-    let waits = |name: &str| team.member(name)["waiting"]["why"].as_str().map(brief);
     for (name, api) in [("bob", Api::OpenAi), ("alice", Api::Anthropic)] {
         spawn(&team, name, api.model(), &format!("{name}'s work"));
     }
-    team.until("alice to wait", || waits("alice").as_deref() == Some("overloaded (529)"));
+    team.until("alice to wait", || {
+        waits("alice").as_deref() == Some("overloaded (529)")
+    });
     let shown = team.teamctl(["status", "alice"]).ok().stdout;
     let told = |seconds: u32| shown.contains(&format!("waiting {seconds} s: overloaded (529)\n"));
     assert!((2..=90).any(told), "{shown}");
-    let json: Value = serde_json::from_str(&team.teamctl(["--json", "status", "alice"]).ok().stdout).unwrap();
-    assert_eq!(json["members"][0]["activity"], team.member("alice")["activity"]);
+    let json: Value =
+        serde_json::from_str(&team.teamctl(["--json", "status", "alice"]).ok().stdout).unwrap();
+    assert_eq!(
+        json["members"][0]["activity"],
+        team.member("alice")["activity"]
+    );
     assert!(json["members"][0]["waiting"]["until"].as_f64().unwrap() > 1.7e9);
     spawn(&team, "dave", Api::Anthropic.model(), "dave's work");
     // The last: her pauses are short, and after six attempts they are over.
@@ -125,7 +162,9 @@ fn what_a_worker_waits_for_and_how_long_is_shown_and_reaches_no_model() {
     ];
     let seen_all = poll_until(&mut || {
         seen.extend(
-            ["bob", "carol", "dave"].into_iter().filter_map(|name| Some(format!("{name} {}", waits(name)?))),
+            ["bob", "carol", "dave"]
+                .into_iter()
+                .filter_map(|name| Some(format!("{name} {}", waits(name)?))),
         );
         expected.iter().all(|pause| seen.contains(*pause))
     });
@@ -140,6 +179,10 @@ fn what_a_worker_waits_for_and_how_long_is_shown_and_reaches_no_model() {
         team.until_finished(name, 2);
         assert_eq!(ended(&team, name).1, "done");
     }
-    let asked = server.requests().iter().map(|request| request.body.to_string()).collect::<String>();
+    let asked = server
+        .requests()
+        .iter()
+        .map(|request| request.body.to_string())
+        .collect::<String>();
     assert!(!asked.contains("waiting") && !asked.contains("overloaded"));
 }

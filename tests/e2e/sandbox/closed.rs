@@ -30,12 +30,25 @@ for attempt in (connect, send, v6, ping, raw, packet, name):
 
 /// A server of the machine itself must not be reached either.
 fn no_network(team: &Team) {
-    let (tcp, udp) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     tcp.set_nonblocking(true).unwrap();
-    let ports = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
-    attack(team, &[&format!("echo x > /dev/tcp/127.0.0.1/{} && echo BROKEN", ports.0)]);
+    let ports = (
+        tcp.local_addr().unwrap().port(),
+        udp.local_addr().unwrap().port(),
+    );
+    attack(
+        team,
+        &[&format!(
+            "echo x > /dev/tcp/127.0.0.1/{} && echo BROKEN",
+            ports.0
+        )],
+    );
     if let Some(network) = python(team, "network.py", NETWORK) {
-        attack(team, &[&format!("{network} 127.0.0.1 {} {}", ports.0, ports.1)]);
+        attack(
+            team,
+            &[&format!("{network} 127.0.0.1 {} {}", ports.0, ports.1)],
+        );
     }
     assert!(tcp.accept().is_err(), "a connection came");
 }
@@ -43,7 +56,9 @@ fn no_network(team: &Team) {
 #[test]
 fn without_network_nothing_is_reached() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
-        let Some(team) = with.team(&["--no-network"]) else { continue };
+        let Some(team) = with.team(&["--no-network"]) else {
+            continue;
+        };
         no_network(&team);
         works(&team, &["echo x > new && cat new"]);
     }
@@ -51,12 +66,17 @@ fn without_network_nothing_is_reached() {
 
 #[test]
 fn what_one_command_starts_can_talk_to_itself_without_network() {
-    let Some(team) = With::All.team(&["--no-network"]) else { return };
-    let Some(echo) = python(&team, "echo.py", super::ordinary::LOCALHOST) else { return };
+    let Some(team) = With::All.team(&["--no-network"]) else {
+        return;
+    };
+    let Some(echo) = python(&team, "echo.py", super::ordinary::LOCALHOST) else {
+        return;
+    };
     assert_eq!(works(&team, &[&echo]), ["heard hello"]);
 }
 
-/// A teammate that has no plan approved yet carries these out; `bash` is not refused, and changes nothing.
+/// A teammate that has no plan approved yet carries these out; `bash` is not refused, and changes
+/// nothing.
 fn behind_a_closed_gate(with: With) {
     let Some(team) = with.team(&[]) else { return };
     team.write("old.txt", "a");
@@ -74,18 +94,36 @@ fn behind_a_closed_gate(with: With) {
         "echo x > .team/planted && echo BROKEN",
         "echo x > /dev/tcp/127.0.0.1/1 && echo BROKEN",
     ];
-    let calls = attacks.iter().map(|command| format!("/bash {}", json!({ "command": command })));
-    let background = format!("/bash {}", json!({ "command": "echo x > new.txt", "run_in_background": true }));
-    let reads = ["/bash cat old.txt; echo x > $TMPDIR/x && cat $TMPDIR/x", "/write_file new.txt x"];
-    let orders: Vec<String> = calls.chain([background]).chain(reads.map(str::to_owned)).collect();
-    team.teamctl(["spawn", "carol", "--plan", "--prompt", &orders.join("\n")]).ok();
+    let calls = attacks
+        .iter()
+        .map(|command| format!("/bash {}", json!({ "command": command })));
+    let background = format!(
+        "/bash {}",
+        json!({ "command": "echo x > new.txt", "run_in_background": true })
+    );
+    let reads = [
+        "/bash cat old.txt; echo x > $TMPDIR/x && cat $TMPDIR/x",
+        "/write_file new.txt x",
+    ];
+    let orders: Vec<String> = calls
+        .chain([background])
+        .chain(reads.map(str::to_owned))
+        .collect();
+    team.teamctl(["spawn", "carol", "--plan", "--prompt", &orders.join("\n")])
+        .ok();
     team.until_finished("carol", 1);
     let results = team.results("carol");
-    let said: Vec<&str> = results.iter().map(|result| result["content"].as_str().unwrap()).collect();
+    let said: Vec<&str> = results
+        .iter()
+        .map(|result| result["content"].as_str().unwrap())
+        .collect();
     assert!(!said.iter().any(|said| said.contains(BROKEN)), "{said:#?}");
     assert!(said[attacks.len()].contains("gate is closed"), "{said:#?}");
     assert_eq!(said[attacks.len() + 1], "ax");
-    assert!(said[attacks.len() + 2].contains("gate is closed"), "{said:#?}");
+    assert!(
+        said[attacks.len() + 2].contains("gate is closed"),
+        "{said:#?}"
+    );
     if with.has_mounts() {
         assert!(said[0].contains("Read-only file system"), "{said:#?}");
     }
@@ -111,12 +149,20 @@ fn behind_a_closed_gate_bash_changes_nothing_without_namespaces() {
 #[test]
 fn a_closed_gate_keeps_shared_memory_and_terminals_out_of_reach() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
-        let Some(team) = with.team(&["--sandbox", "read-only"]) else { continue };
-        let Ok(shared) = tempfile::NamedTempFile::new_in("/dev/shm") else { return };
+        let Some(team) = with.team(&["--sandbox", "read-only"]) else {
+            continue;
+        };
+        let Ok(shared) = tempfile::NamedTempFile::new_in("/dev/shm") else {
+            return;
+        };
         let terminal = nix::pty::openpty(None, None).unwrap();
-        let name = rustix::termios::ttyname(&terminal.slave, Vec::new()).unwrap().into_string().unwrap();
+        let name = rustix::termios::ttyname(&terminal.slave, Vec::new())
+            .unwrap()
+            .into_string()
+            .unwrap();
         rustix::io::write(&terminal.master, b"typed\n").unwrap();
-        let (shared, new) = (shared.path().display(), format!("/dev/shm/teamd-test-{}", std::process::id()));
+        let shared = shared.path().display();
+        let new = format!("/dev/shm/teamd-test-{}", std::process::id());
         attack(
             &team,
             &[
@@ -130,20 +176,32 @@ fn a_closed_gate_keeps_shared_memory_and_terminals_out_of_reach() {
         assert_eq!(std::fs::read(shared.to_string()).unwrap(), b"", "{with:?}");
         // What was typed is still there for the program that it was typed for.
         let mut typed = [0; 16];
-        assert_eq!(rustix::io::read(&terminal.slave, &mut typed), Ok(6), "{with:?}");
+        assert_eq!(
+            rustix::io::read(&terminal.slave, &mut typed),
+            Ok(6),
+            "{with:?}"
+        );
     }
 }
 
 #[test]
 fn behind_a_closed_gate_a_repository_can_be_read() {
     for with in [With::All, With::Bare] {
-        let Some(team) = with.team(&["--sandbox", "read-only"]) else { continue };
+        let Some(team) = with.team(&["--sandbox", "read-only"]) else {
+            continue;
+        };
         if !has(&team, "git") {
             return;
         }
         let git = |args: &[&str]| {
             let identity = ["-c", "user.name=u", "-c", "user.email=u@example.org"];
-            assert!(team.command("git", identity.iter().chain(args)).output().unwrap().status.success());
+            assert!(
+                team.command("git", identity.iter().chain(args))
+                    .output()
+                    .unwrap()
+                    .status
+                    .success()
+            );
         };
         team.write("notes.txt", "to be found\n");
         git(&["init", "-q"]);
@@ -151,12 +209,21 @@ fn behind_a_closed_gate_a_repository_can_be_read() {
         git(&["commit", "-qm", "the first"]);
         let said = works(
             &team,
-            &["git log --oneline && git status --short && git diff", "grep -rn found --include=*.txt ."],
+            &[
+                "git log --oneline && git status --short && git diff",
+                "grep -rn found --include=*.txt .",
+            ],
         );
-        assert!(said[0].contains("the first") && said[1].contains("to be found"), "{said:?}");
+        assert!(
+            said[0].contains("the first") && said[1].contains("to be found"),
+            "{said:?}"
+        );
         attack(
             &team,
-            &["git commit --allow-empty -qm second && echo BROKEN", "git checkout -qb new && echo BROKEN"],
+            &[
+                "git commit --allow-empty -qm second && echo BROKEN",
+                "git checkout -qb new && echo BROKEN",
+            ],
         );
         no_network(&team);
     }
@@ -164,10 +231,18 @@ fn behind_a_closed_gate_a_repository_can_be_read() {
 
 #[test]
 fn behind_a_closed_gate_cargo_tells_of_a_package() {
-    let Some(team) = With::All.team(&["--sandbox", "read-only"]) else { return };
-    let Some(environment) = super::ordinary::toolchain(&team) else { return };
+    let Some(team) = With::All.team(&["--sandbox", "read-only"]) else {
+        return;
+    };
+    let Some(environment) = super::ordinary::toolchain(&team) else {
+        return;
+    };
     super::ordinary::package(&team);
-    let said =
-        works(&team, &[&format!("{environment} cargo metadata --offline --no-deps --format-version 1")]);
+    let said = works(
+        &team,
+        &[&format!(
+            "{environment} cargo metadata --offline --no-deps --format-version 1"
+        )],
+    );
     assert!(said[0].contains("\"name\":\"tiny\""), "{said:?}");
 }

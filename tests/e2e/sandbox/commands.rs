@@ -1,4 +1,5 @@
-//! No approval, spawn or shutdown comes from a tool: it makes no Unix socket, and the daemon serves no confined process.
+//! No approval, spawn or shutdown comes from a tool: it makes no Unix socket, and the daemon serves
+//! no confined process.
 
 use std::os::unix::net::{UnixDatagram, UnixListener};
 
@@ -60,8 +61,17 @@ fn no_socket(with: With) {
     let service = listening.with_extension("datagrams");
     let heard = UnixDatagram::bind(&service).unwrap();
     heard.set_nonblocking(true).unwrap();
-    let Some(sockets) = python(&team, "sockets.py", SOCKETS) else { return };
-    let said = attack(&team, &[&format!("{sockets} {} {}", listening.display(), service.display())]);
+    let Some(sockets) = python(&team, "sockets.py", SOCKETS) else {
+        return;
+    };
+    let said = attack(
+        &team,
+        &[&format!(
+            "{sockets} {} {}",
+            listening.display(),
+            service.display()
+        )],
+    );
     assert!(heard.recv(&mut [0; 8]).is_err(), "a service heard a tool");
     assert!(said[0].contains("a pair works"), "{said:?}");
 }
@@ -78,7 +88,14 @@ fn a_tool_makes_no_unix_socket_without_namespaces_either() {
 
 fn no_command(with: With) {
     let Some(team) = with.team(&[]) else { return };
-    team.teamctl(["spawn", "bob", "--plan", "--prompt", "/plan_approval Drop the cache"]).ok();
+    team.teamctl([
+        "spawn",
+        "bob",
+        "--plan",
+        "--prompt",
+        "/plan_approval Drop the cache",
+    ])
+    .ok();
     let id = team.until_planned("bob");
     let teamctl = env!("CARGO_BIN_EXE_teamctl");
     let commands: Vec<String> = [
@@ -94,11 +111,20 @@ fn no_command(with: With) {
     ]
     .into_iter()
     .map(|command| format!("timeout 5 {teamctl} {command} && echo BROKEN"))
-    .chain([format!("timeout 5 {} stop --force && echo BROKEN", env!("CARGO_BIN_EXE_teamd"))])
+    .chain([format!(
+        "timeout 5 {} stop --force && echo BROKEN",
+        env!("CARGO_BIN_EXE_teamd")
+    )])
     .collect();
-    attack(&team, &commands.iter().map(String::as_str).collect::<Vec<_>>());
+    attack(
+        &team,
+        &commands.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     assert_eq!(team.request(&id)["status"], "pending");
-    assert_eq!((team.status("bob").as_str(), team.events("spawned")), ("awaiting_approval", 2));
+    assert_eq!(
+        (team.status("bob").as_str(), team.events("spawned")),
+        ("awaiting_approval", 2)
+    );
     team.teamctl(["approve", &id]).ok();
 }
 
@@ -125,9 +151,14 @@ fn the_daemon_serves_no_confined_process() {
     let teamctl = env!("CARGO_BIN_EXE_teamctl");
     let confined = ["--no-new-privs", teamctl, "shutdown", "alice"];
     let tried = team.command("setpriv", confined).output();
-    let Ok(output) = tried else { return println!("skipped: there is no setpriv here") };
+    let Ok(output) = tried else {
+        return println!("skipped: there is no setpriv here");
+    };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("this process is confined"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("this process is confined"),
+        "{said}"
+    );
     assert!(said.contains("hint: "), "{said}");
     assert_eq!(team.status("alice"), "idle");
     team.teamctl(["shutdown", "alice"]).ok();

@@ -1,7 +1,12 @@
-//! The sandbox of `bash`, attacked from inside by a real teammate, with each set of layers that this machine has.
+//! The sandbox of `bash`, attacked from inside by a real teammate, with each set of layers that
+//! this machine has.
 //!
-//! An attack is a command that says BROKEN when it has succeeded. What it aims at is looked at from outside, too.
-#![expect(clippy::print_stdout, reason = "a test that this machine cannot run says so")]
+//! An attack is a command that says BROKEN when it has succeeded. What it aims at is looked at from
+//! outside, too.
+#![expect(
+    clippy::print_stdout,
+    reason = "a test that this machine cannot run says so"
+)]
 
 pub(crate) mod agents;
 mod closed;
@@ -63,8 +68,9 @@ impl With {
     /// Each set that a finding is tried with.
     const EACH: [Self; 4] = [Self::All, Self::NoLandlock, Self::Bubblewrap, Self::Bare];
 
-    /// A team with a teammate that is confined by these layers; none, and the reason printed, where they are not to be
-    /// had. Teammates are told apart by their flags. It is a team of the user that runs the tests.
+    /// A team with a teammate that is confined by these layers; none, and the reason printed, where
+    /// they are not to be had. Teammates are told apart by their flags. It is a team of the user
+    /// that runs the tests.
     fn team(self, flags: &[&str]) -> Option<Team> {
         self.confine(Team::new(), flags)
     }
@@ -77,7 +83,10 @@ impl With {
             Self::Bubblewrap => team.with("TEAM_SANDBOX_LAYERS", "bwrap,landlock,seccomp"),
             Self::Bare => team.with("TEAM_SANDBOX_LAYERS", "landlock,seccomp"),
         };
-        let probed = team.command(env!("CARGO_BIN_EXE_team-worker"), ["probe"]).output().unwrap();
+        let probed = team
+            .command(env!("CARGO_BIN_EXE_team-worker"), ["probe"])
+            .output()
+            .unwrap();
         let probed: Value = serde_json::from_slice(&probed.stdout).unwrap();
         let wanted = match self {
             Self::All | Self::NoLandlock => "own",
@@ -94,7 +103,9 @@ impl With {
                 is_alone || !has_namespaces(self, &team),
                 "{self:?} would be skipped, but is to be had: {probed}"
             );
-            note(&format!("skipped: this machine has no sandbox {self:?}: {probed}"));
+            note(&format!(
+                "skipped: this machine has no sandbox {self:?}: {probed}"
+            ));
             return None;
         }
         // It changes nothing where every promise is kept.
@@ -127,24 +138,54 @@ impl Case {
 /// Each of these sets of layers as an ordinary user and as root.
 fn cases(sets: &[With]) -> impl Iterator<Item = Case> {
     let users = User::at_hand();
-    sets.iter().flat_map(move |&with| users.clone().into_iter().map(move |user| Case { with, user }))
+    sets.iter().flat_map(move |&with| {
+        users
+            .clone()
+            .into_iter()
+            .map(move |user| Case { with, user })
+    })
 }
 
-/// A team for each case of the matrix that this machine has, one after the other. It says which it skips. A regression test of
-/// a finding is tried with each: `for (case, team) in teams(&With::EACH, &["--no-network"])`.
+/// A team for each case of the matrix that this machine has, one after the other. It says which it
+/// skips. A regression test of a finding is tried with each:
+/// `for (case, team) in teams(&With::EACH, &["--no-network"])`.
 fn teams(sets: &[With], flags: &[&str]) -> impl Iterator<Item = (Case, Team)> {
     cases(sets).filter_map(|case| Some((case, case.team(flags)?)))
 }
 
-/// Whether the machine lets the user of a team, or `bwrap`, make namespaces, as other programs than ours find out.
+/// Whether the machine lets the user of a team, or `bwrap`, make namespaces, as other programs than
+/// ours find out.
 fn has_namespaces(with: With, team: &Team) -> bool {
     let (program, arguments): (_, &[&str]) = match with {
-        With::Bubblewrap => ("bwrap", &["--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "true"]),
-        With::All | With::NoLandlock | With::Bare => {
-            ("unshare", &["-U", "-m", "-p", "-n", "-f", "--map-root-user", "--mount-proc", "true"])
-        }
+        With::Bubblewrap => (
+            "bwrap",
+            &[
+                "--unshare-all",
+                "--ro-bind",
+                "/",
+                "/",
+                "--proc",
+                "/proc",
+                "true",
+            ],
+        ),
+        With::All | With::NoLandlock | With::Bare => (
+            "unshare",
+            &[
+                "-U",
+                "-m",
+                "-p",
+                "-n",
+                "-f",
+                "--map-root-user",
+                "--mount-proc",
+                "true",
+            ],
+        ),
     };
-    team.command(program, arguments).output().is_ok_and(|output| output.status.success())
+    team.command(program, arguments)
+        .output()
+        .is_ok_and(|output| output.status.success())
 }
 
 /// A suite that skips itself must not pass for one that has tried.
@@ -155,16 +196,22 @@ fn no_set_of_layers_is_skipped_that_this_machine_has() {
         assert_eq!(works(&team, &["id -u"]), [uid.as_str()], "{case:?}");
         if case.user == User::Ordinary {
             let groups = team.run_program("id", ["-G"]).ok().stdout;
-            assert!(!groups.split_whitespace().any(|group| group == "0"), "{case:?} {groups}");
+            assert!(
+                !groups.split_whitespace().any(|group| group == "0"),
+                "{case:?} {groups}"
+            );
         }
     }
 }
 
-/// Lets a teammate try every attack, each in a call of its own; none may succeed. Returns what each said.
+/// Lets a teammate try every attack, each in a call of its own; none may succeed. Returns what each
+/// said.
 #[track_caller]
 fn attack(team: &Team, attacks: &[&str]) -> Vec<String> {
-    let calls: Vec<_> =
-        attacks.iter().map(|command| format!("/bash {}", json!({ "command": command }))).collect();
+    let calls: Vec<_> = attacks
+        .iter()
+        .map(|command| format!("/bash {}", json!({ "command": command })))
+        .collect();
     let results = team.does("alice", &calls.join("\n"));
     assert_eq!(results.len(), attacks.len(), "{results:?}");
     let said = |result: &Value| result["content"].as_str().unwrap().to_owned();
@@ -179,14 +226,23 @@ fn attack(team: &Team, attacks: &[&str]) -> Vec<String> {
 /// Lets a teammate do what must work; returns what each command said.
 #[track_caller]
 fn works(team: &Team, commands: &[&str]) -> Vec<String> {
-    let calls: Vec<_> =
-        commands.iter().map(|command| format!("/bash {}", json!({ "command": command }))).collect();
+    let calls: Vec<_> = commands
+        .iter()
+        .map(|command| format!("/bash {}", json!({ "command": command })))
+        .collect();
     let results = team.does("alice", &calls.join("\n"));
     assert_eq!(results.len(), commands.len(), "{results:?}");
     for (command, result) in commands.iter().zip(&results) {
-        assert_eq!(result["is_error"], false, "{command}\n{}", result["content"]);
+        assert_eq!(
+            result["is_error"], false,
+            "{command}\n{}",
+            result["content"]
+        );
     }
-    results.iter().map(|result| result["content"].as_str().unwrap().to_owned()).collect()
+    results
+        .iter()
+        .map(|result| result["content"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Whether a program is there and runs in the environment of a test; says so if it is not.
@@ -199,7 +255,8 @@ fn has(team: &Team, program: &str) -> bool {
     found
 }
 
-/// A Python program in the workspace, as a command that runs it; none, and the reason printed, without Python.
+/// A Python program in the workspace, as a command that runs it; none, and the reason printed,
+/// without Python.
 fn python(team: &Team, name: &str, program: &str) -> Option<String> {
     team.write(name, &format!("{TRIED}{program}"));
     has(team, "python3").then(|| format!("python3 {name}"))

@@ -1,5 +1,5 @@
-//! Modes: no file is made that runs as its owner for each account, nothing outside is opened to other accounts behind a closed
-//! gate, and a read-only teammate changes no file by any tool.
+//! Modes: no file is made that runs as its owner for each account, nothing outside is opened to
+//! other accounts behind a closed gate, and a read-only teammate changes no file by any tool.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -62,7 +62,9 @@ fn set_id_below(folder: &Path) -> Vec<String> {
 fn no_setuid_or_setgid_file_is_made() {
     for flags in [&[][..], &["--sandbox", "read-only"]] {
         for (case, team) in teams(&With::EACH, flags) {
-            let Some(program) = python(&team, "set_id.py", SET_ID) else { return };
+            let Some(program) = python(&team, "set_id.py", SET_ID) else {
+                return;
+            };
             let shell = [
                 "cp /bin/sh $TMPDIR/sh && chmod 4755 $TMPDIR/sh && echo BROKEN",
                 "cp /bin/sh $TMPDIR/sh2 && chmod u+s $TMPDIR/sh2 && echo BROKEN",
@@ -73,14 +75,26 @@ fn no_setuid_or_setgid_file_is_made() {
                 &format!("{program} $TMPDIR"),
             ];
             let said = attack(&team, &shell);
-            assert!(said[6].contains("openat2 4755 [Errno 38]"), "{case:?} {said:?}");
+            assert!(
+                said[6].contains("openat2 4755 [Errno 38]"),
+                "{case:?} {said:?}"
+            );
             if flags.is_empty() {
-                attack(&team, &[&format!("{program} ."), "cp /bin/sh sh; chmod 6755 sh && echo BROKEN"]);
+                attack(
+                    &team,
+                    &[
+                        &format!("{program} ."),
+                        "cp /bin/sh sh; chmod 6755 sh && echo BROKEN",
+                    ],
+                );
             }
             let scratch = team.root().parent().unwrap();
             assert_eq!(set_id_below(scratch), [""; 0], "{case:?} {flags:?}");
             // All else that has to do with modes works.
-            works(&team, &["touch $TMPDIR/f; echo x > $TMPDIR/f; cat $TMPDIR/f; mkdir -p $TMPDIR/a/b"]);
+            works(
+                &team,
+                &["touch $TMPDIR/f; echo x > $TMPDIR/f; cat $TMPDIR/f; mkdir -p $TMPDIR/a/b"],
+            );
         }
     }
 }
@@ -110,13 +124,28 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn behind_a_closed_gate_no_mode_outside_is_changed() {
     for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
-        let Some(program) = python(&team, "metadata.py", METADATA) else { return };
-        let home = team.make_dir("../home/.ssh").parent().unwrap().canonicalize().unwrap();
+        let Some(program) = python(&team, "metadata.py", METADATA) else {
+            return;
+        };
+        let home = team
+            .make_dir("../home/.ssh")
+            .parent()
+            .unwrap()
+            .canonicalize()
+            .unwrap();
         team.write("../home/notes", "x");
-        let (notes, ssh) = (home.join("notes"), home.join(".ssh"));
+        let notes = home.join("notes");
+        let ssh = home.join(".ssh");
         let team_dir = team.path("").canonicalize().unwrap();
-        let before: Vec<_> = [&notes, &ssh, &team_dir].map(|path| path.metadata().unwrap()).into();
-        let paths = format!("{} {} {}", notes.display(), ssh.display(), team_dir.display());
+        let before: Vec<_> = [&notes, &ssh, &team_dir]
+            .map(|path| path.metadata().unwrap())
+            .into();
+        let paths = format!(
+            "{} {} {}",
+            notes.display(),
+            ssh.display(),
+            team_dir.display()
+        );
         attack(
             &team,
             &[
@@ -125,9 +154,15 @@ fn behind_a_closed_gate_no_mode_outside_is_changed() {
                 &format!("touch -d @1 {} && echo BROKEN", notes.display()),
             ],
         );
-        let after: Vec<_> = [&notes, &ssh, &team_dir].map(|path| path.metadata().unwrap()).into();
+        let after: Vec<_> = [&notes, &ssh, &team_dir]
+            .map(|path| path.metadata().unwrap())
+            .into();
         for (before, after) in before.iter().zip(&after) {
-            assert_eq!((before.mode(), before.uid()), (after.mode(), after.uid()), "{case:?}");
+            assert_eq!(
+                (before.mode(), before.uid()),
+                (after.mode(), after.uid()),
+                "{case:?}"
+            );
         }
         assert_eq!(before[0].mtime(), after[0].mtime(), "{case:?}");
     }
@@ -139,22 +174,46 @@ fn without_namespaces_changed_modes_are_put_back_and_the_lead_is_told() {
         let Some(team) = case.team(&[]) else { continue };
         let real = team.path("").canonicalize().unwrap();
         let at = |path: &str| real.join(path);
-        let told = |team: &Team| team.inbox("lead").iter().filter(|line| line["from"] == "teamd").count();
+        let told = |team: &Team| {
+            team.inbox("lead")
+                .iter()
+                .filter(|line| line["from"] == "teamd")
+                .count()
+        };
         let open = format!(
             "chmod 666 {0}/journal.jsonl 2>/dev/null; chmod 777 {0}/inbox 2>/dev/null; chmod 777 {0}",
             real.display()
         );
         works(&team, &[&open]);
-        team.until("the directory to be closed to others again", || mode(&real) == 0o700);
+        team.until("the directory to be closed to others again", || {
+            mode(&real) == 0o700
+        });
         team.until("the lead to be told", || told(&team) == 1);
-        team.until("its folders too", || (mode(&at("inbox")), mode(&at("journal.jsonl"))) == (0o700, 0o600));
+        team.until("its folders too", || {
+            (mode(&at("inbox")), mode(&at("journal.jsonl"))) == (0o700, 0o600)
+        });
         works(&team, &[&format!("chmod 000 {}", real.display())]);
-        team.until("the directory to be open to the daemon again", || mode(&real) == 0o700);
+        team.until("the directory to be open to the daemon again", || {
+            mode(&real) == 0o700
+        });
         team.teamctl(["send", "alice", "still served"]).ok();
         team.until_caught_up("alice");
-        assert!((1..4).contains(&told(&team)), "{case:?}: it is told once a minute, not for each of four");
-        let said = team.inbox("lead").into_iter().rfind(|line| line["from"] == "teamd").unwrap();
-        assert!(said["content"].as_str().unwrap().contains("(running: alice)"), "{said}");
+        assert!(
+            (1..4).contains(&told(&team)),
+            "{case:?}: it is told once a minute, not for each of four"
+        );
+        let said = team
+            .inbox("lead")
+            .into_iter()
+            .rfind(|line| line["from"] == "teamd")
+            .unwrap();
+        assert!(
+            said["content"]
+                .as_str()
+                .unwrap()
+                .contains("(running: alice)"),
+            "{said}"
+        );
     }
 }
 
@@ -168,13 +227,19 @@ fn a_read_only_teammate_changes_no_file_by_any_tool() {
         let results = team.does("alice", orders);
         for refused in &results[..2] {
             let said = refused["content"].as_str().unwrap();
-            assert!(said.starts_with("refused: this teammate is read-only"), "{case:?} {said}");
+            assert!(
+                said.starts_with("refused: this teammate is read-only"),
+                "{case:?} {said}"
+            );
         }
         assert_eq!(
             (&results[2]["is_error"], &results[3]["content"]),
             (&true.into(), &"a".into()),
             "{case:?}"
         );
-        assert!(!team.made("AGENTS.md") && !team.made("new.txt") && team.text("old.txt") == "a", "{case:?}");
+        assert!(
+            !team.made("AGENTS.md") && !team.made("new.txt") && team.text("old.txt") == "a",
+            "{case:?}"
+        );
     }
 }

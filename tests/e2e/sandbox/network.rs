@@ -1,4 +1,5 @@
-//! `[sandbox] network` and `ports`: what a list lets through, for the commands of the built-in agent as for a whole agent.
+//! `[sandbox] network` and `ports`: what a list lets through, for the commands of the built-in
+//! agent as for a whole agent.
 
 use std::net::TcpListener;
 
@@ -54,7 +55,8 @@ const LISTED: &str = "SERVED UNREACHABLE HTTP/1.1 200 SERVED HTTP/1.1 403 not am
 /// What is listed is reached behind an open gate alone; and what is not listed never.
 #[test]
 fn a_host_and_a_port_that_are_listed_are_reached_behind_an_open_gate_alone() {
-    let (port, other) = (service(), service());
+    let port = service();
+    let other = service();
     let table = format!("[sandbox]\nnetwork = ['localhost', '*.example.org']\nports = [{port}]\n");
     let asks = [
         dial(port),
@@ -67,48 +69,87 @@ fn a_host_and_a_port_that_are_listed_are_reached_behind_an_open_gate_alone() {
     let asks = asks.join("; ");
     let Some(team) = listed(&table) else { return };
     assert_eq!(words(&works(&team, &[&asks])[0]), words(LISTED));
-    let Some(team) = shell_of(team, &table, &[]) else { return };
-    assert_eq!(words(runs(&team, &asks)["content"].as_str().unwrap()), words(LISTED));
-    team.teamctl(["request-plan", "carol", &ordered(&asks)]).ok();
+    let Some(team) = shell_of(team, &table, &[]) else {
+        return;
+    };
+    assert_eq!(
+        words(runs(&team, &asks)["content"].as_str().unwrap()),
+        words(LISTED)
+    );
+    team.teamctl(["request-plan", "carol", &ordered(&asks)])
+        .ok();
     let id = team.until_planned("carol");
     let closed = "UNREACHABLE UNREACHABLE HTTP/1.1 403 gate is closed HTTP/1.1 403 gate is closed HTTP/1.1 403 gate is closed \
         http://127.0.0.1:4141";
-    let plan = team.request(&id)["payload"]["plan"].as_str().unwrap().to_owned();
+    let plan = team.request(&id)["payload"]["plan"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(words(&plan), words(closed));
 }
 
-/// No name and no address leads into the machine or its network, whatever stands for all public hosts.
+/// No name and no address leads into the machine or its network, whatever stands for all public
+/// hosts.
 #[test]
 fn what_is_not_public_is_refused_unless_it_is_listed_itself() {
     let port = service();
     let hosts = "localhost 127.0.0.1 127.1 2130706433 0.0.0.0 169.254.169.254 10.0.0.1 192.168.1.1 100.64.0.1 [::1] [::ffff:127.0.0.1] [fe80::1]";
     let asks: Vec<_> = hosts.split(' ').map(|host| connect(host, port)).collect();
-    let (asks, refused) = (asks.join("; "), "HTTP/1.1 403 leads into ".repeat(asks.len()));
-    let Some(team) = listed("[sandbox]\nnetwork = ['*']\n") else { return };
+    let refused = "HTTP/1.1 403 leads into ".repeat(asks.len());
+    let asks = asks.join("; ");
+    let Some(team) = listed("[sandbox]\nnetwork = ['*']\n") else {
+        return;
+    };
     assert_eq!(words(&works(&team, &[&asks])[0]), words(&refused));
-    let Some(team) = shell_of(team, "[sandbox]\nnetwork = true\n", &[]) else { return };
-    assert_eq!(words(runs(&team, &asks)["content"].as_str().unwrap()), words(&refused));
-    // A name that is listed, and is made to lead to this machine, is refused; an address that is listed is reached.
-    let Some(team) = listed("[sandbox]\nnetwork = ['127.1', '127.0.0.1']\n") else { return };
+    let Some(team) = shell_of(team, "[sandbox]\nnetwork = true\n", &[]) else {
+        return;
+    };
+    assert_eq!(
+        words(runs(&team, &asks)["content"].as_str().unwrap()),
+        words(&refused)
+    );
+    // A name that is listed, and is made to lead to this machine, is refused; an address that is
+    // listed is reached.
+    let Some(team) = listed("[sandbox]\nnetwork = ['127.1', '127.0.0.1']\n") else {
+        return;
+    };
     let asks = format!("{}; {}", connect("127.1", port), connect("127.0.0.1", port));
-    assert_eq!(words(&works(&team, &[&asks])[0]), words("HTTP/1.1 403 leads into HTTP/1.1 200 SERVED"));
+    assert_eq!(
+        words(&works(&team, &[&asks])[0]),
+        words("HTTP/1.1 403 leads into HTTP/1.1 200 SERVED")
+    );
 }
 
-/// A command in the background has the list for as long as it runs. Without network, and behind a closed gate, there is neither proxy nor
-/// port.
+/// A command in the background has the list for as long as it runs. Without network, and behind a
+/// closed gate, there is neither proxy nor port.
 #[test]
 fn a_background_command_reaches_what_is_listed_and_without_network_nothing_is() {
     let port = service();
-    let Some(team) = listed(&format!("[sandbox]\nnetwork = ['localhost']\nports = [{port}]\n")) else {
+    let Some(team) = listed(&format!(
+        "[sandbox]\nnetwork = ['localhost']\nports = [{port}]\n"
+    )) else {
         return;
     };
-    let dials = format!("until [ -e go ]; do sleep 0.01; done; {} > told; mv told heard", dial(port));
-    team.does("alice", &format!("/bash {}", json!({"command": dials, "run_in_background": true})));
+    let dials = format!(
+        "until [ -e go ]; do sleep 0.01; done; {} > told; mv told heard",
+        dial(port)
+    );
+    team.does(
+        "alice",
+        &format!(
+            "/bash {}",
+            json!({"command": dials, "run_in_background": true})
+        ),
+    );
     team.write("go", "");
     team.until("what it has heard", || team.made("heard"));
     assert_eq!(team.text("heard"), "SERVED\n");
     let asks = format!("{}; {}; echo [$HTTPS_PROXY]", dial(port), dial(4141));
-    for (name, flag) in [("bob", "--no-network"), ("eve", "--plan"), ("dora", "--sandbox=read-only")] {
+    for (name, flag) in [
+        ("bob", "--no-network"),
+        ("eve", "--plan"),
+        ("dora", "--sandbox=read-only"),
+    ] {
         team.teamctl(["spawn", name, flag]).ok();
         let told = team.does(name, &format!("/bash {}", json!({"command": asks})));
         assert_eq!(
@@ -118,7 +159,12 @@ fn a_background_command_reaches_what_is_listed_and_without_network_nothing_is() 
         );
     }
     let shown = team.teamctl(["status", "alice"]).ok().stdout;
-    assert!(shown.contains(&format!("workspace-write, network: localhost, ports: {port}\n")), "{shown}");
+    assert!(
+        shown.contains(&format!(
+            "workspace-write, network: localhost, ports: {port}\n"
+        )),
+        "{shown}"
+    );
 }
 
 /// Where nothing can hold a list, a teammate is refused that has one.

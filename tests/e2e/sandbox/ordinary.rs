@@ -1,4 +1,5 @@
-//! Ordinary work is not broken: repositories, compilers, interpreters, pipes, jobs, servers on this machine.
+//! Ordinary work is not broken: repositories, compilers, interpreters, pipes, jobs, servers on this
+//! machine.
 
 use super::{With, attack, has, python, teams, works};
 use crate::support::Team;
@@ -18,16 +19,23 @@ client.close()
 thread.join()
 "#;
 
-/// The variables with which `cargo` finds its toolchain although the home directory is another one; none, and the
-/// reason printed, without `cargo`.
+/// The variables with which `cargo` finds its toolchain although the home directory is another one;
+/// none, and the reason printed, without `cargo`.
 pub(super) fn toolchain(team: &Team) -> Option<String> {
     let home = std::env::home_dir()?;
     let named = |name: &str, default: &str| {
         let path = std::env::var_os(name).map_or_else(|| home.join(default), Into::into);
         format!("{name}={}", path.display())
     };
-    let environment = [named("RUSTUP_HOME", ".rustup"), named("CARGO_HOME", ".cargo")].join(" ");
-    let version = team.command("bash", ["-c", &format!("{environment} cargo --version")]).output().unwrap();
+    let environment = [
+        named("RUSTUP_HOME", ".rustup"),
+        named("CARGO_HOME", ".cargo"),
+    ]
+    .join(" ");
+    let version = team
+        .command("bash", ["-c", &format!("{environment} cargo --version")])
+        .output()
+        .unwrap();
     if !version.status.success() {
         println!("skipped: there is no cargo here");
     }
@@ -41,7 +49,10 @@ pub(super) fn package(team: &Team) {
         "Cargo.toml",
         "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n",
     );
-    team.write("src/lib.rs", "#[test]\nfn two() {\n    assert_eq!(1 + 1, 2);\n}\n");
+    team.write(
+        "src/lib.rs",
+        "#[test]\nfn two() {\n    assert_eq!(1 + 1, 2);\n}\n",
+    );
 }
 
 const EVERYWHERE: [With; 3] = [With::All, With::Bubblewrap, With::Bare];
@@ -82,7 +93,13 @@ fn pipes_jobs_and_devices_work() {
         assert_eq!(said, expected, "{with:?}");
         // Else it is the machine's.
         if with.has_mounts() {
-            assert_eq!(works(&team, &["echo x > /dev/shm/x && cat /dev/shm/x; rm /dev/shm/x"]), ["x"]);
+            assert_eq!(
+                works(
+                    &team,
+                    &["echo x > /dev/shm/x && cat /dev/shm/x; rm /dev/shm/x"]
+                ),
+                ["x"]
+            );
         }
     }
 }
@@ -94,7 +111,10 @@ fn a_repository_is_made_and_committed_to() {
         if !has(&team, "git") {
             return;
         }
-        team.write("../home/.gitconfig", "[user]\n  name = u\n  email = u@example.org\n");
+        team.write(
+            "../home/.gitconfig",
+            "[user]\n  name = u\n  email = u@example.org\n",
+        );
         let said = works(
             &team,
             &[
@@ -128,15 +148,26 @@ if __name__ == "__main__":
 "#;
     for with in EVERYWHERE {
         // Its locks lie in shared memory, which is the machine's where there are no namespaces.
-        let flags: &[&str] = if with.has_mounts() { &[] } else { &["--writable", "/dev/shm"] };
-        let Some(team) = with.team(flags) else { continue };
-        let (Some(work), Some(localhost)) =
-            (python(&team, "work.py", WORK), python(&team, "localhost.py", LOCALHOST))
-        else {
+        let flags: &[&str] = if with.has_mounts() {
+            &[]
+        } else {
+            &["--writable", "/dev/shm"]
+        };
+        let Some(team) = with.team(flags) else {
+            continue;
+        };
+        let Some(work) = python(&team, "work.py", WORK) else {
+            return;
+        };
+        let Some(localhost) = python(&team, "localhost.py", LOCALHOST) else {
             return;
         };
         let said = works(&team, &[&work, &localhost]);
-        assert_eq!(said, ["subprocess\n14\nasync\ntemp", "heard hello"], "{with:?}");
+        assert_eq!(
+            said,
+            ["subprocess\n14\nasync\ntemp", "heard hello"],
+            "{with:?}"
+        );
     }
 }
 
@@ -153,9 +184,15 @@ fn node_and_npm_work() {
         team.write("fork.js", FORK);
         let said = works(
             &team,
-            &["node fork.js", "npm_config_cache=$TMPDIR/npm npm init -y > /dev/null && cat package.json"],
+            &[
+                "node fork.js",
+                "npm_config_cache=$TMPDIR/npm npm init -y > /dev/null && cat package.json",
+            ],
         );
-        assert!(said[0] == "from the child" && said[1].contains("\"version\""), "{said:?}");
+        assert!(
+            said[0] == "from the child" && said[1].contains("\"version\""),
+            "{said:?}"
+        );
     }
 }
 
@@ -163,29 +200,51 @@ fn node_and_npm_work() {
 fn a_crate_is_built_and_tested() {
     for with in [With::All, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
-        let Some(environment) = toolchain(&team) else { return };
+        let Some(environment) = toolchain(&team) else {
+            return;
+        };
         package(&team);
-        let said = works(&team, &[&format!("{environment} cargo test --offline 2>&1")]);
+        let said = works(
+            &team,
+            &[&format!("{environment} cargo test --offline 2>&1")],
+        );
         assert!(said[0].contains("1 passed"), "{said:?}");
     }
 }
 
 #[test]
 fn a_program_that_waits_for_input_is_given_none() {
-    let Some(team) = With::All.team(&[]) else { return };
-    let results =
-        team.does("alice", "/bash cat; echo end of input\n/bash head -c 3 /dev/zero; printf '\\xff\\x1b[2J'");
+    let Some(team) = With::All.team(&[]) else {
+        return;
+    };
+    let results = team.does(
+        "alice",
+        "/bash cat; echo end of input\n/bash head -c 3 /dev/zero; printf '\\xff\\x1b[2J'",
+    );
     assert_eq!(results[0]["content"], "end of input");
-    assert_eq!(results[1]["content"], "\u{fffd}", "a model gets what a terminal would show");
+    assert_eq!(
+        results[1]["content"], "\u{fffd}",
+        "a model gets what a terminal would show"
+    );
 }
 
 #[test]
 fn how_a_command_ended_is_told_as_without_a_sandbox() {
     for with in EVERYWHERE {
         let Some(team) = with.team(&[]) else { continue };
-        let results = team.does("alice", "/bash exit 3\n/bash kill -9 $$\n/bash nonsense-that-is-no-program");
-        let said: Vec<&str> = results.iter().map(|result| result["content"].as_str().unwrap()).collect();
-        assert_eq!(&said[..2], ["[exit code 3]", "[ended by signal 9]"], "{with:?}");
+        let results = team.does(
+            "alice",
+            "/bash exit 3\n/bash kill -9 $$\n/bash nonsense-that-is-no-program",
+        );
+        let said: Vec<&str> = results
+            .iter()
+            .map(|result| result["content"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            &said[..2],
+            ["[exit code 3]", "[ended by signal 9]"],
+            "{with:?}"
+        );
         assert!(said[2].ends_with("[exit code 127]"), "{said:?}");
     }
 }
@@ -215,7 +274,15 @@ fn a_history_is_made_changed_and_cleaned_up() {
                 "git gc -q && git fsck --no-dangling --no-progress 2>&1 && git status --short -uno | wc -l",
             ],
         );
-        let expected = ["two, better\none", "other\ntwo, better\none", "1\nkept", "v1 v2", "file", "1", "0"];
+        let expected = [
+            "two, better\none",
+            "other\ntwo, better\none",
+            "1\nkept",
+            "v1 v2",
+            "file",
+            "1",
+            "0",
+        ];
         let said: Vec<_> = said.iter().map(|said| said.trim_end()).collect();
         assert_eq!(said, expected, "{case:?}");
         assert_eq!(team.text("other"), "other\n", "{case:?}");
@@ -251,10 +318,19 @@ fn make_builds_what_has_changed() {
         if !has(&team, "make") {
             return;
         }
-        team.write("Makefile", "all: a.out b.out\n%.out: %.in\n\tsort $< > $@\n");
+        team.write(
+            "Makefile",
+            "all: a.out b.out\n%.out: %.in\n\tsort $< > $@\n",
+        );
         team.write("a.in", "2\n1\n");
         team.write("b.in", "b\na\n");
-        let said = works(&team, &["make -sj2 && cat a.out b.out", "make -q && echo nothing to do"]);
+        let said = works(
+            &team,
+            &[
+                "make -sj2 && cat a.out b.out",
+                "make -q && echo nothing to do",
+            ],
+        );
         assert_eq!(said, ["1\n2\na\nb", "nothing to do"], "{case:?}");
     }
 }
@@ -281,7 +357,10 @@ fn modes_times_and_links_are_copied_unpacked_and_installed() {
             said[0].contains("run 755 regular file") && said[0].ends_with("run\n86400"),
             "{case:?} {said:?}"
         );
-        assert!(said[1] == said[0] && said[2] == said[0], "{case:?} {said:#?}");
+        assert!(
+            said[1] == said[0] && said[2] == said[0],
+            "{case:?} {said:#?}"
+        );
         assert_eq!(said[3], "755\n700", "{case:?}");
     }
 }
@@ -294,7 +373,8 @@ fn an_archive_with_a_setuid_program_is_unpacked_without_the_bit() {
             team.write(file, "x");
         }
         team.run_program("chmod", ["6755", "packed/program"]).ok();
-        team.run_program("tar", ["-cf", "packed.tar", "packed"]).ok();
+        team.run_program("tar", ["-cf", "packed.tar", "packed"])
+            .ok();
         team.run_program("rm", ["-r", "packed"]).ok();
         // Each program says what it could not do, and goes on.
         let said = attack(
@@ -325,6 +405,10 @@ fn a_workspace_of_a_group_is_worked_in() {
             ],
         );
         // What is made in a directory with the setgid bit is the group's as well.
-        assert_eq!(said, ["a 2755\nc/b 2755\nc/b/f 644\nown 2700\nd 2755"], "{case:?}");
+        assert_eq!(
+            said,
+            ["a 2755\nc/b 2755\nc/b/f 644\nown 2700\nd 2755"],
+            "{case:?}"
+        );
     }
 }

@@ -1,21 +1,34 @@
-//! What lies outside the workspace is not written, what is secret is not read, and no key is in the environment.
+//! What lies outside the workspace is not written, what is secret is not read, and no key is in the
+//! environment.
 
 use std::os::unix::fs::symlink;
 
 use super::{With, attack, python, teams, works};
 use crate::support::Team;
 
-/// Makes what is secret and what is not, in the home directory of the test, and a repository in the workspace.
+/// Makes what is secret and what is not, in the home directory of the test, and a repository in the
+/// workspace.
 fn furnish(team: &Team) {
     let home = team.root().parent().unwrap().join("home");
-    for folder in [".ssh", ".aws", ".config/gh", ".docker", ".cargo", ".gnupg", ".kube"] {
+    for folder in [
+        ".ssh",
+        ".aws",
+        ".config/gh",
+        ".docker",
+        ".cargo",
+        ".gnupg",
+        ".kube",
+    ] {
         std::fs::create_dir_all(home.join(folder)).unwrap();
     }
     for secret in SECRETS {
         team.write(&format!("../home/{secret}"), "hush");
     }
     team.write("../home/notes", "untouched");
-    team.write("../home/.gitconfig", "[user]\n  name = u\n  email = u@example.org\n");
+    team.write(
+        "../home/.gitconfig",
+        "[user]\n  name = u\n  email = u@example.org\n",
+    );
     std::fs::create_dir_all(team.root().join(".git/hooks")).unwrap();
     team.write(".git/config", "untouched");
 }
@@ -35,8 +48,10 @@ const SECRETS: [&str; 9] = [
 fn nothing_outside(with: With) {
     let Some(team) = with.team(&[]) else { return };
     furnish(&team);
-    let reads: Vec<String> =
-        SECRETS.iter().map(|secret| format!("grep -q hush ~/{secret} && echo BROKEN")).collect();
+    let reads: Vec<String> = SECRETS
+        .iter()
+        .map(|secret| format!("grep -q hush ~/{secret} && echo BROKEN"))
+        .collect();
     attack(&team, &reads.iter().map(String::as_str).collect::<Vec<_>>());
     attack(
         &team,
@@ -73,10 +88,16 @@ fn nothing_outside(with: With) {
             "grep -E '^(CapEff|CapPrm|CapBnd|CapAmb):' /proc/self/status | grep -v 0000000000000000 && [ $UID = 0 ] && echo BROKEN",
         ],
     );
-    let said = works(&team, &["cat ~/notes; [ -w \"$TMPDIR\" ] && echo x > \"$TMPDIR/x\" && echo ' temp'"]);
+    let said = works(
+        &team,
+        &["cat ~/notes; [ -w \"$TMPDIR\" ] && echo x > \"$TMPDIR/x\" && echo ' temp'"],
+    );
     assert_eq!(said, ["untouched temp"]);
     let home = team.root().parent().unwrap().join("home");
-    assert_eq!(std::fs::read_to_string(home.join("notes")).unwrap(), "untouched");
+    assert_eq!(
+        std::fs::read_to_string(home.join("notes")).unwrap(),
+        "untouched"
+    );
     assert!(!home.join("planted").exists());
 }
 
@@ -113,8 +134,18 @@ fn what_the_users_next_git_believes_is_not_written() {
             ],
         );
         assert_eq!(team.text(".git/config"), "untouched");
-        assert!(team.root().join(".git/hooks").read_dir().unwrap().next().is_none());
-        works(&team, &["echo x > .git/index.lock && mv .git/index.lock .git/index"]);
+        assert!(
+            team.root()
+                .join(".git/hooks")
+                .read_dir()
+                .unwrap()
+                .next()
+                .is_none()
+        );
+        works(
+            &team,
+            &["echo x > .git/index.lock && mv .git/index.lock .git/index"],
+        );
     }
 }
 
@@ -131,8 +162,19 @@ fn missing_hooks_are_not_made_and_a_foreign_repository_is_not_named() {
                 "mkdir new; echo x > new/pre-commit; mv -T new .git/hooks && echo BROKEN",
             ],
         );
-        assert!(team.root().join(".git/hooks").read_dir().unwrap().next().is_none(), "{with:?}");
-        works(&team, &["echo x > .git/index; echo ../evil > .git/commondir"]);
+        assert!(
+            team.root()
+                .join(".git/hooks")
+                .read_dir()
+                .unwrap()
+                .next()
+                .is_none(),
+            "{with:?}"
+        );
+        works(
+            &team,
+            &["echo x > .git/index; echo ../evil > .git/commondir"],
+        );
         assert!(!team.root().join(".git/commondir").exists(), "{with:?}");
         std::fs::remove_dir_all(team.root().join(".git")).unwrap();
         // A working tree, or a submodule.
@@ -168,7 +210,10 @@ fn no_key_is_in_the_environment() {
         "db_password",
         "CLIENT_SECRET",
     ];
-    let team = keys.iter().fold(team, |team, key| team.with(key, "sk-hush")).with("JAVA_HOME", "yes");
+    let team = keys
+        .iter()
+        .fold(team, |team, key| team.with(key, "sk-hush"))
+        .with("JAVA_HOME", "yes");
     team.teamd(["start"]).ok();
     team.teamctl(["spawn", "alice", "--model", "script"]).ok();
     let said = attack(
@@ -183,12 +228,18 @@ fn no_key_is_in_the_environment() {
 
 #[test]
 fn a_key_that_is_named_in_the_settings_reaches_commands() {
-    let team = Team::new().with("GH_TOKEN", "hush").with("NPM_TOKEN", "hush").with("OPENAI_API_KEY", "hush");
+    let team = Team::new()
+        .with("GH_TOKEN", "hush")
+        .with("NPM_TOKEN", "hush")
+        .with("OPENAI_API_KEY", "hush");
     team.write("team.toml", "[sandbox]\nenv = [\"GH_TOKEN\"]\n");
     team.trust();
     team.teamd(["start"]).ok();
     team.teamctl(["spawn", "alice", "--model", "script"]).ok();
-    assert_eq!(works(&team, &["echo $GH_TOKEN; env | grep -c hush"]), ["hush\n1"]);
+    assert_eq!(
+        works(&team, &["echo $GH_TOKEN; env | grep -c hush"]),
+        ["hush\n1"]
+    );
     team.teamctl(["shutdown", "alice"]).ok();
     team.teamctl(["spawn", "alice", "--resume"]).ok();
     assert_eq!(works(&team, &["env | grep hush"]), ["GH_TOKEN=hush"]);
@@ -203,7 +254,8 @@ fn what_is_allowed_by_name_may_be_written() {
         let Some(team) = with.team(&[]) else { continue };
         let cache = team.root().parent().unwrap().join("home/cache");
         std::fs::create_dir(&cache).unwrap();
-        team.teamctl(["spawn", "bob", "--writable", cache.to_str().unwrap()]).ok();
+        team.teamctl(["spawn", "bob", "--writable", cache.to_str().unwrap()])
+            .ok();
         attack(&team, &["echo x > ~/cache/new && echo BROKEN"]);
         let results = team.does("bob", "/bash echo x > ~/cache/new && cat ~/cache/new");
         assert_eq!(results[0]["content"], "x", "{with:?}");
@@ -214,9 +266,14 @@ fn what_is_allowed_by_name_may_be_written() {
 fn caches_may_be_written_and_the_programs_beside_them_may_not() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
-        for folder in
-            [".cargo/registry/src", ".cargo/bin", ".npm/_cacache", ".npm/_npx/1", ".cache/pip", ".local/bin"]
-        {
+        for folder in [
+            ".cargo/registry/src",
+            ".cargo/bin",
+            ".npm/_cacache",
+            ".npm/_npx/1",
+            ".cache/pip",
+            ".local/bin",
+        ] {
             team.make_dir(&format!("../home/{folder}"));
         }
         team.write("../home/.cargo/bin/cargo", "genuine");
@@ -232,18 +289,30 @@ fn caches_may_be_written_and_the_programs_beside_them_may_not() {
         // By the key of a file, too, and only of those for whom it stands there.
         team.write("team.toml", "members.carol.sandbox.caches = true\n");
         let refused = team.teamctl(["spawn", "carol"]).exits(3).stderr;
-        assert!(refused.contains("members.carol.sandbox.caches = true"), "{refused}");
+        assert!(
+            refused.contains("members.carol.sandbox.caches = true"),
+            "{refused}"
+        );
         team.trust();
         team.teamctl(["spawn", "carol"]).ok();
         for name in ["bob", "carol"] {
             let results = team.does(name, &format!("{writes}\n{attacks}"));
-            assert_eq!(results[0]["content"], "new\nnew\nnew", "{with:?} {results:?}");
+            assert_eq!(
+                results[0]["content"], "new\nnew\nnew",
+                "{with:?} {results:?}"
+            );
             let attacked = results[1]["content"].to_string();
             assert!(!attacked.contains(super::BROKEN), "{with:?} {attacked}");
         }
-        attack(&team, &["( echo x > ~/.cargo/registry/alice ) 2> /dev/null && echo BROKEN; true"]);
+        attack(
+            &team,
+            &["( echo x > ~/.cargo/registry/alice ) 2> /dev/null && echo BROKEN; true"],
+        );
         let home = team.root().parent().unwrap().join("home");
-        assert_eq!(std::fs::read_to_string(home.join(".cargo/bin/cargo")).unwrap(), "genuine");
+        assert_eq!(
+            std::fs::read_to_string(home.join(".cargo/bin/cargo")).unwrap(),
+            "genuine"
+        );
     }
 }
 
@@ -255,7 +324,10 @@ fn what_is_allowed_by_name_is_found_once_and_by_no_link_of_a_tool() {
         std::fs::create_dir(home.join("cache")).unwrap();
         std::fs::create_dir(team.root().join("own")).unwrap();
         symlink("cache", home.join("link")).unwrap();
-        team.write("team.toml", "sandbox.writable = [\"~/link\", \"own\", \"~/missing\"]");
+        team.write(
+            "team.toml",
+            "sandbox.writable = [\"~/link\", \"own\", \"~/missing\"]",
+        );
         team.trust();
         team.teamctl(["spawn", "bob"]).ok();
         let orders = "/bash echo x > ~/cache/new && cat ~/cache/new\n/bash rmdir own && ln -s ~ own\n\
@@ -266,14 +338,24 @@ fn what_is_allowed_by_name_is_found_once_and_by_no_link_of_a_tool() {
         team.teamctl(["shutdown", "bob"]).ok();
         works(&team, &["[ -L own ] || { rmdir own && ln -s ~ own; }"]);
         let refused = team.teamctl(["spawn", "bob"]).exits(2).stderr;
-        assert!(refused.contains("own is a symbolic link in"), "{with:?} {refused}");
+        assert!(
+            refused.contains("own is a symbolic link in"),
+            "{with:?} {refused}"
+        );
         team.teamctl(["spawn", "bob", "--resume"]).ok();
         team.does(
             "bob",
             "/bash echo x > ~/planted && echo BROKEN; [ -L own ] && echo x > own/planted && echo BROKEN; true",
         );
-        let said: Vec<_> = team.results("bob").iter().map(|result| result["content"].to_string()).collect();
-        assert!(!said.iter().any(|said| said.contains(super::BROKEN)), "{with:?} {said:?}");
+        let said: Vec<_> = team
+            .results("bob")
+            .iter()
+            .map(|result| result["content"].to_string())
+            .collect();
+        assert!(
+            !said.iter().any(|said| said.contains(super::BROKEN)),
+            "{with:?} {said:?}"
+        );
         assert!(!home.join("planted").exists(), "{with:?}");
     }
 }
@@ -284,17 +366,30 @@ fn a_workspace_that_another_teammate_has_made_a_link_of_is_not_used() {
         let Some(team) = with.team(&[]) else { continue };
         let home = team.root().parent().unwrap().join("home");
         std::fs::create_dir(team.root().join("sub")).unwrap();
-        team.teamctl(["spawn", "bob", "--workspace", "sub", "--restart", "never"]).ok();
-        assert_eq!(team.does("bob", "/bash echo x > new && cat new")[0]["content"], "x", "{with:?}");
+        team.teamctl(["spawn", "bob", "--workspace", "sub", "--restart", "never"])
+            .ok();
+        assert_eq!(
+            team.does("bob", "/bash echo x > new && cat new")[0]["content"],
+            "x",
+            "{with:?}"
+        );
         works(&team, &["mv sub old && ln -s ~ sub"]);
         team.does("bob", "/bash echo x > planted; echo x > ~/planted");
         assert!(!home.join("planted").exists(), "{with:?}");
         team.teamctl(["shutdown", "bob"]).ok();
         let again = ["spawn", "bob", "--resume", "--restart", "never"];
         let refused = team.teamctl(again).run_failed().stderr;
-        assert!(refused.contains("a symbolic link stands on the way to the workspace"), "{with:?} {refused}");
-        team.teamctl(again.iter().chain(&["--workspace", "old"])).ok();
-        assert_eq!(team.does("bob", "/bash cat new")[0]["content"], "x", "{with:?}");
+        assert!(
+            refused.contains("a symbolic link stands on the way to the workspace"),
+            "{with:?} {refused}"
+        );
+        team.teamctl(again.iter().chain(&["--workspace", "old"]))
+            .ok();
+        assert_eq!(
+            team.does("bob", "/bash cat new")[0]["content"],
+            "x",
+            "{with:?}"
+        );
     }
 }
 
@@ -302,12 +397,21 @@ fn a_workspace_that_another_teammate_has_made_a_link_of_is_not_used() {
 fn nothing_in_the_team_directory_is_allowed_by_name() {
     for with in [With::All, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
-        symlink(team.path("inbox").canonicalize().unwrap(), team.root().parent().unwrap().join("home/link"))
-            .unwrap();
+        symlink(
+            team.path("inbox").canonicalize().unwrap(),
+            team.root().parent().unwrap().join("home/link"),
+        )
+        .unwrap();
         team.write("team.toml", "sandbox.writable = [\"~/link\"]");
         team.trust();
-        let refused = team.teamctl(["spawn", "bob", "--restart", "never"]).run_failed().stderr;
-        assert!(refused.contains("lies in the team directory"), "{with:?} {refused}");
+        let refused = team
+            .teamctl(["spawn", "bob", "--restart", "never"])
+            .run_failed()
+            .stderr;
+        assert!(
+            refused.contains("lies in the team directory"),
+            "{with:?} {refused}"
+        );
     }
 }
 
@@ -315,7 +419,10 @@ fn nothing_in_the_team_directory_is_allowed_by_name() {
 fn what_is_off_by_name_is_not_confined() {
     let team = Team::started();
     team.teamctl(["spawn", "alice", "--sandbox", "off"]).ok();
-    let results = team.does("alice", "/bash echo x > ~/new && grep Seccomp: /proc/self/status");
+    let results = team.does(
+        "alice",
+        "/bash echo x > ~/new && grep Seccomp: /proc/self/status",
+    );
     assert_eq!(results[0]["content"], "Seccomp:\t0");
     assert!(team.root().parent().unwrap().join("home/new").exists());
 }
@@ -324,7 +431,10 @@ fn what_is_off_by_name_is_not_confined() {
 fn the_temporary_directory_lives_as_long_as_the_incarnation() {
     let team = Team::started();
     team.spawn("alice", "");
-    let said = works(&team, &["echo kept > $TMPDIR/file; echo $TMPDIR", "cat $TMPDIR/file"]);
+    let said = works(
+        &team,
+        &["echo kept > $TMPDIR/file; echo $TMPDIR", "cat $TMPDIR/file"],
+    );
     assert_eq!(said[1], "kept");
     let temp = std::path::PathBuf::from(&said[0]);
     assert!(temp.is_dir());
@@ -339,14 +449,27 @@ fn a_named_pipe_outside_is_not_written_where_landlock_holds() {
         tried('write', lambda: os.write(os.open(sys.argv[1], os.O_WRONLY | os.O_NONBLOCK), b'command'))\n";
     for flags in [&[][..], &["--sandbox", "read-only"]] {
         for (case, team) in teams(&[With::All, With::Bubblewrap, With::Bare], flags) {
-            let Some(program) = python(&team, "pipe.py", PIPE) else { return };
-            let pipe = team.make_dir("../home/pipes").canonicalize().unwrap().join("commands");
+            let Some(program) = python(&team, "pipe.py", PIPE) else {
+                return;
+            };
+            let pipe = team
+                .make_dir("../home/pipes")
+                .canonicalize()
+                .unwrap()
+                .join("commands");
             nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
             team.give(&pipe);
-            let reader = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+            let reader = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&pipe)
+                .unwrap();
             attack(&team, &[&format!("{program} {}", pipe.display())]);
             rustix::io::ioctl_fionbio(&reader, true).unwrap();
-            assert!(rustix::io::read(&reader, &mut [0_u8; 8][..]).is_err(), "{case:?}");
+            assert!(
+                rustix::io::read(&reader, &mut [0_u8; 8][..]).is_err(),
+                "{case:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Packages are built and installed as usual, from what lies on this machine: no test asks a registry.
+//! Packages are built and installed as usual, from what lies on this machine: no test asks a
+//! registry.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,11 +9,14 @@ use crate::support::Team;
 use crate::support::cgroup::note;
 use crate::support::user::is_open;
 
-/// Where `cargo` and `rustc` lie that the user of a team can run; none, and the reason printed, without them. What only the
-/// user of the test can enter, another user has by second names.
+/// Where `cargo` and `rustc` lie that the user of a team can run; none, and the reason printed,
+/// without them. What only the user of the test can enter, another user has by second names.
 fn toolchain(team: &Team) -> Option<PathBuf> {
-    let asked =
-        Command::new("rustc").args(["--print", "sysroot"]).output().ok().filter(|it| it.status.success());
+    let asked = Command::new("rustc")
+        .args(["--print", "sysroot"])
+        .output()
+        .ok()
+        .filter(|it| it.status.success());
     let Some(asked) = asked else {
         note("skipped: there is no rustc here");
         return None;
@@ -22,11 +26,14 @@ fn toolchain(team: &Team) -> Option<PathBuf> {
     if !team.is_of_another() || is_open(&programs.join("cargo")) {
         return Some(programs);
     }
-    let (here, mut folders) =
-        (team.root().parent().unwrap().join("toolchain"), vec![PathBuf::from("bin"), "lib".into()]);
+    let here = team.root().parent().unwrap().join("toolchain");
+    let mut folders = vec![PathBuf::from("bin"), "lib".into()];
     while let Some(folder) = folders.pop() {
         std::fs::create_dir_all(here.join(&folder)).unwrap();
-        for entry in std::fs::read_dir(sysroot.join(&folder)).unwrap().map(Result::unwrap) {
+        for entry in std::fs::read_dir(sysroot.join(&folder))
+            .unwrap()
+            .map(Result::unwrap)
+        {
             let path = folder.join(entry.file_name());
             if entry.file_type().unwrap().is_dir() {
                 folders.push(path);
@@ -45,7 +52,9 @@ fn toolchain(team: &Team) -> Option<PathBuf> {
 #[test]
 fn a_package_with_a_vendored_crate_is_built_and_tested() {
     for (case, team) in teams(&With::EACH, &[]) {
-        let Some(programs) = toolchain(&team) else { continue };
+        let Some(programs) = toolchain(&team) else {
+            continue;
+        };
         for folder in ["src", ".cargo", "vendor/adder/src"] {
             team.make_dir(folder);
         }
@@ -67,12 +76,21 @@ fn a_package_with_a_vendored_crate_is_built_and_tested() {
                 "vendor/adder/Cargo.toml",
                 "[package]\nname = \"adder\"\nversion = \"1.0.0\"\nedition = \"2021\"\n",
             ),
-            ("vendor/adder/src/lib.rs", "pub fn add(a: u32, b: u32) -> u32 { a + b }\n"),
-            ("vendor/adder/.cargo-checksum.json", "{\"files\":{},\"package\":null}\n"),
+            (
+                "vendor/adder/src/lib.rs",
+                "pub fn add(a: u32, b: u32) -> u32 { a + b }\n",
+            ),
+            (
+                "vendor/adder/.cargo-checksum.json",
+                "{\"files\":{},\"package\":null}\n",
+            ),
         ] {
             team.write(file, text);
         }
-        let cargo = format!("PATH={}:$PATH CARGO_HOME=$TMPDIR/cargo cargo", programs.display());
+        let cargo = format!(
+            "PATH={}:$PATH CARGO_HOME=$TMPDIR/cargo cargo",
+            programs.display()
+        );
         let said = works(
             &team,
             &[
@@ -81,7 +99,10 @@ fn a_package_with_a_vendored_crate_is_built_and_tested() {
                 &format!("{cargo} clean --offline 2>&1; ls"),
             ],
         );
-        assert!(said[0].ends_with("\n42") && said[1].contains("1 passed"), "{case:?} {said:?}");
+        assert!(
+            said[0].ends_with("\n42") && said[1].contains("1 passed"),
+            "{case:?} {said:?}"
+        );
         assert!(!said[2].contains("target"), "{case:?} {said:?}");
     }
 }
@@ -97,8 +118,12 @@ fn npm_ci_installs_what_the_lock_file_says() {
             "package/package.json",
             "{\"name\": \"adder\", \"version\": \"1.0.0\", \"bin\": \"adder.js\"}\n",
         );
-        team.write("package/adder.js", "#!/usr/bin/env node\nconsole.log(40 + 2);\n");
-        team.run_program("tar", ["-czf", "adder-1.0.0.tgz", "package"]).ok();
+        team.write(
+            "package/adder.js",
+            "#!/usr/bin/env node\nconsole.log(40 + 2);\n",
+        );
+        team.run_program("tar", ["-czf", "adder-1.0.0.tgz", "package"])
+            .ok();
         team.write(
             "package.json",
             "{\"name\": \"tiny\", \"version\": \"1.0.0\", \"dependencies\": {\"adder\": \"file:adder-1.0.0.tgz\"},\n\
@@ -144,7 +169,10 @@ with zipfile.ZipFile("adder-1.0-py3-none-any.whl", "w") as wheel:
 #[test]
 fn pip_installs_a_wheel_into_a_virtual_environment() {
     for (case, team) in teams(&With::EACH, &[]) {
-        if !team.run_program("python3", ["-c", "import pip, venv"]).is_done() {
+        if !team
+            .run_program("python3", ["-c", "import pip, venv"])
+            .is_done()
+        {
             note("skipped: there is no python3 with venv and pip here");
             return;
         }
@@ -158,7 +186,10 @@ fn pip_installs_a_wheel_into_a_virtual_environment() {
                 ".venv/bin/adder",
             ],
         );
-        assert!(said[0].contains("Successfully installed adder-1.0"), "{case:?} {said:?}");
+        assert!(
+            said[0].contains("Successfully installed adder-1.0"),
+            "{case:?} {said:?}"
+        );
         assert_eq!(said[1], "42", "{case:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! What may be written is what it was when an incarnation began, and no lock of a command holds up another process.
+//! What may be written is what it was when an incarnation began, and no lock of a command holds up
+//! another process.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -13,16 +14,36 @@ fn a_workspace_that_is_replaced_leads_to_nothing_else() {
         let nested = team.root().join("nested");
         std::fs::create_dir(&nested).unwrap();
         let home = team.root().parent().unwrap().join("home");
-        team.teamctl(["spawn", "bob", "--restart", "never", "--workspace", nested.to_str().unwrap()]).ok();
-        assert_eq!(team.does("bob", "/bash echo x > new && cat new")[0]["content"], "x", "{with:?}");
+        team.teamctl([
+            "spawn",
+            "bob",
+            "--restart",
+            "never",
+            "--workspace",
+            nested.to_str().unwrap(),
+        ])
+        .ok();
+        assert_eq!(
+            team.does("bob", "/bash echo x > new && cat new")[0]["content"],
+            "x",
+            "{with:?}"
+        );
         // What a teammate whose workspace lies above can do between two calls.
         works(&team, &["mv nested gone && mkdir nested"]);
-        let refused = team.does("bob", "/bash echo x > new && echo BROKEN")[0]["content"].to_string();
-        assert!(refused.contains("another directory has taken its place"), "{with:?} {refused}");
+        let refused =
+            team.does("bob", "/bash echo x > new && echo BROKEN")[0]["content"].to_string();
+        assert!(
+            refused.contains("another directory has taken its place"),
+            "{with:?} {refused}"
+        );
         std::fs::remove_dir(&nested).unwrap();
         symlink(&home, &nested).unwrap();
-        let refused = team.does("bob", "/bash echo x > planted && echo BROKEN")[0]["content"].to_string();
-        assert!(refused.contains("a link has taken its place"), "{with:?} {refused}");
+        let refused =
+            team.does("bob", "/bash echo x > planted && echo BROKEN")[0]["content"].to_string();
+        assert!(
+            refused.contains("a link has taken its place"),
+            "{with:?} {refused}"
+        );
         assert!(!home.join("planted").exists(), "{with:?}");
     }
 }
@@ -41,7 +62,9 @@ for path in sys.argv[1:]:
 fn a_lease_makes_no_process_wait() {
     for with in [With::All, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
-        let Some(leases) = python(&team, "leases.py", LEASES) else { return };
+        let Some(leases) = python(&team, "leases.py", LEASES) else {
+            return;
+        };
         attack(&team, &[&format!("{leases} leases.py")]);
     }
 }
@@ -53,36 +76,73 @@ fn what_one_command_makes_is_not_the_users_for_another() {
         let common = team.root().join(".git/commondir");
         std::fs::create_dir_all(team.root().join(".git/hooks")).unwrap();
         let make = "echo ../evil > .git/commondir; chmod 555 .git; until [ -e first ]; do sleep 0.01; done";
-        team.does("alice", &format!("/bash {}", json!({"command": make, "run_in_background": true})));
+        team.does(
+            "alice",
+            &format!(
+                "/bash {}",
+                json!({"command": make, "run_in_background": true})
+            ),
+        );
         team.until("it to be made", || common.exists());
         // This one begins when it is there, and goes on when the first has ended.
         let again = "touch second; until [ -e last ]; do echo ../evil > .git/commondir; sleep 0.01; done 2> /dev/null";
-        team.does("alice", &format!("/bash {}", json!({"command": again, "run_in_background": true})));
+        team.does(
+            "alice",
+            &format!(
+                "/bash {}",
+                json!({"command": again, "run_in_background": true})
+            ),
+        );
         team.until("the second to run", || team.root().join("second").exists());
         team.write("first", "");
         team.write("last", "");
         team.until("it to be put aside", || !common.exists());
-        assert!(common.with_file_name("commondir.put-aside-by-teamd").exists(), "{with:?}");
+        assert!(
+            common
+                .with_file_name("commondir.put-aside-by-teamd")
+                .exists(),
+            "{with:?}"
+        );
         // The user's own stays, and is not written.
-        std::fs::set_permissions(team.root().join(".git"), PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(team.root().join(".git"), PermissionsExt::from_mode(0o755))
+            .unwrap();
         team.write(".git/commondir", "mine\n");
-        attack(&team, &["echo ../evil > .git/commondir && echo BROKEN", "rm .git/commondir && echo BROKEN"]);
-        assert_eq!(std::fs::read_to_string(&common).unwrap(), "mine\n", "{with:?}");
+        attack(
+            &team,
+            &[
+                "echo ../evil > .git/commondir && echo BROKEN",
+                "rm .git/commondir && echo BROKEN",
+            ],
+        );
+        assert_eq!(
+            std::fs::read_to_string(&common).unwrap(),
+            "mine\n",
+            "{with:?}"
+        );
     }
 }
 
 #[test]
 fn what_is_put_aside_is_told() {
-    let Some(team) = With::All.team(&[]) else { return };
+    let Some(team) = With::All.team(&[]) else {
+        return;
+    };
     std::fs::create_dir_all(team.root().join(".git/hooks")).unwrap();
     // The folder of the notes may be deleted at any time.
     std::fs::remove_dir_all(team.path("run")).unwrap();
     let said = works(&team, &["echo ../evil > .git/commondir; echo done"]);
-    assert!(said[0].starts_with("done\n[commondir was made while this command ran"), "{said:?}");
-    assert!(team.file("log/alice.log").contains("it is commondir.put-aside-by-teamd now"));
+    assert!(
+        said[0].starts_with("done\n[commondir was made while this command ran"),
+        "{said:?}"
+    );
+    assert!(
+        team.file("log/alice.log")
+            .contains("it is commondir.put-aside-by-teamd now")
+    );
 }
 
-/// A repository whose branches differ in `team.toml`: what a tool call could not check out while a mount guarded that file.
+/// A repository whose branches differ in `team.toml`: what a tool call could not check out while a
+/// mount guarded that file.
 #[test]
 fn settings_that_a_repository_tracks_are_switched_reset_and_cleaned() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
@@ -109,7 +169,10 @@ fn settings_that_a_repository_tracks_are_switched_reset_and_cleaned() {
         );
         assert_eq!(said[1..3], ["grace = 1", "grace = 1"], "{with:?} {said:?}");
         assert!(said[3].contains("No such file"), "{with:?} {said:?}");
-        assert!(!said[4].contains("team.toml") && !said[4].contains("left"), "{with:?} {said:?}");
+        assert!(
+            !said[4].contains("team.toml") && !said[4].contains("left"),
+            "{with:?} {said:?}"
+        );
     }
 }
 
@@ -119,7 +182,9 @@ fn no_directory_takes_the_place_of_settings_while_a_command_runs() {
         let Some(team) = with.team(&[]) else { continue };
         let runs = json!({"command": "ls > seen; sleep 600", "run_in_background": true});
         team.does("alice", &format!("/bash {runs}"));
-        team.until("the command to have looked", || team.made("seen") && !team.text("seen").is_empty());
+        team.until("the command to have looked", || {
+            team.made("seen") && !team.text("seen").is_empty()
+        });
         assert!(!team.text("seen").contains("team.toml"), "{with:?}");
         assert!(!team.made("team.toml"), "{with:?}");
         // The user writes it, and reads it, meanwhile.

@@ -7,7 +7,8 @@ use crate::support::look::HELD;
 use crate::support::process::{children, command_line, parent};
 use crate::support::{Team, is_alive, signal};
 
-/// The daemon, a worker that is not this tool's, that worker's shim and command, and this tool's own worker.
+/// The daemon, a worker that is not this tool's, that worker's shim and command, and this tool's
+/// own worker.
 struct Victims {
     pids: Vec<i32>,
 }
@@ -17,10 +18,14 @@ impl Victims {
         team.teamctl(["spawn", "bob", "--prompt", HELD]).ok();
         team.until_held();
         let bob = team.pid("bob");
-        let shim = *children(bob).iter().find(|&&pid| command_line(pid).contains(" shim ")).unwrap();
+        let shim = *children(bob)
+            .iter()
+            .find(|&&pid| command_line(pid).contains(" shim "))
+            .unwrap();
         let mut below = children(shim);
         below.extend(below.clone().into_iter().flat_map(children));
-        // What it begins and waits with ends by itself; before its `exec` it is called as the shell that forked it.
+        // What it begins and waits with ends by itself; before its `exec` it is called as the shell
+        // that forked it.
         below.retain(|&pid| {
             let line = command_line(pid);
             line.contains("until") && parent(pid).is_some_and(|above| command_line(above) != line)
@@ -38,7 +43,8 @@ impl Victims {
 }
 
 /// The pids as the machine counts them, and then all that a tool can find by itself.
-const ALL: &str = "for p in PIDS $PPID $(cd /proc && ls -d [0-9]* | grep -vx -e $$ -e $BASHPID); do";
+const ALL: &str =
+    "for p in PIDS $PPID $(cd /proc && ls -d [0-9]* | grep -vx -e $$ -e $BASHPID); do";
 
 fn attacks(victims: &Victims) -> Vec<String> {
     let pids: Vec<String> = victims.pids.iter().map(ToString::to_string).collect();
@@ -91,7 +97,10 @@ fn out_of_reach(with: With) {
     let Some(team) = with.team(&[]) else { return };
     let victims = Victims::of(&team);
     let attacks = attacks(&victims);
-    attack(&team, &attacks.iter().map(String::as_str).collect::<Vec<_>>());
+    attack(
+        &team,
+        &attacks.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     if let Some(trace) = python(&team, "trace.py", TRACE) {
         let pids: Vec<String> = victims.pids.iter().map(ToString::to_string).collect();
         let said = attack(&team, &[&format!("{trace} {}", pids.join(" "))]);
@@ -123,10 +132,21 @@ fn what_a_call_started_is_gone_with_its_shim_and_its_worker() {
     for with in [With::All, With::Bubblewrap, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
         let command = "trap '' TERM HUP; setsid bash -c 'trap \"\" TERM HUP; sleep 300' & (setsid sleep 301 &) ; touch held; sleep 302";
-        team.teamctl(["spawn", "bob", "--restart", "never", "--prompt", &format!("/bash {command}")]).ok();
+        team.teamctl([
+            "spawn",
+            "bob",
+            "--restart",
+            "never",
+            "--prompt",
+            &format!("/bash {command}"),
+        ])
+        .ok();
         team.until_held();
         let bob = team.pid("bob");
-        let shim = *children(bob).iter().find(|&&pid| command_line(pid).contains(" shim ")).unwrap();
+        let shim = *children(bob)
+            .iter()
+            .find(|&&pid| command_line(pid).contains(" shim "))
+            .unwrap();
         assert_eq!(parent(shim), Some(bob));
         signal(shim, Signal::SIGKILL);
         signal(bob, Signal::SIGKILL);

@@ -1,5 +1,6 @@
-//! The programs of the team lie where commands may write (a build folder, `~/.cargo/bin`): no command replaces one, and
-//! whatever stands at their paths, only what the daemon has opened is run.
+//! The programs of the team lie where commands may write (a build folder, `~/.cargo/bin`): no
+//! command replaces one, and whatever stands at their paths, only what the daemon has opened is
+//! run.
 
 use nix::sys::signal::Signal;
 
@@ -10,7 +11,8 @@ const FOLDER: &str = "target/release";
 
 /// A team that works in the tree where its programs were built.
 fn team(case: Case) -> Option<Team> {
-    case.with.confine(Team::of(case.user).with_programs_in(FOLDER), &[])
+    case.with
+        .confine(Team::of(case.user).with_programs_in(FOLDER), &[])
 }
 
 #[test]
@@ -32,7 +34,10 @@ fn a_command_replaces_no_program_of_the_team() {
         let written = team.does("alice", "/write_file target/release/team-worker x");
         assert_eq!(written[0]["is_error"], true, "{case:?} {written:?}");
         // The rest of the folder is the teammate's.
-        works(&team, &["echo x > target/release/other && rm target/release/other"]);
+        works(
+            &team,
+            &["echo x > target/release/other && rm target/release/other"],
+        );
         team.kill_and_wait_for_restart("alice");
         works(&team, &["true"]);
     }
@@ -42,7 +47,10 @@ fn a_command_replaces_no_program_of_the_team() {
 fn without_namespaces_no_command_runs_that_could_replace_our_programs() {
     for case in cases(&[With::Bare]) {
         let Some(team) = team(case) else { continue };
-        let results = team.does("alice", "/bash true\n/write_file target/release/team-worker x");
+        let results = team.does(
+            "alice",
+            "/bash true\n/write_file target/release/team-worker x",
+        );
         let said = results[0]["content"].as_str().unwrap();
         assert!(
             said.starts_with("not run: ") && said.contains("is a program of the team"),
@@ -50,20 +58,36 @@ fn without_namespaces_no_command_runs_that_could_replace_our_programs() {
         );
         assert_eq!(results[1]["is_error"], true, "{case:?} {results:?}");
         // What changes nothing is run.
-        team.teamctl(["spawn", "bob", "--sandbox", "read-only"]).ok();
-        assert_eq!(team.does("bob", "/bash echo on")[0]["content"], "on", "{case:?}");
+        team.teamctl(["spawn", "bob", "--sandbox", "read-only"])
+            .ok();
+        assert_eq!(
+            team.does("bob", "/bash echo on")[0]["content"],
+            "on",
+            "{case:?}"
+        );
     }
 }
 
 /// As a program does that is confined by nothing.
 #[test]
 fn a_worker_runs_what_the_daemon_has_opened_whatever_stands_at_the_path() {
-    for replace in ["mv -f evil target/release/team-worker", "cat evil > target/release/team-worker"] {
+    for replace in [
+        "mv -f evil target/release/team-worker",
+        "cat evil > target/release/team-worker",
+    ] {
         for case in cases(&[With::All]) {
             let Some(team) = team(case) else { continue };
-            team.write("evil", &format!("#!/bin/sh\ntouch {}/{BROKEN}\nexit 1\n", team.root().display()));
-            let replaced =
-                team.command("sh", ["-c", &format!("chmod +x evil && {replace}")]).status().unwrap();
+            team.write(
+                "evil",
+                &format!(
+                    "#!/bin/sh\ntouch {}/{BROKEN}\nexit 1\n",
+                    team.root().display()
+                ),
+            );
+            let replaced = team
+                .command("sh", ["-c", &format!("chmod +x evil && {replace}")])
+                .status()
+                .unwrap();
             assert!(replaced.success(), "{case:?} {replace}");
             team.kill_and_wait_for_restart("alice");
             assert_eq!(works(&team, &["echo on"]), ["on"]);
@@ -78,24 +102,36 @@ fn a_worker_runs_what_the_daemon_has_opened_whatever_stands_at_the_path() {
 /// As `cargo build` leaves them: linked from `target/release/deps`.
 #[test]
 fn that_a_program_can_be_changed_by_another_name_is_told() {
-    let Some(team) = cases(&[With::All]).find_map(team) else { return };
+    let Some(team) = cases(&[With::All]).find_map(team) else {
+        return;
+    };
     let told = |run: &str| run.contains("has another name");
     assert!(!told(&team.teamctl(["doctor"]).stdout));
-    let linked = team.command("ln", ["target/release/teamctl", "target/other-name"]).status().unwrap();
+    let linked = team
+        .command("ln", ["target/release/teamctl", "target/other-name"])
+        .status()
+        .unwrap();
     assert!(linked.success());
     let spawned = team.teamctl(["spawn", "bob"]).ok();
     assert!(
-        told(&spawned.stderr) && spawned.stderr.contains("hint: install the programs elsewhere"),
+        told(&spawned.stderr)
+            && spawned
+                .stderr
+                .contains("hint: install the programs elsewhere"),
         "{spawned:?}"
     );
     let report = team.teamctl(["--json", "doctor"]).json();
     let findings = report["findings"].as_array().unwrap();
     assert!(
-        findings.iter().any(|it| it["check"] == "programs" && told(it["what"].as_str().unwrap())),
+        findings
+            .iter()
+            .any(|it| it["check"] == "programs" && told(it["what"].as_str().unwrap())),
         "{report}"
     );
     // Where it writes elsewhere, nothing is to be said.
     let elsewhere = team.make_dir("../elsewhere");
-    let spawned = team.teamctl(["spawn", "carol", "--workspace", elsewhere.to_str().unwrap()]).ok();
+    let spawned = team
+        .teamctl(["spawn", "carol", "--workspace", elsewhere.to_str().unwrap()])
+        .ok();
     assert!(!told(&spawned.stderr), "{spawned:?}");
 }

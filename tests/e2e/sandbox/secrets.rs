@@ -1,5 +1,5 @@
-//! Secrets are hidden by every path: where links of the user lead, where variables say, and nothing runs where a secret
-//! could not be parted from what is written.
+//! Secrets are hidden by every path: where links of the user lead, where variables say, and nothing
+//! runs where a secret could not be parted from what is written.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -9,13 +9,18 @@ use serde_json::json;
 use super::{Case, With, attack, cases, teams, works};
 use crate::support::Team;
 
-/// A home directory whose `~/.ssh` and `~/.config` are links to what is kept with the other settings of the user.
+/// A home directory whose `~/.ssh` and `~/.config` are links to what is kept with the other
+/// settings of the user.
 fn furnish(team: &Team) -> PathBuf {
     let home = team.root().parent().unwrap().join("home");
     for folder in ["dotfiles/config/gh", "dotfiles/keys", "cargo"] {
         team.make_dir(&format!("../home/{folder}"));
     }
-    for secret in ["dotfiles/config/gh/hosts.yml", "dotfiles/keys/id", "cargo/credentials.toml"] {
+    for secret in [
+        "dotfiles/config/gh/hosts.yml",
+        "dotfiles/keys/id",
+        "cargo/credentials.toml",
+    ] {
         team.write(&format!("../home/{secret}"), "hush");
     }
     symlink("dotfiles/keys", home.join(".ssh")).unwrap();
@@ -26,23 +31,35 @@ fn furnish(team: &Team) -> PathBuf {
 #[test]
 fn a_secret_behind_a_link_is_hidden_even_in_the_workspace_that_holds_it() {
     for with in [With::All, With::Bubblewrap] {
-        let Some(team) = with.team(&["--sandbox", "read-only"]) else { continue };
+        let Some(team) = with.team(&["--sandbox", "read-only"]) else {
+            continue;
+        };
         let home = furnish(&team);
         let dotfiles = home.join("dotfiles");
-        team.teamctl(["spawn", "bob", "--workspace", dotfiles.to_str().unwrap()]).ok();
+        team.teamctl(["spawn", "bob", "--workspace", dotfiles.to_str().unwrap()])
+            .ok();
         let tried = [
             "grep -rq hush ~/.ssh/ ~/.config/ config keys && echo BROKEN",
             "mv config c; mv keys k; grep -rq hush c k && echo BROKEN",
             "mv keys/id . && echo BROKEN; ln keys/id . && echo BROKEN",
         ];
-        let calls: Vec<_> =
-            tried.iter().map(|command| format!("/bash {}", json!({ "command": command }))).collect();
+        let calls: Vec<_> = tried
+            .iter()
+            .map(|command| format!("/bash {}", json!({ "command": command })))
+            .collect();
         let results = team.does("bob", &calls.join("\n"));
-        assert!(results.len() == 3 && !format!("{results:?}").contains("BROKEN"), "{with:?} {results:?}");
+        assert!(
+            results.len() == 3 && !format!("{results:?}").contains("BROKEN"),
+            "{with:?} {results:?}"
+        );
         assert!(dotfiles.join("config/gh/hosts.yml").exists() && dotfiles.join("keys/id").exists());
         // Settings that are no secret are read by the same link.
         team.write("../home/dotfiles/config/editor", "tabs");
-        assert_eq!(team.does("bob", "/bash cat ~/.config/editor")[0]["content"], "tabs", "{with:?}");
+        assert_eq!(
+            team.does("bob", "/bash cat ~/.config/editor")[0]["content"],
+            "tabs",
+            "{with:?}"
+        );
     }
 }
 
@@ -52,38 +69,58 @@ fn a_variable_says_where_a_secret_is() {
         let Some(team) = with.team(&[]) else { continue };
         let home = furnish(&team);
         let spawn = ["spawn", "bob", "--sandbox", "read-only"];
-        let spawned =
-            team.command(env!("CARGO_BIN_EXE_teamctl"), spawn).env("CARGO_HOME", home.join("cargo")).status();
+        let spawned = team
+            .command(env!("CARGO_BIN_EXE_teamctl"), spawn)
+            .env("CARGO_HOME", home.join("cargo"))
+            .status();
         assert!(spawned.unwrap().success());
-        let said = team
-            .does("bob", "/bash ls $CARGO_HOME; grep -q hush $CARGO_HOME/credentials.toml && echo BROKEN");
-        assert!(!said[0]["content"].as_str().unwrap().contains("BROKEN"), "{with:?} {said:?}");
+        let said = team.does(
+            "bob",
+            "/bash ls $CARGO_HOME; grep -q hush $CARGO_HOME/credentials.toml && echo BROKEN",
+        );
+        assert!(
+            !said[0]["content"].as_str().unwrap().contains("BROKEN"),
+            "{with:?} {said:?}"
+        );
     }
 }
 
 #[test]
 fn a_link_that_a_command_makes_takes_nothing_from_the_others() {
     for with in [With::All, With::Bubblewrap] {
-        let Some(team) = with.team(&["--workspace", "../home"]) else { continue };
-        works(&team, &["ln -s /usr ~/.vault-token; ln -s . ~/.pgpass; ln -s / ~/.my.cnf"]);
+        let Some(team) = with.team(&["--workspace", "../home"]) else {
+            continue;
+        };
+        works(
+            &team,
+            &["ln -s /usr ~/.vault-token; ln -s . ~/.pgpass; ln -s / ~/.my.cnf"],
+        );
         assert_eq!(works(&team, &["echo on"]), ["on"], "{with:?}");
-        team.teamctl(["spawn", "bob", "--workspace", "../home"]).ok();
+        team.teamctl(["spawn", "bob", "--workspace", "../home"])
+            .ok();
         // Nor from a teammate that works elsewhere.
         team.teamctl(["spawn", "carol"]).ok();
         for name in ["bob", "carol"] {
-            assert_eq!(team.does(name, "/bash echo on")[0]["content"], "on", "{name} {with:?}");
+            assert_eq!(
+                team.does(name, "/bash echo on")[0]["content"],
+                "on",
+                "{name} {with:?}"
+            );
         }
     }
 }
 
 #[test]
 fn without_namespaces_nothing_runs_where_a_secret_could_be_written() {
-    let Some(team) = With::Bare.team(&[]) else { return };
+    let Some(team) = With::Bare.team(&[]) else {
+        return;
+    };
     let home = furnish(&team);
     std::fs::create_dir(home.join(".cargo")).unwrap();
     team.write("../home/.cargo/credentials.toml", "hush");
     let cargo = home.join(".cargo");
-    team.teamctl(["spawn", "bob", "--writable", cargo.to_str().unwrap()]).ok();
+    team.teamctl(["spawn", "bob", "--writable", cargo.to_str().unwrap()])
+        .ok();
     let refused = &team.does("bob", "/bash cat ~/.cargo/credentials.toml")[0]["content"];
     let refused = refused.as_str().unwrap();
     assert!(
@@ -93,7 +130,10 @@ fn without_namespaces_nothing_runs_where_a_secret_could_be_written() {
     );
     // A teammate that writes neither, reads neither.
     team.teamctl(["spawn", "carol"]).ok();
-    let said = team.does("carol", "/bash cat ~/.cargo/credentials.toml ~/.ssh/id && echo BROKEN");
+    let said = team.does(
+        "carol",
+        "/bash cat ~/.cargo/credentials.toml ~/.ssh/id && echo BROKEN",
+    );
     assert_eq!(said[0]["is_error"], true, "{said:?}");
     attack(&team, &["cat ~/.cargo/credentials.toml && echo BROKEN"]);
 }
@@ -157,31 +197,57 @@ const VARIABLES: [&str; 20] = [
 fn secrets_of_tools_browsers_and_shells_are_hidden_and_nothing_beside() {
     for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
         let beside_in_the_home = BESIDE_IN_THE_HOME.split_whitespace();
-        for file in IN_A_HOME.split_whitespace().chain(BESIDE.split_whitespace()).chain(beside_in_the_home) {
+        for file in IN_A_HOME
+            .split_whitespace()
+            .chain(BESIDE.split_whitespace())
+            .chain(beside_in_the_home)
+        {
             let file = format!("../home/{file}");
             team.make_dir(file.rsplit_once('/').unwrap().0);
-            team.write(&file, if file.ends_with(".gitconfig") { "# hush" } else { "hush" });
+            team.write(
+                &file,
+                if file.ends_with(".gitconfig") {
+                    "# hush"
+                } else {
+                    "hush"
+                },
+            );
         }
-        let tried = format!("cd ~; for f in {IN_A_HOME}; do grep -qs hush $f && echo BROKEN $f; done; true");
+        let tried = format!(
+            "cd ~; for f in {IN_A_HOME}; do grep -qs hush $f && echo BROKEN $f; done; true"
+        );
         attack(&team, &[&tried]);
-        let beside =
-            format!("cd ~; for f in {BESIDE}; do grep -qs hush $f || echo missing $f; done; echo on");
+        let beside = format!(
+            "cd ~; for f in {BESIDE}; do grep -qs hush $f || echo missing $f; done; echo on"
+        );
         assert_eq!(works(&team, &[&beside]), ["on"], "{case:?}");
         // Nor does a file tool read it, or a command that may write around it.
-        team.teamctl(["spawn", "bob", "--workspace", "../home"]).ok();
+        team.teamctl(["spawn", "bob", "--workspace", "../home"])
+            .ok();
         let read = |files: &str| {
-            let calls: Vec<_> = files.split_whitespace().map(|file| format!("/read_file {file}")).collect();
+            let calls: Vec<_> = files
+                .split_whitespace()
+                .map(|file| format!("/read_file {file}"))
+                .collect();
             team.does("bob", &calls.join("\n"))
         };
         let hidden = read(IN_A_HOME);
-        assert!(hidden.iter().all(|said| said["is_error"] == true), "{case:?} {hidden:?}");
+        assert!(
+            hidden.iter().all(|said| said["is_error"] == true),
+            "{case:?} {hidden:?}"
+        );
         let shown = read(&format!("{BESIDE} {BESIDE_IN_THE_HOME}"));
         assert!(
-            shown.iter().all(|said| said["content"].as_str().unwrap().ends_with("hush")),
+            shown
+                .iter()
+                .all(|said| said["content"].as_str().unwrap().ends_with("hush")),
             "{case:?} {shown:?}"
         );
         let said = &team.does("bob", &format!("/bash {}", json!({ "command": tried })))[0];
-        assert!(!said["content"].as_str().unwrap().contains("BROKEN"), "{case:?} {said}");
+        assert!(
+            !said["content"].as_str().unwrap().contains("BROKEN"),
+            "{case:?} {said}"
+        );
         assert_eq!(said["is_error"], !case.with.has_mounts(), "{case:?} {said}");
     }
 }
@@ -201,7 +267,9 @@ fn what_no_list_knows_is_hidden_and_no_variable_passes_that_no_toolchain_needs()
             "[members.carol.sandbox]\nvisible = ['~/.dbt', '~/.snow', '~/.config/app']\nenv = ['FOO']\n",
         );
         team.trust();
-        let Some(team) = with.confine(team, &[]) else { continue };
+        let Some(team) = with.confine(team, &[]) else {
+            continue;
+        };
         let hidden = |names: &str| {
             format!(
                 "cd ~; for f in {names}; do grep -qs hush $f && echo BROKEN $f; done; grep -rls hush ~ 2> /dev/null | grep -v -e /app/ && echo BROKEN; true"
@@ -213,8 +281,14 @@ fn what_no_list_knows_is_hidden_and_no_variable_passes_that_no_toolchain_needs()
         // What is made later is hidden from the next command.
         team.write("../home/.made-later", "hush");
         attack(&team, &["grep -qs hush ~/.made-later && echo BROKEN"]);
-        for (name, flags) in [("bob", &["--workspace", "../home/.config/app"][..]), ("carol", &[])] {
-            let mut spawn = team.command(env!("CARGO_BIN_EXE_teamctl"), ["spawn", name].iter().chain(flags));
+        for (name, flags) in [
+            ("bob", &["--workspace", "../home/.config/app"][..]),
+            ("carol", &[]),
+        ] {
+            let mut spawn = team.command(
+                env!("CARGO_BIN_EXE_teamctl"),
+                ["spawn", name].iter().chain(flags),
+            );
             spawn.envs(VARIABLES.iter().map(|variable| (variable, "hush")));
             let spawned = spawn.output().unwrap();
             assert!(spawned.status.success(), "{case:?} {spawned:?}");
@@ -225,14 +299,27 @@ fn what_no_list_knows_is_hidden_and_no_variable_passes_that_no_toolchain_needs()
                 .unwrap()
                 .to_owned()
         };
-        assert_eq!(said("bob", "env | grep hush; cat notes; echo x > new && cat new"), "hushx", "{case:?}");
-        assert!(!said("bob", &hidden(UNLISTED)).contains("BROKEN"), "{case:?}");
         assert_eq!(
-            said("carol", "env | grep =hush; cat ~/.dbt/profiles.yml ~/.snow ~/.config/app/notes"),
+            said("bob", "env | grep hush; cat notes; echo x > new && cat new"),
+            "hushx",
+            "{case:?}"
+        );
+        assert!(
+            !said("bob", &hidden(UNLISTED)).contains("BROKEN"),
+            "{case:?}"
+        );
+        assert_eq!(
+            said(
+                "carol",
+                "env | grep =hush; cat ~/.dbt/profiles.yml ~/.snow ~/.config/app/notes"
+            ),
             "FOO=hush\nhushhushhush",
             "{case:?}"
         );
-        assert!(said("carol", "cat ~/.config/turso/settings.json").contains("settings.json"), "{case:?}");
+        assert!(
+            said("carol", "cat ~/.config/turso/settings.json").contains("settings.json"),
+            "{case:?}"
+        );
     }
 }
 
@@ -240,15 +327,25 @@ fn what_no_list_knows_is_hidden_and_no_variable_passes_that_no_toolchain_needs()
 fn a_command_of_root_cannot_read_files_that_are_not_world_readable() {
     for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
         // Found by another program than ours.
-        let kept = "find /etc /var/backups /var/cache/debconf -type f ! -perm -o=r -size +0 2> /dev/null";
-        let found = std::process::Command::new("bash").args(["-c", kept]).output().unwrap().stdout;
+        let kept =
+            "find /etc /var/backups /var/cache/debconf -type f ! -perm -o=r -size +0 2> /dev/null";
+        let found = std::process::Command::new("bash")
+            .args(["-c", kept])
+            .output()
+            .unwrap()
+            .stdout;
         let found = String::from_utf8(found).unwrap();
         assert!(found.contains("/etc/shadow"), "{found}");
-        let tries =
-            found.lines().map(|path| format!("[ -n \"$(head -c 1 '{path}')\" ] && echo BROKEN '{path}'"));
+        let tries = found
+            .lines()
+            .map(|path| format!("[ -n \"$(head -c 1 '{path}')\" ] && echo BROKEN '{path}'"));
         attack(&team, &[&tries.collect::<Vec<_>>().join("\n")]);
         // What all read, is read.
-        assert_eq!(works(&team, &["head -c 1 /etc/passwd | wc -c"]), ["1"], "{case:?}");
+        assert_eq!(
+            works(&team, &["head -c 1 /etc/passwd | wc -c"]),
+            ["1"],
+            "{case:?}"
+        );
     }
 }
 
@@ -268,8 +365,12 @@ fn no_variable_that_holds_a_key_reaches_a_command() {
         "PRIVATE_KEY_PEM",
         "VAULT_PASSWORD_1",
     ];
-    const NEEDED: [&str; 4] =
-        ["XDG_SESSION_ID", "DESKTOP_SESSION", "SSH_AUTH_SOCK", "TOKENIZERS_PARALLELISM"];
+    const NEEDED: [&str; 4] = [
+        "XDG_SESSION_ID",
+        "DESKTOP_SESSION",
+        "SSH_AUTH_SOCK",
+        "TOKENIZERS_PARALLELISM",
+    ];
     for (case, team) in teams(&With::EACH, &[]) {
         let mut spawn = team.command(env!("CARGO_BIN_EXE_teamctl"), ["spawn", "bob"]);
         spawn.envs(KEYS.iter().chain(&NEEDED).map(|name| (name, "hush")));

@@ -1,5 +1,5 @@
-//! What all processes of a machine share is out of reach without namespaces, too: queues, shared memory, terminals, and how
-//! the machine treats other processes.
+//! What all processes of a machine share is out of reach without namespaces, too: queues, shared
+//! memory, terminals, and how the machine treats other processes.
 
 use super::{With, attack, has, python, teams, works};
 
@@ -32,8 +32,12 @@ print("went on")
 
 #[test]
 fn without_namespaces_queues_terminals_and_processes_are_left_alone() {
-    let Some(team) = With::Bare.team(&[]) else { return };
-    let Some(python) = python(&team, "shared.py", SHARED) else { return };
+    let Some(team) = With::Bare.team(&[]) else {
+        return;
+    };
+    let Some(python) = python(&team, "shared.py", SHARED) else {
+        return;
+    };
     let said = attack(&team, &[&python]);
     assert!(said[0].ends_with("went on"), "{said:?}");
     if has(&team, "nice") {
@@ -62,13 +66,21 @@ fn a_command_leaves_the_user_most_of_the_kernels_shared_resources() {
     let granted = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap();
     let granted: u32 = granted.trim().parse().unwrap();
     for (case, team) in teams(&With::EACH, &[]) {
-        let Some(counted) = python(&team, "counted.py", COUNTED) else { return };
+        let Some(counted) = python(&team, "counted.py", COUNTED) else {
+            return;
+        };
         let said = works(&team, &[&counted]);
         let counts: Vec<u32> = said[0].lines().map(|line| line.parse().unwrap()).collect();
-        assert!((100..=1024).contains(&counts[0]), "{case:?} signals: {counts:?}");
+        assert!(
+            (100..=1024).contains(&counts[0]),
+            "{case:?} signals: {counts:?}"
+        );
         // In a user namespace of its own alone; the documents say so.
         if matches!(case.with, With::All | With::NoLandlock) {
-            assert!((1..=granted / 4).contains(&counts[1]), "{case:?} inotify of {granted}: {counts:?}");
+            assert!(
+                (1..=granted / 4).contains(&counts[1]),
+                "{case:?} inotify of {granted}: {counts:?}"
+            );
         }
         assert_eq!(counts[2], 1);
     }

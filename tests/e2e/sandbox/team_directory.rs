@@ -1,5 +1,6 @@
-//! Nothing in the team directory can be written: directly, by rename, link, a new process, or one that outlives a call.
-//! Nor can anything in it be locked, which takes no more than a descriptor for reading.
+//! Nothing in the team directory can be written: directly, by rename, link, a new process, or one
+//! that outlives a call. Nor can anything in it be locked, which takes no more than a descriptor
+//! for reading.
 
 use std::time::Duration;
 
@@ -16,7 +17,13 @@ fn targets(team: &Team) {
 
 #[track_caller]
 fn nothing_was_written(team: &Team) {
-    assert_eq!((team.file("canary").as_str(), team.file("archive/canary").as_str()), (CANARY, CANARY));
+    assert_eq!(
+        (
+            team.file("canary").as_str(),
+            team.file("archive/canary").as_str()
+        ),
+        (CANARY, CANARY)
+    );
     for folder in ["", "inbox", "archive", "run"] {
         for entry in std::fs::read_dir(team.path(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
@@ -141,11 +148,14 @@ fn its_modes_and_times_stay_as_they_are() {
 
 #[test]
 fn it_keeps_its_place_however_deep_in_the_workspace_it_lies() {
-    let Some(team) = With::All.team(&[]) else { return };
+    let Some(team) = With::All.team(&[]) else {
+        return;
+    };
     targets(&team);
     let above = team.root().parent().unwrap().to_owned();
     team.teamctl(["shutdown", "alice"]).ok();
-    team.teamctl(["spawn", "alice", "--workspace", above.to_str().unwrap()]).ok();
+    team.teamctl(["spawn", "alice", "--workspace", above.to_str().unwrap()])
+        .ok();
     attack(
         &team,
         &[
@@ -159,8 +169,8 @@ fn it_keeps_its_place_however_deep_in_the_workspace_it_lies() {
     nothing_was_written(&team);
 }
 
-/// Each says BROKEN if it has a descriptor of the file that the daemon or a worker has locked: a `flock` fails with 1
-/// exactly if another holds the lock.
+/// Each says BROKEN if it has a descriptor of the file that the daemon or a worker has locked: a
+/// `flock` fails with 1 exactly if another holds the lock.
 const BY_LOCK: [&str; 8] = [
     "flock -n -s .team true; [ $? = 1 ] && echo BROKEN",
     "flock -n -s \"$(readlink -f .team)\" true; [ $? = 1 ] && echo BROKEN",
@@ -178,16 +188,34 @@ fn no_lock(with: With) {
     attack(&team, &BY_LOCK);
     // A command in the background has a descriptor of its log.
     let fds = "for fd in 1 2; do readlink -f /proc/self/fd/$fd; done; chmod 777 /dev/stdout; echo still here";
-    let order = format!("/bash {}", serde_json::json!({ "command": fds, "run_in_background": true }));
+    let order = format!(
+        "/bash {}",
+        serde_json::json!({ "command": fds, "run_in_background": true })
+    );
     let results = team.does("alice", &order);
     assert_eq!(results[0]["is_error"], false, "{results:?}");
-    team.until("the output is kept", || team.file("log/alice.background-1.log").ends_with("[exit code 0]\n"));
+    team.until("the output is kept", || {
+        team.file("log/alice.background-1.log")
+            .ends_with("[exit code 0]\n")
+    });
     let said = team.file("log/alice.background-1.log");
-    assert!(said.contains("still here") && !said.contains(".team") && !said.contains("/log/"), "{said}");
+    assert!(
+        said.contains("still here") && !said.contains(".team") && !said.contains("/log/"),
+        "{said}"
+    );
     let told = results[0]["content"].as_str().unwrap();
-    let path = told.split_once("its output goes to ").unwrap().1.split_once(" (").unwrap().0;
+    let path = told
+        .split_once("its output goes to ")
+        .unwrap()
+        .1
+        .split_once(" (")
+        .unwrap()
+        .0;
     let shown = team.does("alice", &format!("/bash tail -n 3 {path}"));
-    assert!(shown[0]["content"].as_str().unwrap().contains("still here"), "{shown:?}");
+    assert!(
+        shown[0]["content"].as_str().unwrap().contains("still here"),
+        "{shown:?}"
+    );
 }
 
 #[test]
@@ -210,7 +238,9 @@ fn nothing_in_it_can_be_locked_without_namespaces() {
 fn no_system_call_reaches_past_the_mounts() {
     for with in [With::All, With::Bare] {
         let Some(team) = with.team(&[]) else { continue };
-        let Some(calls) = python(&team, "calls.py", CALLS) else { return };
+        let Some(calls) = python(&team, "calls.py", CALLS) else {
+            return;
+        };
         targets(&team);
         let said = attack(&team, &[&calls]);
         assert!(said[0].contains("tried"), "{said:?}");

@@ -1,5 +1,5 @@
-//! Other teams of the same user, their register and what the user trusts are out of a tool's reach; and what a tool makes that
-//! looks like a team, or settles one, is not believed.
+//! Other teams of the same user, their register and what the user trusts are out of a tool's reach;
+//! and what a tool makes that looks like a team, or settles one, is not believed.
 
 use serde_json::json;
 
@@ -39,17 +39,28 @@ fn another_team_and_the_register_are_neither_read_nor_locked() {
         // It starts when this teammate runs already.
         let other = another(&team, with);
         let there = other.path("").canonicalize().unwrap();
-        let (there, state) = (there.to_str().unwrap(), "~/.local/state/teamd");
-        std::fs::copy(other.path("transcript/victim.jsonl"), other.path("transcript/later.jsonl")).unwrap();
+        let there = there.to_str().unwrap();
+        let state = "~/.local/state/teamd";
+        std::fs::copy(
+            other.path("transcript/victim.jsonl"),
+            other.path("transcript/later.jsonl"),
+        )
+        .unwrap();
         other.give(&other.path("transcript/later.jsonl"));
         let by_path = [
-            format!("[ -n \"$(ls -A {there} 2> /dev/null | grep -v '^.gitignore$')\" ] && echo BROKEN"),
-            format!("cat {there}/inbox/victim.jsonl {there}/transcript/victim.jsonl && echo BROKEN"),
+            format!(
+                "[ -n \"$(ls -A {there} 2> /dev/null | grep -v '^.gitignore$')\" ] && echo BROKEN"
+            ),
+            format!(
+                "cat {there}/inbox/victim.jsonl {there}/transcript/victim.jsonl && echo BROKEN"
+            ),
             format!("cat {there}/journal.jsonl {there}/config.json && echo BROKEN"),
             // Its own cache lies there, and stands alone.
             format!("[ -n \"$(ls -A {state} 2> /dev/null | grep -vx agents)\" ] && echo BROKEN"),
             format!("ls -A {state}/agents/* 2> /dev/null | grep -vx alice | grep . && echo BROKEN"),
-            format!("ls -A {state}/agents/*/alice 2> /dev/null | grep -vx cache | grep . && echo BROKEN"),
+            format!(
+                "ls -A {state}/agents/*/alice 2> /dev/null | grep -vx cache | grep . && echo BROKEN"
+            ),
             format!("ls {state}/teams 2> /dev/null | grep . && echo BROKEN"),
             format!("cat {state}/teams/* && echo BROKEN"),
             format!(
@@ -58,12 +69,18 @@ fn another_team_and_the_register_are_neither_read_nor_locked() {
             format!("rm -rf {state}/teams; mv {state} moved && echo BROKEN"),
             format!("echo '{{}}' >> {there}/inbox/victim.jsonl && echo BROKEN"),
         ];
-        attack(&team, &by_path.iter().map(String::as_str).collect::<Vec<_>>());
+        attack(
+            &team,
+            &by_path.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
         if has(&team, "python3") {
             team.write("locks.py", LOCKS);
-            let lock = json!({"command": format!("python3 locks.py {there}"), "run_in_background": true});
-            let results =
-                team.does("alice", &format!("/bash {lock}\n/bash until [ -e $TMPDIR/held ]; do :; done"));
+            let lock =
+                json!({"command": format!("python3 locks.py {there}"), "run_in_background": true});
+            let results = team.does(
+                "alice",
+                &format!("/bash {lock}\n/bash until [ -e $TMPDIR/held ]; do :; done"),
+            );
             assert_eq!(results[1]["is_error"], false, "{with:?} {results:?}");
         }
         // The daemon of the other team, and its workers, begin and end all the same.
@@ -88,7 +105,9 @@ fn a_closed_gate_reads_no_other_team_either() {
             &team,
             &[
                 &format!("cat {there}/journal.jsonl && echo BROKEN"),
-                &format!("[ -n \"$(ls -A {there} 2> /dev/null | grep -v '^.gitignore$')\" ] && echo BROKEN"),
+                &format!(
+                    "[ -n \"$(ls -A {there} 2> /dev/null | grep -v '^.gitignore$')\" ] && echo BROKEN"
+                ),
                 "cat ~/.local/state/teamd/teams/* && echo BROKEN",
             ],
         );
@@ -126,8 +145,19 @@ fn another_team_in_the_workspace_is_out_of_reach_of_every_tool() {
         std::fs::create_dir(&nested).unwrap();
         team.give(&nested);
         // In the workspace itself, whatever the layers are: what an earlier machine could do.
-        team.run_in(&nested, ["teamd", "--team-dir", ".team", "start", "--allow-weak-sandbox"]).ok();
-        team.run_in(&nested, ["teamctl", "--team-dir", ".team", "spawn", "zoe"]).ok();
+        team.run_in(
+            &nested,
+            [
+                "teamd",
+                "--team-dir",
+                ".team",
+                "start",
+                "--allow-weak-sandbox",
+            ],
+        )
+        .ok();
+        team.run_in(&nested, ["teamctl", "--team-dir", ".team", "spawn", "zoe"])
+            .ok();
         let there = nested.join(".team").canonicalize().unwrap();
         if with.has_mounts() {
             attack(
@@ -150,25 +180,40 @@ fn another_team_in_the_workspace_is_out_of_reach_of_every_tool() {
                 "{with:?} {told}"
             );
         }
-        assert!(there.join("journal.jsonl").exists() && !there.join("new").exists(), "{with:?}");
-        team.run_in(&nested, ["teamd", "--team-dir", ".team", "stop"]).ok();
+        assert!(
+            there.join("journal.jsonl").exists() && !there.join("new").exists(),
+            "{with:?}"
+        );
+        team.run_in(&nested, ["teamd", "--team-dir", ".team", "stop"])
+            .ok();
     }
 }
 
 #[test]
 fn without_namespaces_no_command_runs_around_another_team() {
-    let Some(team) = With::Bare.team(&[]) else { return };
+    let Some(team) = With::Bare.team(&[]) else {
+        return;
+    };
     let nested = team.root().join("nested");
     std::fs::create_dir_all(nested.join(".team")).unwrap();
-    team.run_in(&nested, ["teamd", "start", "--adopt", ".team", "--allow-weak-sandbox"]).ok();
+    team.run_in(
+        &nested,
+        ["teamd", "start", "--adopt", ".team", "--allow-weak-sandbox"],
+    )
+    .ok();
     let refused = team.does("alice", "/bash echo x")[0]["content"].to_string();
-    assert!(refused.contains("nested/.team is hidden from commands"), "{refused}");
-    team.run_in(&nested, ["teamd", "--team-dir", ".team", "stop"]).ok();
+    assert!(
+        refused.contains("nested/.team is hidden from commands"),
+        "{refused}"
+    );
+    team.run_in(&nested, ["teamd", "--team-dir", ".team", "stop"])
+        .ok();
     std::fs::remove_dir_all(nested.join(".team")).unwrap();
     assert_eq!(works(&team, &["echo on"]), ["on"]);
 }
 
-/// Where the workspace is the home, a command could make a register that is missing, and forge what stands in it.
+/// Where the workspace is the home, a command could make a register that is missing, and forge what
+/// stands in it.
 #[test]
 fn a_register_is_not_forged_where_the_workspace_holds_its_place() {
     for case in cases(&[With::All, With::NoLandlock, With::Bubblewrap]) {
@@ -176,21 +221,29 @@ fn a_register_is_not_forged_where_the_workspace_holds_its_place() {
         let team = Team::of(case.user);
         let state = team.make_dir("../state");
         let team = team.with("XDG_STATE_HOME", state.to_str().unwrap());
-        let Some(team) = case.with.confine(team, &[]) else { continue };
+        let Some(team) = case.with.confine(team, &[]) else {
+            continue;
+        };
         let with = case;
         let apart = team.root().parent().unwrap().join("apart");
         std::fs::create_dir(&apart).unwrap();
         team.give(&apart);
-        team.teamctl(["spawn", "bob", "--workspace", team.home().to_str().unwrap()]).ok();
+        team.teamctl(["spawn", "bob", "--workspace", team.home().to_str().unwrap()])
+            .ok();
         let forge = "/bash mkdir -p .local/state/teamd/teams && echo '{}' > .local/state/teamd/teams/x.json && echo BROKEN\n\
             /bash mv .local old && echo BROKEN; mv .local/state old && echo BROKEN; ls -A .local/state/teamd\n\
             /write_file .local/state/teamd/trust/x.json {}";
         let results = team.does("bob", forge);
         assert!(
-            !results.iter().any(|it| it["content"].to_string().contains("BROKEN")),
+            !results
+                .iter()
+                .any(|it| it["content"].to_string().contains("BROKEN")),
             "{with:?} {results:?}"
         );
-        assert!(results[2]["content"].to_string().contains("team directory"), "{with:?} {results:?}");
+        assert!(
+            results[2]["content"].to_string().contains("team directory"),
+            "{with:?} {results:?}"
+        );
         team.teamctl(["status"]).ok();
     }
 }
@@ -206,19 +259,30 @@ fn a_team_that_a_command_makes_is_not_believed() {
         // Below the team's own directory that is the nearest one which is believed.
         let below = team.root().join("sub");
         works(&team, &[&format!("mkdir sub && cd sub && {forge}")]);
-        for command in [["teamctl", "inbox"], ["teamctl", "status"], ["teamctl", "plans"]] {
+        for command in [
+            ["teamctl", "inbox"],
+            ["teamctl", "status"],
+            ["teamctl", "plans"],
+        ] {
             let run = team.run_in(&below, command).ok();
             assert!(
                 !run.stdout.contains("please run") && run.stderr.contains("sub/.team is not used"),
                 "{run:?}"
             );
         }
-        assert!(team.run_in(&below, ["teamd", "start"]).ok().stdout.contains("already running"), "{with:?}");
+        assert!(
+            team.run_in(&below, ["teamd", "start"])
+                .ok()
+                .stdout
+                .contains("already running"),
+            "{with:?}"
+        );
         // Elsewhere there is none.
         let apart = team.root().parent().unwrap().join("apart");
         std::fs::create_dir(&apart).unwrap();
         team.give(&apart);
-        team.teamctl(["spawn", "bob", "--workspace", apart.to_str().unwrap()]).ok();
+        team.teamctl(["spawn", "bob", "--workspace", apart.to_str().unwrap()])
+            .ok();
         let made = team.does("bob", &format!("/bash {}", json!({ "command": forge })));
         assert_eq!(made[0]["is_error"], false, "{with:?} {made:?}");
         for command in [["teamctl", "inbox"], ["teamctl", "status"]] {
@@ -239,9 +303,18 @@ fn what_a_tool_writes_into_team_toml_frees_no_teammate() {
     for (case, team) in teams(&With::EACH, &[]) {
         let with = case.with;
         let off = "[members.bob]\nsandbox.mode = 'off'\nprompt = '/bash touch ~/BROKEN'\n";
-        works(&team, &[&format!("cat > team.toml <<'X'\n{off}X"), "teamd trust 2> /dev/null; true"]);
+        works(
+            &team,
+            &[
+                &format!("cat > team.toml <<'X'\n{off}X"),
+                "teamd trust 2> /dev/null; true",
+            ],
+        );
         let refused = team.teamctl(["spawn", "bob"]).exits(3).stderr;
-        assert!(refused.contains("members.bob.sandbox.mode = \"off\""), "{with:?} {refused}");
+        assert!(
+            refused.contains("members.bob.sandbox.mode = \"off\""),
+            "{with:?} {refused}"
+        );
         let results = team.does("alice", "/write_file team.toml sandbox.env = ['GH_TOKEN']");
         assert_eq!(results[0]["is_error"], false, "{with:?} {results:?}");
         team.teamctl(["spawn", "bob"]).exits(3);

@@ -49,10 +49,14 @@ impl Till {
             Api::Anthropic => self.by_marks(body),
             Api::OpenAi | Api::Responses => self.by_beginning(body),
         };
-        Bill { output: tokens(answered).max(1), ..bill }
+        Bill {
+            output: tokens(answered).max(1),
+            ..bill
+        }
     }
 
-    /// Tools, then system, then messages. From each mark the cache looks back for a beginning that it has.
+    /// Tools, then system, then messages. From each mark the cache looks back for a beginning that
+    /// it has.
     fn by_marks(&mut self, body: &Value) -> Bill {
         let blocks = blocks(body);
         let mut beginnings = Vec::new();
@@ -62,33 +66,71 @@ impl Till {
             beginnings.push(beginning.clone());
         }
         let length = |place: usize| tokens(beginnings[place].len());
-        let marks: Vec<usize> =
-            (0..blocks.len()).filter(|&place| blocks[place].1 && length(place) >= LEAST).collect();
-        let hit = |mark: &usize| {
-            let places = (mark.saturating_sub(LOOKBACK - 1)..=*mark).rev();
-            places.into_iter().find(|&place| self.marked.contains(&beginnings[place]))
-        };
-        let read = marks.iter().filter_map(hit).map(length).max().unwrap_or(0);
+        let marks: Vec<usize> = (0..blocks.len())
+            .filter(|&place| blocks[place].1 && length(place) >= LEAST)
+            .collect();
+        let read = marks
+            .iter()
+            .filter_map(|mark| {
+                let places = (mark.saturating_sub(LOOKBACK - 1)..=*mark).rev();
+                places
+                    .into_iter()
+                    .find(|&place| self.marked.contains(&beginnings[place]))
+            })
+            .map(length)
+            .max()
+            .unwrap_or(0);
         let cached = marks.last().map_or(0, |&mark| length(mark));
         let all = tokens(beginning.len());
-        let bill =
-            Bill { input: all - cached.max(read), read, written: cached.saturating_sub(read), output: 0 };
-        self.marked.extend(marks.into_iter().map(|mark| beginnings[mark].clone()));
+        let bill = Bill {
+            input: all - cached.max(read),
+            read,
+            written: cached.saturating_sub(read),
+            output: 0,
+        };
+        self.marked
+            .extend(marks.into_iter().map(|mark| beginnings[mark].clone()));
         bill
     }
 
     /// The longest common beginning with an earlier request.
     fn by_beginning(&mut self, body: &Value) -> Bill {
-        let items = |name: &str| body[name].as_array().into_iter().flatten().map(Value::to_string);
-        let text: String =
-            [body["model"].to_string()].into_iter().chain(items("tools")).chain(items("messages")).collect();
-        let common =
-            |seen: &String| seen.bytes().zip(text.bytes()).take_while(|(one, other)| one == other).count();
-        let longest = tokens(self.seen.iter().map(common).max().unwrap_or(0));
-        let read = if longest < LEAST { 0 } else { longest / STEP * STEP };
+        let items = |name: &str| {
+            body[name]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(Value::to_string)
+        };
+        let text: String = [body["model"].to_string()]
+            .into_iter()
+            .chain(items("tools"))
+            .chain(items("messages"))
+            .collect();
+        let longest = tokens(
+            self.seen
+                .iter()
+                .map(|seen| {
+                    seen.bytes()
+                        .zip(text.bytes())
+                        .take_while(|(one, other)| one == other)
+                        .count()
+                })
+                .max()
+                .unwrap_or(0),
+        );
+        let read = if longest < LEAST {
+            0
+        } else {
+            longest / STEP * STEP
+        };
         let input = tokens(text.len()) - read;
         self.seen.push(text);
-        Bill { input, read, ..Bill::default() }
+        Bill {
+            input,
+            read,
+            ..Bill::default()
+        }
     }
 }
 
@@ -97,16 +139,24 @@ fn blocks(body: &Value) -> Vec<(String, bool)> {
     let mut blocks = Vec::new();
     let mut add = |before: &str, block: &Value| {
         let mut block = block.clone();
-        let mark = block.as_object_mut().and_then(|block| block.shift_remove("cache_control"));
+        let mark = block
+            .as_object_mut()
+            .and_then(|block| block.shift_remove("cache_control"));
         blocks.push((format!("{before}{block}"), mark.is_some()));
     };
     for name in ["tools", "system"] {
-        body[name].as_array().into_iter().flatten().for_each(|block| add(name, block));
+        for block in body[name].as_array().into_iter().flatten() {
+            add(name, block);
+        }
     }
     for message in body["messages"].as_array().into_iter().flatten() {
         let role = message["role"].as_str().unwrap_or_default();
         match &message["content"] {
-            Value::Array(content) => content.iter().for_each(|block| add(role, block)),
+            Value::Array(content) => {
+                for block in content.iter() {
+                    add(role, block);
+                }
+            }
             text => add(role, text),
         }
     }

@@ -23,18 +23,38 @@ pub(super) fn read(mut connection: &TcpStream) -> Option<Asked> {
     let head = String::from_utf8_lossy(&head).into_owned();
     let mut lines = head.lines();
     let path = lines.next()?.split(' ').nth(1)?.to_owned();
-    let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let headers: Vec<_> = lines.filter_map(header).collect();
-    let length = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let headers: Vec<_> = lines
+        .filter_map(|line| {
+            line.split_once(": ")
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        })
+        .collect();
+    let length = headers
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     let mut body = vec![0; length.map_or(0, |(_, value)| value.parse().unwrap())];
     connection.read_exact(&mut body).ok()?;
-    Some(Asked { path, headers, body })
+    Some(Asked {
+        path,
+        headers,
+        body,
+    })
 }
 
 /// Writes a whole answer; false if the client has gone.
-pub(super) fn whole(connection: &TcpStream, status: u16, headers: &[(String, String)], body: &[u8]) -> bool {
-    let mut head = format!("HTTP/1.1 {status} Whatever\r\ncontent-length: {}\r\n", body.len());
-    headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
+pub(super) fn whole(
+    connection: &TcpStream,
+    status: u16,
+    headers: &[(String, String)],
+    body: &[u8],
+) -> bool {
+    let mut head = format!(
+        "HTTP/1.1 {status} Whatever\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers.iter() {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
     head.push_str("\r\n");
     write(connection, head.as_bytes()) && write(connection, body)
 }

@@ -51,16 +51,17 @@ pub(crate) enum Reply {
     /// The connection is closed without a word.
     Reset,
     /// Bytes that are no answer, of a content type.
-    Garbage {
-        kind: &'static str,
-        bytes: Vec<u8>,
-    },
+    Garbage { kind: &'static str, bytes: Vec<u8> },
 }
 
 impl Reply {
     /// An empty answer.
     pub(crate) fn empty() -> Self {
-        Self::Answer { says: Vec::new(), stop: None, how: How::Streamed }
+        Self::Answer {
+            says: Vec::new(),
+            stop: None,
+            how: How::Streamed,
+        }
     }
 
     pub(crate) fn text(text: &str) -> Self {
@@ -81,7 +82,11 @@ impl Reply {
 
     /// A call with an id and an input as they are written here.
     pub(crate) fn and_raw_call(self, id: &str, tool: &str, input: &str) -> Self {
-        self.and(Say::Call { id: id.to_owned(), name: tool.to_owned(), input: input.to_owned() })
+        self.and(Say::Call {
+            id: id.to_owned(),
+            name: tool.to_owned(),
+            input: input.to_owned(),
+        })
     }
 
     pub(crate) fn and_opaque(self, block: Value) -> Self {
@@ -133,8 +138,14 @@ impl Reply {
     /// The refusal of a conversation that does not fit.
     pub(crate) fn too_long() -> Self {
         let message =
-            "prompt is too long: 210000 tokens > 200000 maximum (context_length_exceeded)".to_owned();
-        Self::Fail { status: 400, headers: Vec::new(), kind: "invalid_request_error".to_owned(), message }
+            "prompt is too long: 210000 tokens > 200000 maximum (context_length_exceeded)"
+                .to_owned();
+        Self::Fail {
+            status: 400,
+            headers: Vec::new(),
+            kind: "invalid_request_error".to_owned(),
+            message,
+        }
     }
 
     /// An error, in the API's usual words for the status.
@@ -150,7 +161,12 @@ impl Reply {
             400..500 => ("invalid_request_error", "bad request"),
             _ => ("api_error", "Internal server error"),
         };
-        Self::Fail { status, headers: Vec::new(), kind: kind.to_owned(), message: message.to_owned() }
+        Self::Fail {
+            status,
+            headers: Vec::new(),
+            kind: kind.to_owned(),
+            message: message.to_owned(),
+        }
     }
 
     pub(crate) fn saying(mut self, text: &str) -> Self {
@@ -172,41 +188,65 @@ impl Reply {
     }
 
     pub(crate) fn garbage(kind: &'static str, text: &str) -> Self {
-        Self::Garbage { kind, bytes: text.as_bytes().to_vec() }
+        Self::Garbage {
+            kind,
+            bytes: text.as_bytes().to_vec(),
+        }
     }
 
     /// The content of an answer of Anthropic's that is paused.
     pub(super) fn paused(&self) -> Option<Value> {
-        let Self::Answer { says, stop: Some("pause_turn"), .. } = self else { return None };
-        let block = |say: &Say| match say {
-            Say::Text(text) => json!({"type": "text", "text": text}),
-            Say::Call { id, name, input } => {
-                json!({"type": "tool_use", "id": id, "name": name, "input": input})
-            }
-            Say::Opaque(block) => block.clone(),
+        let Self::Answer {
+            says,
+            stop: Some("pause_turn"),
+            ..
+        } = self
+        else {
+            return None;
         };
-        Some(says.iter().map(block).collect())
+        Some(
+            says.iter()
+                .map(|say| match say {
+                    Say::Text(text) => json!({"type": "text", "text": text}),
+                    Say::Call { id, name, input } => {
+                        json!({"type": "tool_use", "id": id, "name": name, "input": input})
+                    }
+                    Say::Opaque(block) => block.clone(),
+                })
+                .collect(),
+        )
     }
 
     /// Whether it is billed.
     pub(super) fn is_answer(&self) -> bool {
-        matches!(self, Self::Answer { how: How::Streamed | How::Whole, .. })
+        matches!(
+            self,
+            Self::Answer {
+                how: How::Streamed | How::Whole,
+                ..
+            }
+        )
     }
 
     /// How long the answer is.
     pub(super) fn bytes(&self) -> usize {
-        let Self::Answer { says, .. } = self else { return 0 };
-        let length = |say: &Say| match say {
-            Say::Text(text) => text.len(),
-            Say::Call { name, input, .. } => name.len() + input.len(),
-            Say::Opaque(block) => block.to_string().len(),
+        let Self::Answer { says, .. } = self else {
+            return 0;
         };
-        says.iter().map(length).sum()
+        says.iter()
+            .map(|say| match say {
+                Say::Text(text) => text.len(),
+                Say::Call { name, input, .. } => name.len() + input.len(),
+                Say::Opaque(block) => block.to_string().len(),
+            })
+            .sum()
     }
 
     /// Gives every call without an id the next one.
     pub(super) fn name_calls(&mut self, api: Api, calls: &mut usize) {
-        let Self::Answer { says, .. } = self else { return };
+        let Self::Answer { says, .. } = self else {
+            return;
+        };
         for say in says {
             if let Say::Call { id, .. } = say
                 && id.is_empty()

@@ -19,7 +19,8 @@ pub(super) struct Speech {
     pub(super) counts: bool,
 }
 
-/// Returns an id that no other answer has: agents tell by it which of their lines belong to one answer.
+/// Returns an id that no other answer has: agents tell by it which of their lines belong to one
+/// answer.
 fn new_id(kind: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(1);
     format!("{kind}_{}", COUNT.fetch_add(1, Ordering::Relaxed))
@@ -29,10 +30,18 @@ fn new_id(kind: &str) -> String {
 pub(super) fn speak(connection: &TcpStream, speech: &Speech, reply: Reply) -> bool {
     match reply {
         Reply::Reset => false,
-        Reply::Garbage { kind, bytes } => {
-            http::whole(connection, 200, &[("content-type".to_owned(), kind.to_owned())], &bytes)
-        }
-        Reply::Fail { status, mut headers, kind, message } => {
+        Reply::Garbage { kind, bytes } => http::whole(
+            connection,
+            200,
+            &[("content-type".to_owned(), kind.to_owned())],
+            &bytes,
+        ),
+        Reply::Fail {
+            status,
+            mut headers,
+            kind,
+            message,
+        } => {
             headers.push(("content-type".to_owned(), "application/json".to_owned()));
             let body = Reply::error(speech.api, &kind, &message).to_string();
             http::whole(connection, status, &headers, body.as_bytes())
@@ -60,7 +69,9 @@ pub(super) fn speak(connection: &TcpStream, speech: &Speech, reply: Reply) -> bo
 fn stream_out(connection: &TcpStream, api: Api, stream: &str, how: &How) -> bool {
     let half = &stream.as_bytes()[..stream.len() / 2];
     match how {
-        How::Streamed | How::Whole => pieces(connection, stream.as_bytes()) && http::piece(connection, b""),
+        How::Streamed | How::Whole => {
+            pieces(connection, stream.as_bytes()) && http::piece(connection, b"")
+        }
         How::Cut => pieces(connection, half) && http::piece(connection, b""),
         How::Broken => {
             pieces(connection, half);
@@ -74,7 +85,9 @@ fn stream_out(connection: &TcpStream, api: Api, stream: &str, how: &How) -> bool
         }
         How::Error(kind) => {
             // At the end of an event.
-            let end = stream[..stream.len() / 2].rfind("\n\n").map_or(0, |end| end + 2);
+            let end = stream[..stream.len() / 2]
+                .rfind("\n\n")
+                .map_or(0, |end| end + 2);
             let error = Reply::error(api, kind, "in the middle of it");
             let event = format!("event: error\ndata: {error}\n\n");
             pieces(connection, &stream.as_bytes()[..end])
@@ -102,7 +115,10 @@ fn pieces(connection: &TcpStream, bytes: &[u8]) -> bool {
 /// Parts a text, so that there are several deltas even of a short one.
 fn parts(text: &str) -> Vec<String> {
     let letters: Vec<char> = text.chars().collect();
-    letters.chunks(letters.len().div_ceil(2).clamp(1, 40)).map(|part| part.iter().collect()).collect()
+    letters
+        .chunks(letters.len().div_ceil(2).clamp(1, 40))
+        .map(|part| part.iter().collect())
+        .collect()
 }
 
 fn calls(says: &[Say]) -> bool {
@@ -119,17 +135,28 @@ fn anthropic_stream(says: &[Say], stop: Option<&str>, bill: Bill) -> String {
     usage["output_tokens"] = json!(1);
     let message = json!({"id": new_id("msg"), "type": "message", "role": "assistant", "model": "fake", "content": [],
         "stop_reason": null, "stop_sequence": null, "usage": usage});
-    let mut events = vec![json!({"type": "message_start", "message": message}), json!({"type": "ping"})];
+    let mut events = vec![
+        json!({"type": "message_start", "message": message}),
+        json!({"type": "ping"}),
+    ];
     for (index, say) in says.iter().enumerate() {
         let (block, deltas) = match say {
-            Say::Text(text) => {
-                let delta = |text: String| json!({"type": "text_delta", "text": text});
-                (json!({"type": "text", "text": ""}), parts(text).into_iter().map(delta).collect())
-            }
+            Say::Text(text) => (
+                json!({"type": "text", "text": ""}),
+                parts(text)
+                    .into_iter()
+                    .map(|text| json!({"type": "text_delta", "text": text}))
+                    .collect(),
+            ),
             Say::Call { id, name, input } => {
-                let delta = |json: String| json!({"type": "input_json_delta", "partial_json": json});
                 let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
-                (block, parts(input).into_iter().map(delta).collect())
+                (
+                    block,
+                    parts(input)
+                        .into_iter()
+                        .map(|json| json!({"type": "input_json_delta", "partial_json": json}))
+                        .collect(),
+                )
             }
             Say::Opaque(block) => (block.clone(), Vec::new()),
         };
@@ -140,24 +167,35 @@ fn anthropic_stream(says: &[Say], stop: Option<&str>, bill: Bill) -> String {
         events.push(json!({"type": "content_block_stop", "index": index}));
     }
     let stop = stop.unwrap_or(if calls(says) { "tool_use" } else { "end_turn" });
-    events.push(json!({"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": null},
-        "usage": {"output_tokens": bill.output}}));
+    events.push(
+        json!({"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": null},
+        "usage": {"output_tokens": bill.output}}),
+    );
     events.push(json!({"type": "message_stop"}));
-    let event = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
-    events.iter().map(event).collect()
+    events
+        .iter()
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap()
+            )
+        })
+        .collect()
 }
 
 fn anthropic_whole(says: &[Say], stop: Option<&str>, bill: Bill) -> Value {
-    let block = |say: &Say| match say {
-        Say::Text(text) => json!({"type": "text", "text": text}),
-        Say::Call { id, name, input } => {
-            let input: Value = serde_json::from_str(input).unwrap_or_default();
-            json!({"type": "tool_use", "id": id, "name": name, "input": input})
-        }
-        Say::Opaque(block) => block.clone(),
-    };
     let stop = stop.unwrap_or(if calls(says) { "tool_use" } else { "end_turn" });
-    let content: Vec<_> = says.iter().map(block).collect();
+    let content: Vec<_> = says
+        .iter()
+        .map(|say| match say {
+            Say::Text(text) => json!({"type": "text", "text": text}),
+            Say::Call { id, name, input } => {
+                let input: Value = serde_json::from_str(input).unwrap_or_default();
+                json!({"type": "tool_use", "id": id, "name": name, "input": input})
+            }
+            Say::Opaque(block) => block.clone(),
+        })
+        .collect();
     json!({"id": new_id("msg"), "type": "message", "role": "assistant", "model": "fake", "content": content,
         "stop_reason": stop, "stop_sequence": null, "usage": anthropic_usage(bill)})
 }
@@ -173,12 +211,19 @@ fn openai_stream(says: &[Say], stop: Option<&str>, bill: Option<Bill>) -> String
         json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "fake",
             "choices": [{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]})
     };
-    let mut chunks = vec![chunk(json!({"role": "assistant", "content": "", "refusal": null}), None)];
+    let mut chunks = vec![chunk(
+        json!({"role": "assistant", "content": "", "refusal": null}),
+        None,
+    )];
     let mut index = 0;
     for say in says {
         match say {
             Say::Text(text) => {
-                chunks.extend(parts(text).iter().map(|text| chunk(json!({ "content": text }), None)));
+                chunks.extend(
+                    parts(text)
+                        .iter()
+                        .map(|text| chunk(json!({ "content": text }), None)),
+                );
             }
             Say::Call { id, name, input } => {
                 let first = json!({"index": index, "id": id, "type": "function",
@@ -196,27 +241,37 @@ fn openai_stream(says: &[Say], stop: Option<&str>, bill: Option<Bill>) -> String
     let stop = stop.unwrap_or(if calls(says) { "tool_calls" } else { "stop" });
     chunks.push(chunk(json!({}), Some(stop)));
     if let Some(bill) = bill {
-        chunks.push(json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1,
-            "model": "fake", "choices": [], "usage": openai_usage(bill)}));
+        chunks.push(
+            json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1,
+            "model": "fake", "choices": [], "usage": openai_usage(bill)}),
+        );
     }
-    let events: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let events: String = chunks
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
     format!("{events}data: [DONE]\n\n")
 }
 
 fn openai_whole(says: &[Say], stop: Option<&str>, bill: Bill) -> Value {
     let text: String = says
         .iter()
-        .filter_map(|say| if let Say::Text(text) = say { Some(text.as_str()) } else { None })
+        .filter_map(|say| {
+            if let Say::Text(text) = say {
+                Some(text.as_str())
+            } else {
+                None
+            }
+        })
         .collect();
     let mut message = json!({"role": "assistant", "content": text, "refusal": null});
-    let call = |say: &Say| match say {
-        Say::Call { id, name, input } => {
-            Some(json!({"id": id, "type": "function", "function": {"name": name, "arguments": input}}))
-        }
-        _ => None,
-    };
     if calls(says) {
-        message["tool_calls"] = says.iter().filter_map(call).collect();
+        message["tool_calls"] = says.iter().filter_map(|say| match say {
+        Say::Call { id, name, input } => Some(
+            json!({"id": id, "type": "function", "function": {"name": name, "arguments": input}}),
+        ),
+        _ => None,
+    }).collect();
     }
     let stop = stop.unwrap_or(if calls(says) { "tool_calls" } else { "stop" });
     json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "fake",
@@ -248,10 +303,21 @@ fn responses_stream(says: &[Say], bill: Bill) -> String {
         json!({"type": "response.created", "response": {"id": "resp_1", "status": "in_progress", "output": []}}),
     ];
     for (index, item) in whole["output"].as_array().into_iter().flatten().enumerate() {
-        events.push(json!({"type": "response.output_item.added", "output_index": index, "item": item}));
-        events.push(json!({"type": "response.output_item.done", "output_index": index, "item": item}));
+        events.push(
+            json!({"type": "response.output_item.added", "output_index": index, "item": item}),
+        );
+        events.push(
+            json!({"type": "response.output_item.done", "output_index": index, "item": item}),
+        );
     }
     events.push(json!({"type": "response.completed", "response": whole}));
-    let event = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
-    events.iter().map(event).collect()
+    events
+        .iter()
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap()
+            )
+        })
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! How a session begins: it follows its transcript, opens its inbox where that says, and records that it begins.
+//! How a session begins: it follows its transcript, opens its inbox where that says, and records
+//! that it begins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::core::ledger::Ledger;
 use crate::core::state::{Budget, State};
 use crate::core::submission::Submission;
 use crate::core::work::Work;
-use crate::model::{AgentMind, Model};
+use crate::model::Model;
 use crate::tools::spawn_teammate::Spawner;
 use crate::tools::{Action, Call, Caller, Tools};
 
@@ -53,23 +54,42 @@ pub(crate) struct Parts<T> {
 /// Returns the price of its model, as the user's file says now.
 fn price(welcome: &Welcome) -> Option<Price> {
     let prices = Prices::of_environment(&welcome.environment);
-    let prices = prices.inspect_err(|error| tracing::error!("{error} (hint: {})", error.hint())).ok()?;
+    let prices = prices
+        .inspect_err(|error| tracing::error!("{error} (hint: {})", error.hint()))
+        .ok()?;
     let agent = welcome.terms.program.as_ref().map(|agent| agent.protocol);
     prices.of(&model_of(&welcome.terms.model, agent)).copied()
 }
 
 impl<T: Tools> Session<T> {
     /// Goes on where the transcript says that the conversation stands, or begins it.
-    pub(crate) fn begin(parts: Parts<T>, settings: &Settings, welcome: Welcome) -> anyhow::Result<Self> {
-        let Parts { dir, identity, mut transcript, terminate, toolbox, mut model, link, ids } = parts;
+    pub(crate) fn begin(
+        parts: Parts<T>,
+        settings: &Settings,
+        welcome: Welcome,
+    ) -> anyhow::Result<Self> {
+        let Parts {
+            dir,
+            identity,
+            mut transcript,
+            terminate,
+            toolbox,
+            mut model,
+            link,
+            ids,
+        } = parts;
         let Identity { name, incarnation } = identity;
         transcript.set_durable(settings.durability == Durability::Disk);
-        let (mut work, mut seen, mut is_empty) = (Work::new(name.clone()), Vec::new(), true);
+        let mut work = Work::new(name.clone());
+        let mut seen = Vec::new();
+        let mut is_empty = true;
         if welcome.conversation != incarnation {
             transcript.each_entry(welcome.conversation, |entry| {
                 is_empty = false;
                 if let Event::Messages { messages } = &entry.event {
-                    let read = messages.iter().filter_map(|it| Message::from_json(it.clone()).ok());
+                    let read = messages
+                        .iter()
+                        .filter_map(|it| Message::from_json(it.clone()).ok());
                     seen.extend(read.filter_map(|message| message.id));
                 }
                 model.observe(&entry.event);
@@ -89,7 +109,11 @@ impl<T: Tools> Session<T> {
             turns: welcome.terms.limits.max_turns.unwrap_or(DEFAULT_TURNS),
             asks_itself: model.agent().is_some(),
             tokens: welcome.terms.limits.max_tokens,
-            cost: welcome.terms.limits.max_cost.map(|most| (most, price(&welcome))),
+            cost: welcome
+                .terms
+                .limits
+                .max_cost
+                .map(|most| (most, price(&welcome))),
         };
         let directive = welcome.directive.clone();
         let began = Instant::now();
@@ -112,30 +136,50 @@ impl<T: Tools> Session<T> {
             outbox: Outbox::new(dir, name.clone(), settings.durability),
             ids,
             caller: Caller::of(&name),
-            spawner: Spawner { environment: welcome.environment.clone(), terms: welcome.terms.clone() },
+            spawner: Spawner {
+                environment: welcome.environment.clone(),
+                terms: welcome.terms.clone(),
+            },
             incarnation,
             ledger: Ledger::default(),
             approval: None,
             allowance: Allowance::default(),
         };
         session.record_beginning(&welcome, is_empty)?;
-        session.model.agent().into_iter().for_each(AgentMind::goes_on);
+        if let Some(mind) = session.model.agent() {
+            mind.goes_on();
+        }
         Ok(session)
     }
 
-    /// Writes the entry of this incarnation, and the results of calls that the incarnation before did not end.
-    fn record_beginning(&mut self, welcome: &Welcome, is_empty: bool) -> Result<(), TranscriptError> {
-        let (incarnation, conversation) = (self.incarnation, welcome.conversation);
+    /// Writes the entry of this incarnation, and the results of calls that the incarnation before
+    /// did not end.
+    fn record_beginning(
+        &mut self,
+        welcome: &Welcome,
+        is_empty: bool,
+    ) -> Result<(), TranscriptError> {
+        let incarnation = self.incarnation;
+        let conversation = welcome.conversation;
         if is_empty {
-            // Also for an earlier incarnation that ended before it could: a conversation begins with the entry of its first
-            // incarnation.
+            // Also for an earlier incarnation that ended before it could: a conversation begins
+            // with the entry of its first incarnation.
             let prompt = welcome.prompt.clone();
-            self.record(Event::Incarnation { incarnation: conversation, conversation, prompt })?;
+            self.record(Event::Incarnation {
+                incarnation: conversation,
+                conversation,
+                prompt,
+            })?;
         }
         if !is_empty || conversation != incarnation {
-            self.record(Event::Incarnation { incarnation, conversation, prompt: None })?;
+            self.record(Event::Incarnation {
+                incarnation,
+                conversation,
+                prompt: None,
+            })?;
         }
-        // Before a result follows: a notice of the last entry is pending after the next entry only if that one lists it.
+        // Before a result follows: a notice of the last entry is pending after the next entry only
+        // if that one lists it.
         self.flush_notices();
         self.clear_up();
         for result in self.dispatcher.state.work.interrupted() {
@@ -149,12 +193,16 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Removes what the call that was broken off has left half done. Before it has a result: after a kill here the next
-    /// incarnation does it again.
+    /// Removes what the call that was broken off has left half done. Before it has a result: after
+    /// a kill here the next incarnation does it again.
     fn clear_up(&self) {
         let call = self.dispatcher.state.work.calls.front();
         let call = call.map(|call| self.caller.parse(&call.name, &call.input));
-        if let Some(Ok(Call { action: Action::Local(action), .. })) = call {
+        if let Some(Ok(Call {
+            action: Action::Local(action),
+            ..
+        })) = call
+        {
             self.dispatcher.toolbox.clear_up(&action);
         }
     }

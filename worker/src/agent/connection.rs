@@ -1,9 +1,10 @@
 //! The connection to the daemon: the one that the worker is born with, and every later one.
 //!
-//! A task of its own reads and writes, so that a daemon that is stopped or gone does not hold the worker up. What is to be
-//! said is not a queue but what holds now: the state, the lines that are not recorded yet, the questions of the lead agent
-//! that are not answered yet (the daemon knows them by their ids). It is said again whole on each new connection. The task
-//! decides nothing; what it hears goes to the dispatcher.
+//! A task of its own reads and writes, so that a daemon that is stopped or gone does not hold the
+//! worker up. What is to be said is not a queue but what holds now: the state, the lines that are
+//! not recorded yet, the questions of the lead agent that are not answered yet (the daemon knows
+//! them by their ids). It is said again whole on each new connection. The task decides nothing;
+//! what it hears goes to the dispatcher.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::control::{
-    self, Command, Connection, Done, FromWorker, Greeting, Incoming, Outgoing, PROTOCOL, Peer, Refusal,
-    TaggedCommand, ToWorker, Welcome, WireError, WorkerState,
+    self, Command, Connection, Done, FromWorker, Greeting, Incoming, Outgoing, PROTOCOL, Peer,
+    Refusal, TaggedCommand, ToWorker, Welcome, WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
@@ -41,8 +42,18 @@ pub(crate) struct Identity {
 
 impl Identity {
     fn greeting(&self, environment: Option<Environment>, state: WorkerState) -> Greeting {
-        let (name, incarnation, state) = (self.name.clone(), self.incarnation, Box::new(state));
-        Greeting { protocol: PROTOCOL, peer: Peer::Worker { name, incarnation, environment, state } }
+        let name = self.name.clone();
+        let incarnation = self.incarnation;
+        let state = Box::new(state);
+        Greeting {
+            protocol: PROTOCOL,
+            peer: Peer::Worker {
+                name,
+                incarnation,
+                environment,
+                state,
+            },
+        }
     }
 }
 
@@ -54,7 +65,9 @@ pub(crate) async fn await_welcome(
     identity: &Identity,
     last_words: &mut LastWords,
 ) -> Result<Option<Welcome>, WireError> {
-    connection.send(&identity.greeting(None, WorkerState::default())).await?;
+    connection
+        .send(&identity.greeting(None, WorkerState::default()))
+        .await?;
     last_words.greeted();
     loop {
         match connection.receive().await? {
@@ -147,31 +160,54 @@ impl Link {
     ) -> Self {
         let (said, listens) = announce();
         let (hears, heard) = mpsc::channel(HEARD);
-        let task = Task { dir, identity, environment, said: listens, hears, pause: PAUSES.0 };
+        let task = Task {
+            dir,
+            identity,
+            environment,
+            said: listens,
+            hears,
+            pause: PAUSES.0,
+        };
         let task = tokio::spawn(task.run(connection));
-        Self { said, heard, task, waiting: HashMap::new(), last_tag: 0 }
+        Self {
+            said,
+            heard,
+            task,
+            waiting: HashMap::new(),
+            last_tag: 0,
+        }
     }
 
-    /// Asks the daemon for something, as the lead agent; returns the number of the question, and where its answer comes.
+    /// Asks the daemon for something, as the lead agent; returns the number of the question, and
+    /// where its answer comes.
     pub(crate) fn ask(&mut self, command: Command) -> (u32, oneshot::Receiver<Reply>) {
         self.last_tag += 1;
         let tag = self.last_tag;
         let (answers, answer) = oneshot::channel();
         self.waiting.insert(tag, answers);
-        self.change(|_| false, Some(FromWorker::Asks(TaggedCommand { tag, command })));
+        self.change(
+            |_| false,
+            Some(FromWorker::Asks(TaggedCommand { tag, command })),
+        );
         (tag, answer)
     }
 
     /// Passes an answer on. One that no call waits for any more changes nothing.
     pub(crate) fn answered(&mut self, tag: u32, reply: Reply) {
-        if self.give_up(tag).is_none_or(|answers| answers.send(reply).is_err()) {
+        if self
+            .give_up(tag)
+            .is_none_or(|answers| answers.send(reply).is_err())
+        {
             tracing::debug!("no call waits for the answer to question {tag}");
         }
     }
 
     /// Waits for an answer no more; returns where it was to come.
     pub(crate) fn give_up(&mut self, tag: u32) -> Option<oneshot::Sender<Reply>> {
-        self.change(|frame| matches!(frame, FromWorker::Asks(asked) if asked.tag == tag), None);
+        self.change(
+            |frame| matches!(frame, FromWorker::Asks(asked) if asked.tag == tag),
+            None,
+        );
         self.waiting.remove(&tag)
     }
 
@@ -186,13 +222,23 @@ impl Link {
 
     /// Submits a line, until that is withdrawn.
     pub(crate) fn submit(&self, request_id: RequestId, Appended { offset, len }: Appended) {
-        self.change(|_| false, Some(FromWorker::Submitted { request_id, offset, len }));
+        self.change(
+            |_| false,
+            Some(FromWorker::Submitted {
+                request_id,
+                offset,
+                len,
+            }),
+        );
     }
 
-    /// Submits the lines of a request no more: the daemon has recorded or refused them, or no call waits for them.
+    /// Submits the lines of a request no more: the daemon has recorded or refused them, or no call
+    /// waits for them.
     pub(crate) fn stop_submitting(&self, of: &RequestId) {
-        let is_it = |frame: &FromWorker| matches!(frame, FromWorker::Submitted { request_id, .. } if request_id == of);
-        self.change(is_it, None);
+        self.change(
+            |frame| matches!(frame, FromWorker::Submitted { request_id, .. } if request_id == of),
+            None,
+        );
     }
 
     /// Answers the daemon's ping: the dispatcher still runs.
@@ -202,7 +248,10 @@ impl Link {
 
     /// Reports that SIGTERM came.
     pub(crate) fn report_leaving(&self) {
-        self.change(|frame| *frame == FromWorker::Leaving, Some(FromWorker::Leaving));
+        self.change(
+            |frame| *frame == FromWorker::Leaving,
+            Some(FromWorker::Leaving),
+        );
     }
 
     fn change(&self, withdraws: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
@@ -225,7 +274,9 @@ impl Link {
 
     /// Sends what is still unsaid, if the daemon takes it, and ends the connection.
     pub(crate) async fn close(self) {
-        let Self { said, heard, task, .. } = self;
+        let Self {
+            said, heard, task, ..
+        } = self;
         said.send_modify(|said| said.end(None));
         drop((said, heard));
         // A daemon that does not read is no reason to stay.
@@ -246,7 +297,8 @@ struct Task {
     environment: Environment,
     said: watch::Receiver<Announcement>,
     hears: mpsc::Sender<Heard>,
-    /// How long to wait before the next attempt; only a daemon that says something makes it short again.
+    /// How long to wait before the next attempt; only a daemon that says something makes it short
+    /// again.
     pause: Duration,
 }
 
@@ -263,21 +315,29 @@ struct Sent {
 impl Sent {
     /// Nothing but the state, which the greeting says.
     fn greeted(said: &Announcement) -> Self {
-        Self { state: said.state.clone(), last: 0, before: said.last }
+        Self {
+            state: said.state.clone(),
+            last: 0,
+            before: said.last,
+        }
     }
 
-    /// Returns what holds now and was not said on this connection, and notes that it is; the state first, since it says
-    /// what a submitted plan is.
+    /// Returns what holds now and was not said on this connection, and notes that it is; the state
+    /// first, since it says what a submitted plan is.
     fn frames(&mut self, said: &Announcement) -> Vec<FromWorker> {
         let mut frames = Vec::new();
         if said.state != self.state {
             self.state = said.state.clone();
             frames.push(FromWorker::State(said.state.clone()));
         }
-        let is_new = |(number, frame): &&(u64, FromWorker)| {
-            *number > self.last && (*number > self.before || !answers_ping(frame))
-        };
-        frames.extend(said.frames.iter().filter(is_new).map(|(_, frame)| frame.clone()));
+        frames.extend(
+            said.frames
+                .iter()
+                .filter(|(number, frame)| {
+                    *number > self.last && (*number > self.before || !answers_ping(frame))
+                })
+                .map(|(_, frame)| frame.clone()),
+        );
         self.last = said.last;
         frames
     }
@@ -300,7 +360,8 @@ impl Task {
 
     /// Serves a connection until it ends; returns whether the worker has nothing more to say.
     async fn serve(&mut self, connection: Connection, sent: &mut Sent) -> bool {
-        let (mut outgoing, mut incoming): (Outgoing<FromWorker>, Incoming<ToWorker>) = connection.split();
+        let (mut outgoing, mut incoming): (Outgoing<FromWorker>, Incoming<ToWorker>) =
+            connection.split();
         self.said.mark_changed();
         loop {
             tokio::select! {
@@ -368,7 +429,13 @@ impl Task {
 
     async fn connect(&self, state: WorkerState) -> Result<Connection, WireError> {
         let mut connection = control::connect(&self.dir).await?;
-        connection.send(&self.identity.greeting(Some(self.environment.clone()), state)).await?;
+        connection
+            .send(
+                &self
+                    .identity
+                    .greeting(Some(self.environment.clone()), state),
+            )
+            .await?;
         Ok(connection)
     }
 
@@ -378,8 +445,8 @@ impl Task {
     }
 }
 
-/// Takes the connection that the worker was born with from descriptor 0, and puts `/dev/null` there, so that no
-/// tool inherits it.
+/// Takes the connection that the worker was born with from descriptor 0, and puts `/dev/null`
+/// there, so that no tool inherits it.
 pub(crate) fn take_from_stdin() -> io::Result<std::os::fd::OwnedFd> {
     let taken = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;

@@ -1,6 +1,7 @@
-//! What the worker serves all the time, while something runs as well as while nothing does: the daemon, the inbox,
-//! signals, the end of background commands, the time. Each event is fed to the state, and what the state says of itself is
-//! said to the daemon. Nothing is decided here, and nothing is waited for in a system call.
+//! What the worker serves all the time, while something runs as well as while nothing does: the
+//! daemon, the inbox, signals, the end of background commands, the time. Each event is fed to the
+//! state, and what the state says of itself is said to the daemon. Nothing is decided here, and
+//! nothing is waited for in a system call.
 
 use std::future::Future;
 use std::pin::pin;
@@ -50,7 +51,10 @@ impl<T: Tools> Dispatcher<T> {
     }
 
     /// Serves until an activity is done, or the state stops it; then the caller ends it.
-    pub(crate) async fn run_until<O>(&mut self, activity: impl Future<Output = O>) -> Result<O, Why> {
+    pub(crate) async fn run_until<O>(
+        &mut self,
+        activity: impl Future<Output = O>,
+    ) -> Result<O, Why> {
         let mut activity = pin!(activity);
         loop {
             if let Some(output) = self.run_unless(activity.as_mut(), |_| false).await? {
@@ -91,13 +95,15 @@ impl<T: Tools> Dispatcher<T> {
         }
     }
 
-    /// Asks the daemon for something, as the lead agent, and serves until it answers, or the state stops that.
+    /// Asks the daemon for something, as the lead agent, and serves until it answers, or the state
+    /// stops that.
     pub(crate) async fn ask(&mut self, command: Command) -> Result<Reply, Why> {
         let asked = self.ask_while(command, tokio::time::sleep(PATIENCE)).await;
         asked.map(|reply| reply.unwrap_or(Err(Unanswered::Lost)))
     }
 
-    /// As [`Dispatcher::ask`], however long the answer takes; none if something else is over before.
+    /// As [`Dispatcher::ask`], however long the answer takes; none if something else is over
+    /// before.
     pub(crate) async fn ask_while(
         &mut self,
         command: Command,
@@ -117,7 +123,8 @@ impl<T: Tools> Dispatcher<T> {
         waited
     }
 
-    /// Serves what has happened already: a turn of quick calls must not outrun the daemon's directive.
+    /// Serves what has happened already: a turn of quick calls must not outrun the daemon's
+    /// directive.
     pub(crate) async fn catch_up(&mut self) {
         tokio::task::yield_now().await;
         // A program that writes to the inbox without a pause must not keep the work from going on.
@@ -130,16 +137,26 @@ impl<T: Tools> Dispatcher<T> {
         }
     }
 
-    /// Says where the worker stands, and serves what happens next, or the time. Dropping the future loses nothing.
+    /// Says where the worker stands, and serves what happens next, or the time. Dropping the future
+    /// loses nothing.
     pub(crate) async fn serve(&mut self, until: Option<Duration>) {
         if self.state.may_open_gate() && self.toolbox.open_gate() {
             self.state.background(true);
         }
-        self.link.report_state(self.state.report(self.mailbox.needs_waking()));
+        self.link
+            .report_state(self.state.report(self.mailbox.needs_waking()));
         let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));
-        let Self { state, link, mailbox, toolbox, terminate, pauses, .. } = self;
-        // In an order, so that a schedule can be replayed. What comes last is only to be looked at now and then, and is
-        // after each of the others: nothing is lost by waiting.
+        let Self {
+            state,
+            link,
+            mailbox,
+            toolbox,
+            terminate,
+            pauses,
+            ..
+        } = self;
+        // In an order, so that a schedule can be replayed. What comes last is only to be looked at
+        // now and then, and is after each of the others: nothing is lost by waiting.
         tokio::select! {
             biased;
             () = terminate.notified() => {
@@ -162,8 +179,11 @@ impl<T: Tools> Dispatcher<T> {
     fn hear(&mut self, heard: Heard) {
         match heard {
             Heard::Daemon(said) => self.receive(said),
-            Heard::NoTeam => self.state.end(End::Unknown("the team directory was deleted".to_owned())),
-            // What it had decided last it may have left in the inbox alone, and the daemon wakes no worker any more.
+            Heard::NoTeam => self
+                .state
+                .end(End::Unknown("the team directory was deleted".to_owned())),
+            // What it had decided last it may have left in the inbox alone, and the daemon wakes no
+            // worker any more.
             Heard::Away => self.fetch(),
         }
     }
@@ -176,7 +196,11 @@ impl<T: Tools> Dispatcher<T> {
                 self.link.stop_submitting(&request_id);
                 self.state.recorded(&request_id, status);
             }
-            ToWorker::Refused { request_id, why, taken } => {
+            ToWorker::Refused {
+                request_id,
+                why,
+                taken,
+            } => {
                 tracing::warn!("the daemon refused {request_id}: {why}");
                 self.link.stop_submitting(&request_id);
                 self.state.refused(&request_id, (why, taken), self.now());
@@ -185,9 +209,9 @@ impl<T: Tools> Dispatcher<T> {
             // It may come late, and find work that was not there when it was asked for.
             ToWorker::Interrupt { asked_at } if asked_at < self.work_began => {}
             ToWorker::Interrupt { .. } => self.state.interrupt(),
-            ToWorker::Reply(reply) => {
-                self.link.answered(reply.tag, reply.result.map_err(Unanswered::Refused))
-            }
+            ToWorker::Reply(reply) => self
+                .link
+                .answered(reply.tag, reply.result.map_err(Unanswered::Refused)),
             ToWorker::Ping { number } => self.link.pong(number),
             ToWorker::Stranger { why } => self.state.end(End::Unknown(why)),
         }

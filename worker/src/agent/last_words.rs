@@ -1,5 +1,5 @@
-//! What a worker that cannot begin or go on tells the daemon last: why. A log that cannot be written, or a daemon that waits for it to be
-//! ready, leaves no other way.
+//! What a worker that cannot begin or go on tells the daemon last: why. A log that cannot be
+//! written, or a daemon that waits for it to be ready, leaves no other way.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -37,7 +37,10 @@ impl LastWords {
     /// Says why the worker ends. A daemon that does not take it is no reason to stay.
     pub(crate) async fn say(self, why: String) {
         match self {
-            Self::Born { connection, has_greeted: false } => say_unable(connection, why),
+            Self::Born {
+                connection,
+                has_greeted: false,
+            } => say_unable(connection, why),
             Self::Born { connection, .. } => {
                 or_debug(send_now(&connection, &FromWorker::Unable { why }));
             }
@@ -51,7 +54,13 @@ impl LastWords {
 
 /// Says, as the first frame of a connection, that this worker cannot begin.
 pub(crate) fn say_unable(connection: impl AsFd, why: String) {
-    or_debug(send_now(connection, &Greeting { protocol: PROTOCOL, peer: Peer::Unable { why } }));
+    or_debug(send_now(
+        connection,
+        &Greeting {
+            protocol: PROTOCOL,
+            peer: Peer::Unable { why },
+        },
+    ));
 }
 
 fn or_debug(said: Result<(), WireError>) {

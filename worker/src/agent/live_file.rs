@@ -1,8 +1,10 @@
-//! The text of the answer that the model is giving just now, for people who look on: `run/NAME.live`.
+//! The text of the answer that the model is giving just now, for people who look on:
+//! `run/NAME.live`.
 //!
-//! **Who writes**: this worker alone. **Who reads**: `teamctl chat` and `attach`. It is emptied when a model call begins
-//! and holds nothing that the transcript will not hold: whether it can be written or not changes nothing, and it is
-//! never synced. `run/` may be deleted at any time: each call opens the file anew.
+//! **Who writes**: this worker alone. **Who reads**: `teamctl chat` and `attach`. It is emptied
+//! when a model call begins and holds nothing that the transcript will not hold: whether it can be
+//! written or not changes nothing, and it is never synced. `run/` may be deleted at any time: each
+//! call opens the file anew.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,14 +27,20 @@ pub(crate) struct LiveFile {
 impl LiveFile {
     /// Makes the writer of a member; nothing is written yet.
     pub(crate) fn new(dir: Arc<TeamDir>, name: &Name) -> Self {
-        Self { dir, at: TeamPath::live(name), file: None }
+        Self {
+            dir,
+            at: TeamPath::live(name),
+            file: None,
+        }
     }
 
     /// An answer begins, or begins again.
     pub(crate) fn begin(&mut self) {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::TRUNC;
         let opened = self.dir.open_file(&self.at, flags);
-        self.file = opened.inspect_err(|error| tracing::debug!("no answer can be shown: {error}")).ok();
+        self.file = opened
+            .inspect_err(|error| tracing::debug!("no answer can be shown: {error}"))
+            .ok();
     }
 
     /// Something of it is heard.
@@ -65,7 +73,10 @@ mod tests {
             live.begin();
             live.observe(Progress::Text(text));
             live.observe(Progress::Text("!"));
-            assert_eq!(dir.read(&TeamPath::live(&alice)).unwrap(), format!("{text}!").as_bytes());
+            assert_eq!(
+                dir.read(&TeamPath::live(&alice)).unwrap(),
+                format!("{text}!").as_bytes()
+            );
         }
         dir.remove(&TeamPath::live(&alice)).unwrap();
         live.begin();

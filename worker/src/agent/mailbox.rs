@@ -1,8 +1,9 @@
-//! The worker's own inbox: what has arrived and is not consumed. What a message is to its reader says
-//! [`Message::relevance`].
+//! The worker's own inbox: what has arrived and is not consumed. What a message is to its reader
+//! says [`Message::relevance`].
 //!
-//! Fetched lines wait here, in order, until the session takes them into the transcript: the position moves then
-//! and not before. This module decides nothing, and writes nothing but the quarantine of its inbox.
+//! Fetched lines wait here, in order, until the session takes them into the transcript: the
+//! position moves then and not before. This module decides nothing, and writes nothing but the
+//! quarantine of its inbox.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -61,8 +62,8 @@ pub(crate) struct Mailbox {
 pub(crate) enum Consumed {
     /// Messages.
     Messages {
-        /// The messages; none where nothing but lines that are not for this member stand before the position: else they would
-        /// count as unread for ever.
+        /// The messages; none where nothing but lines that are not for this member stand before the
+        /// position: else they would count as unread for ever.
         messages: Vec<Message>,
         /// The position behind them.
         behind: Position,
@@ -95,11 +96,23 @@ impl Mailbox {
         waking: Waking,
     ) -> Result<Self, ReadError> {
         let mut reader = Reader::open(Arc::clone(&dir), name, position)?;
-        seen.into_iter().for_each(|id| reader.seen(id));
+        for id in seen {
+            reader.seen(id);
+        }
         let watch = arm(&dir, name, waking);
-        let (name, waiting) = (name.clone(), VecDeque::new());
+        let name = name.clone();
+        let waiting = VecDeque::new();
         let closings = Closings::default();
-        let mut mailbox = Self { dir, name, reader, watch, waiting, closings, rest: false, failing: false };
+        let mut mailbox = Self {
+            dir,
+            name,
+            reader,
+            watch,
+            waiting,
+            closings,
+            rest: false,
+            failing: false,
+        };
         mailbox.fetch();
         Ok(mailbox)
     }
@@ -135,7 +148,11 @@ impl Mailbox {
                         let reason = format!("the inbox {why}");
                         self.waiting.push_back((Consumed::Restarted { reason }, 0));
                     }
-                    let lines = batch.lines.into_iter().map(|line| self.read(line)).collect::<Vec<_>>();
+                    let lines = batch
+                        .lines
+                        .into_iter()
+                        .map(|line| self.read(line))
+                        .collect::<Vec<_>>();
                     self.waiting.extend(lines);
                     if batch.repeated {
                         self.waiting.push_back((nothing(batch.position), 0));
@@ -155,8 +172,9 @@ impl Mailbox {
         }
     }
 
-    /// Sees that what stands at the path is watched, before it is read: whatever takes its place from then on wakes. Where
-    /// that cannot be done, the daemon, which watches the folder, wakes the worker.
+    /// Sees that what stands at the path is watched, before it is read: whatever takes its place
+    /// from then on wakes. Where that cannot be done, the daemon, which watches the folder, wakes
+    /// the worker.
     fn listen(&mut self) {
         let Some(watch) = &mut self.watch else { return };
         let mut armed = watch.rearm_if_needed();
@@ -175,17 +193,32 @@ impl Mailbox {
         self.waiting.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns what a line is to this member, and its length. The daemon looks after what is no message in the inbox of the
-    /// lead.
-    fn read(&mut self, InboxLine { offset, position: behind, message }: InboxLine) -> (Consumed, u64) {
+    /// Returns what a line is to this member, and its length. The daemon looks after what is no
+    /// message in the inbox of the lead.
+    fn read(
+        &mut self,
+        InboxLine {
+            offset,
+            position: behind,
+            message,
+        }: InboxLine,
+    ) -> (Consumed, u64) {
         if let Some(seq) = message.as_ref().ok().and_then(Message::gate_closed) {
-            self.closings = Closings { count: self.closings.count + 1, seq: self.closings.seq.max(seq) };
+            self.closings = Closings {
+                count: self.closings.count + 1,
+                seq: self.closings.seq.max(seq),
+            };
         }
         let taken = match message {
-            Ok(message) if message.relevance(&self.name) != Relevance::None => {
-                Consumed::Messages { messages: vec![message], behind }
-            }
-            Err(rejection) if self.name != Name::lead() => Consumed::Rejected { offset, rejection, behind },
+            Ok(message) if message.relevance(&self.name) != Relevance::None => Consumed::Messages {
+                messages: vec![message],
+                behind,
+            },
+            Err(rejection) if self.name != Name::lead() => Consumed::Rejected {
+                offset,
+                rejection,
+                behind,
+            },
             Ok(_) | Err(_) => nothing(behind),
         };
         (taken, behind.offset.saturating_sub(offset))
@@ -193,11 +226,17 @@ impl Mailbox {
 
     /// Tells what has arrived and is not consumed.
     pub(crate) fn arrived(&self) -> Arrived {
-        let mut arrived = Arrived { rest: self.rest, closings: self.closings, ..Arrived::default() };
+        let mut arrived = Arrived {
+            rest: self.rest,
+            closings: self.closings,
+            ..Arrived::default()
+        };
         for (taken, _) in &self.waiting {
             // The position has to move behind it, whatever it is.
             arrived.mail = arrived.mail.max(Relevance::News);
-            let Consumed::Messages { messages, .. } = taken else { continue };
+            let Consumed::Messages { messages, .. } = taken else {
+                continue;
+            };
             for message in messages {
                 arrived.mail = arrived.mail.max(message.relevance(&self.name));
                 arrived.of_person |= message.from == USER && message.starts_a_turn(&self.name);
@@ -214,13 +253,20 @@ impl Mailbox {
     /// Takes a piece of what was fetched, an item for each entry of the transcript.
     pub(crate) fn take(&mut self) -> Vec<Consumed> {
         let mut all = Vec::new();
-        let (mut count, mut bytes) = (0, 0);
+        let mut count = 0;
+        let mut bytes = 0;
         while count < MAX_TAKEN && bytes < MAX_TAKEN_BYTES {
-            let Some((taken, length)) = self.waiting.pop_front() else { break };
-            (count, bytes) = (count + 1, bytes + length);
+            let Some((taken, length)) = self.waiting.pop_front() else {
+                break;
+            };
+            count += 1;
+            bytes += length;
             match (taken, all.last_mut()) {
                 (
-                    Consumed::Messages { messages: more, behind: end },
+                    Consumed::Messages {
+                        messages: more,
+                        behind: end,
+                    },
                     Some(Consumed::Messages { messages, behind }),
                 ) => {
                     messages.extend(more);
@@ -232,8 +278,8 @@ impl Mailbox {
         all
     }
 
-    /// Puts a line that is no message into quarantine; a second time changes nothing. Returns what is to be said of it: why
-    /// it is none, and where it is kept.
+    /// Puts a line that is no message into quarantine; a second time changes nothing. Returns what
+    /// is to be said of it: why it is none, and where it is kept.
     pub(crate) fn reject(&self, rejection: &RejectedLine) -> String {
         let reason = &rejection.reason;
         match inbox::quarantine(&self.dir, &self.name, rejection, clock::wall()) {
@@ -248,7 +294,10 @@ impl Mailbox {
 
 /// Nothing is to be consumed up to a position.
 fn nothing(behind: Position) -> Consumed {
-    Consumed::Messages { messages: Vec::new(), behind }
+    Consumed::Messages {
+        messages: Vec::new(),
+        behind,
+    }
 }
 
 /// Arms the watch; without one the daemon wakes the worker.

@@ -1,6 +1,7 @@
 //! What the worker writes into other inboxes, under its own name.
 //!
-//! Ids are chosen by the caller, before the line is written: a line that is written again carries the same.
+//! Ids are chosen by the caller, before the line is written: a line that is written again carries
+//! the same.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::core::work::PendingNotice;
 /// How much of an answer that does not fit into a message is sent, in bytes.
 const CUT: usize = 64 << 10;
 
-/// Returns what a model is told of a line that was not written, or may not last: with what to do about it.
+/// Returns what a model is told of a line that was not written, or may not last: with what to do
+/// about it.
 pub(crate) fn explained(error: &AppendError) -> String {
     match error.hint() {
         Some(hint) => format!("{error} ({hint})"),
@@ -36,7 +38,11 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// Makes the writer of this member.
     pub(crate) fn new(dir: Arc<TeamDir>, from: Name, durability: Durability) -> Self {
-        Self { dir, from, durability }
+        Self {
+            dir,
+            from,
+            durability,
+        }
     }
 
     /// Returns the team directory.
@@ -51,17 +57,24 @@ impl Outbox {
 
     /// Returns how many members run: what is for all reaches so many.
     pub(crate) fn receivers(&self) -> usize {
-        let Ok(Some(roster)) = Roster::load(&self.dir) else { return 1 };
-        roster.members.iter().filter(|member| !member.status.is_ended()).count()
+        let Ok(Some(roster)) = Roster::load(&self.dir) else {
+            return 1;
+        };
+        roster
+            .members
+            .iter()
+            .filter(|member| !member.status.is_ended())
+            .count()
     }
 
-    /// Makes a message of this member; `to` is what stands in it (what is for `user`, the lead's inbox holds).
+    /// Makes a message of this member; `to` is what stands in it (what is for `user`, the lead's
+    /// inbox holds).
     pub(crate) fn message(&self, id: Uuid, to: &str, body: Body) -> Message {
         Message::new(id, self.from.as_str(), to, clock::wall(), body)
     }
 
-    /// Writes a message into an inbox. `repeated`: an earlier attempt, of this incarnation or another, may have written it.
-    /// Then it writes no copy, and syncs the line that is there.
+    /// Writes a message into an inbox. `repeated`: an earlier attempt, of this incarnation or
+    /// another, may have written it. Then it writes no copy, and syncs the line that is there.
     pub(crate) fn send(
         &self,
         owner: &Name,
@@ -89,7 +102,8 @@ impl Outbox {
         Ok(line)
     }
 
-    /// Tells whether an inbox holds a message that an earlier incarnation may have written there; it lasts then.
+    /// Tells whether an inbox holds a message that an earlier incarnation may have written there;
+    /// it lasts then.
     ///
     /// # Errors
     /// What the model is told if that cannot be seen, or done.
@@ -108,12 +122,23 @@ impl Outbox {
 
     /// Writes a notice into the lead's inbox. One that is too long for a message is cut.
     pub(crate) fn notify(&self, notice: &PendingNotice) -> Result<(), AppendError> {
-        let PendingNotice { id, body, content, repeated } = notice;
+        let PendingNotice {
+            id,
+            body,
+            content,
+            repeated,
+        } = notice;
         let message = self.message(*id, LEAD, body.clone());
-        let sent = match self.send(&Name::lead(), &message.clone().with_content(content.as_str()), *repeated)
-        {
+        let sent = match self.send(
+            &Name::lead(),
+            &message.clone().with_content(content.as_str()),
+            *repeated,
+        ) {
             Err(AppendError::TooLarge(_)) => {
-                let cut = format!("{}…\n(cut: all of it is in the transcript)", head(content, CUT));
+                let cut = format!(
+                    "{}…\n(cut: all of it is in the transcript)",
+                    head(content, CUT)
+                );
                 self.send(&Name::lead(), &message.with_content(cut), *repeated)
             }
             other => other,
@@ -124,7 +149,9 @@ impl Outbox {
 
 /// Returns the first bytes of a text, whole characters only.
 fn head(text: &str, limit: usize) -> &str {
-    let end = (0..=limit.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
+    let end = (0..=limit.min(text.len()))
+        .rev()
+        .find(|&at| text.is_char_boundary(at));
     &text[..end.unwrap_or(0)]
 }
 

@@ -1,6 +1,7 @@
 //! The process of an incarnation: connection, lock, welcome, and only then the session.
 //!
-//! Before the welcome the worker does nothing that can be seen, except that it takes the liveness lock.
+//! Before the welcome the worker does nothing that can be seen, except that it takes the liveness
+//! lock.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,10 @@ fn start(args: &RunArgs) -> anyhow::Result<()> {
     let prepared = prepare().and_then(|runtime| Ok((runtime, inherited.try_clone()?)));
     let (runtime, spare) = prepared.inspect_err(|error| say_unable(&inherited, reason(error)))?;
     runtime.block_on(async {
-        let mut last_words = LastWords::Born { connection: spare, has_greeted: false };
+        let mut last_words = LastWords::Born {
+            connection: spare,
+            has_greeted: false,
+        };
         let ended = live(args, inherited, &mut last_words).await;
         if let Err(error) = &ended {
             last_words.say(reason(error)).await;
@@ -77,7 +81,9 @@ fn prepare() -> anyhow::Result<tokio::runtime::Runtime> {
     set_name(c"team-worker").context("cannot name the process")?;
     deny_tracing();
     survive_file_limit().context("cannot catch a signal")?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     runtime.context("cannot make the runtime")
 }
 
@@ -92,16 +98,27 @@ fn reason(error: &anyhow::Error) -> String {
     reason
 }
 
-async fn live(args: &RunArgs, inherited: OwnedFd, last_words: &mut LastWords) -> anyhow::Result<()> {
+async fn live(
+    args: &RunArgs,
+    inherited: OwnedFd,
+    last_words: &mut LastWords,
+) -> anyhow::Result<()> {
     let mut sigterm = catch(SignalKind::terminate())?;
-    // In a session of its own, no terminal sends these. They are caught and not ignored, since what is ignored
-    // stays so in every command that is started.
-    let _ignored = [catch(SignalKind::interrupt())?, catch(SignalKind::hangup())?];
+    // In a session of its own, no terminal sends these. They are caught and not ignored, since what
+    // is ignored stays so in every command that is started.
+    let _ignored = [
+        catch(SignalKind::interrupt())?,
+        catch(SignalKind::hangup())?,
+    ];
     let dir = Arc::new(TeamDir::open(&args.job.team_dir)?);
     logging::keep_bounded(&dir, TeamPath::log(args.name.as_str()));
     let transcript = Transcript::lock(&dir, &args.name)?;
-    let mut connection = Connection::from_fd(inherited).context("descriptor 0 is no connection to teamd")?;
-    let identity = Identity { name: args.name.clone(), incarnation: args.incarnation };
+    let mut connection =
+        Connection::from_fd(inherited).context("descriptor 0 is no connection to teamd")?;
+    let identity = Identity {
+        name: args.name.clone(),
+        incarnation: args.incarnation,
+    };
     let welcome = tokio::select! {
         welcome = await_welcome(&mut connection, &identity, last_words) => welcome,
         _ = sigterm.recv() => {
@@ -122,27 +139,64 @@ async fn live(args: &RunArgs, inherited: OwnedFd, last_words: &mut LastWords) ->
     nix::sys::stat::umask(Mode::from_bits_truncate(welcome.environment.umask));
     remove_stale_locks(&transcript, &welcome.terms)?;
     let toolbox = make_toolbox(args, &dir, &transcript, &welcome)?;
-    let Welcome { terms, environment, .. } = &welcome;
+    let Welcome {
+        terms, environment, ..
+    } = &welcome;
     let persona = |room| persona(&dir, &args.name, terms, toolbox.guide(room).as_ref());
     let model = match &terms.program {
-        Some(Agent { protocol: Protocol::Run, .. }) => Ok(Model::OneShot(OneShot::new(args.name.clone()))),
+        Some(Agent {
+            protocol: Protocol::Run,
+            ..
+        }) => Ok(Model::OneShot(OneShot::new(args.name.clone()))),
         Some(agent) => {
             let instructions = persona(0).system;
             let tools = Caller::of(&args.name).team_tools();
-            let model = terms.model.parse::<ModelSpec>().ok().and_then(|spec| spec.model);
+            let model = terms
+                .model
+                .parse::<ModelSpec>()
+                .ok()
+                .and_then(|spec| spec.model);
             patience(environment).map(|patience| {
-                let mut mind = AgentMind::new(agent.clone(), args.name.clone(), tools, &instructions, model);
+                let mut mind = AgentMind::new(
+                    agent.clone(),
+                    args.name.clone(),
+                    tools,
+                    &instructions,
+                    model,
+                );
                 mind.patience = patience;
                 Model::Agent(Box::new(mind))
             })
         }
-        None => Model::from_spec(&terms.model, persona, Access { dir: &dir, environment }),
+        None => Model::from_spec(
+            &terms.model,
+            persona,
+            Access {
+                dir: &dir,
+                environment,
+            },
+        ),
     };
     let model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
-    let link = Link::start(connection, Arc::clone(&dir), identity.clone(), environment.clone());
+    let link = Link::start(
+        connection,
+        Arc::clone(&dir),
+        identity.clone(),
+        environment.clone(),
+    );
     *last_words = link.last_words();
-    let (terminate, ids) = (notify_of(sigterm), Box::new(RandomIds));
-    let parts = Parts { dir, identity, transcript, terminate, toolbox, model, link, ids };
+    let terminate = notify_of(sigterm);
+    let ids = Box::new(RandomIds);
+    let parts = Parts {
+        dir,
+        identity,
+        transcript,
+        terminate,
+        toolbox,
+        model,
+        link,
+        ids,
+    };
     let mut session = Session::begin(parts, &settings, welcome)?;
     session.await_agent().await.map_err(anyhow::Error::msg)?;
     Ok(session.run().await?)
@@ -152,7 +206,8 @@ fn catch(kind: SignalKind) -> anyhow::Result<Signal> {
     signal(kind).context("cannot catch a signal")
 }
 
-/// Removes the locks that a `git` of an earlier incarnation has left: under the liveness lock nothing of that runs any more.
+/// Removes the locks that a `git` of an earlier incarnation has left: under the liveness lock
+/// nothing of that runs any more.
 fn remove_stale_locks(transcript: &Transcript, terms: &Terms) -> anyhow::Result<()> {
     if let Some(checkout) = &terms.checkout {
         locks::remove_stale(Path::new(&checkout.root), Whose::Teammates);
@@ -167,7 +222,12 @@ fn make_toolbox(
     args: &RunArgs,
     dir: &Arc<TeamDir>,
     transcript: &Transcript,
-    Welcome { terms, environment, territory, .. }: &Welcome,
+    Welcome {
+        terms,
+        environment,
+        territory,
+        ..
+    }: &Welcome,
 ) -> anyhow::Result<Toolbox> {
     Toolbox::new(ToolboxConfig {
         workspace: terms.workspace.clone().into(),

@@ -1,5 +1,5 @@
-//! The session: asks the state for the next step and performs it (the steps of a turn in `turn`). What happens meanwhile is
-//! served by the [`Dispatcher`]. Nothing is decided elsewhere.
+//! The session: asks the state for the next step and performs it (the steps of a turn in `turn`).
+//! What happens meanwhile is served by the [`Dispatcher`]. Nothing is decided elsewhere.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::core::allowance::Allowance;
 use crate::core::ledger::{Ledger, Spent};
 use crate::core::state::{End, Step};
 use crate::core::submission::Asks;
-use crate::model::{AgentMind, Model};
+use crate::model::Model;
 use crate::tools::spawn_teammate::Spawner;
 use crate::tools::{Caller, Toolbox, Tools, team};
 
@@ -50,7 +50,8 @@ pub(crate) struct Session<T = Toolbox> {
     pub(crate) incarnation: u32,
     /// What the piece of work has cost, by all that count it.
     pub(crate) ledger: Ledger,
-    /// The runtime's answer to a shutdown that could not be written, and the id of its line: it is written again.
+    /// The runtime's answer to a shutdown that could not be written, and the id of its line: it is
+    /// written again.
     pub(crate) approval: Option<(RequestId, Uuid)>,
     /// What it may still do to its team in this piece of work.
     pub(crate) allowance: Allowance,
@@ -73,7 +74,9 @@ impl<T: Tools> Session<T> {
                     self.serve(until).await?;
                 }
                 Step::TakeIn => drop(self.consume()?),
-                Step::Show { request_id, reason } => self.record(Event::Asked { request_id, reason })?,
+                Step::Show { request_id, reason } => {
+                    self.record(Event::Asked { request_id, reason })?
+                }
                 Step::Think => self.think().await?,
                 Step::Call => self.call().await?,
                 Step::Skip(why) => self.skip(&why)?,
@@ -95,24 +98,38 @@ impl<T: Tools> Session<T> {
     pub(crate) async fn await_agent(&mut self) -> Result<(), String> {
         loop {
             self.start_agent().await?;
-            let Some(agent) = self.model.agent() else { return Ok(()) };
-            let ready = tokio::time::timeout(READY, agent.ready()).await.unwrap_or_else(|_| {
-                Err(format!("does not say within {} s that it is ready", READY.as_secs()))
-            });
+            let Some(agent) = self.model.agent() else {
+                return Ok(());
+            };
+            let ready = tokio::time::timeout(READY, agent.ready())
+                .await
+                .unwrap_or_else(|_| {
+                    Err(format!(
+                        "does not say within {} s that it is ready",
+                        READY.as_secs()
+                    ))
+                });
             if ready.is_ok() || !agent.begins_afresh() {
                 return ready.map_err(|why| format!("the agent {why}"));
             }
         }
     }
 
-    /// Serves until something happens, and hears the agent meanwhile. One that ends while a question of it is open will not hear the
-    /// answer: the question is over.
+    /// Serves until something happens, and hears the agent meanwhile. One that ends while a
+    /// question of it is open will not hear the answer: the question is over.
     async fn serve(&mut self, until: Option<Duration>) -> Result<(), TranscriptError> {
-        let Self { dispatcher, model, .. } = self;
+        let Self {
+            dispatcher, model, ..
+        } = self;
         let submission = dispatcher.state.submission();
-        let is_question = submission.map(|submission| matches!(submission.asks, Asks::Permission(_)));
+        let is_question =
+            submission.map(|submission| matches!(submission.asks, Asks::Permission(_)));
         let listens = is_question.is_some() || dispatcher.state.is_idle();
-        let Some(agent) = model.agent().filter(|_| listens) else {
+        if !listens {
+            dispatcher.serve(until).await;
+            return Ok(());
+        }
+        let Some(agent) = model.agent() else {
             dispatcher.serve(until).await;
             return Ok(());
         };
@@ -138,22 +155,32 @@ impl<T: Tools> Session<T> {
     fn charge_behind_plan(&mut self) -> Result<(), TranscriptError> {
         self.charge()?;
         let is_over = self.dispatcher.state.limit_reached().is_some();
-        self.model.agent().filter(|_| is_over).into_iter().for_each(AgentMind::abandon);
+        if is_over && let Some(mind) = self.model.agent() {
+            mind.abandon();
+        }
         Ok(())
     }
 
-    /// Lets the agent and its tools ask a model while a turn of it runs, as the budget says; and not at all without one.
+    /// Lets the agent and its tools ask a model while a turn of it runs, as the budget says; and
+    /// not at all without one.
     fn allow_calls(&mut self) {
-        let Self { dispatcher, model, .. } = self;
+        let Self {
+            dispatcher, model, ..
+        } = self;
         let has_turn = model.agent().is_some_and(|agent| agent.is_in_turn());
-        dispatcher.toolbox.allow(has_turn.then(|| dispatcher.state.budget_left()));
+        dispatcher
+            .toolbox
+            .allow(has_turn.then(|| dispatcher.state.budget_left()));
     }
 
-    /// Records what was charged for, and belongs to no answer yet: what was charged for one that does not come, and what an agent does not
-    /// report.
+    /// Records what was charged for, and belongs to no answer yet: what was charged for one that
+    /// does not come, and what an agent does not report.
     pub(crate) fn charge(&mut self) -> Result<(), TranscriptError> {
         let (usage, calls) = self.model.take_unrecorded();
-        let Spent { usage, calls: model_calls } = self.due(usage, calls);
+        let Spent {
+            usage,
+            calls: model_calls,
+        } = self.due(usage, calls);
         if !usage.is_nothing() || model_calls > 0 {
             self.record(Event::Charged { usage, model_calls })?;
         }
@@ -169,13 +196,15 @@ impl<T: Tools> Session<T> {
         self.ledger.due()
     }
 
-    /// Tells the lead what it was not told yet; returns when to try again, if that cannot be done now.
+    /// Tells the lead what it was not told yet; returns when to try again, if that cannot be done
+    /// now.
     pub(crate) fn flush_notices(&mut self) -> Option<Duration> {
         let now = self.dispatcher.now();
         let notices = &mut self.dispatcher.state.work.notices;
         while let Some(notice) = notices.front_mut() {
             if let Err(error) = self.outbox.notify(notice) {
-                // It may be there, and not known to last. A copy at each attempt would fill the inbox.
+                // It may be there, and not known to last. A copy at each attempt would fill the
+                // inbox.
                 if !std::mem::replace(&mut notice.repeated, true) {
                     tracing::error!("a notice to the lead cannot be written yet: {error}");
                 }
@@ -189,8 +218,15 @@ impl<T: Tools> Session<T> {
     /// Records what happened: the model and the state follow what is in the transcript.
     pub(crate) fn record(&mut self, event: Event) -> Result<(), TranscriptError> {
         let work = &self.dispatcher.state.work;
-        let (at, inbox, pending_notices) = (clock::wall(), work.position, work.pending_notices());
-        let entry = Entry { at, inbox, pending_notices, event };
+        let at = clock::wall();
+        let inbox = work.position;
+        let pending_notices = work.pending_notices();
+        let entry = Entry {
+            at,
+            inbox,
+            pending_notices,
+            event,
+        };
         self.transcript.append(&entry)?;
         self.model.observe(&entry.event);
         self.dispatcher.state.follow(&entry.event);
@@ -198,7 +234,9 @@ impl<T: Tools> Session<T> {
             self.ledger = Ledger::default();
         }
         let is_work = !self.dispatcher.state.is_idle();
-        self.model.agent().into_iter().for_each(|agent| agent.is_work = is_work);
+        if let Some(agent) = self.model.agent() {
+            agent.is_work = is_work;
+        }
         Ok(())
     }
 
@@ -214,12 +252,21 @@ impl<T: Tools> Session<T> {
                     self.record(Event::Messages { messages: values })?;
                     delivered.extend(messages);
                 }
-                Consumed::Rejected { offset, rejection, behind } => {
-                    // Into quarantine first: a second time there changes nothing, a second notice would.
+                Consumed::Rejected {
+                    offset,
+                    rejection,
+                    behind,
+                } => {
+                    // Into quarantine first: a second time there changes nothing, a second notice
+                    // would.
                     let reason = self.dispatcher.mailbox.reject(&rejection);
                     self.dispatcher.state.work.position = behind;
                     let message_id = self.ids.message();
-                    self.record(Event::Rejected { offset, reason, message_id })?;
+                    self.record(Event::Rejected {
+                        offset,
+                        reason,
+                        message_id,
+                    })?;
                     self.flush_notices();
                 }
                 Consumed::Restarted { reason } => {
@@ -232,7 +279,9 @@ impl<T: Tools> Session<T> {
         if was_idle && !self.dispatcher.state.is_idle() {
             self.dispatcher.work_began = clock::since_boot();
         }
-        self.dispatcher.state.consumed(self.dispatcher.mailbox.has_rest());
+        self.dispatcher
+            .state
+            .consumed(self.dispatcher.mailbox.has_rest());
         self.dispatcher.fetch();
         Ok(delivered)
     }
@@ -260,15 +309,23 @@ impl<T: Tools> Session<T> {
         (approve, reason): (bool, String),
         by: AnsweredBy,
     ) -> Result<(), AppendError> {
-        let (id, answered_by) = (request_id.clone(), Some(by));
-        let body = Body::ShutdownResponse { request_id: id, approve, reason, answered_by };
+        let id = request_id.clone();
+        let answered_by = Some(by);
+        let body = Body::ShutdownResponse {
+            request_id: id,
+            approve,
+            reason,
+            answered_by,
+        };
         let mut message = self.outbox.message(message_id, LEAD, body);
         // The daemon tells of an end; only this message tells of a rejection.
         if !approve && team::lead_agent_asked(self.outbox.dir(), request_id) {
             message.extra.insert(ASKED_BY.to_owned(), LEAD.into());
         }
         let line = self.outbox.send(&Name::lead(), &message, repeated)?;
-        self.dispatcher.state.answering(request_id.clone(), approve, by);
+        self.dispatcher
+            .state
+            .answering(request_id.clone(), approve, by);
         self.dispatcher.link.submit(request_id.clone(), line);
         Ok(())
     }
@@ -286,7 +343,12 @@ impl<T: Tools> Session<T> {
         self.charge()?;
         let goes_on = idle_reason != IdleReason::Available && self.dispatcher.state.has_news();
         let message_id = self.ids.message();
-        self.record(Event::Idle { idle_reason, content, message_id, goes_on })?;
+        self.record(Event::Idle {
+            idle_reason,
+            content,
+            message_id,
+            goes_on,
+        })?;
         self.allowance.renew();
         self.transcript.sync()?;
         self.flush_notices();
@@ -308,11 +370,19 @@ impl<T: Tools> Session<T> {
         };
         tracing::info!("leaving: {reason}");
         if self.flush_notices().is_some() {
-            tracing::error!("the lead could not be told, and will not be before this teammate is resumed");
+            tracing::error!(
+                "the lead could not be told, and will not be before this teammate is resumed"
+            );
         }
         self.charge()?;
-        let (by_signal, goes_on) = (matches!(end, End::Terminated), self.dispatcher.state.has_news());
-        self.record(Event::Left { reason, incarnation: self.incarnation, by_signal, goes_on })?;
+        let by_signal = matches!(end, End::Terminated);
+        let goes_on = self.dispatcher.state.has_news();
+        self.record(Event::Left {
+            reason,
+            incarnation: self.incarnation,
+            by_signal,
+            goes_on,
+        })?;
         self.transcript.sync()?;
         self.dispatcher.toolbox.reap_orphans();
         self.dispatcher.link.close().await;
@@ -322,5 +392,10 @@ impl<T: Tools> Session<T> {
 
 /// Tells whether an answer stands as it was given.
 pub(crate) fn stands(approve: bool, status: Status) -> bool {
-    status == if approve { Status::Approved } else { Status::Rejected }
+    status
+        == if approve {
+            Status::Approved
+        } else {
+            Status::Rejected
+        }
 }

@@ -1,8 +1,9 @@
 //! The transcript file: its lock, which is the liveness lock; its entries, read once and appended.
 //!
-//! **Who writes**: this process alone, an entry a line, each with the position (how far the inbox is consumed).
-//! **When it dies** in the middle of an entry, the next incarnation cuts the torn tail off. An entry that cannot be
-//! written ends the process: nothing may happen that is not in the transcript.
+//! **Who writes**: this process alone, an entry a line, each with the position (how far the inbox
+//! is consumed). **When it dies** in the middle of an entry, the next incarnation cuts the torn
+//! tail off. An entry that cannot be written ends the process: nothing may happen that is not in
+//! the transcript.
 
 use std::error::Error;
 use std::fs::{File, TryLockError};
@@ -53,7 +54,8 @@ pub(crate) struct Transcript {
 impl Transcript {
     /// Takes the liveness lock and repairs the end of the file. Nothing is read yet.
     pub(crate) fn lock(dir: &TeamDir, name: &Name) -> Result<Self, TranscriptError> {
-        let (at, aside) = (TeamPath::transcript(name), TeamPath::transcript_torn(name));
+        let at = TeamPath::transcript(name);
+        let aside = TeamPath::transcript_torn(name);
         let path = dir.path(&at);
         let file = dir.open_file(&at, OFlags::RDWR | OFlags::CREATE | OFlags::APPEND)?;
         match file.try_lock() {
@@ -69,7 +71,11 @@ impl Transcript {
                 dir.path(&aside).display()
             );
         }
-        Ok(Self { log: opened.log, path, durable: true })
+        Ok(Self {
+            log: opened.log,
+            path,
+            durable: true,
+        })
     }
 
     /// Sets whether [`Transcript::sync`] syncs.
@@ -79,13 +85,17 @@ impl Transcript {
 
     /// Returns another descriptor of the file: a process that holds it holds the liveness lock.
     pub(crate) fn liveness_lock(&self) -> Result<File, TranscriptError> {
-        self.log.file().try_clone().map_err(|error| failed("open", &self.path, error))
+        self.log
+            .file()
+            .try_clone()
+            .map_err(|error| failed("open", &self.path, error))
     }
 
-    /// Reads a conversation: the entries from the incarnation in which it began; none if it never began.
+    /// Reads a conversation: the entries from the incarnation in which it began; none if it never
+    /// began.
     ///
-    /// Earlier conversations in the same file are passed over without being understood. Each entry is handed over when it is
-    /// read: all of them may be more than the memory holds.
+    /// Earlier conversations in the same file are passed over without being understood. Each entry
+    /// is handed over when it is read: all of them may be more than the memory holds.
     pub(crate) fn each_entry(
         &mut self,
         conversation: u32,
@@ -100,7 +110,8 @@ impl Transcript {
         let Self { log, path, .. } = self;
         let cannot_read = |error| failed("read", path, error);
         let mut reader = log.reader().map_err(cannot_read)?;
-        let (mut read, mut has_begun) = (Vec::new(), false);
+        let mut read = Vec::new();
+        let mut has_begun = false;
         loop {
             read.clear();
             if reader.read_until(b'\n', &mut read).map_err(cannot_read)? == 0 {
@@ -113,28 +124,38 @@ impl Transcript {
             }
             match json::read::<Entry>(line) {
                 Ok(entry) => take(entry),
-                // A foreign hand was in the file: the rest of the conversation is worth more than this entry.
-                Err(error) => tracing::error!("an entry of {} cannot be read: {error}", path.display()),
+                // A foreign hand was in the file: the rest of the conversation is worth more than
+                // this entry.
+                Err(error) => {
+                    tracing::error!("an entry of {} cannot be read: {error}", path.display())
+                }
             }
         }
     }
 
     /// Reads a conversation whole.
     #[cfg(test)]
-    pub(crate) fn conversation(&mut self, conversation: u32) -> Result<Vec<Entry>, TranscriptError> {
+    pub(crate) fn conversation(
+        &mut self,
+        conversation: u32,
+    ) -> Result<Vec<Entry>, TranscriptError> {
         let mut entries = Vec::new();
-        self.each_entry(conversation, |entry| entries.push(entry)).map(|()| entries)
+        self.each_entry(conversation, |entry| entries.push(entry))
+            .map(|()| entries)
     }
 
     /// Appends an entry.
     pub(crate) fn append(&mut self, entry: &Entry) -> Result<(), TranscriptError> {
-        let value = serde_json::to_value(entry).map_err(|error| failed("write", &self.path, error))?;
+        let value =
+            serde_json::to_value(entry).map_err(|error| failed("write", &self.path, error))?;
         let mut line = to_json_line(&value);
         line.push(b'\n');
         #[cfg(test)]
         let line = crate::sim::writes_an_entry(self.log.file(), &entry.event, line)
             .map_err(|error| failed("write", &self.path, error))?;
-        self.log.append(&line).map_err(|error| failed("write", &self.path, error))
+        self.log
+            .append(&line)
+            .map_err(|error| failed("write", &self.path, error))
     }
 
     /// Makes the entries outlive a loss of power.
@@ -142,7 +163,9 @@ impl Transcript {
         if !self.durable {
             return Ok(());
         }
-        self.log.sync().map_err(|error| failed("write", &self.path, error))
+        self.log
+            .sync()
+            .map_err(|error| failed("write", &self.path, error))
     }
 }
 
@@ -151,12 +174,18 @@ fn failed(
     path: &Path,
     source: impl Into<Box<dyn Error + Send + Sync>>,
 ) -> TranscriptError {
-    TranscriptError::Failed { verb, path: path.to_owned(), source: source.into() }
+    TranscriptError::Failed {
+        verb,
+        path: path.to_owned(),
+        source: source.into(),
+    }
 }
 
 fn contains(line: &[u8], part: &[u8]) -> bool {
     // The key stands near the beginning: `at`, `inbox`, `entry`.
-    line[..line.len().min(256)].windows(part.len()).any(|window| window == part)
+    line[..line.len().min(256)]
+        .windows(part.len())
+        .any(|window| window == part)
 }
 
 #[cfg(test)]
@@ -173,27 +202,44 @@ mod tests {
         (scratch, dir, Name::new("alice").unwrap())
     }
 
-    /// Locks it again. What another test starts has all descriptors of this process for a moment, and the lock with them.
+    /// Locks it again. What another test starts has all descriptors of this process for a moment,
+    /// and the lock with them.
     fn lock_again(dir: &TeamDir, owner: &Name) -> Transcript {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             match Transcript::lock(dir, owner) {
-                Err(TranscriptError::Locked(_)) if Instant::now() < deadline => std::thread::yield_now(),
+                Err(TranscriptError::Locked(_)) if Instant::now() < deadline => {
+                    std::thread::yield_now()
+                }
                 locked => return locked.unwrap(),
             }
         }
     }
 
     fn entry(event: Event) -> Entry {
-        Entry { at: 1.0, inbox: Position::START, pending_notices: Vec::new(), event }
+        Entry {
+            at: 1.0,
+            inbox: Position::START,
+            pending_notices: Vec::new(),
+            event,
+        }
     }
 
     fn begins(incarnation: u32, conversation: u32) -> Entry {
-        entry(Event::Incarnation { incarnation, conversation, prompt: None })
+        entry(Event::Incarnation {
+            incarnation,
+            conversation,
+            prompt: None,
+        })
     }
 
     fn text(content: &str) -> Entry {
-        entry(Event::Left { reason: content.to_owned(), incarnation: 1, by_signal: false, goes_on: false })
+        entry(Event::Left {
+            reason: content.to_owned(),
+            incarnation: 1,
+            by_signal: false,
+            goes_on: false,
+        })
     }
 
     #[test]
@@ -212,11 +258,21 @@ mod tests {
     fn only_the_conversation_that_is_asked_for_is_read() {
         let (_scratch, dir, alice) = scratch();
         let mut transcript = Transcript::lock(&dir, &alice).unwrap();
-        for entry in [begins(1, 1), text("old"), begins(2, 2), text("new"), begins(3, 2), text("newer")] {
+        for entry in [
+            begins(1, 1),
+            text("old"),
+            begins(2, 2),
+            text("new"),
+            begins(3, 2),
+            text("newer"),
+        ] {
             transcript.append(&entry).unwrap();
         }
         let read = transcript.conversation(2).unwrap();
-        assert_eq!(read, [begins(2, 2), text("new"), begins(3, 2), text("newer")]);
+        assert_eq!(
+            read,
+            [begins(2, 2), text("new"), begins(3, 2), text("newer")]
+        );
         assert!(transcript.conversation(4).unwrap().is_empty());
     }
 
@@ -226,10 +282,23 @@ mod tests {
         let mut transcript = Transcript::lock(&dir, &alice).unwrap();
         transcript.append(&begins(1, 1)).unwrap();
         let position = Position::after(5, b"abcd\n");
-        transcript.append(&Entry { inbox: position, ..text("later") }).unwrap();
-        let positions: Vec<_> = transcript.conversation(1).unwrap().iter().map(|entry| entry.inbox).collect();
+        transcript
+            .append(&Entry {
+                inbox: position,
+                ..text("later")
+            })
+            .unwrap();
+        let positions: Vec<_> = transcript
+            .conversation(1)
+            .unwrap()
+            .iter()
+            .map(|entry| entry.inbox)
+            .collect();
         assert_eq!(positions, [Position::START, position]);
-        assert_eq!(teamd_shared::transcript::position(&dir, &alice).unwrap(), Some(position));
+        assert_eq!(
+            teamd_shared::transcript::position(&dir, &alice).unwrap(),
+            Some(position)
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The steps of a turn: the model is asked, its calls run one after the other, each result is recorded before
-//! the next call begins. What a step does next is not decided here.
+//! The steps of a turn: the model is asked, its calls run one after the other, each result is
+//! recorded before the next call begins. What a step does next is not decided here.
 
 use teamd_shared::member::{ApproveBy, Gate};
 use teamd_shared::message::{LEAD, USER};
@@ -36,12 +36,19 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         self.tell_agent()?;
-        let Self { dispatcher, model, live, .. } = self;
+        let Self {
+            dispatcher,
+            model,
+            live,
+            ..
+        } = self;
         if model.streams() {
             live.begin();
         }
         let asked = (dispatcher.state.budget_left(), dispatcher.state.gate());
-        let came = dispatcher.run_until(model.answer(asked, &mut |heard| live.observe(heard))).await;
+        let came = dispatcher
+            .run_until(model.answer(asked, &mut |heard| live.observe(heard)))
+            .await;
         let limit = self.dispatcher.toolbox.refused();
         self.charge()?;
         match came {
@@ -87,14 +94,18 @@ impl<T: Tools> Session<T> {
         }
     }
 
-    /// Tells the agent what the transcript has for it. Synced before: what the agent was told, and the transcript has lost, it would be
-    /// told again.
+    /// Tells the agent what the transcript has for it. Synced before: what the agent was told, and
+    /// the transcript has lost, it would be told again.
     fn tell_agent(&mut self) -> Result<(), TranscriptError> {
-        let Some(agent) = self.model.agent() else { return Ok(()) };
+        let Some(agent) = self.model.agent() else {
+            return Ok(());
+        };
         agent.permissions = self.dispatcher.state.permissions();
         let news = agent.news();
         if !news.is_empty() {
-            self.dispatcher.toolbox.allow(Some(self.dispatcher.state.budget_left()));
+            self.dispatcher
+                .toolbox
+                .allow(Some(self.dispatcher.state.budget_left()));
         }
         if !news.is_empty() && !mutant::is_on("told-before-it-lasts") {
             self.transcript.sync()?;
@@ -105,23 +116,38 @@ impl<T: Tools> Session<T> {
 
     /// Starts the agent, if the mind is one that does not run.
     pub(crate) async fn start_agent(&mut self) -> Result<(), String> {
-        let Some(agent) = self.model.agent() else { return Ok(()) };
+        let Some(agent) = self.model.agent() else {
+            return Ok(());
+        };
         let gate = self.dispatcher.state.gate();
         agent.follow_gate(gate);
-        let Some(launch) = agent.launch() else { return Ok(()) };
+        let Some(launch) = agent.launch() else {
+            return Ok(());
+        };
         self.dispatcher.toolbox.agent_ended().await;
         agent.attach(self.dispatcher.toolbox.start_process(launch, gate)?);
-        self.dispatcher.state.background(self.dispatcher.toolbox.has_background());
+        self.dispatcher
+            .state
+            .background(self.dispatcher.toolbox.has_background());
         Ok(())
     }
 
     /// Waits for a call that runs in the agent.
     async fn follow_call(&mut self, name: &str, id: &str) -> Result<(), TranscriptError> {
         self.dispatcher.state.calling(name.to_owned(), false, true);
-        let Self { dispatcher, model, ids, .. } = self;
-        let Some(agent) = model.agent() else { return Ok(()) };
+        let Self {
+            dispatcher,
+            model,
+            ids,
+            ..
+        } = self;
+        let Some(agent) = model.agent() else {
+            return Ok(());
+        };
         agent.permissions = dispatcher.state.permissions();
-        let came = dispatcher.run_unless(agent.outcome(id), |state| state.news().is_some()).await;
+        let came = dispatcher
+            .run_unless(agent.outcome(id), |state| state.news().is_some())
+            .await;
         let outcome = match came {
             // The call is the next step again.
             Ok(None) => {
@@ -138,9 +164,14 @@ impl<T: Tools> Session<T> {
             }
             Ok(Some(Came::Outcome(outcome))) => outcome,
             Ok(Some(Came::Asks(permission))) => {
-                let (asks, message_id, request_id) =
-                    (Asks::Permission(permission), ids.message(), ids.request());
-                dispatcher.state.submitting(Submission { asks, message_id, request_id });
+                let asks = Asks::Permission(permission);
+                let message_id = ids.message();
+                let request_id = ids.request();
+                dispatcher.state.submitting(Submission {
+                    asks,
+                    message_id,
+                    request_id,
+                });
                 return Ok(());
             }
             Err(why) => {
@@ -155,7 +186,9 @@ impl<T: Tools> Session<T> {
 
     /// Ends the turn of the agent; where it must not go on in any case, the agent itself.
     async fn stop_agent(&mut self, why: &Why) -> Result<(), TranscriptError> {
-        let Self { dispatcher, model, .. } = self;
+        let Self {
+            dispatcher, model, ..
+        } = self;
         match (model.agent(), why) {
             (Some(agent), Why::Interrupted) => dispatcher.run_to_end(agent.interrupt()).await,
             (Some(agent), _) => agent.abandon(),
@@ -170,7 +203,9 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         match self.dispatcher.state.news() {
-            Some(Step::Show { request_id, reason }) => self.record(Event::Asked { request_id, reason })?,
+            Some(Step::Show { request_id, reason }) => {
+                self.record(Event::Asked { request_id, reason })?
+            }
             _ => drop(self.consume()?),
         }
         self.close_gate().await;
@@ -179,11 +214,23 @@ impl<T: Tools> Session<T> {
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
     fn answered(&mut self, mut entry: Event) -> Result<(), TranscriptError> {
-        if let Event::Answer { content, usage, model_calls, .. } = &mut entry {
+        if let Event::Answer {
+            content,
+            usage,
+            model_calls,
+            ..
+        } = &mut entry
+        {
             let due = self.due(*usage, *model_calls);
-            (*usage, *model_calls) = (due.usage, due.calls);
+            *usage = due.usage;
+            *model_calls = due.calls;
             for block in content {
-                if let Block::ToolUse { name, message_id, request_id, .. } = block
+                if let Block::ToolUse {
+                    name,
+                    message_id,
+                    request_id,
+                    ..
+                } = block
                     && self.caller.after_crash(name) == AfterCrash::RunAgainWithIds
                 {
                     *message_id = Some(self.ids.message());
@@ -200,25 +247,42 @@ impl<T: Tools> Session<T> {
 
     /// Records what an agent says or does while an earlier call of it waits.
     pub(crate) fn beside(&mut self, event: Event) -> Result<(), TranscriptError> {
-        if matches!(event, Event::Answer { .. }) { self.answered(event) } else { self.record(event) }
+        if matches!(event, Event::Answer { .. }) {
+            self.answered(event)
+        } else {
+            self.record(event)
+        }
     }
 
     /// Runs the next call.
     pub(crate) async fn call(&mut self) -> Result<(), TranscriptError> {
         self.pass_on_news().await?;
-        let Some(next) = self.dispatcher.state.work.calls.front() else { return Ok(()) };
-        if self.model.agent().is_some_and(|agent| agent.runs(&next.id, &next.name)) {
-            let (name, id) = (next.name.clone(), next.id.clone());
+        let Some(next) = self.dispatcher.state.work.calls.front() else {
+            return Ok(());
+        };
+        if self
+            .model
+            .agent()
+            .is_some_and(|agent| agent.runs(&next.id, &next.name))
+        {
+            let name = next.name.clone();
+            let id = next.id.clone();
             return self.follow_call(&name, &id).await;
         }
-        let (message_id, request_id, repeated) = (next.message_id, next.request_id.clone(), next.repeated);
+        let message_id = next.message_id;
+        let request_id = next.request_id.clone();
+        let repeated = next.repeated;
         let Call { activity, action } = match self.caller.parse(&next.name, &next.input) {
             Ok(call) => call,
             Err(why) => return self.end_call(Outcome::error(why)),
         };
         let bytes = next.input.to_string().len();
         if action.reaches_the_team() {
-            let receivers = if action.is_for_all() { self.outbox.receivers() } else { 1 };
+            let receivers = if action.is_for_all() {
+                self.outbox.receivers()
+            } else {
+                1
+            };
             if let Err(why) = self.allowance.spend(bytes, receivers) {
                 return self.end_call(Outcome::error(why));
             }
@@ -232,7 +296,9 @@ impl<T: Tools> Session<T> {
                 self.end_call(outcome)
             }
             Action::ReadInbox => self.read_inbox(),
-            Action::AnswerShutdown(response) => self.answer_shutdown(response, message_id, repeated),
+            Action::AnswerShutdown(response) => {
+                self.answer_shutdown(response, message_id, repeated)
+            }
             Action::SubmitPlan(PlanApproval { plan }) => {
                 let request_id = request_id.unwrap_or_else(|| self.ids.request());
                 self.dispatcher.state.submitting(Submission {
@@ -245,7 +311,11 @@ impl<T: Tools> Session<T> {
         }
     }
 
-    async fn run_tool(&mut self, activity: String, action: LocalAction) -> Result<(), TranscriptError> {
+    async fn run_tool(
+        &mut self,
+        activity: String,
+        action: LocalAction,
+    ) -> Result<(), TranscriptError> {
         let gate = self.dispatcher.state.gate();
         if gate == Gate::Closed && action.needs_open_gate() {
             let why = match self.dispatcher.state.checking() {
@@ -255,17 +325,31 @@ impl<T: Tools> Session<T> {
             return self.end_call(Outcome::error(why));
         }
         let is_mind = action.is_mind();
-        self.dispatcher.state.calling(activity, action.changes(gate), is_mind);
+        self.dispatcher
+            .state
+            .calling(activity, action.changes(gate), is_mind);
         if is_mind {
-            self.dispatcher.toolbox.allow(Some(self.dispatcher.state.budget_left()));
+            self.dispatcher
+                .toolbox
+                .allow(Some(self.dispatcher.state.budget_left()));
         }
         let mut running = self.dispatcher.toolbox.start(action, gate);
-        self.dispatcher.state.background(self.dispatcher.toolbox.has_background());
+        self.dispatcher
+            .state
+            .background(self.dispatcher.toolbox.has_background());
         let outcome = match self.dispatcher.run_until(running.finish()).await {
             Ok(outcome) => self.explained(outcome),
-            Err(why) => self.dispatcher.run_to_end(running.cancel(&self.broken_off(&why))).await,
+            Err(why) => {
+                self.dispatcher
+                    .run_to_end(running.cancel(&self.broken_off(&why)))
+                    .await
+            }
         };
-        let limit = self.dispatcher.toolbox.refused().filter(|_| is_mind && outcome.is_error);
+        let limit = if is_mind && outcome.is_error {
+            self.dispatcher.toolbox.refused()
+        } else {
+            None
+        };
         self.end_call(outcome)?;
         if let Some(limit) = limit {
             self.charge()?;
@@ -274,9 +358,12 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Says with a command that failed that it could change nothing, if that is so because of a check.
+    /// Says with a command that failed that it could change nothing, if that is so because of a
+    /// check.
     fn explained(&self, mut outcome: Outcome) -> Outcome {
-        if let Some(task) = self.dispatcher.state.checking().filter(|_| outcome.is_error) {
+        if outcome.is_error
+            && let Some(task) = self.dispatcher.state.checking()
+        {
             outcome.content.push_str(&format!("\n[{}]", checking(task)));
         }
         outcome
@@ -284,10 +371,17 @@ impl<T: Tools> Session<T> {
 
     /// Records the result of the call that is next, or runs.
     pub(crate) fn end_call(&mut self, outcome: Outcome) -> Result<(), TranscriptError> {
-        self.dispatcher.state.background(self.dispatcher.toolbox.has_background());
+        self.dispatcher
+            .state
+            .background(self.dispatcher.toolbox.has_background());
         if let Some(ended) = self.dispatcher.state.work.calls.front() {
-            let (tool_use_id, Outcome { content, is_error }) = (ended.id.clone(), outcome);
-            self.record(Event::Result { tool_use_id, content, is_error })?;
+            let tool_use_id = ended.id.clone();
+            let Outcome { content, is_error } = outcome;
+            self.record(Event::Result {
+                tool_use_id,
+                content,
+                is_error,
+            })?;
         }
         // What has arrived reaches the model with this result, whenever the watch may say so.
         self.dispatcher.fetch();
@@ -326,7 +420,14 @@ impl<T: Tools> Session<T> {
 
     /// Gives every call of one answer that has no result this one.
     fn end_calls(&mut self, told: &str) -> Result<(), TranscriptError> {
-        while self.dispatcher.state.work.calls.front().is_some_and(|next| !next.is_beside) {
+        while self
+            .dispatcher
+            .state
+            .work
+            .calls
+            .front()
+            .is_some_and(|next| !next.is_beside)
+        {
             self.end_call(Outcome::error(told))?;
         }
         Ok(())
@@ -343,15 +444,19 @@ impl<T: Tools> Session<T> {
         self.tell_agent()
     }
 
-    /// Writes the line of the plan or question, unless an earlier incarnation has written it, and submits it.
+    /// Writes the line of the plan or question, unless an earlier incarnation has written it, and
+    /// submits it.
     pub(crate) async fn submit(&mut self) -> Result<(), TranscriptError> {
-        let Some(submission) = self.dispatcher.state.submission().cloned() else { return Ok(()) };
+        let Some(submission) = self.dispatcher.state.submission().cloned() else {
+            return Ok(());
+        };
         let to = match (&submission.asks, self.spawner.terms.approve_by) {
             // The lead agent is not woken for what only a person answers.
             (Asks::Permission(_), ApproveBy::Person) => USER,
             _ => LEAD,
         };
-        let (body, request_id) = (submission.body(self.incarnation), submission.request_id);
+        let body = submission.body(self.incarnation);
+        let request_id = submission.request_id;
         let message = self.outbox.message(submission.message_id, to, body);
         match self.outbox.send(&Name::lead(), &message, true) {
             Ok(line) => {
@@ -374,23 +479,34 @@ impl<T: Tools> Session<T> {
     /// Submits the plan or question no more; returns whether there is one.
     fn stop_submitting(&self) -> bool {
         let submission = self.dispatcher.state.submission();
-        submission.inspect(|it| self.dispatcher.link.stop_submitting(&it.request_id)).is_some()
+        submission
+            .inspect(|it| self.dispatcher.link.stop_submitting(&it.request_id))
+            .is_some()
     }
 
-    /// Tells the model what became of its plan, or the agent of its question; the calls behind a plan that was not approved are
-    /// refused.
+    /// Tells the model what became of its plan, or the agent of its question; the calls behind a
+    /// plan that was not approved are refused.
     pub(crate) async fn resolve(&mut self, verdict: &Judged) -> Result<(), TranscriptError> {
         self.stop_submitting();
         let submission = self.dispatcher.state.submission().cloned();
-        if let Some(Submission { asks: Asks::Permission(asked), .. }) = submission {
+        if let Some(Submission {
+            asks: Asks::Permission(asked),
+            ..
+        }) = submission
+        {
             let refusal = submission::refusal_of(verdict);
             self.dispatcher.state.call_goes_on();
             // With what comes of the call, its model reads what has arrived meanwhile.
             self.pass_on_news().await?;
-            self.model.agent().into_iter().for_each(|agent| agent.permit(&asked.id, refusal.as_deref()));
+            if let Some(agent) = self.model.agent() {
+                agent.permit(&asked.id, refusal.as_deref());
+            }
             return Ok(());
         }
-        self.end_call(submission::result_of(verdict, self.dispatcher.state.directed_gate()))?;
+        self.end_call(submission::result_of(
+            verdict,
+            self.dispatcher.state.directed_gate(),
+        ))?;
         if !matches!(verdict, Ok((Status::Approved, _))) {
             self.end_calls(submission::BEHIND_A_REJECTED)?;
         }
@@ -398,7 +514,10 @@ impl<T: Tools> Session<T> {
     }
 
     /// Tells the model what the daemon made of its answer to a shutdown.
-    pub(crate) fn resolve_answer(&mut self, answer: &ShutdownAnswer) -> Result<(), TranscriptError> {
+    pub(crate) fn resolve_answer(
+        &mut self,
+        answer: &ShutdownAnswer,
+    ) -> Result<(), TranscriptError> {
         let now = self.dispatcher.now();
         self.dispatcher.state.answer_told(now);
         self.end_call(match &answer.outcome {

@@ -1,5 +1,5 @@
-//! A cache of the user that is copied for commands. The process that copies it is not confined: it must not read for a teammate what
-//! that one could not read itself.
+//! A cache of the user that is copied for commands. The process that copies it is not confined: it
+//! must not read for a teammate what that one could not read itself.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -19,7 +19,8 @@ use teamd_shared::team_dir::DIR_MODE;
 
 use crate::sandbox::Places;
 
-/// How much of a cache of the user is copied, in bytes. A larger one is not: its tool begins with an empty one.
+/// How much of a cache of the user is copied, in bytes. A larger one is not: its tool begins with
+/// an empty one.
 const MOST: u64 = 256 << 20;
 
 /// In how many files.
@@ -39,13 +40,26 @@ impl Source {
     ///
     /// # Errors
     /// The system's error, or why it cannot be known what is secret.
-    pub(super) fn find(named: &Path, environment: &Environment, places: &Places) -> io::Result<Option<Self>> {
-        let Some(path) = below_a_home(named, environment, places) else { return Ok(None) };
-        let own = [&places.workspace].into_iter().chain(&places.writable).map(|place| &place.path);
+    pub(super) fn find(
+        named: &Path,
+        environment: &Environment,
+        places: &Places,
+    ) -> io::Result<Option<Self>> {
+        let Some(path) = below_a_home(named, environment, places) else {
+            return Ok(None);
+        };
+        let own = [&places.workspace]
+            .into_iter()
+            .chain(&places.writable)
+            .map(|place| &place.path);
         let mut written = own.chain(&places.territory);
-        // A link that is made there leads wherever its maker likes, also between this look and the next.
-        let is_written = written
-            .any(|theirs| [named, &path].iter().any(|it| it.starts_with(theirs) || theirs.starts_with(it)));
+        // A link that is made there leads wherever its maker likes, also between this look and the
+        // next.
+        let is_written = written.any(|theirs| {
+            [named, &path]
+                .iter()
+                .any(|it| it.starts_with(theirs) || theirs.starts_with(it))
+        });
         let hidden = places.secrets.paths().map_err(io::Error::other)?.to_vec();
         if is_written || hidden.iter().any(|hidden| path.starts_with(hidden)) {
             return Ok(None);
@@ -54,8 +68,18 @@ impl Source {
             Err(Errno::LOOP) => return Ok(None),
             folder => folder?,
         };
-        let hidden_files = places.secrets.nodes().map_err(io::Error::other)?.into_iter().collect();
-        Ok(Some(Self { folder, path, hidden, hidden_files }))
+        let hidden_files = places
+            .secrets
+            .nodes()
+            .map_err(io::Error::other)?
+            .into_iter()
+            .collect();
+        Ok(Some(Self {
+            folder,
+            path,
+            hidden,
+            hidden_files,
+        }))
     }
 
     /// Tells whether it is small enough to be copied.
@@ -64,7 +88,8 @@ impl Source {
         super::is_smaller(Path::new(&opened), MOST, MOST_FILES)
     }
 
-    /// Copies what is in it: directories, files and links. What is not readable is left out, like secrets and all else.
+    /// Copies what is in it: directories, files and links. What is not readable is left out, like
+    /// secrets and all else.
     pub(super) fn copy_to(&self, to: &OwnedFd) -> io::Result<()> {
         let mut left = vec![PathBuf::from(".")];
         while let Some(at) = left.pop() {
@@ -122,7 +147,8 @@ impl Source {
     }
 }
 
-/// Returns where a directory lies below a home, whose own path may have links; none for any other directory.
+/// Returns where a directory lies below a home, whose own path may have links; none for any other
+/// directory.
 fn below_a_home(named: &Path, environment: &Environment, places: &Places) -> Option<PathBuf> {
     let mut homes = Vec::new();
     if let Some(home) = environment.path("HOME") {
@@ -131,7 +157,9 @@ fn below_a_home(named: &Path, environment: &Environment, places: &Places) -> Opt
     homes.extend(places.homes.iter().map(|home| (home.clone(), home.clone())));
     homes.into_iter().find_map(|(home, real)| {
         let below = named.strip_prefix(home).ok()?;
-        let is_plain = below.components().all(|part| matches!(part, Component::Normal(_)));
+        let is_plain = below
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
         (is_plain && below.components().next().is_some()).then(|| real.join(below))
     })
 }

@@ -1,5 +1,5 @@
-//! The protected files while a check runs: what they begin with is mounted read-only, where there are mounts, and all else is
-//! looked at before and after.
+//! The protected files while a check runs: what they begin with is mounted read-only, where there
+//! are mounts, and all else is looked at before and after.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,26 +17,40 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Looks at them before the first command runs. `sealed`: [`Watch::starts`] are mounted read-only for the commands.
+    /// Looks at them before the first command runs. `sealed`: [`Watch::starts`] are mounted
+    /// read-only for the commands.
     pub(crate) fn begin(root: &'a Path, patterns: &'a [String], sealed: bool) -> Self {
         let followed = followed_beneath(root, patterns);
         // What cannot be followed cannot be looked at, either.
         let patterns = followed.unwrap_or_else(|_| patterns.to_vec());
         let before = Files::find(root, &patterns);
-        let lookout = before.as_ref().map_or(Ok(None), |files| files.look_out(root, &patterns, sealed));
-        Self { root, patterns, before, lookout }
+        let lookout = before
+            .as_ref()
+            .map_or(Ok(None), |files| files.look_out(root, &patterns, sealed));
+        Self {
+            root,
+            patterns,
+            before,
+            lookout,
+        }
     }
 
     /// Returns the paths with which the patterns begin.
     pub(crate) fn starts(&self) -> Vec<PathBuf> {
         // The daemon has read them before.
-        let Ok(patterns) = Patterns::new(&self.patterns) else { return Vec::new() };
-        patterns.starts().map(|start| self.root.join(start)).collect()
+        let Ok(patterns) = Patterns::new(&self.patterns) else {
+            return Vec::new();
+        };
+        patterns
+            .starts()
+            .map(|start| self.root.join(start))
+            .collect()
     }
 
     /// Says in which way they are not as they were when the work was set.
     pub(super) fn touched_since(&self, baseline: Option<&Baseline>) -> Option<String> {
-        let unknown = |why: &str| format!("what they were when the task was set is not known: {why}");
+        let unknown =
+            |why: &str| format!("what they were when the task was set is not known: {why}");
         match (baseline, &self.before) {
             _ if self.patterns.is_empty() => None,
             (_, Err(error)) => Some(unreadable(error)),
@@ -55,9 +69,11 @@ impl<'a> Watch<'a> {
             (Err(error), _) => return Some(unreadable(error)),
             (_, Err(error)) => return Some(unreadable(&error)),
         };
-        // What is new below the start of a pattern decides, too. Elsewhere it may be what a setup installs.
-        let changed =
-            after.changed_since(before, added).or_else(|| after.added_since(before, &self.patterns));
+        // What is new below the start of a pattern decides, too. Elsewhere it may be what a setup
+        // installs.
+        let changed = after
+            .changed_since(before, added)
+            .or_else(|| after.added_since(before, &self.patterns));
         if let Some(files) = changed {
             return Some(format!("{how}: {files}"));
         }
@@ -67,7 +83,9 @@ impl<'a> Watch<'a> {
             Err(error) => return Some(unreadable(error)),
         };
         match seen {
-            Ok(paths) => named(paths.iter().map(PathBuf::as_path)).map(|paths| format!("{how}: {paths}")),
+            Ok(paths) => {
+                named(paths.iter().map(PathBuf::as_path)).map(|paths| format!("{how}: {paths}"))
+            }
             Err(error) => Some(unreadable(&error)),
         }
     }

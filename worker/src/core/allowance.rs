@@ -1,5 +1,6 @@
-//! How much a member may do to its team in one piece of work, pure. A model has said enough long before; what is not a model, or does not stop, would fill
-//! the disk of the team and the conversations of the others.
+//! How much a member may do to its team in one piece of work, pure. A model has said enough long
+//! before; what is not a model, or does not stop, would fill the disk of the team and the
+//! conversations of the others.
 
 /// How much the calls of a piece of work may hold, in bytes.
 const MOST: usize = 4 << 20;
@@ -45,13 +46,24 @@ mod tests {
 
     #[test]
     fn many_short_calls_and_a_few_long_ones_are_too_much() {
-        for (bytes, receivers, most) in
-            [(10, 1, 1024), (1 << 20, 1, 4), (1 << 20, 3, 1), (10, 100, 10), (5 << 20, 1, 0)]
-        {
+        for (bytes, receivers, most) in [
+            (10, 1, 1024),
+            (1 << 20, 1, 4),
+            (1 << 20, 3, 1),
+            (10, 100, 10),
+            (5 << 20, 1, 0),
+        ] {
             let mut allowance = Allowance::default();
-            let calls = (0..2000).take_while(|_| allowance.spend(bytes, receivers).is_ok()).count();
+            let calls = (0..2000)
+                .take_while(|_| allowance.spend(bytes, receivers).is_ok())
+                .count();
             assert_eq!(calls, most, "{bytes} {receivers}");
-            assert!(allowance.spend(bytes, receivers).unwrap_err().starts_with("refused: "));
+            assert!(
+                allowance
+                    .spend(bytes, receivers)
+                    .unwrap_err()
+                    .starts_with("refused: ")
+            );
             allowance.renew();
             assert_eq!(allowance.spend(bytes, receivers).is_ok(), most > 0);
         }

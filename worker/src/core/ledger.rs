@@ -1,6 +1,7 @@
-//! What a piece of work has cost, pure. An agent says what its model costs; its gateway counts the calls of the agent and of its tools.
-//! The larger of both counts holds, each kind of tokens for itself. The two come at different times, so what is recorded next is what
-//! that has more than was recorded before.
+//! What a piece of work has cost, pure. An agent says what its model costs; its gateway counts the
+//! calls of the agent and of its tools. The larger of both counts holds, each kind of tokens for
+//! itself. The two come at different times, so what is recorded next is what that has more than was
+//! recorded before.
 
 use teamd_shared::transcript::Usage;
 
@@ -32,12 +33,19 @@ impl Ledger {
 
     /// Takes out what is to be recorded now.
     pub(crate) fn due(&mut self) -> Spent {
-        let Self { reported, metered, recorded } = *self;
+        let Self {
+            reported,
+            metered,
+            recorded,
+        } = *self;
         let extra = metered.usage.beyond(&reported.usage);
         let mut all = reported.usage;
         all += extra;
         let usage = all.beyond(&recorded.usage);
-        let calls = reported.calls.max(metered.calls).saturating_sub(recorded.calls);
+        let calls = reported
+            .calls
+            .max(metered.calls)
+            .saturating_sub(recorded.calls);
         self.recorded.add(usage, calls);
         Spent { usage, calls }
     }
@@ -55,7 +63,11 @@ mod tests {
     use super::*;
 
     fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
-        Usage { input_tokens, output_tokens, ..Usage::default() }
+        Usage {
+            input_tokens,
+            output_tokens,
+            ..Usage::default()
+        }
     }
 
     fn due(ledger: &mut Ledger) -> (u64, u64, u32) {

@@ -1,8 +1,9 @@
-//! What the worker does next, pure: from what it knows (the directive, its mail, where its work stands, the time) to
-//! one [`Step`]. The session performs the step and says what came of it.
+//! What the worker does next, pure: from what it knows (the directive, its mail, where its work
+//! stands, the time) to one [`Step`]. The session performs the step and says what came of it.
 //!
-//! It imports no runtime, file system, clock or random source: a time is a [`Duration`] since the session began.
-//! What is written into the transcript and said to the daemon is decided here and nowhere else.
+//! It imports no runtime, file system, clock or random source: a time is a [`Duration`] since the
+//! session began. What is written into the transcript and said to the daemon is decided here and
+//! nowhere else.
 
 mod changes;
 mod report;
@@ -48,7 +49,8 @@ pub(crate) struct State {
     take_in_at: Option<Duration>,
     /// The pause in the model call that runs.
     pause: Option<Waiting>,
-    /// Why the service of the model did not serve when a call of it was dropped; none since a call has begun again.
+    /// Why the service of the model did not serve when a call of it was dropped; none since a call
+    /// has begun again.
     outage: Option<String>,
     limits: Budget,
     interrupted: bool,
@@ -102,7 +104,8 @@ pub(crate) struct Pending {
     lost: u32,
 }
 
-/// How often a line is written again that was lost: a program may just have emptied the lead's inbox.
+/// How often a line is written again that was lost: a program may just have emptied the lead's
+/// inbox.
 const REWRITES: u32 = 3;
 
 /// What the daemon knows of it.
@@ -125,18 +128,21 @@ enum SubmissionProgress {
 pub(crate) struct Budget {
     /// Model calls.
     pub(crate) turns: u32,
-    /// Whether an agent asks the model, which goes on by itself: then one call more is one too many.
+    /// Whether an agent asks the model, which goes on by itself: then one call more is one too
+    /// many.
     pub(crate) asks_itself: bool,
     /// Tokens, as [`teamd_shared::transcript::Usage::billed`] counts them.
     pub(crate) tokens: Option<u64>,
-    /// Dollars, and the price of the model. Without a price, all is spent: nothing says how much it would be.
+    /// Dollars, and the price of the model. Without a price, all is spent: nothing says how much it
+    /// would be.
     pub(crate) cost: Option<(Dollars, Option<Price>)>,
 }
 
 /// What has arrived and is not consumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Arrived {
-    /// What the most urgent of it is; at least news, as long as the position has to move behind something.
+    /// What the most urgent of it is; at least news, as long as the position has to move behind
+    /// something.
     pub(crate) mail: Relevance,
     /// Whether there is more of it, not even looked at.
     pub(crate) rest: bool,
@@ -146,8 +152,8 @@ pub(crate) struct Arrived {
     pub(crate) closings: Closings,
 }
 
-/// What messages have told of a gate that the daemon closed: they can arrive before its directive. Each process of this user can
-/// forge one, so it holds only until the daemon has been asked.
+/// What messages have told of a gate that the daemon closed: they can arrive before its directive.
+/// Each process of this user can forge one, so it holds only until the daemon has been asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Closings {
     /// How many they are.
@@ -179,8 +185,8 @@ pub(crate) struct ShutdownAnswer {
     pub(crate) approve: bool,
     /// Who decided.
     pub(crate) by: AnsweredBy,
-    /// What the daemon made of the model's answer, once it has said so: how the request stands (an answer that came second finds
-    /// the first one here), or why the answer changed nothing.
+    /// What the daemon made of the model's answer, once it has said so: how the request stands (an
+    /// answer that came second finds the first one here), or why the answer changed nothing.
     pub(crate) outcome: Option<Result<Status, String>>,
 }
 
@@ -195,7 +201,11 @@ impl State {
     ) -> Self {
         let mut state = Self {
             work,
-            directive: Directive { shutdown: None, release: false, ..directive.clone() },
+            directive: Directive {
+                shutdown: None,
+                release: false,
+                ..directive.clone()
+            },
             applied_seq: 0,
             settled: 0,
             shutdown: None,
@@ -218,15 +228,21 @@ impl State {
         state
     }
 
-    /// Returns whether the worker may change anything: the directive says so, no plan of its own is unanswered, and no message says
-    /// that the gate was closed since. So what a model reads of its gate is true when it reads it, whichever comes first.
+    /// Returns whether the worker may change anything: the directive says so, no plan of its own is
+    /// unanswered, and no message says that the gate was closed since. So what a model reads of its
+    /// gate is true when it reads it, whichever comes first.
     pub(crate) fn gate(&self) -> Gate {
-        if self.has_plan() { Gate::Closed } else { self.directed_gate() }
+        if self.has_plan() {
+            Gate::Closed
+        } else {
+            self.directed_gate()
+        }
     }
 
     /// Tells whether it waits for the verdict on a plan.
     fn has_plan(&self) -> bool {
-        self.submission().is_some_and(|submission| matches!(submission.asks, Asks::Plan(_)))
+        self.submission()
+            .is_some_and(|submission| matches!(submission.asks, Asks::Plan(_)))
     }
 
     /// Returns how the permission questions of an agent are answered.
@@ -236,28 +252,45 @@ impl State {
 
     /// Returns the task for which its work is being checked, if its gate is closed for that alone.
     pub(crate) fn checking(&self) -> Option<TaskId> {
-        self.directive.checking.filter(|_| !self.has_plan() && self.doubts() == 0)
+        if !self.has_plan() && self.doubts() == 0 {
+            self.directive.checking
+        } else {
+            None
+        }
     }
 
     /// Returns the gate but for a plan of its own that is unanswered.
     pub(crate) fn directed_gate(&self) -> Gate {
-        if self.doubts() > 0 { Gate::Closed } else { self.directive.gate }
+        if self.doubts() > 0 {
+            Gate::Closed
+        } else {
+            self.directive.gate
+        }
     }
 
     /// Returns [`teamd_shared::control::WorkerState::doubts`].
     fn doubts(&self) -> u64 {
         let Closings { count, seq } = self.arrived.closings;
-        if seq > self.directive.seq && count > self.settled { count } else { 0 }
+        if seq > self.directive.seq && count > self.settled {
+            count
+        } else {
+            0
+        }
     }
 
     /// Returns the shutdown that the model may answer.
     pub(crate) fn pending_shutdown(&self) -> Option<&RequestId> {
-        self.shutdown.as_ref().map(|shutdown| &shutdown.directive.request_id)
+        self.shutdown
+            .as_ref()
+            .map(|shutdown| &shutdown.directive.request_id)
     }
 
-    /// Tells whether the model's answer to a shutdown is on its way: that call is neither run nor not run.
+    /// Tells whether the model's answer to a shutdown is on its way: that call is neither run nor
+    /// not run.
     pub(crate) fn is_answering(&self) -> bool {
-        self.answer.as_ref().is_some_and(|answer| answer.by == AnsweredBy::Model)
+        self.answer
+            .as_ref()
+            .is_some_and(|answer| answer.by == AnsweredBy::Model)
     }
 
     /// Tells whether there is no work.
@@ -282,7 +315,11 @@ impl State {
 
     /// Returns what waits for its verdict.
     pub(crate) fn submission(&self) -> Option<&Submission> {
-        if let At::Pending(pending) = &self.work.at { Some(&pending.submission) } else { None }
+        if let At::Pending(pending) = &self.work.at {
+            Some(&pending.submission)
+        } else {
+            None
+        }
     }
 
     fn pending_mut(&mut self, request_id: &RequestId) -> Option<&mut Pending> {
@@ -292,7 +329,8 @@ impl State {
         }
     }
 
-    /// A directive that closes the gate is applied when nothing runs any more that an open gate let through.
+    /// A directive that closes the gate is applied when nothing runs any more that an open gate let
+    /// through.
     fn act(&mut self) {
         let changing = self.background || matches!(self.work.at, At::Calling { gated: true, .. });
         if self.directive.gate == Gate::Open || !changing {

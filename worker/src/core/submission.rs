@@ -45,46 +45,73 @@ pub(crate) struct Permission {
     pub(crate) input: Value,
 }
 
-/// How many ids are tried to find the one that a plan is pending under: each is taken by chance (1 of 2³²), or since
-/// the plan expired with an earlier incarnation.
+/// How many ids are tried to find the one that a plan is pending under: each is taken by chance (1
+/// of 2³²), or since the plan expired with an earlier incarnation.
 const RENUMBERINGS: usize = 64;
 
 impl Submission {
-    /// Returns the plan that an earlier incarnation was about to submit, or had submitted, when it ended in this call; none if
-    /// the call is no plan. `pending`: the plan of this conversation that has no verdict.
+    /// Returns the plan that an earlier incarnation was about to submit, or had submitted, when it
+    /// ended in this call; none if the call is no plan. `pending`: the plan of this conversation
+    /// that has no verdict.
     ///
-    /// An incarnation that begins with it must say so from the first: the daemon lets a plan expire that no worker waits for.
-    pub(crate) fn resumed(caller: Caller, call: &ToolUse, pending: Option<&RequestId>) -> Option<Self> {
-        let Ok(Call { action: Action::SubmitPlan(PlanApproval { plan }), .. }) =
-            caller.parse(&call.name, &call.input)
+    /// An incarnation that begins with it must say so from the first: the daemon lets a plan expire
+    /// that no worker waits for.
+    pub(crate) fn resumed(
+        caller: Caller,
+        call: &ToolUse,
+        pending: Option<&RequestId>,
+    ) -> Option<Self> {
+        let Ok(Call {
+            action: Action::SubmitPlan(PlanApproval { plan }),
+            ..
+        }) = caller.parse(&call.name, &call.input)
         else {
             return None;
         };
         let asks = Asks::Plan(plan);
-        let first = Self { asks, message_id: call.message_id?, request_id: call.request_id.clone()? };
-        let ids = std::iter::successors(Some(first.clone()), |before| Some(before.clone().renumbered()));
-        Some(ids.take(RENUMBERINGS).find(|known| Some(&known.request_id) == pending).unwrap_or(first))
+        let first = Self {
+            asks,
+            message_id: call.message_id?,
+            request_id: call.request_id.clone()?,
+        };
+        let ids = std::iter::successors(Some(first.clone()), |before| {
+            Some(before.clone().renumbered())
+        });
+        Some(
+            ids.take(RENUMBERINGS)
+                .find(|known| Some(&known.request_id) == pending)
+                .unwrap_or(first),
+        )
     }
 
     /// Returns what the line says that submits it, for an incarnation.
     pub(crate) fn body(&self, incarnation: u32) -> Body {
-        let (request_id, incarnation) = (self.request_id.clone(), Some(incarnation));
+        let request_id = self.request_id.clone();
+        let incarnation = Some(incarnation);
         match self.asks.clone() {
-            Asks::Plan(plan) => Body::PlanApprovalRequest { request_id, plan, incarnation },
-            Asks::Permission(Permission { tool, input, .. }) => {
-                Body::PermissionRequest { request_id, tool, input, incarnation }
-            }
+            Asks::Plan(plan) => Body::PlanApprovalRequest {
+                request_id,
+                plan,
+                incarnation,
+            },
+            Asks::Permission(Permission { tool, input, .. }) => Body::PermissionRequest {
+                request_id,
+                tool,
+                input,
+                incarnation,
+            },
         }
     }
 
     /// Returns the same under other ids: its id belongs to another request.
     ///
-    /// The transcript holds only the first ids. The others follow from them, so that a worker that is restarted
-    /// tries the same ids in the same order, and comes to the one that it was recorded under.
+    /// The transcript holds only the first ids. The others follow from them, so that a worker that
+    /// is restarted tries the same ids in the same order, and comes to the one that it was recorded
+    /// under.
     #[must_use]
     pub(crate) fn renumbered(self) -> Self {
-        // The last bits of a UUIDv7 are random: others make another id of the same time. An odd step walks
-        // through all of 32 bits before it comes back.
+        // The last bits of a UUIDv7 are random: others make another id of the same time. An odd
+        // step walks through all of 32 bits before it comes back.
         let [head @ .., s1, s2, s3, s4, l1, l2, l3, l4] = *self.message_id.as_bytes();
         let step = u32::from_be_bytes([s1, s2, s3, s4]) | 1;
         let low = u32::from_be_bytes([l1, l2, l3, l4]).wrapping_add(step);
@@ -92,7 +119,11 @@ impl Submission {
         bytes[head.len() + 4..].copy_from_slice(&low.to_be_bytes());
         let before = u32::from_str_radix(self.request_id.as_str(), 16).unwrap_or(0);
         let request_id = RequestId::from_bits(before.wrapping_add(step));
-        Self { message_id: Uuid::from_bytes(bytes), request_id, ..self }
+        Self {
+            message_id: Uuid::from_bytes(bytes),
+            request_id,
+            ..self
+        }
     }
 }
 
@@ -106,11 +137,14 @@ pub(crate) fn refusal_of(verdict: &Judged) -> Option<String> {
     }
 }
 
-/// Returns what the author of a plan is told. `gate`: as the daemon's last directive has it. It can be closed behind an approval:
-/// a plan was asked for since, or the incarnation that was approved has ended for good.
+/// Returns what the author of a plan is told. `gate`: as the daemon's last directive has it. It can
+/// be closed behind an approval: a plan was asked for since, or the incarnation that was approved
+/// has ended for good.
 pub(crate) fn result_of(verdict: &Judged, gate: Gate) -> Outcome {
     match verdict {
-        Ok((Status::Approved, feedback)) if gate == Gate::Open => Outcome::ok(with("approved", feedback)),
+        Ok((Status::Approved, feedback)) if gate == Gate::Open => {
+            Outcome::ok(with("approved", feedback))
+        }
         Ok((Status::Approved, feedback)) => Outcome::error(with(
             "approved, but the gate has been closed again since: submit the plan again",
             feedback,
@@ -127,7 +161,11 @@ pub(crate) fn result_of(verdict: &Judged, gate: Gate) -> Outcome {
 }
 
 fn with(verdict: &str, feedback: &str) -> String {
-    if feedback.trim().is_empty() { verdict.to_owned() } else { format!("{verdict}\n{feedback}") }
+    if feedback.trim().is_empty() {
+        verdict.to_owned()
+    } else {
+        format!("{verdict}\n{feedback}")
+    }
 }
 
 #[cfg(test)]
@@ -145,7 +183,8 @@ mod tests {
     #[test]
     fn other_ids_follow_from_the_first_ones() {
         let first = submission();
-        let (second, again) = (first.clone().renumbered(), first.clone().renumbered());
+        let second = first.clone().renumbered();
+        let again = first.clone().renumbered();
         assert_eq!(second, again);
         let third = second.clone().renumbered();
         assert_ne!(first.request_id, second.request_id);
@@ -172,7 +211,11 @@ mod tests {
         assert_eq!(resumed(None).as_ref(), Some(&first));
         assert_eq!(resumed(Some(&first.request_id)).as_ref(), Some(&first));
         assert_eq!(resumed(Some(&second.request_id)).as_ref(), Some(&second));
-        assert_eq!(resumed(Some(&RequestId::from_bits(0))).as_ref(), Some(&first), "another plan");
+        assert_eq!(
+            resumed(Some(&RequestId::from_bits(0))).as_ref(),
+            Some(&first),
+            "another plan"
+        );
         let other = ToolUse {
             name: "bash".to_owned(),
             input: serde_json::json!({ "command": "true" }),
@@ -185,20 +228,36 @@ mod tests {
     fn a_permission_is_given_by_an_approval_alone() {
         let refusal = |status, feedback: &str| refusal_of(&Ok((status, feedback.to_owned())));
         assert_eq!(refusal(Status::Approved, "mind the tests"), None);
-        assert_eq!(refusal(Status::Rejected, "not that").as_deref(), Some("refused\nnot that"));
-        assert!(refusal(Status::Expired, "").is_some() && refusal_of(&Err("no".to_owned())).is_some());
+        assert_eq!(
+            refusal(Status::Rejected, "not that").as_deref(),
+            Some("refused\nnot that")
+        );
+        assert!(
+            refusal(Status::Expired, "").is_some() && refusal_of(&Err("no".to_owned())).is_some()
+        );
     }
 
     #[test]
     fn only_an_approval_is_no_error_and_feedback_is_passed_on() {
-        let decided = |status, feedback: &str| result_of(&Ok((status, feedback.to_owned())), Gate::Open);
+        let decided =
+            |status, feedback: &str| result_of(&Ok((status, feedback.to_owned())), Gate::Open);
         let approved = decided(Status::Approved, "mind the tests");
-        assert_eq!((approved.content.as_str(), approved.is_error), ("approved\nmind the tests", false));
+        assert_eq!(
+            (approved.content.as_str(), approved.is_error),
+            ("approved\nmind the tests", false)
+        );
         assert!(decided(Status::Rejected, "too risky").is_error);
-        assert!(decided(Status::Rejected, "too risky").content.ends_with("\ntoo risky"));
+        assert!(
+            decided(Status::Rejected, "too risky")
+                .content
+                .ends_with("\ntoo risky")
+        );
         assert!(decided(Status::Expired, " ").content.starts_with("expired"));
         assert!(result_of(&Err("no".to_owned()), Gate::Open).is_error);
         let outdated = result_of(&Ok((Status::Approved, String::new())), Gate::Closed);
-        assert!(outdated.is_error && outdated.content.ends_with("submit the plan again"), "{outdated:?}");
+        assert!(
+            outdated.is_error && outdated.content.ends_with("submit the plan again"),
+            "{outdated:?}"
+        );
     }
 }

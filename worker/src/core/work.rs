@@ -1,13 +1,16 @@
-//! Where the work of a member stands, pure: the fold of its transcript. A live worker follows each entry that it writes, and
-//! one that begins follows those that it finds, so both stand where the same entries lead.
+//! Where the work of a member stands, pure: the fold of its transcript. A live worker follows each
+//! entry that it writes, and one that begins follows those that it finds, so both stand where the
+//! same entries lead.
 //!
-//! The answer of the model is in the transcript before its first call runs, and each result before the next call
-//! begins. So of the calls without a result only the first can have begun when the earlier incarnation ended. It is not
-//! run again: what it did is not known. But what sends a message is repeated under the ids that the answer holds (and
-//! what the daemon takes for the same a second time, too), and then the calls behind it, which never began, simply follow.
+//! The answer of the model is in the transcript before its first call runs, and each result before
+//! the next call begins. So of the calls without a result only the first can have begun when the
+//! earlier incarnation ended. It is not run again: what it did is not known. But what sends a
+//! message is repeated under the ids that the answer holds (and what the daemon takes for the same
+//! a second time, too), and then the calls behind it, which never began, simply follow.
 //!
-//! An agent says more while a call of it has no result: calls that run side by side, and what it does while its plan waits. That
-//! answer is recorded when it comes, and its calls stand behind those that wait. They run in the agent, so any of them can have begun.
+//! An agent says more while a call of it has no result: calls that run side by side, and what it
+//! does while its plan waits. That answer is recorded when it comes, and its calls stand behind
+//! those that wait. They run in the agent, so any of them can have begun.
 
 use std::collections::VecDeque;
 
@@ -62,13 +65,15 @@ pub(crate) struct Work {
     pub(crate) calls: VecDeque<ToolUse>,
     /// What the lead is told when the work ends: the final answer, or the error.
     pub(crate) closing: String,
-    /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another one has begun.
+    /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another
+    /// one has begun.
     pub(crate) trouble: String,
     /// How the last piece of work ended; none if another one has begun.
     pub(crate) idle_reason: Option<IdleReason>,
     /// How far the inbox is consumed.
     pub(crate) position: Position,
-    /// The notices that follow from entries and that the lead does not have yet, oldest first. The lead agent sends none.
+    /// The notices that follow from entries and that the lead does not have yet, oldest first. The
+    /// lead agent sends none.
     pub(crate) notices: VecDeque<PendingNotice>,
 }
 
@@ -103,32 +108,49 @@ impl Work {
         }
     }
 
-    /// Follows an entry of an earlier incarnation. A notice that it does not list any more was written before it; but an
-    /// incarnation begins with the pending notices of the one before.
+    /// Follows an entry of an earlier incarnation. A notice that it does not list any more was
+    /// written before it; but an incarnation begins with the pending notices of the one before.
     pub(crate) fn replay(&mut self, entry: &Entry) {
         if !matches!(entry.event, Event::Incarnation { .. }) {
-            self.notices.retain(|notice| entry.pending_notices.contains(&notice.id));
+            self.notices
+                .retain(|notice| entry.pending_notices.contains(&notice.id));
         }
         self.position = entry.inbox;
         self.follow(&entry.event);
-        self.notices.iter_mut().for_each(|notice| notice.repeated = true);
+        for notice in &mut self.notices {
+            notice.repeated = true;
+        }
     }
 
     /// Follows one more entry.
     pub(crate) fn follow(&mut self, event: &Event) {
         match event {
-            Event::Incarnation { prompt: Some(_), .. } => self.begin(),
-            Event::Messages { messages } if messages.iter().any(|message| self.is_work(message)) => {
+            Event::Incarnation {
+                prompt: Some(_), ..
+            } => self.begin(),
+            Event::Messages { messages }
+                if messages.iter().any(|message| self.is_work(message)) =>
+            {
                 self.begin();
             }
-            Event::Answer { content, usage, cut, model_calls, .. } => {
+            Event::Answer {
+                content,
+                usage,
+                cut,
+                model_calls,
+                ..
+            } => {
                 self.count(*usage);
                 self.turns = self.turns.saturating_add(*model_calls);
                 let is_beside = !self.calls.is_empty();
                 self.calls.extend(calls_of(content, is_beside));
                 if !is_beside {
                     self.closing = closing(content, *cut);
-                    self.at = if self.calls.is_empty() { At::Done(IdleReason::Available) } else { At::Call };
+                    self.at = if self.calls.is_empty() {
+                        At::Done(IdleReason::Available)
+                    } else {
+                        At::Call
+                    };
                 }
             }
             Event::Compacted { usage, .. } => self.count(*usage),
@@ -137,31 +159,59 @@ impl Work {
                 self.turns = self.turns.saturating_add(*model_calls);
             }
             Event::Result { tool_use_id, .. } => {
-                let is_beside = self.calls.front().is_some_and(|call| call.id != *tool_use_id);
+                let is_beside = self
+                    .calls
+                    .front()
+                    .is_some_and(|call| call.id != *tool_use_id);
                 self.calls.retain(|call| call.id != *tool_use_id);
                 if !is_beside {
-                    self.at = if self.calls.is_empty() { At::Turn { results: true } } else { At::Call };
+                    self.at = if self.calls.is_empty() {
+                        At::Turn { results: true }
+                    } else {
+                        At::Call
+                    };
                 }
             }
-            Event::Idle { idle_reason, content, message_id, goes_on } => {
+            Event::Idle {
+                idle_reason,
+                content,
+                message_id,
+                goes_on,
+            } => {
                 self.calls.clear();
                 self.at = At::Idle;
-                (self.trouble, self.idle_reason) = (trouble(*idle_reason, content), Some(*idle_reason));
+                self.trouble = trouble(*idle_reason, content);
+                self.idle_reason = Some(*idle_reason);
                 if *goes_on {
                     self.begin();
                 }
-                let (idle_reason, summary) = (*idle_reason, summary_of(content));
-                self.notify(*message_id, Body::IdleNotification { idle_reason, summary }, content.clone());
+                let idle_reason = *idle_reason;
+                let summary = summary_of(content);
+                self.notify(
+                    *message_id,
+                    Body::IdleNotification {
+                        idle_reason,
+                        summary,
+                    },
+                    content.clone(),
+                );
             }
-            Event::Rejected { offset, reason, message_id } => {
+            Event::Rejected {
+                offset,
+                reason,
+                message_id,
+            } => {
                 let inbox = TeamPath::inbox(&self.owner);
-                let content = format!("a line of {inbox} (at offset {offset}) is no message: {reason}");
+                let content =
+                    format!("a line of {inbox} (at offset {offset}) is no message: {reason}");
                 self.notify(*message_id, Body::Message, content);
             }
-            // An incarnation that left by its own doing gave its work up; only a crash is gone on from.
+            // An incarnation that left by its own doing gave its work up; only a crash is gone on
+            // from.
             Event::Left { goes_on, .. } => {
                 self.calls.clear();
-                (self.trouble, self.idle_reason) = (String::new(), None);
+                self.trouble = String::new();
+                self.idle_reason = None;
                 self.at = At::Idle;
                 if *goes_on {
                     self.begin();
@@ -183,8 +233,10 @@ impl Work {
     fn begin(&mut self) {
         if self.at == At::Idle {
             self.at = At::Turn { results: false };
-            (self.turns, self.spent) = (0, Usage::default());
-            (self.trouble, self.idle_reason) = (String::new(), None);
+            self.turns = 0;
+            self.spent = Usage::default();
+            self.trouble = String::new();
+            self.idle_reason = None;
         }
     }
 
@@ -199,15 +251,22 @@ impl Work {
 
     fn notify(&mut self, id: Uuid, body: Body, content: String) {
         if self.owner != Name::lead() {
-            self.notices.push_back(PendingNotice { id, body, content, repeated: false });
+            self.notices.push_back(PendingNotice {
+                id,
+                body,
+                content,
+                repeated: false,
+            });
         }
     }
 
-    /// Returns the results of the calls that are not run in this incarnation; marks the one that is made again.
+    /// Returns the results of the calls that are not run in this incarnation; marks the one that is
+    /// made again.
     pub(crate) fn interrupted(&mut self) -> Vec<Event> {
         let caller = Caller::of(&self.owner);
-        let runs_again =
-            |call: &ToolUse| !call.is_beside && caller.after_crash(&call.name) != AfterCrash::Interrupted;
+        let runs_again = |call: &ToolUse| {
+            !call.is_beside && caller.after_crash(&call.name) != AfterCrash::Interrupted
+        };
         let goes_on = self.calls.front().is_some_and(runs_again);
         let mut lost = Vec::new();
         for (number, call) in self.calls.iter_mut().enumerate() {
@@ -216,9 +275,18 @@ impl Work {
                 continue;
             }
             let may_have_begun = number == 0 || call.is_beside;
-            let content = if may_have_begun { caller.may_have_run() } else { NOT_BEGUN };
-            let (tool_use_id, content) = (call.id.clone(), content.to_owned());
-            lost.push(Event::Result { tool_use_id, content, is_error: true });
+            let content = if may_have_begun {
+                caller.may_have_run()
+            } else {
+                NOT_BEGUN
+            };
+            let tool_use_id = call.id.clone();
+            let content = content.to_owned();
+            lost.push(Event::Result {
+                tool_use_id,
+                content,
+                is_error: true,
+            });
         }
         lost
     }
@@ -233,18 +301,37 @@ fn closing(content: &[Block], cut: Option<Cut>) -> String {
         None if text.trim().is_empty() => "[the model gave an empty answer]",
         None => return text,
     };
-    if text.trim().is_empty() { why.to_owned() } else { format!("{text}\n{why}") }
+    if text.trim().is_empty() {
+        why.to_owned()
+    } else {
+        format!("{text}\n{why}")
+    }
 }
 
-/// Returns the calls of an answer, in order; `is_beside`: whether it was given while an earlier call had no result.
+/// Returns the calls of an answer, in order; `is_beside`: whether it was given while an earlier
+/// call had no result.
 fn calls_of(content: &[Block], is_beside: bool) -> Vec<ToolUse> {
-    let call = |block: &Block| match block.clone() {
-        Block::ToolUse { id, name, input, message_id, request_id } => {
-            Some(ToolUse { id, name, input, message_id, request_id, repeated: false, is_beside })
-        }
-        Block::Text { .. } | Block::Opaque { .. } => None,
-    };
-    content.iter().filter_map(call).collect()
+    content
+        .iter()
+        .filter_map(|block| match block.clone() {
+            Block::ToolUse {
+                id,
+                name,
+                input,
+                message_id,
+                request_id,
+            } => Some(ToolUse {
+                id,
+                name,
+                input,
+                message_id,
+                request_id,
+                repeated: false,
+                is_beside,
+            }),
+            Block::Text { .. } | Block::Opaque { .. } => None,
+        })
+        .collect()
 }
 
 #[cfg(test)]

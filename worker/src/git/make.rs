@@ -25,22 +25,41 @@ const CLONE: &str = include_str!("clone.sh");
 const OPEN: &str = include_str!("open.sh");
 
 /// What tells tools, in a directory above a checkout, that what lies below belongs to them.
-const MANIFESTS: [&str; 5] =
-    ["Cargo.toml", "package.json", "pnpm-workspace.yaml", "go.work", "pyproject.toml"];
+const MANIFESTS: [&str; 5] = [
+    "Cargo.toml",
+    "package.json",
+    "pnpm-workspace.yaml",
+    "go.work",
+    "pyproject.toml",
+];
 
 /// Makes a checkout, or finds it, and prepares it.
 pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<GitReport, Failed> {
     let home = Path::new(&git.order.home);
-    DirBuilder::new().recursive(true).mode(0o700).create(home).with_context(|| git.order.home.clone())?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(home)
+        .with_context(|| git.order.home.clone())?;
     let held = references::held(home);
-    let seen = git.run(REPOSITORY, home, &[("SOURCE", &make.source), ("HELD", &held)]).await?;
-    let (top, prefix) = (seen.one("top")?, seen.one("prefix")?);
+    let seen = git
+        .run(
+            REPOSITORY,
+            home,
+            &[("SOURCE", &make.source), ("HELD", &held)],
+        )
+        .await?;
+    let top = seen.one("top")?;
+    let prefix = seen.one("prefix")?;
     references::refresh(git).await;
     let (root, mut notes) = place(git, make, Path::new(&top))?;
     let root_text = text(&root)?;
     notes.extend(seen.all("note"));
     let source = seen.one("source")?;
-    if !["objects", "refs"].iter().all(|name| may_write(&Path::new(&source).join(name))) {
+    if !["objects", "refs"]
+        .iter()
+        .all(|name| may_write(&Path::new(&source).join(name)))
+    {
         notes.push(format!(
             "nothing can be shown in {source}, or landed: confined commands may not write there as this user (`chown` or `chmod` lets them)"
         ));
@@ -51,21 +70,37 @@ pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<GitRepor
         None => notes.clear(),
     }
     let files = git.order.copied.join("\n");
-    git.run(OPEN, &root, &[("TOP", &top), ("COPY", &files), ("PREFIX", &prefix)]).await?;
+    git.run(
+        OPEN,
+        &root,
+        &[("TOP", &top), ("COPY", &files), ("PREFIX", &prefix)],
+    )
+    .await?;
     let repository = text(&repository(git.order))?;
-    let checkout = Checkout { root: root_text, source: make.source.clone(), repository, notes };
+    let checkout = Checkout {
+        root: root_text,
+        source: make.source.clone(),
+        repository,
+        notes,
+    };
     let workspace = text(&root.join(&prefix).components().collect::<PathBuf>())?;
     set_up(git, make, (&checkout, &prefix)).await?;
-    Ok(GitReport::Made { checkout, workspace })
+    Ok(GitReport::Made {
+        checkout,
+        workspace,
+    })
 }
 
-/// Makes the clone, unless something is there; returns what is to be said of it. It gets its name when it is whole: nothing that
-/// stands there is ever removed.
+/// Makes the clone, unless something is there; returns what is to be said of it. It gets its name
+/// when it is whole: nothing that stands there is ever removed.
 async fn cloned(git: &Git<'_>, root: &Path, top: &str) -> Result<Option<Vec<String>>, Failed> {
     if open_itself(&root.join(".git"), OFlags::PATH | OFlags::NOFOLLOW).is_ok() {
         return Ok(None);
     }
-    if root.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+    if root
+        .read_dir()
+        .is_ok_and(|mut entries| entries.next().is_some())
+    {
         return Err(not_empty(root));
     }
     let home = Path::new(&git.order.home);
@@ -74,7 +109,9 @@ async fn cloned(git: &Git<'_>, root: &Path, top: &str) -> Result<Option<Vec<Stri
     // With an earlier checkout of that name it has run.
     git.setting.dir.remove(&TeamPath::setup(&git.order.name))?;
     let made = match git.run(CLONE, &unfinished.at, &[("TOP", top)]).await {
-        Ok(said) => fs::rename(&unfinished.at, root).map(|()| said.all("note")).map_err(|_| not_empty(root)),
+        Ok(said) => fs::rename(&unfinished.at, root)
+            .map(|()| said.all("note"))
+            .map_err(|_| not_empty(root)),
         Err(failed) => Err(failed),
     };
     let ended = unfinished.end();
@@ -90,8 +127,9 @@ fn not_empty(root: &Path) -> Failed {
     )
 }
 
-/// A clone that is being made, beside where it belongs. A note in the directory of the team repository, a link to nothing, says
-/// which directory that is: what a killed job leaves is removed by the next one, and nothing else that has the name.
+/// A clone that is being made, beside where it belongs. A note in the directory of the team
+/// repository, a link to nothing, says which directory that is: what a killed job leaves is removed
+/// by the next one, and nothing else that has the name.
 struct Unfinished {
     at: PathBuf,
     note: PathBuf,
@@ -104,7 +142,9 @@ impl Unfinished {
         let unfinished = Self { at, note };
         unfinished.end()?;
         match DirBuilder::new().mode(0o700).create(&unfinished.at) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(not_empty(&unfinished.at)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(not_empty(&unfinished.at))
+            }
             other => {
                 other.with_context(|| format!("cannot make {}", unfinished.at.display()))?;
                 put_note(&unfinished.note, &identity(&unfinished.at)?)?;
@@ -141,7 +181,9 @@ fn put_note(at: &Path, what: &Path) -> anyhow::Result<()> {
 
 pub(super) fn remove_note(note: &Path) -> anyhow::Result<()> {
     match fs::remove_file(note) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).context("cannot remove a note"),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).context("cannot remove a note")
+        }
         _ => Ok(()),
     }
 }
@@ -152,8 +194,8 @@ fn identity(at: &Path) -> io::Result<PathBuf> {
     Ok(format!("{}:{}", found.dev(), found.ino()).into())
 }
 
-/// Finds where the checkout lies, and makes that directory: where it is said, else beside the repository, else where the user
-/// may write. Returns what is to be said of the place.
+/// Finds where the checkout lies, and makes that directory: where it is said, else beside the
+/// repository, else where the user may write. Returns what is to be said of the place.
 fn place(git: &Git<'_>, make: &MakeOrder, top: &Path) -> Result<(PathBuf, Vec<String>), Failed> {
     let mut beside = top.file_name().unwrap_or_default().to_owned();
     beside.push(".team");
@@ -188,11 +230,17 @@ fn place(git: &Git<'_>, make: &MakeOrder, top: &Path) -> Result<(PathBuf, Vec<St
     }
     if root.starts_with(top) {
         return Err(Failed::refused(
-            format!("a checkout cannot lie in the repository {} itself", top.display()),
+            format!(
+                "a checkout cannot lie in the repository {} itself",
+                top.display()
+            ),
             "set `checkouts = \"PATH\"` in team.toml to a directory outside of it",
         ));
     }
-    let above = root.ancestors().skip(1).flat_map(|above| MANIFESTS.map(|file| above.join(file)));
+    let above = root
+        .ancestors()
+        .skip(1)
+        .flat_map(|above| MANIFESTS.map(|file| above.join(file)));
     let adopting = above.filter(|file| file.exists()).map(|file| {
         format!(
             "tools may take the checkout for a part of {}: `checkouts = \"PATH\"` in team.toml moves it",
@@ -203,7 +251,8 @@ fn place(git: &Git<'_>, make: &MakeOrder, top: &Path) -> Result<(PathBuf, Vec<St
     Ok((root, notes))
 }
 
-/// Makes the directory in which checkouts lie, and returns where a checkout belongs: no link stands there.
+/// Makes the directory in which checkouts lie, and returns where a checkout belongs: no link stands
+/// there.
 fn in_base(base: &Path, name: &str) -> io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(base)?;
     let root = base.canonicalize()?.join(name);
@@ -222,21 +271,30 @@ fn taken(at: &Path, why: &str) -> Failed {
     )
 }
 
-/// Tells whether this user may write a directory, without the rights of root over what others own: a confined command has none.
+/// Tells whether this user may write a directory, without the rights of root over what others own:
+/// a confined command has none.
 fn may_write(at: &Path) -> bool {
-    let Ok(found) = at.metadata() else { return true };
+    let Ok(found) = at.metadata() else {
+        return true;
+    };
     if found.uid() == rustix::process::geteuid().as_raw() {
         return found.mode() & 0o200 != 0;
     }
     let groups = rustix::process::getgroups().unwrap_or_default();
     let own = rustix::process::getegid();
-    let is_member = groups.iter().chain([&own]).any(|group| group.as_raw() == found.gid());
+    let is_member = groups
+        .iter()
+        .chain([&own])
+        .any(|group| group.as_raw() == found.gid());
     let bit = if is_member { 0o020 } else { 0o002 };
     found.mode() & bit != 0
 }
 
 fn is_closed(kind: io::ErrorKind) -> bool {
-    matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    matches!(
+        kind,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+    )
 }
 
 /// Runs the setup, unless it has run with these inputs.
@@ -245,32 +303,53 @@ async fn set_up(
     make: &MakeOrder,
     (checkout, folder): (&Checkout, &str),
 ) -> Result<(), Failed> {
-    let CheckoutSettings { setup: Some(setup), .. } = &make.settings else { return Ok(()) };
+    let CheckoutSettings {
+        setup: Some(setup), ..
+    } = &make.settings
+    else {
+        return Ok(());
+    };
     let stamp = || {
         let inputs = fingerprint(Path::new(&checkout.root), &make.settings.inputs());
         let inputs = inputs.context("cannot read what the setup rests on")?;
         anyhow::Ok(format!("{inputs}\n{}\n{setup}", checkout.root))
     };
-    let (dir, known) = (&git.setting.dir, TeamPath::setup(&git.order.name));
-    if dir.read(&known).is_ok_and(|done| stamp().is_ok_and(|stamp| done == stamp.as_bytes())) {
+    let dir = &git.setting.dir;
+    let known = TeamPath::setup(&git.order.name);
+    if dir
+        .read(&known)
+        .is_ok_and(|done| stamp().is_ok_and(|stamp| done == stamp.as_bytes()))
+    {
         return Ok(());
     }
     dir.remove(&known)?;
     let environment = for_checkout(&git.order.environment, Some(checkout));
     let root = Path::new(&checkout.root);
     let keeps = Keeps::Member(git.order.name.clone());
-    let mut toolbox = git.toolbox(root, (environment, make.sandbox.clone(), make.bounds), keeps)?;
+    let mut toolbox = git.toolbox(
+        root,
+        (environment, make.sandbox.clone(), make.bounds),
+        keeps,
+    )?;
     let command = below(folder, setup);
-    let ran = toolbox.run(command, git.order.timeout, Reader::Model(None)).await?;
+    let ran = toolbox
+        .run(command, git.order.timeout, Reader::Model(None))
+        .await?;
     if let Some(how) = ran.failure {
         return Err(Failed::refused(
-            format!("the setup of {} failed: `{setup}`: {how}\n{}", git.order.name, ran.output.trim_end()),
+            format!(
+                "the setup of {} failed: `{setup}`: {how}\n{}",
+                git.order.name,
+                ran.output.trim_end()
+            ),
             "fix `[checkout] setup` in team.toml, or what it needs",
         ));
     }
     // It may have written its inputs, such as a lock file.
     match stamp() {
-        Ok(stamp) => replace(dir, &known, stamp.as_bytes()).context("cannot note that the setup has run")?,
+        Ok(stamp) => {
+            replace(dir, &known, stamp.as_bytes()).context("cannot note that the setup has run")?
+        }
         Err(error) => tracing::warn!("the setup runs again with the next spawn: {error:#}"),
     }
     Ok(())

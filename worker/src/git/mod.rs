@@ -1,17 +1,21 @@
 //! What is done with `git` for the team: the team repository, and the checkouts of teammates.
 //!
-//! `git` at a teammate's hands is hostile data: each `git` runs confined, in a script, with no hooks, no network, a time limit and a
-//! limit of the size of a file. It writes either the team repository or one checkout, never both: no command that reads a checkout can
-//! change what others build on.
+//! `git` at a teammate's hands is hostile data: each `git` runs confined, in a script, with no
+//! hooks, no network, a time limit and a limit of the size of a file. It writes either the team
+//! repository or one checkout, never both: no command that reads a checkout can change what others
+//! build on.
 //!
 //! A `git` is of one of two kinds, and each command of a script is one of them ([`kind::Kind`]):
 //!
-//! - `git …` **protects**: it keeps the team repository, packs, merges and what is shown of them. The configuration, attributes, filters
-//!   and hooks of the user and of teammates have no say in it.
-//! - `judge git …` is asked about a *working tree*: is it clean, what would a checkout write? The answer is that of the one whose tree
-//!   it is, so it is asked with that one's configuration. What a teammate gets its own `git` to say decides about its own work alone.
+//! - `git …` **protects**: it keeps the team repository, packs, merges and what is shown of them.
+//!   The configuration, attributes, filters and hooks of the user and of teammates have no say in
+//!   it.
+//! - `judge git …` is asked about a *working tree*: is it clean, what would a checkout write? The
+//!   answer is that of the one whose tree it is, so it is asked with that one's configuration. What
+//!   a teammate gets its own `git` to say decides about its own work alone.
 //!
-//! A file whose bytes are those of its blob is unchanged, whatever attributes make of it (`unchanged` in `begin.sh`).
+//! A file whose bytes are those of its blob is unchanged, whatever attributes make of it
+//! (`unchanged` in `begin.sh`).
 
 mod integration;
 mod kind;
@@ -67,10 +71,19 @@ fn check_caches(order: &GitOrder) -> PathBuf {
 }
 
 /// Does what is ordered.
-pub(crate) async fn run(setting: &Setting, order: &GitOrder, lock: &File) -> anyhow::Result<JobReport> {
-    let git = Git { setting, order, lock };
-    if let GitStep::Branch { root, .. } | GitStep::Keep { root, .. } | GitStep::Remove { root, .. } =
-        &order.step
+pub(crate) async fn run(
+    setting: &Setting,
+    order: &GitOrder,
+    lock: &File,
+) -> anyhow::Result<JobReport> {
+    let git = Git {
+        setting,
+        order,
+        lock,
+    };
+    if let GitStep::Branch { root, .. }
+    | GitStep::Keep { root, .. }
+    | GitStep::Remove { root, .. } = &order.step
     {
         locks::remove_stale(Path::new(root), Whose::Teammates);
     }
@@ -78,19 +91,29 @@ pub(crate) async fn run(setting: &Setting, order: &GitOrder, lock: &File) -> any
         GitStep::Make(make) => make::checkout(&git, make).await.map(JobReport::Git),
         GitStep::Branch { root, task } => {
             references::refresh(&git).await;
-            let said = git.run(BRANCH, Path::new(root), &[("TASK", &task.to_string())]).await;
+            let said = git
+                .run(BRANCH, Path::new(root), &[("TASK", &task.to_string())])
+                .await;
             said.map(|said| JobReport::Git(GitReport::Branched(said.all("kept"))))
         }
-        GitStep::Keep { root, task, submit } => git.keep(root, *task, *submit).await.map(JobReport::Git),
-        GitStep::Prepare(prepare) => integration::prepare(&git, prepare).await.map(JobReport::Checked),
-        GitStep::Integrate { merged, cache } => {
-            integration::integrate(&git, merged, cache).await.map(JobReport::Git)
+        GitStep::Keep { root, task, submit } => {
+            git.keep(root, *task, *submit).await.map(JobReport::Git)
         }
-        GitStep::Diff { commit, root } => {
-            integration::diff(&git, commit.as_deref(), root).await.map(JobReport::Git)
-        }
-        GitStep::Sync { into } => integration::sync(&git, into.as_deref()).await.map(JobReport::Git),
-        GitStep::Land { into } => integration::land(&git, into.as_deref()).await.map(JobReport::Git),
+        GitStep::Prepare(prepare) => integration::prepare(&git, prepare)
+            .await
+            .map(JobReport::Checked),
+        GitStep::Integrate { merged, cache } => integration::integrate(&git, merged, cache)
+            .await
+            .map(JobReport::Git),
+        GitStep::Diff { commit, root } => integration::diff(&git, commit.as_deref(), root)
+            .await
+            .map(JobReport::Git),
+        GitStep::Sync { into } => integration::sync(&git, into.as_deref())
+            .await
+            .map(JobReport::Git),
+        GitStep::Land { into } => integration::land(&git, into.as_deref())
+            .await
+            .map(JobReport::Git),
         GitStep::Remove { root, discard } => git.remove(root, *discard).await.map(JobReport::Git),
     };
     match done {
@@ -104,13 +127,21 @@ pub(crate) async fn run(setting: &Setting, order: &GitOrder, lock: &File) -> any
 }
 
 impl Git<'_> {
-    /// Puts what a teammate has committed into the team repository: first a pack of it is made where the teammate writes, and
-    /// then that is taken in by a process that reads nothing else of there.
-    async fn keep(&self, root: &str, task: Option<TaskId>, submit: bool) -> Result<GitReport, Failed> {
+    /// Puts what a teammate has committed into the team repository: first a pack of it is made
+    /// where the teammate writes, and then that is taken in by a process that reads nothing else of
+    /// there.
+    async fn keep(
+        &self,
+        root: &str,
+        task: Option<TaskId>,
+        submit: bool,
+    ) -> Result<GitReport, Failed> {
         let root = Path::new(root);
         let submit = if submit { "1" } else { "" };
         let task = task.map(|task| task.to_string()).unwrap_or_default();
-        let packed = self.run(PACK, root, &[("SUBMIT", submit), ("TASK", &task)]).await;
+        let packed = self
+            .run(PACK, root, &[("SUBMIT", submit), ("TASK", &task)])
+            .await;
         let kept = match packed {
             Ok(said) => self.take(root, &said).await,
             Err(failed) => Err(failed),
@@ -123,16 +154,28 @@ impl Git<'_> {
     async fn take(&self, root: &Path, said: &Said) -> Result<GitReport, Failed> {
         let commit = said.commit("commit")?;
         if said.one("adds")? == "0" {
-            return Ok(GitReport::Kept { commit, reference: None });
+            return Ok(GitReport::Kept {
+                commit,
+                reference: None,
+            });
         }
         let pack = root.join(".git").join(PACKED);
-        let (pack, task) = (pack.to_string_lossy(), said.one("task")?.parse::<TaskId>()?.to_string());
-        let more = [("PACK", pack.as_ref()), ("TASK", task.as_str()), ("COMMIT", commit.as_str())];
+        let pack = pack.to_string_lossy();
+        let task = said.one("task")?.parse::<TaskId>()?.to_string();
+        let more = [
+            ("PACK", pack.as_ref()),
+            ("TASK", task.as_str()),
+            ("COMMIT", commit.as_str()),
+        ];
         let taken = self.run(TAKE, &repository(self.order), &more).await?;
-        Ok(GitReport::Kept { commit, reference: Some(taken.one("kept")?) })
+        Ok(GitReport::Kept {
+            commit,
+            reference: Some(taken.one("kept")?),
+        })
     }
 
-    /// Makes sure that a checkout has no work which is nowhere else. What is committed for a task is saved before.
+    /// Makes sure that a checkout has no work which is nowhere else. What is committed for a task
+    /// is saved before.
     async fn nothing_is_lost(&self, root: &str) -> Result<(), Failed> {
         let hint = format!(
             "fix that, then try again; `teamctl forget {} --discard` removes it anyway",
@@ -144,20 +187,25 @@ impl Git<'_> {
                 hint,
             ));
         }
-        self.run(REMOVE, Path::new(root), &[]).await.map(drop).map_err(|failed| match failed {
-            Failed::Other(error) => {
-                Failed::refused(format!("whether {root} holds work cannot be seen: {error:#}"), hint)
-            }
-            refused @ Failed::Refused(_) => refused,
-        })
+        self.run(REMOVE, Path::new(root), &[])
+            .await
+            .map(drop)
+            .map_err(|failed| match failed {
+                Failed::Other(error) => Failed::refused(
+                    format!("whether {root} holds work cannot be seen: {error:#}"),
+                    hint,
+                ),
+                refused @ Failed::Refused(_) => refused,
+            })
     }
 
     async fn remove(&self, root: &str, discard: bool) -> Result<GitReport, Failed> {
         let path = Path::new(root);
         if !open_itself(path, OFlags::PATH).is_err_and(|errno| errno == Errno::NOENT) {
-            match discard {
-                true => drop(self.run("require_own", path, &[]).await?),
-                false => self.nothing_is_lost(root).await?,
+            if discard {
+                drop(self.run("require_own", path, &[]).await?)
+            } else {
+                self.nothing_is_lost(root).await?
             }
             remove(path).with_context(|| format!("cannot remove the checkout {root}"))?;
         }
@@ -170,17 +218,32 @@ impl Git<'_> {
 fn remove_pack(root: &Path) {
     let removed = open_itself(&root.join(".git"), OFlags::PATH | OFlags::DIRECTORY)
         .and_then(|folder| unlinkat(folder, PACKED, AtFlags::empty()));
-    if let Err(errno) = removed.or_else(|errno| if errno == Errno::NOENT { Ok(()) } else { Err(errno) }) {
+    if let Err(errno) = removed.or_else(|errno| {
+        if errno == Errno::NOENT {
+            Ok(())
+        } else {
+            Err(errno)
+        }
+    }) {
         tracing::warn!("cannot remove {PACKED} in {}: {errno}", root.display());
     }
 }
 
-/// Says what to do if a step has failed because a disk is full: what failed says so, or else one of the places where it writes has no
-/// room. It does not say so where `git` does not, and where even its messages have no room.
+/// Says what to do if a step has failed because a disk is full: what failed says so, or else one of
+/// the places where it writes has no room. It does not say so where `git` does not, and where even
+/// its messages have no room.
 fn full_disk(why: &str, places: &[&Path]) -> Option<Refusal> {
-    let texts = ["No space left on device", "Disk quota exceeded", "Out of diskspace"];
-    let is_full = |place: &&&Path| rustix::fs::statvfs(**place).is_ok_and(|disk| disk.f_bavail == 0);
-    let message = match (texts.iter().any(|text| why.contains(text)), places.iter().find(is_full)) {
+    let texts = [
+        "No space left on device",
+        "Disk quota exceeded",
+        "Out of diskspace",
+    ];
+    let message = match (
+        texts.iter().any(|text| why.contains(text)),
+        places
+            .iter()
+            .find(|place| rustix::fs::statvfs(**place).is_ok_and(|disk| disk.f_bavail == 0)),
+    ) {
         (true, _) => why.to_owned(),
         (false, Some(place)) => format!("no space is left where {} lies: {why}", place.display()),
         (false, None) => return None,
@@ -188,23 +251,32 @@ fn full_disk(why: &str, places: &[&Path]) -> Option<Refusal> {
     Some(Refusal::new(RefusalCode::Failed, message).hint("free some space there, then try again"))
 }
 
-/// Returns what `git` ignores in checkouts so that what is copied there is not committed: a pattern for each path.
+/// Returns what `git` ignores in checkouts so that what is copied there is not committed: a pattern
+/// for each path.
 fn ignored(copied: &[String]) -> String {
-    let pattern = |path: &String| {
-        let special = |character| matches!(character, '*' | '?' | '[' | ']' | '\\' | ' ');
-        let escaped = path
-            .trim_start_matches("./")
-            .chars()
-            .flat_map(|character| special(character).then_some('\\').into_iter().chain([character]));
-        format!("/{}", escaped.collect::<String>())
-    };
-    copied.iter().map(pattern).collect::<Vec<_>>().join("\n")
+    copied
+        .iter()
+        .map(|path| {
+            let special = |character| matches!(character, '*' | '?' | '[' | ']' | '\\' | ' ');
+            let escaped = path.trim_start_matches("./").chars().flat_map(|character| {
+                special(character)
+                    .then_some('\\')
+                    .into_iter()
+                    .chain([character])
+            });
+            format!("/{}", escaped.collect::<String>())
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
-/// Removes a directory such as a checkout. No link is followed, and none stands on the way to it. What its owner has closed is opened.
+/// Removes a directory such as a checkout. No link is followed, and none stands on the way to it.
+/// What its owner has closed is opened.
 pub(crate) fn remove(root: &Path) -> io::Result<()> {
     open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;
-    let Err(error) = std::fs::remove_dir_all(root) else { return Ok(()) };
+    let Err(error) = std::fs::remove_dir_all(root) else {
+        return Ok(());
+    };
     if error.kind() != io::ErrorKind::PermissionDenied {
         return Err(error);
     }
@@ -224,12 +296,14 @@ fn open_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes from the environment of a teammate with a checkout what would name another author: it commits under its own name.
+/// Takes from the environment of a teammate with a checkout what would name another author: it
+/// commits under its own name.
 pub(crate) fn for_checkout(environment: &Environment, checkout: Option<&Checkout>) -> Environment {
     let mut environment = environment.clone();
     if checkout.is_some() {
-        let names_one = |name: &[u8]| name.starts_with(b"GIT_AUTHOR_") || name.starts_with(b"GIT_COMMITTER_");
-        environment.variables.retain(|(name, _)| !names_one(name));
+        environment.variables.retain(|(name, _)| {
+            !(name.starts_with(b"GIT_AUTHOR_") || name.starts_with(b"GIT_COMMITTER_"))
+        });
     }
     environment
 }
@@ -237,10 +311,17 @@ pub(crate) fn for_checkout(environment: &Environment, checkout: Option<&Checkout
 /// Returns a path as text, or says that it cannot be used.
 fn text(path: &Path) -> Result<String, Failed> {
     let is_plain = !path.as_os_str().as_bytes().contains(&b'\n');
-    let text = path.to_str().filter(|_| is_plain).map(str::to_owned);
+    let text = if is_plain {
+        path.to_str().map(str::to_owned)
+    } else {
+        None
+    };
     text.ok_or_else(|| {
         Failed::refused(
-            format!("{} cannot be used for checkouts: it is not UTF-8, or has a line break", path.display()),
+            format!(
+                "{} cannot be used for checkouts: it is not UTF-8, or has a line break",
+                path.display()
+            ),
             "rename it",
         )
     })
@@ -253,16 +334,18 @@ mod tests {
     use super::script::BEGIN;
     use super::*;
 
-    /// Runs a script with the variables of one that takes in a pack; returns its exit code and output.
+    /// Runs a script with the variables of one that takes in a pack; returns its exit code and
+    /// output.
     fn bash(root: &Path, script: &str) -> (Option<i32>, String) {
         let mut bash = std::process::Command::new("bash");
         bash.arg("-c").arg(script).current_dir(root).env_clear();
         bash.env("PATH", std::env::var_os("PATH").unwrap());
-        kind::Kind::Protects.variables(&Environment::default(), &[]).variables.iter().for_each(
-            |(name, value)| {
-                bash.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
-            },
-        );
+        for (name, value) in &kind::Kind::Protects
+            .variables(&Environment::default(), &[])
+            .variables
+        {
+            bash.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+        }
         bash.env("T_SAFE", "");
         for (name, value) in [
             ("T_HOME_OF_TEAM", root),
@@ -277,7 +360,8 @@ mod tests {
         (run.status.code(), String::from_utf8(run.stdout).unwrap())
     }
 
-    /// The name of a file that leads out is that of a link or of a pipe, or a directory above it is a link.
+    /// The name of a file that leads out is that of a link or of a pipe, or a directory above it is
+    /// a link.
     #[test]
     fn no_file_is_removed_or_read_by_way_of_what_a_teammate_puts_there() {
         let scratch = tempfile::tempdir().unwrap();
@@ -297,7 +381,10 @@ mod tests {
             assert_eq!(sh(&take).0, code, "{planted}");
             remove_pack(&root.join("work"));
             assert!(
-                root.join("work/.git/teamd.pack").symlink_metadata().is_err() && root.join("pack").exists()
+                root.join("work/.git/teamd.pack")
+                    .symlink_metadata()
+                    .is_err()
+                    && root.join("pack").exists()
             );
         }
         assert_eq!(
@@ -313,7 +400,14 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
         let read = format!("{BEGIN}\nsource=$(setting config source); say source \"$source\"");
-        for source in ["/home/u/web/.git", "/a = b", "/a#b;c", "/a \"b\"\\n\\", " /a ", "/\tü"] {
+        for source in [
+            "/home/u/web/.git",
+            "/a = b",
+            "/a#b;c",
+            "/a \"b\"\\n\\",
+            " /a ",
+            "/\tü",
+        ] {
             let write = format!(
                 "IFS= read -rd '' source <<'E'\n{source}\nE\ngit config --file config core.bare true; git config --file config teamd.source \"${{source%$'\\n'}}\""
             );

@@ -1,6 +1,7 @@
 //! The names of the user's repository in the team repository, and that of the team in the user's.
 //!
-//! A job looks whether the user has fetched since: what `git` writes then has another time or size. Only then a script runs.
+//! A job looks whether the user has fetched since: what `git` writes then has another time or size.
+//! Only then a script runs.
 
 use std::fs;
 use std::io;
@@ -19,7 +20,8 @@ const REFERENCES: &str = include_str!("references.sh");
 /// What is run to note under which name the user is shown what is integrated.
 const NOTE: &str = "git config --file \"$T_WRITES/config\" teamd.shown \"$T_SHOWN\"";
 
-/// Takes over the remote-tracking branches and tags of the user if they have changed. Work goes on without them.
+/// Takes over the remote-tracking branches and tags of the user if they have changed. Work goes on
+/// without them.
 pub(super) async fn refresh(git: &Git<'_>) {
     let noted = Path::new(&git.order.home).join("references");
     let known = fs::read_to_string(&noted).unwrap_or_default();
@@ -29,14 +31,23 @@ pub(super) async fn refresh(git: &Git<'_>) {
         return;
     }
     if let Err(why) = take_over(git, &noted).await {
-        tracing::warn!("the user's remote-tracking branches are as they were: {}", why.text());
+        tracing::warn!(
+            "the user's remote-tracking branches are as they were: {}",
+            why.text()
+        );
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "half a note is one of another time: the script runs again")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "half a note is one of another time: the script runs again"
+)]
 async fn take_over(git: &Git<'_>, noted: &Path) -> Result<(), Failed> {
     let at = repository(git.order);
-    let source = git.run("say source \"$(source_of_team)\"", &at, &[]).await?.one("source")?;
+    let source = git
+        .run("say source \"$(source_of_team)\"", &at, &[])
+        .await?
+        .one("source")?;
     // Before they are read: what changes meanwhile is looked at again.
     let stamp = stamp_of(Path::new(&source))?;
     git.run(REFERENCES, &at, &[]).await?;
@@ -47,8 +58,9 @@ async fn take_over(git: &Git<'_>, noted: &Path) -> Result<(), Failed> {
 /// Returns what changes when references of a repository do.
 fn stamp_of(source: &Path) -> io::Result<String> {
     let mut stamp = String::new();
-    let mut level: Vec<PathBuf> =
-        ["packed-refs", "refs/remotes", "refs/tags", "reftable"].map(|name| source.join(name)).into();
+    let mut level: Vec<PathBuf> = ["packed-refs", "refs/remotes", "refs/tags", "reftable"]
+        .map(|name| source.join(name))
+        .into();
     while let Some(at) = level.pop() {
         let found = match at.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -71,10 +83,12 @@ fn stamp_of(source: &Path) -> io::Result<String> {
     Ok(stamp)
 }
 
-/// Returns the names under which other teams show what they have integrated, each with the repository in which it is, one a line. A team
-/// that is gone has none.
+/// Returns the names under which other teams show what they have integrated, each with the
+/// repository in which it is, one a line. A team that is gone has none.
 pub(super) fn held(home: &Path) -> String {
-    let Some(all) = home.parent() else { return String::new() };
+    let Some(all) = home.parent() else {
+        return String::new();
+    };
     let mut held = Vec::new();
     for name in living(all) {
         let at = all.join(name);
@@ -90,10 +104,19 @@ pub(super) fn held(home: &Path) -> String {
 
 /// Returns the name and the repository that the configuration of a team repository notes.
 fn place_of(config: &str) -> Option<String> {
-    let noted = |name: &str| config.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
+    let noted = |name: &str| {
+        config
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "))
+    };
     let source = unquoted(noted("\tsource")?);
-    let source = fs::canonicalize(&source).map_or(source, |real| real.to_string_lossy().into_owned());
-    Some(format!("{} {}", noted("\tshown")?, source.replace('\n', " ")))
+    let source =
+        fs::canonicalize(&source).map_or(source, |real| real.to_string_lossy().into_owned());
+    Some(format!(
+        "{} {}",
+        noted("\tshown")?,
+        source.replace('\n', " ")
+    ))
 }
 
 /// Returns a value as it was before `git` wrote it into a configuration.
@@ -117,10 +140,16 @@ fn unquoted(value: &str) -> String {
 
 /// Returns what the directories of teams are called that are there.
 fn living(all: &Path) -> Vec<String> {
-    let Some(state) = all.parent() else { return Vec::new() };
+    let Some(state) = all.parent() else {
+        return Vec::new();
+    };
     let register = Register::new(StateDir::at(state.to_owned()));
-    let (paths, unread) = register.all().unwrap_or_else(|error| (Vec::new(), vec![error]));
-    unread.iter().for_each(|why| tracing::warn!("what a team shows is not known: {why}"));
+    let (paths, unread) = register
+        .all()
+        .unwrap_or_else(|error| (Vec::new(), vec![error]));
+    for why in unread.iter() {
+        tracing::warn!("what a team shows is not known: {why}");
+    }
     let dirs = paths.iter().filter_map(|path| TeamDir::open(path).ok());
     dirs.map(|dir| StateDir::name_of_team(&dir)).collect()
 }
@@ -128,7 +157,9 @@ fn living(all: &Path) -> Vec<String> {
 /// Returns under which name the user is shown what is integrated, as the user would write it.
 pub(super) fn shown(git: &Git<'_>) -> Result<String, Failed> {
     let config = fs::read_to_string(repository(git.order).join("config"))?;
-    let noted = config.lines().find_map(|line| line.strip_prefix("\tshown = refs/remotes/"));
+    let noted = config
+        .lines()
+        .find_map(|line| line.strip_prefix("\tshown = refs/remotes/"));
     Ok(noted.unwrap_or("team/integration").to_owned())
 }
 
@@ -137,7 +168,10 @@ pub(super) async fn note_shown(git: &Git<'_>, said: &Said) -> Result<(), Failed>
     let shown = said.one("shown")?;
     let at = repository(git.order);
     let config = fs::read_to_string(at.join("config"))?;
-    if config.lines().any(|line| line.strip_prefix("\tshown = ") == Some(&shown)) {
+    if config
+        .lines()
+        .any(|line| line.strip_prefix("\tshown = ") == Some(&shown))
+    {
         return Ok(());
     }
     tracing::warn!("what is integrated is shown to the user as {shown}");
@@ -155,9 +189,10 @@ mod tests {
         let source = scratch.path().canonicalize().unwrap().join("a; \"b\"\\c");
         fs::create_dir(&source).unwrap();
         let config = scratch.path().join("config");
-        for (name, value) in
-            [("teamd.source", source.as_os_str()), ("teamd.shown", "refs/remotes/x/integration".as_ref())]
-        {
+        for (name, value) in [
+            ("teamd.source", source.as_os_str()),
+            ("teamd.shown", "refs/remotes/x/integration".as_ref()),
+        ] {
             let git = std::process::Command::new("git")
                 .arg("config")
                 .arg("--file")
@@ -169,7 +204,10 @@ mod tests {
         }
         let config = fs::read_to_string(&config).unwrap();
         assert!(config.contains("\\\""), "git quotes it: {config}");
-        assert_eq!(place_of(&config), Some(format!("refs/remotes/x/integration {}", source.display())));
+        assert_eq!(
+            place_of(&config),
+            Some(format!("refs/remotes/x/integration {}", source.display()))
+        );
         assert_eq!(place_of("[core]\n\tbare = true\n"), None);
     }
 
@@ -183,7 +221,11 @@ mod tests {
         let made = stamp_of(root).unwrap();
         fs::write(root.join("refs/heads/main"), "1\n").unwrap();
         assert_ne!(empty, made);
-        assert_eq!(stamp_of(root).unwrap(), made, "a branch of the user is none of them");
+        assert_eq!(
+            stamp_of(root).unwrap(),
+            made,
+            "a branch of the user is none of them"
+        );
         fs::write(root.join("refs/remotes/origin/main"), "1\n").unwrap();
         let one = stamp_of(root).unwrap();
         fs::write(root.join("packed-refs"), "1 refs/remotes/origin/main\n").unwrap();

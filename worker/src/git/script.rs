@@ -1,4 +1,5 @@
-//! One confined script of `git` commands: it says lines `key=value`, and nothing of what `git` prints can pass for one.
+//! One confined script of `git` commands: it says lines `key=value`, and nothing of what `git`
+//! prints can pass for one.
 
 use std::fs::File;
 use std::io;
@@ -70,17 +71,24 @@ pub(super) const CUT: &str = "";
 impl Said {
     fn of(output: &str) -> Self {
         // No script prints a line without a key.
-        let pair = |line: &str| {
-            let (key, value) = line.split_once('=').unwrap_or((CUT, line));
-            (key.to_owned(), value.to_owned())
-        };
-        Self(output.lines().map(pair).collect())
+        Self(
+            output
+                .lines()
+                .map(|line| {
+                    let (key, value) = line.split_once('=').unwrap_or((CUT, line));
+                    (key.to_owned(), value.to_owned())
+                })
+                .collect(),
+        )
     }
 
     /// Returns the lines under one of these keys, in order.
     pub(super) fn lines(&self, keys: &[&str]) -> Vec<String> {
-        let is_one = |(key, _): &&(String, String)| keys.contains(&key.as_str());
-        self.0.iter().filter(is_one).map(|(_, value)| value.clone()).collect()
+        self.0
+            .iter()
+            .filter(|(key, _)| keys.contains(&key.as_str()))
+            .map(|(_, value)| value.clone())
+            .collect()
     }
 
     /// Returns each value of a key.
@@ -95,7 +103,11 @@ impl Said {
     pub(super) fn commit(&self, key: &'static str) -> Result<String, Failed> {
         let id = self.one(key)?;
         let is_id = matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if is_id { Ok(id) } else { Err(Failed::Other(anyhow!("{id:?} is not the id of a commit"))) }
+        if is_id {
+            Ok(id)
+        } else {
+            Err(Failed::Other(anyhow!("{id:?} is not the id of a commit")))
+        }
     }
 
     /// Returns the value of a key.
@@ -103,7 +115,11 @@ impl Said {
     /// # Errors
     /// If the script has not said it.
     pub(super) fn one(&self, key: &'static str) -> Result<String, Failed> {
-        let value = self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
+        let value = self
+            .0
+            .iter()
+            .find(|(known, _)| known == key)
+            .map(|(_, value)| value.clone());
         value.ok_or_else(|| Failed::Other(anyhow!("a script has not said `{key}`")))
     }
 }
@@ -115,7 +131,8 @@ fn safe_directories(environment: &Environment) -> String {
     text.collect::<Vec<_>>().join("\n")
 }
 
-/// Removes the locks that a git has left which was killed: no other works in the team repository now.
+/// Removes the locks that a git has left which was killed: no other works in the team repository
+/// now.
 fn remove_stale_locks(repository: &Path) -> io::Result<()> {
     let mut level = vec![repository.to_owned()];
     while let Some(at) = level.pop() {
@@ -126,11 +143,19 @@ fn remove_stale_locks(repository: &Path) -> io::Result<()> {
         };
         for entry in entries {
             let entry = entry?;
-            let (path, kind) = (entry.path(), entry.file_type()?);
+            let path = entry.path();
+            let kind = entry.file_type()?;
             if kind.is_dir() && path.starts_with(repository.join("refs")) {
                 level.push(path);
-            } else if kind.is_file() && path.extension().is_some_and(|extension| extension == "lock") {
-                tracing::warn!("removing {}, which a git has left that was killed", path.display());
+            } else if kind.is_file()
+                && path
+                    .extension()
+                    .is_some_and(|extension| extension == "lock")
+            {
+                tracing::warn!(
+                    "removing {}, which a git has left that was killed",
+                    path.display()
+                );
                 std::fs::remove_file(&path)?;
             }
         }
@@ -140,13 +165,16 @@ fn remove_stale_locks(repository: &Path) -> io::Result<()> {
 
 /// Says what to do if a filter of the user has failed: what it reads may be hidden.
 fn failed_filter(why: &str) -> Option<Refusal> {
-    let is_one = why.lines().any(|line| line.contains(" filter ") && line.contains(" failed"));
+    let is_one = why
+        .lines()
+        .any(|line| line.contains(" filter ") && line.contains(" failed"));
     let hint = "what a filter reads below a dot folder of the home is hidden, unless `[sandbox] visible` of team.toml names it (`teamd trust`)";
     is_one.then(|| Refusal::new(RefusalCode::Failed, why).hint(hint))
 }
 
 impl Git<'_> {
-    /// Runs a script that may write in this directory and nowhere else, has no network, and is given these variables.
+    /// Runs a script that may write in this directory and nowhere else, has no network, and is
+    /// given these variables.
     pub(super) async fn run(
         &self,
         script: &str,
@@ -156,7 +184,8 @@ impl Git<'_> {
         self.run_writing(script, writes, None, more).await
     }
 
-    /// The same for one that may also write the repository of that directory, where that lies elsewhere.
+    /// The same for one that may also write the repository of that directory, where that lies
+    /// elsewhere.
     pub(super) async fn run_writing(
         &self,
         script: &str,
@@ -167,14 +196,22 @@ impl Git<'_> {
         let of_kind = |kind: Kind| kind.variables(&self.order.environment, &self.order.territory);
         let mut environment = of_kind(Kind::Protects);
         hand_over(&of_kind(Kind::Judges), &mut environment);
-        let (home, ignored) = (self.order.home.as_str(), ignored(&self.order.copied));
+        let home = self.order.home.as_str();
+        let ignored = ignored(&self.order.copied);
         let team = self.setting.dir.workspace();
         let team = super::text(&team.canonicalize().unwrap_or(team))?;
         let name = self.order.name.as_str();
         let safe = safe_directories(&self.order.environment);
-        let known =
-            [("NAME", name), ("HOME_OF_TEAM", home), ("IGNORED", &ignored), ("TEAM", &team), ("SAFE", &safe)];
-        more.iter().chain(&known).for_each(|(name, value)| environment.set(&format!("T_{name}"), value));
+        let known = [
+            ("NAME", name),
+            ("HOME_OF_TEAM", home),
+            ("IGNORED", &ignored),
+            ("TEAM", &team),
+            ("SAFE", &safe),
+        ];
+        for (name, value) in more.iter().chain(&known) {
+            environment.set(&format!("T_{name}"), value);
+        }
         environment.set("T_WRITES", &writes.to_string_lossy());
         // Where the user's settings lie, for those of them that count.
         for name in ["CONFIG_GLOBAL", "CONFIG_SYSTEM", "CONFIG_NOSYSTEM"] {
@@ -184,47 +221,74 @@ impl Git<'_> {
         }
         let writable = repository.map(str::to_owned).into_iter().collect();
         let visible = self.order.visible.clone();
-        let sandbox = Sandbox { no_network: true, writable, visible, ..Sandbox::default() };
+        let sandbox = Sandbox {
+            no_network: true,
+            writable,
+            visible,
+            ..Sandbox::default()
+        };
         let lock = self.lock_of(writes)?;
-        let git = Git { lock: &lock, ..*self };
+        let git = Git {
+            lock: &lock,
+            ..*self
+        };
         let bounds = Bounds::default();
         let mut toolbox = git.toolbox(writes, (environment, sandbox, bounds), Keeps::Nothing)?;
         let command = format!("{BEGIN}\n{script}");
-        let Ran { exit, output, failure, .. } =
-            toolbox.run(command, self.order.timeout, Reader::Program).await?;
+        let Ran {
+            exit,
+            output,
+            failure,
+            ..
+        } = toolbox
+            .run(command, self.order.timeout, Reader::Program)
+            .await?;
         let said = Said::of(&output);
         match exit {
             Some(0) => Ok(said),
             Some(REFUSED) => Err(Failed::refused(said.one("refused")?, said.one("hint")?)),
             _ => {
                 let why = said.all("failed").pop().unwrap_or(output);
-                let (at, how) = (writes.display(), failure.unwrap_or_default());
+                let at = writes.display();
+                let how = failure.unwrap_or_default();
                 let why = format!("git failed in {at} ({how}): {why}");
                 let why = why.trim_end_matches(|end: char| end == ':' || end.is_whitespace());
-                Err(match self.full_disk(why, writes).or_else(|| failed_filter(why)) {
-                    Some(refusal) => Failed::Refused(refusal),
-                    None => Failed::Other(anyhow!(why.to_owned())),
-                })
+                Err(
+                    match self.full_disk(why, writes).or_else(|| failed_filter(why)) {
+                        Some(refusal) => Failed::Refused(refusal),
+                        None => Failed::Other(anyhow!(why.to_owned())),
+                    },
+                )
             }
         }
     }
 
-    /// Says what to do if a command has failed because there is no space where it writes, or for temporary files.
+    /// Says what to do if a command has failed because there is no space where it writes, or for
+    /// temporary files.
     pub(super) fn full_disk(&self, why: &str, writes: &Path) -> Option<Refusal> {
-        let temp = self.order.environment.path("TMPDIR").unwrap_or_else(|| "/tmp".into());
+        let temp = self
+            .order
+            .environment
+            .path("TMPDIR")
+            .unwrap_or_else(|| "/tmp".into());
         super::full_disk(why, &[writes, &temp])
     }
 
-    /// Returns the lock that a script and its shim hold. No two scripts write the team repository at once, also not one of an
-    /// earlier daemon and one of this.
+    /// Returns the lock that a script and its shim hold. No two scripts write the team repository
+    /// at once, also not one of an earlier daemon and one of this.
     fn lock_of(&self, writes: &Path) -> anyhow::Result<File> {
         let home = Path::new(&self.order.home);
         if writes != home && writes != super::repository(self.order) {
             return Ok(self.lock.try_clone()?);
         }
-        let lock = File::options().create(true).append(true).mode(0o600).open(home.join("lock"))?;
+        let lock = File::options()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(home.join("lock"))?;
         flock(&lock, FlockOperation::LockExclusive).context("cannot lock the team repository")?;
-        remove_stale_locks(&super::repository(self.order)).context("cannot remove a lock of git")?;
+        remove_stale_locks(&super::repository(self.order))
+            .context("cannot remove a lock of git")?;
         Ok(lock)
     }
 
@@ -235,7 +299,11 @@ impl Git<'_> {
         (environment, sandbox, bounds): (Environment, Sandbox, Bounds),
         keeps: Keeps,
     ) -> anyhow::Result<Toolbox> {
-        self.sealed_toolbox(workspace, (environment, sandbox, bounds), (Vec::new(), keeps))
+        self.sealed_toolbox(
+            workspace,
+            (environment, sandbox, bounds),
+            (Vec::new(), keeps),
+        )
     }
 
     /// The same for commands that may not write these paths there.
@@ -247,8 +315,16 @@ impl Git<'_> {
     ) -> anyhow::Result<Toolbox> {
         let mut shown = vec![super::repository(self.order)];
         // Only one of them is writable: what is above the other one is not shown.
-        let others = [workspace.to_owned(), super::scratch(self.order), super::cache(self.order)];
-        shown.extend(others.into_iter().filter(|it| it.starts_with(&self.order.home)));
+        let others = [
+            workspace.to_owned(),
+            super::scratch(self.order),
+            super::cache(self.order),
+        ];
+        shown.extend(
+            others
+                .into_iter()
+                .filter(|it| it.starts_with(&self.order.home)),
+        );
         shown.retain(|it| it == workspace || !it.starts_with(workspace));
         shown.dedup();
         Toolbox::new(ToolboxConfig {
@@ -281,16 +357,35 @@ mod tests {
         let said = Said::of("merged=a=b\nchanged=x\n[9 characters cut]\nth\nchanged=y\nmerged=c\n");
         assert_eq!(said.one("merged").ok().as_deref(), Some("a=b"));
         assert_eq!(said.all(CUT), ["[9 characters cut]", "th"]);
-        assert_eq!(said.lines(&["changed", CUT]), ["x", "[9 characters cut]", "th", "y"]);
+        assert_eq!(
+            said.lines(&["changed", CUT]),
+            ["x", "[9 characters cut]", "th", "y"]
+        );
         assert!(Said::of("changed=x\n").all(CUT).is_empty());
     }
 
     #[test]
     fn only_an_id_is_taken_for_a_commit() {
         let id = "0123456789abcdef0123456789abcdef01234567";
-        assert_eq!(Said::of(&format!("commit={id}")).commit("commit").ok().as_deref(), Some(id));
-        for bad in ["", "--all", "HEAD", &id[1..], &format!("{}g", &id[1..]), &format!("{id} ")] {
-            assert!(Said::of(&format!("commit={bad}")).commit("commit").is_err(), "{bad}");
+        assert_eq!(
+            Said::of(&format!("commit={id}"))
+                .commit("commit")
+                .ok()
+                .as_deref(),
+            Some(id)
+        );
+        for bad in [
+            "",
+            "--all",
+            "HEAD",
+            &id[1..],
+            &format!("{}g", &id[1..]),
+            &format!("{id} "),
+        ] {
+            assert!(
+                Said::of(&format!("commit={bad}")).commit("commit").is_err(),
+                "{bad}"
+            );
         }
     }
 }

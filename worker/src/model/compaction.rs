@@ -1,9 +1,10 @@
-//! Cutting a conversation that comes near the end of the model's window, pure: what the model is asked for a summary
-//! with, and what stands in the place of what is cut.
+//! Cutting a conversation that comes near the end of the model's window, pure: what the model is
+//! asked for a summary with, and what stands in the place of what is cut.
 //!
-//! Whole answers with their results are cut, never parts of them. What must not be lost stands in the summary word for
-//! word, whatever the model wrote: the work, the plan and its verdict, plans and a shutdown that wait for an answer. All of
-//! it together has a share of the window. If that is still too much, the next cut is shorter.
+//! Whole answers with their results are cut, never parts of them. What must not be lost stands in
+//! the summary word for word, whatever the model wrote: the work, the plan and its verdict, plans
+//! and a shutdown that wait for an answer. All of it together has a share of the window. If that is
+//! still too much, the next cut is shorter.
 
 use teamd_shared::transcript::Event;
 
@@ -19,14 +20,15 @@ const KEPT: u64 = 25;
 /// The share of the window that a summary may have, in percent.
 const SUMMARY: u64 = 20;
 
-/// The share of the window that the guide of a workspace may have, in percent: it stands in every prompt, and what
-/// cannot be cut out must leave room for what is kept.
+/// The share of the window that the guide of a workspace may have, in percent: it stands in every
+/// prompt, and what cannot be cut out must leave room for what is kept.
 const GUIDE: u64 = 10;
 
 /// How often a conversation is cut, ever shorter, before its work is given up.
 const CUTS: u32 = 3;
 
-/// How much of a part is shown to the model for its summary if all of it is too much, in characters.
+/// How much of a part is shown to the model for its summary if all of it is too much, in
+/// characters.
 const GLANCE: usize = 1500;
 
 /// How much of each of the last answers stands in a summary that no model wrote, in characters.
@@ -49,21 +51,32 @@ pub(super) struct Room {
     window: u64,
     /// How often it was cut since the model has answered, or the work has ended.
     cuts: u32,
-    /// Whether the service has refused it for its length since then. Then it is not asked with all of it again.
+    /// Whether the service has refused it for its length since then. Then it is not asked with all
+    /// of it again.
     pub(super) refused: bool,
 }
 
 impl Room {
     /// Begins with a window of so many tokens.
     pub(super) fn new(window: u64) -> Self {
-        Self { window, cuts: 0, refused: false }
+        Self {
+            window,
+            cuts: 0,
+            refused: false,
+        }
     }
 
     /// Takes in the next entry.
     pub(super) fn observe(&mut self, event: &Event) {
         match event {
-            Event::Compacted { .. } => (self.cuts, self.refused) = (self.cuts + 1, false),
-            Event::Answer { .. } | Event::Idle { .. } => (self.cuts, self.refused) = (0, false),
+            Event::Compacted { .. } => {
+                self.cuts += 1;
+                self.refused = false;
+            }
+            Event::Answer { .. } | Event::Idle { .. } => {
+                self.cuts = 0;
+                self.refused = false;
+            }
             _ => {}
         }
     }
@@ -77,7 +90,11 @@ impl Room {
 
     /// Returns how many of the last answers are kept.
     pub(super) fn kept(&self, conversation: &Conversation) -> usize {
-        if self.refused { 0 } else { conversation.answers_within(self.bytes(KEPT)) }
+        if self.refused {
+            0
+        } else {
+            conversation.answers_within(self.bytes(KEPT))
+        }
     }
 
     /// Returns how long a summary may be, in bytes; less each time that it was still too much.
@@ -90,13 +107,18 @@ impl Room {
         self.bytes(GUIDE)
     }
 
-    /// Returns how long the question for a summary may be once the whole conversation was refused, in bytes.
+    /// Returns how long the question for a summary may be once the whole conversation was refused,
+    /// in bytes.
     pub(super) fn for_short_question(&self) -> usize {
         self.bytes(50)
     }
 
     fn bytes(&self, percent: u64) -> usize {
-        let bytes = self.window.saturating_mul(percent).saturating_mul(BYTES_PER_TOKEN) / 100;
+        let bytes = self
+            .window
+            .saturating_mul(percent)
+            .saturating_mul(BYTES_PER_TOKEN)
+            / 100;
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 }
@@ -104,31 +126,47 @@ impl Room {
 /// The shortest summary that is worth anything, in bytes.
 const LEAST: usize = 2000;
 
-/// Returns the turns that ask for a summary of all of it: what a cache holds already, and the order behind it.
+/// Returns the turns that ask for a summary of all of it: what a cache holds already, and the order
+/// behind it.
 pub(super) fn question(mut turns: Vec<Turn>) -> Vec<Turn> {
     let part = Part::Text(ORDER.to_owned());
     match turns.last_mut() {
         Some(last) if last.role == Role::User => last.parts.push(part),
-        _ => turns.push(Turn { role: Role::User, parts: vec![part] }),
+        _ => turns.push(Turn {
+            role: Role::User,
+            parts: vec![part],
+        }),
     }
     turns
 }
 
-/// As [`question`], of a conversation that is too long already: long parts are shortened, and as much of its
-/// beginning is left out as must be.
+/// As [`question`], of a conversation that is too long already: long parts are shortened, and as
+/// much of its beginning is left out as must be.
 pub(super) fn short_question(mut turns: Vec<Turn>, room: usize) -> Vec<Turn> {
-    turns.iter_mut().flat_map(|turn| &mut turn.parts).for_each(shorten);
+    for item in turns.iter_mut().flat_map(|turn| &mut turn.parts) {
+        shorten(item);
+    }
     let mut left: usize = turns.iter().map(Turn::bytes).sum();
     let mut first = 0;
     // Up to an answer, so that every result keeps its call.
-    while first + 1 < turns.len() && (left > room || (first > 0 && turns[first].role == Role::User)) {
+    while first + 1 < turns.len() && (left > room || (first > 0 && turns[first].role == Role::User))
+    {
         left -= turns[first].bytes();
         first += 1;
     }
     let mut turns = turns.split_off(first);
-    if turns.first().is_some_and(|turn| turn.role == Role::Assistant) {
+    if turns
+        .first()
+        .is_some_and(|turn| turn.role == Role::Assistant)
+    {
         let note = Part::Text("[the beginning is left out]".to_owned());
-        turns.insert(0, Turn { role: Role::User, parts: vec![note] });
+        turns.insert(
+            0,
+            Turn {
+                role: Role::User,
+                parts: vec![note],
+            },
+        );
     }
     // A last turn of results alone, whose call was left out, cannot be sent.
     if first > 0 && turns.len() == 1 {
@@ -137,20 +175,39 @@ pub(super) fn short_question(mut turns: Vec<Turn>, room: usize) -> Vec<Turn> {
     question(turns)
 }
 
-/// Makes what stands for all that is cut. `written`: what the model wrote, if it could; `kept`: how many of the last
-/// answers stay; `room`: how long it may be, in bytes.
-pub(super) fn compose(conversation: &Conversation, written: &str, kept: usize, room: usize) -> String {
-    let Essentials { work, waiting, plan, asked, .. } = &conversation.essentials;
+/// Makes what stands for all that is cut. `written`: what the model wrote, if it could; `kept`: how
+/// many of the last answers stay; `room`: how long it may be, in bytes.
+pub(super) fn compose(
+    conversation: &Conversation,
+    written: &str,
+    kept: usize,
+    room: usize,
+) -> String {
+    let Essentials {
+        work,
+        waiting,
+        plan,
+        asked,
+        ..
+    } = &conversation.essentials;
     let turns = conversation.turns();
     let mut text =
-        "[The conversation was too long, and its beginning was cut. This is what is kept of it.]".to_owned();
+        "[The conversation was too long, and its beginning was cut. This is what is kept of it.]"
+            .to_owned();
     // The shares of the room, in percent.
     let mut section = |heading: &str, share: usize, body: &str| {
         if !body.trim().is_empty() {
-            text.push_str(&format!("\n\n{heading}\n{}", excerpt(body.trim(), room / 100 * share)));
+            text.push_str(&format!(
+                "\n\n{heading}\n{}",
+                excerpt(body.trim(), room / 100 * share)
+            ));
         }
     };
-    section("What you are working on, word for word:", 25, &work.join("\n"));
+    section(
+        "What you are working on, word for word:",
+        25,
+        &work.join("\n"),
+    );
     if let Some((plan, became)) = plan {
         section("Your latest plan, word for word:", 10, plan);
         section("What became of it:", 5, became);
@@ -158,7 +215,11 @@ pub(super) fn compose(conversation: &Conversation, written: &str, kept: usize, r
     let plans: Vec<&str> = waiting.iter().map(|(_, told)| told.as_str()).collect();
     section("Plans that wait for an answer:", 10, &plans.join("\n"));
     match written.trim() {
-        "" => section("Your last steps (you could not write a summary):", 25, &last_steps(&turns)),
+        "" => section(
+            "Your last steps (you could not write a summary):",
+            25,
+            &last_steps(&turns),
+        ),
         written => section("What you wrote down for yourself:", 35, written),
     }
     if kept == 0 {
@@ -173,35 +234,45 @@ pub(super) fn compose(conversation: &Conversation, written: &str, kept: usize, r
 
 /// Returns what the last turn of the user says: results that no answer has taken up, and messages.
 fn last_words(turns: &[Turn]) -> String {
-    let parts = turns.last().into_iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
-        Part::Text(text) => Some(text.clone()),
-        Part::Result { content, .. } => Some(excerpt(content, EXCERPT)),
-        Part::Call { .. } | Part::Opaque(_) => None,
-    });
+    let parts = turns
+        .last()
+        .into_iter()
+        .flat_map(|turn| &turn.parts)
+        .filter_map(|part| match part {
+            Part::Text(text) => Some(text.clone()),
+            Part::Result { content, .. } => Some(excerpt(content, EXCERPT)),
+            Part::Call { .. } | Part::Opaque(_) => None,
+        });
     parts.collect::<Vec<_>>().join("\n")
 }
 
 /// Describes the last answers without a model.
 fn last_steps(turns: &[Turn]) -> String {
-    let describe = |turn: &&Turn| {
-        let parts = turn.parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(excerpt(text, EXCERPT)),
-            Part::Call { name, input, .. } => {
-                Some(format!("{name} {}", excerpt(&input.to_string(), EXCERPT)))
-            }
-            Part::Result { .. } | Part::Opaque(_) => None,
-        });
-        format!("- {}", parts.collect::<Vec<_>>().join("; "))
-    };
-    let answers: Vec<_> = turns.iter().filter(|turn| turn.role == Role::Assistant).collect();
+    let answers: Vec<_> = turns
+        .iter()
+        .filter(|turn| turn.role == Role::Assistant)
+        .collect();
     let last = &answers[answers.len().saturating_sub(EXCERPTS)..];
-    last.iter().map(describe).collect::<Vec<_>>().join("\n")
+    last.iter()
+        .map(|turn| {
+            let parts = turn.parts.iter().filter_map(|part| match part {
+                Part::Text(text) => Some(excerpt(text, EXCERPT)),
+                Part::Call { name, input, .. } => {
+                    Some(format!("{name} {}", excerpt(&input.to_string(), EXCERPT)))
+                }
+                Part::Result { .. } | Part::Opaque(_) => None,
+            });
+            format!("- {}", parts.collect::<Vec<_>>().join("; "))
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn shorten(part: &mut Part) {
     match part {
         Part::Text(text) | Part::Result { content: text, .. } => *text = excerpt(text, GLANCE),
-        // Its input is not touched: a service may look at it. What a model writes is bounded by its output limit.
+        // Its input is not touched: a service may look at it. What a model writes is bounded by its
+        // output limit.
         Part::Call { .. } | Part::Opaque(_) => {}
     }
 }

@@ -1,8 +1,9 @@
 //! The conversation as a model sees it, pure: the fold of the transcript.
 //!
-//! The turns are valid for every service ([`super::prompt`]), whatever the transcript holds: sides alternate, each call
-//! has exactly one result in the next turn, results stand before text, no text is blank, and the last turn is the
-//! user's. So no crash, cut stream, refused call or compaction makes a conversation that a service refuses.
+//! The turns are valid for every service ([`super::prompt`]), whatever the transcript holds: sides
+//! alternate, each call has exactly one result in the next turn, results stand before text, no text
+//! is blank, and the last turn is the user's. So no crash, cut stream, refused call or compaction
+//! makes a conversation that a service refuses.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -61,7 +62,8 @@ pub(super) struct Essentials {
     pub(super) work: Vec<String>,
     /// Whether that work has ended: what is said next begins another.
     rests: bool,
-    /// The plans that the lead agent was told of and has not answered: their ids, and how it was told.
+    /// The plans that the lead agent was told of and has not answered: their ids, and how it was
+    /// told.
     pub(super) waiting: Vec<(String, String)>,
     /// The latest plan that was submitted, and what became of it.
     pub(super) plan: Option<(String, String)>,
@@ -90,7 +92,11 @@ impl Conversation {
     /// Takes in the next entry.
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
-            Event::Incarnation { incarnation, conversation, prompt } => {
+            Event::Incarnation {
+                incarnation,
+                conversation,
+                prompt,
+            } => {
                 if incarnation == conversation {
                     *self = Self::new(self.owner.clone());
                     let prompt = excerpt(prompt.as_deref().unwrap_or_default(), message_text::MOST);
@@ -106,11 +112,20 @@ impl Conversation {
                 self.essentials.asked = Some((request_id.to_string(), reason.clone()));
                 self.push_text(message_text::ask(request_id.as_str(), reason));
             }
-            Event::Answer { content, usage, length, .. } => {
+            Event::Answer {
+                content,
+                usage,
+                length,
+                ..
+            } => {
                 let counted = usage.input().saturating_add(usage.output_tokens);
                 self.answer(content, length.unwrap_or(counted));
             }
-            Event::Result { tool_use_id, content, is_error } => self.result(tool_use_id, content, *is_error),
+            Event::Result {
+                tool_use_id,
+                content,
+                is_error,
+            } => self.result(tool_use_id, content, *is_error),
             Event::Compacted { summary, kept, .. } => self.cut(summary, *kept),
             // The incarnation gave its work up.
             Event::Left { .. } => {
@@ -118,7 +133,8 @@ impl Conversation {
                 self.essentials.rests = true;
             }
             Event::Idle { idle_reason, .. } => {
-                (self.essentials.asked, self.essentials.rests) = (None, true);
+                self.essentials.asked = None;
+                self.essentials.rests = true;
                 // Without this, the model would take the old work up again with the next message.
                 if *idle_reason == IdleReason::Interrupted {
                     self.push_text(INTERRUPTED.to_owned());
@@ -128,9 +144,15 @@ impl Conversation {
         }
     }
 
-    /// Returns the turns so far as they can be sent: with an answer to every call, and a last turn of the user.
+    /// Returns the turns so far as they can be sent: with an answer to every call, and a last turn
+    /// of the user.
     pub(crate) fn turns(&self) -> Cow<'_, [Turn]> {
-        if self.open.is_empty() && self.turns.last().is_some_and(|turn| turn.role == Role::User) {
+        if self.open.is_empty()
+            && self
+                .turns
+                .last()
+                .is_some_and(|turn| turn.role == Role::User)
+        {
             return Cow::Borrowed(&self.turns);
         }
         let mut complete = self.clone();
@@ -140,37 +162,55 @@ impl Conversation {
 
     fn complete_turn(&mut self) {
         self.answer_open_calls();
-        if self.turns.last().is_none_or(|turn| turn.role == Role::Assistant) {
+        if self
+            .turns
+            .last()
+            .is_none_or(|turn| turn.role == Role::Assistant)
+        {
             self.push_text(NOTHING.to_owned());
         }
     }
 
-    /// Returns about how many tokens a prompt of it has; `fixed`: the bytes of what stands before the conversation.
+    /// Returns about how many tokens a prompt of it has; `fixed`: the bytes of what stands before
+    /// the conversation.
     pub(super) fn tokens(&self, fixed: usize) -> u64 {
         // What a service has counted holds that already.
         let fixed = if self.counted == 0 { fixed } else { 0 };
-        self.counted.saturating_add((self.uncounted + fixed) as u64 / BYTES_PER_TOKEN)
+        self.counted
+            .saturating_add((self.uncounted + fixed) as u64 / BYTES_PER_TOKEN)
     }
 
     fn messages(&mut self, messages: &[Value]) {
         let mut shown = Vec::new();
         for value in messages {
-            let Ok(message) = Message::from_json(value.clone()) else { continue };
-            let Some(text) = message_text::show(&message, &self.owner) else { continue };
+            let Ok(message) = Message::from_json(value.clone()) else {
+                continue;
+            };
+            let Some(text) = message_text::show(&message, &self.owner) else {
+                continue;
+            };
             if let Body::PlanApprovalRequest { request_id, .. }
             | Body::ReviewRequest { request_id, .. }
             | Body::PermissionRequest { request_id, .. } = &message.body
             {
-                self.essentials.waiting.push((request_id.to_string(), text.clone()));
+                self.essentials
+                    .waiting
+                    .push((request_id.to_string(), text.clone()));
             }
             self.essentials.observe_text(&text);
             shown.push(text);
         }
         // While calls are open, only the next one of them takes messages in.
-        if self.open.first().is_some_and(|next| next.name == "read_inbox") {
+        if self
+            .open
+            .first()
+            .is_some_and(|next| next.name == "read_inbox")
+        {
             self.delivered.extend(shown);
         } else {
-            shown.into_iter().for_each(|text| self.push_text(text));
+            for text in shown {
+                self.push_text(text);
+            }
         }
     }
 
@@ -184,9 +224,12 @@ impl Conversation {
 
     /// The model answers; `counted`: how many tokens its service says that there are now, or none.
     fn answer(&mut self, content: &[Block], counted: u64) {
-        // What only a service understands is of a model that says nothing while a call of it is open.
-        let is_beside =
-            !self.open.is_empty() && !content.iter().any(|block| matches!(block, Block::Opaque { .. }));
+        // What only a service understands is of a model that says nothing while a call of it is
+        // open.
+        let is_beside = !self.open.is_empty()
+            && !content
+                .iter()
+                .any(|block| matches!(block, Block::Opaque { .. }));
         if !is_beside {
             self.answer_open_calls();
         }
@@ -197,10 +240,19 @@ impl Conversation {
                 Block::Text { text } if text.trim().is_empty() => continue,
                 // An id that was there before cannot be answered a second time.
                 Block::ToolUse { id, .. } if !self.ids.insert(id.clone()) => continue,
-                Block::ToolUse { id, name, input, .. } => {
+                Block::ToolUse {
+                    id, name, input, ..
+                } => {
                     self.essentials.called(name, input);
-                    let request_id = input.get("request_id").and_then(Value::as_str).map(str::to_owned);
-                    open.push(OpenCall { id: id.clone(), name: name.clone(), request_id });
+                    let request_id = input
+                        .get("request_id")
+                        .and_then(Value::as_str)
+                        .map(str::to_owned);
+                    open.push(OpenCall {
+                        id: id.clone(),
+                        name: name.clone(),
+                        request_id,
+                    });
                 }
                 Block::Text { .. } | Block::Opaque { .. } => {}
             }
@@ -208,7 +260,10 @@ impl Conversation {
         }
         match counted {
             0 => self.uncounted += parts.iter().map(Part::bytes).sum::<usize>(),
-            counted => (self.counted, self.uncounted) = (counted, 0),
+            counted => {
+                self.counted = counted;
+                self.uncounted = 0;
+            }
         }
         // An answer without text and calls is no turn: the turns of the user around it become one.
         if parts.iter().all(|part| matches!(part, Part::Opaque(_))) {
@@ -218,33 +273,54 @@ impl Conversation {
             return self.join(parts, open);
         }
         self.complete_turn();
-        self.turns.push(Turn { role: Role::Assistant, parts });
+        self.turns.push(Turn {
+            role: Role::Assistant,
+            parts,
+        });
         self.open = open;
     }
 
-    /// What an agent has said beside its open calls belongs to their turn: the results of all of them stand in the next one.
+    /// What an agent has said beside its open calls belongs to their turn: the results of all of
+    /// them stand in the next one.
     fn join(&mut self, parts: Vec<Part>, open: Vec<OpenCall>) {
-        let answer = self.turns.iter_mut().rfind(|turn| turn.role == Role::Assistant);
-        let Some(Turn { parts: answer, .. }) = answer else { return };
+        let answer = self
+            .turns
+            .iter_mut()
+            .rfind(|turn| turn.role == Role::Assistant);
+        let Some(Turn { parts: answer, .. }) = answer else {
+            return;
+        };
         let is_call = |part: &Part| matches!(part, Part::Call { .. });
         for part in parts {
             // A text stands before the calls of its turn.
             let end = answer.len();
-            let at = if is_call(&part) { end } else { answer.iter().position(is_call).unwrap_or(end) };
+            let at = if is_call(&part) {
+                end
+            } else {
+                answer.iter().position(is_call).unwrap_or(end)
+            };
             answer.insert(at, part);
         }
         self.open.extend(open);
     }
 
     fn result(&mut self, id: &str, content: &str, is_error: bool) {
-        let Some(at) = self.open.iter().position(|open| open.id == id) else { return };
+        let Some(at) = self.open.iter().position(|open| open.id == id) else {
+            return;
+        };
         let open = self.open.remove(at);
         self.uncounted += content.len();
-        self.push(Part::Result { id: open.id.clone(), content: content.to_owned(), is_error });
+        self.push(Part::Result {
+            id: open.id.clone(),
+            content: content.to_owned(),
+            is_error,
+        });
         let delivered = std::mem::take(&mut self.delivered);
         // A list that was lost, or is too long for a result, is said instead.
         if is_error || message_text::list(&delivered).is_none() {
-            delivered.into_iter().for_each(|text| self.push_text(text));
+            for text in delivered {
+                self.push_text(text);
+            }
         }
         self.essentials.call_ended(&open, content, is_error);
     }
@@ -260,43 +336,70 @@ impl Conversation {
     fn cut(&mut self, summary: &str, kept: usize) {
         self.complete_turn();
         let tail = self.turns.split_off(self.kept_from(kept));
-        self.turns = vec![Turn { role: Role::User, parts: vec![Part::Text(summary.to_owned())] }];
+        self.turns = vec![Turn {
+            role: Role::User,
+            parts: vec![Part::Text(summary.to_owned())],
+        }];
         self.turns.extend(tail);
-        self.ids = self.turns.iter().flat_map(call_ids).map(str::to_owned).collect();
-        (self.counted, self.uncounted) = (0, self.turns.iter().map(Turn::bytes).sum());
+        self.ids = self
+            .turns
+            .iter()
+            .flat_map(call_ids)
+            .map(str::to_owned)
+            .collect();
+        self.counted = 0;
+        self.uncounted = self.turns.iter().map(Turn::bytes).sum();
     }
 
     /// Returns where the last answers begin; the end, if none is kept.
     fn kept_from(&self, kept: usize) -> usize {
-        let is_answer = |at: &usize| self.turns[*at].role == Role::Assistant;
-        (0..self.turns.len()).rev().filter(is_answer).take(kept).last().unwrap_or(self.turns.len())
+        (0..self.turns.len())
+            .rev()
+            .filter(|at| self.turns[*at].role == Role::Assistant)
+            .take(kept)
+            .last()
+            .unwrap_or(self.turns.len())
     }
 
-    /// Returns how many of the last answers, each with what followed it, have at most so many bytes.
+    /// Returns how many of the last answers, each with what followed it, have at most so many
+    /// bytes.
     pub(super) fn answers_within(&self, bytes: usize) -> usize {
         let mut sum = 0;
-        let fits = |turn: &&Turn| {
+        let fitting = self.turns.iter().rev().take_while(|turn| {
             sum += turn.bytes();
             sum <= bytes
-        };
-        let fitting = self.turns.iter().rev().take_while(fits);
+        });
         fitting.filter(|turn| turn.role == Role::Assistant).count()
     }
 
-    /// Adds a part to the turn of the user. Results stand before text, in the order of their calls, whenever they come.
+    /// Adds a part to the turn of the user. Results stand before text, in the order of their calls,
+    /// whenever they come.
     fn push(&mut self, part: Part) {
         let answer = self.turns.iter().rfind(|turn| turn.role == Role::Assistant);
-        let calls: Vec<String> = answer.into_iter().flat_map(call_ids).map(str::to_owned).collect();
+        let calls: Vec<String> = answer
+            .into_iter()
+            .flat_map(call_ids)
+            .map(str::to_owned)
+            .collect();
         let place = |part: &Part| match part {
-            Part::Result { id, .. } => calls.iter().position(|call| call == id).unwrap_or(calls.len()),
+            Part::Result { id, .. } => calls
+                .iter()
+                .position(|call| call == id)
+                .unwrap_or(calls.len()),
             _ => usize::MAX,
         };
         match self.turns.last_mut() {
             Some(turn) if turn.role == Role::User => {
-                let behind = turn.parts.iter().position(|other| place(other) > place(&part));
+                let behind = turn
+                    .parts
+                    .iter()
+                    .position(|other| place(other) > place(&part));
                 turn.parts.insert(behind.unwrap_or(turn.parts.len()), part);
             }
-            _ => self.turns.push(Turn { role: Role::User, parts: vec![part] }),
+            _ => self.turns.push(Turn {
+                role: Role::User,
+                parts: vec![part],
+            }),
         }
     }
 }
@@ -314,7 +417,9 @@ impl Essentials {
 
     /// The model calls a tool.
     fn called(&mut self, name: &str, input: &Value) {
-        if let Some(plan) = input.get("plan").and_then(Value::as_str).filter(|_| name == "plan_approval") {
+        if name == "plan_approval"
+            && let Some(plan) = input.get("plan").and_then(Value::as_str)
+        {
             self.plan = Some((plan.to_owned(), "submitted".to_owned()));
         }
     }
@@ -323,7 +428,9 @@ impl Essentials {
     fn call_ended(&mut self, call: &OpenCall, content: &str, is_error: bool) {
         match (call.name.as_str(), &call.request_id) {
             // The lead agent has answered a plan.
-            ("plan_approval", Some(answered)) if !is_error => self.waiting.retain(|(id, _)| id != answered),
+            ("plan_approval", Some(answered)) if !is_error => {
+                self.waiting.retain(|(id, _)| id != answered)
+            }
             ("plan_approval", None) => {
                 if let Some((_, became)) = &mut self.plan {
                     *became = content.chars().take(2000).collect();

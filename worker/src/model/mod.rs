@@ -1,9 +1,9 @@
 //! What answers: the one place that knows which models there are.
 //!
-//! A model is a function of the transcript: it is told every entry of the conversation in order, live and again
-//! after a restart, and is then asked for the next answer. It must never run a tool, read an inbox or write a
-//! file. Asking it changes nothing: only what was recorded counts. The one exception is the cost of a call that came to
-//! nothing, which it holds until that is recorded.
+//! A model is a function of the transcript: it is told every entry of the conversation in order,
+//! live and again after a restart, and is then asked for the next answer. It must never run a tool,
+//! read an inbox or write a file. Asking it changes nothing: only what was recorded counts. The one
+//! exception is the cost of a call that came to nothing, which it holds until that is recorded.
 
 mod agent;
 mod compaction;
@@ -75,7 +75,9 @@ impl ModelError {
         match self {
             Self::TooLong(_) => "give the work to a teammate that begins afresh",
             Self::Spent => "raise the limit (`--max-tokens`, `--max-cost`)",
-            Self::Refused(_) => "the log of the teammate has more; another model may take it (`--model`)",
+            Self::Refused(_) => {
+                "the log of the teammate has more; another model may take it (`--model`)"
+            }
             Self::Unusable { hint, .. } => hint,
             Self::Gone(_) | Self::Failed(_) => "send the message again, later",
         }
@@ -93,8 +95,8 @@ pub(crate) enum Model {
     Agent(Box<AgentMind>),
     /// Reached over HTTP.
     Remote(Box<Remote>),
-    /// Settings keep it from being used: each piece of work fails with this error. To end the worker instead would only
-    /// start the next one with the same settings.
+    /// Settings keep it from being used: each piece of work fails with this error. To end the
+    /// worker instead would only start the next one with the same settings.
     Unusable(ModelError),
     /// Of a simulation.
     #[cfg(test)]
@@ -102,8 +104,9 @@ pub(crate) enum Model {
 }
 
 impl Model {
-    /// Makes the model that a specification (`PROVIDER[:MODEL]`) names, for a member. `persona` is told how long the guide
-    /// of a workspace may be, in bytes; it is not called for a model that needs none.
+    /// Makes the model that a specification (`PROVIDER[:MODEL]`) names, for a member. `persona` is
+    /// told how long the guide of a workspace may be, in bytes; it is not called for a model that
+    /// needs none.
     ///
     /// # Errors
     /// [`ModelError`] if there is no such model.
@@ -112,10 +115,12 @@ impl Model {
         persona: impl FnOnce(usize) -> Persona,
         access: Access<'_>,
     ) -> Result<Self, ModelError> {
-        let spec: ModelSpec = spec.parse().map_err(|unknown: UnknownModel| ModelError::Unusable {
-            message: unknown.to_string(),
-            hint: unknown.hint().to_owned(),
-        })?;
+        let spec: ModelSpec =
+            spec.parse()
+                .map_err(|unknown: UnknownModel| ModelError::Unusable {
+                    message: unknown.to_string(),
+                    hint: unknown.hint().to_owned(),
+                })?;
         if spec.provider == Provider::Script {
             return Ok(Self::Script(Script::default()));
         }
@@ -125,7 +130,8 @@ impl Model {
         })
     }
 
-    /// Takes in the next entry of the conversation. The caller passes every entry exactly once, in order.
+    /// Takes in the next entry of the conversation. The caller passes every entry exactly once, in
+    /// order.
     pub(crate) fn observe(&mut self, event: &Event) {
         match self {
             Self::Script(script) => script.observe(event),
@@ -139,7 +145,11 @@ impl Model {
     }
 
     fn remote(&self) -> Option<&Remote> {
-        if let Self::Remote(remote) = self { Some(remote) } else { None }
+        if let Self::Remote(remote) = self {
+            Some(remote)
+        } else {
+            None
+        }
     }
 
     /// Returns where the model publishes what it waits for; none if it has no service.
@@ -152,7 +162,11 @@ impl Model {
 
     /// Returns the mind of an agent that runs for many turns, if it is one.
     pub(crate) fn agent(&mut self) -> Option<&mut AgentMind> {
-        if let Self::Agent(agent) = self { Some(agent) } else { None }
+        if let Self::Agent(agent) = self {
+            Some(agent)
+        } else {
+            None
+        }
     }
 
     /// Tells whether its answers come piece by piece.
@@ -160,7 +174,8 @@ impl Model {
         matches!(self, Self::Remote(_) | Self::Agent(_))
     }
 
-    /// Takes out what was charged for since this was called last and is in no answer, in tokens; and how many answers have begun with it.
+    /// Takes out what was charged for since this was called last and is in no answer, in tokens;
+    /// and how many answers have begun with it.
     pub(crate) fn take_unrecorded(&mut self) -> (Usage, u32) {
         match self {
             Self::Remote(remote) => (remote.service.take_unrecorded(), 0),
@@ -169,11 +184,14 @@ impl Model {
         }
     }
 
-    /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`: what may be spent; `gate`: as it is.
-    /// Once it is spent, an answer that its service has paused is given up.
+    /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`:
+    /// what may be spent; `gate`: as it is. Once it is spent, an answer that its service has paused
+    /// is given up.
     ///
-    /// Returns the entry of the transcript: an answer, or what takes the place of the beginning of a conversation that is too
-    /// long. It does not change what the model knows: the entry counts once it is recorded and observed. So a call that fails or is dropped halfway leaves nothing behind but what it cost ([`Model::take_unrecorded`]).
+    /// Returns the entry of the transcript: an answer, or what takes the place of the beginning of
+    /// a conversation that is too long. It does not change what the model knows: the entry counts
+    /// once it is recorded and observed. So a call that fails or is dropped halfway leaves nothing
+    /// behind but what it cost ([`Model::take_unrecorded`]).
     ///
     /// # Errors
     /// [`ModelError`] if there is no answer to be had.
@@ -205,14 +223,21 @@ mod tests {
 
     fn persona(_room: usize) -> Persona {
         let name = teamd_shared::name::Name::new("alice").unwrap();
-        Persona { name, system: String::new(), tools: LazyCell::new(Box::new(Vec::new)) }
+        Persona {
+            name,
+            system: String::new(),
+            tools: LazyCell::new(Box::new(Vec::new)),
+        }
     }
 
     #[test]
     fn a_model_that_this_version_lacks_is_named_with_a_way_on() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
-        let access = Access { dir: &dir, environment: &Environment::default() };
+        let access = Access {
+            dir: &dir,
+            environment: &Environment::default(),
+        };
         for spec in ["", "Script", "script:fast", "gpt"] {
             let error = Model::from_spec(spec, persona, access).unwrap_err();
             assert!(error.to_string().contains(&format!("{spec:?}")), "{error}");

@@ -1,8 +1,10 @@
-//! The mind of a teammate whose agent is one process for each piece of work (`protocol = "run"`). Pure.
+//! The mind of a teammate whose agent is one process for each piece of work (`protocol = "run"`).
+//! Pure.
 //!
-//! It reads the messages on standard input; what it prints is the answer. To run it is a call as any other: it is in the
-//! transcript before it begins, and what a crash has interrupted is not run again. Behind a closed gate it can change nothing,
-//! so what it prints there is its plan: once that is approved, it is run again, and reads the verdict.
+//! It reads the messages on standard input; what it prints is the answer. To run it is a call as
+//! any other: it is in the transcript before it begins, and what a crash has interrupted is not run
+//! again. Behind a closed gate it can change nothing, so what it prints there is its plan: once
+//! that is approved, it is run again, and reads the verdict.
 
 use serde_json::json;
 use teamd_shared::member::Gate;
@@ -33,7 +35,8 @@ pub(crate) struct OneShot {
     before: String,
     /// What came of the last one: its text, and whether that is an error.
     result: Option<(String, bool)>,
-    /// The incarnation in which the conversation began: calls are counted anew in each conversation.
+    /// The incarnation in which the conversation began: calls are counted anew in each
+    /// conversation.
     conversation: u32,
     calls: u64,
 }
@@ -41,31 +44,67 @@ pub(crate) struct OneShot {
 impl OneShot {
     /// Begins without a conversation.
     pub(crate) fn new(name: Name) -> Self {
-        let (input, before, is_work) = (String::new(), String::new(), false);
-        Self { name, input, is_work, running: None, before, result: None, conversation: 0, calls: 0 }
+        let input = String::new();
+        let before = String::new();
+        let is_work = false;
+        Self {
+            name,
+            input,
+            is_work,
+            running: None,
+            before,
+            result: None,
+            conversation: 0,
+            calls: 0,
+        }
     }
 
     /// Takes in the next entry.
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
-            Event::Incarnation { incarnation, conversation, prompt } if incarnation == conversation => {
-                *self = Self { conversation: *conversation, ..Self::new(self.name.clone()) };
-                prompt.iter().for_each(|prompt| self.read(prompt, true));
+            Event::Incarnation {
+                incarnation,
+                conversation,
+                prompt,
+            } if incarnation == conversation => {
+                *self = Self {
+                    conversation: *conversation,
+                    ..Self::new(self.name.clone())
+                };
+                if let Some(prompt) = prompt {
+                    self.read(prompt, true);
+                }
             }
             Event::Messages { messages } => {
-                let read = messages.iter().filter_map(|message| Message::from_json(message.clone()).ok());
-                read.for_each(|message| self.take_in(&message));
+                let read = messages
+                    .iter()
+                    .filter_map(|message| Message::from_json(message.clone()).ok());
+                for message in read {
+                    self.take_in(&message);
+                }
             }
             Event::Answer { content, .. } => self.answered(content),
-            Event::Result { tool_use_id, content, is_error } => {
-                if self.running.take_if(|running| running == tool_use_id).is_some() {
+            Event::Result {
+                tool_use_id,
+                content,
+                is_error,
+            } => {
+                if self
+                    .running
+                    .take_if(|running| running == tool_use_id)
+                    .is_some()
+                {
                     self.result = Some((content.clone(), *is_error));
                 } else {
                     self.read(content, true);
                 }
             }
-            // What has not been read by then belongs to the next piece of work, unless this one was given up.
-            Event::Idle { .. } => (self.result, self.before) = (None, String::new()),
+            // What has not been read by then belongs to the next piece of work, unless this one was
+            // given up.
+            Event::Idle { .. } => {
+                self.result = None;
+                self.before = String::new();
+            }
             Event::Left { .. } => {
                 *self = Self {
                     conversation: self.conversation,
@@ -92,7 +131,13 @@ impl OneShot {
             Some((text, false)) => vec![said(&format!("{}{text}", self.before))],
             None => vec![self.run()],
         };
-        Ok(Event::Answer { content, usage: Usage::default(), cut: None, length: None, model_calls: 1 })
+        Ok(Event::Answer {
+            content,
+            usage: Usage::default(),
+            cut: None,
+            length: None,
+            model_calls: 1,
+        })
     }
 
     fn run(&self) -> Block {
@@ -101,26 +146,38 @@ impl OneShot {
 
     fn call(&self, name: &str, input: serde_json::Value) -> Block {
         let id = format!("call-{}-{}", self.conversation, self.calls + 1);
-        Block::ToolUse { id, name: name.to_owned(), input, message_id: None, request_id: None }
+        Block::ToolUse {
+            id,
+            name: name.to_owned(),
+            input,
+            message_id: None,
+            request_id: None,
+        }
     }
 
     fn answered(&mut self, content: &[Block]) {
-        if let Some((text, _)) = self.result.take().filter(|_| self.is_work) {
+        if self.is_work
+            && let Some((text, _)) = self.result.take()
+        {
             self.before.push_str(&format!("{text}\n\n"));
         }
         for block in content {
-            let Block::ToolUse { id, name, .. } = block else { continue };
+            let Block::ToolUse { id, name, .. } = block else {
+                continue;
+            };
             self.calls += 1;
             if name == RUN {
                 self.running = Some(id.clone());
-                (self.input, self.is_work) = (String::new(), false);
+                self.input = String::new();
+                self.is_work = false;
             }
         }
     }
 
     /// Takes a message in: an order as it stands, anything else between tags that name its sender.
     fn take_in(&mut self, message: &Message) {
-        let is_order = matches!(message.body, Body::Message) && [LEAD, USER].contains(&message.from.as_str());
+        let is_order =
+            matches!(message.body, Body::Message) && [LEAD, USER].contains(&message.from.as_str());
         let text = match message.body {
             Body::PlanRequest { .. } => Some(format!("{}\n{PLAN_WANTED}", message.content)),
             _ if is_order => Some(message.content.clone()),
@@ -139,7 +196,9 @@ impl OneShot {
 }
 
 fn said(text: &str) -> Block {
-    Block::Text { text: text.to_owned() }
+    Block::Text {
+        text: text.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -159,23 +218,36 @@ mod tests {
 
     fn message(from: &str, content: &str) -> Event {
         let message = json!({"type": "message", "from": from, "content": content});
-        Event::Messages { messages: vec![message] }
+        Event::Messages {
+            messages: vec![message],
+        }
     }
 
     fn result(of: &Event, content: &str, is_error: bool) -> Event {
-        let Event::Answer { content: blocks, .. } = of else { panic!() };
+        let Event::Answer {
+            content: blocks, ..
+        } = of
+        else {
+            panic!()
+        };
         let id = blocks.iter().find_map(|block| match block {
             Block::ToolUse { id, .. } => Some(id.clone()),
             _ => None,
         });
-        Event::Result { tool_use_id: id.unwrap(), content: content.to_owned(), is_error }
+        Event::Result {
+            tool_use_id: id.unwrap(),
+            content: content.to_owned(),
+            is_error,
+        }
     }
 
     /// Answers, and takes the answer in; returns it as well as what it holds.
     fn answers(mind: &mut OneShot, gate: Gate) -> (Event, Vec<Value>) {
         let answer = mind.answer(gate).unwrap();
         mind.observe(&answer);
-        let Event::Answer { content, .. } = &answer else { panic!() };
+        let Event::Answer { content, .. } = &answer else {
+            panic!()
+        };
         let told = content.iter().map(|block| match block {
             Block::ToolUse { name, input, .. } => json!([name, input]),
             Block::Text { text } => json!(text),
@@ -194,7 +266,10 @@ mod tests {
         assert_eq!(answers(&mut mind, Gate::Open).1, [json!("built")]);
         mind.observe(&message("bob", "hurry"));
         let (_, told) = answers(&mut mind, Gate::Open);
-        assert_eq!(told, [json!(["run", {"input": "<message from=\"bob\">\nhurry\n</message>\n"}])]);
+        assert_eq!(
+            told,
+            [json!(["run", {"input": "<message from=\"bob\">\nhurry\n</message>\n"}])]
+        );
     }
 
     #[test]
@@ -204,7 +279,10 @@ mod tests {
         mind.observe(&result(&run, "built", false));
         mind.observe(&message("lead", "and test it"));
         let (run, told) = answers(&mut mind, Gate::Open);
-        assert_eq!(told, [json!("built"), json!(["run", {"input": "and test it\n"}])]);
+        assert_eq!(
+            told,
+            [json!("built"), json!(["run", {"input": "and test it\n"}])]
+        );
         mind.observe(&result(&run, "tested", false));
         assert_eq!(answers(&mut mind, Gate::Open).1, [json!("built\n\ntested")]);
     }
@@ -217,7 +295,10 @@ mod tests {
         let (plan, told) = answers(&mut mind, Gate::Closed);
         assert_eq!(told, [json!(["plan_approval", {"plan": "I would build"}])]);
         mind.observe(&result(&plan, "approved", false));
-        assert_eq!(answers(&mut mind, Gate::Open).1, [json!(["run", {"input": "approved\n"}])]);
+        assert_eq!(
+            answers(&mut mind, Gate::Open).1,
+            [json!(["run", {"input": "approved\n"}])]
+        );
     }
 
     #[test]
@@ -225,6 +306,9 @@ mod tests {
         let mut mind = mind();
         let (run, _) = answers(&mut mind, Gate::Open);
         mind.observe(&result(&run, "exit code 3", true));
-        assert_eq!(mind.answer(Gate::Open), Err(ModelError::Failed("exit code 3".to_owned())));
+        assert_eq!(
+            mind.answer(Gate::Open),
+            Err(ModelError::Failed("exit code 3".to_owned()))
+        );
     }
 }

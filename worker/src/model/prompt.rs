@@ -1,7 +1,8 @@
 //! What a model is asked: the system's instructions, the tools, and the conversation. Pure data.
 //!
-//! A prompt that [`super::conversation`] makes is valid for every service: it begins with the user, the two sides
-//! take turns, every call is answered by exactly one result in the very next turn, and results stand before text.
+//! A prompt that [`super::conversation`] makes is valid for every service: it begins with the user,
+//! the two sides take turns, every call is answered by exactly one result in the very next turn,
+//! and results stand before text.
 
 use serde_json::Value;
 use teamd_shared::transcript::Block;
@@ -13,7 +14,8 @@ pub(crate) struct Prompt<'a> {
     pub(crate) system: &'a str,
     /// What it may call, in a fixed order. The same in every call of a conversation.
     pub(crate) tools: &'a [ToolText],
-    /// The conversation so far; the last turn is the user's, but for an answer that the service has paused.
+    /// The conversation so far; the last turn is the user's, but for an answer that the service has
+    /// paused.
     pub(crate) turns: &'a [Turn],
     /// The most tokens that the answer may have; none: as the service has it by default.
     pub(crate) max_output: Option<u64>,
@@ -79,7 +81,9 @@ impl From<&Block> for Part {
     fn from(block: &Block) -> Self {
         match block.clone() {
             Block::Text { text } => Self::Text(text),
-            Block::ToolUse { id, name, input, .. } => Self::Call { id, name, input },
+            Block::ToolUse {
+                id, name, input, ..
+            } => Self::Call { id, name, input },
             Block::Opaque { value } => Self::Opaque(value),
         }
     }
@@ -129,7 +133,11 @@ pub(super) mod valid {
         let mut ids = HashSet::new();
         let mut open: Vec<&str> = Vec::new();
         for (at, turn) in turns.iter().enumerate() {
-            let expected = if at % 2 == 0 { Role::User } else { Role::Assistant };
+            let expected = if at % 2 == 0 {
+                Role::User
+            } else {
+                Role::Assistant
+            };
             if turn.role != expected {
                 found.push(format!("turn {at} is not of {expected:?}"));
             }
@@ -166,8 +174,12 @@ pub(super) mod valid {
             if answered != open {
                 found.push(format!("turn {at} answers {answered:?}, not {open:?}"));
             }
-            let says = |part: &Part| !matches!(part, Part::Opaque(_));
-            if turn.role == Role::Assistant && !turn.parts.iter().any(says) {
+            if turn.role == Role::Assistant
+                && !turn
+                    .parts
+                    .iter()
+                    .any(|part| !matches!(part, Part::Opaque(_)))
+            {
                 found.push(format!("turn {at} says nothing"));
             }
             open = calls;

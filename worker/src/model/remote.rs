@@ -1,4 +1,5 @@
-//! A member's conversation with a model that is reached over HTTP: its persona, its turns, and its service.
+//! A member's conversation with a model that is reached over HTTP: its persona, its turns, and its
+//! service.
 
 use std::cell::LazyCell;
 
@@ -23,19 +24,29 @@ pub(crate) struct Persona {
     pub(crate) name: Name,
     /// The system's instructions.
     pub(crate) system: String,
-    /// What it may call: described at the first model call, since a worker that only waits needs no schemas.
+    /// What it may call: described at the first model call, since a worker that only waits needs no
+    /// schemas.
     pub(crate) tools: LazyCell<Vec<ToolText>, Box<dyn FnOnce() -> Vec<ToolText>>>,
 }
 
 impl Persona {
     fn prompt<'a>(&'a self, turns: &'a [Turn], max_output: Option<u64>) -> Prompt<'a> {
-        Prompt { system: &self.system, tools: &self.tools, turns, max_output }
+        Prompt {
+            system: &self.system,
+            tools: &self.tools,
+            turns,
+            max_output,
+        }
     }
 
     /// Returns how long it is, in bytes: it stands in each prompt.
     fn bytes(&self) -> usize {
-        let tool = |tool: &ToolText| tool.name.len() + tool.description.len() + tool.input.to_string().len();
-        self.system.len() + self.tools.iter().map(tool).sum::<usize>()
+        self.system.len()
+            + self
+                .tools
+                .iter()
+                .map(|tool| tool.name.len() + tool.description.len() + tool.input.to_string().len())
+                .sum::<usize>()
     }
 }
 
@@ -55,7 +66,12 @@ impl Remote {
         let room = Room::new(service.window());
         let persona = persona(room.for_guide());
         let conversation = Conversation::new(persona.name.clone());
-        Self { service, persona, conversation, room }
+        Self {
+            service,
+            persona,
+            conversation,
+            room,
+        }
     }
 
     /// Takes in the next entry.
@@ -66,7 +82,8 @@ impl Remote {
 
     /// Tells whether the conversation has to be cut before the model is asked again.
     fn is_full(&self) -> bool {
-        self.room.is_full(self.conversation.tokens(self.persona.bytes()))
+        self.room
+            .is_full(self.conversation.tokens(self.persona.bytes()))
     }
 
     /// Asks the service; or cuts the conversation, if that has to be before.
@@ -80,28 +97,49 @@ impl Remote {
         }
         let turns = self.conversation.turns();
         let prompt = self.persona.prompt(&turns, None);
-        match self.service.ask(Instant::now(), &prompt, budget, heard).await {
-            Ok(Answer { content, usage, cut, length }) => {
-                Ok(Event::Answer { content, usage, cut, length, model_calls: 1 })
-            }
+        match self
+            .service
+            .ask(Instant::now(), &prompt, budget, heard)
+            .await
+        {
+            Ok(Answer {
+                content,
+                usage,
+                cut,
+                length,
+            }) => Ok(Event::Answer {
+                content,
+                usage,
+                cut,
+                length,
+                model_calls: 1,
+            }),
             Err(ModelError::TooLong(why)) => {
                 self.room.refused = true;
-                if self.is_full() { self.compact(budget).await } else { Err(ModelError::TooLong(why)) }
+                if self.is_full() {
+                    self.compact(budget).await
+                } else {
+                    Err(ModelError::TooLong(why))
+                }
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Puts a summary in the place of the beginning of the conversation: by the model if it can write one, else without it.
+    /// Puts a summary in the place of the beginning of the conversation: by the model if it can
+    /// write one, else without it.
     ///
     /// # Errors
-    /// [`ModelError`] if the service cannot be asked now, for reasons that have nothing to do with the conversation: then
-    /// nothing is cut, since it may be there again for the next piece of work.
+    /// [`ModelError`] if the service cannot be asked now, for reasons that have nothing to do with
+    /// the conversation: then nothing is cut, since it may be there again for the next piece of
+    /// work.
     async fn compact(&mut self, budget: Budget) -> Result<Event, ModelError> {
         let turns = self.conversation.turns().into_owned();
-        let mut answer = match self.room.refused {
-            false => self.summarise(&compaction::question(turns.clone()), budget).await,
-            true => Err(ModelError::TooLong(String::new())),
+        let mut answer = if self.room.refused {
+            Err(ModelError::TooLong(String::new()))
+        } else {
+            self.summarise(&compaction::question(turns.clone()), budget)
+                .await
         };
         if let Err(ModelError::TooLong(_)) = answer {
             let question = compaction::short_question(turns, self.room.for_short_question());
@@ -118,13 +156,23 @@ impl Remote {
         // A first attempt that came to nothing has cost something, too.
         usage += self.service.take_unrecorded();
         let kept = self.room.kept(&self.conversation);
-        let summary = compaction::compose(&self.conversation, &written, kept, self.room.for_summary());
-        Ok(Event::Compacted { summary, kept, usage })
+        let summary =
+            compaction::compose(&self.conversation, &written, kept, self.room.for_summary());
+        Ok(Event::Compacted {
+            summary,
+            kept,
+            usage,
+        })
     }
 
-    /// Asks with the same instructions and tools as ever: what stands before is in the service's cache.
+    /// Asks with the same instructions and tools as ever: what stands before is in the service's
+    /// cache.
     async fn summarise(&mut self, turns: &[Turn], budget: Budget) -> Result<Answer, ModelError> {
-        let prompt = self.persona.prompt(turns, Some(MAX_SUMMARY.min(self.service.window() / 8)));
-        self.service.ask(Instant::now(), &prompt, budget, &mut |_| {}).await
+        let prompt = self
+            .persona
+            .prompt(turns, Some(MAX_SUMMARY.min(self.service.window() / 8)));
+        self.service
+            .ask(Instant::now(), &prompt, budget, &mut |_| {})
+            .await
     }
 }

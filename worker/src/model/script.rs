@@ -1,9 +1,11 @@
 //! The built-in model: it does what its prompt and the messages from `lead` and `user` say.
 //!
-//! Pure: what it answers is a function of the entries that it was told, and nothing else. It must never import a
-//! runtime, a clock, a file system or a random source. The lines that it understands are read in `line`.
+//! Pure: what it answers is a function of the entries that it was told, and nothing else. It must
+//! never import a runtime, a clock, a file system or a random source. The lines that it understands
+//! are read in `line`.
 //!
-//! One answer holds one call, so that messages can reach it between two calls. What other members send is text.
+//! One answer holds one call, so that messages can reach it between two calls. What other members
+//! send is text.
 
 mod line;
 
@@ -35,7 +37,8 @@ pub(crate) struct Script {
     own_response: Option<String>,
     /// Why the next shutdown request is to be rejected, if it is.
     reject: Option<String>,
-    /// The incarnation in which the conversation began: calls are counted anew in each conversation.
+    /// The incarnation in which the conversation began: calls are counted anew in each
+    /// conversation.
     conversation: u32,
     /// How many calls the conversation holds: the next one gets the next number.
     calls: u64,
@@ -45,11 +48,18 @@ impl Script {
     /// Takes in the next entry.
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
-            Event::Incarnation { incarnation, conversation, prompt } => {
+            Event::Incarnation {
+                incarnation,
+                conversation,
+                prompt,
+            } => {
                 // A shutdown request belongs to one incarnation.
                 self.asked = None;
                 if incarnation == conversation {
-                    *self = Self { conversation: *conversation, ..Self::default() };
+                    *self = Self {
+                        conversation: *conversation,
+                        ..Self::default()
+                    };
                     self.queue_lines(prompt.as_deref().unwrap_or_default());
                 }
             }
@@ -63,7 +73,11 @@ impl Script {
             }
             Event::Asked { request_id, .. } => self.asked = Some(request_id.clone()),
             Event::Answer { content, .. } => self.answered(content),
-            Event::Result { tool_use_id, content, .. } => {
+            Event::Result {
+                tool_use_id,
+                content,
+                ..
+            } => {
                 if self.own_response.as_ref() != Some(tool_use_id) {
                     self.last_result = Some(content.clone());
                 }
@@ -89,11 +103,15 @@ impl Script {
             self.tool_use(SHUTDOWN_RESPONSE, input)
         } else if let Some(call) = self.queue.front() {
             if call.name == FAIL {
-                return Err(ModelError::Failed(call.input["reason"].as_str().unwrap_or_default().to_owned()));
+                return Err(ModelError::Failed(
+                    call.input["reason"].as_str().unwrap_or_default().to_owned(),
+                ));
             }
             self.tool_use(&call.name, call.input.clone())
         } else {
-            Block::Text { text: self.final_text() }
+            Block::Text {
+                text: self.final_text(),
+            }
         };
         Ok(Event::Answer {
             content: vec![content],
@@ -106,22 +124,42 @@ impl Script {
 
     fn tool_use(&self, name: &str, input: Value) -> Block {
         let id = format!("call-{}-{}", self.conversation, self.calls + 1);
-        Block::ToolUse { id, name: name.to_owned(), input, message_id: None, request_id: None }
+        Block::ToolUse {
+            id,
+            name: name.to_owned(),
+            input,
+            message_id: None,
+            request_id: None,
+        }
     }
 
     fn final_text(&self) -> String {
         if !self.texts.is_empty() {
             return self.texts.join("\n");
         }
-        self.last_result.clone().filter(|text| !text.trim().is_empty()).unwrap_or_else(|| "done".to_owned())
+        self.last_result
+            .clone()
+            .filter(|text| !text.trim().is_empty())
+            .unwrap_or_else(|| "done".to_owned())
     }
 
     /// Queues the lines of a task that begin with `/`, and its submission.
     fn queue_task(&mut self, message: &Value) {
-        let Ok(message) = Message::from_json(message.clone()) else { return };
-        let Body::TaskAssignment { task_id: Some(id), .. } = message.body else { return };
+        let Ok(message) = Message::from_json(message.clone()) else {
+            return;
+        };
+        let Body::TaskAssignment {
+            task_id: Some(id), ..
+        } = message.body
+        else {
+            return;
+        };
         if message.from == TEAMD {
-            let calls: Vec<&str> = message.content.lines().filter(|line| line.starts_with('/')).collect();
+            let calls: Vec<&str> = message
+                .content
+                .lines()
+                .filter(|line| line.starts_with('/'))
+                .collect();
             self.queue_lines(&calls.join("\n"));
             self.queue_lines(&format!("/task_update {id} completed done"));
         }
@@ -141,10 +179,19 @@ impl Script {
     fn answered(&mut self, content: &[Block]) {
         let mut called = false;
         for block in content {
-            let Block::ToolUse { id, name, input, .. } = block else { continue };
+            let Block::ToolUse {
+                id, name, input, ..
+            } = block
+            else {
+                continue;
+            };
             called = true;
             self.calls += 1;
-            let answers = |asked: &RequestId| input.get("request_id").is_some_and(|id| *id == asked.as_str());
+            let answers = |asked: &RequestId| {
+                input
+                    .get("request_id")
+                    .is_some_and(|id| *id == asked.as_str())
+            };
             if name == SHUTDOWN_RESPONSE && self.asked.take_if(|asked| answers(asked)).is_some() {
                 self.reject = None;
                 self.own_response = Some(id.clone());
@@ -158,8 +205,8 @@ impl Script {
         }
     }
 
-    /// A piece of work ended. Lines that arrived after its last answer belong to the next one, unless the work
-    /// was broken off: then nothing of it is to be done any more.
+    /// A piece of work ended. Lines that arrived after its last answer belong to the next one,
+    /// unless the work was broken off: then nothing of it is to be done any more.
     fn end_work(&mut self, finished: bool) {
         self.asked = None;
         self.last_result = None;
@@ -173,7 +220,10 @@ impl Script {
 /// Returns what a message orders, if it comes from the lead or the user.
 fn order_of(message: &Value) -> Option<String> {
     let message = Message::from_json(message.clone()).ok()?;
-    let orders = matches!(message.body, Body::Message | Body::Broadcast | Body::PlanRequest { .. });
+    let orders = matches!(
+        message.body,
+        Body::Message | Body::Broadcast | Body::PlanRequest { .. }
+    );
     (orders && [LEAD, USER].contains(&message.from.as_str())).then_some(message.content)
 }
 

@@ -18,18 +18,22 @@ use super::policy::Policy;
 /// Where `bwrap` is looked for: no `PATH` says what builds a sandbox.
 const PROGRAMS: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
 
-/// Returns `bwrap` with all that it needs to start this program in a sandbox; the arguments of the program are added behind.
+/// Returns `bwrap` with all that it needs to start this program in a sandbox; the arguments of the
+/// program are added behind.
 ///
 /// # Errors
 /// The system's error if this program cannot be opened, or `bwrap` is not there any more.
 pub(super) fn command(policy: &Policy, workspace: &Path) -> io::Result<Command> {
-    let program = program().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "bwrap is gone"))?;
+    let program =
+        program().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "bwrap is gone"))?;
     // By a descriptor: what stands at its path may be another one by now, or hidden.
     let own = File::open("/proc/self/exe")?;
     rustix::io::fcntl_setfd(&own, FdFlags::empty())?;
     let mut command = Command::new(program);
     command.args(arguments(policy, workspace)?);
-    command.arg("--").arg(format!("/proc/self/fd/{}", own.as_raw_fd()));
+    command
+        .arg("--")
+        .arg(format!("/proc/self/fd/{}", own.as_raw_fd()));
     // It stays open until this process ends, or closes what it inherits.
     let _inherited = own.into_raw_fd();
     Ok(command)
@@ -38,7 +42,9 @@ pub(super) fn command(policy: &Policy, workspace: &Path) -> io::Result<Command> 
 /// Returns `bwrap`, if it is installed and only root can have put it there.
 pub(super) fn program() -> Option<PathBuf> {
     PROGRAMS.iter().map(PathBuf::from).find(|program| {
-        program.metadata().is_ok_and(|found| found.is_file() && found.uid() == 0 && found.mode() & 0o022 == 0)
+        program
+            .metadata()
+            .is_ok_and(|found| found.is_file() && found.uid() == 0 && found.mode() & 0o022 == 0)
     })
 }
 
@@ -48,7 +54,13 @@ fn arguments(policy: &Policy, workspace: &Path) -> io::Result<Vec<OsString>> {
         arguments.push(option.into());
         arguments.extend(paths.iter().map(|path| path.as_os_str().to_owned()));
     };
-    for option in ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--die-with-parent", "--as-pid-1"] {
+    for option in [
+        "--unshare-user",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--die-with-parent",
+        "--as-pid-1",
+    ] {
         add(option, &[]);
     }
     add("--cap-drop", &["ALL".as_ref()]);
@@ -60,14 +72,19 @@ fn arguments(policy: &Policy, workspace: &Path) -> io::Result<Vec<OsString>> {
     add("--proc", &["/proc".as_ref()]);
     // What can be written there of a process is its memory.
     add("--remount-ro", &["/proc".as_ref()]);
-    let (plan, mut covers) = (MountPlan::of(policy), Vec::new());
+    let plan = MountPlan::of(policy);
+    let mut covers = Vec::new();
     for (path, access) in plan.mounts() {
         let source = access.source(path);
-        let Some((_, stat)) = find_itself(source)? else { continue };
+        let Some((_, stat)) = find_itself(source)? else {
+            continue;
+        };
         match access {
             MountAccess::Write { .. } => add("--bind", &[source, path]),
             MountAccess::Read => add("--ro-bind", &[path, path]),
-            MountAccess::Nothing { .. } if !is_dir(&stat) => add("--ro-bind", &["/dev/null".as_ref(), path]),
+            MountAccess::Nothing { .. } if !is_dir(&stat) => {
+                add("--ro-bind", &["/dev/null".as_ref(), path])
+            }
             MountAccess::Nothing { for_git } => {
                 add("--tmpfs", &[path]);
                 let ignore = path.join(IGNORE);
@@ -79,7 +96,9 @@ fn arguments(policy: &Policy, workspace: &Path) -> io::Result<Vec<OsString>> {
         }
     }
     // What is shown below them has its mount point by now.
-    covers.into_iter().for_each(|path| add("--remount-ro", &[path]));
+    for path in covers {
+        add("--remount-ro", &[path]);
+    }
     add("--chdir", &[workspace]);
     Ok(arguments)
 }
@@ -103,22 +122,39 @@ mod tests {
             File::create(root.join(file)).unwrap();
         }
         std::os::unix::fs::symlink("hooks", root.join("w/.git/link")).unwrap();
-        let protect = |path: &str| Protected { path: root.join(path), if_missing: Missing::Leave };
-        let hide = |path: &str| Hidden { path: root.join(path), is_of_team: path.ends_with(".team") };
-        let at = |path: PathBuf, at: PathBuf| Writable { place: Place::of_this_call(path), at, plain: false };
+        let at = |path: PathBuf, at: PathBuf| Writable {
+            place: Place::of_this_call(path),
+            at,
+            plain: false,
+        };
         let policy = Policy {
             network: false,
             temp: at(root.join("t"), root.join("other")),
             writable: vec![at(root.join("w"), root.join("w"))],
-            protected: ["w/.git/hooks", "w/.git/config", "w/.git/link"].map(protect).into(),
-            hidden: ["w/.team", ".netrc", ".ssh"].map(hide).into(),
+            protected: ["w/.git/hooks", "w/.git/config", "w/.git/link"]
+                .map(|path| Protected {
+                    path: root.join(path),
+                    if_missing: Missing::Leave,
+                })
+                .into(),
+            hidden: ["w/.team", ".netrc", ".ssh"]
+                .map(|path| Hidden {
+                    path: root.join(path),
+                    is_of_team: path.ends_with(".team"),
+                })
+                .into(),
             ..plain_policy()
         };
         let arguments = arguments(&policy, &root.join("w")).unwrap();
-        let line: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+        let line: Vec<_> = arguments
+            .iter()
+            .filter_map(|argument| argument.to_str())
+            .collect();
         let line = line.join(" ").replace(root.to_str().unwrap(), "~");
         let (_, mounts) = line.split_once("--unshare-net ").unwrap();
-        let (fixed, mounts) = mounts.split_once("--proc /proc --remount-ro /proc ").unwrap();
+        let (fixed, mounts) = mounts
+            .split_once("--proc /proc --remount-ro /proc ")
+            .unwrap();
         assert_eq!(fixed, "--ro-bind / / --dev /dev ");
         assert_eq!(
             mounts,

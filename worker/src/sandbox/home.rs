@@ -1,5 +1,5 @@
-//! The dot files and dot folders of a home: hidden from commands, but for what tools need. A list of secrets is never complete;
-//! what tools need is known, and a user can name more of it.
+//! The dot files and dot folders of a home: hidden from commands, but for what tools need. A list
+//! of secrets is never complete; what tools need is known, and a user can name more of it.
 //!
 //! A home is listed before each command: what a program has put there since is hidden, too.
 
@@ -42,7 +42,8 @@ const PARTS: &str = ".config/git .config/fish/completions .config/mise .config/u
     .cache/fontconfig .cache/mesa_shader_cache .cache/mypy .cache/ruff .cache/black .cache/pylint .cache/prettier .cache/eslint .cache/tree-sitter .cache/clangd .cache/vcpkg .cache/conan \
     .cache/mise .cache/fnm .cache/nix .cache/kotlin .cache/gradle .cache/dotnet .cache/NuGetPackages .cache/R .cache/staticcheck .cache/phpactor .cache/JNA .cache/cabal .cache/rosetta";
 
-/// What a folder of a home must be named by to be seen in part: its own folders each belong to a program.
+/// What a folder of a home must be named by to be seen in part: its own folders each belong to a
+/// program.
 const SPLIT: [&str; 3] = [".config", ".local", ".cache"];
 
 /// The folders in those that have folders of programs again.
@@ -70,7 +71,8 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Lists the homes in which teammates do not work. `needed`: what else is seen, and what it lies in.
+    /// Lists the homes in which teammates do not work. `needed`: what else is seen, and what it
+    /// lies in.
     pub(super) fn look(places: &Places, needed: &[PathBuf]) -> Self {
         let mut home = Self::default();
         // What lies in a workspace is for the teammates that work there.
@@ -104,22 +106,34 @@ impl Home {
             if needed.iter().any(|needed| path.starts_with(needed)) {
                 continue;
             }
-            let Some(real) = real(&path, is_link, (folder, needed), places) else { continue };
+            let Some(real) = real(&path, is_link, (folder, needed), places) else {
+                continue;
+            };
             if is_split {
                 self.seen.extend(parts(&real, &name));
             }
-            self.seen.extend(needed.iter().filter(|needed| needed.starts_with(&real)).cloned());
+            self.seen.extend(
+                needed
+                    .iter()
+                    .filter(|needed| needed.starts_with(&real))
+                    .cloned(),
+            );
             self.hidden.insert(real);
         }
         self.listed.push(folder.to_owned());
         Ok(())
     }
 
-    /// Tells whether a path needs no look: it lies in something that is hidden as a whole, or is not there.
+    /// Tells whether a path needs no look: it lies in something that is hidden as a whole, or is
+    /// not there.
     pub(super) fn settles(&self, path: &Path) -> bool {
-        let Some(home) = self.listed.iter().find(|home| path.starts_with(home)) else { return false };
-        let Some(Component::Normal(first)) =
-            path.strip_prefix(home).ok().and_then(|it| it.components().next())
+        let Some(home) = self.listed.iter().find(|home| path.starts_with(home)) else {
+            return false;
+        };
+        let Some(Component::Normal(first)) = path
+            .strip_prefix(home)
+            .ok()
+            .and_then(|it| it.components().next())
         else {
             return false;
         };
@@ -134,16 +148,23 @@ impl Home {
     }
 }
 
-/// Where links of many homes lead though no program keeps anything there: the machine's, and what is below.
+/// Where links of many homes lead though no program keeps anything there: the machine's, and what
+/// is below.
 const OF_THE_MACHINE: &str =
     "/bin /boot /dev /etc /gnu /lib /lib32 /lib64 /nix /opt /proc /run /sbin /snap /sys /usr";
 
 /// The same, but not what is below.
 const AROUND: &str = "/ /home /media /mnt /root /srv /tmp /var /var/lib /var/tmp";
 
-/// Returns where a dot file or dot folder lies; none if it is a link that leads to what nothing has to be hidden of: to the machine's,
-/// to what the home or something needed lies in, or to where teammates work.
-fn real(path: &Path, is_link: bool, (home, needed): (&Path, &[PathBuf]), places: &Places) -> Option<PathBuf> {
+/// Returns where a dot file or dot folder lies; none if it is a link that leads to what nothing has
+/// to be hidden of: to the machine's, to what the home or something needed lies in, or to where
+/// teammates work.
+fn real(
+    path: &Path,
+    is_link: bool,
+    (home, needed): (&Path, &[PathBuf]),
+    places: &Places,
+) -> Option<PathBuf> {
     if !is_link {
         return Some(path.to_owned());
     }
@@ -152,34 +173,52 @@ fn real(path: &Path, is_link: bool, (home, needed): (&Path, &[PathBuf]), places:
         return None;
     }
     let real = path.canonicalize().ok()?;
-    if places.is_writable(&real) || places.workspace.path.starts_with(&real) || home.starts_with(&real) {
+    if places.is_writable(&real)
+        || places.workspace.path.starts_with(&real)
+        || home.starts_with(&real)
+    {
         return None;
     }
     if real.starts_with(home) {
         return Some(real);
     }
-    let is_of_the_machine = OF_THE_MACHINE.split_whitespace().any(|it| real.starts_with(it))
+    let is_of_the_machine = OF_THE_MACHINE
+        .split_whitespace()
+        .any(|it| real.starts_with(it))
         || AROUND.split_whitespace().any(|it| real == Path::new(it));
-    let mut kept = needed.iter().chain(&places.homes).chain(&places.programs).chain(&places.tools);
-    let is_needed = kept.any(|it| it.starts_with(&real)) || needed.iter().any(|it| real.starts_with(it));
+    let mut kept = needed
+        .iter()
+        .chain(&places.homes)
+        .chain(&places.programs)
+        .chain(&places.tools);
+    let is_needed =
+        kept.any(|it| it.starts_with(&real)) || needed.iter().any(|it| real.starts_with(it));
     (!is_of_the_machine && !is_needed).then_some(real)
 }
 
-/// Returns where a link of the user leads from what is seen, within the home: what lies there can be hidden by its own name. What is
-/// secret stays hidden.
+/// Returns where a link of the user leads from what is seen, within the home: what lies there can
+/// be hidden by its own name. What is secret stays hidden.
 fn target_of_seen(link: &Path, home: &Path, places: &Places) -> Option<PathBuf> {
     if places.territory.iter().any(|above| link.starts_with(above)) {
         return None;
     }
     let real = link.canonicalize().ok()?;
-    let is_secret = places.secrets.paths().ok()?.iter().any(|secret| real.starts_with(secret));
+    let is_secret = places
+        .secrets
+        .paths()
+        .ok()?
+        .iter()
+        .any(|secret| real.starts_with(secret));
     (real.starts_with(home) && real != home && !is_secret).then_some(real)
 }
 
 /// Returns what is seen of a folder that is there.
 fn parts(real: &Path, name: &OsStr) -> Vec<PathBuf> {
     let list = |folder: &Path| -> HashSet<OsString> {
-        let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        let entries = fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
         entries.map(|entry| entry.file_name()).collect()
     };
     let there = list(real);
@@ -189,22 +228,29 @@ fn parts(real: &Path, name: &OsStr) -> Vec<PathBuf> {
         .filter(|split| there.contains(split.as_os_str()))
         .map(|split| (split.to_owned(), list(&real.join(split))))
         .collect();
-    let own = PARTS.split_whitespace().filter_map(|part| Path::new(part).strip_prefix(name).ok());
-    let is_there = |part: &&Path| {
+    let own = PARTS
+        .split_whitespace()
+        .filter_map(|part| Path::new(part).strip_prefix(name).ok());
+    own.filter(|part| {
         let mut names = part.components().map(Component::as_os_str);
-        let (first, second) = (names.next().unwrap_or_default(), names.next());
+        let first = names.next().unwrap_or_default();
+        let second = names.next();
         let known = again.iter().find(|(split, _)| split.as_os_str() == first);
         match known.zip(second) {
             Some(((_, there), second)) => there.contains(second),
             None => there.contains(first),
         }
-    };
-    own.filter(is_there).map(|part| real.join(part)).collect()
+    })
+    .map(|part| real.join(part))
+    .collect()
 }
 
-/// Returns where the tools of an environment lie that are in a dot folder of a home: the folder of each.
+/// Returns where the tools of an environment lie that are in a dot folder of a home: the folder of
+/// each.
 pub(super) fn tools(environment: &Environment, homes: &[PathBuf]) -> Vec<PathBuf> {
-    let variables = ["PATH"].into_iter().chain(TOOL_VARIABLES.split_whitespace());
+    let variables = ["PATH"]
+        .into_iter()
+        .chain(TOOL_VARIABLES.split_whitespace());
     let mut tools = Vec::new();
     for value in variables.filter_map(|variable| environment.path(variable)) {
         for path in std::env::split_paths(&value) {
@@ -218,13 +264,17 @@ pub(super) fn tools(environment: &Environment, homes: &[PathBuf]) -> Vec<PathBuf
 
 fn folder_of_tool(path: &Path, home: &Path) -> Option<PathBuf> {
     let below: Vec<_> = path.strip_prefix(home).ok()?.components().collect();
-    let Component::Normal(first) = below.first()? else { return None };
+    let Component::Normal(first) = below.first()? else {
+        return None;
+    };
     if !first.as_encoded_bytes().starts_with(b".") || below.contains(&Component::ParentDir) {
         return None;
     }
     let depth = |split: &[&str]| {
-        let folder = |split: &&&str| path.starts_with(home.join(split));
-        split.iter().find(folder).map(|split| split.split('/').count() + 1)
+        split
+            .iter()
+            .find(|split| path.starts_with(home.join(split)))
+            .map(|split| split.split('/').count() + 1)
     };
     let depth = depth(&SPLIT_AGAIN).or_else(|| depth(&SPLIT)).unwrap_or(1);
     // All of a split folder is the folder of no tool.
@@ -249,11 +299,21 @@ mod tests {
 
     fn looked(root: &Path, workspace: &str, needed: &[&str]) -> (Vec<String>, Vec<String>) {
         let workspace = Place::of_this_call(root.join(workspace));
-        let places = Places { homes: vec![root.join("home")], workspace, ..Places::default() };
+        let places = Places {
+            homes: vec![root.join("home")],
+            workspace,
+            ..Places::default()
+        };
         let needed: Vec<_> = needed.iter().map(|path| root.join(path)).collect();
         let home = Home::look(&places, &needed);
         let near = |paths: Vec<PathBuf>| {
-            let near = paths.iter().map(|path| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            let near = paths.iter().map(|path| {
+                path.strip_prefix(root)
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned()
+            });
             let mut near: Vec<_> = near.collect();
             near.sort();
             near
@@ -278,25 +338,49 @@ mod tests {
         ];
         let (_scratch, root) = scratch(&folders);
         fs::write(root.join("home/.snow"), "x").unwrap();
-        let hidden =
-            ["home/.android", "home/.cache", "home/.config", "home/.local", "home/.snow", "home/snap"];
-        let seen = ["home/.config/git", "home/.local/bin", "home/.local/share/pnpm"];
+        let hidden = [
+            "home/.android",
+            "home/.cache",
+            "home/.config",
+            "home/.local",
+            "home/.snow",
+            "home/snap",
+        ];
+        let seen = [
+            "home/.config/git",
+            "home/.local/bin",
+            "home/.local/share/pnpm",
+        ];
         for workspace in ["work", "home/web"] {
             let (now_hidden, now_seen) = looked(&root, workspace, &[]);
             assert_eq!(
                 (now_hidden, now_seen),
-                (hidden.map(str::to_owned).into(), seen.map(str::to_owned).into())
+                (
+                    hidden.map(str::to_owned).into(),
+                    seen.map(str::to_owned).into()
+                )
             );
         }
-        assert_eq!(looked(&root, "home", &[]), (Vec::new(), Vec::new()), "it works there");
+        assert_eq!(
+            looked(&root, "home", &[]),
+            (Vec::new(), Vec::new()),
+            "it works there"
+        );
     }
 
     #[test]
     fn what_is_needed_is_seen_and_what_lies_beside_it_is_not() {
-        let (_scratch, root) =
-            scratch(&["home/.config/app/x", "home/.dotfiles/keys", "home/.tool/bin", "home/.other"]);
-        let (hidden, seen) =
-            looked(&root, "home/.dotfiles", &["home/.dotfiles", "home/.config/app", "home/.tool"]);
+        let (_scratch, root) = scratch(&[
+            "home/.config/app/x",
+            "home/.dotfiles/keys",
+            "home/.tool/bin",
+            "home/.other",
+        ]);
+        let (hidden, seen) = looked(
+            &root,
+            "home/.dotfiles",
+            &["home/.dotfiles", "home/.config/app", "home/.tool"],
+        );
         assert_eq!(hidden, ["home/.config", "home/.other"]);
         assert_eq!(seen, ["home/.config/app"]);
     }
@@ -304,26 +388,45 @@ mod tests {
     #[test]
     fn a_link_is_followed_within_the_home_and_not_to_what_is_needed() {
         let (_scratch, root) = scratch(&["home/dot/app", "home/web", "system", "work"]);
-        for (to, from) in [("dot/app", ".app"), (".", ".all"), ("web", ".web"), ("gone", ".gone")] {
+        for (to, from) in [
+            ("dot/app", ".app"),
+            (".", ".all"),
+            ("web", ".web"),
+            ("gone", ".gone"),
+        ] {
             symlink(to, root.join("home").join(from)).unwrap();
         }
         symlink(root.join("system"), root.join("home/.system")).unwrap();
         symlink("/dev/null", root.join("home/.none")).unwrap();
         assert_eq!(looked(&root, "home/web", &[]).0, ["home/dot/app", "system"]);
-        assert_eq!(looked(&root, "work", &[]).0, ["home/dot/app", "home/web", "system"]);
+        assert_eq!(
+            looked(&root, "work", &[]).0,
+            ["home/dot/app", "home/web", "system"]
+        );
         for needed in ["system", "system/below"] {
-            assert_eq!(looked(&root, "work", &[needed]).0, ["home/dot/app", "home/web"], "{needed}");
+            assert_eq!(
+                looked(&root, "work", &[needed]).0,
+                ["home/dot/app", "home/web"],
+                "{needed}"
+            );
         }
     }
 
     #[test]
     fn what_is_seen_is_seen_where_a_link_of_the_user_leads_but_no_secret_is() {
-        let (_scratch, root) = scratch(&["home/.dotfiles/cargo", "home/.dotfiles/keys", "home/.ssh", "work"]);
+        let (_scratch, root) = scratch(&[
+            "home/.dotfiles/cargo",
+            "home/.dotfiles/keys",
+            "home/.ssh",
+            "work",
+        ]);
         fs::write(root.join("home/.dotfiles/gitconfig"), "x").unwrap();
         fs::write(root.join("home/.ssh/id"), "x").unwrap();
-        for (to, from) in
-            [(".dotfiles/gitconfig", ".gitconfig"), (".dotfiles/cargo", ".cargo"), (".ssh/id", ".profile")]
-        {
+        for (to, from) in [
+            (".dotfiles/gitconfig", ".gitconfig"),
+            (".dotfiles/cargo", ".cargo"),
+            (".ssh/id", ".profile"),
+        ] {
             symlink(to, root.join("home").join(from)).unwrap();
         }
         let places = Places {
@@ -339,7 +442,10 @@ mod tests {
         };
         let both = ["home/.dotfiles/cargo", "home/.dotfiles/gitconfig"].map(|path| root.join(path));
         assert_eq!(seen(&places), both);
-        let theirs = Places { territory: vec![root.join("home")], ..places };
+        let theirs = Places {
+            territory: vec![root.join("home")],
+            ..places
+        };
         assert!(seen(&theirs).is_empty(), "a command can have made them");
     }
 
@@ -354,17 +460,34 @@ mod tests {
         let tools = tools(&environment, &["/h".into()]);
         assert_eq!(
             tools,
-            ["/h/.deno2", "/h/.gopath", "/h/.local/share/tool", "/h/.local/x"].map(PathBuf::from)
+            [
+                "/h/.deno2",
+                "/h/.gopath",
+                "/h/.local/share/tool",
+                "/h/.local/x"
+            ]
+            .map(PathBuf::from)
         );
     }
 
     #[test]
     fn each_part_lies_in_a_folder_that_is_split_and_each_name_stands_once() {
         for part in PARTS.split_whitespace() {
-            assert!(SPLIT.iter().any(|split| Path::new(part).starts_with(split) && part != *split), "{part}");
+            assert!(
+                SPLIT
+                    .iter()
+                    .any(|split| Path::new(part).starts_with(split) && part != *split),
+                "{part}"
+            );
         }
-        let mut all: Vec<_> = SEEN.split_whitespace().chain(PARTS.split_whitespace()).collect();
-        assert!(SEEN.split_whitespace().all(|name| name.starts_with('.') && !name.contains('/')));
+        let mut all: Vec<_> = SEEN
+            .split_whitespace()
+            .chain(PARTS.split_whitespace())
+            .collect();
+        assert!(
+            SEEN.split_whitespace()
+                .all(|name| name.starts_with('.') && !name.contains('/'))
+        );
         let count = all.len();
         all.sort_unstable();
         all.dedup();

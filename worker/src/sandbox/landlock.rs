@@ -1,15 +1,16 @@
 //! What Landlock lets a command do with files, and with processes outside its sandbox.
 //!
-//! Above namespaces it says again what the mounts say. Alone it must say all of it: it only allows, so what is hidden
-//! is left out where it lies, and what is protected must not lie in what is writable.
+//! Above namespaces it says again what the mounts say. Alone it must say all of it: it only allows,
+//! so what is hidden is left out where it lies, and what is protected must not lie in what is
+//! writable.
 
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, LandlockStatus, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, LandlockStatus, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
 use super::place::{is_dir, open_itself};
@@ -19,10 +20,17 @@ use super::policy::{Policy, Writable};
 const NEWEST: ABI = ABI::V7;
 
 /// The devices that may be written, where `/dev` is the machine's: those that hold nothing of it.
-const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom"];
+const DEVICES: [&str; 6] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/tty",
+    "/dev/random",
+    "/dev/urandom",
+];
 
-/// The devices of the machine, those above apart: a program that reads a terminal takes what its user types, and all
-/// programs share `/dev/shm`.
+/// The devices of the machine, those above apart: a program that reads a terminal takes what its
+/// user types, and all programs share `/dev/shm`.
 const OTHER_DEVICES: &str = "/dev";
 
 /// Restricts this process and all that it starts.
@@ -43,12 +51,19 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::Execute;
     let list: BitFlags<AccessFs> = AccessFs::ReadDir.into();
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-    let (readable, listed, devices) = match policy.has_mounts() {
-        true => (vec![PathBuf::from("/")], vec![PathBuf::from("/")], vec!["/dev"]),
-        false => {
-            let readable = all_but(hidden_paths(policy, false), &policy.shown);
-            (readable, all_but(hidden_paths(policy, true), &policy.shown), DEVICES.to_vec())
-        }
+    let (readable, listed, devices) = if policy.has_mounts() {
+        (
+            vec![PathBuf::from("/")],
+            vec![PathBuf::from("/")],
+            vec!["/dev"],
+        )
+    } else {
+        let readable = all_but(hidden_paths(policy, false), &policy.shown);
+        (
+            readable,
+            all_but(hidden_paths(policy, true), &policy.shown),
+            DEVICES.to_vec(),
+        )
     };
     // There is no such right on a file, and a rule without a right is none.
     let listed = listed.into_iter().filter(|path| path.is_dir());
@@ -59,7 +74,9 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
         | AccessFs::MakeSock
         | AccessFs::MakeChar
         | AccessFs::MakeBlock;
-    let found = policy.all_writable().filter_map(|it| Some((it, open_writable(it)?)));
+    let found = policy
+        .all_writable()
+        .filter_map(|it| Some((it, open_writable(it)?)));
     let writable = found.map(|(writable, (fd, is_dir))| {
         let access = match is_dir {
             true if writable.plain => all & !not_plain,
@@ -68,7 +85,10 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
         };
         Ok::<_, RulesetError>(PathBeneath::new(fd, access))
     });
-    let created = Ruleset::default().handle_access(all)?.scope(Scope::from_all(NEWEST))?.create()?;
+    let created = Ruleset::default()
+        .handle_access(all)?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?;
     let ruled = created
         .add_rules(path_beneath_rules(listed, list))?
         .add_rules(path_beneath_rules(readable, read))?
@@ -78,18 +98,21 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
     Ok(ruled.restrict_self()?.ruleset)
 }
 
-/// Opens what may be written, and tells whether it is a directory; none where it is not there, or where a tool has put
-/// a link or another directory since the path was found.
+/// Opens what may be written, and tells whether it is a directory; none where it is not there, or
+/// where a tool has put a link or another directory since the path was found.
 fn open_writable(writable: &Writable) -> Option<(OwnedFd, bool)> {
     let (fd, stat) = open_itself(&writable.at).ok()?;
     writable.place.can_be(&stat).then(|| (fd, is_dir(&stat)))
 }
 
-/// Returns the version of the kernel's interface, at most the newest that is known here; 0 if there is none.
+/// Returns the version of the kernel's interface, at most the newest that is known here; 0 if there
+/// is none.
 pub(super) fn version() -> u8 {
     // The kernel tells it only to a thread that restricts itself: one does, and then ends.
     let asked = std::thread::spawn(|| {
-        let ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.create()?;
+        let ruleset = Ruleset::default()
+            .handle_access(AccessFs::from_all(NEWEST))?
+            .create()?;
         Ok::<_, RulesetError>(ruleset.restrict_self()?.landlock)
     });
     match asked.join() {
@@ -100,13 +123,23 @@ pub(super) fn version() -> u8 {
 
 /// Returns what may not be listed, or else what may not be read: that, and the devices.
 fn hidden_paths(policy: &Policy, listed: bool) -> Vec<PathBuf> {
-    let hidden = policy.hidden.iter().filter(|it| it.is_of_team || !listed).map(|it| it.path.clone());
-    hidden.chain((!listed).then(|| OTHER_DEVICES.into())).collect()
+    let hidden = policy
+        .hidden
+        .iter()
+        .filter(|it| it.is_of_team || !listed)
+        .map(|it| it.path.clone());
+    hidden
+        .chain((!listed).then(|| OTHER_DEVICES.into()))
+        .collect()
 }
 
-/// Returns the topmost files and directories that hold nothing hidden, also in what is seen although it lies in that.
+/// Returns the topmost files and directories that hold nothing hidden, also in what is seen
+/// although it lies in that.
 fn all_but(hidden: Vec<PathBuf>, seen: &[PathBuf]) -> Vec<PathBuf> {
-    let hidden: Vec<_> = hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let hidden: Vec<_> = hidden
+        .iter()
+        .filter_map(|path| path.canonicalize().ok())
+        .collect();
     let mut shown = Vec::new();
     let mut open = vec![PathBuf::from("/")];
     open.extend(seen.iter().filter_map(|path| path.canonicalize().ok()));
@@ -118,9 +151,13 @@ fn all_but(hidden: Vec<PathBuf>, seen: &[PathBuf]) -> Vec<PathBuf> {
             shown.push(path);
             continue;
         }
-        let entries = fs::read_dir(&path).into_iter().flatten().filter_map(Result::ok);
+        let entries = fs::read_dir(&path)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
         // A rule holds for what a link leads to, and that stands elsewhere.
-        let entries = entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
+        let entries =
+            entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
         open.extend(entries.map(|entry| entry.path()));
     }
     shown
@@ -140,8 +177,18 @@ mod tests {
         fs::create_dir_all(home.join(".config/app")).unwrap();
         drop(fs::File::create(home.join("notes")).unwrap());
         std::os::unix::fs::symlink(home.join(".ssh"), home.join("link")).unwrap();
-        let shown = all_but(vec![home.join(".ssh"), home.join(".config/gh"), home.join(".aws")], &[]);
-        let mut near: Vec<_> = shown.iter().filter_map(|path| path.strip_prefix(&home).ok()).collect();
+        let shown = all_but(
+            vec![
+                home.join(".ssh"),
+                home.join(".config/gh"),
+                home.join(".aws"),
+            ],
+            &[],
+        );
+        let mut near: Vec<_> = shown
+            .iter()
+            .filter_map(|path| path.strip_prefix(&home).ok())
+            .collect();
         near.sort();
         assert_eq!(near, [Path::new(".config/app"), Path::new("notes")]);
         assert!(shown.contains(&"/usr".into()) && !shown.contains(&"/".into()));
@@ -149,9 +196,13 @@ mod tests {
         // What is seen in something hidden has its own secrets.
         drop(fs::File::create(home.join(".config/app/key")).unwrap());
         drop(fs::File::create(home.join(".config/app/plain")).unwrap());
-        let shown =
-            all_but(vec![home.join(".config"), home.join(".config/app/key")], &[home.join(".config/app")]);
-        assert!(!shown.contains(&home.join(".config/app")) && !shown.contains(&home.join(".config/gh")));
+        let shown = all_but(
+            vec![home.join(".config"), home.join(".config/app/key")],
+            &[home.join(".config/app")],
+        );
+        assert!(
+            !shown.contains(&home.join(".config/app")) && !shown.contains(&home.join(".config/gh"))
+        );
         assert!(shown.contains(&home.join(".config/app/plain")));
     }
 }

@@ -1,5 +1,6 @@
-//! The network of a command that may not use the machine's: a loopback interface of its own, so that what it starts
-//! can still talk to each other. The listeners of an agent's gateway stand there, and are handed out to the worker.
+//! The network of a command that may not use the machine's: a loopback interface of its own, so
+//! that what it starts can still talk to each other. The listeners of an agent's gateway stand
+//! there, and are handed out to the worker.
 
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, TcpListener};
@@ -8,7 +9,9 @@ use std::os::fd::AsRawFd;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
+};
 
 use crate::shim::Listen;
 
@@ -26,12 +29,26 @@ const UP: u32 = 1;
 /// # Errors
 /// The system's error.
 pub(super) fn bring_up() -> io::Result<()> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    sendto(&socket, &request(), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    sendto(
+        &socket,
+        &request(),
+        SendFlags::empty(),
+        &SocketAddrNetlink::new(0, 0),
+    )?;
     let mut answer = [0_u8; 256];
     let (length, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
     // The answer is a header of 16 bytes, and an error number that is 0 or negative.
-    match answer.get(16..20).filter(|_| length >= 20).and_then(|bytes| bytes.try_into().ok()) {
+    match if length >= 20 {
+        answer.get(16..20).and_then(|bytes| bytes.try_into().ok())
+    } else {
+        None
+    } {
         Some(bytes) => match i32::from_ne_bytes(bytes) {
             0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(-error)),
@@ -45,11 +62,20 @@ pub(super) fn bring_up() -> io::Result<()> {
 /// # Errors
 /// The system's error.
 pub(super) fn listen(listen: &Listen) -> io::Result<()> {
-    let listeners = listen.ports.iter().map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)));
+    let listeners = listen
+        .ports
+        .iter()
+        .map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let descriptors: Vec<_> = listeners.iter().map(AsRawFd::as_raw_fd).collect();
     let with = [ControlMessage::ScmRights(&descriptors)];
-    sendmsg::<()>(listen.channel, &[IoSlice::new(b"\n")], &with, MsgFlags::empty(), None)?;
+    sendmsg::<()>(
+        listen.channel,
+        &[IoSlice::new(b"\n")],
+        &with,
+        MsgFlags::empty(),
+        None,
+    )?;
     Ok(nix::unistd::close(listen.channel)?)
 }
 

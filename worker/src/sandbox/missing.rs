@@ -1,10 +1,11 @@
-//! Protected paths that are missing: no mount can stand on what is not there. A directory is made, empty; a file that
-//! commands have made meanwhile is put aside when they have ended.
+//! Protected paths that are missing: no mount can stand on what is not there. A directory is made,
+//! empty; a file that commands have made meanwhile is put aside when they have ended.
 //!
-//! Commands run side by side, and a file that one of them has made must not be taken for the user's when another begins. So
-//! the first shim notes that the file is absent, in a file of the team directory that no command reaches, and each shim
-//! that comes while it runs reads that. All of them hold a shared lock on the note; the last one puts the file aside and
-//! clears the note. A shim that is killed leaves its note: so the next one knows that no user made the file.
+//! Commands run side by side, and a file that one of them has made must not be taken for the user's
+//! when another begins. So the first shim notes that the file is absent, in a file of the team
+//! directory that no command reaches, and each shim that comes while it runs reads that. All of
+//! them hold a shared lock on the note; the last one puts the file aside and clears the note. A
+//! shim that is killed leaves its note: so the next one knows that no user made the file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
@@ -46,9 +47,15 @@ impl AbsentFiles {
     /// The system's error.
     pub(crate) fn note(policy: &Policy) -> io::Result<Self> {
         // A bare repository has no such directory before the first commit of a tree (`logs`).
-        policy.writable.iter().filter(|it| it.plain).try_for_each(|it| make_empty(&it.place.path))?;
+        policy
+            .writable
+            .iter()
+            .filter(|it| it.plain)
+            .try_for_each(|it| make_empty(&it.place.path))?;
         let mut absent = Vec::new();
-        for Protected { path, if_missing } in policy.protected.iter().filter(|_| policy.has_mounts()) {
+        for Protected { path, if_missing } in
+            policy.protected.iter().filter(|_| policy.has_mounts())
+        {
             match if_missing {
                 Missing::Leave => {}
                 Missing::MakeEmpty => make_empty(path)?,
@@ -58,7 +65,8 @@ impl AbsentFiles {
         Ok(Self(absent))
     }
 
-    /// Puts aside what commands have made. To be called when the command has ended. Returns what the user is told.
+    /// Puts aside what commands have made. To be called when the command has ended. Returns what
+    /// the user is told.
     pub(crate) fn put_aside(&self) -> Vec<String> {
         self.0.iter().filter_map(Absent::put_aside).collect()
     }
@@ -75,14 +83,26 @@ struct Absent {
 }
 
 impl Absent {
-    /// Notes that a file is not there, or learns it from the shims that run; none if the file is the user's, or if nothing
-    /// is there that could hold it. Follows no link.
+    /// Notes that a file is not there, or learns it from the shims that run; none if the file is
+    /// the user's, or if nothing is there that could hold it. Follows no link.
     fn note(path: &Path, notes: &Path) -> io::Result<Option<Self>> {
-        let Some((folder, name)) = open_above(path)? else { return Ok(None) };
+        let Some((folder, name)) = open_above(path)? else {
+            return Ok(None);
+        };
         let stat = fstat(&folder)?;
-        let note = notes.join(format!("absent-{:x}-{:x}-{}", stat.st_dev, stat.st_ino, name.display()));
+        let note = notes.join(format!(
+            "absent-{:x}-{:x}-{}",
+            stat.st_dev,
+            stat.st_ino,
+            name.display()
+        ));
         let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600);
         let note = options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(note)?;
         let absent = Self { folder, name, note };
         loop {
@@ -94,7 +114,8 @@ impl Absent {
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            // Only shims lock it, and alone only as long as it takes to look, or to rename one file.
+            // Only shims lock it, and alone only as long as it takes to look, or to rename one
+            // file.
             absent.note.lock_shared()?;
             if absent.is_noted()? {
                 return Ok(Some(absent));
@@ -116,14 +137,19 @@ impl Absent {
         }
     }
 
-    /// Puts the file aside if this is the last shim that knows it to be absent. Returns what the user is told.
+    /// Puts the file aside if this is the last shim that knows it to be absent. Returns what the
+    /// user is told.
     fn put_aside(&self) -> Option<String> {
         // The shared lock is given up first: of two shims that end together, one is then the last.
         self.note.try_lock().ok()?;
         match self.rename() {
             Ok(told) => {
-                // What is made from now on is the user's. A note that cannot be cleared stays as that of a killed shim.
-                let cleared = self.note.set_len(0).map_err(|error| format!("cannot clear a note: {error}"));
+                // What is made from now on is the user's. A note that cannot be cleared stays as
+                // that of a killed shim.
+                let cleared = self
+                    .note
+                    .set_len(0)
+                    .map_err(|error| format!("cannot clear a note: {error}"));
                 told.or(cleared.err())
             }
             Err(errno) => Some(format!(
@@ -133,15 +159,22 @@ impl Absent {
         }
     }
 
-    /// Gives the file another name, by which `git` does not find it. Returns what the user is told, if it was there.
+    /// Gives the file another name, by which `git` does not find it. Returns what the user is told,
+    /// if it was there.
     fn rename(&self) -> rustix::io::Result<Option<String>> {
         let mut aside = self.name.clone();
         aside.push(ASIDE);
-        let rename =
-            |to: &OsStr| in_own_folder(&self.folder, || renameat(&self.folder, &self.name, &self.folder, to));
+        let rename = |to: &OsStr| {
+            in_own_folder(&self.folder, || {
+                renameat(&self.folder, &self.name, &self.folder, to)
+            })
+        };
         let mut renamed = rename(&aside);
         // A command has made a directory, here or there. Nothing has the next name.
-        if matches!(renamed, Err(Errno::ISDIR | Errno::NOTDIR | Errno::EXIST | Errno::NOTEMPTY)) {
+        if matches!(
+            renamed,
+            Err(Errno::ISDIR | Errno::NOTDIR | Errno::EXIST | Errno::NOTEMPTY)
+        ) {
             aside.push(format!("-{}", uuid::Uuid::new_v4().simple()));
             renamed = rename(&aside);
         }
@@ -159,8 +192,12 @@ impl Absent {
 
 /// Makes a directory that is missing in another. Follows no link: a tool could have made it.
 fn make_empty(path: &Path) -> io::Result<()> {
-    let Some((above, name)) = open_above(path)? else { return Ok(()) };
-    match in_own_folder(&above, || mkdirat(&above, &name, Mode::from_raw_mode(0o777))) {
+    let Some((above, name)) = open_above(path)? else {
+        return Ok(());
+    };
+    match in_own_folder(&above, || {
+        mkdirat(&above, &name, Mode::from_raw_mode(0o777))
+    }) {
         // Where this user may not, a tool may not either.
         Err(Errno::EXIST | Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(()),
         other => Ok(other?),
@@ -169,14 +206,22 @@ fn make_empty(path: &Path) -> io::Result<()> {
 
 /// Opens the directory that holds a path, or would; none if nothing is there that could hold it.
 fn open_above(path: &Path) -> io::Result<Option<(OwnedFd, OsString)>> {
-    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+    let Some(above) = path.parent() else {
+        return Ok(None);
+    };
+    let Some(name) = path.file_name() else {
+        return Ok(None);
+    };
     let found = find_itself(above)?.filter(|(_, stat)| is_dir(stat));
     Ok(found.map(|(folder, _)| (folder, name.to_owned())))
 }
 
-/// Changes what is in a directory, if need be after its owner is let write there: a tool may have taken that away, and
-/// could give it back.
-fn in_own_folder(folder: &OwnedFd, change: impl Fn() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+/// Changes what is in a directory, if need be after its owner is let write there: a tool may have
+/// taken that away, and could give it back.
+fn in_own_folder(
+    folder: &OwnedFd,
+    change: impl Fn() -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
     match change() {
         Err(Errno::ACCESS) => {
             let mode = Mode::from_raw_mode(fstat(folder)?.st_mode) | Mode::RWXU;
@@ -205,7 +250,10 @@ mod tests {
     }
 
     fn make(file: &Path) {
-        File::create(file).unwrap().write_all(b"elsewhere\n").unwrap();
+        File::create(file)
+            .unwrap()
+            .write_all(b"elsewhere\n")
+            .unwrap();
     }
 
     #[test]
@@ -214,7 +262,11 @@ mod tests {
         make(&file);
         assert!(Absent::note(&file, &notes).unwrap().is_none());
         assert!(file.exists());
-        assert!(Absent::note(Path::new("/nowhere/.git/commondir"), &notes).unwrap().is_none());
+        assert!(
+            Absent::note(Path::new("/nowhere/.git/commondir"), &notes)
+                .unwrap()
+                .is_none()
+        );
     }
 
     #[test]
@@ -226,7 +278,12 @@ mod tests {
         assert_eq!(first.put_aside(), None);
         drop(first);
         assert!(file.exists());
-        assert!(second.put_aside().unwrap().contains("commondir.put-aside-by-teamd now"));
+        assert!(
+            second
+                .put_aside()
+                .unwrap()
+                .contains("commondir.put-aside-by-teamd now")
+        );
         assert!(!file.exists() && file.with_file_name("commondir.put-aside-by-teamd").exists());
         drop(second);
         // The user's, from now on.
@@ -236,7 +293,8 @@ mod tests {
 
     /// A shim that is killed: all it had is closed, and nothing else happens.
     fn kill(killed: Absent) {
-        // What another test starts has all descriptors of this process for a moment: to close it is not enough.
+        // What another test starts has all descriptors of this process for a moment: to close it is
+        // not enough.
         killed.note.unlock().unwrap();
     }
 
@@ -245,7 +303,13 @@ mod tests {
         let (_scratch, file, notes) = scratch();
         kill(Absent::note(&file, &notes).unwrap().unwrap());
         make(&file);
-        assert!(Absent::note(&file, &notes).unwrap().unwrap().put_aside().is_some());
+        assert!(
+            Absent::note(&file, &notes)
+                .unwrap()
+                .unwrap()
+                .put_aside()
+                .is_some()
+        );
         assert!(!file.exists());
     }
 
@@ -255,7 +319,12 @@ mod tests {
         let noted = Absent::note(&file, &notes).unwrap().unwrap();
         std::fs::create_dir_all(file.with_file_name("commondir.put-aside-by-teamd/x")).unwrap();
         make(&file);
-        assert!(noted.put_aside().unwrap().contains("commondir.put-aside-by-teamd-"));
+        assert!(
+            noted
+                .put_aside()
+                .unwrap()
+                .contains("commondir.put-aside-by-teamd-")
+        );
         assert!(!file.exists());
     }
 

@@ -1,13 +1,14 @@
-//! The sandbox: what the kernel refuses a command, in layers. One builder serves all that runs confined.
+//! The sandbox: what the kernel refuses a command, in layers. One builder serves all that runs
+//! confined.
 //!
 //! ```text
 //! worker ─▶ shim (outside; makes user and pid namespace) ─▶ sandbox init ─▶ bash
 //!                                                           mounts, network, capabilities, Landlock, seccomp
 //! ```
 //!
-//! `places` says where things lie, `policy` what a command may do: three sets of paths, and the network. The other modules
-//! enforce that and decide nothing. A layer that was promised and fails ends the sandbox init before `bash` begins: nothing
-//! ever runs unconfined.
+//! `places` says where things lie, `policy` what a command may do: three sets of paths, and the
+//! network. The other modules enforce that and decide nothing. A layer that was promised and fails
+//! ends the sandbox init before `bash` begins: nothing ever runs unconfined.
 
 mod bubblewrap;
 pub(crate) mod gate;
@@ -46,8 +47,8 @@ use teamd_shared::sandbox::Namespaces;
 
 use crate::shim::Job;
 
-/// Makes the namespaces that only the parent of a confined command can make. Comes before the shim denies tracing:
-/// a process that cannot be traced may not write its own maps.
+/// Makes the namespaces that only the parent of a confined command can make. Comes before the shim
+/// denies tracing: a process that cannot be traced may not write its own maps.
 ///
 /// # Errors
 /// The system's error.
@@ -59,14 +60,16 @@ pub(crate) fn prepare(policy: &Policy) -> io::Result<()> {
     }
 }
 
-/// Returns the command line of the sandbox init, and where its report is read. The caller gives it its outputs.
+/// Returns the command line of the sandbox init, and where its report is read. The caller gives it
+/// its outputs.
 ///
 /// # Errors
 /// The system's error, or that `bwrap` is gone.
 pub(crate) fn command(job: &Job) -> io::Result<(Command, PipeReader)> {
     let (reader, writer) = io::pipe()?;
     let policy = job.order.policy.as_ref();
-    let mut init = match policy.filter(|policy| policy.layers.namespaces == Namespaces::Bubblewrap) {
+    let mut init = match policy.filter(|policy| policy.layers.namespaces == Namespaces::Bubblewrap)
+    {
         Some(policy) => {
             let mut bwrap = bubblewrap::command(policy, &job.workspace)?;
             job.put_on(&mut bwrap, init::SUBCOMMAND)?;

@@ -20,8 +20,8 @@ pub(crate) struct Mount {
     root: PathBuf,
     /// Where.
     pub(super) at: PathBuf,
-    /// The flags that must not be lost when it is mounted anew. How times of access are kept is left as it is by itself
-    /// (`mount(2)`).
+    /// The flags that must not be lost when it is mounted anew. How times of access are kept is
+    /// left as it is by itself (`mount(2)`).
     pub(super) flags: MountFlags,
     /// Whether nothing can be written there.
     pub(super) is_read_only: bool,
@@ -49,14 +49,26 @@ pub(super) fn mounts_of(process: Pid) -> io::Result<Vec<Mount>> {
 
 fn list(file: &str) -> io::Result<Vec<Mount>> {
     let listed = std::fs::read(file)?;
-    Ok(listed.split(|&byte| byte == b'\n').filter_map(parse).collect())
+    Ok(listed
+        .split(|&byte| byte == b'\n')
+        .filter_map(parse)
+        .collect())
 }
 
 /// Returns the other paths at which the same lies: what is mounted in two places has two paths.
 pub(crate) fn aliases(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
     // Mostly nothing above it is mounted twice, and then nothing need be looked up.
-    let is_twice = |mount: &Mount| mounts.iter().filter(|other| other.device == mount.device).count() > 1;
-    if !mounts.iter().any(|mount| path.starts_with(&mount.at) && is_twice(mount)) {
+    let is_twice = |mount: &Mount| {
+        mounts
+            .iter()
+            .filter(|other| other.device == mount.device)
+            .count()
+            > 1
+    };
+    if !mounts
+        .iter()
+        .any(|mount| path.starts_with(&mount.at) && is_twice(mount))
+    {
         return Vec::new();
     }
     // What is not there yet will lie where what is above it does.
@@ -67,24 +79,34 @@ pub(crate) fn aliases(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
     id.map_or_else(Vec::new, |id| aliases_within(path, id, mounts))
 }
 
-/// Returns the number of the mount that a path leads to: several can stand at one path, or one above it cover another.
+/// Returns the number of the mount that a path leads to: several can stand at one path, or one
+/// above it cover another.
 fn mount_of(path: &Path) -> Option<u64> {
     let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
 }
 
 fn aliases_within(path: &Path, id: u64, mounts: &[Mount]) -> Vec<PathBuf> {
-    let Some(mount) = mounts.iter().find(|mount| mount.id == id) else { return Vec::new() };
-    let Ok(rest) = path.strip_prefix(&mount.at) else { return Vec::new() };
+    let Some(mount) = mounts.iter().find(|mount| mount.id == id) else {
+        return Vec::new();
+    };
+    let Ok(rest) = path.strip_prefix(&mount.at) else {
+        return Vec::new();
+    };
     let inside = mount.root.join(rest);
     let same = mounts.iter().filter(|other| other.device == mount.device);
-    let found = same.filter_map(|other| Some(join(&other.at, inside.strip_prefix(&other.root).ok()?)));
+    let found =
+        same.filter_map(|other| Some(join(&other.at, inside.strip_prefix(&other.root).ok()?)));
     found.filter(|other| other != path).collect()
 }
 
 /// Joins two paths, of which the second can be empty: then no slash stands at the end.
 pub(super) fn join(at: &Path, rest: &Path) -> PathBuf {
-    if rest.as_os_str().is_empty() { at.to_owned() } else { at.join(rest) }
+    if rest.as_os_str().is_empty() {
+        at.to_owned()
+    } else {
+        at.join(rest)
+    }
 }
 
 /// Fields 1 and 3 to 6: number, device, root, where, options.
@@ -93,8 +115,10 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let device = fields.nth(1)?.to_vec();
     let mut path = || Some(PathBuf::from(OsString::from_vec(unescape(fields.next()?))));
-    let (root, at) = (path()?, path()?);
-    let (mut flags, mut is_read_only) = (MountFlags::empty(), false);
+    let root = path()?;
+    let at = path()?;
+    let mut flags = MountFlags::empty();
+    let mut is_read_only = false;
     for option in fields.next()?.split(|&byte| byte == b',') {
         is_read_only |= option == b"ro";
         flags |= match option {
@@ -104,7 +128,14 @@ fn parse(line: &[u8]) -> Option<Mount> {
             _ => MountFlags::empty(),
         };
     }
-    Some(Mount { id, device, root, at, flags, is_read_only })
+    Some(Mount {
+        id,
+        device,
+        root,
+        at,
+        flags,
+        is_read_only,
+    })
 }
 
 /// Spaces, tabs, newlines and backslashes stand there as three octal digits.
@@ -112,8 +143,13 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&first, behind)) = rest.split_first() {
-        let digits =
-            behind.get(..3).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = if first == b'\\' {
+            behind
+                .get(..3)
+                .and_then(|digits| std::str::from_utf8(digits).ok())
+        } else {
+            None
+        };
         match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             Some(byte) => {
                 bytes.push(byte);
@@ -147,7 +183,10 @@ mod tests {
         let line =
             b"36 35 98:0 /mnt1 /mnt/a\\040b ro,nosuid,noatime master:1 - ext3 /dev/root rw,errors=continue";
         let mount = parse(line).unwrap();
-        assert_eq!((mount.root.as_path(), mount.at.as_path()), (Path::new("/mnt1"), Path::new("/mnt/a b")));
+        assert_eq!(
+            (mount.root.as_path(), mount.at.as_path()),
+            (Path::new("/mnt1"), Path::new("/mnt/a b"))
+        );
         assert_eq!(mount.flags, MountFlags::NOSUID);
         assert_eq!(parse(b""), None);
     }
@@ -169,18 +208,35 @@ mod tests {
             "7 1 8:3 / /covered rw - ext4 /dev/c rw",
             "8 7 8:1 /under /covered rw - ext4 /dev/a rw",
         ];
-        let mounts: Vec<_> = lines.iter().filter_map(|line| parse(line.as_bytes())).collect();
+        let mounts: Vec<_> = lines
+            .iter()
+            .filter_map(|line| parse(line.as_bytes()))
+            .collect();
         let of = |path: &str, id| aliases_within(Path::new(path), id, &mounts);
-        assert_eq!(of("/home/u/web/.team", 2), [Path::new("/workspaces/web/.team"), Path::new("/team")]);
-        assert_eq!(of("/workspaces/web/.team", 3), [Path::new("/home/u/web/.team"), Path::new("/team")]);
+        assert_eq!(
+            of("/home/u/web/.team", 2),
+            [Path::new("/workspaces/web/.team"), Path::new("/team")]
+        );
+        assert_eq!(
+            of("/workspaces/web/.team", 3),
+            [Path::new("/home/u/web/.team"), Path::new("/team")]
+        );
         assert_eq!(of("/etc", 1), [Path::new("/host/etc")]);
         assert!(of("/other/x", 5).contains(&"/home/other/x".into()));
-        assert_eq!(of("/covered/x", 8), [Path::new("/under/x"), Path::new("/host/under/x")]);
+        assert_eq!(
+            of("/covered/x", 8),
+            [Path::new("/under/x"), Path::new("/host/under/x")]
+        );
     }
 
     #[test]
     fn the_mount_of_a_path_is_one_of_those_listed() {
         let id = mount_of(Path::new("/proc/self")).unwrap();
-        assert!(mounts().unwrap().iter().any(|mount| mount.id == id && mount.at == Path::new("/proc")));
+        assert!(
+            mounts()
+                .unwrap()
+                .iter()
+                .any(|mount| mount.id == id && mount.at == Path::new("/proc"))
+        );
     }
 }

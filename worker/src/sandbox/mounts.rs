@@ -1,7 +1,9 @@
-//! The mounts of a command, made by the sandbox init itself: all of the machine, read-only but for what the plan says.
+//! The mounts of a command, made by the sandbox init itself: all of the machine, read-only but for
+//! what the plan says.
 //!
-//! Works on a mount namespace that no other process shares. Nothing here touches a file: what is protected is mounted on
-//! itself, so that it cannot be renamed or replaced, and what is hidden is covered.
+//! Works on a mount namespace that no other process shares. Nothing here touches a file: what is
+//! protected is mounted on itself, so that it cannot be renamed or replaced, and what is hidden is
+//! covered.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -33,21 +35,28 @@ fn cannot<E: Display>(verb: &'static str, path: impl AsRef<Path>) -> impl FnOnce
     move |error| format!("cannot {verb} {}: {error}", path.as_ref().display())
 }
 
-/// Builds the file system of a command in a mount namespace of its own, and enters the workspace there. Its shared memory
-/// holds at most `memory` bytes.
+/// Builds the file system of a command in a mount namespace of its own, and enters the workspace
+/// there. Its shared memory holds at most `memory` bytes.
 ///
 /// # Errors
 /// The first step that the system refuses.
 pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> Done {
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)
         .map_err(cannot("make a mount namespace for", "/"))?;
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .map_err(cannot("part", "/"))?;
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .map_err(cannot("part", "/"))?;
     let devices = open_devices()?;
     let find = |path| find_itself(path).map_err(cannot("look at", path));
-    let covered = plan.mounts().map(|(path, _)| path).filter(|path| plan.is_covered(path));
-    let mut covered: BTreeMap<_, _> =
-        covered.map(|path| Ok((path, find(path)?))).collect::<Result<_, String>>()?;
+    let covered = plan
+        .mounts()
+        .map(|(path, _)| path)
+        .filter(|path| plan.is_covered(path));
+    let mut covered: BTreeMap<_, _> = covered
+        .map(|path| Ok((path, find(path)?)))
+        .collect::<Result<_, String>>()?;
     let mut empty = None;
     for (path, access) in plan.mounts() {
         let source = access.source(path);
@@ -59,19 +68,23 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
             }
             continue;
         }
-        let Some((found, stat)) = find(source)? else { continue };
+        let Some((found, stat)) = find(source)? else {
+            continue;
+        };
         // By its descriptor: no rename in between leads elsewhere.
         let itself = PathBuf::from(path_of(&found));
         match access {
             MountAccess::Write { .. } if source != path => mount_descriptor(&found, path),
             MountAccess::Write { .. } | MountAccess::Read => mount_descriptor(&found, &itself),
-            MountAccess::Nothing { for_git } if is_dir(&stat) && (*for_git || plan.has_below(path)) => {
+            MountAccess::Nothing { for_git }
+                if is_dir(&stat) && (*for_git || plan.has_below(path)) =>
+            {
                 cover(&itself, path, *for_git)
             }
             MountAccess::Nothing { .. } if is_dir(&stat) => cover_with(&mut empty, &itself, path),
-            MountAccess::Nothing { .. } => {
-                devices.first().map_or(Ok(()), |null| mount_descriptor(null, &itself))
-            }
+            MountAccess::Nothing { .. } => devices
+                .first()
+                .map_or(Ok(()), |null| mount_descriptor(null, &itself)),
         }?;
     }
     // Once for all: to list the mounts costs more than to make them.
@@ -81,59 +94,78 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(cannot("mount", "/proc"))?;
     // This process still stands in the file system as it was before.
-    let entered = open_itself(workspace).and_then(|(workspace, _)| rustix::process::fchdir(workspace));
+    let entered =
+        open_itself(workspace).and_then(|(workspace, _)| rustix::process::fchdir(workspace));
     entered.map_err(cannot("enter", workspace))
 }
 
 /// Makes an empty directory or file, on which another can be mounted.
 fn make_place(path: &Path, is_dir: bool) -> Done {
     let folder = if is_dir { Some(path) } else { path.parent() };
-    folder.map_or(Ok(()), std::fs::create_dir_all).map_err(cannot("make", path))?;
+    folder
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .map_err(cannot("make", path))?;
     if is_dir {
         return Ok(());
     }
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    open(path, flags, Mode::from_raw_mode(0o600)).map(drop).map_err(cannot("make", path))
+    open(path, flags, Mode::from_raw_mode(0o600))
+        .map(drop)
+        .map_err(cannot("make", path))
 }
 
 fn open_devices() -> Result<Vec<OwnedFd>, String> {
-    let device = |name: &&str| {
-        let path = Path::new("/dev").join(name);
-        open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(cannot("open", path))
-    };
-    DEVICES.iter().map(device).collect()
+    DEVICES
+        .iter()
+        .map(|name| {
+            let path = Path::new("/dev").join(name);
+            open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(cannot("open", path))
+        })
+        .collect()
 }
 
-/// Mounts what a descriptor stands for, whatever covers its path by now. Mounted on itself, it is neither renamed nor replaced.
+/// Mounts what a descriptor stands for, whatever covers its path by now. Mounted on itself, it is
+/// neither renamed nor replaced.
 fn mount_descriptor(from: &OwnedFd, at: &Path) -> Done {
     mount_bind_recursive(path_of(from), at).map_err(cannot("mount", at))
 }
 
-/// Covers a directory with an empty one, which is made read-only with all the rest. `for_git`: `git` is told to leave it
-/// alone, since `git clean` would fail to remove what it takes for an empty directory.
+/// Covers a directory with an empty one, which is made read-only with all the rest. `for_git`:
+/// `git` is told to leave it alone, since `git clean` would fail to remove what it takes for an
+/// empty directory.
 fn cover(found: &Path, path: &Path, for_git: bool) -> Done {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("hidden", found, "tmpfs", flags, Some(c"size=4k,mode=0700")).map_err(cannot("hide", path))?;
+    mount("hidden", found, "tmpfs", flags, Some(c"size=4k,mode=0700"))
+        .map_err(cannot("hide", path))?;
     if for_git {
         let ignore = path.join(IGNORE);
-        let made =
-            open(&ignore, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o400));
-        made.and_then(|file| rustix::io::write(file, b"*\n")).map_err(cannot("make", ignore))?;
+        let made = open(
+            &ignore,
+            OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC,
+            Mode::from_raw_mode(0o400),
+        );
+        made.and_then(|file| rustix::io::write(file, b"*\n"))
+            .map_err(cannot("make", ignore))?;
     }
     Ok(())
 }
 
-/// Covers a directory with an empty one that serves for all: to make a file system costs more than to mount one again.
+/// Covers a directory with an empty one that serves for all: to make a file system costs more than
+/// to mount one again.
 fn cover_with(empty: &mut Option<OwnedFd>, found: &Path, path: &Path) -> Done {
     if let Some(empty) = empty {
         return mount_descriptor(empty, found);
     }
     cover(found, path, false)?;
-    // Where it is mounted again, it is read-only from the beginning. If that fails, it is made so with all the rest.
+    // Where it is mounted again, it is read-only from the beginning. If that fails, it is made so
+    // with all the rest.
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     if set_read_only(path, flags, true).is_ok() {
         // Another command can have moved it meanwhile: then each has its own.
-        *empty = open_itself(path).ok().map(|(covering, _)| covering).filter(is_top_of_mount);
+        *empty = open_itself(path)
+            .ok()
+            .map(|(covering, _)| covering)
+            .filter(is_top_of_mount);
     }
     Ok(())
 }
@@ -146,36 +178,51 @@ fn is_top_of_mount(covering: &OwnedFd) -> bool {
 /// Makes everything read-only that is mounted at certain paths.
 fn make_read_only(at: impl Fn(&Path) -> bool) -> Done {
     let listed = mounts().map_err(cannot("read", "/proc/self/mountinfo"))?;
-    for (path, mounted) in reached(&listed, at).into_iter().filter(|(_, mounted)| !mounted.is_read_only) {
+    for (path, mounted) in reached(&listed, at)
+        .into_iter()
+        .filter(|(_, mounted)| !mounted.is_read_only)
+    {
         match set_read_only(path, mounted.flags, true) {
             // No path leads there: something covers it, or this user may not.
-            Ok(()) | Err(Errno::INVAL | Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Ok(())
+            | Err(Errno::INVAL | Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(errno) => return Err(cannot("make read-only", path)(errno)),
         }
     }
     Ok(())
 }
 
-/// Returns what is mounted at certain paths, with the flags that must stay. Of several at one path only the last is reached, and a
-/// flag of it that is locked must stay: one too many does not hurt.
+/// Returns what is mounted at certain paths, with the flags that must stay. Of several at one path
+/// only the last is reached, and a flag of it that is locked must stay: one too many does not hurt.
 pub(super) fn reached(listed: &[Mount], at: impl Fn(&Path) -> bool) -> BTreeMap<&Path, Mount> {
     let mut reached: BTreeMap<&Path, Mount> = BTreeMap::new();
     for mounted in listed.iter().filter(|mounted| at(&mounted.at)) {
         let mut top = mounted.clone();
-        top.flags |= reached.get(mounted.at.as_path()).map_or(MountFlags::empty(), |below| below.flags);
+        top.flags |= reached
+            .get(mounted.at.as_path())
+            .map_or(MountFlags::empty(), |below| below.flags);
         reached.insert(&mounted.at, top);
     }
     reached
 }
 
-/// Lets what is mounted at a path be written, or not. The kernel refuses with `EBUSY` while a file there is open for writing.
-pub(super) fn set_read_only(path: &Path, flags: MountFlags, is_read_only: bool) -> rustix::io::Result<()> {
-    let read_only = if is_read_only { MountFlags::RDONLY } else { MountFlags::empty() };
+/// Lets what is mounted at a path be written, or not. The kernel refuses with `EBUSY` while a file
+/// there is open for writing.
+pub(super) fn set_read_only(
+    path: &Path,
+    flags: MountFlags,
+    is_read_only: bool,
+) -> rustix::io::Result<()> {
+    let read_only = if is_read_only {
+        MountFlags::RDONLY
+    } else {
+        MountFlags::empty()
+    };
     mount_remount(path, flags | MountFlags::BIND | read_only, c"")
 }
 
-/// A `/dev` with the devices that every program expects, terminals and shared memory of its own, and nothing else: root
-/// could write to a disk by its device.
+/// A `/dev` with the devices that every program expects, terminals and shared memory of its own,
+/// and nothing else: root could write to a disk by its device.
 fn build_devices(devices: &[OwnedFd], memory: Option<u64>) -> Done {
     let dev = Path::new("/dev");
     let tmpfs = MountFlags::NOSUID | MountFlags::NOEXEC;
@@ -196,9 +243,17 @@ fn build_devices(devices: &[OwnedFd], memory: Option<u64>) -> Done {
         symlink(target, dev.join(name)).map_err(cannot("make", dev.join(name)))?;
     }
     let own = MountFlags::NOSUID | MountFlags::NODEV;
-    let shared = memory.map_or_else(|| "mode=1777".to_owned(), |most| format!("mode=1777,size={most}"));
+    let shared = memory.map_or_else(
+        || "mode=1777".to_owned(),
+        |most| format!("mode=1777,size={most}"),
+    );
     let folders = [
-        ("pts", "devpts", MountFlags::NOSUID | MountFlags::NOEXEC, "newinstance,ptmxmode=0666,mode=0620"),
+        (
+            "pts",
+            "devpts",
+            MountFlags::NOSUID | MountFlags::NOEXEC,
+            "newinstance,ptmxmode=0666,mode=0620",
+        ),
         ("shm", "tmpfs", own, &shared),
     ];
     for (name, kind, flags, options) in folders {

@@ -1,5 +1,6 @@
-//! A place on the machine: a path without links, and the directory that stood there when the incarnation began. Teammates
-//! move directories and make links, so a call is refused where something else has taken such a path since.
+//! A place on the machine: a path without links, and the directory that stood there when the
+//! incarnation began. Teammates move directories and make links, so a call is refused where
+//! something else has taken such a path since.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,7 +26,10 @@ impl Place {
     /// The system's error: `ELOOP` for a link on the way.
     pub(crate) fn learn(path: &Path) -> io::Result<Self> {
         let (_, stat) = open_itself(path)?;
-        Ok(Self { path: path.to_owned(), inode: is_dir(&stat).then_some((stat.st_dev, stat.st_ino)) })
+        Ok(Self {
+            path: path.to_owned(),
+            inode: is_dir(&stat).then_some((stat.st_dev, stat.st_ino)),
+        })
     }
 
     /// Makes a place that is looked up for this call alone.
@@ -35,10 +39,12 @@ impl Place {
 
     /// Tells whether a file that was opened can be the one that was learned.
     pub(crate) fn can_be(&self, stat: &Stat) -> bool {
-        self.inode.is_none_or(|inode| inode == (stat.st_dev, stat.st_ino))
+        self.inode
+            .is_none_or(|inode| inode == (stat.st_dev, stat.st_ino))
     }
 
-    /// Checks that nothing else stands at its path, or at the one where it is mounted. It may be gone.
+    /// Checks that nothing else stands at its path, or at the one where it is mounted. It may be
+    /// gone.
     ///
     /// # Errors
     /// What the model is told.
@@ -68,7 +74,8 @@ pub(super) fn open_itself(path: &Path) -> rustix::io::Result<(OwnedFd, Stat)> {
     Ok((fd, stat))
 }
 
-/// As [`open_itself`]; none if nothing stands there, or a link stands on the way: a tool may have made it.
+/// As [`open_itself`]; none if nothing stands there, or a link stands on the way: a tool may have
+/// made it.
 ///
 /// # Errors
 /// The system's error: what cannot be looked at may be there all the same.
@@ -83,7 +90,8 @@ pub(super) fn is_dir(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
-/// Returns a path by which the kernel finds what a descriptor stands for, whatever stands at its own path by now.
+/// Returns a path by which the kernel finds what a descriptor stands for, whatever stands at its
+/// own path by now.
 pub(super) fn path_of(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
@@ -104,11 +112,21 @@ mod tests {
         fs::rename(root.join("a"), root.join("c")).unwrap();
         assert_eq!(place.check(&path), Ok(()), "it is gone");
         std::os::unix::fs::symlink("c", root.join("a")).unwrap();
-        assert!(place.check(&path).unwrap_err().contains("a link has taken its place"));
+        assert!(
+            place
+                .check(&path)
+                .unwrap_err()
+                .contains("a link has taken its place")
+        );
         assert!(Place::learn(&path).is_err());
         fs::remove_file(root.join("a")).unwrap();
         fs::create_dir_all(&path).unwrap();
-        assert!(place.check(&path).unwrap_err().contains("another directory"));
+        assert!(
+            place
+                .check(&path)
+                .unwrap_err()
+                .contains("another directory")
+        );
         assert_eq!(Place::of_this_call(path.clone()).check(&path), Ok(()));
     }
 }

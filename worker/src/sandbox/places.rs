@@ -1,4 +1,5 @@
-//! Where things lie around the commands of one incarnation: found when it begins, and looked at before each command.
+//! Where things lie around the commands of one incarnation: found when it begins, and looked at
+//! before each command.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -51,7 +52,8 @@ pub(crate) struct Places {
     pub(crate) shown: Vec<PathBuf>,
     /// What commands may not write although it lies where they may.
     pub(crate) sealed: Vec<PathBuf>,
-    /// The repository of the workspace, if that lay elsewhere when the incarnation began. No file that a command makes since counts.
+    /// The repository of the workspace, if that lay elsewhere when the incarnation began. No file
+    /// that a command makes since counts.
     pub(crate) elsewhere: Option<Elsewhere>,
     /// What the user lets them see of a home.
     pub(crate) visible: Vec<PathBuf>,
@@ -85,8 +87,8 @@ pub(crate) struct Origin<'a> {
 }
 
 impl Places {
-    /// Finds out where things lie for commands that work in this directory, without links, may write these places, and have
-    /// this directory for what is temporary.
+    /// Finds out where things lie for commands that work in this directory, without links, may
+    /// write these places, and have this directory for what is temporary.
     ///
     /// # Errors
     /// The system's error.
@@ -95,9 +97,17 @@ impl Places {
         team_dir: &TeamDir,
         writable: Vec<Place>,
         temp: &Path,
-        Origin { environment, territory, hidden, visible, state, shown, sealed, programs, config }: Origin<
-            '_,
-        >,
+        Origin {
+            environment,
+            territory,
+            hidden,
+            visible,
+            state,
+            shown,
+            sealed,
+            programs,
+            config,
+        }: Origin<'_>,
     ) -> io::Result<Self> {
         let mut places = Self {
             workspace: Place::learn(workspace)?,
@@ -107,7 +117,11 @@ impl Places {
             writable,
             territory: territory.to_vec(),
             homes: homes(environment),
-            shown: shown.iter().cloned().chain(state.map(Path::to_owned)).collect(),
+            shown: shown
+                .iter()
+                .cloned()
+                .chain(state.map(Path::to_owned))
+                .collect(),
             sealed: sealed.to_vec(),
             elsewhere: Elsewhere::find(workspace),
             visible: visible.iter().map(PathBuf::from).collect(),
@@ -126,26 +140,39 @@ impl Places {
             }
         }
         places.configs = configs(environment, &places.homes);
-        places.configs.extend(config.map(Path::to_owned).filter(|config| !places.configs.contains(config)));
-        for config in places.configs.iter().filter(|config| places.is_writable(config)) {
-            match DirBuilder::new().recursive(true).mode(DIR_MODE).create(config) {
+        places.configs.extend(
+            config
+                .map(Path::to_owned)
+                .filter(|config| !places.configs.contains(config)),
+        );
+        for config in places
+            .configs
+            .iter()
+            .filter(|config| places.is_writable(config))
+        {
+            match DirBuilder::new()
+                .recursive(true)
+                .mode(DIR_MODE)
+                .create(config)
+            {
                 Err(error) if is_refused(error.kind()) => {}
                 made => made?,
             }
         }
         places.secrets = Secrets::of(places.clone(), environment.clone(), hidden);
         let mounts = mounts()?;
-        let by_every_path = |path: PathBuf| {
-            let aliases = aliases(&path, &mounts);
-            [path].into_iter().chain(aliases)
-        };
         let programs = programs.iter().filter_map(|it| it.canonicalize().ok());
-        places.programs = programs.flat_map(by_every_path).collect();
+        places.programs = programs
+            .flat_map(|path| {
+                let aliases = aliases(&path, &mounts);
+                [path].into_iter().chain(aliases)
+            })
+            .collect();
         Ok(places)
     }
 
-    /// Says what a command may do now; none: all that the user may. `weak`: also where the layers do not keep all that a
-    /// sandbox promises.
+    /// Says what a command may do now; none: all that the user may. `weak`: also where the layers
+    /// do not keep all that a sandbox promises.
     ///
     /// # Errors
     /// Why no command is run, for the model.
@@ -156,21 +183,35 @@ impl Places {
         (layers, weak): (Layers, bool),
     ) -> Result<Option<Policy>, String> {
         let present = self.present()?;
-        let Some(policy) = Policy::of(sandbox, gate, self, present, layers) else { return Ok(None) };
-        policy.all_writable().try_for_each(|it| it.place.check(&it.place.path))?;
+        let Some(policy) = Policy::of(sandbox, gate, self, present, layers) else {
+            return Ok(None);
+        };
+        policy
+            .all_writable()
+            .try_for_each(|it| it.place.check(&it.place.path))?;
         if gate == Gate::Open {
-            sandbox.is_kept_by(layers).map_err(|why| format!("not run: {why}"))?;
+            sandbox
+                .is_kept_by(layers)
+                .map_err(|why| format!("not run: {why}"))?;
         }
         let temp = &self.temp.path;
         let is_shown = policy.shown.iter().any(|shown| temp.starts_with(shown));
-        if let Some(hidden) = policy.hidden.iter().find(|it| temp.starts_with(&it.path) && !is_shown) {
+        if let Some(hidden) = policy
+            .hidden
+            .iter()
+            .find(|it| temp.starts_with(&it.path) && !is_shown)
+        {
             return Err(format!(
                 "not run: its temporary directory {} lies in {}, which is hidden: spawn it with another TMPDIR",
                 temp.display(),
                 hidden.path.display()
             ));
         }
-        match policy.weakness(&self.programs).filter(|_| !weak) {
+        match if !weak {
+            policy.weakness(&self.programs)
+        } else {
+            None
+        } {
             Some(why) => Err(format!("not run: it cannot be confined as promised: {why}")),
             None => Ok(Some(policy)),
         }
@@ -178,33 +219,55 @@ impl Places {
 
     /// Looks at what lies where now.
     fn present(&self) -> Result<Present, String> {
-        let is_as_begun = |it: &Elsewhere| self.elsewhere.as_ref() == Some(it) && !self.is_writable(&it.own);
-        let written = || [&self.workspace].into_iter().chain(&self.writable).map(|it| &it.path);
+        let written = || {
+            [&self.workspace]
+                .into_iter()
+                .chain(&self.writable)
+                .map(|it| &it.path)
+        };
         let named = written().filter_map(|folder| named_by(folder));
-        let is_inside =
-            |it: &PathBuf| self.is_writable(it) && it.join("HEAD").exists() && !it.join("commondir").exists();
         let git_files = written().map(|folder| folder.join(git::GIT));
         let home = Home::look(self, &self.needed()?);
         Ok(Present {
             secrets: secrets::present(self.secrets.paths()?, self, &home)?,
             shown: home.seen,
             teams: self.present_teams()?,
-            elsewhere: Elsewhere::find(&self.workspace.path).filter(is_as_begun),
-            inside: named.filter(is_inside).collect(),
+            elsewhere: Elsewhere::find(&self.workspace.path)
+                .filter(|it| self.elsewhere.as_ref() == Some(it) && !self.is_writable(&it.own)),
+            inside: named
+                .filter(|it| {
+                    self.is_writable(it)
+                        && it.join("HEAD").exists()
+                        && !it.join("commondir").exists()
+                })
+                .collect(),
             git_files: git_files.filter(|path| git::is_git_file(path)).collect(),
         })
     }
 
     /// Returns what commands see although it can lie in a dot folder of a home.
     fn needed(&self) -> Result<Vec<PathBuf>, String> {
-        let own = [&self.workspace, &self.temp].into_iter().chain(&self.state).chain(&self.writable);
+        let own = [&self.workspace, &self.temp]
+            .into_iter()
+            .chain(&self.state)
+            .chain(&self.writable);
         let own = own.map(|place| &place.path).chain(&self.shown);
-        let of_git = self.elsewhere.iter().flat_map(|tree| [&tree.own, &tree.common]);
+        let of_git = self
+            .elsewhere
+            .iter()
+            .flat_map(|tree| [&tree.own, &tree.common]);
         let settings = self.git.led_to(self, self.secrets.paths()?);
-        Ok(own.chain(&self.visible).chain(&self.tools).chain(of_git).cloned().chain(settings).collect())
+        Ok(own
+            .chain(&self.visible)
+            .chain(&self.tools)
+            .chain(of_git)
+            .cloned()
+            .chain(settings)
+            .collect())
     }
 
-    /// Returns where team directories of the user, this one and others, and their registers lie now, by every path.
+    /// Returns where team directories of the user, this one and others, and their registers lie
+    /// now, by every path.
     fn present_teams(&self) -> Result<Vec<PathBuf>, String> {
         let mut found = teams(&self.registers)?;
         found.push(self.team_dir.clone());
@@ -215,8 +278,12 @@ impl Places {
                 *path = real;
             }
         }
-        let mounts = mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
-        let elsewhere: Vec<_> = found.iter().flat_map(|path| aliases(path, &mounts)).collect();
+        let mounts =
+            mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
+        let elsewhere: Vec<_> = found
+            .iter()
+            .flat_map(|path| aliases(path, &mounts))
+            .collect();
         found.extend(elsewhere);
         found.sort();
         found.dedup();
@@ -230,13 +297,23 @@ impl Places {
 /// What the model is told, if a register cannot be read.
 pub(crate) fn teams(registers: &[Register]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
-    for register in registers.iter().filter(|register| !register.state().is_foreign()) {
-        let (paths, unread) =
-            register.all().map_err(|error| format!("cannot see which teams there are: {error}"))?;
+    for register in registers
+        .iter()
+        .filter(|register| !register.state().is_foreign())
+    {
+        let (paths, unread) = register
+            .all()
+            .map_err(|error| format!("cannot see which teams there are: {error}"))?;
         // `teamctl doctor` names it as well.
-        unread.iter().for_each(|why| tracing::warn!("a team is not hidden: {why}"));
+        for why in unread.iter() {
+            tracing::warn!("a team is not hidden: {why}");
+        }
         // Only a directory can be the one that was registered.
-        found.extend(paths.into_iter().filter(|path| path.symlink_metadata().is_ok_and(|it| it.is_dir())));
+        found.extend(
+            paths
+                .into_iter()
+                .filter(|path| path.symlink_metadata().is_ok_and(|it| it.is_dir())),
+        );
     }
     Ok(found)
 }
@@ -244,7 +321,9 @@ pub(crate) fn teams(registers: &[Register]) -> Result<Vec<PathBuf>, String> {
 /// Returns the registers of the user: where the environment says, and in each home.
 fn registers(environment: &Environment, homes: &[PathBuf]) -> Vec<Register> {
     let named = StateDir::of_environment(environment).into_iter();
-    let mut all: Vec<_> = named.chain(homes.iter().map(|home| StateDir::of_home(home))).collect();
+    let mut all: Vec<_> = named
+        .chain(homes.iter().map(|home| StateDir::of_home(home)))
+        .collect();
     all.dedup();
     all.into_iter().map(Register::new).collect()
 }
@@ -252,29 +331,42 @@ fn registers(environment: &Environment, homes: &[PathBuf]) -> Vec<Register> {
 /// Returns where the configuration of the user lies: where the environment says, and in each home.
 fn configs(environment: &Environment, homes: &[PathBuf]) -> Vec<PathBuf> {
     let named = config_dir(|name| environment.path(name).map(PathBuf::into_os_string)).into_iter();
-    let mut all: Vec<_> = named.chain(homes.iter().map(|home| home.join(".config/teamd"))).collect();
+    let mut all: Vec<_> = named
+        .chain(homes.iter().map(|home| home.join(".config/teamd")))
+        .collect();
     all.dedup();
     all
 }
 
 fn is_refused(kind: io::ErrorKind) -> bool {
-    matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    matches!(
+        kind,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+    )
 }
 
-/// Returns the home that the environment of the spawn names, and that of the user: secrets lie in both.
+/// Returns the home that the environment of the spawn names, and that of the user: secrets lie in
+/// both.
 fn homes(environment: &Environment) -> Vec<PathBuf> {
-    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten();
-    let named = environment.path("HOME").into_iter().chain(user.map(|user| user.dir));
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid())
+        .ok()
+        .flatten();
+    let named = environment
+        .path("HOME")
+        .into_iter()
+        .chain(user.map(|user| user.dir));
     let mut homes: Vec<_> = named.filter_map(|home| home.canonicalize().ok()).collect();
     homes.dedup();
     homes
 }
 
-/// Takes what is allowed by name to be written: paths as the daemon has recorded them, which were without links when they
-/// were named. A link that stands on the way now was made since, and would say what its maker may write. Returns what is
-/// itself at its path, and what is not, with the reason in words for the model. What is only missing is left out.
+/// Takes what is allowed by name to be written: paths as the daemon has recorded them, which were
+/// without links when they were named. A link that stands on the way now was made since, and would
+/// say what its maker may write. Returns what is itself at its path, and what is not, with the
+/// reason in words for the model. What is only missing is left out.
 pub(crate) fn take_writable(named: &[String], team_dir: &Path) -> (Vec<Place>, Vec<String>) {
-    let (mut taken, mut lost) = (Vec::new(), Vec::new());
+    let mut taken = Vec::new();
+    let mut lost = Vec::new();
     for name in named {
         let path = Path::new(name);
         let why = match Place::learn(path).map_err(|error| (Errno::from_io_error(&error), error)) {
@@ -288,7 +380,9 @@ pub(crate) fn take_writable(named: &[String], team_dir: &Path) -> (Vec<Place>, V
                 "a symbolic link stands on the way to it, and none did when it was named".to_owned()
             }
             Err((Some(Errno::NOENT), _)) => {
-                tracing::warn!("commands will not write {name}, which is allowed by name: it is not there");
+                tracing::warn!(
+                    "commands will not write {name}, which is allowed by name: it is not there"
+                );
                 continue;
             }
             Err((_, error)) => error.to_string(),
@@ -317,12 +411,18 @@ mod tests {
         symlink("cache", scratch.join("link")).unwrap();
         symlink(scratch.join("home"), scratch.join("cache/planted")).unwrap();
         let take = |named: &[&str]| {
-            let named: Vec<_> = named.iter().map(|path| format!("{}/{path}", scratch.display())).collect();
+            let named: Vec<_> = named
+                .iter()
+                .map(|path| format!("{}/{path}", scratch.display()))
+                .collect();
             take_writable(&named, &scratch.join("apart/team"))
         };
         let (taken, lost) = take(&["cache/sub", "file", "missing", "apart"]);
         let paths: Vec<_> = taken.into_iter().map(|it| it.path).collect();
-        assert_eq!(paths, ["cache/sub", "file", "apart"].map(|path| scratch.join(path)));
+        assert_eq!(
+            paths,
+            ["cache/sub", "file", "apart"].map(|path| scratch.join(path))
+        );
         assert_eq!(lost, [""; 0], "what is missing is nothing to tell");
         for (bad, why) in [
             ("link", "a symbolic link"),
@@ -343,18 +443,39 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let here = Place::of_this_call(folder.path().canonicalize().unwrap());
         let team_dir = here.path.join("team");
-        let places = Places { workspace: here.clone(), temp: here, team_dir, ..Places::default() };
-        let listed = Sandbox { hosts: vec!["example.org".to_owned()], ..Sandbox::default() };
+        let places = Places {
+            workspace: here.clone(),
+            temp: here,
+            team_dir,
+            ..Places::default()
+        };
+        let listed = Sandbox {
+            hosts: vec!["example.org".to_owned()],
+            ..Sandbox::default()
+        };
         let policy = |sandbox: &Sandbox, gate, namespaces| {
-            let layers = Layers { namespaces, landlock: 7, seccomp: true };
-            places.policy(sandbox, gate, (layers, true)).map(|policy| policy.unwrap().network)
+            let layers = Layers {
+                namespaces,
+                landlock: 7,
+                seccomp: true,
+            };
+            places
+                .policy(sandbox, gate, (layers, true))
+                .map(|policy| policy.unwrap().network)
         };
         for namespaces in [Namespaces::None, Namespaces::Bubblewrap] {
             let refused = policy(&listed, Gate::Open, namespaces).unwrap_err();
             assert!(refused.contains("`network` lists hosts"), "{refused}");
             assert_eq!(policy(&listed, Gate::Closed, namespaces), Ok(false));
-            assert_eq!(policy(&Sandbox::default(), Gate::Open, namespaces), Ok(true));
+            assert_eq!(
+                policy(&Sandbox::default(), Gate::Open, namespaces),
+                Ok(true)
+            );
         }
-        assert_eq!(policy(&listed, Gate::Open, Namespaces::Own), Ok(false), "it is not that of the machine");
+        assert_eq!(
+            policy(&listed, Gate::Open, Namespaces::Own),
+            Ok(false),
+            "it is not that of the machine"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The mounts of a command, from its policy: what each is, from the top down. Two back ends make them, [`super::mounts`] and
-//! [`super::bubblewrap`]; [`MountPlan::check`] looks from inside whether they stand.
+//! The mounts of a command, from its policy: what each is, from the top down. Two back ends make
+//! them, [`super::mounts`] and [`super::bubblewrap`]; [`MountPlan::check`] looks from inside
+//! whether they stand.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,7 +18,8 @@ pub(super) enum MountAccess {
     Write { source: PathBuf },
     /// Read.
     Read,
-    /// Nothing: it looks empty. `for_git`: it lies where `git clean` would remove an empty directory.
+    /// Nothing: it looks empty. `for_git`: it lies where `git clean` would remove an empty
+    /// directory.
     Nothing { for_git: bool },
 }
 
@@ -40,9 +42,19 @@ impl MountPlan {
     pub(super) fn of(policy: &Policy) -> Self {
         let mut paths = BTreeMap::new();
         for writable in policy.all_writable() {
-            paths.insert(writable.at.clone(), MountAccess::Write { source: writable.place.path.clone() });
+            paths.insert(
+                writable.at.clone(),
+                MountAccess::Write {
+                    source: writable.place.path.clone(),
+                },
+            );
         }
-        paths.extend(policy.protected.iter().map(|it| (it.path.clone(), MountAccess::Read)));
+        paths.extend(
+            policy
+                .protected
+                .iter()
+                .map(|it| (it.path.clone(), MountAccess::Read)),
+        );
         for hidden in &policy.hidden {
             let for_git = hidden.is_of_team && policy.is_writable(&hidden.path);
             paths.insert(hidden.path.clone(), MountAccess::Nothing { for_git });
@@ -51,33 +63,52 @@ impl MountPlan {
             paths.entry(shown.clone()).or_insert(MountAccess::Read);
         }
         // What lies below something that allows less is allowed no more, unless it is shown.
-        let is_shown = |path: &Path| policy.shown.iter().any(|shown| path.starts_with(shown));
         let is_overruled = |path: &Path, access: &MountAccess| {
-            let mut above = path.ancestors().skip(1).filter_map(|above| paths.get(above));
+            let mut above = path
+                .ancestors()
+                .skip(1)
+                .filter_map(|above| paths.get(above));
             above.any(|above| match above {
-                MountAccess::Nothing { .. } => !is_shown(path),
+                MountAccess::Nothing { .. } => {
+                    !policy.shown.iter().any(|shown| path.starts_with(shown))
+                }
                 MountAccess::Read => matches!(access, MountAccess::Write { .. }),
                 MountAccess::Write { .. } => false,
             })
         };
-        let valid = paths.iter().filter(|(path, access)| !is_overruled(path, access));
-        let mut plan = Self(valid.map(|(path, access)| (path.clone(), access.clone())).collect());
+        let valid = paths
+            .iter()
+            .filter(|(path, access)| !is_overruled(path, access));
+        let mut plan = Self(
+            valid
+                .map(|(path, access)| (path.clone(), access.clone()))
+                .collect(),
+        );
         plan.pin();
         plan
     }
 
-    /// Adds each directory between something writable and something below it that is not: if one of them could be renamed,
-    /// another could take its name, and what lies below it would be replaced.
+    /// Adds each directory between something writable and something below it that is not: if one of
+    /// them could be renamed, another could take its name, and what lies below it would be
+    /// replaced.
     fn pin(&mut self) {
         let is_write = |path: &Path| matches!(self.0.get(path), Some(MountAccess::Write { .. }));
         let mut pinned = Vec::new();
         for path in self.0.keys().filter(|path| !is_write(path)) {
-            let Some(top) = path.ancestors().filter(|above| is_write(above)).last() else { continue };
+            let Some(top) = path.ancestors().filter(|above| is_write(above)).last() else {
+                continue;
+            };
             let between = path.ancestors().skip(1).take_while(|above| *above != top);
-            pinned.extend(between.filter(|above| !self.0.contains_key(*above)).map(Path::to_owned));
+            pinned.extend(
+                between
+                    .filter(|above| !self.0.contains_key(*above))
+                    .map(Path::to_owned),
+            );
         }
         for path in pinned {
-            let access = MountAccess::Write { source: path.clone() };
+            let access = MountAccess::Write {
+                source: path.clone(),
+            };
             // What lies between in something read-only stays so.
             if self.is_writable(&path) {
                 self.0.insert(path, access);
@@ -98,8 +129,13 @@ impl MountPlan {
 
     /// Tells whether something is mounted below a path.
     pub(super) fn has_below(&self, path: &Path) -> bool {
-        let behind = self.0.range::<Path, _>((Bound::Excluded(path), Bound::Unbounded));
-        behind.map(|(next, _)| next).next().is_some_and(|next| next.starts_with(path))
+        let behind = self
+            .0
+            .range::<Path, _>((Bound::Excluded(path), Bound::Unbounded));
+        behind
+            .map(|(next, _)| next)
+            .next()
+            .is_some_and(|next| next.starts_with(path))
     }
 
     /// Tells whether what lies at a path may be written.
@@ -108,14 +144,16 @@ impl MountPlan {
         matches!(nearest, Some(MountAccess::Write { .. }))
     }
 
-    /// Tells whether what is mounted at a path belongs to the gate of a policy: it may be written, and not always.
+    /// Tells whether what is mounted at a path belongs to the gate of a policy: it may be written,
+    /// and not always.
     pub(super) fn is_gated(&self, policy: &Policy, path: &Path) -> bool {
         let nearest = path.ancestors().find(|above| self.0.contains_key(*above));
         self.is_writable(path) && nearest.is_some_and(|nearest| !policy.is_always_writable(nearest))
     }
 
-    /// Checks from inside that what is mounted stands where it should: other commands work in the same directories while
-    /// the mounts are made, and can close, open, move and remove what is in them.
+    /// Checks from inside that what is mounted stands where it should: other commands work in the
+    /// same directories while the mounts are made, and can close, open, move and remove what is in
+    /// them.
     ///
     /// # Errors
     /// What the model is told.
@@ -130,11 +168,15 @@ impl MountPlan {
 }
 
 fn check_one(path: &Path, access: &MountAccess) -> Result<(), String> {
-    let Some((found, _)) = find_itself(path).map_err(|errno| errno.to_string())? else { return Ok(()) };
-    let known =
-        statx(&found, "", AtFlags::EMPTY_PATH, StatxFlags::empty()).map_err(|errno| errno.to_string())?;
+    let Some((found, _)) = find_itself(path).map_err(|errno| errno.to_string())? else {
+        return Ok(());
+    };
+    let known = statx(&found, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
+        .map_err(|errno| errno.to_string())?;
     // A kernel that does not say so (before Linux 5.8) is believed to have done what it was told.
-    if known.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
+    if known
+        .stx_attributes_mask
+        .contains(StatxAttributes::MOUNT_ROOT)
         && !known.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
     {
         return Err("it could be moved away".to_owned());
@@ -156,31 +198,52 @@ mod tests {
     use crate::sandbox::policy::{Hidden, Protected, Writable};
 
     fn policy(writable: &[&str], protected: &[&str], hidden: &[&str]) -> Policy {
-        let own = |path: &&str| Writable { place: place(path), at: path.into(), plain: false };
-        let protect = |path: &&str| Protected { path: path.into(), if_missing: Missing::Leave };
-        let hide = |path: &&str| Hidden { path: path.into(), is_of_team: path.ends_with(".team") };
-        let temp = Writable { place: place("/var/tmp/t"), at: "/tmp".into(), plain: false };
+        let temp = Writable {
+            place: place("/var/tmp/t"),
+            at: "/tmp".into(),
+            plain: false,
+        };
         Policy {
             temp,
-            writable: writable.iter().map(own).collect(),
-            protected: protected.iter().map(protect).collect(),
-            hidden: hidden.iter().map(hide).collect(),
+            writable: writable
+                .iter()
+                .map(|path| Writable {
+                    place: place(path),
+                    at: path.into(),
+                    plain: false,
+                })
+                .collect(),
+            protected: protected
+                .iter()
+                .map(|path| Protected {
+                    path: path.into(),
+                    if_missing: Missing::Leave,
+                })
+                .collect(),
+            hidden: hidden
+                .iter()
+                .map(|path| Hidden {
+                    path: path.into(),
+                    is_of_team: path.ends_with(".team"),
+                })
+                .collect(),
             ..plain_policy()
         }
     }
 
     fn planned(plan: &MountPlan) -> Vec<String> {
-        let told = |(path, access): (&Path, &MountAccess)| {
-            let what = match access {
-                MountAccess::Write { source } if source == path => "writes",
-                MountAccess::Write { .. } => "writes elsewhere",
-                MountAccess::Read => "reads",
-                MountAccess::Nothing { for_git: true } => "nothing for git",
-                MountAccess::Nothing { for_git: false } => "nothing",
-            };
-            format!("{} {what}", path.display())
-        };
-        plan.mounts().map(told).collect()
+        plan.mounts()
+            .map(|(path, access)| {
+                let what = match access {
+                    MountAccess::Write { source } if source == path => "writes",
+                    MountAccess::Write { .. } => "writes elsewhere",
+                    MountAccess::Read => "reads",
+                    MountAccess::Nothing { for_git: true } => "nothing for git",
+                    MountAccess::Nothing { for_git: false } => "nothing",
+                };
+                format!("{} {what}", path.display())
+            })
+            .collect()
     }
 
     #[test]
@@ -227,7 +290,12 @@ mod tests {
         ));
         assert_eq!(
             planned(&plan)[1..],
-            ["/w writes", "/w/hidden nothing", "/w/read reads", "/w/read/key nothing"]
+            [
+                "/w writes",
+                "/w/hidden nothing",
+                "/w/read reads",
+                "/w/read/key nothing"
+            ]
         );
     }
 
@@ -235,14 +303,25 @@ mod tests {
     fn what_is_no_mount_can_be_moved_and_what_can_be_written_is_found() {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
-        let write = MountAccess::Write { source: root.clone() };
-        assert_eq!(check_one(&root, &write), Err("it could be moved away".to_owned()));
+        let write = MountAccess::Write {
+            source: root.clone(),
+        };
+        assert_eq!(
+            check_one(&root, &write),
+            Err("it could be moved away".to_owned())
+        );
         assert_eq!(check_one(&root.join("missing"), &MountAccess::Read), Ok(()));
         assert_eq!(check_one(Path::new("/proc"), &write), Ok(()));
         // A mount that can be written is none of ours.
-        if !rustix::fs::statvfs("/dev/shm").unwrap().f_flag.contains(StatVfsMountFlags::RDONLY) {
+        if !rustix::fs::statvfs("/dev/shm")
+            .unwrap()
+            .f_flag
+            .contains(StatVfsMountFlags::RDONLY)
+        {
             assert!(
-                check_one(Path::new("/dev/shm"), &MountAccess::Read).unwrap_err().contains("something else")
+                check_one(Path::new("/dev/shm"), &MountAccess::Read)
+                    .unwrap_err()
+                    .contains("something else")
             );
         }
     }

@@ -1,7 +1,9 @@
-//! What a command may do: three sets of paths, and the network. Pure: from the mode, the gate and where things lie.
+//! What a command may do: three sets of paths, and the network. Pure: from the mode, the gate and
+//! where things lie.
 //!
-//! A path is *writable*, *protected* below a writable one, or *hidden*, and so is all that lies below it, down to the next
-//! path of a set. What is in no set can be read. How a set is enforced is the business of other modules.
+//! A path is *writable*, *protected* below a writable one, or *hidden*, and so is all that lies
+//! below it, down to the next path of a set. What is in no set can be read. How a set is enforced
+//! is the business of other modules.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +29,11 @@ pub(crate) struct Writable {
 
 impl Writable {
     fn new(place: Place) -> Self {
-        Self { at: place.path.clone(), place, plain: false }
+        Self {
+            at: place.path.clone(),
+            place,
+            plain: false,
+        }
     }
 }
 
@@ -42,8 +48,8 @@ pub(crate) struct Protected {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hidden {
     pub(crate) path: PathBuf,
-    /// Whether it belongs to a team: then a command may not even list it. A descriptor is enough for an advisory lock, and
-    /// by such locks the daemon tells which workers are alive.
+    /// Whether it belongs to a team: then a command may not even list it. A descriptor is enough
+    /// for an advisory lock, and by such locks the daemon tells which workers are alive.
     pub(crate) is_of_team: bool,
 }
 
@@ -100,31 +106,63 @@ impl Policy {
             return None;
         }
         let writes = gate == Gate::Open && sandbox.mode == SandboxMode::WorkspaceWrite;
-        let Present { secrets, shown, teams, elsewhere, inside, git_files } = present;
-        // Without Landlock nothing keeps a link from being made there, and `git` of another tree would follow it.
-        let elsewhere = elsewhere.filter(|_| layers.landlock > 0);
-        let (mut writable, mut protected) = (Vec::new(), Vec::new());
+        let Present {
+            secrets,
+            shown,
+            teams,
+            elsewhere,
+            inside,
+            git_files,
+        } = present;
+        // Without Landlock nothing keeps a link from being made there, and `git` of another tree
+        // would follow it.
+        let elsewhere = if layers.landlock > 0 { elsewhere } else { None };
+        let mut writable = Vec::new();
+        let mut protected = Vec::new();
         if writes {
             // Nothing of a team directory is ever allowed by name.
-            let named = places.writable.iter().filter(|it| !is_below_any(&it.path, &teams));
+            let named = places
+                .writable
+                .iter()
+                .filter(|it| !is_below_any(&it.path, &teams));
             for place in [&places.workspace].into_iter().chain(named) {
                 protected.extend(git::protected_in(&place.path, &git_files));
                 writable.push(Writable::new(place.clone()));
             }
             for repository in elsewhere.iter() {
                 protected.extend(git::protected_of(repository));
-                let written = git::written_of(repository).into_iter().map(Place::of_this_call);
-                writable.extend(written.map(|place| Writable { plain: true, ..Writable::new(place) }));
+                let written = git::written_of(repository)
+                    .into_iter()
+                    .map(Place::of_this_call);
+                writable.extend(written.map(|place| Writable {
+                    plain: true,
+                    ..Writable::new(place)
+                }));
             }
-            protected.extend(inside.iter().flat_map(|it| git::protected_of_one_inside(it)));
-            let sealed =
-                places.sealed.iter().map(|it| Protected { path: it.clone(), if_missing: Missing::Leave });
+            protected.extend(
+                inside
+                    .iter()
+                    .flat_map(|it| git::protected_of_one_inside(it)),
+            );
+            let sealed = places.sealed.iter().map(|it| Protected {
+                path: it.clone(),
+                if_missing: Missing::Leave,
+            });
             protected.extend(sealed);
             let programs = places.programs.iter().filter(|it| is_within(it, &writable));
-            protected.extend(programs.map(|it| Protected { path: it.clone(), if_missing: Missing::Leave }));
+            protected.extend(programs.map(|it| Protected {
+                path: it.clone(),
+                if_missing: Missing::Leave,
+            }));
         }
-        let secrets = secrets.into_iter().map(|path| Hidden { path, is_of_team: false });
-        let teams = teams.into_iter().map(|path| Hidden { path, is_of_team: true });
+        let secrets = secrets.into_iter().map(|path| Hidden {
+            path,
+            is_of_team: false,
+        });
+        let teams = teams.into_iter().map(|path| Hidden {
+            path,
+            is_of_team: true,
+        });
         let mut hidden: Vec<_> = secrets.chain(teams).collect();
         let mut temp = Writable::new(places.temp.clone());
         if layers.namespaces != Namespaces::None && !needs_tmp(places, &writable) {
@@ -147,7 +185,10 @@ impl Policy {
 
     /// Returns all that the command may write.
     pub(crate) fn all_writable(&self) -> impl Iterator<Item = &Writable> {
-        [&self.temp].into_iter().chain(&self.state).chain(&self.writable)
+        [&self.temp]
+            .into_iter()
+            .chain(&self.state)
+            .chain(&self.writable)
     }
 
     /// Tells whether a place is writable whatever the gate.
@@ -165,27 +206,39 @@ impl Policy {
         is_within(path, &self.writable)
     }
 
-    /// Says why the layers cannot confine the command as promised; none if they can. `programs` are those of the team.
+    /// Says why the layers cannot confine the command as promised; none if they can. `programs` are
+    /// those of the team.
     pub(crate) fn weakness(&self, programs: &[PathBuf]) -> Option<String> {
-        let hidden = self.hidden.iter().map(|it| (&it.path, "is hidden from commands"));
+        let hidden = self
+            .hidden
+            .iter()
+            .map(|it| (&it.path, "is hidden from commands"));
         let programs = programs.iter().map(|it| (it, "is a program of the team"));
         let mut parted_by_mounts = hidden.chain(programs).filter(|_| !self.has_mounts());
-        let reachable = parted_by_mounts.find(|(path, _)| self.is_writable(path)).map(|(path, what)| {
-            let path = path.display();
-            format!("{path} {what}, but lies in what it may write: it takes namespaces to part them")
-        });
+        let reachable = parted_by_mounts
+            .find(|(path, _)| self.is_writable(path))
+            .map(|(path, what)| {
+                let path = path.display();
+                format!(
+                    "{path} {what}, but lies in what it may write: it takes namespaces to part them"
+                )
+            });
         reachable.or_else(|| self.layers.weakness(self.is_apart()))
     }
 
     /// Tells whether nothing that the command may write holds a team directory, or lies in one.
     fn is_apart(&self) -> bool {
-        let teams = || self.hidden.iter().filter(|it| it.is_of_team).map(|it| &it.path);
-        let overlaps = |it: &Writable| {
+        let teams = || {
+            self.hidden
+                .iter()
+                .filter(|it| it.is_of_team)
+                .map(|it| &it.path)
+        };
+        !self.all_writable().any(|it| {
             let above = &it.place.path;
             let is_shown = is_below_any(above, &self.shown);
             teams().any(|team| team.starts_with(above) || above.starts_with(team) && !is_shown)
-        };
-        !self.all_writable().any(overlaps)
+        })
     }
 
     /// Returns the temporary directory as the command sees it.
@@ -205,10 +258,18 @@ fn is_below_any(path: &Path, above: &[PathBuf]) -> bool {
 /// Tells whether something that a command needs lies below `/tmp`: then that cannot be its own.
 fn needs_tmp(places: &Places, writable: &[Writable]) -> bool {
     let tmp = Path::new("/tmp");
-    let named = places.writable.iter().chain([&places.workspace]).map(|it| &it.path);
+    let named = places
+        .writable
+        .iter()
+        .chain([&places.workspace])
+        .map(|it| &it.path);
     let linked = writable.iter().map(|it| &it.place.path);
     let state = places.state.iter().map(|it| &it.path);
-    let mut needed = named.chain(linked).chain(state).chain(&places.homes).chain([&places.team_dir]);
+    let mut needed = named
+        .chain(linked)
+        .chain(state)
+        .chain(&places.homes)
+        .chain([&places.team_dir]);
     needed.any(|path| path.starts_with(tmp) || tmp.starts_with(path))
 }
 
@@ -216,8 +277,15 @@ fn needs_tmp(places: &Places, writable: &[Writable]) -> bool {
 pub(crate) mod tests {
     use super::*;
 
-    const LAYERS: Layers = Layers { namespaces: Namespaces::Own, landlock: 7, seccomp: true };
-    const BARE: Layers = Layers { namespaces: Namespaces::None, ..LAYERS };
+    const LAYERS: Layers = Layers {
+        namespaces: Namespaces::Own,
+        landlock: 7,
+        seccomp: true,
+    };
+    const BARE: Layers = Layers {
+        namespaces: Namespaces::None,
+        ..LAYERS
+    };
 
     pub(crate) fn place(path: &str) -> Place {
         Place::of_this_call(path.into())
@@ -229,18 +297,26 @@ pub(crate) mod tests {
             team_dir: team_dir.into(),
             temp: place("/var/tmp/t"),
             homes: vec!["/home/u".into()],
-            secrets: [".ssh", ".docker/config.json", ".config/git/credentials", ".local/share/keyrings"]
-                .map(|secret| Path::new("/home/u").join(secret))
-                .to_vec()
-                .into(),
+            secrets: [
+                ".ssh",
+                ".docker/config.json",
+                ".config/git/credentials",
+                ".local/share/keyrings",
+            ]
+            .map(|secret| Path::new("/home/u").join(secret))
+            .to_vec()
+            .into(),
             ..Places::default()
         }
     }
 
     fn of(sandbox: &Sandbox, gate: Gate, places: &Places, layers: Layers) -> Option<Policy> {
         let teams = vec![places.team_dir.clone()];
-        let present =
-            Present { secrets: places.secrets.paths().unwrap().to_vec(), teams, ..Present::default() };
+        let present = Present {
+            secrets: places.secrets.paths().unwrap().to_vec(),
+            teams,
+            ..Present::default()
+        };
         Policy::of(sandbox, gate, places, present, layers)
     }
 
@@ -254,7 +330,11 @@ pub(crate) mod tests {
     }
 
     fn writable(policy: &Policy) -> Vec<&str> {
-        policy.writable.iter().map(|it| it.at.to_str().unwrap()).collect()
+        policy
+            .writable
+            .iter()
+            .map(|it| it.at.to_str().unwrap())
+            .collect()
     }
 
     fn teams(policy: &Policy) -> Vec<&str> {
@@ -267,7 +347,10 @@ pub(crate) mod tests {
     }
 
     fn protects(policy: &Policy, path: &Path, if_missing: Missing) -> bool {
-        policy.protected.contains(&Protected { path: path.to_owned(), if_missing })
+        policy.protected.contains(&Protected {
+            path: path.to_owned(),
+            if_missing,
+        })
     }
 
     #[test]
@@ -281,31 +364,51 @@ pub(crate) mod tests {
             (".git/commondir", Missing::PutAside),
         ];
         for (file, if_missing) in expected {
-            assert!(protects(&policy, &Path::new("/home/u/web").join(file), if_missing), "{file}");
+            assert!(
+                protects(&policy, &Path::new("/home/u/web").join(file), if_missing),
+                "{file}"
+            );
         }
         assert_eq!(policy.protected.len(), expected.len());
         assert!(policy.network && is_hidden(&policy, "/home/u/.ssh"));
         // As a file it says where the repository is.
         let git_files = vec![PathBuf::from("/home/u/web/.git")];
-        let present = Present { git_files, ..Present::default() };
+        let present = Present {
+            git_files,
+            ..Present::default()
+        };
         let places = places("/home/u/web", "/home/u/web/.team");
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &places, present, LAYERS).unwrap();
         assert!(
-            policy.protected.len() == 1 && protects(&policy, Path::new("/home/u/web/.git"), Missing::Leave)
+            policy.protected.len() == 1
+                && protects(&policy, Path::new("/home/u/web/.git"), Missing::Leave)
         );
     }
 
     #[test]
     fn a_closed_gate_leaves_the_temporary_directory_and_no_network_in_every_mode() {
-        for mode in [SandboxMode::WorkspaceWrite, SandboxMode::ReadOnly, SandboxMode::Off] {
+        for mode in [
+            SandboxMode::WorkspaceWrite,
+            SandboxMode::ReadOnly,
+            SandboxMode::Off,
+        ] {
             let mut places = places("/home/u/web", "/home/u/web/.team");
             places.writable = vec![place("/home/u/.cargo")];
-            let sandbox = Sandbox { mode, ..Sandbox::default() };
+            let sandbox = Sandbox {
+                mode,
+                ..Sandbox::default()
+            };
             let closed = of(&sandbox, Gate::Closed, &places, LAYERS).unwrap();
-            assert!(closed.writable.is_empty() && closed.protected.is_empty() && !closed.network, "{mode:?}");
+            assert!(
+                closed.writable.is_empty() && closed.protected.is_empty() && !closed.network,
+                "{mode:?}"
+            );
             assert_eq!(closed.all_writable().count(), 1, "{mode:?}");
         }
-        let sandbox = Sandbox { mode: SandboxMode::ReadOnly, ..Sandbox::default() };
+        let sandbox = Sandbox {
+            mode: SandboxMode::ReadOnly,
+            ..Sandbox::default()
+        };
         let places = places("/home/u/web", "/home/u/web/.team");
         let closed = of(&Sandbox::default(), Gate::Closed, &places, LAYERS);
         assert_eq!(of(&sandbox, Gate::Open, &places, LAYERS), closed);
@@ -313,16 +416,34 @@ pub(crate) mod tests {
 
     #[test]
     fn only_what_is_off_by_name_is_not_confined() {
-        let off = Sandbox { mode: SandboxMode::Off, ..Sandbox::default() };
-        assert_eq!(of(&off, Gate::Open, &places("/home/u/web", "/home/u/web/.team"), LAYERS), None);
+        let off = Sandbox {
+            mode: SandboxMode::Off,
+            ..Sandbox::default()
+        };
+        assert_eq!(
+            of(
+                &off,
+                Gate::Open,
+                &places("/home/u/web", "/home/u/web/.team"),
+                LAYERS
+            ),
+            None
+        );
     }
 
     #[test]
     fn what_is_allowed_by_name_may_be_written_and_the_network_taken_away() {
         let mut places = places("/home/u/web", "/home/u/.local/state/teamd/1");
-        let named = ["/home/u/.cargo", "/home/u/.local/state/teamd/1", "/home/u/.local/state/teamd/1/run"];
+        let named = [
+            "/home/u/.cargo",
+            "/home/u/.local/state/teamd/1",
+            "/home/u/.local/state/teamd/1/run",
+        ];
         places.writable = named.map(place).into();
-        let sandbox = Sandbox { no_network: true, ..Sandbox::default() };
+        let sandbox = Sandbox {
+            no_network: true,
+            ..Sandbox::default()
+        };
         let policy = of(&sandbox, Gate::Open, &places, LAYERS).unwrap();
         assert_eq!(writable(&policy), ["/home/u/web", "/home/u/.cargo"]);
         assert!(!policy.network && policy.is_apart());
@@ -333,7 +454,10 @@ pub(crate) mod tests {
 
     #[test]
     fn the_team_directory_is_hidden_wherever_it_lies_by_every_path() {
-        for (team_dir, apart) in [("/home/u/web/.team", false), ("/home/u/.local/state/teamd/1", true)] {
+        for (team_dir, apart) in [
+            ("/home/u/web/.team", false),
+            ("/home/u/.local/state/teamd/1", true),
+        ] {
             for gate in [Gate::Open, Gate::Closed] {
                 let places = places("/home/u/web", team_dir);
                 let policy = of(&Sandbox::default(), gate, &places, LAYERS).unwrap();
@@ -342,7 +466,10 @@ pub(crate) mod tests {
             }
         }
         let by_two = ["/home/u/web/.team", "/workspaces/web/.team"];
-        let present = Present { teams: by_two.map(PathBuf::from).to_vec(), ..Present::default() };
+        let present = Present {
+            teams: by_two.map(PathBuf::from).to_vec(),
+            ..Present::default()
+        };
         let places = places("/workspaces/web", "/home/u/web/.team");
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &places, present, LAYERS).unwrap();
         assert!(teams(&policy) == by_two && !policy.is_apart());
@@ -354,8 +481,15 @@ pub(crate) mod tests {
         let program = PathBuf::from("/home/u/web/target/release/teamd");
         places.programs = vec![program.clone(), "/usr/bin/teamctl".into()];
         let policy = open(&places, LAYERS);
-        assert!(protects(&policy, &program, Missing::Leave) && policy.weakness(&places.programs).is_none());
-        assert!(!protects(&policy, Path::new("/usr/bin/teamctl"), Missing::Leave));
+        assert!(
+            protects(&policy, &program, Missing::Leave)
+                && policy.weakness(&places.programs).is_none()
+        );
+        assert!(!protects(
+            &policy,
+            Path::new("/usr/bin/teamctl"),
+            Missing::Leave
+        ));
         let told = open(&places, BARE).weakness(&places.programs).unwrap();
         assert!(told.contains("teamd is a program of the team"), "{told}");
         let closed = of(&Sandbox::default(), Gate::Closed, &places, BARE).unwrap();
@@ -366,15 +500,35 @@ pub(crate) mod tests {
     fn of_the_repository_of_a_linked_tree_only_what_commits_need_is_written() {
         let places = places("/home/u/tree", "/home/u/tree/.team");
         let common = PathBuf::from("/home/u/web/.git");
-        let elsewhere = Some(Elsewhere { own: common.join("worktrees/tree"), common: common.clone() });
+        let elsewhere = Some(Elsewhere {
+            own: common.join("worktrees/tree"),
+            common: common.clone(),
+        });
         let of = |gate, layers| {
-            let present = Present { elsewhere: elsewhere.clone(), ..Present::default() };
+            let present = Present {
+                elsewhere: elsewhere.clone(),
+                ..Present::default()
+            };
             Policy::of(&Sandbox::default(), gate, &places, present, layers).unwrap()
         };
         let policy = of(Gate::Open, LAYERS);
-        let plain: Vec<_> = policy.writable.iter().filter(|it| it.plain).map(|it| it.at.clone()).collect();
-        assert_eq!(plain, ["worktrees/tree", "objects", "refs", "logs"].map(|name| common.join(name)));
-        let blind = of(Gate::Open, Layers { landlock: 0, ..LAYERS });
+        let plain: Vec<_> = policy
+            .writable
+            .iter()
+            .filter(|it| it.plain)
+            .map(|it| it.at.clone())
+            .collect();
+        assert_eq!(
+            plain,
+            ["worktrees/tree", "objects", "refs", "logs"].map(|name| common.join(name))
+        );
+        let blind = of(
+            Gate::Open,
+            Layers {
+                landlock: 0,
+                ..LAYERS
+            },
+        );
         assert_eq!(writable(&blind), ["/home/u/tree"]);
         for (path, if_missing) in [
             ("worktrees/tree/commondir", Missing::Leave),
@@ -393,12 +547,20 @@ pub(crate) mod tests {
         let places = places("/home/u/lib", "/home/u/lib/.team");
         let own = PathBuf::from("/home/u/web/.git/modules/lib");
         let present = Present {
-            elsewhere: Some(Elsewhere { own: own.clone(), common: own.clone() }),
+            elsewhere: Some(Elsewhere {
+                own: own.clone(),
+                common: own.clone(),
+            }),
             inside: vec!["/home/u/lib/.bare".into()],
             ..Present::default()
         };
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &places, present, LAYERS).unwrap();
-        let plain: Vec<_> = policy.writable.iter().filter(|it| it.plain).map(|it| it.at.clone()).collect();
+        let plain: Vec<_> = policy
+            .writable
+            .iter()
+            .filter(|it| it.plain)
+            .map(|it| it.at.clone())
+            .collect();
         assert_eq!(plain, std::slice::from_ref(&own));
         for (path, if_missing) in [
             ("hooks", Missing::MakeEmpty),
@@ -413,16 +575,30 @@ pub(crate) mod tests {
             assert!(protects(&policy, &own.join(path), if_missing), "{path}");
         }
         for path in ["hooks", "config"] {
-            assert!(policy.protected.iter().any(|it| it.path == Path::new("/home/u/lib/.bare").join(path)));
+            assert!(
+                policy
+                    .protected
+                    .iter()
+                    .any(|it| it.path == Path::new("/home/u/lib/.bare").join(path))
+            );
         }
     }
 
     #[test]
     fn other_teams_and_the_register_are_hidden_and_never_written() {
         let mut places = places("/home/u/web", "/home/u/.local/state/teamd/web-1");
-        places.writable = ["/home/u/api/.team/inbox", "/home/u/.local"].map(place).into();
-        let all = ["/home/u/.local/state/teamd/web-1", "/home/u/.local/state/teamd", "/home/u/api/.team"];
-        let present = Present { teams: all.map(PathBuf::from).to_vec(), ..Present::default() };
+        places.writable = ["/home/u/api/.team/inbox", "/home/u/.local"]
+            .map(place)
+            .into();
+        let all = [
+            "/home/u/.local/state/teamd/web-1",
+            "/home/u/.local/state/teamd",
+            "/home/u/api/.team",
+        ];
+        let present = Present {
+            teams: all.map(PathBuf::from).to_vec(),
+            ..Present::default()
+        };
         let policy = Policy::of(&Sandbox::default(), Gate::Open, &places, present, LAYERS).unwrap();
         assert_eq!(teams(&policy), all);
         assert_eq!(writable(&policy), ["/home/u/web", "/home/u/.local"]);
@@ -437,14 +613,20 @@ pub(crate) mod tests {
             "{told}"
         );
         let closed = of(&Sandbox::default(), Gate::Closed, &places, BARE).unwrap();
-        assert_eq!((closed.weakness(&[]), open(&places, LAYERS).weakness(&[])), (None, None));
+        assert_eq!(
+            (closed.weakness(&[]), open(&places, LAYERS).weakness(&[])),
+            (None, None)
+        );
     }
 
     #[test]
     fn tmp_is_the_commands_own_unless_something_lies_there() {
         let inside = open(&places("/tmp/x/work", "/tmp/x/work/.team"), LAYERS);
         assert_eq!(inside.temp_inside(), Path::new("/var/tmp/t"));
-        let named = Places { writable: vec![place("/tmp")], ..places("/w", "/w/.team") };
+        let named = Places {
+            writable: vec![place("/tmp")],
+            ..places("/w", "/w/.team")
+        };
         assert_eq!(open(&named, LAYERS).temp_inside(), Path::new("/var/tmp/t"));
         let mut elsewhere = places("/w", "/w/.team");
         elsewhere.secrets = vec!["/tmp/key".into()].into();

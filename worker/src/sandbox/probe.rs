@@ -1,7 +1,9 @@
-//! Finding out which layers work here, by using them: a shim has a child confined as it would a command.
+//! Finding out which layers work here, by using them: a shim has a child confined as it would a
+//! command.
 //!
-//! `team-worker probe` prints what it found as one JSON object. With `--attack` that child also tries to break out: that a
-//! layer is there does not prove that it holds. Nothing of this is used while commands run.
+//! `team-worker probe` prints what it found as one JSON object. With `--attack` that child also
+//! tries to break out: that a layer is there does not prove that it holds. Nothing of this is used
+//! while commands run.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -23,7 +25,8 @@ mod attack;
 
 pub(crate) use attack::attack_main;
 
-/// Takes layers away, to try what is left: a list of `namespaces`, `bwrap`, `landlock`, `seccomp`. For diagnosis.
+/// Takes layers away, to try what is left: a list of `namespaces`, `bwrap`, `landlock`, `seccomp`.
+/// For diagnosis.
 const LAYERS_VARIABLE: &str = "TEAM_SANDBOX_LAYERS";
 
 /// How long a trial may take.
@@ -36,7 +39,11 @@ pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
         Err(error) => {
             let at = std::env::temp_dir();
             // If that fails, the exit code is left.
-            drop(writeln!(io::stderr(), "{NO_PLACE_FOR_PROBE} {}: {error}", at.display()));
+            drop(writeln!(
+                io::stderr(),
+                "{NO_PLACE_FOR_PROBE} {}: {error}",
+                at.display()
+            ));
             ExitCode::FAILURE
         }
     }
@@ -45,14 +52,23 @@ pub(crate) fn probe_main(args: &ProbeArgs) -> ExitCode {
 fn probe(attack: bool) -> io::Result<()> {
     let scratch = ProbeDirectory::make()?;
     let (layers, missing) = scratch.layers();
-    let attacks = if attack { scratch.attack(layers)? } else { Vec::new() };
-    let mut line = serde_json::to_vec(&Probe { layers, missing, attacks })?;
+    let attacks = if attack {
+        scratch.attack(layers)?
+    } else {
+        Vec::new()
+    };
+    let mut line = serde_json::to_vec(&Probe {
+        layers,
+        missing,
+        attacks,
+    })?;
     line.push(b'\n');
     rustix::io::write(io::stdout(), &line)?;
     Ok(())
 }
 
-/// Places that look like those of a team: a workspace with a team directory in it, and a home with a secret.
+/// Places that look like those of a team: a workspace with a team directory in it, and a home with
+/// a secret.
 struct ProbeDirectory {
     places: Places,
     /// Open, so that an attack that may write into the pipe need not wait for a reader.
@@ -65,13 +81,25 @@ impl ProbeDirectory {
         let id = format!("probe-{}", std::process::id());
         let folder = TempDir::create(&std::env::temp_dir(), &id)?;
         let at = |name: &str| folder.path().join(name);
-        for name in
-            ["work", "work/.team", "work/.team/run", "work/.git", "apart", "temp", "home", "home/.ssh"]
-        {
+        for name in [
+            "work",
+            "work/.team",
+            "work/.team/run",
+            "work/.git",
+            "apart",
+            "temp",
+            "home",
+            "home/.ssh",
+        ] {
             std::fs::create_dir(at(name))?;
         }
-        for file in ["work/.team/journal", "apart/journal", "work/.git/config", "home/notes", "home/.ssh/key"]
-        {
+        for file in [
+            "work/.team/journal",
+            "apart/journal",
+            "work/.git/config",
+            "home/notes",
+            "home/.ssh/key",
+        ] {
             File::create_new(at(file))?.write_all(b"untouched\n")?;
         }
         nix::unistd::mkfifo(&at("home/pipe"), nix::sys::stat::Mode::S_IRWXU)?;
@@ -83,16 +111,31 @@ impl ProbeDirectory {
             secrets: vec![at("home/.ssh")].into(),
             ..Places::default()
         };
-        let pipe = File::options().read(true).write(true).open(at("home/pipe"))?;
-        Ok(Self { places, _pipe: pipe, folder })
+        let pipe = File::options()
+            .read(true)
+            .write(true)
+            .open(at("home/pipe"))?;
+        Ok(Self {
+            places,
+            _pipe: pipe,
+            folder,
+        })
     }
 
     /// Returns what works, and why something does not.
     fn layers(&self) -> (Layers, Vec<String>) {
         let allowed = std::env::var(LAYERS_VARIABLE).ok();
-        let may = |layer: &str| allowed.as_ref().is_none_or(|list| list.split(',').any(|word| word == layer));
+        let may = |layer: &str| {
+            allowed
+                .as_ref()
+                .is_none_or(|list| list.split(',').any(|word| word == layer))
+        };
         let landlock = super::landlock::version();
-        let all = Layers { namespaces: Namespaces::Own, landlock, seccomp: true };
+        let all = Layers {
+            namespaces: Namespaces::Own,
+            landlock,
+            seccomp: true,
+        };
         // The usual case takes one trial.
         if ["namespaces", "landlock", "seccomp"].into_iter().all(may)
             && landlock > 0
@@ -100,19 +143,37 @@ impl ProbeDirectory {
         {
             return (all, Vec::new());
         }
-        let (mut found, mut missing, none) = (Layers::default(), Vec::new(), Layers::default());
+        let mut found = Layers::default();
+        let mut missing = Vec::new();
+        let none = Layers::default();
         let mut works = |name: &str, layers: Layers| {
-            let tried =
-                if may(name) { self.works(layers) } else { Err(format!("taken away by {LAYERS_VARIABLE}")) };
-            tried.map_err(|why| missing.push(format!("{name}: {why}"))).is_ok()
+            let tried = if may(name) {
+                self.works(layers)
+            } else {
+                Err(format!("taken away by {LAYERS_VARIABLE}"))
+            };
+            tried
+                .map_err(|why| missing.push(format!("{name}: {why}")))
+                .is_ok()
         };
-        let makers = [("namespaces", Namespaces::Own), ("bwrap", Namespaces::Bubblewrap)];
-        let maker = makers.into_iter().find(|&(name, namespaces)| works(name, Layers { namespaces, ..none }));
+        let makers = [
+            ("namespaces", Namespaces::Own),
+            ("bwrap", Namespaces::Bubblewrap),
+        ];
+        let maker = makers
+            .into_iter()
+            .find(|&(name, namespaces)| works(name, Layers { namespaces, ..none }));
         found.namespaces = maker.map_or(Namespaces::None, |(_, namespaces)| namespaces);
         if works("landlock", Layers { landlock, ..none }) {
             found.landlock = landlock;
         }
-        found.seccomp = works("seccomp", Layers { seccomp: true, ..none });
+        found.seccomp = works(
+            "seccomp",
+            Layers {
+                seccomp: true,
+                ..none
+            },
+        );
         (found, missing)
     }
 
@@ -130,13 +191,21 @@ impl ProbeDirectory {
     fn run(&self, layers: Layers, gate: Gate, command: &str) -> Result<String, String> {
         // What these layers do not keep is found out here.
         let weak = true;
-        let policy = self.places.policy(&Sandbox::default(), gate, (layers, weak))?;
+        let policy = self
+            .places
+            .policy(&Sandbox::default(), gate, (layers, weak))?;
         let policy = policy.ok_or("there is no policy")?;
         let (report, said) = run_under_a_shim(policy, &self.places.workspace.path, command)
             .map_err(|error| format!("cannot try: {error}"))?;
         match report {
-            Some(Report { code: Some(0), error: None, .. }) => Ok(said),
-            Some(Report { error: Some(why), .. }) => Err(why),
+            Some(Report {
+                code: Some(0),
+                error: None,
+                ..
+            }) => Ok(said),
+            Some(Report {
+                error: Some(why), ..
+            }) => Err(why),
             other => Err(format!("a child ended with {other:?}: {said}")),
         }
     }
@@ -144,22 +213,41 @@ impl ProbeDirectory {
     fn attack(&self, layers: Layers) -> io::Result<Vec<Attack>> {
         let own = std::env::current_exe()?;
         // Where namespaces do not part the two, a team directory is made outside the workspace.
-        let team = if layers.namespaces == Namespaces::None { "apart" } else { "work/.team" };
+        let team = if layers.namespaces == Namespaces::None {
+            "apart"
+        } else {
+            "work/.team"
+        };
         // A machine without any keeps nothing there.
-        let memory = TempDir::create(Path::new("/dev/shm"), &format!("probe-{}", std::process::id())).ok();
+        let memory = TempDir::create(
+            Path::new("/dev/shm"),
+            &format!("probe-{}", std::process::id()),
+        )
+        .ok();
         let file = memory.as_ref().map(|folder| folder.path().join("file"));
         if let Some(file) = &file {
             drop(File::create_new(file)?);
         }
-        let shared = file.map(|file| format!("--shared {}", quoted(&file))).unwrap_or_default();
+        let shared = file
+            .map(|file| format!("--shared {}", quoted(&file)))
+            .unwrap_or_default();
         let command = |kind: &str| {
-            let (own, scratch) = (quoted(&own), quoted(self.folder.path()));
-            format!("{own} attack {kind} {shared} --team {team} {scratch} {}", std::process::id())
+            let own = quoted(&own);
+            let scratch = quoted(self.folder.path());
+            format!(
+                "{own} attack {kind} {shared} --team {team} {scratch} {}",
+                std::process::id()
+            )
         };
         let mut attacks = Vec::new();
         for (gate, kind) in [(Gate::Open, ""), (Gate::Closed, "--closed")] {
-            let said = self.run(layers, gate, &command(kind)).map_err(io::Error::other)?;
-            attacks.extend(said.lines().filter_map(|line| serde_json::from_str::<Attack>(line).ok()));
+            let said = self
+                .run(layers, gate, &command(kind))
+                .map_err(io::Error::other)?;
+            attacks.extend(
+                said.lines()
+                    .filter_map(|line| serde_json::from_str::<Attack>(line).ok()),
+            );
         }
         if attacks.is_empty() {
             return Err(io::Error::other("the attacks could not be run"));
@@ -169,16 +257,27 @@ impl ProbeDirectory {
 }
 
 /// Starts a shim and waits for its report, and for the output of the command.
-fn run_under_a_shim(policy: Policy, workspace: &Path, command: &str) -> io::Result<(Option<Report>, String)> {
+fn run_under_a_shim(
+    policy: Policy,
+    workspace: &Path,
+    command: &str,
+) -> io::Result<(Option<Report>, String)> {
     let (mut ours, theirs) = UnixStream::pair()?;
-    let order = Order { timeout: Some(PATIENCE), policy: Some(policy), ..Order::default() };
+    let order = Order {
+        timeout: Some(PATIENCE),
+        policy: Some(policy),
+        ..Order::default()
+    };
     let job = Job::new(order, &environment(), workspace, command.as_ref())?;
     let mut shim = job.program(shim::SUBCOMMAND)?;
-    shim.stdin(Stdio::null()).stdout(OwnedFd::from(theirs)).stderr(Stdio::piped());
+    shim.stdin(Stdio::null())
+        .stdout(OwnedFd::from(theirs))
+        .stderr(Stdio::piped());
     let mut child = shim.spawn()?;
     // The end that is the shim's must be the shim's alone, or its end would not be seen.
     drop(shim);
-    let (mut said, mut report) = (String::new(), String::new());
+    let mut said = String::new();
+    let mut report = String::new();
     if let Some(mut output) = child.stderr.take() {
         output.read_to_string(&mut said)?;
     }
@@ -190,7 +289,9 @@ fn run_under_a_shim(policy: Policy, workspace: &Path, command: &str) -> io::Resu
 /// The environment of a command: as a worker's, without the keys that it held.
 fn environment() -> Environment {
     let mut environment = Environment::of_self();
-    attack::PLANTED.into_iter().for_each(|name| environment.set(name, attack::CANARY));
+    for name in attack::PLANTED {
+        environment.set(name, attack::CANARY);
+    }
     environment.part(&[]);
     environment
 }

@@ -1,27 +1,53 @@
 //! Which system calls a command may not make: those that reach past every other layer.
 //!
-//! Ordinary programs use none of them, or go on without: pairs of connected sockets, pipes, TCP, threads and `fork` are left alone.
+//! Ordinary programs use none of them, or go on without: pairs of connected sockets, pipes, TCP,
+//! threads and `fork` are left alone.
 
 use std::collections::BTreeMap;
 
 use nix::libc::{self, c_int, c_long};
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
 use seccompiler::{
-    BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, apply_filter, sock_filter,
+    BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, apply_filter, sock_filter,
 };
 
 /// System calls that are refused whatever their arguments.
 const REFUSED: [&[c_long]; 10] = [
     // Tracing, reading and borrowing from other processes.
-    &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_process_madvise],
+    &[
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_process_madvise,
+    ],
     &[libc::SYS_pidfd_getfd, libc::SYS_kcmp],
     // Queues that no filter sees.
-    &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
+    &[
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
+    ],
     // Mounts, and files by their number.
-    &[libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_setns],
-    &[libc::SYS_open_tree, libc::SYS_move_mount, libc::SYS_mount_setattr, libc::SYS_open_by_handle_at],
-    &[libc::SYS_fsopen, libc::SYS_fsconfig, libc::SYS_fsmount, libc::SYS_fspick],
+    &[
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_pivot_root,
+        libc::SYS_chroot,
+        libc::SYS_setns,
+    ],
+    &[
+        libc::SYS_open_tree,
+        libc::SYS_move_mount,
+        libc::SYS_mount_setattr,
+        libc::SYS_open_by_handle_at,
+    ],
+    &[
+        libc::SYS_fsopen,
+        libc::SYS_fsconfig,
+        libc::SYS_fsmount,
+        libc::SYS_fspick,
+    ],
     // Keys.
     &[libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key],
     // What loads programs into the kernel, or looks into it.
@@ -32,23 +58,45 @@ const REFUSED: [&[c_long]; 10] = [
         libc::SYS_kexec_load,
         libc::SYS_syslog,
     ],
-    &[libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module],
+    &[
+        libc::SYS_init_module,
+        libc::SYS_finit_module,
+        libc::SYS_delete_module,
+    ],
     // The machine as a whole.
-    &[libc::SYS_reboot, libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_acct, libc::SYS_quotactl],
+    &[
+        libc::SYS_reboot,
+        libc::SYS_swapon,
+        libc::SYS_swapoff,
+        libc::SYS_acct,
+        libc::SYS_quotactl,
+    ],
 ];
 
-/// System calls that are refused where a command shares the queues and memory of the machine (`sysvipc(7)`,
-/// `mq_overview(7)`): what is made there outlives it, and what others have made can be taken away.
+/// System calls that are refused where a command shares the queues and memory of the machine
+/// (`sysvipc(7)`, `mq_overview(7)`): what is made there outlives it, and what others have made can
+/// be taken away.
 const REFUSED_IF_SHARED: [&[c_long]; 4] = [
     &[libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmctl],
-    &[libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop, libc::SYS_semctl],
-    &[libc::SYS_msgget, libc::SYS_msgsnd, libc::SYS_msgrcv, libc::SYS_msgctl],
+    &[
+        libc::SYS_semget,
+        libc::SYS_semop,
+        libc::SYS_semtimedop,
+        libc::SYS_semctl,
+    ],
+    &[
+        libc::SYS_msgget,
+        libc::SYS_msgsnd,
+        libc::SYS_msgrcv,
+        libc::SYS_msgctl,
+    ],
     &[libc::SYS_mq_open, libc::SYS_mq_unlink],
 ];
 
-/// System calls that make a file or change its mode, with the argument that holds the mode. A program with the setuid or
-/// setgid bit runs as this user for each other account, and outside of every sandbox. `mkdir` is not among them: the kernel takes
-/// these bits away from the mode of a new directory, and a directory below one with the setgid bit inherits it.
+/// System calls that make a file or change its mode, with the argument that holds the mode. A
+/// program with the setuid or setgid bit runs as this user for each other account, and outside of
+/// every sandbox. `mkdir` is not among them: the kernel takes these bits away from the mode of a
+/// new directory, and a directory below one with the setgid bit inherits it.
 const OF_A_MODE: &[(c_long, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
@@ -62,34 +110,53 @@ const OF_A_MODE: &[(c_long, u8)] = &[
     (libc::SYS_mknod, 1),
 ];
 
-/// System calls that open a file, with the argument that holds the flags. The mode stands in the next argument, and
-/// counts only where a flag says that a file is made.
+/// System calls that open a file, with the argument that holds the flags. The mode stands in the
+/// next argument, and counts only where a flag says that a file is made.
 const OPENING: &[(c_long, u8)] = &[
     (libc::SYS_openat, 2),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1),
 ];
 
-/// The flags of `open(2)` that make a file. The second one is the bit of `O_TMPFILE` that no other flag has.
+/// The flags of `open(2)` that make a file. The second one is the bit of `O_TMPFILE` that no other
+/// flag has.
 const MAKES_A_FILE: [c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 
 /// The bits of a mode with which a program runs as its owner, or as its group.
 const SET_ID: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
-/// System calls that change the mode, the owner, the times or the attributes of a file. No rule of Landlock covers them.
+/// System calls that change the mode, the owner, the times or the attributes of a file. No rule of
+/// Landlock covers them.
 const OF_METADATA: &[&[c_long]] = &[
-    &[libc::SYS_fchmod, libc::SYS_fchmodat, SYS_FCHMODAT2, libc::SYS_fchown, libc::SYS_fchownat],
+    &[
+        libc::SYS_fchmod,
+        libc::SYS_fchmodat,
+        SYS_FCHMODAT2,
+        libc::SYS_fchown,
+        libc::SYS_fchownat,
+    ],
     &[libc::SYS_utimensat, SYS_FILE_SETATTR],
-    &[libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr, SYS_SETXATTRAT],
-    &[libc::SYS_removexattr, libc::SYS_lremovexattr, libc::SYS_fremovexattr, SYS_REMOVEXATTRAT],
+    &[
+        libc::SYS_setxattr,
+        libc::SYS_lsetxattr,
+        libc::SYS_fsetxattr,
+        SYS_SETXATTRAT,
+    ],
+    &[
+        libc::SYS_removexattr,
+        libc::SYS_lremovexattr,
+        libc::SYS_fremovexattr,
+        SYS_REMOVEXATTRAT,
+    ],
     #[cfg(target_arch = "x86_64")]
     &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown],
     #[cfg(target_arch = "x86_64")]
     &[libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat],
 ];
 
-/// The requests of `ioctl(2)` that do the same: `FS_IOC_SETFLAGS` and its form of 32 bits, `FS_IOC_FSSETXATTR`,
-/// `FS_IOC_SETVERSION`, `FS_IOC_SET_ENCRYPTION_POLICY`, `FS_IOC_ENABLE_VERITY` (`linux/fs.h`, `fscrypt.h`, `fsverity.h`).
+/// The requests of `ioctl(2)` that do the same: `FS_IOC_SETFLAGS` and its form of 32 bits,
+/// `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION`, `FS_IOC_SET_ENCRYPTION_POLICY`, `FS_IOC_ENABLE_VERITY`
+/// (`linux/fs.h`, `fscrypt.h`, `fsverity.h`).
 const SETS_ATTRIBUTES: [u64; 8] = [
     0x4008_6602,
     0x4004_6602,
@@ -102,11 +169,19 @@ const SETS_ATTRIBUTES: [u64; 8] = [
     0x4004_7211,
 ];
 
-/// The requests of `ioctl(2)` that make, remove or change a subvolume (`linux/btrfs.h`). A snapshot shows everything of a file
-/// system at a new path, where no mount hides it: `BTRFS_IOC_SNAP_CREATE`, `SUBVOL_CREATE`, `SNAP_DESTROY`, `SNAP_CREATE_V2`,
-/// `SUBVOL_CREATE_V2`, `SUBVOL_SETFLAGS`, `SNAP_DESTROY_V2`.
-const OF_SUBVOLUMES: [u64; 7] =
-    [0x5000_9401, 0x5000_940e, 0x5000_940f, 0x5000_9417, 0x5000_9418, 0x4008_941a, 0x5000_943f];
+/// The requests of `ioctl(2)` that make, remove or change a subvolume (`linux/btrfs.h`). A snapshot
+/// shows everything of a file system at a new path, where no mount hides it:
+/// `BTRFS_IOC_SNAP_CREATE`, `SUBVOL_CREATE`, `SNAP_DESTROY`, `SNAP_CREATE_V2`, `SUBVOL_CREATE_V2`,
+/// `SUBVOL_SETFLAGS`, `SNAP_DESTROY_V2`.
+const OF_SUBVOLUMES: [u64; 7] = [
+    0x5000_9401,
+    0x5000_940e,
+    0x5000_940f,
+    0x5000_9417,
+    0x5000_9418,
+    0x4008_941a,
+    0x5000_943f,
+];
 
 /// Of Linux 6.6, 6.13 and 6.17; the numbers are the same on every architecture.
 const SYS_FCHMODAT2: c_long = 452;
@@ -114,8 +189,9 @@ const SYS_SETXATTRAT: c_long = 463;
 const SYS_REMOVEXATTRAT: c_long = 466;
 const SYS_FILE_SETATTR: c_long = 469;
 
-/// System calls that set how the machine treats a process, with the argument that names it: itself is 0. Some can be asked to
-/// mean all processes of a user, by this first argument: `PRIO_USER` (`setpriority(2)`), `IOPRIO_WHO_USER` (`ioprio_set(2)`).
+/// System calls that set how the machine treats a process, with the argument that names it: itself
+/// is 0. Some can be asked to mean all processes of a user, by this first argument: `PRIO_USER`
+/// (`setpriority(2)`), `IOPRIO_WHO_USER` (`ioprio_set(2)`).
 const OF_A_PROCESS: [(c_long, u8, Option<u64>); 7] = [
     // Its limits: one could end it.
     (libc::SYS_prlimit64, 0, None),
@@ -127,7 +203,8 @@ const OF_A_PROCESS: [(c_long, u8, Option<u64>); 7] = [
     (libc::SYS_ioprio_set, 1, Some(3)),
 ];
 
-/// The flags of `clone(2)` and `unshare(2)` that make a namespace: in one of its own, a command has capabilities.
+/// The flags of `clone(2)` and `unshare(2)` that make a namespace: in one of its own, a command has
+/// capabilities.
 const NEW_NAMESPACE: [c_int; 7] = [
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
@@ -147,12 +224,14 @@ const TYPES_FOR_THE_USER: [u64; 2] = [0x5412, 0x541c];
 /// What of the second argument of `socketpair(2)` is the kind of socket: the rest are flags.
 const KIND: u64 = 0xf;
 
-/// The commands of `fcntl` that make a program which opens a file wait for its holder, or tell of each use: `F_SETLEASE`,
-/// `F_NOTIFY`, `F_SETDELEG` (Linux 6.19). To read a file of the team must not be to hold its daemon up.
+/// The commands of `fcntl` that make a program which opens a file wait for its holder, or tell of
+/// each use: `F_SETLEASE`, `F_NOTIFY`, `F_SETDELEG` (Linux 6.19). To read a file of the team must
+/// not be to hold its daemon up.
 const LEASES: [u64; 3] = [1024, 1026, 1040];
 
-/// System calls that send a signal, with the argument that is its number. To a program of Node, SIGUSR1 is the order to listen for a
-/// debugger, which can do all that the program can (`nodejs.org/en/learn/getting-started/debugging`).
+/// System calls that send a signal, with the argument that is its number. To a program of Node,
+/// SIGUSR1 is the order to listen for a debugger, which can do all that the program can
+/// (`nodejs.org/en/learn/getting-started/debugging`).
 const SENDS_A_SIGNAL: [(c_long, u8); 6] = [
     (libc::SYS_kill, 1),
     (libc::SYS_tkill, 1),
@@ -170,7 +249,8 @@ const SET_SIGNAL: u64 = 10;
 pub(super) struct Calls {
     /// Whether it makes sockets at all.
     pub(super) sockets: bool,
-    /// Whether it shares queues, memory and process ids with the machine: it has no namespaces of its own.
+    /// Whether it shares queues, memory and process ids with the machine: it has no namespaces of
+    /// its own.
     pub(super) shared: bool,
     /// Whether it changes modes, owners, times and attributes of files.
     pub(super) metadata: bool,
@@ -190,35 +270,78 @@ pub(super) fn restrict(calls: Calls) -> Result<(), String> {
     apply().map_err(|error: Error| error.to_string())
 }
 
-/// Refuses with EPERM. Another architecture's calls kill the process: their numbers mean something else.
-fn refusing(Calls { sockets, shared, metadata, debugs }: Calls) -> Result<BpfProgram, Error> {
+/// Refuses with EPERM. Another architecture's calls kill the process: their numbers mean something
+/// else.
+fn refusing(
+    Calls {
+        sockets,
+        shared,
+        metadata,
+        debugs,
+    }: Calls,
+) -> Result<BpfProgram, Error> {
     let mut rules = set_id()?;
     // A call without a rule is refused whatever its arguments.
     let if_shared = REFUSED_IF_SHARED.iter().filter(|_| shared);
     let of_metadata = OF_METADATA.iter().filter(|_| !metadata);
-    let refused = REFUSED.iter().chain(if_shared).chain(of_metadata).copied().flatten();
+    let refused = REFUSED
+        .iter()
+        .chain(if_shared)
+        .chain(of_metadata)
+        .copied()
+        .flatten();
     rules.extend(refused.map(|&call| (call, Vec::new())));
-    rules.insert(libc::SYS_socket, if sockets { vec![other_families()?] } else { Vec::new() });
+    rules.insert(
+        libc::SYS_socket,
+        if sockets {
+            vec![other_families()?]
+        } else {
+            Vec::new()
+        },
+    );
     rules.insert(libc::SYS_socketpair, pairs()?);
-    for (call, more) in [(libc::SYS_clone, None), (libc::SYS_unshare, Some(CLONE_NEWTIME))] {
+    for (call, more) in [
+        (libc::SYS_clone, None),
+        (libc::SYS_unshare, Some(CLONE_NEWTIME)),
+    ] {
         let flags = NEW_NAMESPACE.into_iter().chain(more).map(bits);
-        rules.insert(call, flags.map(|flag| rule(0, MaskedEq(flag), flag)).collect::<Result<_, _>>()?);
+        rules.insert(
+            call,
+            flags
+                .map(|flag| rule(0, MaskedEq(flag), flag))
+                .collect::<Result<_, _>>()?,
+        );
     }
     let attributes = SETS_ATTRIBUTES.into_iter().filter(|_| !metadata);
-    let requests = TYPES_FOR_THE_USER.into_iter().chain(OF_SUBVOLUMES).chain(attributes);
-    rules.insert(libc::SYS_ioctl, requests.map(|request| rule(1, Eq, request)).collect::<Result<_, _>>()?);
-    let mut of_descriptors: Vec<SeccompRule> =
-        LEASES.into_iter().map(|command| rule(1, Eq, command)).collect::<Result<_, _>>()?;
+    let requests = TYPES_FOR_THE_USER
+        .into_iter()
+        .chain(OF_SUBVOLUMES)
+        .chain(attributes);
+    rules.insert(
+        libc::SYS_ioctl,
+        requests
+            .map(|request| rule(1, Eq, request))
+            .collect::<Result<_, _>>()?,
+    );
+    let mut of_descriptors: Vec<SeccompRule> = LEASES
+        .into_iter()
+        .map(|command| rule(1, Eq, command))
+        .collect::<Result<_, _>>()?;
     if !debugs {
         let wakes = |argument: u8| condition(argument, Eq, bits(libc::SIGUSR1));
         for (call, argument) in SENDS_A_SIGNAL {
             rules.insert(call, vec![SeccompRule::new(vec![wakes(argument)?])?]);
         }
-        of_descriptors.push(SeccompRule::new(vec![condition(1, Eq, SET_SIGNAL)?, wakes(2)?])?);
+        of_descriptors.push(SeccompRule::new(vec![
+            condition(1, Eq, SET_SIGNAL)?,
+            wakes(2)?,
+        ])?);
     }
     rules.insert(libc::SYS_fcntl, of_descriptors);
     // In a pid namespace of its own, a command names no other process but its own.
-    let named = OF_A_PROCESS.into_iter().filter(|(call, ..)| shared || *call == libc::SYS_prlimit64);
+    let named = OF_A_PROCESS
+        .into_iter()
+        .filter(|(call, ..)| shared || *call == libc::SYS_prlimit64);
     for (call, argument, all_of_a_user) in named {
         let all = all_of_a_user.map(|user| rule(0, Eq, user));
         let any = all.into_iter().chain([rule(argument, Ne, 0)]);
@@ -233,11 +356,13 @@ fn refusing(Calls { sockets, shared, metadata, debugs }: Calls) -> Result<BpfPro
 fn other_families() -> Result<SeccompRule, Error> {
     let networks = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
     let others = networks.map(|family| condition(0, Ne, bits(family)));
-    Ok(SeccompRule::new(others.into_iter().collect::<Result<_, _>>()?)?)
+    Ok(SeccompRule::new(
+        others.into_iter().collect::<Result<_, _>>()?,
+    )?)
 }
 
-/// Refuses every pair but connected ones of Unix sockets: a datagram that is sent by one of a pair may name another
-/// receiver, such as a service that listens at a path.
+/// Refuses every pair but connected ones of Unix sockets: a datagram that is sent by one of a pair
+/// may name another receiver, such as a service that listens at a path.
 fn pairs() -> Result<Vec<SeccompRule>, Error> {
     // To a Unix socket, "raw" is another word for datagrams (`net/unix/af_unix.c`).
     let kinds = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| rule(1, MaskedEq(KIND), bits(kind)));
@@ -255,7 +380,10 @@ fn set_id() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Error> {
     }
     for &(call, flags) in OPENING {
         let mut any = Vec::new();
-        for (makes, bit) in MAKES_A_FILE.into_iter().flat_map(|makes| SET_ID.map(|bit| (makes, bit))) {
+        for (makes, bit) in MAKES_A_FILE
+            .into_iter()
+            .flat_map(|makes| SET_ID.map(|bit| (makes, bit)))
+        {
             let both = vec![has(flags, bits(makes))?, has(flags + 1, bit.into())?];
             any.push(SeccompRule::new(both)?);
         }
@@ -264,8 +392,8 @@ fn set_id() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Error> {
     Ok(rules)
 }
 
-/// Says ENOSYS where a program then does the same in another way: to `clone3` and `openat2`, whose flags and modes no
-/// filter can read, and to the second set of numbers that x86-64 has (x32).
+/// Says ENOSYS where a program then does the same in another way: to `clone3` and `openat2`, whose
+/// flags and modes no filter can read, and to the second set of numbers that x86-64 has (x32).
 fn unknown() -> BpfProgram {
     const X32: u32 = 0x4000_0000;
     const CLONE3: u32 = 435;
@@ -273,12 +401,42 @@ fn unknown() -> BpfProgram {
     const RET: u16 = 0x06;
     vec![
         // The number of the call is the first word of `struct seccomp_data`.
-        sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
-        sock_filter { code: 0x35, jt: 3, jf: 0, k: X32 },
-        sock_filter { code: 0x15, jt: 2, jf: 0, k: CLONE3 },
-        sock_filter { code: 0x15, jt: 1, jf: 0, k: OPENAT2 },
-        sock_filter { code: RET, jt: 0, jf: 0, k: SeccompAction::Allow.into() },
-        sock_filter { code: RET, jt: 0, jf: 0, k: SeccompAction::Errno(libc::ENOSYS.unsigned_abs()).into() },
+        sock_filter {
+            code: 0x20,
+            jt: 0,
+            jf: 0,
+            k: 0,
+        },
+        sock_filter {
+            code: 0x35,
+            jt: 3,
+            jf: 0,
+            k: X32,
+        },
+        sock_filter {
+            code: 0x15,
+            jt: 2,
+            jf: 0,
+            k: CLONE3,
+        },
+        sock_filter {
+            code: 0x15,
+            jt: 1,
+            jf: 0,
+            k: OPENAT2,
+        },
+        sock_filter {
+            code: RET,
+            jt: 0,
+            jf: 0,
+            k: SeccompAction::Allow.into(),
+        },
+        sock_filter {
+            code: RET,
+            jt: 0,
+            jf: 0,
+            k: SeccompAction::Errno(libc::ENOSYS.unsigned_abs()).into(),
+        },
     ]
 }
 
@@ -288,7 +446,12 @@ fn rule(argument: u8, is: SeccompCmpOp, value: u64) -> Result<SeccompRule, Error
 
 /// The kernel looks at the lower half of these arguments only.
 fn condition(argument: u8, is: SeccompCmpOp, value: u64) -> Result<SeccompCondition, Error> {
-    Ok(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, is, value)?)
+    Ok(SeccompCondition::new(
+        argument,
+        SeccompCmpArgLen::Dword,
+        is,
+        value,
+    )?)
 }
 
 /// Constants of the C library have a sign; none of these is negative.
@@ -304,7 +467,12 @@ mod tests {
     fn the_filters_are_small_enough_for_the_kernel() {
         for number in 0..16 {
             let has = |bit: u8| number & bit != 0;
-            let calls = Calls { sockets: has(1), shared: has(2), metadata: has(4), debugs: has(8) };
+            let calls = Calls {
+                sockets: has(1),
+                shared: has(2),
+                metadata: has(4),
+                debugs: has(8),
+            };
             let length = refusing(calls).unwrap().len();
             assert!((100..1000).contains(&length), "{calls:?}: {length}");
         }

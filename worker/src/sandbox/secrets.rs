@@ -1,5 +1,5 @@
-//! Secrets, which only the user reads: keys, and what tools keep of them. Where they are by custom, where variables say they
-//! are, and where links of the user lead from there.
+//! Secrets, which only the user reads: keys, and what tools keep of them. Where they are by custom,
+//! where variables say they are, and where links of the user lead from there.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,9 @@ use super::home::Home;
 use super::mount_table::{aliases, join, mounts};
 use super::place::open_itself;
 
-/// Where the secrets of a user lie, by every path, whether they are there or not. They are looked for when the first call
-/// needs them: an idle teammate needs none, and for root that is a walk through `/etc`.
+/// Where the secrets of a user lie, by every path, whether they are there or not. They are looked
+/// for when the first call needs them: an idle teammate needs none, and for root that is a walk
+/// through `/etc`.
 #[derive(Clone)]
 pub(crate) struct Secrets(Arc<LazyLock<Found, Box<dyn FnOnce() -> Found + Send + Sync>>>);
 
@@ -35,19 +36,30 @@ impl Secrets {
         Self::when_needed(move || {
             let mut known = known(&places, &environment);
             // By the user's own word, as what is hidden by name.
-            known.retain(|path| !places.visible.iter().any(|visible| path.starts_with(visible)));
+            known.retain(|path| {
+                !places
+                    .visible
+                    .iter()
+                    .any(|visible| path.starts_with(visible))
+            });
             paths.extend(known);
             // A link that leads there now can be taken away by a command.
             paths.extend(led_to(&paths, &places)?);
-            let mounts = mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
+            let mounts =
+                mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
             // What is hidden by one path could be read by another.
-            let elsewhere: Vec<_> = paths.iter().flat_map(|path| aliases(path, &mounts)).collect();
+            let elsewhere: Vec<_> = paths
+                .iter()
+                .flat_map(|path| aliases(path, &mounts))
+                .collect();
             paths.extend(elsewhere);
             Ok(paths)
         })
     }
 
-    fn when_needed(look: impl FnOnce() -> Result<Vec<PathBuf>, String> + Send + Sync + 'static) -> Self {
+    fn when_needed(
+        look: impl FnOnce() -> Result<Vec<PathBuf>, String> + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(LazyLock::new(Box::new(|| {
             let paths = look()?;
             let nodes = nodes(&paths).collect();
@@ -60,7 +72,11 @@ impl Secrets {
     /// # Errors
     /// Why that cannot be known, for the model.
     pub(crate) fn paths(&self) -> Result<&[PathBuf], String> {
-        self.0.as_ref().as_ref().map(|(paths, _)| &paths[..]).map_err(Clone::clone)
+        self.0
+            .as_ref()
+            .as_ref()
+            .map(|(paths, _)| &paths[..])
+            .map_err(Clone::clone)
     }
 
     /// Returns the files that were there at the first look, and those that are there now.
@@ -92,11 +108,14 @@ impl fmt::Debug for Secrets {
 }
 
 fn nodes(paths: &[PathBuf]) -> impl Iterator<Item = Node> {
-    paths.iter().filter_map(|path| rustix::fs::stat(path).ok()).map(|stat| (stat.st_dev, stat.st_ino))
+    paths
+        .iter()
+        .filter_map(|path| rustix::fs::stat(path).ok())
+        .map(|stat| (stat.st_dev, stat.st_ino))
 }
 
-/// Below a home directory, separated by blanks. A directory in which caches or programs lie as well is not among them, nor is a file
-/// without which its tool fails.
+/// Below a home directory, separated by blanks. A directory in which caches or programs lie as well
+/// is not among them, nor is a file without which its tool fails.
 const IN_A_HOME: [&str; 10] = [
     // Keys, and the tools that keep them.
     ".ssh .gnupg .pki .password-store .config/op .config/sops/age .config/Bitwarden .config/1Password .config/keepassxc \
@@ -150,42 +169,59 @@ const AT: &str = "AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE BOTO_CONFIG GOOGLE
 /// Where a container's tools keep logins, below the directory of the session.
 const IN_A_SESSION: &str = "containers/auth.json";
 
-/// Anywhere, if this user can read them: as the superuser without capabilities, a command still owns these.
+/// Anywhere, if this user can read them: as the superuser without capabilities, a command still
+/// owns these.
 const OF_THE_MACHINE: &str = "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/security/opasswd /etc/sudoers /etc/sudoers.d \
     /etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key /etc/ssh/ssh_host_rsa_key /etc/ssl/private /etc/krb5.keytab \
     /etc/wireguard /etc/NetworkManager/system-connections /run/secrets /run/credentials /var/backups \
     /var/cache/debconf/passwords.dat /var/lib/cloud /var/lib/kubelet /var/lib/rancher /var/lib/sss /var/lib/samba/private \
     /var/spool/cron";
 
-/// Where else root keeps what others cannot read: all of that is hidden from its commands. A process looks once, however many sets
-/// of commands it confines.
+/// Where else root keeps what others cannot read: all of that is hidden from its commands. A
+/// process looks once, however many sets of commands it confines.
 static OF_ROOT: LazyLock<Vec<PathBuf>> =
     LazyLock::new(|| kept_from_others("/etc".as_ref(), &Places::default()));
 
 /// Where no secret lies, whatever a variable says: `KUBECONFIG=/dev/null` means none.
 const OF_THE_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// Returns where the secrets of a user are by custom and by variables, whether they are there or not; for root also what
-/// others cannot read of the settings of the machine.
+/// Returns where the secrets of a user are by custom and by variables, whether they are there or
+/// not; for root also what others cannot read of the settings of the machine.
 fn known(places: &Places, environment: &Environment) -> Vec<PathBuf> {
     let in_a_home = || IN_A_HOME.iter().flat_map(|group| group.split_whitespace());
     // Also of a variable that no command gets: its name can say that it holds a key.
     let mut named = Vec::new();
-    for (variable, folder) in INSTEAD.split_whitespace().filter_map(|it| it.split_once('=')) {
+    for (variable, folder) in INSTEAD
+        .split_whitespace()
+        .filter_map(|it| it.split_once('='))
+    {
         let there = environment.path(variable);
         let below = in_a_home().filter_map(|secret| Path::new(secret).strip_prefix(folder).ok());
-        named.extend(there.iter().flat_map(|there| below.clone().map(|rest| join(there, rest))));
+        named.extend(
+            there
+                .iter()
+                .flat_map(|there| below.clone().map(|rest| join(there, rest))),
+        );
     }
-    for paths in AT.split_whitespace().filter_map(|variable| environment.path(variable)) {
+    for paths in AT
+        .split_whitespace()
+        .filter_map(|variable| environment.path(variable))
+    {
         named.extend(std::env::split_paths(&paths));
     }
     let session = PathBuf::from(format!("/run/user/{}", geteuid().as_raw()));
-    let sessions = environment.path("XDG_RUNTIME_DIR").into_iter().chain([session]);
+    let sessions = environment
+        .path("XDG_RUNTIME_DIR")
+        .into_iter()
+        .chain([session]);
     named.extend(sessions.map(|folder| folder.join(IN_A_SESSION)));
     if geteuid().is_root() {
-        named.extend(OF_ROOT.iter().flat_map(|path| match places.is_above(path) {
-            true => kept_from_others(path, places),
-            false => vec![path.clone()],
+        named.extend(OF_ROOT.iter().flat_map(|path| {
+            if places.is_above(path) {
+                kept_from_others(path, places)
+            } else {
+                vec![path.clone()]
+            }
         }));
     }
     // What lies in the workspace by the user's own word is for the teammates that work there.
@@ -197,7 +233,10 @@ fn known(places: &Places, environment: &Environment) -> Vec<PathBuf> {
     let of_the_machine = OF_THE_MACHINE.split_whitespace().map(PathBuf::from);
     let of_the_machine =
         of_the_machine.filter(|path| may(path, Access::READ_OK) || may(path, Access::EXEC_OK));
-    let in_homes = places.homes.iter().flat_map(|home| in_a_home().map(|secret| home.join(secret)));
+    let in_homes = places
+        .homes
+        .iter()
+        .flat_map(|home| in_a_home().map(|secret| home.join(secret)));
     let mut all: Vec<_> = in_homes.chain(named).chain(of_the_machine).collect();
     let is_of_the_kernel = |path: &Path| {
         !path.starts_with("/dev/shm") && OF_THE_KERNEL.iter().any(|kernel| path.starts_with(kernel))
@@ -208,20 +247,34 @@ fn known(places: &Places, environment: &Environment) -> Vec<PathBuf> {
     all
 }
 
-/// Returns the files below a directory that others cannot read, and the directories that others cannot enter.
+/// Returns the files below a directory that others cannot read, and the directories that others
+/// cannot enter.
 fn kept_from_others(folder: &Path, places: &Places) -> Vec<PathBuf> {
-    let (mut kept, mut open) = (Vec::new(), vec![folder.to_owned()]);
+    let mut kept = Vec::new();
+    let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
-        let entries = fs::read_dir(&folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+        let entries =
+            fs::read_dir(&folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
         let entries = entries.unwrap_or_else(|error| {
-            tracing::warn!("cannot see which files of {} others cannot read: {error}", folder.display());
+            tracing::warn!(
+                "cannot see which files of {} others cannot read: {error}",
+                folder.display()
+            );
             Vec::new()
         });
         // What a link leads to is looked at where it lies; most of `/etc` are links.
-        for entry in entries.into_iter().filter(|it| it.file_type().is_ok_and(|kind| !kind.is_symlink())) {
+        for entry in entries
+            .into_iter()
+            .filter(|it| it.file_type().is_ok_and(|kind| !kind.is_symlink()))
+        {
             let path = entry.path();
-            match entry.metadata().map(|found| (found.file_type(), found.mode())) {
-                Ok((kind, mode)) if kind.is_dir() && (mode & 0o1 != 0 || places.is_above(&path)) => {
+            match entry
+                .metadata()
+                .map(|found| (found.file_type(), found.mode()))
+            {
+                Ok((kind, mode))
+                    if kind.is_dir() && (mode & 0o1 != 0 || places.is_above(&path)) =>
+                {
                     open.push(path)
                 }
                 Ok((kind, _)) if kind.is_dir() => kept.push(path),
@@ -239,17 +292,24 @@ fn kept_from_others(folder: &Path, places: &Places) -> Vec<PathBuf> {
 /// # Errors
 /// What cannot be looked at. Fits behind "error: ".
 fn led_to(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
-    let links = known.iter().filter(|path| matches!(open_itself(path), Err(Errno::LOOP)));
+    let links = known
+        .iter()
+        .filter(|path| matches!(open_itself(path), Err(Errno::LOOP)));
     let led_to: Result<Vec<_>, _> = links.map(|path| places.led_to(path)).collect();
     Ok(led_to?.into_iter().flatten().collect())
 }
 
-/// Returns those that are there. Of what cannot be looked at, the directory that is closed: a command could have closed
-/// it, and could open it again. Follows no link: a command can have made one that is new.
+/// Returns those that are there. Of what cannot be looked at, the directory that is closed: a
+/// command could have closed it, and could open it again. Follows no link: a command can have made
+/// one that is new.
 ///
 /// # Errors
 /// What the model is told, if that directory is needed.
-pub(super) fn present(known: &[PathBuf], places: &Places, home: &Home) -> Result<Vec<PathBuf>, String> {
+pub(super) fn present(
+    known: &[PathBuf],
+    places: &Places,
+    home: &Home,
+) -> Result<Vec<PathBuf>, String> {
     let mut present: Vec<_> = home.hidden.iter().cloned().collect();
     for path in known.iter().filter(|path| !home.settles(path)) {
         match open_itself(path) {
@@ -260,30 +320,36 @@ pub(super) fn present(known: &[PathBuf], places: &Places, home: &Home) -> Result
     }
     present.sort();
     // What lies in something that is hidden is not there, unless it is seen.
-    let is_seen = |path: &Path| home.seen.iter().any(|seen| path.starts_with(seen));
-    present.dedup_by(|below, above| below.starts_with(above) && !is_seen(below));
+    present.dedup_by(|below, above| {
+        below.starts_with(above) && !home.seen.iter().any(|seen| below.starts_with(seen))
+    });
     Ok(present)
 }
 
 /// Tells whether it can keep something: a device does not.
 fn holds_something(stat: &Stat) -> bool {
-    !matches!(FileType::from_raw_mode(stat.st_mode), FileType::CharacterDevice | FileType::BlockDevice)
+    !matches!(
+        FileType::from_raw_mode(stat.st_mode),
+        FileType::CharacterDevice | FileType::BlockDevice
+    )
 }
 
 impl Places {
-    /// Returns where a link leads, unless a command could have made it and may not write there: it would take from all
-    /// teammates what they need.
+    /// Returns where a link leads, unless a command could have made it and may not write there: it
+    /// would take from all teammates what they need.
     fn led_to(&self, path: &Path) -> Result<Option<PathBuf>, String> {
         let mut by_a_command = false;
         let mut last = path.to_owned();
         let real = follow(path, |link| {
             link.clone_into(&mut last);
-            by_a_command |=
-                self.is_writable(link) || self.territory.iter().any(|above| link.starts_with(above));
+            by_a_command |= self.is_writable(link)
+                || self.territory.iter().any(|above| link.starts_with(above));
             Ok::<_, io::Error>(())
         });
         match real {
-            Ok(real) if self.is_above(&real) || by_a_command && !self.is_writable(&real) => Ok(None),
+            Ok(real) if self.is_above(&real) || by_a_command && !self.is_writable(&real) => {
+                Ok(None)
+            }
             Ok(real) => match open_itself(&real) {
                 // What is not there yet can be mounted later.
                 Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(Some(real)),
@@ -299,16 +365,23 @@ impl Places {
                 }
                 // A file system that does not answer: it is looked at again before each command.
                 _ => {
-                    tracing::warn!("cannot see where {} leads, which is secret: {error}", path.display());
+                    tracing::warn!(
+                        "cannot see where {} leads, which is secret: {error}",
+                        path.display()
+                    );
                     Ok(None)
                 }
             },
         }
     }
 
-    /// Returns the closest directory above that is there; none if it is another user's, which no command opens.
+    /// Returns the closest directory above that is there; none if it is another user's, which no
+    /// command opens.
     fn closed_above(&self, path: &Path, errno: Errno) -> Result<Option<PathBuf>, String> {
-        let closed = path.ancestors().skip(1).find_map(|above| Some((above, open_itself(above).ok()?.1)));
+        let closed = path
+            .ancestors()
+            .skip(1)
+            .find_map(|above| Some((above, open_itself(above).ok()?.1)));
         match closed {
             Some((_, stat)) if stat.st_uid != geteuid().as_raw() => Ok(None),
             Some((above, _)) if !self.is_above(above) => Ok(Some(above.to_owned())),
@@ -322,7 +395,10 @@ impl Places {
     /// Tells whether a command can be allowed to write what lies there.
     pub(super) fn is_writable(&self, path: &Path) -> bool {
         path.starts_with(&self.workspace.path)
-            || self.writable.iter().any(|above| path.starts_with(&above.path))
+            || self
+                .writable
+                .iter()
+                .any(|above| path.starts_with(&above.path))
     }
 
     /// Tells whether something that is needed lies there, or below.
@@ -342,17 +418,24 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn near(all: Vec<PathBuf>, root: &Path) -> Vec<String> {
-        let near = all.iter().filter_map(|path| Some(path.strip_prefix(root).ok()?.to_str()?.to_owned()));
+        let near = all
+            .iter()
+            .filter_map(|path| Some(path.strip_prefix(root).ok()?.to_str()?.to_owned()));
         near.collect()
     }
 
     fn places(homes: &[PathBuf], workspace: &Path) -> Places {
         let workspace = Place::of_this_call(workspace.to_owned());
-        Places { homes: homes.to_vec(), workspace, ..Places::default() }
+        Places {
+            homes: homes.to_vec(),
+            workspace,
+            ..Places::default()
+        }
     }
 
     fn found(root: &Path, workspace: &str) -> Vec<String> {
-        let (homes, workspace) = ([root.join("home")], root.join(workspace));
+        let homes = [root.join("home")];
+        let workspace = root.join(workspace);
         let places = places(&homes, &workspace);
         let mut known = known(&places, &Environment::default());
         known.extend(led_to(&known, &places).unwrap());
@@ -389,12 +472,22 @@ mod tests {
         let (_scratch, root) = scratch();
         fs::create_dir(root.join("home/.cargo")).unwrap();
         symlink(root.join("system"), root.join("home/.cargo/credentials")).unwrap();
-        let (homes, workspace, territory) =
-            ([root.join("home")], root.join("work"), vec![root.join("home/.cargo")]);
+        let homes = [root.join("home")];
+        let workspace = root.join("work");
+        let territory = vec![root.join("home/.cargo")];
         let alone = places(&homes, &workspace);
         let known = known(&alone, &Environment::default());
         assert_eq!(led_to(&known, &alone), Ok(vec![root.join("system")]));
-        assert_eq!(led_to(&known, &Places { territory, ..alone.clone() }), Ok(Vec::new()));
+        assert_eq!(
+            led_to(
+                &known,
+                &Places {
+                    territory,
+                    ..alone.clone()
+                }
+            ),
+            Ok(Vec::new())
+        );
         // A new link is not followed at all.
         assert_eq!(
             present(&known, &alone, &Home::default())
@@ -410,7 +503,10 @@ mod tests {
     fn what_variables_call_no_file_is_none() {
         let mut environment = Environment::default();
         environment.set("KUBECONFIG", "/dev/null");
-        environment.secrets.push((b"GOOGLE_APPLICATION_CREDENTIALS".to_vec(), b"/k/key.json".to_vec()));
+        environment.secrets.push((
+            b"GOOGLE_APPLICATION_CREDENTIALS".to_vec(),
+            b"/k/key.json".to_vec(),
+        ));
         let known = known(&places(&[], Path::new("/work")), &environment);
         assert!(!known.contains(&"/dev/null".into()) && known.contains(&"/k/key.json".into()));
     }
@@ -421,7 +517,10 @@ mod tests {
         let homes = [root.join("home")];
         let places = places(&homes, &root);
         let closed = |path: &str| places.closed_above(&root.join(path), Errno::ACCESS);
-        assert_eq!(closed("home/dot/missing/x"), Ok(Some(root.join("home/dot"))));
+        assert_eq!(
+            closed("home/dot/missing/x"),
+            Ok(Some(root.join("home/dot")))
+        );
         assert!(closed("home/.ssh").unwrap_err().contains("which is secret"));
     }
 
@@ -437,9 +536,13 @@ mod tests {
     fn what_others_cannot_read_or_enter_is_kept_from_a_command() {
         use std::os::unix::fs::PermissionsExt;
         let (_scratch, root) = scratch();
-        for (path, mode) in
-            [("open", 0o755), ("shut", 0o750), ("passed", 0o711), ("above", 0o700), ("above/work", 0o700)]
-        {
+        for (path, mode) in [
+            ("open", 0o755),
+            ("shut", 0o750),
+            ("passed", 0o711),
+            ("above", 0o700),
+            ("above/work", 0o700),
+        ] {
             fs::create_dir_all(root.join(path)).unwrap();
             fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
         }
@@ -465,14 +568,22 @@ mod tests {
     fn each_place_of_a_list_is_one_path_and_stands_there_once() {
         let homes = IN_A_HOME.iter().flat_map(|group| group.split_whitespace());
         let mut all: Vec<_> = homes.chain(OF_THE_MACHINE.split_whitespace()).collect();
-        assert!(all.iter().all(|path| !path.ends_with('/') && !path.contains("//") && !path.contains(',')));
+        assert!(
+            all.iter()
+                .all(|path| !path.ends_with('/') && !path.contains("//") && !path.contains(','))
+        );
         let count = all.len();
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), count);
-        let folders = INSTEAD.split_whitespace().map(|it| it.split_once('=').unwrap().1);
+        let folders = INSTEAD
+            .split_whitespace()
+            .map(|it| it.split_once('=').unwrap().1);
         for folder in folders {
-            assert!(all.iter().any(|path| Path::new(path).starts_with(folder)), "nothing lies in {folder}");
+            assert!(
+                all.iter().any(|path| Path::new(path).starts_with(folder)),
+                "nothing lies in {folder}"
+            );
         }
     }
 
@@ -494,8 +605,14 @@ mod tests {
             environment.set(name, value);
         }
         let homes = [root.join("home")];
-        let known = near(known(&places(&homes, &root.join("work")), &environment), &root);
-        let known: Vec<_> = known.iter().filter(|path| !path.starts_with("home/")).collect();
+        let known = near(
+            known(&places(&homes, &root.join("work")), &environment),
+            &root,
+        );
+        let known: Vec<_> = known
+            .iter()
+            .filter(|path| !path.starts_with("home/"))
+            .collect();
         let expected = [
             "a",
             "b",

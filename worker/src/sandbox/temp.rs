@@ -1,10 +1,12 @@
-//! The temporary directory of an incarnation: only its user enters it, and it is gone when the incarnation ends.
+//! The temporary directory of an incarnation: only its user enters it, and it is gone when the
+//! incarnation ends.
 //!
-//! Its name cannot be guessed, so that no other program keeps a worker from starting by taking it first; but it begins so
-//! that the next incarnation of the same teammate knows what a killed one left, and removes it.
+//! Its name cannot be guessed, so that no other program keeps a worker from starting by taking it
+//! first; but it begins so that the next incarnation of the same teammate knows what a killed one
+//! left, and removes it.
 //!
-//! Commands decide how much lies in it, so its removal has an end: the worker answers nothing meanwhile, and a teammate that
-//! has approved its shutdown must be gone in time.
+//! Commands decide how much lies in it, so its removal has an end: the worker answers nothing
+//! meanwhile, and a teammate that has approved its shutdown must be gone in time.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,7 +22,8 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, chmod, openat, renameat, unlin
 use rustix::io::Errno;
 use uuid::Uuid;
 
-/// How long a removal may take: less than the grace period that is the default. The rest is left to the next incarnation.
+/// How long a removal may take: less than the grace period that is the default. The rest is left to
+/// the next incarnation.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How many names are looked at between two looks at the time.
@@ -33,8 +36,8 @@ pub(crate) struct TempDir {
 }
 
 impl TempDir {
-    /// Makes the directory, below `above`, and removes what earlier incarnations have left there; `id` tells the teammate from
-    /// all others on this machine. The caller holds the liveness lock.
+    /// Makes the directory, below `above`, and removes what earlier incarnations have left there;
+    /// `id` tells the teammate from all others on this machine. The caller holds the liveness lock.
     ///
     /// # Errors
     /// The system's error.
@@ -59,19 +62,27 @@ impl Drop for TempDir {
     }
 }
 
-/// Removes the directories of this user that are called like this and a random number. What cannot be removed is in
-/// the way of no worker.
+/// Removes the directories of this user that are called like this and a random number. What cannot
+/// be removed is in the way of no worker.
 fn remove_leftovers(above: &Path, begin: &str) {
     let until = Instant::now() + PATIENCE;
     // A directory that cannot be listed may still be written.
-    for entry in fs::read_dir(above).into_iter().flatten().filter_map(Result::ok) {
+    for entry in fs::read_dir(above)
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+    {
         let name = entry.file_name();
         let random = name.to_str().and_then(|name| name.strip_prefix(begin));
         // Another name may begin like this one.
         let is_ours = random.is_some_and(|rest| rest.len() == 32 && Uuid::try_parse(rest).is_ok());
         // Only then is it looked at: there can be thousands beside it.
-        let is_left = |found: fs::Metadata| found.is_dir() && found.uid() == geteuid().as_raw();
-        if is_ours && entry.path().symlink_metadata().is_ok_and(is_left) {
+        if is_ours
+            && entry
+                .path()
+                .symlink_metadata()
+                .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
+        {
             remove_or_say(&entry.path(), until);
         }
     }
@@ -83,13 +94,15 @@ fn remove_or_say(path: &Path, until: Instant) {
     }
 }
 
-/// Removes a directory with all that lies in it. Follows no link; a directory that cannot be searched is unlocked first.
+/// Removes a directory with all that lies in it. Follows no link; a directory that cannot be
+/// searched is unlocked first.
 ///
-/// What lies deeper than a tool should have gone is moved up, and removed in the next round: so that takes two descriptors
-/// and no recursion, however deep it is.
+/// What lies deeper than a tool should have gone is moved up, and removed in the next round: so
+/// that takes two descriptors and no recursion, however deep it is.
 ///
 /// # Errors
-/// The system's error, or that it is not done at the end of this time: what is left can be removed later.
+/// The system's error, or that it is not done at the end of this time: what is left can be removed
+/// later.
 fn remove(path: &Path, until: Instant) -> io::Result<()> {
     let top = match enter(CWD, path.as_os_str()) {
         Err(Errno::NOENT) => return Ok(()),
@@ -171,7 +184,9 @@ mod tests {
         let other = TempDir::create(scratch.path(), "a-b").unwrap();
         let next = TempDir::create(scratch.path(), "a").unwrap();
         assert!(
-            !path.exists() && other.path().exists() && fs::read_dir(next.path()).unwrap().next().is_none()
+            !path.exists()
+                && other.path().exists()
+                && fs::read_dir(next.path()).unwrap().next().is_none()
         );
         let path = next.path().to_owned();
         drop(next);
@@ -209,7 +224,10 @@ mod tests {
             }
         }
         let error = remove(&path, Instant::now()).unwrap_err();
-        assert!(error.kind() == io::ErrorKind::TimedOut && path.exists(), "{error}");
+        assert!(
+            error.kind() == io::ErrorKind::TimedOut && path.exists(),
+            "{error}"
+        );
         drop(TempDir::create(scratch.path(), "a").unwrap());
         assert!(!path.exists());
     }
@@ -219,9 +237,13 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         File::create(elsewhere.path().join("file")).unwrap();
-        let (user, number) = (geteuid(), Uuid::new_v4().simple());
-        for name in [format!("teamd-{user}"), format!("teamd-{user}-a-"), format!("teamd-{user}-a-{number}")]
-        {
+        let user = geteuid();
+        let number = Uuid::new_v4().simple();
+        for name in [
+            format!("teamd-{user}"),
+            format!("teamd-{user}-a-"),
+            format!("teamd-{user}-a-{number}"),
+        ] {
             symlink(elsewhere.path(), scratch.path().join(name)).unwrap();
         }
         let made = TempDir::create(scratch.path(), "a").unwrap();

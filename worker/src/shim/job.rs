@@ -1,6 +1,7 @@
-//! One command on its way: from the worker through shim and sandbox init to `bash`. Workspace and command stand on the
-//! command lines, where people see them in the list of processes. All else comes in a file in memory: other users read
-//! command lines, and one argument holds 128 KiB at most.
+//! One command on its way: from the worker through shim and sandbox init to `bash`. Workspace and
+//! command stand on the command lines, where people see them in the list of processes. All else
+//! comes in a file in memory: other users read command lines, and one argument holds 128 KiB at
+//! most.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -40,7 +41,8 @@ pub(crate) struct Order {
 pub(crate) struct AgentOrder {
     /// The program and its arguments.
     pub(crate) command: Vec<String>,
-    /// Its gate when it begins, where that can change while it runs: then the policy is that of an open gate.
+    /// Its gate when it begins, where that can change while it runs: then the policy is that of an
+    /// open gate.
     pub(crate) live_gate: Option<Gate>,
 }
 
@@ -68,7 +70,8 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Makes a job. Its variables are those of the environment, and where its temporary directory is.
+    /// Makes a job. Its variables are those of the environment, and where its temporary directory
+    /// is.
     ///
     /// # Errors
     /// The system's error.
@@ -102,7 +105,9 @@ impl Job {
     /// # Errors
     /// Why there is none. Fits behind "error: ".
     pub(crate) fn inherited(subcommand: &str) -> Result<Self, String> {
-        let arguments: Vec<_> = std::env::args_os().skip_while(|argument| argument != subcommand).collect();
+        let arguments: Vec<_> = std::env::args_os()
+            .skip_while(|argument| argument != subcommand)
+            .collect();
         Self::from_arguments(&arguments)
     }
 
@@ -114,7 +119,10 @@ impl Job {
             let file = File::open(Path::new("/proc/self/fd").join(descriptor))?;
             let mut bytes = Vec::new();
             (&file).read_to_end(&mut bytes)?;
-            let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
+            let end = bytes
+                .iter()
+                .position(|&byte| byte == b'\n')
+                .unwrap_or(bytes.len());
             let order = serde_json::from_slice(&bytes[..end])?;
             let variables = Variables::from_bytes(bytes.get(end + 1..).unwrap_or_default());
             Ok(Self {
@@ -135,8 +143,9 @@ impl Job {
         [self.file.as_raw_fd()].into_iter().chain(channel).collect()
     }
 
-    /// Returns this very program, whatever stands at its path meanwhile, under a hidden subcommand. It stands outside of the
-    /// sandbox, so nothing that a command may write, or asks for, has a say in how it begins.
+    /// Returns this very program, whatever stands at its path meanwhile, under a hidden subcommand.
+    /// It stands outside of the sandbox, so nothing that a command may write, or asks for, has a
+    /// say in how it begins.
     ///
     /// # Errors
     /// The system's error.
@@ -150,7 +159,8 @@ impl Job {
         Ok(program)
     }
 
-    /// Puts the job on the command line of this program, which inherits its file: until it is started, nothing else is.
+    /// Puts the job on the command line of this program, which inherits its file: until it is
+    /// started, nothing else is.
     ///
     /// # Errors
     /// The system's error.
@@ -180,25 +190,63 @@ mod tests {
 
     #[test]
     fn a_job_is_taken_as_it_was_given() {
-        let order = Order { timeout: Some(Duration::from_millis(250)), ..Order::default() };
-        let environment =
-            Environment { variables: vec![(b"A".to_vec(), b"x\ny".to_vec())], ..Environment::default() };
-        let job = Job::new(order.clone(), &environment, Path::new("/w"), "--log".as_ref()).unwrap();
+        let order = Order {
+            timeout: Some(Duration::from_millis(250)),
+            ..Order::default()
+        };
+        let environment = Environment {
+            variables: vec![(b"A".to_vec(), b"x\ny".to_vec())],
+            ..Environment::default()
+        };
+        let job = Job::new(
+            order.clone(),
+            &environment,
+            Path::new("/w"),
+            "--log".as_ref(),
+        )
+        .unwrap();
         for _ in 0..2 {
             let taken = taken(&["shim", &job.file.as_raw_fd().to_string(), "/w", "--log"]).unwrap();
-            assert_eq!((taken.order, taken.variables), (order.clone(), job.variables.clone()));
-            assert_eq!((taken.workspace, taken.command), (job.workspace.clone(), job.command.clone()));
+            assert_eq!(
+                (taken.order, taken.variables),
+                (order.clone(), job.variables.clone())
+            );
+            assert_eq!(
+                (taken.workspace, taken.command),
+                (job.workspace.clone(), job.command.clone())
+            );
         }
     }
 
     #[test]
     fn a_job_may_be_longer_than_an_argument() {
-        let hidden = |number| Hidden { path: format!("/home/u/private/{number}").into(), is_of_team: false };
-        let policy = Policy { hidden: (0..10_000).map(hidden).collect(), ..plain_policy() };
-        let order = Order { policy: Some(policy), ..Order::default() };
-        let job = Job::new(order.clone(), &Environment::default(), Path::new("/w"), "ls".as_ref()).unwrap();
+        let policy = Policy {
+            hidden: (0..10_000)
+                .map(|number| Hidden {
+                    path: format!("/home/u/private/{number}").into(),
+                    is_of_team: false,
+                })
+                .collect(),
+            ..plain_policy()
+        };
+        let order = Order {
+            policy: Some(policy),
+            ..Order::default()
+        };
+        let job = Job::new(
+            order.clone(),
+            &Environment::default(),
+            Path::new("/w"),
+            "ls".as_ref(),
+        )
+        .unwrap();
         assert!(job.file.metadata().unwrap().len() > 128 << 10);
-        assert_eq!(taken(&["init", &job.file.as_raw_fd().to_string(), "/w", "ls"]).unwrap().order, order);
+        assert_eq!(
+            taken(&["init", &job.file.as_raw_fd().to_string(), "/w", "ls"])
+                .unwrap()
+                .order,
+            order
+        );
     }
 
     #[test]
@@ -206,9 +254,12 @@ mod tests {
         let mut file = File::from(memfd_create("order", MemfdFlags::CLOEXEC).unwrap());
         file.write_all(b"{}\n").unwrap();
         let empty = file.as_raw_fd().to_string();
-        for arguments in
-            [&["shim"][..], &["shim", "3", "/"], &["shim", "soon", "/", "ls"], &["shim", &empty, "/", "ls"]]
-        {
+        for arguments in [
+            &["shim"][..],
+            &["shim", "3", "/"],
+            &["shim", "soon", "/", "ls"],
+            &["shim", &empty, "/", "ls"],
+        ] {
             assert!(taken(arguments).is_err(), "{arguments:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! What a shim tells its worker when nothing of the command is left, and a sandbox init its shim when `bash` has ended.
+//! What a shim tells its worker when nothing of the command is left, and a sandbox init its shim
+//! when `bash` has ended.
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
@@ -69,18 +70,31 @@ pub(crate) enum ExitCause {
 impl Report {
     /// Makes the report of a command that has no code and no signal.
     pub(crate) fn new(cause: ExitCause) -> Self {
-        Self { code: None, signal: None, cause, error: None, notes: Vec::new() }
+        Self {
+            code: None,
+            signal: None,
+            cause,
+            error: None,
+            notes: Vec::new(),
+        }
     }
 
     /// Makes the report of a command that could not be started, or not be watched.
     pub(crate) fn failed(error: String) -> Self {
-        Self { error: Some(error), ..Self::new(ExitCause::Failed) }
+        Self {
+            error: Some(error),
+            ..Self::new(ExitCause::Failed)
+        }
     }
 
     /// Makes the report of a command that ended by itself.
     pub(crate) fn exited(status: Option<WaitStatus>) -> Self {
         let code = status.and_then(WaitStatus::exit_status);
-        Self { code, signal: status.and_then(WaitStatus::terminating_signal), ..Self::new(ExitCause::Exited) }
+        Self {
+            code,
+            signal: status.and_then(WaitStatus::terminating_signal),
+            ..Self::new(ExitCause::Exited)
+        }
     }
 
     /// Reads what was sent; to be called when the sender has ended.

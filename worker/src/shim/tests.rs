@@ -31,10 +31,21 @@ fn hidden_program() {
 
 #[test]
 fn what_ends_other_processes_ends_a_shim() {
-    for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGUSR1] {
+    for signal in [
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGUSR1,
+    ] {
         assert!(ends_a_shim(signal as u32), "{signal}");
     }
-    for signal in [Signal::SIGCHLD, Signal::SIGCONT, Signal::SIGWINCH, Signal::SIGTSTP] {
+    for signal in [
+        Signal::SIGCHLD,
+        Signal::SIGCONT,
+        Signal::SIGWINCH,
+        Signal::SIGTSTP,
+    ] {
         assert!(!ends_a_shim(signal as u32), "{signal}");
     }
 }
@@ -49,6 +60,9 @@ fn a_report_is_one_line_that_can_be_read_back() {
         notes: vec!["made".to_owned()],
     };
     let line = serde_json::to_string(&report).unwrap();
-    assert_eq!(line, r#"{"code":null,"signal":9,"cause":"timed_out","notes":["made"]}"#);
+    assert_eq!(
+        line,
+        r#"{"code":null,"signal":9,"cause":"timed_out","notes":["made"]}"#
+    );
     assert_eq!(serde_json::from_str::<Report>(&line).unwrap(), report);
 }

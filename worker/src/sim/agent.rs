@@ -1,4 +1,5 @@
-//! The agent of the simulated worker: what it is told, what it does, and how its gate is set, or ends it.
+//! The agent of the simulated worker: what it is told, what it does, and how its gate is set, or
+//! ends it.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -48,25 +49,39 @@ struct Agent {
 
 /// Makes the mind.
 pub(super) fn mind() -> Model {
-    let program = Program { name: "stub".to_owned(), command: Vec::new(), protocol: Protocol::Claude };
+    let program = Program {
+        name: "stub".to_owned(),
+        command: Vec::new(),
+        protocol: Protocol::Claude,
+    };
     let tools = Caller::of(&alice()).team_tools();
     Model::Agent(Box::new(AgentMind::new(program, alice(), tools, "", None)))
 }
 
 impl Session {
     pub(super) fn new(is_live: bool) -> Self {
-        Self { is_live, ..Self::default() }
+        Self {
+            is_live,
+            ..Self::default()
+        }
     }
 }
 
 impl Machine {
     /// Starts a process with the session.
-    pub(super) fn starts_agent(&mut self, launch: Launch, gate: Gate) -> (AgentProcess, GateHandle) {
+    pub(super) fn starts_agent(
+        &mut self,
+        launch: Launch,
+        gate: Gate,
+    ) -> (AgentProcess, GateHandle) {
         let is_alone = self.session.agent.is_none();
         self.promise(is_alone, || "two agents hold one session".to_owned());
         let told = launch.lines.into_iter().map(|line| line.id);
         let messages = told.filter(|id| self.session.holds.contains(id)).collect();
-        let known = Known { messages, ..Known::default() };
+        let known = Known {
+            messages,
+            ..Known::default()
+        };
         let (process, handle, ends) = AgentProcess::simulated(known, gate, self.session.is_live);
         self.session.agent = Some(Agent {
             ends,
@@ -88,20 +103,34 @@ impl Machine {
 
     /// Tells whether an agent could write now.
     pub(super) fn agent_may_write(&self) -> bool {
-        self.session.agent.as_ref().is_some_and(|agent| agent.gate == Gate::Open)
+        self.session
+            .agent
+            .as_ref()
+            .is_some_and(|agent| agent.gate == Gate::Open)
     }
 
     /// Returns a call of a team tool whose outcome the agent waits for.
     pub(super) fn agent_waits_for(&self) -> Option<&str> {
-        let agent = self.session.agent.as_ref().filter(|agent| agent.dies.is_none())?;
-        agent.call.as_ref().filter(|(_, is_own)| !is_own).map(|(call, _)| call.as_str())
+        let agent = self
+            .session
+            .agent
+            .as_ref()
+            .filter(|agent| agent.dies.is_none())?;
+        agent
+            .call
+            .as_ref()
+            .filter(|(_, is_own)| !is_own)
+            .map(|(call, _)| call.as_str())
     }
 
-    /// What the worker has said to its agent is on its way. What that hears of its gate is true: `closes` tells whether the gate is
-    /// closed since that message.
+    /// What the worker has said to its agent is on its way. What that hears of its gate is true:
+    /// `closes` tells whether the gate is closed since that message.
     pub(super) fn hears_worker(&mut self, closes: impl Fn(&str) -> bool) {
-        let Some(agent) = &mut self.session.agent else { return };
-        let (mut lie, open) = (None, agent.gate == Gate::Open && agent.dies.is_none());
+        let Some(agent) = &mut self.session.agent else {
+            return;
+        };
+        let mut lie = None;
+        let open = agent.gate == Gate::Open && agent.dies.is_none();
         while let Some(said) = agent.ends.next() {
             match said {
                 Said::Message(id, text, _) => {
@@ -116,19 +145,26 @@ impl Machine {
                 // It asks nothing.
                 Said::Permit(..) => {}
                 Said::Interrupt => {
-                    (agent.in_turn, agent.call) = (false, None);
-                    agent.ends.says(Heard::TurnEnded { failure: Some("interrupted".to_owned()) });
+                    agent.in_turn = false;
+                    agent.call = None;
+                    agent.ends.says(Heard::TurnEnded {
+                        failure: Some("interrupted".to_owned()),
+                    });
                 }
             }
         }
         self.promise(lie.is_none(), || {
-            format!("an agent with an open gate is told that it is closed: {}", lie.unwrap_or_default())
+            format!(
+                "an agent with an open gate is told that it is closed: {}",
+                lie.unwrap_or_default()
+            )
         });
     }
 
     /// One thing happens to the agent.
     pub(super) fn agent_acts(&mut self, rng: &mut Rng) -> Option<String> {
-        let (calm, mutant) = (self.calm, self.mutant);
+        let calm = self.calm;
+        let mutant = self.mutant;
         let agent = self.session.agent.as_mut()?;
         if !agent.ends.is_wanted() {
             agent.dies = Some("its worker has ended it");
@@ -158,7 +194,9 @@ impl Machine {
     }
 
     fn agent_ends(&mut self) -> String {
-        let Some(agent) = self.session.agent.take() else { return String::new() };
+        let Some(agent) = self.session.agent.take() else {
+            return String::new();
+        };
         let how = agent.dies.unwrap_or_default();
         agent.ends.has_ended(how);
         format!("the agent ends: {how}")
@@ -209,18 +247,29 @@ impl Machine {
         let id = format!("call-{}-0", 1000 + self.session.calls);
         let (name, input): (&str, Value) = match rng.below(6) {
             0 => ("plan_approval", json!({ "plan": id })),
-            1 => ("send_message", json!({ "to": rng.pick(&["lead", "bob"]), "content": id })),
+            1 => (
+                "send_message",
+                json!({ "to": rng.pick(&["lead", "bob"]), "content": id }),
+            ),
             2 => ("read_inbox", json!({})),
             _ => ("Bash", json!({ "command": id })),
         };
         let is_own = name == "Bash";
-        let Some(agent) = &mut self.session.agent else { return String::new() };
+        let Some(agent) = &mut self.session.agent else {
+            return String::new();
+        };
         // The verdict on a plan follows as a message.
         agent.call = (name != "plan_approval").then(|| (id.clone(), is_own));
         let told = format!("the agent calls {name} ({id})");
         agent.ends.says(Heard::Begins);
         agent.ends.says(Heard::Cost(Usage::default()));
-        agent.ends.says(Heard::Call { id, name: name.to_owned(), input, is_handed: !is_own, refused: None });
+        agent.ends.says(Heard::Call {
+            id,
+            name: name.to_owned(),
+            input,
+            is_handed: !is_own,
+            refused: None,
+        });
         told
     }
 }
@@ -247,15 +296,19 @@ impl World<'_> {
         let mut rng = self.rng.clone();
         self.rng.next();
         let what = self.machine.borrow_mut().agent_acts(&mut rng);
-        what.into_iter().for_each(|what| self.note(|| what));
+        if let Some(what) = what {
+            self.note(|| what);
+        }
     }
 
     /// What the worker says to its agent arrives.
     pub(super) fn agent_hears(&mut self) {
-        let (gate, closed_at) = (self.daemon.gate, self.daemon.closed_at);
-        let is_last = |text: &str| text.contains(&format!("({closed_at})"));
-        self.machine
-            .borrow_mut()
-            .hears_worker(|text| gate == Gate::Closed && text.contains("<plan_request") && is_last(text));
+        let gate = self.daemon.gate;
+        let closed_at = self.daemon.closed_at;
+        self.machine.borrow_mut().hears_worker(|text| {
+            gate == Gate::Closed
+                && text.contains("<plan_request")
+                && text.contains(&format!("({closed_at})"))
+        });
     }
 }

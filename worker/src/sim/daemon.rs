@@ -1,5 +1,5 @@
-//! The double of the daemon: it records what a worker names, gives its directive, dies, forgets connections and comes back.
-//! What it has recorded it keeps.
+//! The double of the daemon: it records what a worker names, gives its directive, dies, forgets
+//! connections and comes back. What it has recorded it keeps.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -75,21 +75,34 @@ impl Daemon {
     }
 
     pub(super) fn pending_plan(&self) -> Option<&Plan> {
-        self.plans.iter().rev().find(|plan| plan.status == Status::Pending)
+        self.plans
+            .iter()
+            .rev()
+            .find(|plan| plan.status == Status::Pending)
     }
 
     pub(super) fn pending_shutdown(&self) -> Option<&Shutdown> {
-        self.shutdowns.last().filter(|shutdown| shutdown.status == Status::Pending)
+        self.shutdowns
+            .last()
+            .filter(|shutdown| shutdown.status == Status::Pending)
     }
 
     /// Tells whether an incarnation may leave.
     pub(super) fn may_leave(&self, incarnation: u32) -> bool {
-        self.shutdowns.iter().any(|it| it.incarnation == incarnation && it.status == Status::Approved)
+        self.shutdowns
+            .iter()
+            .any(|it| it.incarnation == incarnation && it.status == Status::Approved)
     }
 
     pub(super) fn directive(&self, incarnation: u32) -> Directive {
-        let shutdown = self.pending_shutdown().map(|shutdown| shutdown.directive.clone());
-        let judged = self.plans.iter().rev().find(|plan| plan.status != Status::Pending);
+        let shutdown = self
+            .pending_shutdown()
+            .map(|shutdown| shutdown.directive.clone());
+        let judged = self
+            .plans
+            .iter()
+            .rev()
+            .find(|plan| plan.status != Status::Pending);
         let verdict = judged.map(|plan| PlanVerdict {
             request_id: plan.request_id.clone(),
             status: plan.status,
@@ -117,18 +130,37 @@ impl Daemon {
     /// What an end for good does to what is pending.
     pub(super) fn expires_all(&mut self) {
         self.seq += 1;
-        let plans = self.plans.iter_mut().filter(|plan| plan.status == Status::Pending);
-        plans.for_each(|plan| plan.status = Status::Expired);
-        let shutdowns = self.shutdowns.iter_mut().filter(|it| it.status == Status::Pending);
-        shutdowns.for_each(|shutdown| shutdown.status = Status::Expired);
+        let plans = self
+            .plans
+            .iter_mut()
+            .filter(|plan| plan.status == Status::Pending);
+        for plan in plans {
+            plan.status = Status::Expired;
+        }
+        let shutdowns = self
+            .shutdowns
+            .iter_mut()
+            .filter(|it| it.status == Status::Pending);
+        for shutdown in shutdowns {
+            shutdown.status = Status::Expired;
+        }
     }
 
     /// A person judges the plan that waits.
     pub(super) fn judges(&mut self, approve: bool) {
-        let Some(plan) = self.plans.iter_mut().rev().find(|plan| plan.status == Status::Pending) else {
+        let Some(plan) = self
+            .plans
+            .iter_mut()
+            .rev()
+            .find(|plan| plan.status == Status::Pending)
+        else {
             return;
         };
-        plan.status = if approve { Status::Approved } else { Status::Rejected };
+        plan.status = if approve {
+            Status::Approved
+        } else {
+            Status::Rejected
+        };
         self.seq += 1;
         if approve {
             self.gate = Gate::Open;
@@ -143,9 +175,18 @@ impl Daemon {
 
     pub(super) fn asks(&mut self, incarnation: u32, decide_within: f64) {
         self.seq += 1;
-        let request_id = RequestId::from_bits(0x5d00_0000 + u32::try_from(self.shutdowns.len()).unwrap());
-        let directive = PendingShutdown { request_id, reason: "tidy up".to_owned(), decide_within };
-        self.shutdowns.push(Shutdown { directive, incarnation, status: Status::Pending });
+        let request_id =
+            RequestId::from_bits(0x5d00_0000 + u32::try_from(self.shutdowns.len()).unwrap());
+        let directive = PendingShutdown {
+            request_id,
+            reason: "tidy up".to_owned(),
+            decide_within,
+        };
+        self.shutdowns.push(Shutdown {
+            directive,
+            incarnation,
+            status: Status::Pending,
+        });
     }
 }
 
@@ -154,7 +195,10 @@ impl World<'_> {
         Welcome {
             terms: Terms {
                 role: "coder".to_owned(),
-                limits: Limits { max_turns: Some(8), ..Limits::default() },
+                limits: Limits {
+                    max_turns: Some(8),
+                    ..Limits::default()
+                },
                 ..Terms::of_workspace("/".to_owned())
             },
             conversation: 1,
@@ -168,7 +212,12 @@ impl World<'_> {
     }
 
     pub(super) fn send_to_worker(&mut self, frame: ToWorker) {
-        if self.daemon.alive && self.worker.as_ref().is_some_and(|it| it.link.is_connected()) {
+        if self.daemon.alive
+            && self
+                .worker
+                .as_ref()
+                .is_some_and(|it| it.link.is_connected())
+        {
             self.daemon.down.push_back(frame);
         }
     }
@@ -181,7 +230,9 @@ impl World<'_> {
 
     /// Says something that is not new: the last directive again.
     pub(super) fn repeats_itself(&mut self) {
-        let Some(mut directive) = self.daemon.last.clone() else { return };
+        let Some(mut directive) = self.daemon.last.clone() else {
+            return;
+        };
         if self.mutant == Some(Mutant::OldDirectivesCount) {
             directive.seq = self.daemon.seq.max(directive.seq) + 1;
         }
@@ -191,8 +242,14 @@ impl World<'_> {
 
     /// The connection of the worker is there again.
     pub(super) fn is_greeted(&mut self, state: &WorkerState) {
-        self.note(|| format!("the worker connects: {:?}, plan {:?}", state.activity, state.awaits));
-        (self.daemon.up, self.daemon.down) = (VecDeque::new(), VecDeque::new());
+        self.note(|| {
+            format!(
+                "the worker connects: {:?}, plan {:?}",
+                state.activity, state.awaits
+            )
+        });
+        self.daemon.up = VecDeque::new();
+        self.daemon.down = VecDeque::new();
         if self.mutant != Some(Mutant::StatesAreNotHeard) {
             self.receive_state(state);
         }
@@ -206,9 +263,19 @@ impl World<'_> {
         if state.doubts > 0 && self.mutant != Some(Mutant::DoubtsAreNotHeard) {
             self.push_directive();
         }
-        if self.daemon.pending_plan().is_some_and(|plan| Some(&plan.request_id) != state.awaits.as_ref()) {
-            let plans = self.daemon.plans.iter_mut().filter(|plan| plan.status == Status::Pending);
-            plans.for_each(|plan| plan.status = Status::Expired);
+        if self
+            .daemon
+            .pending_plan()
+            .is_some_and(|plan| Some(&plan.request_id) != state.awaits.as_ref())
+        {
+            let plans = self
+                .daemon
+                .plans
+                .iter_mut()
+                .filter(|plan| plan.status == Status::Pending);
+            for plan in plans {
+                plan.status = Status::Expired;
+            }
             self.daemon.seq += 1;
             self.note(|| "  its plan expires: it does not wait for it".to_owned());
             self.push_directive();
@@ -220,12 +287,18 @@ impl World<'_> {
         if !self.daemon.alive {
             return;
         }
-        let Some(frame) = self.daemon.up.pop_front() else { return };
+        let Some(frame) = self.daemon.up.pop_front() else {
+            return;
+        };
         self.note(|| format!("the daemon receives {frame:?}"));
         match frame {
             FromWorker::State(_) if self.mutant == Some(Mutant::StatesAreNotHeard) => {}
             FromWorker::State(state) => self.receive_state(&state),
-            FromWorker::Submitted { request_id, offset, len } => self.submit_line(request_id, offset, len),
+            FromWorker::Submitted {
+                request_id,
+                offset,
+                len,
+            } => self.submit_line(request_id, offset, len),
             FromWorker::Leaving
             | FromWorker::Asks(_)
             | FromWorker::Pong { .. }
@@ -236,7 +309,11 @@ impl World<'_> {
     fn submit_line(&mut self, request_id: RequestId, offset: u64, len: u64) {
         let unlucky = !self.calm && self.rng.one_in(40);
         let line = inbox::read_line_at(&self.place.dir, &Name::lead(), offset, len);
-        let line = line.ok().filter(|_| !unlucky).and_then(|line| Message::parse(&line).ok());
+        let line = if !unlucky {
+            line.ok().and_then(|line| Message::parse(&line).ok())
+        } else {
+            None
+        };
         let refused = |why: &str, taken| ToWorker::Refused {
             request_id: request_id.clone(),
             why: why.to_owned(),
@@ -244,15 +321,22 @@ impl World<'_> {
         };
         let answer = match line.map(|line| (line.id, line.body)) {
             None => Some(refused("it cannot be read", false)),
-            Some((_, Body::ShutdownResponse { approve, .. })) => self.is_answered(&request_id, approve),
+            Some((_, Body::ShutdownResponse { approve, .. })) => {
+                self.is_answered(&request_id, approve)
+            }
             Some((id, Body::PlanApprovalRequest { plan, .. })) => {
                 Some(self.is_submitted(&request_id, id, plan))
             }
             Some(_) => Some(refused("it is nothing", false)),
         };
         self.note(|| format!("  {answer:?}"));
-        let is_recorded = !matches!(answer, Some(ToWorker::Refused { .. } | ToWorker::Directive(_)));
-        answer.into_iter().for_each(|answer| self.send_to_worker(answer));
+        let is_recorded = !matches!(
+            answer,
+            Some(ToWorker::Refused { .. } | ToWorker::Directive(_))
+        );
+        if let Some(answer) = answer {
+            self.send_to_worker(answer);
+        }
         if is_recorded {
             self.push_directive();
         }
@@ -264,40 +348,88 @@ impl World<'_> {
     /// Takes in an answer. The directive tells what is recorded.
     fn is_answered(&mut self, request_id: &RequestId, approve: bool) -> Option<ToWorker> {
         let incarnation = self.incarnation;
-        let known = self.daemon.shutdowns.iter_mut().find(|it| it.directive.request_id == *request_id);
+        let known = self
+            .daemon
+            .shutdowns
+            .iter_mut()
+            .find(|it| it.directive.request_id == *request_id);
         let Some(shutdown) = known.filter(|it| it.incarnation == incarnation) else {
             let why = "no shutdown of this incarnation".to_owned();
-            return Some(ToWorker::Refused { request_id: request_id.clone(), why, taken: false });
+            return Some(ToWorker::Refused {
+                request_id: request_id.clone(),
+                why,
+                taken: false,
+            });
         };
         if self.mutant == Some(Mutant::RepliesUnrecorded) && approve {
             let directive = self.daemon.directive(incarnation);
-            return Some(ToWorker::Directive(Directive { shutdown: None, release: true, ..directive }));
+            return Some(ToWorker::Directive(Directive {
+                shutdown: None,
+                release: true,
+                ..directive
+            }));
         }
         if shutdown.status == Status::Pending {
-            shutdown.status = if approve { Status::Approved } else { Status::Rejected };
+            shutdown.status = if approve {
+                Status::Approved
+            } else {
+                Status::Rejected
+            };
             self.daemon.seq += 1;
         }
         None
     }
 
-    fn is_submitted(&mut self, request_id: &RequestId, message_id: Option<Uuid>, text: String) -> ToWorker {
-        let taken =
-            ToWorker::Refused { request_id: request_id.clone(), why: "taken".to_owned(), taken: true };
-        if let Some(known) = self.daemon.plans.iter().find(|plan| plan.request_id == *request_id) {
+    fn is_submitted(
+        &mut self,
+        request_id: &RequestId,
+        message_id: Option<Uuid>,
+        text: String,
+    ) -> ToWorker {
+        let taken = ToWorker::Refused {
+            request_id: request_id.clone(),
+            why: "taken".to_owned(),
+            taken: true,
+        };
+        if let Some(known) = self
+            .daemon
+            .plans
+            .iter()
+            .find(|plan| plan.request_id == *request_id)
+        {
             let same = known.message_id == message_id;
             let status = known.status;
-            return if same { ToWorker::Recorded { request_id: request_id.clone(), status } } else { taken };
+            return if same {
+                ToWorker::Recorded {
+                    request_id: request_id.clone(),
+                    status,
+                }
+            } else {
+                taken
+            };
         }
         if self.daemon.taken.contains(request_id) || !self.calm && self.rng.one_in(12) {
             self.daemon.taken.insert(request_id.clone());
             return taken;
         }
-        let pending = self.daemon.plans.iter_mut().filter(|plan| plan.status == Status::Pending);
-        pending.for_each(|plan| plan.status = Status::Expired);
+        let pending = self
+            .daemon
+            .plans
+            .iter_mut()
+            .filter(|plan| plan.status == Status::Pending);
+        for plan in pending {
+            plan.status = Status::Expired;
+        }
         self.daemon.seq += 1;
         self.daemon.closes();
-        let (request_id, status) = (request_id.clone(), Status::Pending);
-        self.daemon.plans.push(Plan { request_id: request_id.clone(), message_id, text, status });
+        let request_id = request_id.clone();
+        let status = Status::Pending;
+        self.daemon.plans.push(Plan {
+            request_id: request_id.clone(),
+            message_id,
+            text,
+            status,
+        });
         ToWorker::Recorded { request_id, status }
     }
 }

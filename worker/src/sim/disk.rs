@@ -1,5 +1,5 @@
-//! The moments of death: each write of the worker may be its last, after any number of bytes, or come up short. The files
-//! themselves are real.
+//! The moments of death: each write of the worker may be its last, after any number of bytes, or
+//! come up short. The files themselves are real.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -50,9 +50,23 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn new(rng: Rng, mutant: Option<Mutant>) -> Self {
-        let (held, before, sent) = (Vec::new(), Position::START, BTreeSet::new());
-        let (syncs, ids) = (Some(Rng(rng.0 ^ 0x5f2c)), 1 << 80);
-        Self { rng, mutant, fuse: None, calm: false, syncs, held, before, sent, ids, again: Vec::new() }
+        let held = Vec::new();
+        let before = Position::START;
+        let sent = BTreeSet::new();
+        let syncs = Some(Rng(rng.0 ^ 0x5f2c));
+        let ids = 1 << 80;
+        Self {
+            rng,
+            mutant,
+            fuse: None,
+            calm: false,
+            syncs,
+            held,
+            before,
+            sent,
+            ids,
+            again: Vec::new(),
+        }
     }
 
     /// Tells whether this is where it dies.
@@ -93,14 +107,22 @@ impl Disk {
                     return line;
                 }
                 entry.inbox = at;
-                return [to_json_line(&serde_json::to_value(entry).unwrap()), b"\n".to_vec()].concat();
+                return [
+                    to_json_line(&serde_json::to_value(entry).unwrap()),
+                    b"\n".to_vec(),
+                ]
+                .concat();
             }
             Some(Mutant::InterruptedIsNotTold) if matches!(event, Event::Result { content, .. } if content.contains("may have run")) =>
             {
                 return Vec::new();
             }
             Some(Mutant::RunsAgain) => {
-                if let Event::Result { tool_use_id, content, .. } = event
+                if let Event::Result {
+                    tool_use_id,
+                    content,
+                    ..
+                } = event
                     && content.contains("may have run")
                 {
                     self.again.push(tool_use_id.clone());
@@ -110,7 +132,11 @@ impl Disk {
             _ => false,
         };
         self.held.extend(line);
-        if late { Vec::new() } else { std::mem::take(&mut self.held) }
+        if late {
+            Vec::new()
+        } else {
+            std::mem::take(&mut self.held)
+        }
     }
 }
 
@@ -131,7 +157,11 @@ pub(super) fn acts() {
 }
 
 /// An entry is about to be written; returns what is written.
-pub(crate) fn writes_an_entry(mut file: &File, event: &Event, line: Vec<u8>) -> io::Result<Vec<u8>> {
+pub(crate) fn writes_an_entry(
+    mut file: &File,
+    event: &Event,
+    line: Vec<u8>,
+) -> io::Result<Vec<u8>> {
     let fate = with(|disk| {
         let line = disk.spoiled_entry(event, line.clone());
         let end = disk.is_the_end().then(|| disk.part(line.len()));
@@ -150,7 +180,11 @@ pub(crate) fn writes_an_entry(mut file: &File, event: &Event, line: Vec<u8>) -> 
 }
 
 /// A line is about to be written into an inbox; returns what is sent.
-pub(crate) fn writes_a_line(dir: &TeamDir, owner: &Name, message: &Message) -> Result<Message, AppendError> {
+pub(crate) fn writes_a_line(
+    dir: &TeamDir,
+    owner: &Name,
+    message: &Message,
+) -> Result<Message, AppendError> {
     let mut message = message.clone();
     let line = message.to_line()?;
     let fate = with(|disk| {
@@ -163,8 +197,12 @@ pub(crate) fn writes_a_line(dir: &TeamDir, owner: &Name, message: &Message) -> R
         let short = (!disk.calm && disk.rng.one_in(40)).then(|| disk.part(line.len() - 1));
         (end, short)
     });
-    let Some((end, short)) = fate else { return Ok(message) };
-    let Some(part) = end.or(short) else { return Ok(message) };
+    let Some((end, short)) = fate else {
+        return Ok(message);
+    };
+    let Some(part) = end.or(short) else {
+        return Ok(message);
+    };
     let at = TeamPath::inbox(owner);
     if let Ok(mut file) = dir.open_file(&at, OFlags::WRONLY | OFlags::APPEND) {
         file.write_all(&line[..part]).unwrap();
@@ -172,8 +210,14 @@ pub(crate) fn writes_a_line(dir: &TeamDir, owner: &Name, message: &Message) -> R
     if end.is_some() {
         resume_unwind(Box::new(Killed));
     }
-    let (path, source) = (dir.path(&at), io::ErrorKind::StorageFull.into());
-    Err(AppendError::Short { path, written: part, size: line.len(), source })
+    let path = dir.path(&at);
+    let source = io::ErrorKind::StorageFull.into();
+    Err(AppendError::Short {
+        path,
+        written: part,
+        size: line.len(),
+        source,
+    })
 }
 
 /// An inbox with a line that must last is synced.
@@ -186,12 +230,19 @@ pub(crate) fn syncs_an_inbox(dir: &TeamDir, owner: &Name) -> Result<(), AppendEr
         return Ok(());
     }
     let path = dir.path(&TeamPath::inbox(owner));
-    Err(AppendError::Unsynced { path, source: io::Error::other("the device has failed") })
+    Err(AppendError::Unsynced {
+        path,
+        source: io::Error::other("the device has failed"),
+    })
 }
 
 /// Does something on a disk where no inbox can be synced.
 pub(crate) fn where_no_inbox_can_be_synced<T>(act: impl FnOnce() -> T) -> T {
-    put(Some(Disk { calm: true, syncs: None, ..Disk::new(Rng(0), None) }));
+    put(Some(Disk {
+        calm: true,
+        syncs: None,
+        ..Disk::new(Rng(0), None)
+    }));
     let done = act();
     put(None);
     done

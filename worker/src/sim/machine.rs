@@ -1,5 +1,5 @@
-//! The machine of the simulated worker: what its calls do, and what its model says. It outlives the worker, but what runs
-//! does not.
+//! The machine of the simulated worker: what its calls do, and what its model says. It outlives the
+//! worker, but what runs does not.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -75,8 +75,15 @@ impl Machine {
     /// Nothing runs that changes anything, if nothing may.
     pub(super) fn looks_at_the_gate(&mut self) {
         let Some(why) = self.closed else { return };
-        let runs = self.foreground.iter().chain(&self.background).find(|(_, changes)| *changes).cloned();
-        self.promise(runs.is_none(), || format!("{} runs although {why}", runs.unwrap_or_default().0));
+        let runs = self
+            .foreground
+            .iter()
+            .chain(&self.background)
+            .find(|(_, changes)| *changes)
+            .cloned();
+        self.promise(runs.is_none(), || {
+            format!("{} runs although {why}", runs.unwrap_or_default().0)
+        });
         let writes = self.agent_may_write();
         self.promise(!writes, || format!("the agent may write although {why}"));
     }
@@ -86,11 +93,16 @@ impl Machine {
         *self.runs.entry(what.to_owned()).or_default() += 1;
         let times = self.runs[what];
         self.promise(times == 1, || format!("{what} runs {times} times"));
-        let closed = self.closed.filter(|_| changes);
-        self.promise(closed.is_none(), || format!("{what} begins although {}", closed.unwrap_or_default()));
-        let transcript = String::from_utf8_lossy(&std::fs::read(&self.transcript).unwrap()).into_owned();
+        let closed = if changes { self.closed } else { None };
+        self.promise(closed.is_none(), || {
+            format!("{what} begins although {}", closed.unwrap_or_default())
+        });
+        let transcript =
+            String::from_utf8_lossy(&std::fs::read(&self.transcript).unwrap()).into_owned();
         let whole = transcript.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        self.promise(whole.contains(&format!("\"{what}\"")), || format!("{what} runs before it is recorded"));
+        self.promise(whole.contains(&format!("\"{what}\"")), || {
+            format!("{what} runs before it is recorded")
+        });
         let (answer, number) = what.rsplit_once('-').unwrap();
         for earlier in 0..number.parse().unwrap() {
             let id = format!("\"tool_use_id\":\"{answer}-{earlier}\"");
@@ -115,7 +127,8 @@ impl Ids for SimIds {
     fn request(&mut self) -> RequestId {
         let mut machine = self.0.borrow_mut();
         machine.ids += 1;
-        // Far from each other, as random ones are: what follows from one that was taken is not the next call's.
+        // Far from each other, as random ones are: what follows from one that was taken is not the
+        // next call's.
         RequestId::from_bits(machine.ids << 8)
     }
 }
@@ -150,7 +163,8 @@ impl Tools for SimulatedToolbox {
             other => panic!("{other:?} is no call of this model"),
         };
         let mut machine = self.machine.borrow_mut();
-        let (changes, calm) = (gate == Gate::Open, machine.calm);
+        let changes = gate == Gate::Open;
+        let calm = machine.calm;
         machine.begins(&what, changes);
         if background {
             machine.background.push((what.clone(), changes));
@@ -159,14 +173,19 @@ impl Tools for SimulatedToolbox {
         }
         drop(machine);
         disk::acts();
-        let until =
-            Instant::now() + Duration::from_secs_f64(seconds.filter(|_| !background && !calm).unwrap_or(0.0));
-        Run { machine: Rc::clone(&self.machine), until, outcome: Outcome::ok(format!("ran {what}")) }
+        let until = Instant::now()
+            + Duration::from_secs_f64(seconds.filter(|_| !background && !calm).unwrap_or(0.0));
+        Run {
+            machine: Rc::clone(&self.machine),
+            until,
+            outcome: Outcome::ok(format!("ran {what}")),
+        }
     }
 
     fn has_background(&mut self) -> bool {
         let machine = self.machine.borrow();
-        let runs = machine.mutant != Some(Mutant::BackgroundStays) && !machine.background.is_empty();
+        let runs =
+            machine.mutant != Some(Mutant::BackgroundStays) && !machine.background.is_empty();
         runs || self.gate.as_ref().is_some_and(GateHandle::may_write)
     }
 
@@ -187,7 +206,7 @@ impl Tools for SimulatedToolbox {
 
     async fn agent_ended(&mut self) {
         let waits = self.machine.borrow().mutant != Some(Mutant::EndIsNotAwaited);
-        if let Some(gate) = self.gate.as_mut().filter(|_| waits) {
+        if waits && let Some(gate) = self.gate.as_mut() {
             gate.gone().await;
         }
     }
@@ -228,15 +247,18 @@ pub(crate) struct SimulatedModel {
 
 impl SimulatedModel {
     pub(super) fn new(machine: &Shared) -> Self {
-        Self { machine: Rc::clone(machine), answers: 0, asked: None }
+        Self {
+            machine: Rc::clone(machine),
+            answers: 0,
+            asked: None,
+        }
     }
 
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
             Event::Answer { content, .. } => {
                 self.answers += 1;
-                let responds = |block: &Block| matches!(block, Block::ToolUse { name, .. } if name == "shutdown_response");
-                if content.iter().any(responds) {
+                if content.iter().any(|block| matches!(block, Block::ToolUse { name, .. } if name == "shutdown_response")) {
                     self.asked = None;
                 }
             }
@@ -247,7 +269,8 @@ impl SimulatedModel {
     }
 
     pub(crate) async fn answer(&mut self) -> Result<Event, ModelError> {
-        let (seed, calm) = (self.machine.borrow().seed, self.machine.borrow().calm);
+        let seed = self.machine.borrow().seed;
+        let calm = self.machine.borrow().calm;
         let mut rng = Rng(seed ^ self.answers.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let seconds = rng.pick(&[0, 0, 1, 50]);
         if !calm && seconds > 0 {
@@ -256,33 +279,50 @@ impl SimulatedModel {
         if !calm && rng.one_in(30) {
             return Err(ModelError::Failed("it has no answer".to_owned()));
         }
-        let mut content = vec![Block::Text { text: format!("answer {}", self.answers) }];
+        let mut content = vec![Block::Text {
+            text: format!("answer {}", self.answers),
+        }];
         let calls = if calm { 0 } else { rng.pick(&[0, 1, 1, 2, 3]) };
         for number in 0..calls {
             content.push(self.call(&mut rng, number));
         }
-        if let Some(request_id) = self.asked.clone().filter(|_| calm || rng.one_in(2)) {
+        if (calm || rng.one_in(2))
+            && let Some(request_id) = self.asked.clone()
+        {
             let approve = calm || rng.one_in(2);
             let reason = format!("call-{}-{calls}", self.answers);
             let input = json!({ "request_id": request_id, "approve": approve, "reason": reason });
             content.push(tool_use(self.answers, calls, "shutdown_response", input));
         }
-        Ok(Event::Answer { content, usage: Usage::default(), cut: None, length: None, model_calls: 1 })
+        Ok(Event::Answer {
+            content,
+            usage: Usage::default(),
+            cut: None,
+            length: None,
+            model_calls: 1,
+        })
     }
 
     fn call(&self, rng: &mut Rng, number: u32) -> Block {
         let id = format!("call-{}-{number}", self.answers);
-        // Few schedules end between a message and its result: where its ids are at stake, all calls send one.
+        // Few schedules end between a message and its result: where its ids are at stake, all calls
+        // send one.
         let kind = if self.machine.borrow().mutant == Some(Mutant::OtherIdsWhenRepeated) {
             6
         } else {
             rng.below(12)
         };
         let (name, input) = match kind {
-            0..=2 => ("bash", json!({ "command": id, "timeout": rng.pick(&[0.5, 2.0, 60.0]) })),
+            0..=2 => (
+                "bash",
+                json!({ "command": id, "timeout": rng.pick(&[0.5, 2.0, 60.0]) }),
+            ),
             3 => ("bash", json!({ "command": id, "run_in_background": true })),
             4 | 5 => ("write_file", json!({ "path": id, "content": "x" })),
-            6 | 7 => ("send_message", json!({ "to": rng.pick(&["lead", "user", "bob"]), "content": id })),
+            6 | 7 => (
+                "send_message",
+                json!({ "to": rng.pick(&["lead", "user", "bob"]), "content": id }),
+            ),
             8 => ("read_inbox", json!({})),
             9 => ("no_such_tool", json!({})),
             _ => ("plan_approval", json!({ "plan": id })),
@@ -293,5 +333,11 @@ impl SimulatedModel {
 
 fn tool_use(answer: u64, number: u32, name: &str, input: Value) -> Block {
     let id = format!("call-{answer}-{number}");
-    Block::ToolUse { id, name: name.to_owned(), input, message_id: None, request_id: None }
+    Block::ToolUse {
+        id,
+        name: name.to_owned(),
+        input,
+        message_id: None,
+        request_id: None,
+    }
 }

@@ -1,5 +1,5 @@
-//! Tests of the test: each rule that is taken away must be missed within a few schedules. The rules are taken away in what
-//! is played, and in what the disk does; the worker knows nothing of it.
+//! Tests of the test: each rule that is taken away must be missed within a few schedules. The rules
+//! are taken away in what is played, and in what the disk does; the worker knows nothing of it.
 
 use super::{Fixture, run};
 

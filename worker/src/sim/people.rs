@@ -25,7 +25,10 @@ pub(super) struct SentMessage {
 
 impl World<'_> {
     fn raw(&self, owner: &str, bytes: &[u8]) {
-        let mut file = OpenOptions::new().append(true).open(self.place.inbox(owner)).unwrap();
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(self.place.inbox(owner))
+            .unwrap();
         file.write_all(bytes).unwrap();
     }
 
@@ -48,19 +51,24 @@ impl World<'_> {
     pub(super) fn writes(&mut self, from: &'static str, kind: u32) {
         let content = format!("message {}", self.sent.len());
         let id = Uuid::from_u128(1 << 100 | self.sent.len() as u128);
-        let message = Message::new(id, from, "alice", 1.5, Body::Message).with_content(content.as_str());
+        let message =
+            Message::new(id, from, "alice", 1.5, Body::Message).with_content(content.as_str());
         self.note(|| format!("{from} writes {content:?} ({kind})"));
         let must = match kind {
-            0..=6 => inbox::append(&self.place.dir, &alice(), &message, Durability::Process).is_ok(),
+            0..=6 => {
+                inbox::append(&self.place.dir, &alice(), &message, Durability::Process).is_ok()
+            }
             // A sender that does not know whether its line was written writes it again.
             7 => {
-                let send = || inbox::append(&self.place.dir, &alice(), &message, Durability::Process);
+                let send =
+                    || inbox::append(&self.place.dir, &alice(), &message, Durability::Process);
                 send().is_ok() & send().is_ok()
             }
             8 | 9 => {
                 let must = self.is_behind_a_newline();
-                let line =
-                    format!("{{\"type\":\"message\",\"from\":\"{from}\",\"content\":\"{content}\"}}\n");
+                let line = format!(
+                    "{{\"type\":\"message\",\"from\":\"{from}\",\"content\":\"{content}\"}}\n"
+                );
                 self.raw("alice", line.as_bytes());
                 must
             }
@@ -85,7 +93,11 @@ impl World<'_> {
                 false
             }
         };
-        self.sent.push(SentMessage { from, content, must });
+        self.sent.push(SentMessage {
+            from,
+            content,
+            must,
+        });
     }
 
     /// A foreign program empties the inbox, in place or by another file.
@@ -119,8 +131,12 @@ impl World<'_> {
                 let approve = !self.rng.one_in(3);
                 self.judges(approve);
             }
-            10 => self.send_to_worker(ToWorker::Interrupt { asked_at: Duration::MAX }),
-            11 => self.send_to_worker(ToWorker::Interrupt { asked_at: Duration::ZERO }),
+            10 => self.send_to_worker(ToWorker::Interrupt {
+                asked_at: Duration::MAX,
+            }),
+            11 => self.send_to_worker(ToWorker::Interrupt {
+                asked_at: Duration::ZERO,
+            }),
             12 => self.forges_a_plan_request(),
             _ => {}
         }
@@ -129,7 +145,11 @@ impl World<'_> {
     pub(super) fn wants_a_plan(&mut self) {
         self.note(|| "a person wants a plan".to_owned());
         self.daemon.wants_a_plan();
-        let gate_closed = Some(self.daemon.seq).filter(|_| self.mutant != Some(Mutant::MessageClosesNoGate));
+        let gate_closed = if self.mutant != Some(Mutant::MessageClosesNoGate) {
+            Some(self.daemon.seq)
+        } else {
+            None
+        };
         self.tells(Body::PlanRequest { gate_closed });
         self.push_directive();
     }
@@ -138,7 +158,8 @@ impl World<'_> {
     fn forges_a_plan_request(&mut self) {
         let seq = self.daemon.seq + self.rng.pick(&[1, 1 << 40]);
         self.note(|| format!("a program forges a request for a plan, of line {seq}"));
-        let line = format!("{{\"type\":\"plan_request\",\"from\":\"lead\",\"gate_closed\":{seq}}}\n");
+        let line =
+            format!("{{\"type\":\"plan_request\",\"from\":\"lead\",\"gate_closed\":{seq}}}\n");
         self.raw("alice", line.as_bytes());
     }
 

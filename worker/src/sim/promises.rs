@@ -34,7 +34,10 @@ impl World<'_> {
         self.calm = true;
         self.machine.borrow_mut().calm = true;
         self.daemon.alive = true;
-        disk::with(|disk| (disk.calm, disk.fuse) = (true, None));
+        disk::with(|disk| {
+            disk.calm = true;
+            disk.fuse = None;
+        });
         for round in 0..ROUNDS {
             if round == ROUNDS / 2 {
                 // What no work could tell an agent, the next does.
@@ -55,7 +58,9 @@ impl World<'_> {
                 self.run_worker();
                 self.looks_at_the_gate();
             }
-            let kept = self.pending_plans_are_awaited().and_then(|()| self.no_call_waits_for_a_person());
+            let kept = self
+                .pending_plans_are_awaited()
+                .and_then(|()| self.no_call_waits_for_a_person());
             self.promise(kept);
             self.judges(true);
             self.time_passes(11.0);
@@ -70,39 +75,72 @@ impl World<'_> {
 
     /// A plan without a waiting worker has expired.
     fn pending_plans_are_awaited(&self) -> Result<(), String> {
-        let (Some(plan), Some(worker)) = (self.daemon.pending_plan(), &self.worker) else { return Ok(()) };
-        let awaited = worker.said.awaits.as_ref() == Some(&plan.request_id) || !self.daemon.up.is_empty();
-        check(awaited, || format!("the plan {} is pending, and no worker waits for it", plan.request_id))
+        let Some(plan) = self.daemon.pending_plan() else {
+            return Ok(());
+        };
+        let Some(worker) = &self.worker else {
+            return Ok(());
+        };
+        let awaited =
+            worker.said.awaits.as_ref() == Some(&plan.request_id) || !self.daemon.up.is_empty();
+        check(awaited, || {
+            format!(
+                "the plan {} is pending, and no worker waits for it",
+                plan.request_id
+            )
+        })
     }
 
     /// While a plan has no verdict, an agent that calls a tool of the team has its outcome.
     fn no_call_waits_for_a_person(&self) -> Result<(), String> {
-        let (Some(_), Some(worker)) = (self.daemon.pending_plan(), &self.worker) else { return Ok(()) };
+        let Some(_) = self.daemon.pending_plan() else {
+            return Ok(());
+        };
+        let Some(worker) = &self.worker else {
+            return Ok(());
+        };
         let machine = self.machine.borrow();
         let waits = worker.said.awaits.as_ref().and(machine.agent_waits_for());
-        waits.map_or(Ok(()), |call| Err(format!("{call} of the agent waits for a person")))
+        waits.map_or(Ok(()), |call| {
+            Err(format!("{call} of the agent waits for a person"))
+        })
     }
 
     fn is_at_rest(&self) -> Result<(), String> {
-        let Some(worker) = &self.worker else { return Err("there is no worker".to_owned()) };
+        let Some(worker) = &self.worker else {
+            return Err("there is no worker".to_owned());
+        };
         let said = &worker.said;
         check(said.doing == Doing::Idle && said.awaits.is_none(), || {
-            format!("it does not come to rest: {:?}, {:?}, plan {:?}", said.doing, said.activity, said.awaits)
+            format!(
+                "it does not come to rest: {:?}, {:?}, plan {:?}",
+                said.doing, said.activity, said.awaits
+            )
         })?;
-        check(said.doubts == 0, || "a forged line keeps its gate closed".to_owned())?;
-        check(said.applied_seq == self.daemon.seq, || "it has not applied the last directive".to_owned())?;
-        check(self.daemon.pending_plan().is_none(), || "a plan waits for ever".to_owned())?;
-        check(self.daemon.pending_shutdown().is_none(), || "a shutdown is not answered".to_owned())
+        check(said.doubts == 0, || {
+            "a forged line keeps its gate closed".to_owned()
+        })?;
+        check(said.applied_seq == self.daemon.seq, || {
+            "it has not applied the last directive".to_owned()
+        })?;
+        check(self.daemon.pending_plan().is_none(), || {
+            "a plan waits for ever".to_owned()
+        })?;
+        check(self.daemon.pending_shutdown().is_none(), || {
+            "a shutdown is not answered".to_owned()
+        })
     }
 
     fn entries(&self) -> Result<Vec<Entry>, String> {
         let bytes = std::fs::read(self.place.transcript()).map_err(|error| error.to_string())?;
         let lines = bytes.split_inclusive(|&byte| byte == b'\n');
-        let read = |line: &[u8]| {
-            serde_json::from_slice(line)
-                .map_err(|error| format!("no entry ({error}): {}", String::from_utf8_lossy(line)))
-        };
-        lines.map(read).collect()
+        lines
+            .map(|line| {
+                serde_json::from_slice(line).map_err(|error| {
+                    format!("no entry ({error}): {}", String::from_utf8_lossy(line))
+                })
+            })
+            .collect()
     }
 
     fn transcript_is_true(&self) -> Result<(), String> {
@@ -113,9 +151,10 @@ impl World<'_> {
         self.agent_was_told_once(&entries)?;
         for entry in &entries {
             if let Event::Left { reason, .. } = &entry.event {
-                check(reason != "the shutdown is approved" || !self.daemon.shutdowns.is_empty(), || {
-                    "it left as approved, and nothing was".to_owned()
-                })?;
+                check(
+                    reason != "the shutdown is approved" || !self.daemon.shutdowns.is_empty(),
+                    || "it left as approved, and nothing was".to_owned(),
+                )?;
             }
         }
         Ok(())
@@ -133,15 +172,25 @@ impl World<'_> {
         let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
         for (number, sent) in self.sent.iter().enumerate() {
             numbers.insert(sent.content.clone(), number);
-            let times = taken.iter().filter(|value| content(value) == sent.content).count();
-            check(times <= 1, || format!("{} is consumed {times} times", sent.content))?;
-            check(times == 1 || !sent.must, || format!("{} is lost", sent.content))?;
+            let times = taken
+                .iter()
+                .filter(|value| content(value) == sent.content)
+                .count();
+            check(times <= 1, || {
+                format!("{} is consumed {times} times", sent.content)
+            })?;
+            check(times == 1 || !sent.must, || {
+                format!("{} is lost", sent.content)
+            })?;
         }
         for from in ["user", "lead", "carol", "dave"] {
             let of_sender = taken.iter().filter(|value| value["from"] == from);
-            let order: Vec<usize> =
-                of_sender.filter_map(|value| numbers.get(&content(value)).copied()).collect();
-            check(order.is_sorted(), || format!("the messages of {from} are out of order: {order:?}"))?;
+            let order: Vec<usize> = of_sender
+                .filter_map(|value| numbers.get(&content(value)).copied())
+                .collect();
+            check(order.is_sorted(), || {
+                format!("the messages of {from} are out of order: {order:?}")
+            })?;
         }
         Ok(())
     }
@@ -152,14 +201,25 @@ impl World<'_> {
         let told = &machine.session.told;
         let mut last = 0;
         for entry in entries.iter().filter(|_| self.is_of_agent) {
-            let Event::Messages { messages } = &entry.event else { continue };
-            for text in
-                messages.iter().filter(|it| it["type"] == "message").filter_map(|it| it["content"].as_str())
+            let Event::Messages { messages } = &entry.event else {
+                continue;
+            };
+            for text in messages
+                .iter()
+                .filter(|it| it["type"] == "message")
+                .filter_map(|it| it["content"].as_str())
             {
-                let holds = |told: &&(usize, &String)| told.1.contains(&format!("\n{text}\n"));
-                let found: Vec<_> = told.iter().enumerate().filter(|told| holds(&told)).collect();
-                check(found.len() == 1, || format!("the agent was told {} times {text:?}", found.len()))?;
-                check(found[0].0 >= last, || format!("the agent was told out of order {text:?}"))?;
+                let found: Vec<_> = told
+                    .iter()
+                    .enumerate()
+                    .filter(|told| told.1.contains(&format!("\n{text}\n")))
+                    .collect();
+                check(found.len() == 1, || {
+                    format!("the agent was told {} times {text:?}", found.len())
+                })?;
+                check(found[0].0 >= last, || {
+                    format!("the agent was told out of order {text:?}")
+                })?;
                 last = found[0].0;
             }
         }
@@ -169,8 +229,16 @@ impl World<'_> {
     fn calls_have_one_result(&self, entries: &[Entry]) -> Result<(), String> {
         let mut results: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
         for entry in entries {
-            if let Event::Result { tool_use_id, content, is_error } = &entry.event {
-                let told = Told { content: content.clone(), is_error: *is_error };
+            if let Event::Result {
+                tool_use_id,
+                content,
+                is_error,
+            } = &entry.event
+            {
+                let told = Told {
+                    content: content.clone(),
+                    is_error: *is_error,
+                };
                 results.entry(tool_use_id).or_default().push(told);
             }
         }
@@ -185,14 +253,25 @@ impl World<'_> {
                 _ => {}
             }
         }
-        check(abandoned.is_empty(), || format!("it left, and {abandoned:?} have no result"))?;
+        check(abandoned.is_empty(), || {
+            format!("it left, and {abandoned:?} have no result")
+        })?;
         check(open.is_empty(), || format!("{open:?} have no result"))?;
         for entry in entries {
-            let Event::Answer { content, .. } = &entry.event else { continue };
+            let Event::Answer { content, .. } = &entry.event else {
+                continue;
+            };
             for block in content {
-                let Block::ToolUse { id, name, .. } = block else { continue };
-                let told = results.get(id.as_str()).map(Vec::as_slice).unwrap_or_default();
-                let [told] = told else { return Err(format!("{id} has {} results", told.len())) };
+                let Block::ToolUse { id, name, .. } = block else {
+                    continue;
+                };
+                let told = results
+                    .get(id.as_str())
+                    .map(Vec::as_slice)
+                    .unwrap_or_default();
+                let [told] = told else {
+                    return Err(format!("{id} has {} results", told.len()));
+                };
                 self.result_is_true(id, name, told)?;
             }
         }
@@ -205,14 +284,23 @@ impl World<'_> {
         match name {
             "bash" | "write_file" => {
                 let untouched = content.starts_with("not run") || content.starts_with("refused");
-                check(!untouched || runs == 0, || format!("{id} has run, and the model is told: {content}"))?;
+                check(!untouched || runs == 0, || {
+                    format!("{id} has run, and the model is told: {content}")
+                })?;
                 let said = content.contains("may have run") || untouched;
-                check(said || runs == 1, || format!("{id} has not run, and the model is told: {content}"))
+                check(said || runs == 1, || {
+                    format!("{id} has not run, and the model is told: {content}")
+                })
             }
             "send_message" => {
                 let owners = ["lead", "bob"];
-                let ids: BTreeSet<String> = owners.iter().flat_map(|owner| self.ids_of(owner, id)).collect();
-                check(ids.len() <= 1, || format!("{id} has sent {} messages", ids.len()))?;
+                let ids: BTreeSet<String> = owners
+                    .iter()
+                    .flat_map(|owner| self.ids_of(owner, id))
+                    .collect();
+                check(ids.len() <= 1, || {
+                    format!("{id} has sent {} messages", ids.len())
+                })?;
                 check(*is_error || ids.len() == 1, || {
                     format!("{id} has sent nothing, and is told: {content}")
                 })
@@ -220,9 +308,17 @@ impl World<'_> {
             "plan_approval" => {
                 let plans = self.daemon.plans.iter().filter(|plan| plan.text == id);
                 let judged: Vec<Status> = plans.map(|plan| plan.status).collect();
-                let approved = judged.iter().filter(|&&status| status == Status::Approved).count();
-                let rejected = judged.iter().filter(|&&status| status == Status::Rejected).count();
-                check(approved + rejected <= 1, || format!("{id} is judged twice: {judged:?}"))?;
+                let approved = judged
+                    .iter()
+                    .filter(|&&status| status == Status::Approved)
+                    .count();
+                let rejected = judged
+                    .iter()
+                    .filter(|&&status| status == Status::Rejected)
+                    .count();
+                check(approved + rejected <= 1, || {
+                    format!("{id} is judged twice: {judged:?}")
+                })?;
                 let says = |what: &str| content.starts_with(what);
                 check(!says("approved") || approved == 1, || {
                     format!("{id} is told: {content}; it is {judged:?}")
@@ -244,25 +340,41 @@ impl World<'_> {
 
     fn lines(&self, owner: &str) -> Vec<Value> {
         let bytes = std::fs::read(self.place.inbox(owner)).unwrap_or_default();
-        let lines = bytes.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n"));
-        lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+        let lines = bytes
+            .split_inclusive(|&byte| byte == b'\n')
+            .filter(|line| line.ends_with(b"\n"));
+        lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect()
     }
 
-    /// The lead is told of each piece of work, and of each answer to a shutdown, by one line, whatever failed meanwhile.
+    /// The lead is told of each piece of work, and of each answer to a shutdown, by one line,
+    /// whatever failed meanwhile.
     fn notices_were_sent(&self, entries: &[Entry]) -> Result<(), String> {
         let lines = self.lines("lead");
         for entry in entries {
-            let (Event::Idle { message_id, .. } | Event::Rejected { message_id, .. }) = &entry.event else {
+            let (Event::Idle { message_id, .. } | Event::Rejected { message_id, .. }) =
+                &entry.event
+            else {
                 continue;
             };
             let id = message_id.to_string();
-            let told = lines.iter().filter(|line| line["id"] == id.as_str()).count();
-            check(told == 1, || format!("the lead was told {told} times {:?}", entry.event))?;
+            let told = lines
+                .iter()
+                .filter(|line| line["id"] == id.as_str())
+                .count();
+            check(told == 1, || {
+                format!("the lead was told {told} times {:?}", entry.event)
+            })?;
         }
         let mut answers = BTreeSet::new();
-        let mut answer = lines.iter().filter(|line| line["type"] == "shutdown_response");
+        let mut answer = lines
+            .iter()
+            .filter(|line| line["type"] == "shutdown_response");
         let copy = answer.find(|line| !answers.insert(line["id"].to_string()));
-        check(copy.is_none(), || format!("the lead was told twice {copy:?}"))
+        check(copy.is_none(), || {
+            format!("the lead was told twice {copy:?}")
+        })
     }
 }
 

@@ -11,13 +11,19 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = self.story.len().saturating_sub(400);
         let story = self.story[from..].join("\n");
-        let (what, seed) = (&self.what, self.seed);
-        write!(f, "{story}\nbroken: {what}\nreplay: TEAM_SIM_SEED={seed} cargo test -p teamd-worker sim::")
+        let what = &self.what;
+        let seed = self.seed;
+        write!(
+            f,
+            "{story}\nbroken: {what}\nreplay: TEAM_SIM_SEED={seed} cargo test -p teamd-worker sim::"
+        )
     }
 }
 
 fn from_env(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect("a number"))
 }
 
 /// Runs schedules of the real rules; the first that breaks a promise is run again, and told.
@@ -67,14 +73,17 @@ fn an_inbox_that_is_emptied_and_filled_again_alike_is_read_from_its_start() {
 fn a_schedule_of_a_worker_follows_from_its_seed() {
     let place = Fixture::new();
     // The time of day stands in the lines: their lengths differ, and where they begin.
-    let place_of = |line: String| match line.split_once("offset: ") {
-        Some((before, _)) => before.to_owned(),
-        None => line,
-    };
     let story = |seed| {
         let mut world = super::World::new(&place, seed, None, true);
         (0..super::STEPS).for_each(|_| world.step());
-        world.ends_with_its_story().into_iter().map(place_of).collect::<Vec<_>>()
+        world
+            .ends_with_its_story()
+            .into_iter()
+            .map(|line| match line.split_once("offset: ") {
+                Some((before, _)) => before.to_owned(),
+                None => line,
+            })
+            .collect::<Vec<_>>()
     };
     assert_eq!(story(7), story(7));
     assert_ne!(story(7), story(8));

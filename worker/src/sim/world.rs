@@ -46,16 +46,27 @@ impl Fixture {
     pub(super) fn new() -> Self {
         // In memory, where there is a place for it: nothing here is to outlive the test.
         let memory = PathBuf::from("/dev/shm");
-        let scratch =
-            if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let scratch = if memory.is_dir() {
+            tempfile::tempdir_in(memory)
+        } else {
+            tempfile::tempdir()
+        }
+        .unwrap();
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
         let members = json!([{"name": "alice", "status": "idle", "gate": "open", "incarnation": 1},
             {"name": "bob", "status": "idle", "gate": "open", "incarnation": 1}]);
         let roster = json!({"version": 1, "members": members}).to_string();
         teamd_shared::fs::replace(&dir, &TeamPath::config(), roster.as_bytes()).unwrap();
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        Self { dir, runtime, _scratch: scratch }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        Self {
+            dir,
+            runtime,
+            _scratch: scratch,
+        }
     }
 
     pub(super) fn transcript(&self) -> PathBuf {
@@ -63,7 +74,8 @@ impl Fixture {
     }
 
     pub(super) fn inbox(&self, owner: &str) -> PathBuf {
-        self.dir.path(&TeamPath::inbox(&Name::of_inbox(owner).unwrap()))
+        self.dir
+            .path(&TeamPath::inbox(&Name::of_inbox(owner).unwrap()))
     }
 
     fn clean(&self) {
@@ -74,7 +86,9 @@ impl Fixture {
             self.dir.remove(&TeamPath::rejected(&owner)).unwrap();
         }
         self.dir.remove(&TeamPath::transcript(&alice())).unwrap();
-        self.dir.remove(&TeamPath::transcript_torn(&alice())).unwrap();
+        self.dir
+            .remove(&TeamPath::transcript_torn(&alice()))
+            .unwrap();
     }
 }
 
@@ -229,9 +243,14 @@ impl<'p> World<'p> {
         if let Some(worker) = &mut self.worker {
             worker.link.breaks();
         }
-        let (up, down) = (self.daemon.up.len(), self.daemon.down.len());
-        self.daemon.up.truncate(self.rng.below(u32::try_from(up).unwrap() + 1) as usize);
-        self.daemon.down.truncate(self.rng.below(u32::try_from(down).unwrap() + 1) as usize);
+        let up = self.daemon.up.len();
+        let down = self.daemon.down.len();
+        self.daemon
+            .up
+            .truncate(self.rng.below(u32::try_from(up).unwrap() + 1) as usize);
+        self.daemon
+            .down
+            .truncate(self.rng.below(u32::try_from(down).unwrap() + 1) as usize);
         // What was sent is read to its end; what is on its way to the worker is lost.
         self.daemon.down.clear();
     }
@@ -251,7 +270,9 @@ impl<'p> World<'p> {
             return;
         }
         // What it said on the connection before is read first.
-        let Some(worker) = self.worker.as_mut().filter(|it| !it.link.is_connected()) else { return };
+        let Some(worker) = self.worker.as_mut().filter(|it| !it.link.is_connected()) else {
+            return;
+        };
         let state = worker.link.reconnects();
         worker.said = state.clone();
         while !self.daemon.up.is_empty() {
@@ -262,7 +283,9 @@ impl<'p> World<'p> {
 
     /// The worker hears one thing.
     pub(super) fn delivers(&mut self) {
-        let Some(worker) = &mut self.worker else { return };
+        let Some(worker) = &mut self.worker else {
+            return;
+        };
         if let Some(frame) = self.daemon.down.pop_front() {
             let told = format!("the worker hears {frame:?}");
             worker.link.deliver(frame);
@@ -272,7 +295,9 @@ impl<'p> World<'p> {
 
     pub(super) fn time_passes(&mut self, seconds: f64) {
         self.note(|| format!("{seconds} s pass"));
-        self.place.runtime.block_on(tokio::time::advance(Duration::from_secs_f64(seconds)));
+        self.place
+            .runtime
+            .block_on(tokio::time::advance(Duration::from_secs_f64(seconds)));
     }
 
     fn receive_sigterm(&mut self) {
@@ -290,9 +315,12 @@ impl<'p> World<'p> {
         while !self.daemon.up.is_empty() {
             self.daemon_receives();
         }
-        (self.daemon.down, self.daemon.last, self.daemon.doubts) = (Default::default(), None, 0);
+        self.daemon.down = Default::default();
+        self.daemon.last = None;
+        self.daemon.doubts = 0;
         self.incarnation += 1;
-        (self.terminated, self.daemon.ended) = (false, false);
+        self.terminated = false;
+        self.daemon.ended = false;
         let incarnation = self.incarnation;
         self.note(|| format!("incarnation {incarnation} begins"));
         let torn = self.torn_tail();
@@ -311,15 +339,22 @@ impl<'p> World<'p> {
     /// Of a mutant: the tail that should be cut off.
     fn torn_tail(&self) -> Vec<u8> {
         let bytes = std::fs::read(self.place.transcript()).unwrap_or_default();
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let whole = bytes
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |at| at + 1);
         let keeps = self.mutant == Some(Mutant::TornTailStays);
         bytes[whole..].iter().copied().filter(|_| keeps).collect()
     }
 
     fn begins(&self, torn: Vec<u8>) -> anyhow::Result<SimulatedWorker> {
         let _guard = self.place.runtime.enter();
-        let identity = Identity { name: alice(), incarnation: self.incarnation };
-        // A process that another test has just forked holds every lock for a moment, until it is the program it shall be.
+        let identity = Identity {
+            name: alice(),
+            incarnation: self.incarnation,
+        };
+        // A process that another test has just forked holds every lock for a moment, until it is
+        // the program it shall be.
         let transcript = loop {
             match Transcript::lock(&self.place.dir, &alice()) {
                 Err(TranscriptError::Locked(_)) => std::thread::yield_now(),
@@ -328,19 +363,26 @@ impl<'p> World<'p> {
         };
         disk::with(|disk| disk.held = torn);
         let terminate = Arc::new(Notify::new());
-        let settings = Settings { durability: Durability::Process, ..Settings::default() };
+        let settings = Settings {
+            durability: Durability::Process,
+            ..Settings::default()
+        };
         let (link, far_end) = Link::simulated();
         let ids = Box::new(SimIds(Rc::clone(&self.machine)));
-        let model = match self.is_of_agent {
-            true => super::agent::mind(),
-            false => Model::Simulated(SimulatedModel::new(&self.machine)),
+        let model = if self.is_of_agent {
+            super::agent::mind()
+        } else {
+            Model::Simulated(SimulatedModel::new(&self.machine))
         };
         let parts = Parts {
             dir: Arc::clone(&self.place.dir),
             identity,
             transcript,
             terminate: Arc::clone(&terminate),
-            toolbox: SimulatedToolbox { machine: Rc::clone(&self.machine), gate: None },
+            toolbox: SimulatedToolbox {
+                machine: Rc::clone(&self.machine),
+                gate: None,
+            },
             model,
             link,
             ids,
@@ -348,17 +390,29 @@ impl<'p> World<'p> {
         let session = Session::begin(parts, &settings, self.welcome())?;
         let woken = Arc::new(Flag(AtomicBool::new(true)));
         let said = WorkerState::default();
-        Ok(SimulatedWorker { living: Box::pin(session.run()), link: far_end, terminate, woken, said })
+        Ok(SimulatedWorker {
+            living: Box::pin(session.run()),
+            link: far_end,
+            terminate,
+            woken,
+            said,
+        })
     }
 
     /// The worker goes on until it waits.
     pub(super) fn run_worker(&mut self) {
         for spins in 0.. {
-            let Some(worker) = &mut self.worker else { return };
+            let Some(worker) = &mut self.worker else {
+                return;
+            };
             if !worker.woken.0.swap(false, Ordering::Relaxed) {
                 return;
             }
-            self.promise(if spins < SPINS { Ok(()) } else { Err("the worker never waits".to_owned()) });
+            self.promise(if spins < SPINS {
+                Ok(())
+            } else {
+                Err("the worker never waits".to_owned())
+            });
             if spins == SPINS {
                 return;
             }
@@ -379,13 +433,22 @@ impl<'p> World<'p> {
 
     fn polls(&mut self) -> Result<Poll<Result<(), TranscriptError>>, Box<dyn Any + Send>> {
         let _guard = self.place.runtime.enter();
-        let Some(worker) = &mut self.worker else { return Ok(Poll::Pending) };
+        let Some(worker) = &mut self.worker else {
+            return Ok(Poll::Pending);
+        };
         let waker = Waker::from(Arc::clone(&worker.woken));
-        catch_unwind(AssertUnwindSafe(|| worker.living.as_mut().poll(&mut Context::from_waker(&waker))))
+        catch_unwind(AssertUnwindSafe(|| {
+            worker
+                .living
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+        }))
     }
 
     fn send_frames(&mut self) {
-        let Some(worker) = &mut self.worker else { return };
+        let Some(worker) = &mut self.worker else {
+            return;
+        };
         for frame in worker.link.outgoing_frames() {
             if let FromWorker::State(state) = &frame {
                 worker.said = state.clone();
@@ -394,31 +457,47 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Once a worker has reported that it applied the directive that closes the gate, nothing is changed until it opens.
+    /// Once a worker has reported that it applied the directive that closes the gate, nothing is
+    /// changed until it opens.
     pub(super) fn looks_at_the_gate(&mut self) {
-        let applied_seq = self.worker.as_ref().map_or(0, |worker| worker.said.applied_seq);
-        let closed = self.daemon.gate == Gate::Closed && applied_seq >= self.daemon.closed_at.max(1);
+        let applied_seq = self
+            .worker
+            .as_ref()
+            .map_or(0, |worker| worker.said.applied_seq);
+        let closed =
+            self.daemon.gate == Gate::Closed && applied_seq >= self.daemon.closed_at.max(1);
         let mut machine = self.machine.borrow_mut();
         machine.closed = closed.then_some("it has said that its gate is closed");
         machine.looks_at_the_gate();
         let again = disk::with(|disk| std::mem::take(&mut disk.again)).unwrap_or_default();
-        again
+        for id in again
             .iter()
             .filter(|id| machine.runs.contains_key(*id))
             .cloned()
             .collect::<Vec<_>>()
             .iter()
-            .for_each(|id| machine.begins(id, false));
+        {
+            machine.begins(id, false);
+        }
     }
 
     fn leaves(&mut self) {
         let incarnation = self.incarnation;
         self.note(|| format!("incarnation {incarnation} leaves"));
         let may = self.terminated || self.daemon.may_leave(self.incarnation);
-        self.promise(if may { Ok(()) } else { Err("it leaves, and no approval is recorded".to_owned()) });
+        self.promise(if may {
+            Ok(())
+        } else {
+            Err("it leaves, and no approval is recorded".to_owned())
+        });
         let runs = !self.machine.borrow().background.is_empty();
-        self.promise(if runs { Err("it leaves, and something runs".to_owned()) } else { Ok(()) });
-        (self.terminated, self.worker) = (true, None);
+        self.promise(if runs {
+            Err("it leaves, and something runs".to_owned())
+        } else {
+            Ok(())
+        });
+        self.terminated = true;
+        self.worker = None;
         self.dies();
     }
 
@@ -444,7 +523,10 @@ impl<'p> World<'p> {
         drop(machine);
         let over = self.terminated
             || self.daemon.may_leave(self.incarnation)
-            || self.daemon.pending_shutdown().is_some_and(|it| it.incarnation == self.incarnation);
+            || self
+                .daemon
+                .pending_shutdown()
+                .is_some_and(|it| it.incarnation == self.incarnation);
         if over {
             while self.daemon.alive && !self.daemon.up.is_empty() {
                 self.daemon_receives();

@@ -1,6 +1,8 @@
-//! `plan_approval` of the lead agent: answers a plan, a review or a permission question, or recommends an answer to the person who decides.
+//! `plan_approval` of the lead agent: answers a plan, a review or a permission question, or
+//! recommends an answer to the person who decides.
 //!
-//! A person may take days. Meanwhile the worker answers a shutdown, hears the person, and can be interrupted.
+//! A person may take days. Meanwhile the worker answers a shutdown, hears the person, and can be
+//! interrupted.
 
 use std::time::Duration;
 
@@ -17,19 +19,22 @@ use super::{Tools, team};
 use crate::agent::connection::Unanswered;
 use crate::agent::session::Session;
 
-/// How often the worker looks whether a person still sits at the chat, while a call waits for that person.
+/// How often the worker looks whether a person still sits at the chat, while a call waits for that
+/// person.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Answers the plan of a teammate: `approve` true opens its gate, false leaves it closed, and `feedback` says what
-/// to change. It answers the review of submitted work (`approve` true completes the task, false sends it back) and the
-/// question of an agent whether it may use a tool, too.
-/// Read the plan or the work first, and look into the files if you have to. Where a person must decide, your call is
-/// a recommendation: it is shown to the person, and the result is what the person decided; or the result says how a
-/// person can answer.
+/// Answers the plan of a teammate: `approve` true opens its gate, false leaves it closed, and
+/// `feedback` says what to change. It answers the review of submitted work (`approve` true
+/// completes the task, false sends it back) and the question of an agent whether it may use a tool,
+/// too.
+/// Read the plan or the work first, and look into the files if you have to. Where a person must
+/// decide, your call is a recommendation: it is shown to the person, and the result is what the
+/// person decided; or the result says how a person can answer.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AnswerPlan {
-    /// The id of the request, as it stands in the plan_approval_request, review_request or permission_request.
+    /// The id of the request, as it stands in the plan_approval_request, review_request or
+    /// permission_request.
     pub(crate) request_id: RequestId,
     /// True to approve, false to reject.
     pub(crate) approve: bool,
@@ -41,12 +46,21 @@ pub(crate) struct AnswerPlan {
 impl<T: Tools> Session<T> {
     /// Answers a plan, or lets a person answer it who sees what the lead agent recommends.
     pub(super) async fn answer_plan(&mut self, input: AnswerPlan) -> Result<String, String> {
-        let AnswerPlan { request_id, approve, feedback } = input;
+        let AnswerPlan {
+            request_id,
+            approve,
+            feedback,
+        } = input;
         if !self.dispatcher.toolbox.is_agent_itself() {
             let hint = format!("`teamctl approve {request_id}` or `teamctl reject {request_id}`");
             return self.recommend(&request_id, NOT_ITSELF, &hint).await;
         }
-        let answer = Command::Answer { request_id: request_id.clone(), approve, feedback, permissions: None };
+        let answer = Command::Answer {
+            request_id: request_id.clone(),
+            approve,
+            feedback,
+            permissions: None,
+        };
         match self.dispatcher.ask(answer).await {
             Ok(Err(Unanswered::Refused(refusal))) if refusal.code == RefusalCode::Rejected => {
                 let hint = refusal.hint.unwrap_or_default();
@@ -54,17 +68,21 @@ impl<T: Tools> Session<T> {
             }
             answered => self.done(answered)?,
         };
-        let told = match approve {
-            true => {
-                "approved: the gate of its author is open, the task that was reviewed is completed, or the tool may be used"
-            }
-            false => "rejected: its author has your feedback; a gate that was closed stays closed",
+        let told = if approve {
+            "approved: the gate of its author is open, the task that was reviewed is completed, or the tool may be used"
+        } else {
+            "rejected: its author has your feedback; a gate that was closed stays closed"
         };
         Ok(told.to_owned())
     }
 
     /// Lets a person decide: one who sits at the chat, or else one who is told.
-    async fn recommend(&mut self, request_id: &RequestId, why: &str, hint: &str) -> Result<String, String> {
+    async fn recommend(
+        &mut self,
+        request_id: &RequestId,
+        why: &str,
+        hint: &str,
+    ) -> Result<String, String> {
         if team::has_chat(self.outbox.dir()) {
             return self.await_person(request_id).await;
         }
@@ -73,12 +91,20 @@ impl<T: Tools> Session<T> {
         ))
     }
 
-    /// Waits until the person has answered at the chat, which shows the plan and the recommendation.
+    /// Waits until the person has answered at the chat, which shows the plan and the
+    /// recommendation.
     async fn await_person(&mut self, request_id: &RequestId) -> Result<String, String> {
-        let question = Command::AwaitVerdict { request_id: request_id.clone() };
+        let question = Command::AwaitVerdict {
+            request_id: request_id.clone(),
+        };
         self.dispatcher.state.asking();
-        let Self { dispatcher, outbox, .. } = self;
-        match dispatcher.ask_while(question, chat_ends(outbox.dir())).await {
+        let Self {
+            dispatcher, outbox, ..
+        } = self;
+        match dispatcher
+            .ask_while(question, chat_ends(outbox.dir()))
+            .await
+        {
             Ok(Some(Ok(Done::Judged(verdict)))) => Ok(describe(&verdict)),
             Ok(Some(Ok(other))) => Err(unexpected(&other)),
             Ok(Some(Err(unanswered))) => Err(refused(&unanswered)),
@@ -86,13 +112,16 @@ impl<T: Tools> Session<T> {
                 "not decided: the chat was closed before the person answered; a person answers with \
                  `teamctl approve {request_id}` or `teamctl reject {request_id}`"
             )),
-            Err(why) => Err(format!("not decided: {}; the plan still waits", self.broken_off(&why))),
+            Err(why) => Err(format!(
+                "not decided: {}; the plan still waits",
+                self.broken_off(&why)
+            )),
         }
     }
 }
 
-/// Returns when no person sits at the chat any more. The file that shows it may have been deleted: the next look of the
-/// chat makes it again.
+/// Returns when no person sits at the chat any more. The file that shows it may have been deleted:
+/// the next look of the chat makes it again.
 async fn chat_ends(dir: &TeamDir) {
     let mut looks = tokio::time::interval(LOOK);
     let mut missed = 0;
@@ -102,11 +131,21 @@ async fn chat_ends(dir: &TeamDir) {
     }
 }
 
-fn describe(PlanVerdict { status, feedback, .. }: &PlanVerdict) -> String {
+fn describe(
+    PlanVerdict {
+        status, feedback, ..
+    }: &PlanVerdict,
+) -> String {
     let what = match status {
         Status::Approved => "the person approved the plan",
         Status::Rejected => "the person rejected the plan",
-        Status::Pending | Status::Expired => "the plan expired: its author does not wait for it any more",
+        Status::Pending | Status::Expired => {
+            "the plan expired: its author does not wait for it any more"
+        }
     };
-    if feedback.trim().is_empty() { what.to_owned() } else { format!("{what}: {feedback}") }
+    if feedback.trim().is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}: {feedback}")
+    }
 }

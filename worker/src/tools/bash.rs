@@ -1,4 +1,5 @@
-//! `bash`: commands in the foreground, whose output is the result, and in the background, whose output is a log file.
+//! `bash`: commands in the foreground, whose output is the result, and in the background, whose
+//! output is a log file.
 //!
 //! Each command runs under a shim ([`crate::shim`]), and what it started is gone when it is over.
 
@@ -51,7 +52,8 @@ const DEFAULT_TIMEOUT: f64 = 120.0;
 /// The longest time that a call may ask for, in seconds.
 const MAX_TIMEOUT: f64 = 3600.0;
 
-/// The longest command that the kernel takes as one argument, in bytes (`MAX_ARG_STRLEN`, less the final NUL).
+/// The longest command that the kernel takes as one argument, in bytes (`MAX_ARG_STRLEN`, less the
+/// final NUL).
 const MAX_COMMAND: usize = (128 << 10) - 1;
 
 /// How much of the error output of an agent is told, in bytes.
@@ -69,11 +71,12 @@ const GRACE_OF_AGENT: Duration = Duration::from_secs(2);
 /// How much is read at once, in bytes: as much as a pipe holds.
 const PIECE: usize = 64 << 10;
 
-/// Runs a command with `bash -c` in the workspace, and returns what it prints (stdout and stderr together) and its
-/// exit code. It has no terminal and no input: nothing that asks questions works. All that it leaves running ends
-/// with the call, unless `run_in_background` is set: then the call returns at once, the command goes on, and its
-/// output goes to a log file that is named in the result. Of long output only beginning and end are kept. The file
-/// system outside the workspace cannot be written; while the gate is closed nothing can, and there is no network.
+/// Runs a command with `bash -c` in the workspace, and returns what it prints (stdout and stderr
+/// together) and its exit code. It has no terminal and no input: nothing that asks questions works.
+/// All that it leaves running ends with the call, unless `run_in_background` is set: then the call
+/// returns at once, the command goes on, and its output goes to a log file that is named in the
+/// result. Of long output only beginning and end are kept. The file system outside the workspace
+/// cannot be written; while the gate is closed nothing can, and there is no network.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bash {
@@ -89,8 +92,12 @@ pub(crate) struct Bash {
 }
 
 fn timeout<'de, D: Deserializer<'de>>(input: D) -> Result<Option<f64>, D::Error> {
-    let fits = |seconds: &f64| *seconds > 0.0 && *seconds <= MAX_TIMEOUT;
-    input::checked(input, fits, format_args!("above 0 and at most {MAX_TIMEOUT} seconds")).map(Some)
+    input::checked(
+        input,
+        |seconds| *seconds > 0.0 && *seconds <= MAX_TIMEOUT,
+        format_args!("above 0 and at most {MAX_TIMEOUT} seconds"),
+    )
+    .map(Some)
 }
 
 impl Bash {
@@ -104,20 +111,33 @@ impl Bash {
         policy: Option<Policy>,
         way: Option<&mut Way>,
     ) -> Result<Job, String> {
-        let Self { command, timeout, run_in_background } = self;
+        let Self {
+            command,
+            timeout,
+            run_in_background,
+        } = self;
         if command.len() > MAX_COMMAND {
             return Err(format!(
                 "the command has {} bytes, the limit is {MAX_COMMAND}: write it to a file, and run that",
                 command.len()
             ));
         }
-        let timeout =
-            timeout.or((!run_in_background).then_some(DEFAULT_TIMEOUT)).map(Duration::from_secs_f64);
+        let timeout = timeout
+            .or((!run_in_background).then_some(DEFAULT_TIMEOUT))
+            .map(Duration::from_secs_f64);
         let listen = way.as_ref().and_then(|way| way.listen());
-        let order = Order { timeout, bounds: config.bounds, policy, agent: None, listen };
+        let order = Order {
+            timeout,
+            bounds: config.bounds,
+            policy,
+            agent: None,
+            listen,
+        };
         let mut environment = Cow::Borrowed(&config.environment);
         let variables = way.iter().flat_map(|way| way.variables());
-        variables.for_each(|(name, value)| environment.to_mut().set(name, &value));
+        for (name, value) in variables {
+            environment.to_mut().set(name, &value);
+        }
         // The shim would say it later, and less well.
         let job = config
             .workspace
@@ -130,7 +150,10 @@ impl Bash {
 }
 
 pub(super) fn cannot_start(config: &ToolboxConfig, error: &io::Error) -> String {
-    format!("cannot start a command in {}: {error}", config.workspace.display())
+    format!(
+        "cannot start a command in {}: {error}",
+        config.workspace.display()
+    )
 }
 
 /// Who reads what a command prints.
@@ -200,8 +223,8 @@ impl Foreground {
         }
     }
 
-    /// Starts an agent; returns the handle of its gate, too. It may write there from the beginning if that is `open`. `output`: the
-    /// pair of sockets that it writes to.
+    /// Starts an agent; returns the handle of its gate, too. It may write there from the beginning
+    /// if that is `open`. `output`: the pair of sockets that it writes to.
     ///
     /// # Errors
     /// The system's error.
@@ -214,7 +237,11 @@ impl Foreground {
     ) -> io::Result<(Self, GateHandle)> {
         let command = Piped::start_with(job, liveness_lock, Source::Socket(output), writes)?;
         let mut started = Self::of(command, job);
-        let is_live = job.order.agent.as_ref().is_some_and(|agent| agent.live_gate.is_some());
+        let is_live = job
+            .order
+            .agent
+            .as_ref()
+            .is_some_and(|agent| agent.live_gate.is_some());
         let (handle, side) = agent_gate::pair(gate, is_live);
         started.command.shim.follow_gate(side);
         started.errors = Some(errors);
@@ -229,10 +256,18 @@ impl Foreground {
     }
 
     async fn report(&mut self) -> Report {
-        let Self { command, log, terminal, output, .. } = self;
+        let Self {
+            command,
+            log,
+            terminal,
+            output,
+            ..
+        } = self;
         command
             .report(|piece| {
-                log.iter_mut().for_each(|log| log.push(piece));
+                for log in log.iter_mut() {
+                    log.push(piece);
+                }
                 match terminal {
                     Some(terminal) => output.push(&terminal.push(piece)),
                     None => output.push(piece),
@@ -243,7 +278,11 @@ impl Foreground {
 
     /// Takes out what is kept of the output.
     fn take_output(&mut self) -> String {
-        let rest = self.terminal.take().map(Terminal::finish).unwrap_or_default();
+        let rest = self
+            .terminal
+            .take()
+            .map(Terminal::finish)
+            .unwrap_or_default();
         self.output.push(&rest);
         std::mem::take(&mut self.output).into_text()
     }
@@ -261,7 +300,16 @@ impl Foreground {
             log.end(failure.as_deref().unwrap_or(GOOD_END));
         }
         let is_fault = report.cause == ExitCause::Failed;
-        Ran { exit: report.code.filter(|_| report.cause == ExitCause::Exited), output, failure, is_fault }
+        Ran {
+            exit: if report.cause == ExitCause::Exited {
+                report.code
+            } else {
+                None
+            },
+            output,
+            failure,
+            is_fault,
+        }
     }
 
     /// Ends the command and all that it started; returns when that is gone.
@@ -275,7 +323,9 @@ impl Foreground {
         let text = self.take_output();
         let text = text.trim_end_matches('\n');
         let mut failure = self.failure(report, text);
-        if let (Some(failure), Some(errors)) = (&mut failure, self.errors.take()) {
+        if let Some(failure) = &mut failure
+            && let Some(errors) = self.errors.take()
+        {
             failure.push_str(&end_of(&errors));
         }
         let mut content = match &failure {
@@ -288,13 +338,19 @@ impl Foreground {
         }
         content.insert_str(0, &self.note);
         log_notes(report);
-        Outcome { content, is_error: failure.is_some() }
+        Outcome {
+            content,
+            is_error: failure.is_some(),
+        }
     }
 
     /// Returns how the command ended, unless that was a good end by itself.
     fn failure(&self, report: &Report, output: &str) -> Option<String> {
         let timed_out = || {
-            format!("timed out after {} s; everything it had started was ended", self.timeout.as_secs_f64())
+            format!(
+                "timed out after {} s; everything it had started was ended",
+                self.timeout.as_secs_f64()
+            )
         };
         match (report.cause, &report.error, &self.cancelled) {
             (_, Some(error), _) => Some(error.clone()),
@@ -337,12 +393,17 @@ fn told_end(last: &[u8]) -> String {
     let shown = [terminal.push(last), terminal.finish()].concat();
     let said = String::from_utf8_lossy(&shown);
     let said = said.trim();
-    if said.is_empty() { String::new() } else { format!("; its error output ends: {said}") }
+    if said.is_empty() {
+        String::new()
+    } else {
+        format!("; its error output ends: {said}")
+    }
 }
 
 /// Reads the error output of an agent to its end; returns what is to be told of it.
 async fn last_words(mut errors: UnixStream) -> String {
-    let (mut last, mut piece) = (Vec::new(), vec![0; ERRORS]);
+    let mut last = Vec::new();
+    let mut piece = vec![0; ERRORS];
     while let Ok(read @ 1..) = errors.read(&mut piece).await {
         last.extend_from_slice(&piece[..read]);
         last.drain(..last.len().saturating_sub(ERRORS));
@@ -351,7 +412,9 @@ async fn last_words(mut errors: UnixStream) -> String {
 }
 
 fn log_notes(report: &Report) {
-    report.notes.iter().for_each(|note| tracing::warn!("after a command: {note}"));
+    for note in &report.notes {
+        tracing::warn!("after a command: {note}");
+    }
 }
 
 /// Returns what is to be said of an end by itself, unless it was a good one.

@@ -11,8 +11,9 @@ use super::workspace::{Purpose, Workspace, not_text, size};
 /// The largest file that is edited, in bytes.
 const MAX_EDIT: u64 = 16 << 20;
 
-/// Replaces `old_text`, which must occur exactly once in the file, by `new_text`. Copy `old_text` exactly, with its
-/// white space, and take in enough lines around it to make it unique. Refused while the gate is closed.
+/// Replaces `old_text`, which must occur exactly once in the file, by `new_text`. Copy `old_text`
+/// exactly, with its white space, and take in enough lines around it to make it unique. Refused
+/// while the gate is closed.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EditFile {
@@ -27,7 +28,14 @@ pub(crate) struct EditFile {
 
 impl Workspace {
     /// Replaces a text that occurs exactly once.
-    pub(super) fn edit(&self, EditFile { path, old_text, new_text }: &EditFile) -> Result<String, String> {
+    pub(super) fn edit(
+        &self,
+        EditFile {
+            path,
+            old_text,
+            new_text,
+        }: &EditFile,
+    ) -> Result<String, String> {
         if old_text.is_empty() {
             return Err("old_text is empty: use write_file to make a file".to_owned());
         }
@@ -37,7 +45,10 @@ impl Workspace {
         let place = self.find(path, Purpose::Change)?;
         let (file, stat) = place.open(path)?;
         if size(&stat) > MAX_EDIT {
-            return Err(format!("{path} has {} bytes, the limit for edit_file is {MAX_EDIT}", size(&stat)));
+            return Err(format!(
+                "{path} has {} bytes, the limit for edit_file is {MAX_EDIT}",
+                size(&stat)
+            ));
         }
         let mut content = Vec::new();
         let read = file.take(MAX_EDIT).read_to_end(&mut content);
@@ -62,7 +73,10 @@ fn only_place_of(path: &str, content: &str, old: &str) -> Result<usize, String> 
             "old_text not found in {path}, but for its white space it is there: read the file and copy it exactly"
         )),
         [] => Err(format!("old_text not found in {path}")),
-        _ => Err(format!("old_text occurs {} times in {path}: make it unique", places.len())),
+        _ => Err(format!(
+            "old_text occurs {} times in {path}: make it unique",
+            places.len()
+        )),
     }
 }
 

@@ -12,33 +12,54 @@ use teamd_shared::team_dir::TeamDir;
 
 use super::team;
 
-/// Shows who is on the team: name, role, status, gate, what each does, and the plans and shutdowns that are
-/// pending. Reads only. There is no need to call it in order to wait.
+/// Shows who is on the team: name, role, status, gate, what each does, and the plans and shutdowns
+/// that are pending. Reads only. There is no need to call it in order to wait.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListTeammates {}
 
 /// Lists the teammates, what each does, and the requests that are pending.
 pub(super) fn list(dir: &TeamDir) -> Result<String, String> {
-    Ok(listed(&team::roster(Roster::load(dir))?, &team::state(dir)?))
+    Ok(listed(
+        &team::roster(Roster::load(dir))?,
+        &team::state(dir)?,
+    ))
 }
 
 fn listed(roster: &Roster, team: &Team) -> String {
-    let mates: Vec<&RosterMember> =
-        roster.members.iter().filter(|member| member.name != Name::lead()).collect();
+    let mates: Vec<&RosterMember> = roster
+        .members
+        .iter()
+        .filter(|member| member.name != Name::lead())
+        .collect();
     if mates.is_empty() {
         return "there are no teammates: spawn_teammate starts one".to_owned();
     }
     let mut lines: Vec<String> = mates.into_iter().map(line).collect();
-    let mut pending: Vec<&Request> = team.requests.values().filter(|request| request.is_pending()).collect();
+    let mut pending: Vec<&Request> = team
+        .requests
+        .values()
+        .filter(|request| request.is_pending())
+        .collect();
     pending.sort_by(|a, b| a.created_at.total_cmp(&b.created_at));
     lines.extend(pending.into_iter().map(|request| waits(team, request)));
     lines.join("\n")
 }
 
 fn line(member: &RosterMember) -> String {
-    let RosterMember { name, role, status, activity, gate, .. } = member;
-    let role = if role.is_empty() { String::new() } else { format!(" ({role})") };
+    let RosterMember {
+        name,
+        role,
+        status,
+        activity,
+        gate,
+        ..
+    } = member;
+    let role = if role.is_empty() {
+        String::new()
+    } else {
+        format!(" ({role})")
+    };
     let mut line = format!("{name}{role}: {}", status.as_str());
     if !status.is_ended() && !activity.is_empty() {
         line.push_str(&format!(", {activity}"));
@@ -50,17 +71,21 @@ fn line(member: &RosterMember) -> String {
 }
 
 fn waits(team: &Team, request: &Request) -> String {
-    let (id, member) = (&request.request_id, request.member());
+    let id = &request.request_id;
+    let member = request.member();
     let by = match team.judge_of(request) {
         ApproveBy::Person => "a person",
         ApproveBy::Lead => "you",
     };
-    match request.kind.is_judged() {
-        true => {
-            let (noun, text) = (request.kind.noun(), request.payload.text());
-            format!("{noun} {id} of {member} waits for {by}: {}", summary_of(&text))
-        }
-        false => format!("shutdown {id} of {member} is pending"),
+    if request.kind.is_judged() {
+        let noun = request.kind.noun();
+        let text = request.payload.text();
+        format!(
+            "{noun} {id} of {member} waits for {by}: {}",
+            summary_of(&text)
+        )
+    } else {
+        format!("shutdown {id} of {member} is pending")
     }
 }
 
@@ -78,8 +103,14 @@ mod tests {
             {"name": "lead", "role": "lead", "status": "working", "gate": "open"}]});
         let mut roster: Roster = serde_json::from_value(roster).unwrap();
         let shown = listed(&roster, &Team::default());
-        assert_eq!(shown, "alice (coder): working, bash: make, gate closed\nbob: shutdown");
+        assert_eq!(
+            shown,
+            "alice (coder): working, bash: make, gate closed\nbob: shutdown"
+        );
         roster.members.truncate(0);
-        assert_eq!(listed(&roster, &Team::default()), "there are no teammates: spawn_teammate starts one");
+        assert_eq!(
+            listed(&roster, &Team::default()),
+            "there are no teammates: spawn_teammate starts one"
+        );
     }
 }

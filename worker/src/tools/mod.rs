@@ -1,7 +1,9 @@
-//! The tools of a member: one file each, with its name, texts, input and execution, and the table that lists them.
+//! The tools of a member: one file each, with its name, texts, input and execution, and the table
+//! that lists them.
 //!
-//! The toolbox runs what works on the machine, and owns every process that such a tool starts. The other tools are steps
-//! of the session: they speak to other members, or ask the daemon. Nothing here decides whether a call may run.
+//! The toolbox runs what works on the machine, and owns every process that such a tool starts. The
+//! other tools are steps of the session: they speak to other members, or ask the daemon. Nothing
+//! here decides whether a call may run.
 
 mod answer_plan;
 mod bash;
@@ -131,7 +133,9 @@ impl Action {
                 action,
                 TeamAction::List
                     | TeamAction::ShowRequest(_)
-                    | TeamAction::Task(TaskAction::Order(TaskOrder::List(_)) | TaskAction::Refuse(_))
+                    | TeamAction::Task(
+                        TaskAction::Order(TaskOrder::List(_)) | TaskAction::Refuse(_)
+                    )
             ),
             Self::AnswerShutdown(_) | Self::SubmitPlan(_) => true,
         }
@@ -156,8 +160,9 @@ impl From<TeamAction> for Action {
 }
 
 impl LocalAction {
-    /// Tells whether a closed gate refuses the call. `bash` is let through: the kernel keeps it from changing anything. In the
-    /// background it is not, since a closed gate ends background commands.
+    /// Tells whether a closed gate refuses the call. `bash` is let through: the kernel keeps it
+    /// from changing anything. In the background it is not, since a closed gate ends background
+    /// commands.
     pub(crate) fn needs_open_gate(&self) -> bool {
         match self {
             Self::WriteFile(_) | Self::EditFile(_) => true,
@@ -166,7 +171,8 @@ impl LocalAction {
         }
     }
 
-    /// Tells whether the call is the agent itself at work: then it has no longer to answer a shutdown than a model has.
+    /// Tells whether the call is the agent itself at work: then it has no longer to answer a
+    /// shutdown than a model has.
     pub(crate) fn is_mind(&self) -> bool {
         matches!(self, Self::RunAgent(_))
     }
@@ -189,12 +195,18 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// Makes the outcome of a call that did what was asked.
     pub(crate) fn ok(content: impl Into<String>) -> Self {
-        Self { content: content.into(), is_error: false }
+        Self {
+            content: content.into(),
+            is_error: false,
+        }
     }
 
     /// Makes the outcome of a call that did not.
     pub(crate) fn error(content: impl Into<String>) -> Self {
-        Self { content: content.into(), is_error: true }
+        Self {
+            content: content.into(),
+            is_error: true,
+        }
     }
 }
 
@@ -212,7 +224,8 @@ pub(crate) trait Tools: std::fmt::Debug {
     fn start(&mut self, action: LocalAction, gate: Gate) -> Self::Running;
     /// Removes what an earlier incarnation has left that was killed in this call.
     fn clear_up(&self, _broken_off: &LocalAction) {}
-    /// Tells whether something runs beside the calls that may write: a command in the background, an agent with an open gate.
+    /// Tells whether something runs beside the calls that may write: a command in the background,
+    /// an agent with an open gate.
     fn has_background(&mut self) -> bool;
     /// Starts the agent of the teammate, which runs for many turns.
     ///
@@ -225,11 +238,13 @@ pub(crate) trait Tools: std::fmt::Debug {
     fn is_agent_itself(&self) -> bool {
         true
     }
-    /// Takes out what the agent and its tools have spent, as its gateway counts it, and in how many model calls.
+    /// Takes out what the agent and its tools have spent, as its gateway counts it, and in how many
+    /// model calls.
     fn take_spent(&mut self) -> (Usage, u32) {
         (Usage::default(), 0)
     }
-    /// Sets what they may spend, beyond what was taken out; none: no turn runs, and no model is asked.
+    /// Sets what they may spend, beyond what was taken out; none: no turn runs, and no model is
+    /// asked.
     fn allow(&mut self, _budget: Option<Budget>) {}
     /// Returns which limit a model call of this turn was refused for, if one was.
     fn refused(&self) -> Option<IdleReason> {
@@ -247,10 +262,11 @@ pub(crate) trait Tools: std::fmt::Debug {
     fn opened(&mut self) -> impl Future<Output = ()> {
         std::future::ready(())
     }
-    /// Closes the gate of the agent, and ends the commands in the background with all that they started; returns when that is done.
+    /// Closes the gate of the agent, and ends the commands in the background with all that they
+    /// started; returns when that is done.
     fn end_background(&mut self) -> impl Future<Output = ()>;
-    /// Kills and reaps, in one round, the orphans of killed shims. Calls do so themselves: this is for the moments
-    /// between them.
+    /// Kills and reaps, in one round, the orphans of killed shims. Calls do so themselves: this is
+    /// for the moments between them.
     fn reap_orphans(&mut self);
 }
 

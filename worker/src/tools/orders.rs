@@ -1,5 +1,6 @@
-//! How the lead agent's tools give orders to the daemon, over the worker's connection. The daemon decides: nothing here
-//! takes effect by itself. No call waits for what a teammate does: that wakes the lead agent when it comes.
+//! How the lead agent's tools give orders to the daemon, over the worker's connection. The daemon
+//! decides: nothing here takes effect by itself. No call waits for what a teammate does: that wakes
+//! the lead agent when it comes.
 
 use teamd_shared::control::{Command, Done, Refusal};
 use uuid::Uuid;
@@ -22,18 +23,29 @@ impl<T: Tools> Session<T> {
         message_id: Uuid,
         repeated: bool,
     ) -> Outcome {
-        let decides = matches!(action, TeamAction::Spawn(_) | TeamAction::RequestShutdown(_));
+        let decides = matches!(
+            action,
+            TeamAction::Spawn(_) | TeamAction::RequestShutdown(_)
+        );
         if decides && !self.dispatcher.toolbox.is_agent_itself() {
-            return Outcome::error(format!("not done: {NOT_ITSELF}. Tell the person what you recommend."));
+            return Outcome::error(format!(
+                "not done: {NOT_ITSELF}. Tell the person what you recommend."
+            ));
         }
         match action {
             TeamAction::SendMessage(SendMessage { to, content }) => {
-                let letter = Letter { id: message_id, repeated, content: &content };
+                let letter = Letter {
+                    id: message_id,
+                    repeated,
+                    content: &content,
+                };
                 let sending = send_message(&self.outbox, &to, letter);
                 self.dispatcher.run_to_end(sending).await
             }
             TeamAction::List => list_teammates::list(self.outbox.dir()),
-            TeamAction::ShowRequest(request_id) => request_status::show(self.outbox.dir(), &request_id),
+            TeamAction::ShowRequest(request_id) => {
+                request_status::show(self.outbox.dir(), &request_id)
+            }
             TeamAction::Spawn(spawn) => self.spawn(&spawn).await,
             TeamAction::RequestShutdown(input) => self.request_shutdown(input).await,
             TeamAction::RequestPlan(input) => self.request_plan(input).await,
@@ -59,14 +71,21 @@ impl<T: Tools> Session<T> {
     pub(super) fn done(&self, answered: Result<Reply, Why>) -> Result<Done, String> {
         match answered {
             Ok(reply) => reply.map_err(|unanswered| refused(&unanswered)),
-            Err(why) => Err(format!("{}; the order may have been carried out", self.broken_off(&why))),
+            Err(why) => Err(format!(
+                "{}; the order may have been carried out",
+                self.broken_off(&why)
+            )),
         }
     }
 }
 
 pub(super) fn refused(unanswered: &Unanswered) -> String {
     match unanswered {
-        Unanswered::Refused(Refusal { message, hint: Some(hint), .. }) => format!("{message} ({hint})"),
+        Unanswered::Refused(Refusal {
+            message,
+            hint: Some(hint),
+            ..
+        }) => format!("{message} ({hint})"),
         Unanswered::Refused(Refusal { message, .. }) => message.clone(),
         Unanswered::Lost => format!("{unanswered}; list_teammates shows how the team stands"),
     }

@@ -1,4 +1,5 @@
-//! What is kept of a command's output: its head and its tail, in bounded memory, whatever its length.
+//! What is kept of a command's output: its head and its tail, in bounded memory, whatever its
+//! length.
 //!
 //! Bytes in, text out. Nothing here waits or reads.
 
@@ -38,23 +39,39 @@ impl Output {
         }
     }
 
-    /// Returns the text: all of it, or head and tail with a line between them that tells how much is cut.
+    /// Returns the text: all of it, or head and tail with a line between them that tells how much
+    /// is cut.
     pub(crate) fn into_text(self) -> String {
         if self.is_cut {
-            let (head, tail) = (String::from_utf8_lossy(&self.head), String::from_utf8_lossy(&self.tail));
+            let head = String::from_utf8_lossy(&self.head);
+            let tail = String::from_utf8_lossy(&self.tail);
             return head_and_tail(&head, &tail, self.chars);
         }
         let whole = String::from_utf8_lossy(&[self.head, self.tail].concat()).into_owned();
         let chars = whole.chars().count();
-        if chars <= KEPT { whole } else { head_and_tail(&whole, &whole, chars) }
+        if chars <= KEPT {
+            whole
+        } else {
+            head_and_tail(&whole, &whole, chars)
+        }
     }
 }
 
-/// Returns the first characters of one text and the last of another, of which there are so many together.
+/// Returns the first characters of one text and the last of another, of which there are so many
+/// together.
 fn head_and_tail(head: &str, tail: &str, chars: usize) -> String {
-    let end = head.char_indices().nth(HALF).map_or(head.len(), |(at, _)| at);
-    let start = tail.char_indices().rev().nth(HALF - 1).map_or(0, |(at, _)| at);
-    let (head, cut, tail) = (head[..end].trim_end_matches('\n'), chars.saturating_sub(KEPT), &tail[start..]);
+    let end = head
+        .char_indices()
+        .nth(HALF)
+        .map_or(head.len(), |(at, _)| at);
+    let start = tail
+        .char_indices()
+        .rev()
+        .nth(HALF - 1)
+        .map_or(0, |(at, _)| at);
+    let head = head[..end].trim_end_matches('\n');
+    let cut = chars.saturating_sub(KEPT);
+    let tail = &tail[start..];
     format!("{head}\n[{cut} characters cut]\n{tail}")
 }
 
@@ -65,7 +82,9 @@ mod tests {
 
     fn text_of(pieces: &[&[u8]]) -> String {
         let mut output = Output::default();
-        pieces.iter().for_each(|piece| output.push(piece));
+        for piece in pieces.iter() {
+            output.push(piece);
+        }
         output.into_text()
     }
 
@@ -80,7 +99,14 @@ mod tests {
     #[test]
     fn of_a_long_output_head_and_tail_are_kept_and_the_cut_is_told() {
         let text = text_of(&[&vec![b'a'; HALF], b"x", &vec![b'z'; HALF]]);
-        assert_eq!(text, format!("{}\n[1 characters cut]\n{}", "a".repeat(HALF), "z".repeat(HALF)));
+        assert_eq!(
+            text,
+            format!(
+                "{}\n[1 characters cut]\n{}",
+                "a".repeat(HALF),
+                "z".repeat(HALF)
+            )
+        );
     }
 
     #[test]
@@ -93,7 +119,10 @@ mod tests {
         assert!(output.tail.capacity() < 8 * HALF_BYTES && output.head.capacity() < 2 * HALF_BYTES);
         let text = output.into_text();
         assert!(text.contains(&format!("[{} characters cut]", 66_000_000 - KEPT)));
-        assert_eq!(text.chars().count(), KEPT + "\n[65950000 characters cut]\n".len());
+        assert_eq!(
+            text.chars().count(),
+            KEPT + "\n[65950000 characters cut]\n".len()
+        );
     }
 
     #[test]

@@ -5,9 +5,10 @@ use serde::Deserialize;
 
 use super::input::not_blank;
 
-/// Submits a plan to the lead: what you will change, where, in which order, and how you will check it. Your gate
-/// closes, and the call returns with the verdict: approved (the gate is open, go on), or rejected with feedback
-/// (submit a revised plan). Before major work, and whenever the gate is closed.
+/// Submits a plan to the lead: what you will change, where, in which order, and how you will check
+/// it. Your gate closes, and the call returns with the verdict: approved (the gate is open, go on),
+/// or rejected with feedback (submit a revised plan). Before major work, and whenever the gate is
+/// closed.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlanApproval {

@@ -1,5 +1,5 @@
-//! `shutdown_response` of the lead agent: shows where a request stands. With `approve` it is the answer of a lead agent
-//! that is itself asked to leave.
+//! `shutdown_response` of the lead agent: shows where a request stands. With `approve` it is the
+//! answer of a lead agent that is itself asked to leave.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,8 +11,9 @@ use teamd_shared::team_dir::TeamDir;
 use super::shutdown_response::ShutdownResponse;
 use super::{Action, TeamAction, team};
 
-/// Shows where a request stands (a shutdown, a plan or a review): pending, approved, rejected or expired, with the reason.
-/// Only when you yourself are asked to leave, answer that request with `approve` (and `reason`).
+/// Shows where a request stands (a shutdown, a plan or a review): pending, approved, rejected or
+/// expired, with the reason. Only when you yourself are asked to leave, answer that request with
+/// `approve` (and `reason`).
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RequestStatus {
@@ -28,9 +29,17 @@ pub(crate) struct RequestStatus {
 impl RequestStatus {
     /// Returns what is to be done.
     pub(super) fn action(self) -> Action {
-        let Self { request_id, approve, reason } = self;
+        let Self {
+            request_id,
+            approve,
+            reason,
+        } = self;
         match approve {
-            Some(approve) => Action::AnswerShutdown(ShutdownResponse { request_id, approve, reason }),
+            Some(approve) => Action::AnswerShutdown(ShutdownResponse {
+                request_id,
+                approve,
+                reason,
+            }),
             None => Action::Team(TeamAction::ShowRequest(request_id)),
         }
     }
@@ -43,17 +52,30 @@ pub(super) fn show(dir: &TeamDir, request_id: &RequestId) -> Result<String, Stri
 }
 
 fn stands(team: &Team, request: &Request) -> String {
-    let (member, status) = (request.member(), request.status.as_str());
+    let member = request.member();
+    let status = request.status.as_str();
     let what = request.kind.noun();
     let mut text = format!("{what} {} of {member}: {status}", request.request_id);
-    if let Some(reason) = request.reason.as_deref().filter(|reason| !reason.trim().is_empty()) {
+    if let Some(reason) = request
+        .reason
+        .as_deref()
+        .filter(|reason| !reason.trim().is_empty())
+    {
         text.push_str(&format!(" ({reason})"));
     }
     if request.kind == Kind::Shutdown && request.status == Status::Approved {
-        let member =
-            team.members.iter().find(|(name, _)| name.as_str() == member).map(|(_, state)| &state.record);
-        let leaves = member.is_some_and(|it| it.incarnation == request.incarnation && !it.phase.is_ended());
-        text.push_str(if leaves { "; it is about to leave" } else { "; its process is gone" });
+        let member = team
+            .members
+            .iter()
+            .find(|(name, _)| name.as_str() == member)
+            .map(|(_, state)| &state.record);
+        let leaves =
+            member.is_some_and(|it| it.incarnation == request.incarnation && !it.phase.is_ended());
+        text.push_str(if leaves {
+            "; it is about to leave"
+        } else {
+            "; its process is gone"
+        });
     }
     text
 }

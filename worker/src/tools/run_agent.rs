@@ -38,27 +38,54 @@ pub(super) struct Setting<'a> {
     pub(super) environment: Environment,
     pub(super) temp: &'a Path,
     pub(super) policy: Option<Policy>,
-    /// Its gate when it begins, and whether that changes while it runs: then the policy is that of an open gate.
+    /// Its gate when it begins, and whether that changes while it runs: then the policy is that of
+    /// an open gate.
     pub(super) gate: Gate,
     pub(super) live: bool,
     pub(super) gateway: Gateway,
 }
 
 impl Setting<'_> {
-    /// Makes the job of an agent with further arguments, given the variables by which it finds its gateway; returns also the way to its gateway.
-    fn job(self, arguments: impl FnOnce(&[(&'static str, String)]) -> Vec<String>) -> io::Result<(Job, Way)> {
-        let Self { agent, config, mut environment, policy, gate, live, gateway, .. } = self;
+    /// Makes the job of an agent with further arguments, given the variables by which it finds its
+    /// gateway; returns also the way to its gateway.
+    fn job(
+        self,
+        arguments: impl FnOnce(&[(&'static str, String)]) -> Vec<String>,
+    ) -> io::Result<(Job, Way)> {
+        let Self {
+            agent,
+            config,
+            mut environment,
+            policy,
+            gate,
+            live,
+            gateway,
+            ..
+        } = self;
         let mut way = Way::make(gateway, live)?;
         let variables = way.variables();
         let order = AgentOrder {
-            command: agent.command.iter().cloned().chain(arguments(&variables)).collect(),
+            command: agent
+                .command
+                .iter()
+                .cloned()
+                .chain(arguments(&variables))
+                .collect(),
             live_gate: live.then_some(gate),
         };
         let shown = order.command[..order.command.len().min(SHOWN)].join(" ");
         let listen = way.listen();
-        let order = Order { timeout: None, bounds: config.bounds, policy, agent: Some(order), listen };
+        let order = Order {
+            timeout: None,
+            bounds: config.bounds,
+            policy,
+            agent: Some(order),
+            listen,
+        };
         config.workspace.metadata()?;
-        variables.iter().for_each(|(name, value)| environment.set(name, value));
+        for (name, value) in variables.iter() {
+            environment.set(name, value);
+        }
         let mut job = Job::new(order, &environment, &config.workspace, shown.as_ref())?;
         job.handed_on = way.hand_on().into_iter().collect();
         Ok((job, way))
@@ -74,8 +101,13 @@ impl Setting<'_> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let errors = File::from(open(self.temp, flags, Mode::RUSR | Mode::WUSR)?);
         let (output, writes) = pair()?;
-        AgentStdio { input, errors: for_appending(&errors)? }.send(&output)?;
-        let (gate, lock) = (self.gate, &self.config.liveness_lock);
+        AgentStdio {
+            input,
+            errors: for_appending(&errors)?,
+        }
+        .send(&output)?;
+        let gate = self.gate;
+        let lock = &self.config.liveness_lock;
         let (job, way) = self.job(|_| Vec::new())?;
         Foreground::start_agent(&job, lock, (gate, errors), way, (output, writes))
     }
@@ -84,32 +116,51 @@ impl Setting<'_> {
     ///
     /// # Errors
     /// The system's error.
-    pub(super) fn launch(mut self, launch: Launch, state: &Path) -> io::Result<(AgentProcess, GateHandle)> {
-        let Launch { mut driver, session, lines, afresh } = launch;
+    pub(super) fn launch(
+        mut self,
+        launch: Launch,
+        state: &Path,
+    ) -> io::Result<(AgentProcess, GateHandle)> {
+        let Launch {
+            mut driver,
+            session,
+            lines,
+            afresh,
+        } = launch;
         if let Some(why) = driver.refuses(&self.config.workspace) {
             return Err(io::Error::other(why));
         }
-        let mut session = AgentSession { id: session, history: driver.history(state, session) };
+        let mut session = AgentSession {
+            id: session,
+            history: driver.history(state, session),
+        };
         if afresh && let Some(history) = session.history.take() {
             put_aside(state, &history)?;
         }
         let history = session.history.as_deref().map(read_history).transpose()?;
         let known = history.map(|history| Known::of(&*driver, &history, &lines));
-        driver.settings().iter().for_each(|(name, value)| self.environment.set(name, value));
-        let (gate, lock) = (self.gate, &self.config.liveness_lock);
+        for (name, value) in driver.settings().iter() {
+            self.environment.set(name, value);
+        }
+        let gate = self.gate;
+        let lock = &self.config.liveness_lock;
         let (job, way) = self.job(|found| driver.arguments(&session, found))?;
         let begin = driver.begin(&session);
         AgentProcess::start(&job, lock, (driver, begin, known), (gate, way))
     }
 }
 
-/// Makes a file in memory that is read from its beginning. No process can change it, not even one that opens it in `/proc`; and a program may open
-/// `/dev/stdin`, which no socket allows.
+/// Makes a file in memory that is read from its beginning. No process can change it, not even one
+/// that opens it in `/proc`; and a program may open `/dev/stdin`, which no socket allows.
 fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let mut file = File::from(memfd_create("messages", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    let mut file = File::from(memfd_create(
+        "messages",
+        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+    )?);
     file.write_all(bytes)?;
     file.rewind()?;
-    // Nothing has mapped it, so this is as good as `WRITE`, which fails while the kernel holds a page of it.
+    // Nothing has mapped it, so this is as good as `WRITE`, which fails while the kernel holds a
+    // page of it.
     let seals = SealFlags::FUTURE_WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     fcntl_add_seals(&file, seals)?;
     Ok(file.into())
@@ -121,13 +172,17 @@ fn for_appending(file: &File) -> io::Result<OwnedFd> {
     Ok(File::options().append(true).open(path)?.into())
 }
 
-/// Renames a file in which an agent keeps a session that it cannot go on with: it is found no more, and not lost.
+/// Renames a file in which an agent keeps a session that it cannot go on with: it is found no more,
+/// and not lost.
 fn put_aside(state: &Path, history: &Path) -> io::Result<()> {
     // The agent may have put a link in the place of any directory on the way.
-    let is_its_own =
-        history.parent().is_some_and(|it| it.canonicalize().is_ok_and(|it| it.starts_with(state)));
+    let is_its_own = history
+        .parent()
+        .is_some_and(|it| it.canonicalize().is_ok_and(|it| it.starts_with(state)));
     if !is_its_own {
-        return Err(io::Error::other("the file of its session is not in its state directory"));
+        return Err(io::Error::other(
+            "the file of its session is not in its state directory",
+        ));
     }
     std::fs::rename(history, history.with_extension("unusable"))
 }

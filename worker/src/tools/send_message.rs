@@ -1,5 +1,5 @@
-//! `send_message`: a line in another member's inbox, if the roster knows that member and it runs. The sender looks at the
-//! roster again after the append ([`Delivery`]).
+//! `send_message`: a line in another member's inbox, if the roster knows that member and it runs.
+//! The sender looks at the roster again after the append ([`Delivery`]).
 
 use std::cell::LazyCell;
 
@@ -15,9 +15,9 @@ use uuid::Uuid;
 use super::team::roster;
 use crate::agent::outbox::{Outbox, explained};
 
-/// Sends a message to a teammate by its name, to the lead (`lead`) or to all others (`all`). To ask, to answer, to
-/// hand something over. The lead hears of your final answer by itself when you finish: do not send it too. Answers
-/// come to you by themselves: do not wait or poll.
+/// Sends a message to a teammate by its name, to the lead (`lead`) or to all others (`all`). To
+/// ask, to answer, to hand something over. The lead hears of your final answer by itself when you
+/// finish: do not send it too. Answers come to you by themselves: do not wait or poll.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SendMessage {
@@ -27,9 +27,10 @@ pub(crate) struct SendMessage {
     pub(crate) content: String,
 }
 
-/// Sends a message to one teammate; it reaches it with its next tool results, or wakes it. To give a teammate work,
-/// correct it, or answer its question. `user` leaves a note in the inbox of the person, who reads what you answer
-/// anyway. You hear of a teammate's answer by itself: do not wait or poll.
+/// Sends a message to one teammate; it reaches it with its next tool results, or wakes it. To give
+/// a teammate work, correct it, or answer its question. `user` leaves a note in the inbox of the
+/// person, who reads what you answer anyway. You hear of a teammate's answer by itself: do not wait
+/// or poll.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeadMessage {
@@ -42,8 +43,8 @@ pub(crate) struct LeadMessage {
 /// What a call sends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Letter<'a> {
-    /// The id of each of its lines, which the transcript holds: a call that is repeated after a crash sends no second
-    /// message.
+    /// The id of each of its lines, which the transcript holds: a call that is repeated after a
+    /// crash sends no second message.
     pub(super) id: Uuid,
     /// Whether an earlier incarnation may have begun this call.
     pub(super) repeated: bool,
@@ -51,12 +52,16 @@ pub(super) struct Letter<'a> {
     pub(super) content: &'a str,
 }
 
-/// Sends a message to one member, to the lead or the user, or (`all`) to the lead and every other member that runs. Each
-/// line is synced: after each, the worker serves its other events.
+/// Sends a message to one member, to the lead or the user, or (`all`) to the lead and every other
+/// member that runs. Each line is synced: after each, the worker serves its other events.
 ///
 /// # Errors
 /// A text for the model, of each receiver.
-pub(super) async fn send_message(outbox: &Outbox, to: &str, letter: Letter<'_>) -> Result<String, String> {
+pub(super) async fn send_message(
+    outbox: &Outbox,
+    to: &str,
+    letter: Letter<'_>,
+) -> Result<String, String> {
     if to == outbox.from().as_str() {
         return Err("a message to yourself goes nowhere: you have its text".to_owned());
     }
@@ -73,16 +78,30 @@ pub(super) async fn send_message(outbox: &Outbox, to: &str, letter: Letter<'_>) 
     };
     let receivers = match &only {
         Some(owner) if *owner == Name::lead() => vec![(Name::lead(), None)],
-        Some(owner) => vec![(owner.clone(), Some(look()?.member(owner).ok_or_else(|| unknown(to))?.clone()))],
+        Some(owner) => vec![(
+            owner.clone(),
+            Some(look()?.member(owner).ok_or_else(|| unknown(to))?.clone()),
+        )],
         None => all_others(outbox.from(), look()?),
     };
-    let shown = |owner: &Name| if only.is_some() { to.to_owned() } else { owner.to_string() };
-    let (mut sent, mut before, mut failed, mut appended) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let shown = |owner: &Name| {
+        if only.is_some() {
+            to.to_owned()
+        } else {
+            owner.to_string()
+        }
+    };
+    let mut sent = Vec::new();
+    let mut before = Vec::new();
+    let mut failed = Vec::new();
+    let mut appended = Vec::new();
     for (owner, member) in receivers {
         match was_sent(outbox, &owner, letter) {
             Ok(true) => before.push(shown(&owner)),
             Ok(false) => match member.as_ref().filter(|member| member.status.is_ended()) {
-                Some(ended) => failed.push(format!("{to} is not running ({})", ended.status.as_str())),
+                Some(ended) => {
+                    failed.push(format!("{to} is not running ({})", ended.status.as_str()))
+                }
                 None => match append(outbox, to, &owner, letter) {
                     Ok(line) => appended.push((shown(&owner), member, line)),
                     Err(error) => failed.push(format!("not sent to {} ({error})", shown(&owner))),
@@ -114,26 +133,50 @@ pub(super) async fn send_message(outbox: &Outbox, to: &str, letter: Letter<'_>) 
     }));
     let is_done = failed.is_empty();
     parts.extend(failed);
-    if is_done { Ok(parts.join("; ")) } else { Err(parts.join("; ")) }
+    if is_done {
+        Ok(parts.join("; "))
+    } else {
+        Err(parts.join("; "))
+    }
 }
 
-/// Returns the lead, who reads what is said to all whether its agent runs or not, and every other member that runs.
+/// Returns the lead, who reads what is said to all whether its agent runs or not, and every other
+/// member that runs.
 fn all_others(from: &Name, roster: Roster) -> Vec<(Name, Option<RosterMember>)> {
-    let running = roster.members.into_iter().filter(|member| !member.status.is_ended());
+    let running = roster
+        .members
+        .into_iter()
+        .filter(|member| !member.status.is_ended());
     let others = running.filter(|member| member.name != Name::lead());
     let others = others.map(|member| (member.name.clone(), Some(member)));
-    [(Name::lead(), None)].into_iter().chain(others).filter(|(name, _)| name != from).collect()
+    [(Name::lead(), None)]
+        .into_iter()
+        .chain(others)
+        .filter(|(name, _)| name != from)
+        .collect()
 }
 
 /// Tells whether an earlier incarnation has written the line of this call.
 fn was_sent(outbox: &Outbox, owner: &Name, letter: Letter<'_>) -> Result<bool, String> {
-    if letter.repeated { outbox.has_sent(owner, letter.id) } else { Ok(false) }
+    if letter.repeated {
+        outbox.has_sent(owner, letter.id)
+    } else {
+        Ok(false)
+    }
 }
 
 fn append(outbox: &Outbox, to: &str, owner: &Name, letter: Letter<'_>) -> Result<Appended, String> {
-    let body = if to == ALL { Body::Broadcast } else { Body::Message };
-    let message = outbox.message(letter.id, to, body).with_content(letter.content);
-    outbox.send(owner, &message, false).map_err(|error| explained(&error))
+    let body = if to == ALL {
+        Body::Broadcast
+    } else {
+        Body::Message
+    };
+    let message = outbox
+        .message(letter.id, to, body)
+        .with_content(letter.content);
+    outbox
+        .send(owner, &message, false)
+        .map_err(|error| explained(&error))
 }
 
 /// Looks again, and tells what becomes of a message unless it is read.

@@ -18,6 +18,9 @@ pub(crate) struct Sleep {
 }
 
 fn seconds<'de, D: Deserializer<'de>>(input: D) -> Result<f64, D::Error> {
-    let fits = |seconds: &f64| (0.0..=MAX_SLEEP).contains(seconds);
-    input::checked(input, fits, format_args!("from 0 to {MAX_SLEEP}"))
+    input::checked(
+        input,
+        |seconds| (0.0..=MAX_SLEEP).contains(seconds),
+        format_args!("from 0 to {MAX_SLEEP}"),
+    )
 }

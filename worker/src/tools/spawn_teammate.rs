@@ -24,10 +24,10 @@ use super::orders::unexpected;
 use super::{Tools, team};
 use crate::agent::session::Session;
 
-/// Starts a teammate: an agent of its own, in a process of its own, that works on `prompt` at once. It sees nothing
-/// of this conversation: the prompt must hold all that it needs. With `plan` it can change nothing before a plan of
-/// it is approved. Returns when it is ready; you hear by itself when it submits a plan, writes, or has finished: do
-/// not wait or poll.
+/// Starts a teammate: an agent of its own, in a process of its own, that works on `prompt` at once.
+/// It sees nothing of this conversation: the prompt must hold all that it needs. With `plan` it can
+/// change nothing before a plan of it is approved. Returns when it is ready; you hear by itself
+/// when it submits a plan, writes, or has finished: do not wait or poll.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SpawnTeammate {
@@ -65,8 +65,9 @@ pub(crate) struct Spawner {
 impl Spawner {
     /// Makes the spawn order: what `teamctl spawn` makes of the same words.
     ///
-    /// That the lead agent answers the plans of a teammate is for a person to say, in `team.toml`: no call can. Nor can a call
-    /// make a teammate that may do more than the lead agent itself, since the lead agent tells that teammate what to do.
+    /// That the lead agent answers the plans of a teammate is for a person to say, in `team.toml`:
+    /// no call can. Nor can a call make a teammate that may do more than the lead agent itself,
+    /// since the lead agent tells that teammate what to do.
     ///
     /// # Errors
     /// A text for the model.
@@ -86,8 +87,14 @@ impl Spawner {
         let roster = team::roster(Roster::load(dir))?;
         // A key is a guess; the lead agent's own model is none.
         let default_model = self.terms.model.parse().ok();
-        let request = SpawnRequest { name: &name, flags, ca: None, resume: false };
-        let (earlier, environment) = (roster.member(&name), self.environment.clone());
+        let request = SpawnRequest {
+            name: &name,
+            flags,
+            ca: None,
+            resume: false,
+        };
+        let earlier = roster.member(&name);
+        let environment = self.environment.clone();
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
         if let Some(model) = &order.terms.model {
@@ -95,20 +102,30 @@ impl Spawner {
             require_key(model, &of_order).map_err(|error| error.to_string())?;
         }
         require_price(&order, None).map_err(|error| format!("{error} (hint: {})", error.hint()))?;
-        let workspace = self.workspace(said(&spawn.workspace), order.terms.workspace.as_deref(), dir)?;
+        let workspace = self.workspace(
+            said(&spawn.workspace),
+            order.terms.workspace.as_deref(),
+            dir,
+        )?;
         order.terms.workspace = Some(workspace);
         self.bound(&mut order.terms);
         let own = (self.terms.workspace.as_str(), &self.terms.sandbox);
         resolve_paths(&mut order, dir, Some(own), || {
             let team = team::state(dir)?;
-            Ok::<_, String>(team.territory().map(|(path, name)| (path.to_owned(), name.clone())).collect())
+            Ok::<_, String>(
+                team.territory()
+                    .map(|(path, name)| (path.to_owned(), name.clone()))
+                    .collect(),
+            )
         })?;
         Ok(order)
     }
 
     /// Takes from the terms of a teammate what the lead agent itself may not do or use.
     fn bound(&self, terms: &mut TermsPatch) {
-        let Terms { sandbox, bounds, .. } = &self.terms;
+        let Terms {
+            sandbox, bounds, ..
+        } = &self.terms;
         terms.sandbox.mode = Some(terms.sandbox.mode.unwrap_or_default().min(sandbox.mode));
         let network = terms.sandbox.network.take().unwrap_or(Network(None));
         terms.sandbox.network = Some(network.within(&sandbox.network()));
@@ -119,19 +136,29 @@ impl Spawner {
         terms.max_time = terms.max_time.or(bounds.max_time);
     }
 
-    /// Makes sure that the user has trusted what widens: tools write the file, and the lead agent reads it for itself.
+    /// Makes sure that the user has trusted what widens: tools write the file, and the lead agent
+    /// reads it for itself.
     fn must_be_trusted(&self, file: &TeamFile) -> Result<(), String> {
-        let state = StateDir::of_environment(&self.environment).map_err(|error| error.to_string())?;
+        let state =
+            StateDir::of_environment(&self.environment).map_err(|error| error.to_string())?;
         let widening = Widening::of(file);
         let widening = widening.map_err(|error| error.to_string())?;
-        let widens = widening.untrusted(&state).map_err(|error| error.to_string())?;
+        let widens = widening
+            .untrusted(&state)
+            .map_err(|error| error.to_string())?;
         let gone = widening.gone(&state).map_err(|error| error.to_string())?;
         let told = |why: &str, keys: &[String]| {
-            let (path, keys) = (file.path.display(), keys.join(", "));
-            Err(format!("{path} {why} ({keys}): a person can, with `teamd trust`"))
+            let path = file.path.display();
+            let keys = keys.join(", ");
+            Err(format!(
+                "{path} {why} ({keys}): a person can, with `teamd trust`"
+            ))
         };
         if !widens.is_empty() {
-            return told("widens what the team may do, and the user has not trusted it", &widens);
+            return told(
+                "widens what the team may do, and the user has not trusted it",
+                &widens,
+            );
         }
         // No person is there to see it named.
         if !gone.is_empty() {
@@ -140,15 +167,25 @@ impl Spawner {
         Ok(())
     }
 
-    /// Returns where a teammate works: where the call says, else where the file does, else where the lead agent does.
+    /// Returns where a teammate works: where the call says, else where the file does, else where
+    /// the lead agent does.
     ///
-    /// The links of what the call names are followed here, and lead to nothing but what is the lead agent's own. Those of what
-    /// the file names are followed when the order is made, but for links that a tool can have made.
-    fn workspace(&self, asked: Option<&str>, in_file: Option<&str>, dir: &TeamDir) -> Result<String, String> {
+    /// The links of what the call names are followed here, and lead to nothing but what is the lead
+    /// agent's own. Those of what the file names are followed when the order is made, but for links
+    /// that a tool can have made.
+    fn workspace(
+        &self,
+        asked: Option<&str>,
+        in_file: Option<&str>,
+        dir: &TeamDir,
+    ) -> Result<String, String> {
         let own = Path::new(&self.terms.workspace);
-        let Some(path) = asked else { return Ok(in_file.unwrap_or(&self.terms.workspace).to_owned()) };
+        let Some(path) = asked else {
+            return Ok(in_file.unwrap_or(&self.terms.workspace).to_owned());
+        };
         let named = real(own, path)?;
-        let in_file = in_file.filter(|path| real(own, path).is_ok_and(|leads_to| leads_to == named));
+        let in_file =
+            in_file.filter(|path| real(own, path).is_ok_and(|leads_to| leads_to == named));
         if let Some(in_file) = in_file {
             return Ok(in_file.to_owned());
         }
@@ -169,31 +206,49 @@ fn real(base: &Path, path: &str) -> Result<String, String> {
     let real = real.map_err(|error| {
         format!("the workspace {path} cannot be used: {error}: name a directory that exists")
     })?;
-    real.into_os_string().into_string().map_err(|_| format!("the path of the workspace {path} is not UTF-8"))
+    real.into_os_string()
+        .into_string()
+        .map_err(|_| format!("the path of the workspace {path} is not UTF-8"))
 }
 
 fn model(text: &str) -> Result<ModelSpec, String> {
-    text.parse().map_err(|error: UnknownModel| format!("{error} ({})", error.hint()))
+    text.parse()
+        .map_err(|error: UnknownModel| format!("{error} ({})", error.hint()))
 }
 
 impl<T: Tools> Session<T> {
     /// Orders a teammate, and waits until it is ready.
     pub(super) async fn spawn(&mut self, spawn: &SpawnTeammate) -> Result<String, String> {
         let order = self.spawner.order(self.outbox.dir(), spawn)?;
-        let (name, plan, approve_by) =
-            (order.name.clone(), order.terms.plan == Some(true), order.terms.approve_by.unwrap_or_default());
-        let spawn = Command::Spawn { id: self.ids.request(), order: Box::new(order) };
+        let name = order.name.clone();
+        let plan = order.terms.plan == Some(true);
+        let approve_by = order.terms.approve_by.unwrap_or_default();
+        let spawn = Command::Spawn {
+            id: self.ids.request(),
+            order: Box::new(order),
+        };
         let (incarnation, skipped) = match self.order(spawn).await? {
-            Done::Ready { incarnation, skipped, .. } => (incarnation, skipped),
+            Done::Ready {
+                incarnation,
+                skipped,
+                ..
+            } => (incarnation, skipped),
             other => return Err(unexpected(&other)),
         };
-        let mut told = format!("{name} has started (incarnation {incarnation}) and works on your prompt");
+        let mut told =
+            format!("{name} has started (incarnation {incarnation}) and works on your prompt");
         if plan {
-            let who = if approve_by == ApproveBy::Lead { "you answer" } else { "a person answers" };
+            let who = if approve_by == ApproveBy::Lead {
+                "you answer"
+            } else {
+                "a person answers"
+            };
             told.push_str(&format!("; it submits a plan first, which {who}"));
         }
         if skipped > 0 {
-            told.push_str(&format!("; messages of its earlier incarnation that it will not read: {skipped}"));
+            told.push_str(&format!(
+                "; messages of its earlier incarnation that it will not read: {skipped}"
+            ));
         }
         Ok(told)
     }
@@ -211,17 +266,32 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let roster = json!({"version": 1, "members": []});
-        teamd_shared::fs::replace(&dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+        teamd_shared::fs::replace(&dir, &TeamPath::config(), roster.to_string().as_bytes())
+            .unwrap();
         teamd_shared::fs::replace(&dir, &TeamPath::journal(), b"").unwrap();
         let mut environment = Environment::default();
-        environment.set("XDG_STATE_HOME", scratch.path().join("state").to_str().unwrap());
+        environment.set(
+            "XDG_STATE_HOME",
+            scratch.path().join("state").to_str().unwrap(),
+        );
         environment.set("OPENAI_BASE_URL", "http://localhost:1");
         let spawner = Spawner {
             environment,
             terms: Terms {
                 model: "openai:own".to_owned(),
-                bounds: Bounds { max_procs: Some(50), ..Bounds::default() },
-                ..Terms::of_workspace(scratch.path().canonicalize().unwrap().to_str().unwrap().to_owned())
+                bounds: Bounds {
+                    max_procs: Some(50),
+                    ..Bounds::default()
+                },
+                ..Terms::of_workspace(
+                    scratch
+                        .path()
+                        .canonicalize()
+                        .unwrap()
+                        .to_str()
+                        .unwrap()
+                        .to_owned(),
+                )
             },
         };
         (scratch, dir, spawner)
@@ -260,7 +330,12 @@ mod tests {
     fn a_model_without_its_key_is_refused_as_at_spawn() {
         let (_scratch, dir, mut spawner) = scene();
         spawner.environment.set("OPENAI_BASE_URL", "");
-        assert!(spawner.order(&dir, &alice()).unwrap_err().contains("OPENAI_API_KEY"));
+        assert!(
+            spawner
+                .order(&dir, &alice())
+                .unwrap_err()
+                .contains("OPENAI_API_KEY")
+        );
     }
 
     fn model_of(order: &SpawnOrder) -> Option<String> {
@@ -282,42 +357,89 @@ mod tests {
     fn a_teammate_is_what_the_file_says_and_has_the_model_of_the_lead_agent() {
         let (scratch, dir, mut spawner) = scene();
         let order = spawner.order(&dir, &alice()).unwrap();
-        assert_eq!((model_of(&order).as_deref(), order.terms.plan), (Some("openai:own"), None));
+        assert_eq!(
+            (model_of(&order).as_deref(), order.terms.plan),
+            (Some("openai:own"), None)
+        );
         assert_eq!(
             (order.terms.role.as_deref(), order.terms.prompt.as_deref()),
             (Some("coder"), Some("mend it"))
         );
         assert_eq!((order.terms.approve_by, order.resume), (None, false));
         // A key is a guess, what it has itself is none.
-        spawner.environment.secrets.push((b"ANTHROPIC_API_KEY".to_vec(), b"k".to_vec()));
+        spawner
+            .environment
+            .secrets
+            .push((b"ANTHROPIC_API_KEY".to_vec(), b"k".to_vec()));
         let order = spawner.order(&dir, &alice()).unwrap();
-        assert_eq!((model_of(&order).as_deref(), order.environment.secrets.len()), (Some("openai:own"), 1));
+        assert_eq!(
+            (model_of(&order).as_deref(), order.environment.secrets.len()),
+            (Some("openai:own"), 1)
+        );
         let toml = "model = \"script\"\n[members.alice]\nplan = true\n";
         team_file(&scratch, toml);
         let order = spawner.order(&dir, &alice()).unwrap();
-        assert_eq!((model_of(&order).as_deref(), order.terms.plan), (Some("script"), Some(true)));
-        let named = SpawnTeammate { model: Some("anthropic:m".into()), ..alice() };
-        assert_eq!(model_of(&spawner.order(&dir, &named).unwrap()).as_deref(), Some("anthropic:m"));
+        assert_eq!(
+            (model_of(&order).as_deref(), order.terms.plan),
+            (Some("script"), Some(true))
+        );
+        let named = SpawnTeammate {
+            model: Some("anthropic:m".into()),
+            ..alice()
+        };
+        assert_eq!(
+            model_of(&spawner.order(&dir, &named).unwrap()).as_deref(),
+            Some("anthropic:m")
+        );
         team_file(&scratch, "modle = \"script\"\n");
-        assert!(spawner.order(&dir, &alice()).unwrap_err().contains("team.toml"));
+        assert!(
+            spawner
+                .order(&dir, &alice())
+                .unwrap_err()
+                .contains("team.toml")
+        );
     }
 
     #[test]
     fn what_cannot_be_used_is_told_before_anything_is_asked() {
         let (_scratch, dir, spawner) = scene();
         for (spawn, told) in [
-            (SpawnTeammate { name: "lead".into(), ..alice() }, "reserved"),
-            (SpawnTeammate { name: "../x".into(), ..alice() }, "not a name"),
-            (SpawnTeammate { model: Some("gpt".into()), ..alice() }, "\"gpt\""),
             (
-                SpawnTeammate { workspace: Some("nowhere".into()), ..alice() },
+                SpawnTeammate {
+                    name: "lead".into(),
+                    ..alice()
+                },
+                "reserved",
+            ),
+            (
+                SpawnTeammate {
+                    name: "../x".into(),
+                    ..alice()
+                },
+                "not a name",
+            ),
+            (
+                SpawnTeammate {
+                    model: Some("gpt".into()),
+                    ..alice()
+                },
+                "\"gpt\"",
+            ),
+            (
+                SpawnTeammate {
+                    workspace: Some("nowhere".into()),
+                    ..alice()
+                },
                 "the workspace nowhere cannot be used",
             ),
         ] {
             let error = spawner.order(&dir, &spawn).unwrap_err();
             assert!(error.contains(told), "{error}");
         }
-        assert_eq!(team::teammate("lead"), Err("that is you: name a teammate".to_owned()));
+        assert_eq!(
+            team::teammate("lead"),
+            Err("that is you: name a teammate".to_owned())
+        );
     }
 
     #[test]
@@ -332,21 +454,42 @@ mod tests {
         std::os::unix::fs::symlink(dir.root(), root.join("own/team")).unwrap();
         spawner.terms.workspace = at("own");
         let ordered = |spawner: &Spawner, path: Option<&str>| {
-            spawner.order(&dir, &SpawnTeammate { workspace: path.map(str::to_owned), ..alice() })
+            spawner.order(
+                &dir,
+                &SpawnTeammate {
+                    workspace: path.map(str::to_owned),
+                    ..alice()
+                },
+            )
         };
-        let workspace =
-            |spawner: &Spawner, path| ordered(spawner, path).map(|order| order.terms.workspace.unwrap());
-        for (path, taken) in [(None, "own"), (Some("."), "own"), (Some("inside"), "own/inside")] {
+        let workspace = |spawner: &Spawner, path| {
+            ordered(spawner, path).map(|order| order.terms.workspace.unwrap())
+        };
+        for (path, taken) in [
+            (None, "own"),
+            (Some("."), "own"),
+            (Some("inside"), "own/inside"),
+        ] {
             assert_eq!(workspace(&spawner, path), Ok(at(taken)));
         }
         for path in ["/", "..", "../owner", "link", "inside/../../apart", "team"] {
             let error = workspace(&spawner, Some(path)).unwrap_err();
-            assert!(error.starts_with(&format!("the workspace {path} is not in yours")), "{error}");
+            assert!(
+                error.starts_with(&format!("the workspace {path} is not in yours")),
+                "{error}"
+            );
         }
         let mut around = scene().2;
         around.terms.workspace = at("");
-        assert!(workspace(&around, Some(".team")).unwrap_err().contains("is not in yours"));
-        trusted_file(&scratch, "sandbox.mode = \"off\"\n[members.alice]\nworkspace = \"apart\"\n");
+        assert!(
+            workspace(&around, Some(".team"))
+                .unwrap_err()
+                .contains("is not in yours")
+        );
+        trusted_file(
+            &scratch,
+            "sandbox.mode = \"off\"\n[members.alice]\nworkspace = \"apart\"\n",
+        );
         assert_eq!(workspace(&spawner, None), Ok(at("apart")));
         assert_eq!(workspace(&spawner, Some("../apart")), Ok(at("apart")));
         assert!(workspace(&spawner, Some("..")).is_err());
@@ -357,8 +500,16 @@ mod tests {
         trusted_file(&scratch, "sandbox.mode = \"off\"\n");
         std::fs::rename(root.join("own"), root.join("gone")).unwrap();
         std::os::unix::fs::symlink("apart", root.join("own")).unwrap();
-        assert!(workspace(&spawner, None).unwrap_err().contains("a symbolic link stands on the way"));
-        assert!(workspace(&spawner, Some(".")).unwrap_err().contains("is not in yours"));
+        assert!(
+            workspace(&spawner, None)
+                .unwrap_err()
+                .contains("a symbolic link stands on the way")
+        );
+        assert!(
+            workspace(&spawner, Some("."))
+                .unwrap_err()
+                .contains("is not in yours")
+        );
         spawner.terms.workspace = at("apart");
         let sandbox = |spawner: &Spawner| ordered(spawner, None).unwrap().terms.sandbox;
         assert_eq!(
@@ -368,7 +519,8 @@ mod tests {
         let only = Network(Some(vec!["a.org".to_owned()]));
         spawner.terms.sandbox.hosts = vec!["a.org".to_owned()];
         assert_eq!(sandbox(&spawner).network, Some(only));
-        (spawner.terms.sandbox.hosts, spawner.terms.sandbox.no_network) = (Vec::new(), true);
+        spawner.terms.sandbox.hosts = Vec::new();
+        spawner.terms.sandbox.no_network = true;
         assert_eq!(sandbox(&spawner).network, Some(Network::NONE));
         for mode in [SandboxMode::ReadOnly, SandboxMode::Off] {
             spawner.terms.sandbox.mode = mode;

@@ -1,8 +1,8 @@
-//! The tools: one table, in which each has its name, what its calls are about, who is offered it, what a crash means for
-//! a call of it, the type of its input, and what is to be done. Pure.
+//! The tools: one table, in which each has its name, what its calls are about, who is offered it,
+//! what a crash means for a call of it, the type of its input, and what is to be done. Pure.
 //!
-//! Every model call costs the texts of the tools as input tokens, and they must not change within a conversation: they
-//! stand before all that a service caches.
+//! Every model call costs the texts of the tools as input tokens, and they must not change within a
+//! conversation: they stand before all that a service caches.
 
 use std::sync::LazyLock;
 
@@ -34,7 +34,8 @@ struct Tool {
     parse: Parse,
 }
 
-/// What becomes of a call that has no result when its worker is started again (rule 14 of the specification).
+/// What becomes of a call that has no result when its worker is started again (rule 14 of the
+/// specification).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterCrash {
     /// It is not run again, and answered "interrupted, may have run".
@@ -61,41 +62,168 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
     after_crash: AfterCrash,
     action: fn(T) -> A,
 ) -> Tool {
-    let parse = move |input: &Value| {
-        let (activity, input) = input::parse(name, subject, input)?;
-        Ok(Call { activity, action: action(input).into() })
-    };
-    Tool { name, offered, after_crash, describe: input::describe::<T>, parse: Box::new(parse) }
+    Tool {
+        name,
+        offered,
+        after_crash,
+        describe: input::describe::<T>,
+        parse: Box::new(move |input| {
+            let (activity, input) = input::parse(name, subject, input)?;
+            Ok(Call {
+                activity,
+                action: action(input).into(),
+            })
+        }),
+    }
 }
 
 /// All tools, in the order in which a model is told of them.
 static TABLE: LazyLock<[Tool; 23]> = LazyLock::new(|| {
     use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
-    let to_one = |LeadMessage { to, content }| TeamAction::SendMessage(SendMessage { to, content });
-    let to_all = |Broadcast { content }| TeamAction::SendMessage(SendMessage { to: ALL.to_owned(), content });
     [
-        tool("bash", "command", ALL_MEMBERS, Interrupted, LocalAction::Bash),
-        tool("read_file", "path", ALL_MEMBERS, Interrupted, LocalAction::ReadFile),
-        tool("write_file", "path", ALL_MEMBERS, Interrupted, LocalAction::WriteFile),
-        tool("edit_file", "path", ALL_MEMBERS, Interrupted, LocalAction::EditFile),
-        tool("send_message", "to", TEAMMATES, RunAgainWithIds, TeamAction::SendMessage),
-        tool("send_message", "to", LEAD_AGENT, RunAgainWithIds, to_one),
-        tool("read_inbox", "", ALL_MEMBERS, Interrupted, |ReadInbox {}| Action::ReadInbox),
-        tool("shutdown_response", "approve", TEAMMATES, RunAgainWithIds, Action::AnswerShutdown),
-        tool("shutdown_response", "request_id", LEAD_AGENT, RunAgainWithIds, RequestStatus::action),
-        tool("plan_approval", "", TEAMMATES, RunAgainWithIds, Action::SubmitPlan),
+        tool(
+            "bash",
+            "command",
+            ALL_MEMBERS,
+            Interrupted,
+            LocalAction::Bash,
+        ),
+        tool(
+            "read_file",
+            "path",
+            ALL_MEMBERS,
+            Interrupted,
+            LocalAction::ReadFile,
+        ),
+        tool(
+            "write_file",
+            "path",
+            ALL_MEMBERS,
+            Interrupted,
+            LocalAction::WriteFile,
+        ),
+        tool(
+            "edit_file",
+            "path",
+            ALL_MEMBERS,
+            Interrupted,
+            LocalAction::EditFile,
+        ),
+        tool(
+            "send_message",
+            "to",
+            TEAMMATES,
+            RunAgainWithIds,
+            TeamAction::SendMessage,
+        ),
+        tool(
+            "send_message",
+            "to",
+            LEAD_AGENT,
+            RunAgainWithIds,
+            |LeadMessage { to, content }| TeamAction::SendMessage(SendMessage { to, content }),
+        ),
+        tool("read_inbox", "", ALL_MEMBERS, Interrupted, |ReadInbox {}| {
+            Action::ReadInbox
+        }),
+        tool(
+            "shutdown_response",
+            "approve",
+            TEAMMATES,
+            RunAgainWithIds,
+            Action::AnswerShutdown,
+        ),
+        tool(
+            "shutdown_response",
+            "request_id",
+            LEAD_AGENT,
+            RunAgainWithIds,
+            RequestStatus::action,
+        ),
+        tool(
+            "plan_approval",
+            "",
+            TEAMMATES,
+            RunAgainWithIds,
+            Action::SubmitPlan,
+        ),
         // The daemon takes a second answer for the first.
-        tool("plan_approval", "request_id", LEAD_AGENT, RunAgain, TeamAction::AnswerPlan),
-        tool("spawn_teammate", "name", LEAD_AGENT, Interrupted, TeamAction::Spawn),
-        tool("list_teammates", "", LEAD_AGENT, RunAgain, |ListTeammates {}| TeamAction::List),
-        tool("broadcast", "", LEAD_AGENT, RunAgainWithIds, to_all),
-        tool("shutdown_request", "teammate", LEAD_AGENT, Interrupted, TeamAction::RequestShutdown),
-        tool("request_plan", "teammate", LEAD_AGENT, Interrupted, TeamAction::RequestPlan),
-        tool("claim_task", "task_id", TEAMMATES, RunAgain, ClaimTask::action),
-        tool("task_update", "task_id", ALL_MEMBERS, RunAgain, TaskUpdate::action),
+        tool(
+            "plan_approval",
+            "request_id",
+            LEAD_AGENT,
+            RunAgain,
+            TeamAction::AnswerPlan,
+        ),
+        tool(
+            "spawn_teammate",
+            "name",
+            LEAD_AGENT,
+            Interrupted,
+            TeamAction::Spawn,
+        ),
+        tool(
+            "list_teammates",
+            "",
+            LEAD_AGENT,
+            RunAgain,
+            |ListTeammates {}| TeamAction::List,
+        ),
+        tool(
+            "broadcast",
+            "",
+            LEAD_AGENT,
+            RunAgainWithIds,
+            |Broadcast { content }| {
+                TeamAction::SendMessage(SendMessage {
+                    to: ALL.to_owned(),
+                    content,
+                })
+            },
+        ),
+        tool(
+            "shutdown_request",
+            "teammate",
+            LEAD_AGENT,
+            Interrupted,
+            TeamAction::RequestShutdown,
+        ),
+        tool(
+            "request_plan",
+            "teammate",
+            LEAD_AGENT,
+            Interrupted,
+            TeamAction::RequestPlan,
+        ),
+        tool(
+            "claim_task",
+            "task_id",
+            TEAMMATES,
+            RunAgain,
+            ClaimTask::action,
+        ),
+        tool(
+            "task_update",
+            "task_id",
+            ALL_MEMBERS,
+            RunAgain,
+            TaskUpdate::action,
+        ),
         tool("task_list", "", ALL_MEMBERS, RunAgain, TaskList::action),
-        tool("task_get", "task_id", ALL_MEMBERS, RunAgain, TaskGet::action),
-        tool("task_create", "subject", ALL_MEMBERS, Interrupted, TaskCreate::action),
+        tool(
+            "task_get",
+            "task_id",
+            ALL_MEMBERS,
+            RunAgain,
+            TaskGet::action,
+        ),
+        tool(
+            "task_create",
+            "subject",
+            ALL_MEMBERS,
+            Interrupted,
+            TaskCreate::action,
+        ),
         tool("sleep", "seconds", HIDDEN, Interrupted, LocalAction::Sleep),
         tool("run", "", HIDDEN, Interrupted, LocalAction::RunAgent),
     ]
@@ -119,7 +247,11 @@ pub(crate) enum Caller {
 impl Caller {
     /// Returns what a member calls tools as.
     pub(crate) fn of(name: &Name) -> Self {
-        if *name == Name::lead() { Self::LeadAgent } else { Self::Teammate }
+        if *name == Name::lead() {
+            Self::LeadAgent
+        } else {
+            Self::Teammate
+        }
     }
 
     /// Returns how the caller is told that its turn was interrupted.
@@ -142,7 +274,8 @@ impl Caller {
 
     /// Returns what becomes of a call of a tool that a crash interrupted.
     pub(crate) fn after_crash(self, tool: &str) -> AfterCrash {
-        self.find(tool).map_or(AfterCrash::Interrupted, |tool| tool.after_crash)
+        self.find(tool)
+            .map_or(AfterCrash::Interrupted, |tool| tool.after_crash)
     }
 
     /// Reads a call.
@@ -154,15 +287,20 @@ impl Caller {
             Some(found) => (found.parse)(input),
             None => {
                 let names: Vec<_> = self.offered().map(|tool| tool.name).collect();
-                Err(format!("there is no tool {tool:?}; the tools are {}", names.join(", ")))
+                Err(format!(
+                    "there is no tool {tool:?}; the tools are {}",
+                    names.join(", ")
+                ))
             }
         }
     }
 
     /// Returns the tools that work in this mode of the sandbox, as a model is told of them.
     pub(crate) fn tools(self, mode: SandboxMode) -> Vec<prompt::ToolText> {
-        let works = |tool: &&Tool| mode != SandboxMode::ReadOnly || !WRITE_FILES.contains(&tool.name);
-        self.offered().filter(works).map(|tool| (tool.describe)(tool.name)).collect()
+        self.offered()
+            .filter(|tool| mode != SandboxMode::ReadOnly || !WRITE_FILES.contains(&tool.name))
+            .map(|tool| (tool.describe)(tool.name))
+            .collect()
     }
 
     /// Returns the tools that do not work on the machine: an agent has its own for that.
@@ -173,12 +311,16 @@ impl Caller {
     }
 
     fn offered(self) -> impl Iterator<Item = &'static Tool> {
-        TABLE.iter().filter(move |tool| tool.offered.contains(&self))
+        TABLE
+            .iter()
+            .filter(move |tool| tool.offered.contains(&self))
     }
 
     fn find(self, name: &str) -> Option<&'static Tool> {
-        let is_known = |tool: &&Tool| tool.offered.contains(&self) || tool.offered == HIDDEN;
-        TABLE.iter().filter(is_known).find(|tool| tool.name == name)
+        TABLE
+            .iter()
+            .filter(|tool| tool.offered.contains(&self) || tool.offered == HIDDEN)
+            .find(|tool| tool.name == name)
     }
 }
 
@@ -204,7 +346,11 @@ mod tests {
     fn examples(tool: &prompt::ToolText, take: impl Fn(&str) -> bool) -> Value {
         let properties = tool.input["properties"].as_object().unwrap();
         let taken = properties.iter().filter(|(name, _)| take(name));
-        Value::Object(taken.map(|(name, it)| (name.clone(), example(name, it))).collect())
+        Value::Object(
+            taken
+                .map(|(name, it)| (name.clone(), example(name, it)))
+                .collect(),
+        )
     }
 
     #[test]
@@ -215,7 +361,11 @@ mod tests {
                 let is_required = |name: &str| required.iter().any(|it| it == name);
                 assert!(!tool.description.is_empty(), "{}", tool.name);
                 for property in tool.input["properties"].as_object().unwrap().values() {
-                    assert!(property["description"].is_string(), "{}: {property}", tool.name);
+                    assert!(
+                        property["description"].is_string(),
+                        "{}: {property}",
+                        tool.name
+                    );
                 }
                 for input in [examples(&tool, |_| true), examples(&tool, is_required)] {
                     let call = caller.parse(tool.name, &input);
@@ -224,7 +374,11 @@ mod tests {
                 for field in required {
                     let input = examples(&tool, |name| is_required(name) && field != name);
                     let error = caller.parse(tool.name, &input).unwrap_err();
-                    assert!(error.contains(field.as_str().unwrap()), "{caller:?} {}: {error}", tool.name);
+                    assert!(
+                        error.contains(field.as_str().unwrap()),
+                        "{caller:?} {}: {error}",
+                        tool.name
+                    );
                 }
                 let mut more = examples(&tool, is_required);
                 more["no_such_field"] = json!(1);
@@ -247,17 +401,29 @@ mod tests {
             "additionalProperties": false,
         });
         assert_eq!(tools[1].input, read_file);
-        let read_inbox =
-            json!({"type": "object", "properties": {}, "required": [], "additionalProperties": false});
-        assert_eq!(tools.iter().find(|tool| tool.name == "read_inbox").unwrap().input, read_inbox);
+        let read_inbox = json!({"type": "object", "properties": {}, "required": [], "additionalProperties": false});
+        assert_eq!(
+            tools
+                .iter()
+                .find(|tool| tool.name == "read_inbox")
+                .unwrap()
+                .input,
+            read_inbox
+        );
     }
 
     #[test]
     fn a_read_only_member_is_offered_no_tool_that_writes_files() {
         for caller in CALLERS {
             let offered = caller.tools(SandboxMode::ReadOnly);
-            assert!(!offered.iter().any(|tool| WRITE_FILES.contains(&tool.name)), "{caller:?}");
-            assert_eq!(offered.len() + WRITE_FILES.len(), caller.tools(SandboxMode::WorkspaceWrite).len());
+            assert!(
+                !offered.iter().any(|tool| WRITE_FILES.contains(&tool.name)),
+                "{caller:?}"
+            );
+            assert_eq!(
+                offered.len() + WRITE_FILES.len(),
+                caller.tools(SandboxMode::WorkspaceWrite).len()
+            );
         }
     }
 
@@ -267,8 +433,13 @@ mod tests {
         assert_eq!(Caller::of(&Name::new("alice").unwrap()), Caller::Teammate);
         let of_teammates = Caller::Teammate.tools(SandboxMode::WorkspaceWrite);
         let of_lead = Caller::LeadAgent.tools(SandboxMode::WorkspaceWrite);
-        for tool in of_lead.iter().filter(|tool| !of_teammates.iter().any(|it| it.name == tool.name)) {
-            let error = Caller::Teammate.parse(tool.name, &examples(tool, |_| true)).unwrap_err();
+        for tool in of_lead
+            .iter()
+            .filter(|tool| !of_teammates.iter().any(|it| it.name == tool.name))
+        {
+            let error = Caller::Teammate
+                .parse(tool.name, &examples(tool, |_| true))
+                .unwrap_err();
             assert!(error.starts_with("there is no tool"), "{error}");
         }
     }
@@ -276,16 +447,40 @@ mod tests {
     #[test]
     fn what_a_crash_interrupted_is_run_again_only_where_that_does_no_harm() {
         for caller in CALLERS {
-            for tool in ["bash", "write_file", "edit_file", "read_inbox", "spawn_teammate", "request_plan"] {
-                assert_eq!(caller.after_crash(tool), AfterCrash::Interrupted, "{caller:?} {tool}");
+            for tool in [
+                "bash",
+                "write_file",
+                "edit_file",
+                "read_inbox",
+                "spawn_teammate",
+                "request_plan",
+            ] {
+                assert_eq!(
+                    caller.after_crash(tool),
+                    AfterCrash::Interrupted,
+                    "{caller:?} {tool}"
+                );
             }
             for tool in ["send_message", "shutdown_response"] {
-                assert_eq!(caller.after_crash(tool), AfterCrash::RunAgainWithIds, "{caller:?} {tool}");
+                assert_eq!(
+                    caller.after_crash(tool),
+                    AfterCrash::RunAgainWithIds,
+                    "{caller:?} {tool}"
+                );
             }
         }
         // It would end the teammate that has the name by then.
-        assert_eq!(Caller::LeadAgent.after_crash("shutdown_request"), AfterCrash::Interrupted);
-        assert_eq!(Caller::Teammate.after_crash("plan_approval"), AfterCrash::RunAgainWithIds);
-        assert_eq!(Caller::LeadAgent.after_crash("plan_approval"), AfterCrash::RunAgain);
+        assert_eq!(
+            Caller::LeadAgent.after_crash("shutdown_request"),
+            AfterCrash::Interrupted
+        );
+        assert_eq!(
+            Caller::Teammate.after_crash("plan_approval"),
+            AfterCrash::RunAgainWithIds
+        );
+        assert_eq!(
+            Caller::LeadAgent.after_crash("plan_approval"),
+            AfterCrash::RunAgain
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The tools for tasks. The daemon decides each call: a task is claimed when its journal says so, and completed when its
-//! check has passed.
+//! The tools for tasks. The daemon decides each call: a task is claimed when its journal says so,
+//! and completed when its check has passed.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,8 +11,8 @@ use super::orders::unexpected;
 use super::{TeamAction, Tools};
 use crate::agent::session::Session;
 
-/// Makes a task for the team: work that a teammate can do by itself and that has an end. It is not done by you unless
-/// you claim it.
+/// Makes a task for the team: work that a teammate can do by itself and that has an end. It is not
+/// done by you unless you claim it.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TaskCreate {
@@ -55,8 +55,9 @@ pub(crate) struct ClaimTask {
     task_id: Option<u64>,
 }
 
-/// Says what becomes of a task of yours. `completed` submits it: its check decides, and you are told if that fails.
-/// `pending` releases it, for another teammate. `cancelled` (only for the lead) takes it off the list.
+/// Says what becomes of a task of yours. `completed` submits it: its check decides, and you are
+/// told if that fails. `pending` releases it, for another teammate. `cancelled` (only for the lead)
+/// takes it off the list.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TaskUpdate {
@@ -83,9 +84,18 @@ pub(crate) enum TaskAction {
 
 impl TaskCreate {
     pub(super) fn action(self) -> TeamAction {
-        let Self { subject, description, blocked_by, reserved_for, check } = self;
-        let ids: Result<Vec<TaskId>, _> =
-            blocked_by.split([',', ' ', '[', ']']).filter(|id| !id.is_empty()).map(str::parse).collect();
+        let Self {
+            subject,
+            description,
+            blocked_by,
+            reserved_for,
+            check,
+        } = self;
+        let ids: Result<Vec<TaskId>, _> = blocked_by
+            .split([',', ' ', '[', ']'])
+            .filter(|id| !id.is_empty())
+            .map(str::parse)
+            .collect();
         TeamAction::Task(match ids {
             Ok(ids) => TaskAction::Create(Box::new(TaskFields {
                 subject: Some(subject),
@@ -97,7 +107,8 @@ impl TaskCreate {
                 ..TaskFields::default()
             })),
             Err(_) => TaskAction::Refuse(
-                "task_create: the field `blocked_by`: must be numbers of tasks, such as 1, 2".to_owned(),
+                "task_create: the field `blocked_by`: must be numbers of tasks, such as 1, 2"
+                    .to_owned(),
             ),
         })
     }
@@ -119,7 +130,11 @@ impl ClaimTask {
 
 impl TaskUpdate {
     pub(super) fn action(self) -> TeamAction {
-        let Self { task_id, status, summary } = self;
+        let Self {
+            task_id,
+            status,
+            summary,
+        } = self;
         TeamAction::Task(match status.as_str() {
             "completed" => TaskAction::Order(TaskOrder::Submit(task_id, summary)),
             "pending" => TaskAction::Order(TaskOrder::Release(task_id)),
@@ -142,9 +157,11 @@ impl<T: Tools> Session<T> {
     /// Asks the daemon to do something with tasks.
     pub(super) async fn do_task(&mut self, action: TaskAction) -> Result<String, String> {
         let order = match action {
-            TaskAction::Create(fields) => {
-                TaskOrder::Add { id: self.ids.request(), tasks: vec![*fields], within: false }
-            }
+            TaskAction::Create(fields) => TaskOrder::Add {
+                id: self.ids.request(),
+                tasks: vec![*fields],
+                within: false,
+            },
             TaskAction::Order(order) => order,
             TaskAction::Refuse(why) => return Err(why),
         };
@@ -157,17 +174,28 @@ impl<T: Tools> Session<T> {
 }
 
 fn made(order: &TaskOrder, ids: &[TaskId]) -> String {
-    let TaskOrder::Add { tasks, .. } = order else { return String::new() };
-    let subjects = tasks.iter().map(|task| task.subject.as_deref().unwrap_or_default());
-    ids.iter().zip(subjects).map(|(id, subject)| format!("task {id} ({subject}) is made")).collect()
+    let TaskOrder::Add { tasks, .. } = order else {
+        return String::new();
+    };
+    let subjects = tasks
+        .iter()
+        .map(|task| task.subject.as_deref().unwrap_or_default());
+    ids.iter()
+        .zip(subjects)
+        .map(|(id, subject)| format!("task {id} ({subject}) is made"))
+        .collect()
 }
 
 fn told(order: &TaskOrder, tasks: &[Task]) -> String {
-    let Some(task) = tasks.last() else { return "there are no tasks to do".to_owned() };
+    let Some(task) = tasks.last() else {
+        return "there are no tasks to do".to_owned();
+    };
     let title = task.title();
     match order {
         TaskOrder::List(None) => listed(tasks),
-        TaskOrder::Claim(_) => format!("{title} is yours\n\n{}", task.assignment()).trim_end().to_owned(),
+        TaskOrder::Claim(_) => format!("{title} is yours\n\n{}", task.assignment())
+            .trim_end()
+            .to_owned(),
         TaskOrder::Submit(..) if task.status == TaskStatus::Completed => {
             format!("{title} is completed; it has no check")
         }
@@ -180,28 +208,69 @@ fn told(order: &TaskOrder, tasks: &[Task]) -> String {
 }
 
 fn listed(tasks: &[Task]) -> String {
-    let line = |task: &Task| {
-        let owner = task.owner.as_ref().map(|owner| format!(" ({owner})")).unwrap_or_default();
-        let waits = task.blocked_by.iter().map(|id| format!(" #{id}")).collect::<String>();
-        let waits = if waits.is_empty() { waits } else { format!(", after{waits}") };
-        let whom = task.reserved_for.as_ref().map(|whom| format!(", for {whom}")).unwrap_or_default();
-        format!("{}. {} [{}{owner}{waits}{whom}]", task.id, task.subject, task.status.as_str())
-    };
-    let mut lines: Vec<String> = tasks.iter().map(line).collect();
+    let mut lines: Vec<String> = tasks
+        .iter()
+        .map(|task| {
+            let owner = task
+                .owner
+                .as_ref()
+                .map(|owner| format!(" ({owner})"))
+                .unwrap_or_default();
+            let waits = task
+                .blocked_by
+                .iter()
+                .map(|id| format!(" #{id}"))
+                .collect::<String>();
+            let waits = if waits.is_empty() {
+                waits
+            } else {
+                format!(", after{waits}")
+            };
+            let whom = task
+                .reserved_for
+                .as_ref()
+                .map(|whom| format!(", for {whom}"))
+                .unwrap_or_default();
+            format!(
+                "{}. {} [{}{owner}{waits}{whom}]",
+                task.id,
+                task.subject,
+                task.status.as_str()
+            )
+        })
+        .collect();
     lines.extend(
-        (tasks.len() >= MOST_LISTED).then(|| format!("(the first {MOST_LISTED}; there may be more)")),
+        (tasks.len() >= MOST_LISTED)
+            .then(|| format!("(the first {MOST_LISTED}; there may be more)")),
     );
     lines.join("\n")
 }
 
 fn described(task: &Task) -> String {
     let mut lines = vec![listed(std::slice::from_ref(task)), task.description.clone()];
-    lines.extend(task.check.as_ref().map(|check| format!("check: {}", check.command)));
-    lines.extend(task.result.as_ref().and_then(|result| result.check.as_ref()).map(|check| {
-        let exit = check.exit.map_or("was ended".to_owned(), |exit| format!("exited with {exit}"));
-        format!("last check: {exit} (attempt {} of {})", task.attempts, task.max_attempts)
-    }));
-    lines.extend(task.review_id().map(|id| format!("its review {id} waits for an answer")));
+    lines.extend(
+        task.check
+            .as_ref()
+            .map(|check| format!("check: {}", check.command)),
+    );
+    lines.extend(
+        task.result
+            .as_ref()
+            .and_then(|result| result.check.as_ref())
+            .map(|check| {
+                let exit = check
+                    .exit
+                    .map_or("was ended".to_owned(), |exit| format!("exited with {exit}"));
+                format!(
+                    "last check: {exit} (attempt {} of {})",
+                    task.attempts, task.max_attempts
+                )
+            }),
+    );
+    lines.extend(
+        task.review_id()
+            .map(|id| format!("its review {id} waits for an answer")),
+    );
     lines.retain(|line| !line.trim().is_empty());
     lines.join("\n")
 }

@@ -31,19 +31,25 @@ pub(super) fn roster(read: Result<Option<Roster>, ConfigError>) -> Result<Roster
 
 /// Folds the journal from its last snapshot on.
 pub(super) fn state(dir: &TeamDir) -> Result<Team, String> {
-    load(dir, Since::Snapshot, |_, _| {}).map_err(|error| format!("cannot read the journal: {error}"))
+    load(dir, Since::Snapshot, |_, _| {})
+        .map_err(|error| format!("cannot read the journal: {error}"))
 }
 
 /// Returns a request.
 pub(super) fn request<'t>(team: &'t Team, request_id: &RequestId) -> Result<&'t Request, String> {
-    team.requests.get(request_id).ok_or_else(|| format!("no such request: {request_id}"))
+    team.requests
+        .get(request_id)
+        .ok_or_else(|| format!("no such request: {request_id}"))
 }
 
-/// Tells whether the lead agent, and not only a person, asked for something. If that cannot be seen it counts as so: the
-/// lead agent had better be told once too often.
+/// Tells whether the lead agent, and not only a person, asked for something. If that cannot be seen
+/// it counts as so: the lead agent had better be told once too often.
 pub(crate) fn lead_agent_asked(dir: &TeamDir, request_id: &RequestId) -> bool {
     match state(dir) {
-        Ok(team) => team.requests.get(request_id).is_some_and(|request| request.agent),
+        Ok(team) => team
+            .requests
+            .get(request_id)
+            .is_some_and(|request| request.agent),
         Err(why) => {
             tracing::warn!("cannot see who has asked for {request_id}: {why}");
             true
@@ -51,7 +57,8 @@ pub(crate) fn lead_agent_asked(dir: &TeamDir, request_id: &RequestId) -> bool {
     }
 }
 
-/// Tells whether a person sits at a terminal with `teamctl chat`, which holds a shared lock meanwhile.
+/// Tells whether a person sits at a terminal with `teamctl chat`, which holds a shared lock
+/// meanwhile.
 pub(super) fn has_chat(dir: &TeamDir) -> bool {
     match dir.open_file(&TeamPath::chat(), OFlags::RDONLY) {
         // The lock ends with the descriptor.
@@ -73,17 +80,23 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         assert!(!has_chat(&dir));
-        let chat = dir.open_file(&TeamPath::chat(), OFlags::RDWR | OFlags::CREATE).unwrap();
+        let chat = dir
+            .open_file(&TeamPath::chat(), OFlags::RDWR | OFlags::CREATE)
+            .unwrap();
         assert!(!has_chat(&dir));
         chat.lock_shared().unwrap();
         assert!(has_chat(&dir) && has_chat(&dir));
-        // What another test starts has all descriptors of this process for a moment: to close it is not enough.
+        // What another test starts has all descriptors of this process for a moment: to close it is
+        // not enough.
         chat.unlock().unwrap();
         assert!(!has_chat(&dir));
     }
 
     #[test]
     fn the_lead_agent_is_no_teammate() {
-        assert_eq!(teammate("lead"), Err("that is you: name a teammate".to_owned()));
+        assert_eq!(
+            teammate("lead"),
+            Err("that is you: name a teammate".to_owned())
+        );
     }
 }

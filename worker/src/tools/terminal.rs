@@ -1,8 +1,9 @@
-//! What a terminal would show of an output: what a model is given. A line that was written over by a carriage return, a backspace or a
-//! cursor that went up is there once, as it was last; colours, titles and other control sequences say nothing to a model.
+//! What a terminal would show of an output: what a model is given. A line that was written over by
+//! a carriage return, a backspace or a cursor that went up is there once, as it was last; colours,
+//! titles and other control sequences say nothing to a model.
 //!
-//! Bytes in, bytes out, in bounded memory: the last [`ROWS`] lines can still be written over. What holds no control character passes
-//! as it is.
+//! Bytes in, bytes out, in bounded memory: the last [`ROWS`] lines can still be written over. What
+//! holds no control character passes as it is.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,8 @@ use vte::{Params, Parser, Perform};
 /// How many lines up a cursor can go.
 const ROWS: usize = 100;
 
-/// How long a line may be that can still be written over, in characters; the beginning of a longer one stays as it is.
+/// How long a line may be that can still be written over, in characters; the beginning of a longer
+/// one stays as it is.
 const LONGEST: usize = 16 << 10;
 
 /// How far to the right a cursor is moved over nothing, in columns.
@@ -35,7 +37,11 @@ impl Terminal {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             match piece.strip_suffix(b"\n") {
                 Some(line) => {
-                    self.line(line.strip_suffix(b"\r").filter(|_| !self.is_parsing).unwrap_or(line));
+                    self.line(
+                        line.strip_suffix(b"\r")
+                            .filter(|_| !self.is_parsing)
+                            .unwrap_or(line),
+                    );
                     self.end_line();
                 }
                 None => self.line(piece),
@@ -55,7 +61,9 @@ impl Terminal {
     }
 
     fn line(&mut self, part: &[u8]) {
-        let is_plain = part.iter().all(|&byte| byte == b'\t' || byte >= b' ' && byte != 0x7f);
+        let is_plain = part
+            .iter()
+            .all(|&byte| byte == b'\t' || byte >= b' ' && byte != 0x7f);
         if is_plain && !self.is_parsing && self.rows.append(part) {
             return;
         }
@@ -99,7 +107,11 @@ impl Row {
         into.extend(self.plain);
         let text: String = self.cells.into_iter().collect();
         // What a shorter text is padded with to hide the one before.
-        let shown = if self.is_changed { text.trim_end_matches(' ') } else { &text };
+        let shown = if self.is_changed {
+            text.trim_end_matches(' ')
+        } else {
+            &text
+        };
         into.extend(shown.as_bytes());
     }
 
@@ -120,7 +132,8 @@ struct Rows {
     /// The line of the cursor, among them.
     at: usize,
     column: usize,
-    /// Whether the cursor is behind all that its line holds, and no line is below: nothing has moved it.
+    /// Whether the cursor is behind all that its line holds, and no line is below: nothing has
+    /// moved it.
     is_behind: bool,
     /// How many lines are done.
     settled: usize,
@@ -132,14 +145,27 @@ struct Rows {
 impl Default for Rows {
     fn default() -> Self {
         let rows = VecDeque::from([Row::default()]);
-        Self { rows, at: 0, column: 0, is_behind: true, settled: 0, done: Vec::new(), saved: None }
+        Self {
+            rows,
+            at: 0,
+            column: 0,
+            is_behind: true,
+            settled: 0,
+            done: Vec::new(),
+            saved: None,
+        }
     }
 }
 
 impl Rows {
     /// Appends bytes without a control character, if the cursor is behind everything.
     fn append(&mut self, part: &[u8]) -> bool {
-        let Some(row) = self.rows.back_mut().filter(|_| self.is_behind) else { return false };
+        if !self.is_behind {
+            return false;
+        }
+        let Some(row) = self.rows.back_mut() else {
+            return false;
+        };
         row.plain.extend_from_slice(part);
         if row.plain.len() > LONGEST {
             let long = std::mem::take(&mut row.plain);
@@ -151,8 +177,13 @@ impl Rows {
 
     /// Takes the bytes of the line of the cursor out that went through no parser.
     fn take_plain(&mut self) -> Vec<u8> {
-        let row = self.rows.back_mut().filter(|_| self.is_behind);
-        row.map(|row| std::mem::take(&mut row.plain)).unwrap_or_default()
+        let row = if self.is_behind {
+            self.rows.back_mut()
+        } else {
+            None
+        };
+        row.map(|row| std::mem::take(&mut row.plain))
+            .unwrap_or_default()
     }
 
     fn next_row(&mut self) {
@@ -204,7 +235,11 @@ impl Rows {
         row.is_changed = true;
         match which {
             0 => row.cells.truncate(column),
-            1 => row.cells.iter_mut().take(column + 1).for_each(|cell| *cell = ' '),
+            1 => {
+                for cell in row.cells.iter_mut().take(column + 1) {
+                    *cell = ' ';
+                }
+            }
             2 => row.cells.clear(),
             _ => {}
         }
@@ -254,7 +289,11 @@ impl Perform for Rows {
         if !intermediates.is_empty() {
             return;
         }
-        let first = params.iter().next().and_then(|param| param.first().copied()).unwrap_or(0);
+        let first = params
+            .iter()
+            .next()
+            .and_then(|param| param.first().copied())
+            .unwrap_or(0);
         let first = usize::from(first);
         let count = first.max(1);
         match action {
@@ -313,12 +352,27 @@ mod tests {
 
     #[test]
     fn of_a_progress_bar_the_last_state_is_shown() {
-        let bar: String = (0..400).map(|step| format!("\rReceiving: {step:3}%\x1b[K")).collect();
-        assert_eq!(shown(&format!("{bar}, done.\nnext\n")), "Receiving: 399%, done.\nnext\n");
-        assert_eq!(shown("long text\rdone     \nx"), "done\nx", "padded to hide what was there");
+        let bar: String = (0..400)
+            .map(|step| format!("\rReceiving: {step:3}%\x1b[K"))
+            .collect();
+        assert_eq!(
+            shown(&format!("{bar}, done.\nnext\n")),
+            "Receiving: 399%, done.\nnext\n"
+        );
+        assert_eq!(
+            shown("long text\rdone     \nx"),
+            "done\nx",
+            "padded to hide what was there"
+        );
         assert_eq!(shown("abc\rX\n"), "Xbc\n");
-        assert_eq!(shown("10%\x08\x08\x0820%\x08\x08\x08\x08\x08done\n"), "done\n");
-        assert_eq!(shown("working |\x08/\x08-\x08\\\x08 \x08ok\n"), "working ok\n");
+        assert_eq!(
+            shown("10%\x08\x08\x0820%\x08\x08\x08\x08\x08done\n"),
+            "done\n"
+        );
+        assert_eq!(
+            shown("working |\x08/\x08-\x08\\\x08 \x08ok\n"),
+            "working ok\n"
+        );
         assert_eq!(shown("one\x1b[2K\rtwo\n"), "two\n");
         assert_eq!(shown("one\x1b[1Gtwo\n"), "two\n");
     }
@@ -327,7 +381,9 @@ mod tests {
     fn lines_that_are_drawn_again_are_shown_once() {
         let mut output = "pulling\na: 0\nb: 0\n".to_owned();
         for step in 1..50 {
-            output.push_str(&format!("\x1b[2A\r\x1b[2Ka: {step}\x1b[1B\r\x1b[2Kb: {step}\x1b[1B\r"));
+            output.push_str(&format!(
+                "\x1b[2A\r\x1b[2Ka: {step}\x1b[1B\r\x1b[2Kb: {step}\x1b[1B\r"
+            ));
         }
         assert_eq!(shown(&output), "pulling\na: 49\nb: 49\n");
         let redrawn = "x\ny\nz\n\x1b[3A\x1b[J1\n2\n";
@@ -339,16 +395,34 @@ mod tests {
     fn control_sequences_are_not_shown() {
         assert_eq!(shown("\x1b[31mred\x1b[0m done \n"), "red done \n");
         assert_eq!(shown("\x1b]0;title\x07text\n"), "text\n");
-        assert_eq!(shown("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n"), "link\n");
-        assert_eq!(shown("\x1bP1$r0m\x1b\\a\x1b(Bb\x1b[?25lc\x1b[?2004h\n"), "abc\n");
+        assert_eq!(
+            shown("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n"),
+            "link\n"
+        );
+        assert_eq!(
+            shown("\x1bP1$r0m\x1b\\a\x1b(Bb\x1b[?25lc\x1b[?2004h\n"),
+            "abc\n"
+        );
         assert_eq!(shown("bell\x07 null\0.\n"), "bell null.\n");
-        assert_eq!(shown("\x1b]0;never ended\nnext\n"), "\nnext\n", "one line at most is lost");
+        assert_eq!(
+            shown("\x1b]0;never ended\nnext\n"),
+            "\nnext\n",
+            "one line at most is lost"
+        );
         assert_eq!(shown("\x1b[31"), "");
     }
 
     #[test]
     fn what_holds_no_control_character_stays_as_it_is() {
-        for plain in ["", "\n", "a", "a\n\n\nb", "\ta\t \n  b  \n", "ä→😀\n", "\n\n"] {
+        for plain in [
+            "",
+            "\n",
+            "a",
+            "a\n\n\nb",
+            "\ta\t \n  b  \n",
+            "ä→😀\n",
+            "\n\n",
+        ] {
             assert_eq!(shown(plain), plain, "{plain:?}");
         }
         assert_eq!(shown("a\r\nb\r\n"), "a\nb\n");
@@ -358,20 +432,32 @@ mod tests {
         let long = format!("{}\nend\n", "x".repeat(5 * LONGEST));
         assert_eq!(shown(&long), long);
         let red = format!("a\n\x1b[31m{}\x1b[0m\nend\n", "x".repeat(5 * LONGEST));
-        assert_eq!(shown(&red), format!("a\n{}\nend\n", "x".repeat(5 * LONGEST)));
+        assert_eq!(
+            shown(&red),
+            format!("a\n{}\nend\n", "x".repeat(5 * LONGEST))
+        );
     }
 
     #[test]
     fn a_flood_needs_little_memory() {
         let mut terminal = Terminal::default();
         let mut largest = 0;
-        for piece in
-            ["\r\x1b[32m#".repeat(9000), "y\n".repeat(30_000), "\x1b]0;".repeat(9000), "z".repeat(60_000)]
-        {
+        for piece in [
+            "\r\x1b[32m#".repeat(9000),
+            "y\n".repeat(30_000),
+            "\x1b]0;".repeat(9000),
+            "z".repeat(60_000),
+        ] {
             for _ in 0..20 {
                 terminal.push(piece.as_bytes());
-                largest =
-                    largest.max(terminal.rows.rows.iter().map(|row| row.plain.len() + row.cells.len()).sum());
+                largest = largest.max(
+                    terminal
+                        .rows
+                        .rows
+                        .iter()
+                        .map(|row| row.plain.len() + row.cells.len())
+                        .sum(),
+                );
             }
         }
         assert!(largest <= ROWS * (LONGEST + (64 << 10)), "{largest}");

@@ -17,10 +17,14 @@ use teamd_shared::team_dir::{DIR_MODE, TeamDir};
 use teamd_shared::transcript::Usage;
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::bash::{Background, Bash, Foreground, GateHandle, Ran, Reader, Way, cannot_start, sweep_orphans};
+use super::bash::{
+    Background, Bash, Foreground, GateHandle, Ran, Reader, Way, cannot_start, sweep_orphans,
+};
 use super::run_agent::Setting;
 use super::workspace::{Guide, Workspace};
-use super::{AgentProcess, EditFile, Launch, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile};
+use super::{
+    AgentProcess, EditFile, Launch, LocalAction, Outcome, RunAgent, Runs, Sleep, Tools, WriteFile,
+};
 use crate::args::Confinement;
 use crate::caches::{self, Keeps};
 use crate::cgroup::OwnCgroup;
@@ -34,7 +38,8 @@ const OPENED_WITHIN: Duration = Duration::from_secs(2);
 /// What a read-only member is told when it writes a file.
 const READ_ONLY: &str = "refused: this teammate is read-only; it changes no file";
 
-/// The variables by which programs are told where to keep what is theirs, and where that is below the state directory.
+/// The variables by which programs are told where to keep what is theirs, and where that is below
+/// the state directory.
 const STATE_VARIABLES: [(&str, &str); 7] = [
     ("TEAM_AGENT_STATE", ""),
     ("CLAUDE_CONFIG_DIR", "claude"),
@@ -54,7 +59,8 @@ pub(crate) struct ToolboxConfig {
     pub(crate) team_dir: Arc<TeamDir>,
     /// The member.
     pub(crate) name: Name,
-    /// What the name of the temporary directory has of it: no two programs of a team that run at once have the same.
+    /// What the name of the temporary directory has of it: no two programs of a team that run at
+    /// once have the same.
     pub(crate) temp_name: String,
     /// The transcript, as the worker has locked it: each shim shares the lock.
     pub(crate) liveness_lock: File,
@@ -103,10 +109,15 @@ impl Toolbox {
     /// # Errors
     /// If the system refuses, or the workspace lies in a team directory.
     pub(crate) fn new(mut config: ToolboxConfig) -> anyhow::Result<Self> {
-        let mut workspace = Workspace::open(&config.workspace, Arc::clone(&config.team_dir), &config.name)
-            .map_err(anyhow::Error::msg)?;
+        let mut workspace = Workspace::open(
+            &config.workspace,
+            Arc::clone(&config.team_dir),
+            &config.name,
+        )
+        .map_err(anyhow::Error::msg)?;
         nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
-        let (writable, lost) = sandbox::take_writable(&config.sandbox.writable, config.team_dir.root());
+        let (writable, lost) =
+            sandbox::take_writable(&config.sandbox.writable, config.team_dir.root());
         let first_note = first_note(&config.sandbox, &lost);
         let temp = temp_dir(&config, &writable);
         let temp = temp.context("cannot make the temporary directory of its commands")?;
@@ -122,7 +133,13 @@ impl Toolbox {
             programs: &config.confinement.programs,
             config: config.confinement.config.as_deref(),
         };
-        let places = Places::find(&config.workspace, &config.team_dir, writable, temp.path(), origin);
+        let places = Places::find(
+            &config.workspace,
+            &config.team_dir,
+            writable,
+            temp.path(),
+            origin,
+        );
         let places = places.context("cannot look around for what its commands may do")?;
         workspace
             .protect(
@@ -135,9 +152,19 @@ impl Toolbox {
         if let Some(state) = &state {
             caches::tell(&mut config.environment, &config.sandbox, &places, state);
         }
-        let (background, gate) = (Background::default(), None);
+        let background = Background::default();
+        let gate = None;
         let meter = Meter::default();
-        Ok(Self { config, places, workspace, background, gate, meter, first_note, _temp: temp })
+        Ok(Self {
+            config,
+            places,
+            workspace,
+            background,
+            gate,
+            meter,
+            first_note,
+            _temp: temp,
+        })
     }
 
     /// Returns what the workspace says to agents, at most so many bytes of it.
@@ -149,26 +176,42 @@ impl Toolbox {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub(crate) async fn run(&mut self, command: String, seconds: f64, reader: Reader) -> anyhow::Result<Ran> {
-        let bash = Bash { command, timeout: Some(seconds), run_in_background: false };
-        match self.start_bash(&bash, Gate::Open).map_err(anyhow::Error::msg)? {
+    pub(crate) async fn run(
+        &mut self,
+        command: String,
+        seconds: f64,
+        reader: Reader,
+    ) -> anyhow::Result<Ran> {
+        let bash = Bash {
+            command,
+            timeout: Some(seconds),
+            run_in_background: false,
+        };
+        match self
+            .start_bash(&bash, Gate::Open)
+            .map_err(anyhow::Error::msg)?
+        {
             Running::Bash(running) => Ok(running.run_to_end(reader).await),
             Running::Done(outcome) => Err(anyhow::Error::msg(outcome.content)),
             Running::Sleep { .. } => Err(anyhow::Error::msg("it is no command")),
         }
     }
 
-    /// Tells whether the gate of the agent changes while it runs: with namespaces of our own. Then it has a network of its own, too.
+    /// Tells whether the gate of the agent changes while it runs: with namespaces of our own. Then
+    /// it has a network of its own, too.
     fn is_live(&self) -> bool {
         let is_confined = self.config.sandbox.mode != SandboxMode::Off;
         self.config.confinement.layers.namespaces == Namespaces::Own && is_confined
     }
 
-    /// Returns the variables of the agent: what it keeps goes into its state directory, since the home directory is read-only.
+    /// Returns the variables of the agent: what it keeps goes into its state directory, since the
+    /// home directory is read-only.
     fn agent_environment(&self) -> io::Result<Environment> {
         let mut environment = self.config.environment.clone();
         for (variable, folder) in STATE_VARIABLES {
-            let Some(state) = &self.places.state else { continue };
+            let Some(state) = &self.places.state else {
+                continue;
+            };
             let path = state.path.join(folder);
             // The agent writes there: a link of its own must not have this process write elsewhere.
             let above = open_itself(&state.path, OFlags::PATH | OFlags::DIRECTORY)?;
@@ -180,8 +223,17 @@ impl Toolbox {
 
     /// Returns what the agent is started with.
     fn agent_setting(&self, gate: Gate) -> Result<Setting<'_>, String> {
-        let ToolboxConfig { sandbox, team_dir, confinement, agent, cgroup, .. } = &self.config;
-        let Some(agent) = agent else { return Err("this teammate has no agent of its own".to_owned()) };
+        let ToolboxConfig {
+            sandbox,
+            team_dir,
+            confinement,
+            agent,
+            cgroup,
+            ..
+        } = &self.config;
+        let Some(agent) = agent else {
+            return Err("this teammate has no agent of its own".to_owned());
+        };
         let Confinement { layers, weak, .. } = *confinement;
         let live = self.is_live();
         let granted = if live { Gate::Open } else { gate };
@@ -190,48 +242,83 @@ impl Toolbox {
         let gateway = Gateway::new(sandbox, has_network);
         let gateway = gateway.with_models(&self.config.environment, self.meter.clone());
         if let Some(policy) = &mut policy {
-            team_dir.open_folder(Some("run")).map_err(|error| error.to_string())?;
-            // Without a network namespace of its own, its model is reached by the network of the machine.
+            team_dir
+                .open_folder(Some("run"))
+                .map_err(|error| error.to_string())?;
+            // Without a network namespace of its own, its model is reached by the network of the
+            // machine.
             policy.network = !live && (policy.network || gateway.has_model());
         }
-        let environment = self.agent_environment().map_err(|error| cannot_start_agent(agent, &error))?;
+        let environment = self
+            .agent_environment()
+            .map_err(|error| cannot_start_agent(agent, &error))?;
         let entered = cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter());
         entered.map_err(|error| cannot_start_agent(agent, &error))?;
-        let (config, temp) = (&self.config, self.places.temp.path.as_path());
-        Ok(Setting { agent, config, environment, temp, policy, gate, live, gateway })
+        let config = &self.config;
+        let temp = self.places.temp.path.as_path();
+        Ok(Setting {
+            agent,
+            config,
+            environment,
+            temp,
+            policy,
+            gate,
+            live,
+            gateway,
+        })
     }
 
     /// Starts the agent for one piece of work.
     fn start_agent(&mut self, run: &RunAgent, gate: Gate) -> Result<Running, String> {
         let setting = self.agent_setting(gate)?;
         let agent = setting.agent;
-        let (running, gate) = setting.run(run).map_err(|error| cannot_start_agent(agent, &error))?;
+        let (running, gate) = setting
+            .run(run)
+            .map_err(|error| cannot_start_agent(agent, &error))?;
         self.gate = Some(gate);
         Ok(Running::Bash(Box::new(running)))
     }
 
     fn start_bash(&mut self, bash: &Bash, gate: Gate) -> Result<Running, String> {
-        let ToolboxConfig { sandbox, team_dir, confinement, .. } = &self.config;
+        let ToolboxConfig {
+            sandbox,
+            team_dir,
+            confinement,
+            ..
+        } = &self.config;
         let cannot = |error| cannot_start(&self.config, &error);
-        let policy = self.places.policy(sandbox, gate, (confinement.layers, confinement.weak))?;
+        let policy = self
+            .places
+            .policy(sandbox, gate, (confinement.layers, confinement.weak))?;
         if policy.is_some() {
             // Shims note there what must not be made. It may be deleted at any time.
-            team_dir.open_folder(Some("run")).map_err(|error| error.to_string())?;
+            team_dir
+                .open_folder(Some("run"))
+                .map_err(|error| error.to_string())?;
         }
         let has_list = sandbox.has_network(gate) && !sandbox.hosts.is_empty();
         let way = has_list.then(|| Way::make(Gateway::new(sandbox, true), true));
         let mut way = way.transpose().map_err(cannot)?;
         let job = bash.job(&self.config, policy, way.as_mut())?;
         // What a command starts is in the cgroup from its first moment.
-        self.config.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter()).map_err(cannot)?;
+        self.config
+            .cgroup
+            .as_ref()
+            .map_or(Ok(()), |cgroup| cgroup.enter())
+            .map_err(cannot)?;
         let gateway = way.map(Way::serve_command).unwrap_or_default();
         if bash.run_in_background {
-            let started = self.background.start(&self.config, &job, &self.places.temp.path, gateway);
+            let started =
+                self.background
+                    .start(&self.config, &job, &self.places.temp.path, gateway);
             let started = started.map_err(cannot)?;
-            return Ok(Running::Done(Outcome::ok(std::mem::take(&mut self.first_note) + &started)));
+            return Ok(Running::Done(Outcome::ok(
+                std::mem::take(&mut self.first_note) + &started,
+            )));
         }
         let mut command = Foreground::start(&job, &self.config.liveness_lock).map_err(cannot)?;
-        (command.note, command.gateway) = (std::mem::take(&mut self.first_note), gateway);
+        command.note = std::mem::take(&mut self.first_note);
+        command.gateway = gateway;
         Ok(Running::Bash(Box::new(command)))
     }
 }
@@ -244,9 +331,19 @@ impl Tools for Toolbox {
     }
 
     fn is_agent_itself(&self) -> bool {
-        let ToolboxConfig { agent, sandbox, confinement, .. } = &self.config;
+        let ToolboxConfig {
+            agent,
+            sandbox,
+            confinement,
+            ..
+        } = &self.config;
         let is_confined = sandbox.mode != SandboxMode::Off;
-        agent.is_none() || !is_confined || confinement.layers.enforcement(Promise::Agents, true).is_ok()
+        agent.is_none()
+            || !is_confined
+            || confinement
+                .layers
+                .enforcement(Promise::Agents, true)
+                .is_ok()
     }
 
     fn allow(&mut self, budget: Option<Budget>) {
@@ -269,7 +366,10 @@ impl Tools for Toolbox {
                 Err(error) => Outcome::error(error),
             },
             LocalAction::Sleep(Sleep { seconds }) => {
-                return Running::Sleep { until: Instant::now() + Duration::from_secs_f64(seconds), seconds };
+                return Running::Sleep {
+                    until: Instant::now() + Duration::from_secs_f64(seconds),
+                    seconds,
+                };
             }
             LocalAction::ReadFile(file) => self.workspace.read(&file).into(),
             _ if self.config.sandbox.mode == SandboxMode::ReadOnly => Outcome::error(READ_ONLY),
@@ -280,8 +380,8 @@ impl Tools for Toolbox {
     }
 
     fn clear_up(&self, broken_off: &LocalAction) {
-        let (LocalAction::WriteFile(WriteFile { path, .. }) | LocalAction::EditFile(EditFile { path, .. })) =
-            broken_off
+        let (LocalAction::WriteFile(WriteFile { path, .. })
+        | LocalAction::EditFile(EditFile { path, .. })) = broken_off
         else {
             return;
         };
@@ -293,7 +393,12 @@ impl Tools for Toolbox {
     fn start_process(&mut self, launch: Launch, gate: Gate) -> Result<AgentProcess, String> {
         let setting = self.agent_setting(gate)?;
         let agent = setting.agent;
-        let state = self.places.state.as_ref().map(|state| state.path.as_path()).unwrap_or(Path::new("/"));
+        let state = self
+            .places
+            .state
+            .as_ref()
+            .map(|state| state.path.as_path())
+            .unwrap_or(Path::new("/"));
         let started = setting.launch(launch, state);
         let (process, gate) = started.map_err(|error| cannot_start_agent(agent, &error))?;
         self.gate = Some(gate);
@@ -312,7 +417,10 @@ impl Tools for Toolbox {
 
     async fn opened(&mut self) {
         let Some(gate) = &mut self.gate else { return };
-        if tokio::time::timeout(OPENED_WITHIN, gate.opened()).await.is_err() {
+        if tokio::time::timeout(OPENED_WITHIN, gate.opened())
+            .await
+            .is_err()
+        {
             tracing::error!("the gate of the agent does not open");
         }
     }
@@ -337,7 +445,8 @@ fn cannot_start_agent(agent: &Agent, error: &io::Error) -> String {
     format!("cannot start the agent {}: {error}", agent.name)
 }
 
-/// Makes what commands may always write besides: where an agent keeps what is its own, and where caches lie.
+/// Makes what commands may always write besides: where an agent keeps what is its own, and where
+/// caches lie.
 fn make_state(config: &ToolboxConfig) -> anyhow::Result<Option<PathBuf>> {
     let made = config.keeps.make(&config.environment, &config.team_dir);
     if config.agent.is_some() {
@@ -358,19 +467,26 @@ fn first_note(sandbox: &Sandbox, lost: &[String]) -> String {
     if sandbox.mode != SandboxMode::WorkspaceWrite || lost.is_empty() {
         return String::new();
     }
-    format!("[allowed by name, but not writable in this incarnation: {}]\n", lost.join("; "))
+    format!(
+        "[allowed by name, but not writable in this incarnation: {}]\n",
+        lost.join("; ")
+    )
 }
 
 /// Makes a place that this user alone enters, and that only this teammate uses.
 fn temp_dir(config: &ToolboxConfig, writable: &[sandbox::Place]) -> io::Result<TempDir> {
-    let named = config.environment.path("TMPDIR").filter(|path| path.is_absolute() && path.is_dir());
+    let named = config
+        .environment
+        .path("TMPDIR")
+        .filter(|path| path.is_absolute() && path.is_dir());
     let named = named.and_then(|path| path.canonicalize().ok());
     // Where its commands write, they could put a link in its place.
     let is_theirs = |path: &Path| {
         path.starts_with(&config.workspace) || writable.iter().any(|it| path.starts_with(&it.path))
     };
-    let is_hidden = |path: &Path| config.sandbox.hidden.iter().any(|it| path.starts_with(it));
-    let named = named.filter(|path| !is_theirs(path) && !is_hidden(path));
+    let named = named.filter(|path| {
+        !is_theirs(path) && !config.sandbox.hidden.iter().any(|it| path.starts_with(it))
+    });
     let team = rustix::fs::fstat(&config.team_dir)?;
     let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.temp_name);
     TempDir::create(&named.unwrap_or_else(|| "/tmp".into()), &id)

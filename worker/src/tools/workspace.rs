@@ -1,9 +1,11 @@
-//! The workspace: finds a file beneath it, and never outside it, in a team directory, or where a secret lies.
+//! The workspace: finds a file beneath it, and never outside it, in a team directory, or where a
+//! secret lies.
 //!
-//! First a path is only a text: its links are read and replaced until none is left, and the text is checked. Then it is
-//! opened, one component from the one before it with `openat2`, and the kernel follows no link. So nothing that is renamed
-//! or swapped meanwhile leads out. Each directory on the way is compared, by device and inode, with those that are closed
-//! to tools: no bind mount hides one.
+//! First a path is only a text: its links are read and replaced until none is left, and the text is
+//! checked. Then it is opened, one component from the one before it with `openat2`, and the kernel
+//! follows no link. So nothing that is renamed or swapped meanwhile leads out. Each directory on
+//! the way is compared, by device and inode, with those that are closed to tools: no bind mount
+//! hides one.
 
 mod guide;
 mod replace;
@@ -31,8 +33,9 @@ pub(crate) use guide::{Guide, Rest};
 const MAX_LINKS: u32 = 40;
 
 /// How a single component is opened: never out of its directory, never through a link.
-const RESOLVE: ResolveFlags =
-    ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS).union(ResolveFlags::NO_SYMLINKS);
+const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_SYMLINKS);
 
 /// An open workspace. Its errors are texts for the model.
 #[derive(Debug)]
@@ -41,8 +44,8 @@ pub(super) struct Workspace {
     path: PathBuf,
     fd: OwnedFd,
     team_dir: Arc<TeamDir>,
-    /// What a file is called before it is whole. A member writes one file at a time, so a leftover of a killed worker has
-    /// the same name.
+    /// What a file is called before it is whole. A member writes one file at a time, so a leftover
+    /// of a killed worker has the same name.
     temporary: String,
     /// What holds secrets.
     secrets: Secrets,
@@ -89,9 +92,12 @@ impl Workspace {
     /// If it is no directory that can be opened, or lies in the team directory.
     pub(super) fn open(path: &Path, team_dir: Arc<TeamDir>, name: &Name) -> Result<Self, String> {
         let shown = path.display().to_string();
-        // It had no link when it was named. A tool that works in a directory around it can have made one since.
+        // It had no link when it was named. A tool that works in a directory around it can have
+        // made one since.
         let fd = place::open_itself(path, OFlags::PATH | OFlags::DIRECTORY).map_err(|errno| {
-            can_work(name, path).err().unwrap_or_else(|| cannot("open the workspace", &shown)(errno))
+            can_work(name, path)
+                .err()
+                .unwrap_or_else(|| cannot("open the workspace", &shown)(errno))
         })?;
         if path.starts_with(team_dir.root()) {
             return Err(in_team_dir(&shown));
@@ -109,7 +115,8 @@ impl Workspace {
         })
     }
 
-    /// Lets no tool touch secrets, change the programs of the team, or enter a registered team directory.
+    /// Lets no tool touch secrets, change the programs of the team, or enter a registered team
+    /// directory.
     ///
     /// # Errors
     /// If the workspace lies in such a directory.
@@ -120,17 +127,28 @@ impl Workspace {
         registers: Vec<Register>,
         (configs, shown): (Vec<PathBuf>, &[PathBuf]),
     ) -> Result<(), String> {
-        (self.secrets, self.programs, self.registers) = (secrets, programs, registers);
+        self.secrets = secrets;
+        self.programs = programs;
+        self.registers = registers;
         self.configs = configs;
-        let is_inside = teams(&self.registers)?.iter().any(|team| self.path.starts_with(team));
+        let is_inside = teams(&self.registers)?
+            .iter()
+            .any(|team| self.path.starts_with(team));
         let is_shown = shown.iter().any(|shown| self.path.starts_with(shown));
-        if is_inside && !is_shown { Err(in_team_dir(&self.path.display().to_string())) } else { Ok(()) }
+        if is_inside && !is_shown {
+            Err(in_team_dir(&self.path.display().to_string()))
+        } else {
+            Ok(())
+        }
     }
 
     /// Finds where a path leads.
     pub(super) fn find(&self, path: &str, purpose: Purpose) -> Result<ResolvedPath, String> {
         let (way, protected) = self.resolve(path)?;
-        let (Some(above), Some(name)) = (way.parent(), way.file_name()) else {
+        let Some(above) = way.parent() else {
+            return Err(is_directory(path));
+        };
+        let Some(name) = way.file_name() else {
             return Err(is_directory(path));
         };
         // Whether it is there or not, and before a directory is made.
@@ -145,27 +163,40 @@ impl Workspace {
             return Err(secret(path));
         }
         let closed = self.closed()?;
-        let mut parent = self.fd.try_clone().map_err(cannot("open the workspace of", path))?;
+        let mut parent = self
+            .fd
+            .try_clone()
+            .map_err(cannot("open the workspace of", path))?;
         for folder in above {
             parent = match open_in(&parent, folder) {
                 Err(Errno::NOENT) if purpose == Purpose::Make => make_in(&parent, folder),
                 other => other,
             }
             .map_err(cannot("open", path))?;
-            check(&closed, path, fstat(&parent).map_err(cannot("look at", path))?)?;
+            check(
+                &closed,
+                path,
+                fstat(&parent).map_err(cannot("look at", path))?,
+            )?;
         }
         let stat = match open_in(&parent, name) {
             Err(Errno::NOENT) => None,
             found => Some(found.and_then(fstat).map_err(cannot("open", path))?),
         };
         stat.map_or(Ok(()), |stat| check(&closed, path, stat))?;
-        Ok(ResolvedPath { parent, name: name.to_owned(), stat })
+        Ok(ResolvedPath {
+            parent,
+            name: name.to_owned(),
+            stat,
+        })
     }
 
-    /// Returns where a path leads, as a path below the workspace without links, whether something is there or not; and whether
-    /// the path leads through a link that is protected.
+    /// Returns where a path leads, as a path below the workspace without links, whether something
+    /// is there or not; and whether the path leads through a link that is protected.
     fn resolve(&self, path: &str) -> Result<(PathBuf, bool), String> {
-        let (mut way, mut links, mut protected) = (PathBuf::new(), 0, false);
+        let mut way = PathBuf::new();
+        let mut links = 0;
+        let mut protected = false;
         // The components that are still to be walked, the next one last.
         let mut ahead = self.components(path, Path::new(path))?;
         while let Some(name) = ahead.pop() {
@@ -201,10 +232,19 @@ impl Workspace {
         if given.starts_with(self.team_dir.root()) {
             return Err(in_team_dir(path));
         }
-        let relative = if given.is_absolute() { given.strip_prefix(&self.path) } else { Ok(given) };
+        let relative = if given.is_absolute() {
+            given.strip_prefix(&self.path)
+        } else {
+            Ok(given)
+        };
         let relative = relative.map_err(|_| self.outside(path))?;
-        let named = relative.components().filter(|component| *component != Component::CurDir);
-        Ok(named.map(|component| component.as_os_str().to_owned()).rev().collect())
+        let named = relative
+            .components()
+            .filter(|component| *component != Component::CurDir);
+        Ok(named
+            .map(|component| component.as_os_str().to_owned())
+            .rev()
+            .collect())
     }
 
     /// Opens a regular file for reading.
@@ -212,17 +252,35 @@ impl Workspace {
         self.find(path, Purpose::Read)?.open(path)
     }
 
-    /// Returns what no tool touches. Each time anew: a folder that was deleted is made again, as another inode.
+    /// Returns what no tool touches. Each time anew: a folder that was deleted is made again, as
+    /// another inode.
     fn closed(&self) -> Result<Closed, String> {
         let mut teams = teams(&self.registers)?;
         // By its descriptor: it may have been moved.
         teams.push(format!("/proc/self/fd/{}/.", self.team_dir.as_fd().as_raw_fd()).into());
-        let folders = teams.iter().flat_map(|team| FOLDERS.iter().map(|folder| team.join(folder)));
-        let teams = teams.iter().cloned().chain(folders).filter_map(|path| rustix::fs::lstat(&path).ok());
-        let secrets = self.secrets.nodes()?.into_iter().map(|node| (node, secret as _));
-        let configs = self.configs.iter().filter_map(|path| rustix::fs::stat(path).ok());
+        let folders = teams
+            .iter()
+            .flat_map(|team| FOLDERS.iter().map(|folder| team.join(folder)));
+        let teams = teams
+            .iter()
+            .cloned()
+            .chain(folders)
+            .filter_map(|path| rustix::fs::lstat(&path).ok());
+        let secrets = self
+            .secrets
+            .nodes()?
+            .into_iter()
+            .map(|node| (node, secret as _));
+        let configs = self
+            .configs
+            .iter()
+            .filter_map(|path| rustix::fs::stat(path).ok());
         let configs = configs.map(|stat| (node(stat), secret as _));
-        Ok(teams.map(|stat| (node(stat), in_team_dir as _)).chain(secrets).chain(configs).collect())
+        Ok(teams
+            .map(|stat| (node(stat), in_team_dir as _))
+            .chain(secrets)
+            .chain(configs)
+            .collect())
     }
 
     /// Tells whether a program of the user runs or believes what lies there.
@@ -274,12 +332,16 @@ fn make_in(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
 impl ResolvedPath {
     /// Opens the regular file that is there, for reading.
     pub(super) fn open(&self, path: &str) -> Result<(File, Stat), String> {
-        let found = self.stat.as_ref().ok_or_else(|| cannot("open", path)(Errno::NOENT))?;
+        let found = self
+            .stat
+            .as_ref()
+            .ok_or_else(|| cannot("open", path)(Errno::NOENT))?;
         must_be_file(path, found)?;
         // It can have become a link or a pipe since, or another file.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file =
-            openat2(&self.parent, &self.name, flags, Mode::empty(), RESOLVE).map_err(cannot("open", path))?;
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = openat2(&self.parent, &self.name, flags, Mode::empty(), RESOLVE)
+            .map_err(cannot("open", path))?;
         let stat = fstat(&file).map_err(cannot("look at", path))?;
         must_be_file(path, &stat)?;
         Ok((File::from(file), stat))

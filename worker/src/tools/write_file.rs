@@ -7,8 +7,9 @@ use teamd_shared::amount::count;
 use super::input;
 use super::workspace::{Purpose, Workspace};
 
-/// Makes a file in the workspace, or replaces all of one that is there, with `content`; makes missing directories.
-/// To change a part of a file, use `edit_file`. Refused while the gate is closed.
+/// Makes a file in the workspace, or replaces all of one that is there, with `content`; makes
+/// missing directories. To change a part of a file, use `edit_file`. Refused while the gate is
+/// closed.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WriteFile {

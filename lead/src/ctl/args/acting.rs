@@ -28,10 +28,12 @@ pub(crate) struct Spawn {
     /// Deny its commands the network
     #[arg(long, help_heading = "Sandbox")]
     pub(crate) no_network: bool,
-    /// Which certificate authorities to trust for the model's service: platform, embedded or a PEM file
+    /// Which certificate authorities to trust for the model's service: platform, embedded or a PEM
+    /// file
     #[arg(long, value_name = "CA", value_hint = ValueHint::FilePath)]
     pub(crate) ca: Option<String>,
-    /// Continue the conversation of its last incarnation, beginning with its unread messages; --prompt is the next one
+    /// Continue the conversation of its last incarnation, beginning with its unread messages;
+    /// --prompt is the next one
     #[arg(long)]
     pub(crate) resume: bool,
     /// How long to wait until it is ready
@@ -47,7 +49,8 @@ pub(crate) struct Up {
     /// Members of team.toml; one with `count` means all of its teammates [default: all]
     #[arg(value_name = "NAME", value_parser = teammate, add = names())]
     pub(crate) names: Vec<Name>,
-    /// Continue the conversations of teammates that have ended, those that team.toml does not define among them
+    /// Continue the conversations of teammates that have ended, those that team.toml does not
+    /// define among them
     #[arg(long)]
     pub(crate) resume: bool,
     /// How long to wait until each is ready
@@ -78,10 +81,16 @@ pub(crate) struct Shutdown {
     #[arg(long)]
     pub(crate) all: bool,
     /// Reason, which the teammate's model is told
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub(crate) reason: String,
-    /// How long to wait; with --force, when to send signals (0s: at once) [default: 120s, with --force 10s]
+    /// How long to wait; with --force, when to send signals (0s: at once) [default: 120s, with
+    /// --force 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
     /// How long its model has to decide before its runtime approves [default: 30s]
@@ -110,8 +119,8 @@ pub(crate) struct Wait {
     /// Wait for every running teammate except the lead agent
     #[arg(long)]
     pub(crate) all: bool,
-    /// Status to wait for (comma-separated) [default: idle, with --all also ended; where a plan needs an answer first, it exits
-    /// with 7]
+    /// Status to wait for (comma-separated) [default: idle, with --all also ended; where a plan
+    /// needs an answer first, it exits with 7]
     #[arg(long = "for", value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<MemberStatus>,
     /// How long to wait [default: no limit]
@@ -122,7 +131,11 @@ pub(crate) struct Wait {
 #[derive(Debug, Args)]
 pub(crate) struct Forget {
     /// Teammates
-    #[arg(value_name = "NAME", required_unless_present = "ended", conflicts_with = "ended")]
+    #[arg(
+        value_name = "NAME",
+        required_unless_present = "ended",
+        conflicts_with = "ended"
+    )]
     #[arg(value_parser = Name::of_inbox, add = names())]
     pub(crate) names: Vec<Name>,
     /// Forget every ended teammate
@@ -201,11 +214,17 @@ pub(crate) struct Attach {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerdictArgs {
-    /// Id of the plan, work or permission, or its first 4 or more characters; at a terminal also the teammate's name
+    /// Id of the plan, work or permission, or its first 4 or more characters; at a terminal also
+    /// the teammate's name
     #[arg(add = plans())]
     pub(crate) id: String,
     /// Feedback for the teammate, or - to read it from stdin
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub(crate) feedback: String,
 }

@@ -19,22 +19,43 @@ const NAME: usize = 14;
 /// Every command of the first help, once.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Start", &["spawn", "up", "run", "chat", "agents"]),
-    ("See", &["status", "top", "web", "inbox", "transcript", "logs", "events", "diagram", "stats"]),
+    (
+        "See",
+        &[
+            "status",
+            "top",
+            "web",
+            "inbox",
+            "transcript",
+            "logs",
+            "events",
+            "diagram",
+            "stats",
+        ],
+    ),
     ("Talk", &["send", "broadcast", "attach", "interrupt"]),
     ("Decide", &["requests", "approve", "reject", "request-plan"]),
     ("Work", &["task", "tasks", "wait", "diff", "sync", "land"]),
-    ("Care", &["shutdown", "down", "forget", "doctor", "completions"]),
+    (
+        "Care",
+        &["shutdown", "down", "forget", "doctor", "completions"],
+    ),
     ("For authors of other programs", &["lint", "schema"]),
 ];
 
 /// Returns how the first help is laid out.
 pub(super) fn template() -> String {
     let commands = Command::augment_subcommands(clap::Command::new("teamctl"));
-    let columns = crate::ctl::output::terminal_width().unwrap_or(WIDEST).min(WIDEST);
+    let columns = crate::ctl::output::terminal_width()
+        .unwrap_or(WIDEST)
+        .min(WIDEST);
     let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
     for (group, names) in GROUPS {
         text.push_str(&format!("\n{}\n", paint(HEADING, format_args!("{group}:"))));
-        for command in names.iter().filter_map(|name| commands.find_subcommand(name)) {
+        for command in names
+            .iter()
+            .filter_map(|name| commands.find_subcommand(name))
+        {
             text.push_str(&line(command, columns));
         }
     }
@@ -43,11 +64,19 @@ pub(super) fn template() -> String {
 }
 
 fn line(command: &clap::Command, columns: usize) -> String {
-    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let alias = command.get_visible_aliases().next().map(|alias| format!(" [alias: {alias}]"));
+    let about = command
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let alias = command
+        .get_visible_aliases()
+        .next()
+        .map(|alias| format!(" [alias: {alias}]"));
     let begin = format!("{:INDENT$}{:<NAME$}", "", command.get_name());
     let next = " ".repeat(INDENT + NAME);
-    let options = textwrap::Options::new(columns).initial_indent(&begin).subsequent_indent(&next);
+    let options = textwrap::Options::new(columns)
+        .initial_indent(&begin)
+        .subsequent_indent(&next);
     textwrap::fill(&format!("{about}{}", alias.unwrap_or_default()), options) + "\n"
 }
 
@@ -60,9 +89,14 @@ mod tests {
     #[test]
     fn every_command_of_the_first_help_is_in_one_group() {
         let commands = Command::augment_subcommands(clap::Command::new("teamctl"));
-        let shown = commands.get_subcommands().filter(|command| !command.is_hide_set());
+        let shown = commands
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set());
         let shown: BTreeSet<&str> = shown.map(clap::Command::get_name).collect();
-        let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| names.iter().copied())
+            .collect();
         assert_eq!(grouped.iter().copied().collect::<BTreeSet<_>>(), shown);
         assert_eq!(grouped.len(), shown.len());
     }

@@ -26,7 +26,8 @@ pub(crate) struct StatusArgs {
     #[arg(long, short = 'o', value_name = "COLUMNS", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["name", "wide"])]
     pub(crate) columns: Vec<Column>,
-    /// Keep showing: at a terminal as `top` does, in a pipe or with other flags again after each change
+    /// Keep showing: at a terminal as `top` does, in a pipe or with other flags again after each
+    /// change
     #[arg(long, conflicts_with = "name")]
     pub(crate) watch: bool,
 }
@@ -68,7 +69,8 @@ pub(crate) struct Web {
     /// Refuse every action: the page only shows the team
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Also serve /metrics in the Prometheus text format, without a key: counts, no names and no texts
+    /// Also serve /metrics in the Prometheus text format, without a key: counts, no names and no
+    /// texts
     #[arg(long)]
     pub(crate) metrics: bool,
 }
@@ -150,7 +152,8 @@ pub(crate) struct Requests {
 pub(crate) struct Doctor {
     /// Repair what can be repaired without deleting data, and list every change
     ///
-    /// While a daemon runs, its own files are left alone. Without a daemon, this also cleans up after dead processes.
+    /// While a daemon runs, its own files are left alone. Without a daemon, this also cleans up
+    /// after dead processes.
     #[arg(long)]
     pub(crate) fix: bool,
     /// Also show what is in order, and how each promise of the sandbox is enforced

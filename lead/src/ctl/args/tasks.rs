@@ -48,9 +48,10 @@ pub(crate) enum TaskCommand {
     Log(TaskLog),
     /// Create tasks from a Markdown checklist, TOML or JSON
     ///
-    /// In a checklist (`- [ ] subject`, `1. [ ] subject`), an item waits for the items nested below it; other text below it is its
-    /// description, and what becomes no task is said. In TOML each `[[task]]`, and in JSON each
-    /// object of an array, has the fields of `teamctl task show ID --json`; `id` is the number that `blocked_by` refers to.
+    /// In a checklist (`- [ ] subject`, `1. [ ] subject`), an item waits for the items nested below
+    /// it; other text below it is its description, and what becomes no task is said. In TOML each
+    /// `[[task]]`, and in JSON each object of an array, has the fields of
+    /// `teamctl task show ID --json`; `id` is the number that `blocked_by` refers to.
     Import(TaskImport),
 }
 
@@ -83,7 +84,8 @@ pub(crate) struct Run {
     /// How long the run may take [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// How many tokens the run may cost, such as 200k or 2M; those from a cache do not count [default: no limit]
+    /// How many tokens the run may cost, such as 200k or 2M; those from a cache do not count
+    /// [default: no limit]
     #[arg(long, value_name = "N", value_parser = parse_tokens)]
     pub(crate) max_tokens: Option<u64>,
     /// How many dollars the run may cost, such as 2.50 [default: no limit]

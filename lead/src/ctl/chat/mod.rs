@@ -1,7 +1,8 @@
 //! `teamctl chat` and `teamctl attach`: a conversation with an agent, at a terminal and in a pipe.
 //!
-//! A message to the agent is a line in its inbox, and its answers are in its transcript. The chat follows these files, and
-//! asks the daemon only for decisions. The agent does not know of the chat, and leaving the chat ends nothing.
+//! A message to the agent is a line in its inbox, and its answers are in its transcript. The chat
+//! follows these files, and asks the daemon only for decisions. The agent does not know of the
+//! chat, and leaving the chat ends nothing.
 
 mod agent;
 mod conversation;
@@ -33,7 +34,8 @@ pub(super) struct ChatOptions {
     pub(super) timeout: Option<Duration>,
 }
 
-/// Runs the chat until the person leaves; in a pipe, and at a terminal without a cursor, until the work is done.
+/// Runs the chat until the person leaves; in a pipe, and at a terminal without a cursor, until the
+/// work is done.
 ///
 /// # Errors
 /// If the agent cannot be reached, or as its work ends.

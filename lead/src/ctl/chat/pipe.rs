@@ -1,5 +1,5 @@
-//! A chat without a terminal: stdin is the message, and the agent's answers are the result. It ends with the work that the
-//! message sets off.
+//! A chat without a terminal: stdin is the message, and the agent's answers are the result. It ends
+//! with the work that the message sets off.
 
 use std::io::{self, IsTerminal};
 
@@ -33,18 +33,26 @@ pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> Co
     let target = &options.target;
     let inputs = inputs(&text::given("-")?, &target.name)?;
     if target.is_lead() && inputs.is_empty() {
-        return Err(CommandError::new(ExitCode::Usage, "there is no message on stdin")
-            .hint("`echo TEXT | teamctl chat`, or run it at a terminal"));
+        return Err(
+            CommandError::new(ExitCode::Usage, "there is no message on stdin")
+                .hint("`echo TEXT | teamctl chat`, or run it at a terminal"),
+        );
     }
-    let says = inputs.iter().any(|input| matches!(input, ChatInput::Say(_) | ChatInput::Unknown(..)));
+    let says = inputs
+        .iter()
+        .any(|input| matches!(input, ChatInput::Say(_) | ChatInput::Unknown(..)));
     let mut pipe = block_on(Pipe::begin(context, dir, options, says))?;
     let member = pipe.follower.member()?;
     let is_script = member.is_some_and(|(member, _)| member.model == SCRIPT);
-    let inputs = inputs.into_iter().map(|input| checked(input.for_model(is_script)));
+    let inputs = inputs
+        .into_iter()
+        .map(|input| checked(input.for_model(is_script)));
     for input in inputs.collect::<Result<Vec<_>, _>>()? {
         match input {
             ChatInput::Quit => return Ok(ExitCode::Done),
-            ChatInput::Help => context.out.text(commands::help(context.out.width().unwrap_or(usize::MAX)))?,
+            ChatInput::Help => context
+                .out
+                .text(commands::help(context.out.width().unwrap_or(usize::MAX)))?,
             ChatInput::Call(command) => drop(commands::run(context, *command, |_| true)?),
             ChatInput::Say(text) => pipe.view.sent(target.send(context, dir, &text)?),
             _ => {}
@@ -60,7 +68,10 @@ pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> Co
 /// Reads one message, or commands line by line. Nothing is sent if a part of it is wrong.
 fn inputs(said: &str, agent: &Name) -> Result<Vec<ChatInput>, CommandError> {
     match said.starts_with('/') {
-        true => said.lines().map(|line| checked(commands::parse(line, agent))).collect(),
+        true => said
+            .lines()
+            .map(|line| checked(commands::parse(line, agent)))
+            .collect(),
         false if said.trim().is_empty() => Ok(Vec::new()),
         false => Ok(vec![ChatInput::Say(said.to_owned())]),
     }
@@ -69,9 +80,9 @@ fn inputs(said: &str, agent: &Name) -> Result<Vec<ChatInput>, CommandError> {
 fn checked(input: ChatInput) -> Result<ChatInput, CommandError> {
     match input {
         ChatInput::Wrong(error) => Err(error),
-        ChatInput::Shell(_) | ChatInput::Attach(_) | ChatInput::Model(_) | ChatInput::Clear => {
-            Err(CommandError::new(ExitCode::Usage, "this command needs a terminal"))
-        }
+        ChatInput::Shell(_) | ChatInput::Attach(_) | ChatInput::Model(_) | ChatInput::Clear => Err(
+            CommandError::new(ExitCode::Usage, "this command needs a terminal"),
+        ),
         input => Ok(input),
     }
 }
@@ -92,17 +103,24 @@ impl<'a> Pipe<'a> {
         says: bool,
     ) -> Result<Self, CommandError> {
         let target = &options.target;
-        match says {
-            true => drop(target.ensure(context, dir, false).await?),
-            false => drop(target.running(dir)?),
+        if says {
+            target.ensure(context, dir, false).await?;
+        } else {
+            target.running(dir)?;
         }
         let last = if says { 0 } else { options.last };
         let follower = Follower::begin(dir, &target.name, last, context.settings.poll)?;
-        Ok(Self { context, options, view: ConversationView::new(&target.name, false), follower })
+        Ok(Self {
+            context,
+            options,
+            view: ConversationView::new(&target.name, false),
+            follower,
+        })
     }
 
     async fn wait(mut self) -> CommandResult {
-        let (name, timeout) = (&self.options.target.name, self.options.timeout);
+        let name = &self.options.target.name;
+        let timeout = self.options.timeout;
         within(timeout, self.follow()).await?.map_err(|early| {
             let time = clock::span(timeout.unwrap_or_default().as_secs_f64());
             let hint = format!("{name} goes on: `teamctl attach {name}` shows it, `teamctl interrupt {name}` interrupts its turn");
@@ -112,10 +130,12 @@ impl<'a> Pipe<'a> {
 
     async fn follow(&mut self) -> CommandResult {
         let target = &self.options.target;
-        let (mut told, mut shown_pause) = (false, None);
+        let mut told = false;
+        let mut shown_pause = None;
         let mut transcripts = Wake::of_transcripts(self.follower.dir(), self.context.settings.poll);
         while !self.context.out.closed() {
-            // Read before the conversation: of a team that is quiet here, the files have everything.
+            // Read before the conversation: of a team that is quiet here, the files have
+            // everything.
             let activity = self.follower.activity(target.is_lead())?;
             let added = self.follower.conversation()?;
             self.show(&added)?;
@@ -124,16 +144,23 @@ impl<'a> Pipe<'a> {
                 _ if !added.entries.is_empty() => continue,
                 quiet => return self.end(quiet),
             }
-            let pause = self.follower.member()?.and_then(|(member, _)| member.waiting);
+            let pause = self
+                .follower
+                .member()?
+                .and_then(|(member, _)| member.waiting);
             let pause = pause.filter(Waiting::is_outage);
-            if let Some(pause) = pause.as_ref().filter(|_| pause != shown_pause) {
+            if pause != shown_pause
+                && let Some(pause) = pause.as_ref()
+            {
                 let line = format!("{}: {}", target.name, pause.describe(wall()));
                 self.context.out.aside(paint(DIM, escape::line(&line)));
             }
             shown_pause = pause;
             if !told && !self.follower.has_daemon() {
                 told = true;
-                self.context.out.note("the daemon is gone; still waiting (`teamd start` starts it again)");
+                self.context
+                    .out
+                    .note("the daemon is gone; still waiting (`teamd start` starts it again)");
             }
             tokio::select! {
                 () = self.follower.changed() => {}
@@ -147,13 +174,18 @@ impl<'a> Pipe<'a> {
     fn show(&mut self, added: &NewEntries) -> Result<(), CommandError> {
         let out = &self.context.out;
         if out.is_json() {
-            added.lines.iter().try_for_each(|line| out.json(&as_it_stands(line)))?;
+            added
+                .lines
+                .iter()
+                .try_for_each(|line| out.json(&as_it_stands(line)))?;
         }
         // Answers are shown when they are complete: a pipe cannot take back what was printed.
         for item in self.view.update("", &added.entries) {
             match item {
                 Item::Answer(_) if out.is_json() => {}
-                Item::Answer(text) if io::stdout().is_terminal() => out.text(escape::text(&text))?,
+                Item::Answer(text) if io::stdout().is_terminal() => {
+                    out.text(escape::text(&text))?
+                }
                 Item::Answer(text) => out.text(text)?,
                 Item::End => {}
                 Item::Aside(line) => out.aside(paint(DIM, escape::line(&line))),
@@ -167,20 +199,30 @@ impl<'a> Pipe<'a> {
         let name = &self.options.target.name;
         if *activity == Activity::Ended {
             let message = format!("{name} has ended before the work was done");
-            return Err(CommandError::new(ExitCode::Failed, message)
-                .hint(format!("`teamctl status {name}` and `teamctl log {name}` show why")));
+            return Err(CommandError::new(ExitCode::Failed, message).hint(format!(
+                "`teamctl status {name}` and `teamctl log {name}` show why"
+            )));
         }
         if let Activity::PlansWait(names) = activity {
-            let names = names.iter().map(Name::as_str).collect::<Vec<_>>().join(", ");
-            self.context.out.note(format_args!("a plan waits for a person: {names}"));
-            self.context.out.hint("`teamctl plans` shows it; `teamctl approve ID` or `reject ID` answers it");
+            let names = names
+                .iter()
+                .map(Name::as_str)
+                .collect::<Vec<_>>()
+                .join(", ");
+            self.context
+                .out
+                .note(format_args!("a plan waits for a person: {names}"));
+            self.context
+                .out
+                .hint("`teamctl plans` shows it; `teamctl approve ID` or `reject ID` answers it");
         }
         match self.view.ended() {
             None | Some(IdleReason::Available) => Ok(ExitCode::Done),
             Some(reason) => {
                 let message = format!("the work of {name} was not done: {}", reason.as_str());
-                Err(CommandError::new(ExitCode::Failed, message)
-                    .hint(format!("`teamctl transcript {name} --last 5` shows the end of it")))
+                Err(CommandError::new(ExitCode::Failed, message).hint(format!(
+                    "`teamctl transcript {name} --last 5` shows the end of it"
+                )))
             }
         }
     }

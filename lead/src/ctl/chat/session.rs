@@ -31,7 +31,8 @@ use crate::ctl::render::{BOLD, DIM};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-/// How many entries of the past are read: enough to know whether a turn is running, and which verdicts wait.
+/// How many entries of the past are read: enough to know whether a turn is running, and which
+/// verdicts wait.
 const PAST: usize = 100;
 /// How many entries are shown of a teammate to which the person turns.
 const ATTACHED: usize = 10;
@@ -59,7 +60,8 @@ struct Session<'a> {
     /// Whether an answer to a message of the person is awaited.
     awaits: bool,
     question: Option<PlanQuestion>,
-    /// The calls for a verdict that the person was told of, and the plans that the person has put off.
+    /// The calls for a verdict that the person was told of, and the plans that the person has put
+    /// off.
     asked: Vec<String>,
     /// The plan of the question under which the line was begun.
     begun: Option<RequestId>,
@@ -91,8 +93,12 @@ enum Next {
 /// If the agent cannot be reached, or the terminal cannot be used.
 pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> CommandResult {
     let target = &options.target;
-    let refused =
-        |error: io::Error| CommandError::new(ExitCode::Failed, format!("cannot use the terminal: {error}"));
+    let refused = |error: io::Error| {
+        CommandError::new(
+            ExitCode::Failed,
+            format!("cannot use the terminal: {error}"),
+        )
+    };
     let signals = signals().map_err(refused)?;
     // A teammate that has ended is only shown, until something is sent.
     let mut begun = target.is_lead() && target.ensure(context, dir, false).await?;
@@ -100,19 +106,33 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
     let keyboard = Keyboard::open().map_err(refused)?;
     let screen = Screen::new();
     let line = Line::new(LineHistory::load(&output(&screen)));
-    let mut console = Console { screen, keyboard, line, signals };
-    let (mut target, mut last) = (target.clone(), options.last);
+    let mut console = Console {
+        screen,
+        keyboard,
+        line,
+        signals,
+    };
+    let mut target = target.clone();
+    let mut last = options.last;
     let ended = loop {
         let mut session = Session::new(context, dir, &target, &mut console)?;
         session.begin(last, begun)?;
         match session.converse().await {
-            Next::Turn(other) => (target, last, begun) = (other, ATTACHED, false),
+            Next::Turn(other) => {
+                target = other;
+                last = ATTACHED;
+                begun = false;
+            }
             _ => break session.runs,
         }
     };
     console.screen.dock(Dock::default());
     if ended {
-        let stays = if target.is_lead() { "the team" } else { target.name.as_str() };
+        let stays = if target.is_lead() {
+            "the team"
+        } else {
+            target.name.as_str()
+        };
         output(&console.screen).note(format_args!("{stays} goes on without you"));
     }
     console.screen.flush();
@@ -122,8 +142,13 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
 /// Catches SIGINT, SIGCONT (after Ctrl-Z), SIGTERM and SIGHUP: each leaves the terminal as it was.
 fn signals() -> io::Result<[Signal; 4]> {
     let resume = SignalKind::from_raw(nix::libc::SIGCONT);
-    let [interrupt, resume, terminate, hang_up] =
-        [SignalKind::interrupt(), resume, SignalKind::terminate(), SignalKind::hangup()].map(signal);
+    let [interrupt, resume, terminate, hang_up] = [
+        SignalKind::interrupt(),
+        resume,
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ]
+    .map(signal);
     Ok([interrupt?, resume?, terminate?, hang_up?])
 }
 
@@ -135,7 +160,13 @@ fn output(screen: &Screen) -> Output {
 /// Tells whether the last piece of work failed.
 fn has_failed(entries: &[Entry]) -> bool {
     let last = entries.last().map(|entry| &entry.event);
-    matches!(last, Some(Event::Idle { idle_reason: IdleReason::Failed, .. }))
+    matches!(
+        last,
+        Some(Event::Idle {
+            idle_reason: IdleReason::Failed,
+            ..
+        })
+    )
 }
 
 impl<'a> Session<'a> {
@@ -170,7 +201,8 @@ impl<'a> Session<'a> {
     /// Shows the state of the conversation.
     fn begin(&mut self, last: usize, begun: bool) -> Result<(), CommandError> {
         self.look_at_team()?;
-        let (name, model) = (&self.target.name, escape::line(&self.model));
+        let name = &self.target.name;
+        let model = escape::line(&self.model);
         let how = if begun { "is ready" } else { "is here" };
         self.context.out.aside(paint(
             DIM,
@@ -179,17 +211,27 @@ impl<'a> Session<'a> {
         if begun && model == SCRIPT {
             let what = "it runs the built-in `script` model, which does what lines such as `/bash make` say";
             self.context.out.note(what);
-            self.context.out.hint("/model anthropic (or openai:MODEL) switches to another one");
+            self.context
+                .out
+                .hint("/model anthropic (or openai:MODEL) switches to another one");
         }
         let added = self.follower.conversation()?;
-        let shown = if has_failed(&added.entries) { last.max(1) } else { last };
-        let (past, entries) = added.entries.split_at(added.entries.len().saturating_sub(shown));
+        let shown = if has_failed(&added.entries) {
+            last.max(1)
+        } else {
+            last
+        };
+        let (past, entries) = added
+            .entries
+            .split_at(added.entries.len().saturating_sub(shown));
         self.view.skip(past, &added.live);
         let items = self.view.update(&added.live, entries);
         self.show(items);
         self.awaits = self.view.in_turn();
         self.follower.plans()?;
-        self.follower.waiting().for_each(|plan| self.show_plan(plan));
+        for plan in self.follower.waiting() {
+            self.show_plan(plan);
+        }
         Ok(())
     }
 
@@ -221,8 +263,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Shows the next question. Keys that were pressed before it was on the screen answer nothing. Returns what one of them
-    /// leads to, if the chat is over.
+    /// Shows the next question. Keys that were pressed before it was on the screen answer nothing.
+    /// Returns what one of them leads to, if the chat is over.
     async fn ask(&mut self) -> Option<Next> {
         let question = self.next_question()?;
         let mut left = self.take_pressed().await;
@@ -255,20 +297,32 @@ impl<'a> Session<'a> {
             (Some(question), _) => question.prompt().to_owned(),
             (None, _) => format!("{}> ", self.target.name),
         };
-        let (answer, status) = (self.answer.in_progress(), self.status());
+        let answer = self.answer.in_progress();
+        let status = self.status();
         let question = question.map(|question| paint(BOLD, escape::line(&question.text)) + "\n");
-        let above = move |columns| {
-            let status = status.as_ref().map(|status| paint(DIM, status.line(columns)) + "\n");
-            answer(columns) + &status.unwrap_or_default() + question.as_deref().unwrap_or_default()
-        };
-        Dock { above: Box::new(above), prompt, typed: line.text().to_owned(), cursor: line.cursor() }
+        Dock {
+            above: Box::new(move |columns| {
+                let status = status
+                    .as_ref()
+                    .map(|status| paint(DIM, status.line(columns)) + "\n");
+                answer(columns)
+                    + &status.unwrap_or_default()
+                    + question.as_deref().unwrap_or_default()
+            }),
+            prompt,
+            typed: line.text().to_owned(),
+            cursor: line.cursor(),
+        }
     }
 
     /// Tells the person, who may look elsewhere, by a sound or a notice of the terminal.
     fn ring(&self, what: &str) {
         match self.context.settings.notify {
             Notify::Bell => self.console.screen.signal("\x07"),
-            Notify::Osc9 => self.console.screen.signal(&format!("\x1b]9;{}\x07", escape::line(what))),
+            Notify::Osc9 => self
+                .console
+                .screen
+                .signal(&format!("\x1b]9;{}\x07", escape::line(what))),
             Notify::Off => {}
         }
     }

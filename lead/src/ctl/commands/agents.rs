@@ -27,17 +27,33 @@ enum Problem {
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
-    let (file, environment) = (context.team_file()?, Environment::of_self());
+    let file = context.team_file()?;
+    let environment = Environment::of_self();
     let untrusted = context.widening()?.untrusted(context.register.state())?;
-    let mut table = Table::new(&["AGENT", "PROTOCOL", "STATE", "VERSION", "TESTED", "MEMORY", "COMMAND"]);
-    table.row([BUILT_IN, "-", "ready", "-", "-", "-", "-"].map(Cell::new).to_vec());
-    let mut all = vec![json!({"name": BUILT_IN, "protocol": null, "state": "ready", "command": null,
-        "version": null, "tested": null, "memory_mb": null})];
-    let known =
-        Protocol::KNOWN.map(Protocol::as_str).into_iter().filter(|name| !file.agents.contains_key(*name));
-    let known: Vec<_> =
-        known.filter_map(|name| Some((name.to_owned(), AgentProgram::known(name)?))).collect();
-    for (name, agent) in known.iter().map(|(name, agent)| (name, agent)).chain(&file.agents) {
+    let mut table = Table::new(&[
+        "AGENT", "PROTOCOL", "STATE", "VERSION", "TESTED", "MEMORY", "COMMAND",
+    ]);
+    table.row(
+        [BUILT_IN, "-", "ready", "-", "-", "-", "-"]
+            .map(Cell::new)
+            .to_vec(),
+    );
+    let mut all = vec![
+        json!({"name": BUILT_IN, "protocol": null, "state": "ready", "command": null,
+        "version": null, "tested": null, "memory_mb": null}),
+    ];
+    let known = Protocol::KNOWN
+        .map(Protocol::as_str)
+        .into_iter()
+        .filter(|name| !file.agents.contains_key(*name));
+    let known: Vec<_> = known
+        .filter_map(|name| Some((name.to_owned(), AgentProgram::known(name)?)))
+        .collect();
+    for (name, agent) in known
+        .iter()
+        .map(|(name, agent)| (name, agent))
+        .chain(&file.agents)
+    {
         let (version, problem) = inspect(agent, &environment);
         let state = match problem {
             Some(Problem::Missing) => "missing",
@@ -47,15 +63,27 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
             Some(Problem::Signs(_)) => "no service",
             None => "ready",
         };
-        let (protocol, command, known) =
-            (agent.protocol.as_str(), agent.command.join(" "), Known::of(agent.protocol));
-        let (version, memory) = (version.map(|it| it.to_string()), known.as_ref().map(|known| known.memory));
-        let tested = known.map(|Known { published: Published { tested: [oldest, newest], .. }, .. }| {
-            match oldest == newest {
-                true => newest.to_string(),
-                false => format!("{oldest} to {newest}"),
-            }
-        });
+        let protocol = agent.protocol.as_str();
+        let command = agent.command.join(" ");
+        let known = Known::of(agent.protocol);
+        let version = version.map(|it| it.to_string());
+        let memory = known.as_ref().map(|known| known.memory);
+        let tested = known.map(
+            |Known {
+                 published:
+                     Published {
+                         tested: [oldest, newest],
+                         ..
+                     },
+                 ..
+             }| {
+                if oldest == newest {
+                    newest.to_string()
+                } else {
+                    format!("{oldest} to {newest}")
+                }
+            },
+        );
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         let costs = memory.map(|memory| format!("{memory} MB"));
         let row = [
@@ -68,8 +96,10 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
             &command,
         ];
         table.row(row.map(Cell::new).to_vec());
-        all.push(json!({"name": name, "protocol": protocol, "state": state, "command": agent.command,
-            "version": version, "tested": tested, "memory_mb": memory}));
+        all.push(
+            json!({"name": name, "protocol": protocol, "state": state, "command": agent.command,
+            "version": version, "tested": tested, "memory_mb": memory}),
+        );
     }
     if context.out.is_json() {
         context.out.json(&json!(all))?;
@@ -77,7 +107,9 @@ pub(in crate::ctl) fn run(context: &Context) -> CommandResult {
     }
     context.out.text(table.render(context.out.width()))?;
     if file.agents.is_empty() {
-        context.out.hint("`[agents.NAME]` in team.toml adds a program of your own (docs/agents.md)");
+        context
+            .out
+            .hint("`[agents.NAME]` in team.toml adds a program of your own (docs/agents.md)");
     }
     Ok(ExitCode::Done)
 }
@@ -91,7 +123,8 @@ pub(super) fn check(
     agent: &AgentProgram,
     environment: &Environment,
 ) -> Result<Option<String>, CommandError> {
-    let ((version, problem), known) = (inspect(agent, environment), Known::of(agent.protocol));
+    let (version, problem) = inspect(agent, environment);
+    let known = Known::of(agent.protocol);
     let Some(problem) = problem else {
         let newest = known.map(|known| known.published.tested[1]);
         let newer = version.filter(|version| newest.is_some_and(|newest| *version > newest));
@@ -122,20 +155,28 @@ pub(super) fn check(
 
 /// Returns the version of an agent, where that can be known, and what keeps it from being started.
 fn inspect(agent: &AgentProgram, environment: &Environment) -> (Option<Version>, Option<Problem>) {
-    let Some(program) = find(agent, environment) else { return (None, Some(Problem::Missing)) };
-    let Some(known) = Known::of(agent.protocol) else { return (None, None) };
+    let Some(program) = find(agent, environment) else {
+        return (None, Some(Problem::Missing));
+    };
+    let Some(known) = Known::of(agent.protocol) else {
+        return (None, None);
+    };
     let version = known.version(&program);
-    let too_old = version.and_then(|version| known.published.too_old(version)).map(Problem::TooOld);
+    let too_old = version
+        .and_then(|version| known.published.too_old(version))
+        .map(Problem::TooOld);
     let signs = known.signs.iter().find(|variable| {
-        environment.value(variable).is_some_and(|value| !["", "0", "false"].contains(&value.as_str()))
+        environment
+            .value(variable)
+            .is_some_and(|value| !["", "0", "false"].contains(&value.as_str()))
     });
     let problem = too_old.or(signs.copied().map(Problem::Signs));
     let problem = problem.or_else(|| (!known.has_key(environment)).then_some(Problem::NoKey));
     (version, problem)
 }
 
-/// Finds the program of an agent as its teammate will: in `PATH`, or by its path. One that counts from the workspace is not looked
-/// for: which that is, only the teammate says.
+/// Finds the program of an agent as its teammate will: in `PATH`, or by its path. One that counts
+/// from the workspace is not looked for: which that is, only the teammate says.
 fn find(agent: &AgentProgram, environment: &Environment) -> Option<PathBuf> {
     let program = Path::new(agent.command.first()?);
     let is_program = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
@@ -143,5 +184,7 @@ fn find(agent: &AgentProgram, environment: &Environment) -> Option<PathBuf> {
         return Some(program.to_owned()).filter(|path| path.is_relative() || is_program(path));
     }
     let path = environment.value("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(is_program)
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(is_program)
 }

@@ -1,4 +1,5 @@
-//! `teamctl approve` and `teamctl reject`: the answer to a plan, a review or a permission question. Giving the same answer again is no error.
+//! `teamctl approve` and `teamctl reject`: the answer to a plan, a review or a permission question.
+//! Giving the same answer again is no error.
 
 use serde_json::json;
 use teamd_shared::control::{Command, Done};
@@ -16,7 +17,8 @@ use crate::ctl::{escape, requests, roster, text};
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-/// How much of an id an answer needs: one character, or a name that was meant for another command, opens no gate.
+/// How much of an id an answer needs: one character, or a name that was meant for another command,
+/// opens no gate.
 const SHORTEST: usize = 4;
 /// What can be answered.
 const JUDGED: [Kind; 3] = [Kind::PlanApproval, Kind::Review, Kind::Permission];
@@ -33,27 +35,46 @@ pub(in crate::ctl) struct Answer {
 }
 
 impl From<Approve> for Answer {
-    fn from(Approve { verdict, permissions }: Approve) -> Self {
-        Self { approve: true, feedback: verdict.feedback, permissions }
+    fn from(
+        Approve {
+            verdict,
+            permissions,
+        }: Approve,
+    ) -> Self {
+        Self {
+            approve: true,
+            feedback: verdict.feedback,
+            permissions,
+        }
     }
 }
 
 impl From<VerdictArgs> for Answer {
     fn from(reject: VerdictArgs) -> Self {
-        Self { approve: false, feedback: reject.feedback, permissions: None }
+        Self {
+            approve: false,
+            feedback: reject.feedback,
+            permissions: None,
+        }
     }
 }
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, id: &str, answer: Answer) -> CommandResult {
     let approve = answer.approve;
-    let answer = Answer { feedback: text::given(&answer.feedback)?, ..answer };
+    let answer = Answer {
+        feedback: text::given(&answer.feedback)?,
+        ..answer
+    };
     let asked = match meant(&context.dir()?, id)? {
         Meant::This(asked) => asked,
-        Meant::OnlyOneOf(asked) if context.out.can_ask() => match confirm(context, &asked, approve)? {
-            true => asked,
-            false => return Ok(ExitCode::Failed),
-        },
+        Meant::OnlyOneOf(asked) if context.out.can_ask() => {
+            if confirm(context, &asked, approve)? {
+                asked
+            } else {
+                return Ok(ExitCode::Failed);
+            }
+        }
         Meant::OnlyOneOf(asked) => return Err(name_the_id(&asked, approve)),
     };
     give(context, asked.request_id.as_str(), answer)?.print(context)?;
@@ -64,28 +85,44 @@ pub(in crate::ctl) fn run(context: &Context, id: &str, answer: Answer) -> Comman
 enum Meant {
     /// The request with this id.
     This(Request),
-    /// The one request of this teammate that waits: which that is a person must see before it is answered.
+    /// The one request of this teammate that waits: which that is a person must see before it is
+    /// answered.
     OnlyOneOf(Request),
 }
 
-/// Finds what is to be answered by its id, by at least [`SHORTEST`] characters of the beginning, or by the teammate that waits
-/// for nothing else.
+/// Finds what is to be answered by its id, by at least [`SHORTEST`] characters of the beginning, or
+/// by the teammate that waits for nothing else.
 fn meant(dir: &TeamDir, word: &str) -> Result<Meant, CommandError> {
     let by_id = requests::find(dir, word, &JUDGED);
-    let is_whole = by_id.as_ref().is_ok_and(|asked| asked.request_id.as_str() == word);
-    let name = Name::of_inbox(word).ok().filter(|_| !is_whole);
-    if let Some(name) = name.filter(|name| roster::load(dir).is_ok_and(|it| it.member(name).is_some())) {
-        let is_its = |it: &Request| it.kind.is_judged() && it.is_pending() && it.from == name.as_str();
-        let its = requests::recent(dir)?.into_iter().find(is_its);
+    let is_whole = by_id
+        .as_ref()
+        .is_ok_and(|asked| asked.request_id.as_str() == word);
+    let name = if !is_whole {
+        Name::of_inbox(word).ok()
+    } else {
+        None
+    };
+    if let Some(name) =
+        name.filter(|name| roster::load(dir).is_ok_and(|it| it.member(name).is_some()))
+    {
+        let its = requests::recent(dir)?
+            .into_iter()
+            .find(|it| it.kind.is_judged() && it.is_pending() && it.from == name.as_str());
         return its.map(Meant::OnlyOneOf).ok_or_else(|| {
-            CommandError::new(ExitCode::NotFound, format!("nothing of {name} waits for an answer"))
-                .hint("`teamctl requests` shows what is pending")
+            CommandError::new(
+                ExitCode::NotFound,
+                format!("nothing of {name} waits for an answer"),
+            )
+            .hint("`teamctl requests` shows what is pending")
         });
     }
     let asked = by_id?;
     if !is_whole && word.len() < SHORTEST {
-        let message = format!("{word:?} is too short for an answer: give {SHORTEST} characters of the id");
-        return Err(CommandError::new(ExitCode::Usage, message).hint("`teamctl requests` shows the ids"));
+        let message =
+            format!("{word:?} is too short for an answer: give {SHORTEST} characters of the id");
+        return Err(
+            CommandError::new(ExitCode::Usage, message).hint("`teamctl requests` shows the ids")
+        );
     }
     Ok(Meant::This(asked))
 }
@@ -93,16 +130,28 @@ fn meant(dir: &TeamDir, word: &str) -> Result<Meant, CommandError> {
 /// Shows what is asked, and asks whether it is to be answered so.
 fn confirm(context: &Context, asked: &Request, approve: bool) -> Result<bool, CommandError> {
     let text = asked.payload.text();
-    let (id, from, noun) = (&asked.request_id, &asked.from, asked.kind.noun());
+    let id = &asked.request_id;
+    let from = &asked.from;
+    let noun = asked.kind.noun();
     let lines = count(text.lines().count(), "line");
-    context.out.aside(format_args!("{id}  {noun} of {from}, {lines}:"));
-    text.lines().for_each(|line| context.out.aside_wrapped(&format!("    {}", escape::line(line))));
+    context
+        .out
+        .aside(format_args!("{id}  {noun} of {from}, {lines}:"));
+    for line in text.lines() {
+        context
+            .out
+            .aside_wrapped(&format!("    {}", escape::line(line)));
+    }
     let verb = if approve { "Approve" } else { "Reject" };
-    context.out.ask(&format!("{verb} the {noun} {id} of {from}?"))
+    context
+        .out
+        .ask(&format!("{verb} the {noun} {id} of {from}?"))
 }
 
 fn name_the_id(asked: &Request, approve: bool) -> CommandError {
-    let (verb, id, noun) = (if approve { "approve" } else { "reject" }, &asked.request_id, asked.kind.noun());
+    let verb = if approve { "approve" } else { "reject" };
+    let id = &asked.request_id;
+    let noun = asked.kind.noun();
     let message = format!("{} is a teammate, not the id of a {noun}", asked.from);
     CommandError::new(ExitCode::Usage, message).hint(format!(
         "`teamctl {} {id}` shows its {noun}, `teamctl {verb} {id}` answers it",
@@ -122,29 +171,50 @@ pub(in crate::ctl) struct Answered {
 }
 
 /// Gives the answer, and prints nothing.
-pub(in crate::ctl) fn give(context: &Context, id: &str, answer: Answer) -> Result<Answered, CommandError> {
+pub(in crate::ctl) fn give(
+    context: &Context,
+    id: &str,
+    answer: Answer,
+) -> Result<Answered, CommandError> {
     let approve = answer.approve;
     let dir = context.dir()?;
     let asked = match meant(&dir, id)? {
         Meant::This(asked) => asked,
         Meant::OnlyOneOf(asked) => return Err(name_the_id(&asked, approve)),
     };
-    let (request_id, from, kind) = (asked.request_id.clone(), asked.from.clone(), asked.kind);
-    let wanted = if approve { Status::Approved } else { Status::Rejected };
+    let request_id = asked.request_id.clone();
+    let from = asked.from.clone();
+    let kind = asked.kind;
+    let wanted = if approve {
+        Status::Approved
+    } else {
+        Status::Rejected
+    };
     let repeated = match block_on(record(&dir, &request_id, answer)) {
         Ok(repeated) => repeated,
         // It ended so long ago that the daemon knows it no more: the journal does.
         Err(error) if error.code() == ExitCode::NotFound && asked.status == wanted => true,
         Err(error) if error.code() == ExitCode::NotFound && !asked.is_pending() => {
-            let message = format!("the {} {request_id} is already {}", kind.noun(), asked.status.as_str());
+            let message = format!(
+                "the {} {request_id} is already {}",
+                kind.noun(),
+                asked.status.as_str()
+            );
             return Err(CommandError::new(ExitCode::Conflict, message));
         }
         Err(error) => return Err(error),
     };
-    Ok(Answered { request_id, kind, from, approve, repeated })
+    Ok(Answered {
+        request_id,
+        kind,
+        from,
+        approve,
+        repeated,
+    })
 }
 
-/// Gives the answer to the request of this id, and to no other one. Returns whether it had this answer already.
+/// Gives the answer to the request of this id, and to no other one. Returns whether it had this
+/// answer already.
 ///
 /// # Errors
 /// If the daemon does not run, or refuses the answer.
@@ -153,8 +223,17 @@ pub(in crate::ctl) async fn record(
     request_id: &RequestId,
     answer: Answer,
 ) -> Result<bool, CommandError> {
-    let Answer { approve, feedback, permissions } = answer;
-    let command = Command::Answer { request_id: request_id.clone(), approve, feedback, permissions };
+    let Answer {
+        approve,
+        feedback,
+        permissions,
+    } = answer;
+    let command = Command::Answer {
+        request_id: request_id.clone(),
+        approve,
+        feedback,
+        permissions,
+    };
     match Client::connect(dir).await?.call(command).await? {
         Done::Answered { repeated } => Ok(repeated),
         other => Err(unexpected(&other)),
@@ -167,11 +246,20 @@ impl Answered {
     /// # Errors
     /// If stdout cannot be written.
     pub(in crate::ctl) fn print(&self, context: &Context) -> Result<(), CommandError> {
-        let Self { request_id, from, repeated, .. } = self;
+        let Self {
+            request_id,
+            from,
+            repeated,
+            ..
+        } = self;
         let noun = self.kind.noun();
         let status = if self.approve { "approved" } else { "rejected" };
-        let answer = json!({"request_id": request_id, "from": from, "status": status, "repeated": repeated});
+        let answer =
+            json!({"request_id": request_id, "from": from, "status": status, "repeated": repeated});
         let already = if *repeated { "already " } else { "" };
-        context.out.result(&answer, format_args!("the {noun} {request_id} of {from} is {already}{status}"))
+        context.out.result(
+            &answer,
+            format_args!("the {noun} {request_id} of {from} is {already}{status}"),
+        )
     }
 }

@@ -7,6 +7,16 @@ use crate::error::CommandResult;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Attach) -> CommandResult {
-    let target = ChatTarget { name: args.name.clone(), start: None };
-    chat::run(context, &ChatOptions { target, last: args.last, timeout: args.timeout })
+    let target = ChatTarget {
+        name: args.name.clone(),
+        start: None,
+    };
+    chat::run(
+        context,
+        &ChatOptions {
+            target,
+            last: args.last,
+            timeout: args.timeout,
+        },
+    )
 }

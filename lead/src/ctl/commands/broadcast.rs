@@ -1,4 +1,5 @@
-//! `teamctl broadcast`: appends one message to the inbox of every teammate that runs, several at once.
+//! `teamctl broadcast`: appends one message to the inbox of every teammate that runs, several at
+//! once.
 
 use std::collections::BTreeMap;
 use std::{panic, thread};
@@ -38,7 +39,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
         .filter(|member| matches!(now.process_is_gone(member), Ok(false)))
         .map(|member| (&member.name, member.spawned_seq))
         .collect();
-    let (mut sent, mut codes) = (Vec::new(), Vec::new());
+    let mut sent = Vec::new();
+    let mut codes = Vec::new();
     for (to, appended) in others.into_iter().zip(appended) {
         let name = &to.name;
         let error = match appended {
@@ -58,15 +60,17 @@ pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult 
         context.out.json(&json!({"id": id, "to": sent}))?;
     } else if !sent.is_empty() {
         let names: Vec<&str> = sent.iter().map(|name| name.as_str()).collect();
-        context.out.text(format_args!("sent to {} ({id})", names.join(", ")))?;
+        context
+            .out
+            .text(format_args!("sent to {} ({id})", names.join(", ")))?;
     } else if codes.is_empty() {
         context.out.note("no teammate is running: nothing was sent");
     }
     Ok(ExitCode::highest(codes))
 }
 
-/// How many inboxes are written at once. One after the other, each waits for the disk on its own; together they share its
-/// commits. More than this gain nothing.
+/// How many inboxes are written at once. One after the other, each waits for the disk on its own;
+/// together they share its commits. More than this gain nothing.
 const AT_ONCE: usize = 16;
 
 /// Appends to the inbox of each, and returns what came of it, in their order.
@@ -75,14 +79,20 @@ fn to_each(
     append: impl Fn(&RosterMember) -> Result<Appended, AppendError> + Sync,
 ) -> Vec<Result<Appended, AppendError>> {
     thread::scope(|scope| {
-        let each = members.chunks(members.len().div_ceil(AT_ONCE).max(1)).map(|some| {
-            let work = || some.iter().map(|member| append(member)).collect::<Vec<_>>();
-            // Where the system refuses another thread, this one does it.
-            thread::Builder::new().spawn_scoped(scope, work).map_err(|_| work())
-        });
+        let each = members
+            .chunks(members.len().div_ceil(AT_ONCE).max(1))
+            .map(|some| {
+                let work = || some.iter().map(|member| append(member)).collect::<Vec<_>>();
+                // Where the system refuses another thread, this one does it.
+                thread::Builder::new()
+                    .spawn_scoped(scope, work)
+                    .map_err(|_| work())
+            });
         let started: Vec<_> = each.collect();
         let done = started.into_iter().flat_map(|started| match started {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic)),
+            Ok(thread) => thread
+                .join()
+                .unwrap_or_else(|panic| panic::resume_unwind(panic)),
             Err(done) => done,
         });
         done.collect()
@@ -118,7 +128,10 @@ mod tests {
             together.wait();
             match to.name.as_str() {
                 "mate-7" => Err(AppendError::NoId),
-                name => Ok(Appended { offset: 0, len: name.len() as u64 }),
+                name => Ok(Appended {
+                    offset: 0,
+                    len: name.len() as u64,
+                }),
             }
         });
         assert_eq!(outcomes.len(), members.len());
@@ -127,7 +140,10 @@ mod tests {
             match outcome {
                 Ok(appended) => assert_eq!(appended.len, name.len() as u64),
                 Err(error) => {
-                    assert_eq!((name, error.to_string()), ("mate-7", AppendError::NoId.to_string()))
+                    assert_eq!(
+                        (name, error.to_string()),
+                        ("mate-7", AppendError::NoId.to_string())
+                    )
                 }
             }
         }
@@ -137,11 +153,19 @@ mod tests {
     #[test]
     fn only_those_without_the_message_are_sent_it_again() {
         let source = std::io::Error::from_raw_os_error(28);
-        let short = AppendError::Short { path: "bob.jsonl".into(), written: 0, size: 9, source };
+        let short = AppendError::Short {
+            path: "bob.jsonl".into(),
+            written: 0,
+            size: 9,
+            source,
+        };
         for error in [short, AppendError::NoId] {
             let error = not_appended(&Name::new("bob").unwrap(), error);
             let hint = error.next_step().unwrap();
-            assert!(hint.ends_with("to send it to bob alone: `teamctl send bob TEXT`"), "{error:?}");
+            assert!(
+                hint.ends_with("to send it to bob alone: `teamctl send bob TEXT`"),
+                "{error:?}"
+            );
             assert!(!hint.contains("again"), "{error:?}");
         }
     }

@@ -19,7 +19,10 @@ pub(in crate::ctl) fn run(context: &Context, args: &Chat) -> CommandResult {
         context.out.note(escape::line(error.message()));
     }
     let is_new = auto_start::ensure_daemon(context, args.no_start, |_| Ok(()))?;
-    let mut flags = TermsPatch { workspace: args.workspace.clone(), ..TermsPatch::default() };
+    let mut flags = TermsPatch {
+        workspace: args.workspace.clone(),
+        ..TermsPatch::default()
+    };
     make_absolute(&mut flags)?;
     let start = LeadOptions {
         model: args.model.clone(),
@@ -27,7 +30,17 @@ pub(in crate::ctl) fn run(context: &Context, args: &Chat) -> CommandResult {
         workspace: flags.workspace,
         fresh: args.fresh,
     };
-    let target = ChatTarget { name: Name::lead(), start: Some(start) };
-    let result = chat::run(context, &ChatOptions { target, last: args.last, timeout: args.timeout });
+    let target = ChatTarget {
+        name: Name::lead(),
+        start: Some(start),
+    };
+    let result = chat::run(
+        context,
+        &ChatOptions {
+            target,
+            last: args.last,
+            timeout: args.timeout,
+        },
+    );
     auto_start::undo(context, is_new, result)
 }

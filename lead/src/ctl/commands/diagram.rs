@@ -15,26 +15,37 @@ use crate::exit_code::ExitCode;
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Diagram) -> CommandResult {
     let dir = context.dir()?;
-    let request = args.request.as_deref().map(|id| requests::find(&dir, id, &[])).transpose()?;
+    let request = args
+        .request
+        .as_deref()
+        .map(|id| requests::find(&dir, id, &[]))
+        .transpose()?;
     let mut steps = history(&dir, args.since.unwrap_or(f64::NEG_INFINITY))?;
     if let Some(request) = &request {
-        steps.retain(|step| step.request.as_ref().is_some_and(|(id, _)| *id == request.request_id));
+        steps.retain(|step| {
+            step.request
+                .as_ref()
+                .is_some_and(|(id, _)| *id == request.request_id)
+        });
     }
     let sequence = Sequence::of(&steps, (EVENTS, LIFELINES));
     if sequence.events.is_empty() {
         context.out.note("nothing happened since then");
     }
     if sequence.earlier > 0 {
-        let (drawn, earlier) = (sequence.events.len(), sequence.earlier);
-        context
-            .out
-            .note(format_args!("the last {drawn} events are drawn, and {earlier} before them are not"));
+        let drawn = sequence.events.len();
+        let earlier = sequence.earlier;
+        context.out.note(format_args!(
+            "the last {drawn} events are drawn, and {earlier} before them are not"
+        ));
         context.out.hint("`--since 10m` and `--request ID` choose");
     }
     let (format, text) = match args.format {
         DiagramFormat::Mermaid => ("mermaid", mermaid::draw(&sequence)),
         DiagramFormat::Svg => ("svg", svg::draw(&sequence)),
     };
-    context.out.result(&json!({"format": format, "diagram": text}), text.trim_end())?;
+    context
+        .out
+        .result(&json!({"format": format, "diagram": text}), text.trim_end())?;
     Ok(ExitCode::Done)
 }

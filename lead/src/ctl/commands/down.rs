@@ -24,12 +24,17 @@ pub(in crate::ctl) fn run_or_is_down(context: &Context, args: &Down) -> CommandR
         Err(error) if error.code() == ExitCode::NotRunning => error,
         result => return result,
     };
-    let Ok(dir) = context.dir() else { return Err(error) };
+    let Ok(dir) = context.dir() else {
+        return Err(error);
+    };
     if is_locked(&dir) || !roster::running_names(&roster::load(&dir)?).is_empty() {
         return Err(error);
     }
     let json = json!({"stopped": true, "team_dir": context.path});
-    context.out.result(&json, "teamd is not running, and no teammate is").map(|()| ExitCode::Done)
+    context
+        .out
+        .result(&json, "teamd is not running, and no teammate is")
+        .map(|()| ExitCode::Done)
 }
 
 /// Runs the command.
@@ -48,7 +53,9 @@ pub(crate) fn run(context: &Context, args: &Down) -> CommandResult {
             return Err(rejected(&names));
         }
         let json = json!({"stopped": true, "team_dir": context.path});
-        context.out.result(&json, "teamd has stopped, and all teammates with it")?;
+        context
+            .out
+            .result(&json, "teamd has stopped, and all teammates with it")?;
         Ok(ExitCode::Done)
     })
 }
@@ -74,13 +81,14 @@ pub(in crate::ctl) async fn request_stop(
         }
     };
     ended(&daemon).await?;
-    let unreadable = |error: CommandError| {
+    if confirmed || journal::ended_in_order(dir, &daemon).map_err(|error| {
         let why = error.message();
-        let message =
-            format!("the daemon has stopped, but whether all teammates have exited cannot be read: {why}");
-        CommandError::new(ExitCode::Failed, message).hint("`teamctl status` shows which teammates still run")
-    };
-    if confirmed || journal::ended_in_order(dir, &daemon).map_err(unreadable)? {
+        let message = format!(
+            "the daemon has stopped, but whether all teammates have exited cannot be read: {why}"
+        );
+        CommandError::new(ExitCode::Failed, message)
+            .hint("`teamctl status` shows which teammates still run")
+    })? {
         return Ok(StopOutcome::Stopped);
     }
     Err(CommandError::new(
@@ -96,30 +104,47 @@ fn still_there(dir: &TeamDir, waited: Duration, force: bool) -> CommandError {
     let who = roster::load(dir).map_or_else(
         |unreadable| format!("its teammates ({unreadable})"),
         |roster| {
-            let alive = roster.members.iter().filter(|member| !member.status.is_ended());
+            let alive = roster
+                .members
+                .iter()
+                .filter(|member| !member.status.is_ended());
             let names: Vec<&str> = alive.map(|member| member.name.as_str()).collect();
-            if names.is_empty() { "no teammate".to_owned() } else { names.join(", ") }
+            if names.is_empty() {
+                "no teammate".to_owned()
+            } else {
+                names.join(", ")
+            }
         },
     );
     let time = clock::span(waited.as_secs_f64());
     let message = format!("the daemon has not stopped within {time}: it is waiting for {who}");
-    let hint = match force {
-        true => "the daemon sends SIGTERM, then SIGKILL after a grace period, and then stops",
-        false => "the daemon stops once they have shut down; `teamd stop --force` terminates them",
+    let hint = if force {
+        "the daemon sends SIGTERM, then SIGKILL after a grace period, and then stops"
+    } else {
+        "the daemon stops once they have shut down; `teamd stop --force` terminates them"
     };
     CommandError::new(ExitCode::TimedOut, message).hint(hint)
 }
 
 fn rejected(names: &[(Name, String)]) -> CommandError {
     let listed: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
-    let message = format!("{} rejected the shutdown: the daemon keeps running", listed.join(", "));
+    let message = format!(
+        "{} rejected the shutdown: the daemon keeps running",
+        listed.join(", ")
+    );
     CommandError::new(ExitCode::Rejected, message)
-        .candidates(names.iter().map(|(name, reason)| format!("{name}: {reason}")).collect())
+        .candidates(
+            names
+                .iter()
+                .map(|(name, reason)| format!("{name}: {reason}"))
+                .collect(),
+        )
         .hint("wait for them, or `teamd stop --force`")
 }
 
-/// Connects, and returns the process that answers: it is alive, so the pid is its own. A daemon that is about to end may
-/// accept a connection without an answer: then there is another one, or none.
+/// Connects, and returns the process that answers: it is alive, so the pid is its own. A daemon
+/// that is about to end may accept a connection without an answer: then there is another one, or
+/// none.
 async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), CommandError> {
     loop {
         let mut client = Client::connect(dir).await?;
@@ -138,7 +163,8 @@ async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), Comman
     }
 }
 
-/// Waits until the daemon has exited. Its lock alone would not tell: a daemon that was started meanwhile may hold it.
+/// Waits until the daemon has exited. Its lock alone would not tell: a daemon that was started
+/// meanwhile may hold it.
 async fn ended(daemon: &Identity) -> Result<(), CommandError> {
     while daemon.runs().map_err(|error| cannot_watch(&error))? {
         tokio::time::sleep(PAUSE).await;
@@ -147,8 +173,11 @@ async fn ended(daemon: &Identity) -> Result<(), CommandError> {
 }
 
 fn cannot_watch(error: &std::io::Error) -> CommandError {
-    CommandError::new(ExitCode::Failed, format!("cannot watch the process of the daemon: {error}"))
-        .hint("`teamd status` shows whether it runs")
+    CommandError::new(
+        ExitCode::Failed,
+        format!("cannot watch the process of the daemon: {error}"),
+    )
+    .hint("`teamd status` shows whether it runs")
 }
 
 #[cfg(test)]
@@ -174,19 +203,32 @@ mod tests {
             .map(|(name, why)| (Name::new(name).unwrap(), why.to_owned()));
         let error = rejected(&names);
         assert_eq!(error.code(), ExitCode::Rejected);
-        assert_eq!(error.message(), "alice, bob rejected the shutdown: the daemon keeps running");
+        assert_eq!(
+            error.message(),
+            "alice, bob rejected the shutdown: the daemon keeps running"
+        );
         assert_eq!(error.choices(), ["alice: still writing", "bob: "]);
     }
 
     #[test]
     fn the_end_of_a_process_is_waited_for() {
-        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
         let daemon = Identity::of(child.id()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let gone = ended(&daemon);
             tokio::pin!(gone);
-            assert!(tokio::time::timeout(Duration::from_millis(30), &mut gone).await.is_err());
+            assert!(
+                tokio::time::timeout(Duration::from_millis(30), &mut gone)
+                    .await
+                    .is_err()
+            );
             child.kill().unwrap();
             child.wait().unwrap();
             gone.await.unwrap();
@@ -205,15 +247,24 @@ mod tests {
             std::fs::remove_file(socket).unwrap();
         });
         let (context, ..) = context(&dir, false);
-        let args = Down { force: false, timeout: Duration::from_secs(60) };
-        assert_eq!(run(&context, &args).unwrap_err().code(), ExitCode::NotRunning);
+        let args = Down {
+            force: false,
+            timeout: Duration::from_secs(60),
+        };
+        assert_eq!(
+            run(&context, &args).unwrap_err().code(),
+            ExitCode::NotRunning
+        );
         daemon.join().unwrap();
     }
 
     #[test]
     fn who_has_heard_that_the_daemon_stopped_need_not_read_it() {
         let (_scratch, dir) = unreadable();
-        let mut process = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let mut process = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
         let pid = process.id();
         let daemon = answering(&dir, move |order| {
             Some(Ok(match order {
@@ -232,9 +283,15 @@ mod tests {
             }))
         });
         let (context, stdout, _) = context(&dir, false);
-        let args = Down { force: false, timeout: Duration::from_secs(60) };
+        let args = Down {
+            force: false,
+            timeout: Duration::from_secs(60),
+        };
         assert_eq!(run(&context, &args), Ok(ExitCode::Done));
-        assert_eq!(stdout.text(), "teamd has stopped, and all teammates with it\n");
+        assert_eq!(
+            stdout.text(),
+            "teamd has stopped, and all teammates with it\n"
+        );
         daemon.join().unwrap();
     }
 }

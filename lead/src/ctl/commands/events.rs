@@ -10,6 +10,10 @@ use crate::error::CommandResult;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Events) -> CommandResult {
-    let stream = Stream { at: TeamPath::journal(), human: event, since: args.since };
+    let stream = Stream {
+        at: TeamPath::journal(),
+        human: event,
+        since: args.since,
+    };
     stream.show(context, &context.dir()?, &args.range, None)
 }

@@ -18,14 +18,20 @@ pub(in crate::ctl) fn run(context: &Context, args: &Forget) -> CommandResult {
     let mut names = args.names.clone();
     if args.ended {
         let roster = roster::load(&dir)?;
-        let ended = roster.members.iter().filter(|member| member.status.is_ended());
+        let ended = roster
+            .members
+            .iter()
+            .filter(|member| member.status.is_ended());
         names = ended.map(|member| member.name.clone()).collect();
     }
-    if let ([name], false) = (names.as_slice(), args.ended) {
+    if let [name] = names.as_slice()
+        && !args.ended
+    {
         let (value, text) = block_on(forget(&dir, name, args.discard))?;
         return context.out.result(&value, text).map(|()| ExitCode::Done);
     }
-    let (mut results, mut codes) = (Vec::new(), Vec::new());
+    let mut results = Vec::new();
+    let mut codes = Vec::new();
     for name in &names {
         match block_on(forget(&dir, name, args.discard)) {
             Ok((value, text)) => {
@@ -50,19 +56,32 @@ pub(in crate::ctl) fn run(context: &Context, args: &Forget) -> CommandResult {
 }
 
 /// Forgets one, and says so: to programs, and to people.
-async fn forget(dir: &TeamDir, name: &Name, discard: bool) -> Result<(Value, String), CommandError> {
+async fn forget(
+    dir: &TeamDir,
+    name: &Name,
+    discard: bool,
+) -> Result<(Value, String), CommandError> {
     let of_member = TeamPath::of_member(name).into_iter();
     let identified = of_member.map(|file| dir.identity(&file).map(|identity| (file, identity)));
     let before = identified.collect::<Result<Vec<_>, _>>()?;
     let mut client = Client::connect(dir).await?;
-    let mut files = match client.call(Command::Forget { name: name.clone(), discard }).await? {
+    let mut files = match client
+        .call(Command::Forget {
+            name: name.clone(),
+            discard,
+        })
+        .await?
+    {
         Done::Forgotten { files } => files,
         other => return Err(unexpected(&other)),
     };
     // Another one of that name may have been spawned since, with files of its own.
-    let left = before.iter().find(|(file, then)| then.is_some() && dir.identity(file).ok() == Some(*then));
+    let left = before
+        .iter()
+        .find(|(file, then)| then.is_some() && dir.identity(file).ok() == Some(*then));
     if let Some((left, _)) = left {
-        let message = format!("{name} is off the roster, but {left} cannot be moved into the archive");
+        let message =
+            format!("{name} is off the roster, but {left} cannot be moved into the archive");
         return Err(CommandError::new(ExitCode::Failed, message)
             .hint("`teamctl log teamd` says why; it is tried again"));
     }
@@ -70,7 +89,10 @@ async fn forget(dir: &TeamDir, name: &Name, discard: bool) -> Result<(Value, Str
     files.retain(|file| dir.root().join(file).exists());
     let mut text = format!("{name} is forgotten");
     if !files.is_empty() {
-        text.push_str(&format!("; its files are kept in {}:", dir.root().display()));
+        text.push_str(&format!(
+            "; its files are kept in {}:",
+            dir.root().display()
+        ));
     }
     for file in &files {
         text.push_str(&format!("\n  {}", escape::line(file)));

@@ -1,5 +1,5 @@
-//! `teamctl inbox`: the last messages of an inbox. It consumes nothing: readers remember for themselves how
-//! far they are.
+//! `teamctl inbox`: the last messages of an inbox. It consumes nothing: readers remember for
+//! themselves how far they are.
 
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamPath;
@@ -16,12 +16,25 @@ pub(in crate::ctl) fn run(context: &Context, args: &Inbox) -> CommandResult {
     let dir = context.dir()?;
     let owner = &args.name.owner;
     let at = TeamPath::inbox(owner);
-    let missing = match *owner == Name::lead() {
-        true => None,
-        false => roster::find(&roster::load(&dir)?, owner).err(),
+    let missing = if *owner == Name::lead() {
+        None
+    } else {
+        roster::find(&roster::load(&dir)?, owner).err()
     };
-    let range = Range { last: Some(args.last), follow: args.follow };
+    let range = Range {
+        last: Some(args.last),
+        follow: args.follow,
+    };
     // At a terminal a long plan would push the other messages off the screen.
-    let human = if context.out.width().is_some() { brief } else { message };
-    Stream { at, human, since: None }.show(context, &dir, &range, missing)
+    let human = if context.out.width().is_some() {
+        brief
+    } else {
+        message
+    };
+    Stream {
+        at,
+        human,
+        since: None,
+    }
+    .show(context, &dir, &range, missing)
 }

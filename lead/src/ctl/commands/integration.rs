@@ -1,5 +1,5 @@
-//! `teamctl diff`, `sync` and `land`: what teammates with a checkout have changed, and the way between the user's branch and
-//! the integration branch.
+//! `teamctl diff`, `sync` and `land`: what teammates with a checkout have changed, and the way
+//! between the user's branch and the integration branch.
 
 use std::time::Duration;
 
@@ -31,9 +31,19 @@ pub(in crate::ctl) fn diff(context: &Context, args: &Diff) -> CommandResult {
     };
     match ask(context, order, None)? {
         Done::Text(text) => {
-            let shown = text.lines().map(|line| escape::line(line).into_owned()).collect::<Vec<_>>();
-            let shown = if shown.is_empty() { "nothing is changed".to_owned() } else { shown.join("\n") };
-            context.out.result(&json!({"diff": text}), shown).map(|()| ExitCode::Done)
+            let shown = text
+                .lines()
+                .map(|line| escape::line(line).into_owned())
+                .collect::<Vec<_>>();
+            let shown = if shown.is_empty() {
+                "nothing is changed".to_owned()
+            } else {
+                shown.join("\n")
+            };
+            context
+                .out
+                .result(&json!({"diff": text}), shown)
+                .map(|()| ExitCode::Done)
         }
         other => Err(unexpected(&other)),
     }
@@ -42,13 +52,18 @@ pub(in crate::ctl) fn diff(context: &Context, args: &Diff) -> CommandResult {
 /// Has the user's branch integrated, and waits for that.
 pub(in crate::ctl) fn sync(context: &Context, args: &Branch) -> CommandResult {
     match synced(context, args)? {
-        Some(task) => context.out.result(&task, format!("{} is integrated", task.title())),
-        None => context.out.result(&json!(null), "the branch is integrated already"),
+        Some(task) => context
+            .out
+            .result(&task, format!("{} is integrated", task.title())),
+        None => context
+            .out
+            .result(&json!(null), "the branch is integrated already"),
     }
     .map(|()| ExitCode::Done)
 }
 
-/// Fast-forwards the user's branch to the integration branch. One that has commits of its own is integrated first.
+/// Fast-forwards the user's branch to the integration branch. One that has commits of its own is
+/// integrated first.
 pub(in crate::ctl) fn land(context: &Context, args: &Branch) -> CommandResult {
     let mut landed = try_to_land(context, args)?;
     if !landed.has_landed() {
@@ -59,7 +74,13 @@ pub(in crate::ctl) fn land(context: &Context, args: &Branch) -> CommandResult {
         synced(context, args)?;
         landed = try_to_land(context, args)?;
     }
-    let Landed { branch, before, after, tip, pointers } = &landed;
+    let Landed {
+        branch,
+        before,
+        after,
+        tip,
+        pointers,
+    } = &landed;
     if !landed.has_landed() {
         let why = format!("{branch} has moved again meanwhile");
         return Err(CommandError::new(ExitCode::Conflict, why).hint("`teamctl land` once more"));
@@ -71,9 +92,17 @@ pub(in crate::ctl) fn land(context: &Context, args: &Branch) -> CommandResult {
         ));
     }
     let short = |commit: &str| commit.get(..12).unwrap_or(commit).to_owned();
-    let text = match before == after {
-        true => format!("{branch} already contains the integration branch; it stays at {}", short(after)),
-        false => format!("{branch} is at {} now (it was at {})", short(after), short(before)),
+    let text = if before == after {
+        format!(
+            "{branch} already contains the integration branch; it stays at {}",
+            short(after)
+        )
+    } else {
+        format!(
+            "{branch} is at {} now (it was at {})",
+            short(after),
+            short(before)
+        )
     };
     let told = json!({"branch": branch, "before": before, "after": after, "tip": tip, "pointers": pointers});
     context.out.result(&told, text).map(|()| ExitCode::Done)
@@ -83,8 +112,15 @@ fn try_to_land(context: &Context, args: &Branch) -> Result<Landed, CommandError>
     let mut environment = Environment::of_self();
     environment.secrets.clear();
     // What is not trusted shows nothing; `land` goes on without.
-    let visible = context.trusted_file().map(|file| file.team.sandbox.visible.clone()).unwrap_or_default();
-    let order = IntegrationOrder::Land { into: args.into.clone(), environment: Some(environment), visible };
+    let visible = context
+        .trusted_file()
+        .map(|file| file.team.sandbox.visible.clone())
+        .unwrap_or_default();
+    let order = IntegrationOrder::Land {
+        into: args.into.clone(),
+        environment: Some(environment),
+        visible,
+    };
     match ask(context, order, args.timeout)? {
         Done::Landed(landed) => Ok(landed),
         other => Err(unexpected(&other)),
@@ -93,18 +129,31 @@ fn try_to_land(context: &Context, args: &Branch) -> Result<Landed, CommandError>
 
 /// Returns the task that has integrated the user's branch; none if nothing was to be done.
 fn synced(context: &Context, args: &Branch) -> Result<Option<Task>, CommandError> {
-    let order = IntegrationOrder::Sync { id: RandomIds.request(), into: args.into.clone() };
+    let order = IntegrationOrder::Sync {
+        id: RandomIds.request(),
+        into: args.into.clone(),
+    };
     let tasks = match ask(context, order, args.timeout)? {
         Done::Tasks(tasks) => tasks,
         other => return Err(unexpected(&other)),
     };
-    let Some(made) = tasks.into_iter().next() else { return Ok(None) };
+    let Some(made) = tasks.into_iter().next() else {
+        return Ok(None);
+    };
     task::until_completed(context, (made.id, args.timeout)).map(Some)
 }
 
-fn ask(context: &Context, order: IntegrationOrder, timeout: Option<Duration>) -> Result<Done, CommandError> {
+fn ask(
+    context: &Context,
+    order: IntegrationOrder,
+    timeout: Option<Duration>,
+) -> Result<Done, CommandError> {
     let dir = context.dir()?;
-    let caller = Caller { dir: &dir, out: &context.out, timeout };
+    let caller = Caller {
+        dir: &dir,
+        out: &context.out,
+        timeout,
+    };
     match block_on(caller.one(Command::Integration(order)))? {
         Ok(answer) => Ok(answer?),
         Err(early) => {

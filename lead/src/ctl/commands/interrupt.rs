@@ -27,28 +27,42 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: Teammate) -> CommandResult {
-    let (dir, name) = (context.dir()?, &args.name);
+    let dir = context.dir()?;
+    let name = &args.name;
     let is_interrupted = block_on(async {
         // What ends from now on is read.
         let mut transcript = Tail::new(&dir, TeamPath::transcript(name));
         transcript.begin(Some(0), |_| true)?;
-        match ask(&dir, name).await? {
-            false => Ok(Ok(false)),
-            true => within(Some(PATIENCE), ended(context, &mut transcript, (&dir, name))).await,
+        if ask(&dir, name).await? {
+            within(
+                Some(PATIENCE),
+                ended(context, &mut transcript, (&dir, name)),
+            )
+            .await
+        } else {
+            Ok(Ok(false))
         }
     })?;
-    let hint = || format!("`teamctl status {name}` shows what it does");
-    let late = || format!("{name} has not ended its turn yet");
-    let is_interrupted = is_interrupted.map_err(|early| early.error(name, late(), hint()))?;
-    let done = match is_interrupted {
-        true => format!("interrupted {name}"),
-        false => format!("{name} is idle: nothing to interrupt"),
+    let is_interrupted = is_interrupted.map_err(|early| {
+        early.error(
+            name,
+            format!("{name} has not ended its turn yet"),
+            format!("`teamctl status {name}` shows what it does"),
+        )
+    })?;
+    let done = if is_interrupted {
+        format!("interrupted {name}")
+    } else {
+        format!("{name} is idle: nothing to interrupt")
     };
-    context.out.result(&json!({"name": name, "interrupted": is_interrupted}), done)?;
+    context
+        .out
+        .result(&json!({"name": name, "interrupted": is_interrupted}), done)?;
     Ok(ExitCode::Done)
 }
 
-/// Waits until the work ends that is interrupted. Returns whether that was because of the interruption.
+/// Waits until the work ends that is interrupted. Returns whether that was because of the
+/// interruption.
 async fn ended(
     context: &Context,
     transcript: &mut Tail<'_>,
@@ -60,7 +74,9 @@ async fn ended(
         let is_over = rests(dir, name)?;
         for line in transcript.read()? {
             match json::read::<Entry>(&line).map(|entry| entry.event) {
-                Ok(Event::Idle { idle_reason, .. }) => return Ok(idle_reason == IdleReason::Interrupted),
+                Ok(Event::Idle { idle_reason, .. }) => {
+                    return Ok(idle_reason == IdleReason::Interrupted);
+                }
                 Ok(Event::Left { .. }) => return Ok(false),
                 _ => {}
             }
@@ -80,14 +96,22 @@ pub(in crate::ctl) async fn ask(dir: &TeamDir, name: &Name) -> Result<bool, Comm
     // Only work that began before this moment is interrupted.
     let asked_at = since_boot();
     let rests = rests(dir, name)?;
-    Client::connect(dir).await?.call(Command::Interrupt { name: name.clone(), asked_at }).await?;
+    Client::connect(dir)
+        .await?
+        .call(Command::Interrupt {
+            name: name.clone(),
+            asked_at,
+        })
+        .await?;
     Ok(!rests)
 }
 
 /// Tells whether it has nothing to do, or has ended.
 fn rests(dir: &TeamDir, name: &Name) -> Result<bool, CommandError> {
     let roster = roster::load_one(dir, name)?;
-    let Some(member) = roster.member(name) else { return Ok(false) };
+    let Some(member) = roster.member(name) else {
+        return Ok(false);
+    };
     let is_idle = member.status == MemberStatus::Idle && roster::is_at_rest(dir, member)?;
     Ok(is_idle || member.status.is_ended())
 }

@@ -1,4 +1,5 @@
-//! `teamctl logs`: the logs of the daemon and of teammates, merged by time. One alone is shown without its name.
+//! `teamctl logs`: the logs of the daemon and of teammates, merged by time. One alone is shown
+//! without its name.
 
 use anstyle::AnsiColor;
 use serde_json::json;
@@ -16,8 +17,13 @@ use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
 /// The colours of the names, one after the other.
-const COLOURS: [AnsiColor; 5] =
-    [AnsiColor::Cyan, AnsiColor::Yellow, AnsiColor::Green, AnsiColor::Magenta, AnsiColor::Blue];
+const COLOURS: [AnsiColor; 5] = [
+    AnsiColor::Cyan,
+    AnsiColor::Yellow,
+    AnsiColor::Green,
+    AnsiColor::Magenta,
+    AnsiColor::Blue,
+];
 
 /// A log that is read.
 struct Source<'d> {
@@ -32,12 +38,21 @@ pub(in crate::ctl) fn run(context: &Context, args: &Logs) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
         // Watched first, then read: what is written in between is seen.
-        let mut wake = args.range.follow.then(|| Wake::of_logs(&dir, context.settings.poll));
-        let (mut sources, mut records, mut last) = (Vec::new(), Vec::new(), args.range.last);
+        let mut wake = args
+            .range
+            .follow
+            .then(|| Wake::of_logs(&dir, context.settings.poll));
+        let mut sources = Vec::new();
+        let mut records = Vec::new();
+        let mut last = args.range.last;
         loop {
             add_new(context, &dir, args, last.take(), &mut sources)?;
-            let shown =
-                show(context, (args.range.follow, args.names.len() != 1), &mut sources, &mut records)?;
+            let shown = show(
+                context,
+                (args.range.follow, args.names.len() != 1),
+                &mut sources,
+                &mut records,
+            )?;
             match &mut wake {
                 Some(_) if context.out.closed() => return Ok(ExitCode::Done),
                 Some(wake) => wake.changed().await,
@@ -66,9 +81,13 @@ fn add_new<'d>(
     let mut names: Vec<String> = args.names.clone();
     if names.is_empty() {
         let found = dir.list(TeamPath::log(TEAMD).folder())?;
-        let logs = found.iter().filter_map(|it| it.at.file_name().strip_suffix(".log"));
-        let is_one = |name: &&str| *name == TEAMD || Name::of_inbox(name).is_ok();
-        names = logs.filter(is_one).map(str::to_owned).collect();
+        let logs = found
+            .iter()
+            .filter_map(|it| it.at.file_name().strip_suffix(".log"));
+        names = logs
+            .filter(|name| *name == TEAMD || Name::of_inbox(name).is_ok())
+            .map(str::to_owned)
+            .collect();
     }
     for name in names {
         if sources.iter().any(|source| source.name == name) {
@@ -80,22 +99,33 @@ fn add_new<'d>(
             if !args.range.follow {
                 return Err(missing(dir, &name));
             }
-            context.out.note(format_args!("waiting for {} to appear", dir.path(&at).display()));
+            context.out.note(format_args!(
+                "waiting for {} to appear",
+                dir.path(&at).display()
+            ));
         }
-        sources.push(Source { name, tail, stamp: String::new() });
+        sources.push(Source {
+            name,
+            tail,
+            stamp: String::new(),
+        });
     }
     Ok(())
 }
 
-/// Shows all lines that are there now, the oldest first. Returns whether there were any. Logs are rotated, so all of them fit
-/// into the memory.
+/// Shows all lines that are there now, the oldest first. Returns whether there were any. Logs are
+/// rotated, so all of them fit into the memory.
 fn show(
     context: &Context,
     (follow, named): (bool, bool),
     sources: &mut [Source<'_>],
     records: &mut Vec<serde_json::Value>,
 ) -> Result<bool, CommandError> {
-    let width = sources.iter().map(|source| source.name.len()).max().unwrap_or(0);
+    let width = sources
+        .iter()
+        .map(|source| source.name.len())
+        .max()
+        .unwrap_or(0);
     let mut lines = Vec::new();
     for (index, source) in sources.iter_mut().enumerate() {
         for line in source.read(follow)? {
@@ -114,7 +144,10 @@ fn show(
             (true, false) => records.push(record()),
             _ if !named => text.push_str(&format!("{}\n", escape::text(line))),
             _ => {
-                let name = paint(COLOURS[index % COLOURS.len()].on_default(), format!("{name:width$} |"));
+                let name = paint(
+                    COLOURS[index % COLOURS.len()].on_default(),
+                    format!("{name:width$} |"),
+                );
                 text.push_str(&format!("{name} {}\n", escape::text(line)));
             }
         }
@@ -124,7 +157,8 @@ fn show(
 }
 
 impl Source<'_> {
-    /// Reads all further lines; also the last one that is not whole yet, unless the log is followed.
+    /// Reads all further lines; also the last one that is not whole yet, unless the log is
+    /// followed.
     fn read(&mut self, follow: bool) -> Result<Vec<String>, CommandError> {
         let mut lines = Vec::new();
         loop {
@@ -137,7 +171,10 @@ impl Source<'_> {
         if !follow {
             lines.extend(Some(self.tail.rest()?).filter(|rest| !rest.is_empty()));
         }
-        Ok(lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect())
+        Ok(lines
+            .iter()
+            .map(|line| String::from_utf8_lossy(line).into_owned())
+            .collect())
     }
 
     fn note_stamp(&mut self, line: &str) {
@@ -160,7 +197,10 @@ fn missing(dir: &TeamDir, name: &str) -> CommandError {
     let unknown = owner.and_then(|owner| roster::find(&roster::load(dir).ok()?, &owner).err());
     unknown.unwrap_or_else(|| {
         let path = dir.path(&TeamPath::log(name));
-        CommandError::new(ExitCode::NotFound, format!("there is no log at {}", path.display()))
-            .hint("`teamctl status` shows the teammates; `teamctl log teamd` shows the daemon's log")
+        CommandError::new(
+            ExitCode::NotFound,
+            format!("there is no log at {}", path.display()),
+        )
+        .hint("`teamctl status` shows the teammates; `teamctl log teamd` shows the daemon's log")
     })
 }

@@ -31,20 +31,36 @@ pub(in crate::ctl) fn run(context: &Context, args: &Requests, kind: Kind) -> Com
 
 fn table(found: &[Request]) -> Table {
     let is_review = found.iter().any(|request| request.kind == Kind::Review);
-    let [third, last] = if is_review { ["TASK", "WORK"] } else { ["LINES", "PLAN"] };
+    let [third, last] = if is_review {
+        ["TASK", "WORK"]
+    } else {
+        ["LINES", "PLAN"]
+    };
     let mut table = Table::new(&["ID", "TEAMMATE", "ASKED", third, last]);
     for request in found {
         let (number, text) = match &request.payload {
             Payload::Plan { plan } => (plan.lines().count().to_string(), headline(plan)),
             Payload::Review(review) => {
-                let touched =
-                    if review.touched_protected.is_some() { " (touched protected files)" } else { "" };
-                (review.task.to_string(), format!("{}{touched}", review.subject))
+                let touched = if review.touched_protected.is_some() {
+                    " (touched protected files)"
+                } else {
+                    ""
+                };
+                (
+                    review.task.to_string(),
+                    format!("{}{touched}", review.subject),
+                )
             }
             Payload::Shutdown { .. } | Payload::Permission { .. } => continue,
         };
         let age = clock::age(request.created_at);
-        let cells = [request.request_id.as_str(), &request.from, &age, &number, &text];
+        let cells = [
+            request.request_id.as_str(),
+            &request.from,
+            &age,
+            &number,
+            &text,
+        ];
         table.row(cells.map(Cell::new).to_vec());
     }
     table

@@ -20,7 +20,12 @@ pub(in crate::ctl) fn run(context: &Context, args: &Requests) -> CommandResult {
         Some(prefix) => vec![requests::find(&dir, prefix, &[])?],
         None => requests::all(&dir)?,
     };
-    show(context, &found, args.id.is_some(), ("no request was ever made in this team", table))
+    show(
+        context,
+        &found,
+        args.id.is_some(),
+        ("no request was ever made in this team", table),
+    )
 }
 
 /// Shows one request in full, or all that were found as a table.
@@ -46,14 +51,27 @@ pub(super) fn show(
 /// Shows everything about one request.
 fn details(request: &Request) -> String {
     let status = paint(style(request.status), request.status.as_str());
-    let (kind, member) = (request.kind.as_str(), request.member());
+    let kind = request.kind.as_str();
+    let member = request.member();
     let asked = clock::time_of_day(request.created_at);
-    let mut all = vec![("asked", format!("{asked}, incarnation {}", request.incarnation))];
+    let mut all = vec![(
+        "asked",
+        format!("{asked}, incarnation {}", request.incarnation),
+    )];
     match &request.payload {
-        Payload::Shutdown { reason, decide_within, force_after } => all.extend([
+        Payload::Shutdown {
+            reason,
+            decide_within,
+            force_after,
+        } => all.extend([
             ("reason", reason.clone()),
             ("time", format!("{} to decide", clock::span(*decide_within))),
-            ("forced", force_after.map(|after| format!("after {}", clock::span(after))).unwrap_or_default()),
+            (
+                "forced",
+                force_after
+                    .map(|after| format!("after {}", clock::span(after)))
+                    .unwrap_or_default(),
+            ),
         ]),
         Payload::Plan { plan } => all.push(("plan", plan.clone())),
         Payload::Permission { .. } => all.push(("wants", request.payload.text())),
@@ -61,13 +79,32 @@ fn details(request: &Request) -> String {
             ("work", request.payload.text()),
             (
                 "answered by",
-                format!("a person{}", if review.by == ApproveBy::Lead { " or the lead" } else { "" }),
+                format!(
+                    "a person{}",
+                    if review.by == ApproveBy::Lead {
+                        " or the lead"
+                    } else {
+                        ""
+                    }
+                ),
             ),
         ]),
     }
-    all.push(("resolved", request.resolved_at.map(clock::time_of_day).unwrap_or_default()));
+    all.push((
+        "resolved",
+        request
+            .resolved_at
+            .map(clock::time_of_day)
+            .unwrap_or_default(),
+    ));
     all.push(("answer", request.reason.clone().unwrap_or_default()));
-    facts(format!("{}  {kind} of {member}  {status}", paint(BOLD, &request.request_id)), &all)
+    facts(
+        format!(
+            "{}  {kind} of {member}  {status}",
+            paint(BOLD, &request.request_id)
+        ),
+        &all,
+    )
 }
 
 fn table(requests: &[Request]) -> Table {

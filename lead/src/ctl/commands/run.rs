@@ -1,8 +1,9 @@
-//! `teamctl run`: a team works unattended until nothing is left to do, and the exit code says what came of it.
+//! `teamctl run`: a team works unattended until nothing is left to do, and the exit code says what
+//! came of it.
 //!
-//! The command only leads: it starts, adds, watches and shuts down by the same orders as other commands. It keeps no state but
-//! what it is to end ([`started`]), so one that was killed is run again, and goes on. That nothing happens any more, the daemon
-//! says.
+//! The command only leads: it starts, adds, watches and shuts down by the same orders as other
+//! commands. It keeps no state but what it is to end ([`started`]), so one that was killed is run
+//! again, and goes on. That nothing happens any more, the daemon says.
 
 mod begin;
 mod conclude;
@@ -48,7 +49,8 @@ use started::{Started, ToEnd};
 /// Seconds after which signals end a member that the run ends.
 const FORCE_AFTER: f64 = 10.0;
 
-/// The tasks that a run is about: those that were open when it began, and those that were made since.
+/// The tasks that a run is about: those that were open when it began, and those that were made
+/// since.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Scope {
     open: BTreeSet<TaskId>,
@@ -63,7 +65,9 @@ impl Scope {
 
     /// Returns the lowest id that one of them can have.
     fn first(&self) -> TaskId {
-        self.open.first().map_or(self.since, |&open| open.min(self.since))
+        self.open
+            .first()
+            .map_or(self.since, |&open| open.min(self.since))
     }
 }
 
@@ -83,13 +87,23 @@ enum Ending {
 pub(in crate::ctl) fn run(context: &Context, args: &Run) -> CommandResult {
     let goal = args.goal.as_deref().map(text::given).transpose()?;
     let goal = goal.map(|goal| text::not_blank(goal, "goal")).transpose()?;
-    let tasks =
-        args.tasks.as_deref().map(|file| task::import::read(context, file)).transpose()?.unwrap_or_default();
+    let tasks = args
+        .tasks
+        .as_deref()
+        .map(|file| task::import::read(context, file))
+        .transpose()?
+        .unwrap_or_default();
     let file = context.team_file()?;
-    let names = if file.members.is_empty() { Vec::new() } else { up::teammates(file, &[])? };
+    let names = if file.members.is_empty() {
+        Vec::new()
+    } else {
+        up::teammates(file, &[])?
+    };
     let check = |dir: Option<&TeamDir>| {
         has_work(dir, goal.is_some() || !tasks.is_empty())?;
-        names.iter().try_for_each(|name| spawn::check(context, dir, member(name)))
+        names
+            .iter()
+            .try_for_each(|name| spawn::check(context, dir, member(name)))
     };
     let known = TeamDir::open(&context.path).ok();
     let held = known.as_ref().map(Started::lock).transpose()?;
@@ -106,7 +120,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &Run) -> CommandResult {
     let mut started = held.map_or_else(|| Started::lock(&dir), Ok)?;
     started.begin(&roster::load(&dir)?, is_new)?;
     let screen = (context.out.width().is_some() && Screen::can_move()).then(Screen::new);
-    let drawn = screen.as_ref().map(|screen| context.elsewhere()(screen.output()));
+    let drawn = screen
+        .as_ref()
+        .map(|screen| context.elsewhere()(screen.output()));
     let context = drawn.as_ref().unwrap_or(context);
     let mut work = Work::begin(context, &dir, (args, screen.as_ref(), &mut started))?;
     let ended = block_on(work.follow(&names, (tasks, goal)));
@@ -124,10 +140,14 @@ pub(in crate::ctl) fn run(context: &Context, args: &Run) -> CommandResult {
         false => block_on(work.shut_down(!is_over)),
     };
     let concluded = work.show_changes().and_then(|()| {
-        screen.iter().for_each(|screen| screen.dock(Dock::default()));
+        if let Some(screen) = &screen {
+            screen.dock(Dock::default());
+        }
         work.conclude(ended, report)
     });
-    screen.iter().for_each(|screen| _ = screen.flush());
+    if let Some(screen) = &screen {
+        _ = screen.flush();
+    }
     concluded.and_then(|code| left.map(|()| code))
 }
 
@@ -157,7 +177,10 @@ impl Work<'_> {
         names: &[Name],
         given: (Vec<TaskFields>, Option<String>),
     ) -> Result<Ending, CommandError> {
-        let left = self.args.timeout.map(|timeout| timeout.saturating_sub(self.began.0.elapsed()));
+        let left = self
+            .args
+            .timeout
+            .map(|timeout| timeout.saturating_sub(self.began.0.elapsed()));
         let work = async {
             self.prepare(names, given).await?;
             self.watch().await
@@ -194,23 +217,38 @@ impl Work<'_> {
         }
     }
 
-    /// Ends what the run has started, as `teamctl down --force` does: each member is asked, and one that rejects is ended by
-    /// signals. Another signal to this command ends the waiting. With `interrupts`, turns end then: they would only cost more.
+    /// Ends what the run has started, as `teamctl down --force` does: each member is asked, and one
+    /// that rejects is ended by signals. Another signal to this command ends the waiting. With
+    /// `interrupts`, turns end then: they would only cost more.
     async fn shut_down(&mut self, interrupts: bool) -> Result<(), CommandError> {
-        let (dir, out) = (self.dir, &self.context.out);
+        let dir = self.dir;
+        let out = &self.context.out;
         let starting = self.starting.take();
-        starting.iter().try_for_each(|name| self.started.member(name))?;
-        let ToEnd { mut members, daemon, stay } = self.started.to_end(&roster::load(dir)?);
-        let interrupt = |name: &Name| Command::Interrupt { name: name.clone(), asked_at: since_boot() };
-        let interrupts: Vec<Command> = members.iter().filter(|_| interrupts).map(interrupt).collect();
+        starting
+            .iter()
+            .try_for_each(|name| self.started.member(name))?;
+        let ToEnd {
+            mut members,
+            daemon,
+            stay,
+        } = self.started.to_end(&roster::load(dir)?);
+        let interrupts: Vec<Command> = members
+            .iter()
+            .filter(|_| interrupts)
+            .map(|name| Command::Interrupt {
+                name: name.clone(),
+                asked_at: since_boot(),
+            })
+            .collect();
         // The roster does not show one whose checkout is still being made.
         if let Some(name) = starting.filter(|name| !members.contains(name)) {
             members.push(name);
         }
         let ending = async {
-            match daemon {
-                true => down::request_stop(dir, true, &interrupts).await.map(drop),
-                false => self.end_members(&members, interrupts).await,
+            if daemon {
+                down::request_stop(dir, true, &interrupts).await.map(drop)
+            } else {
+                self.end_members(&members, interrupts).await
             }
         };
         if interruptible(None, ending).await?.is_err() {
@@ -219,8 +257,14 @@ impl Work<'_> {
         }
         if !daemon {
             let stay: Vec<&str> = stay.iter().map(Name::as_str).collect();
-            let stay = if stay.is_empty() { "the daemon".to_owned() } else { stay.join(", ") };
-            out.note(format_args!("left running, because they were running before this run: {stay}"));
+            let stay = if stay.is_empty() {
+                "the daemon".to_owned()
+            } else {
+                stay.join(", ")
+            };
+            out.note(format_args!(
+                "left running, because they were running before this run: {stay}"
+            ));
             out.hint("`teamctl down` ends the whole team");
         }
         self.started.ended()
@@ -255,11 +299,18 @@ impl Work<'_> {
     /// Returns the limit that is reached.
     fn limit(&self) -> Option<&'static str> {
         let (usage, cost) = self.spent.sum(&self.prices, |_| true);
-        if self.args.max_tokens.is_some_and(|most| usage.billed() >= most) {
+        if self
+            .args
+            .max_tokens
+            .is_some_and(|most| usage.billed() >= most)
+        {
             return Some("tokens");
         }
         // What has no known price may have cost anything.
-        self.args.max_cost.is_some_and(|most| cost.is_none_or(|cost| cost >= most)).then_some("cost")
+        self.args
+            .max_cost
+            .is_some_and(|most| cost.is_none_or(|cost| cost >= most))
+            .then_some("cost")
     }
 
     /// Prints the lines of the journal that are new and tell how the work goes.
@@ -287,20 +338,33 @@ impl Work<'_> {
         let (usage, cost) = self.spent.sum(&self.prices, |_| true);
         let time = self.began.0.elapsed().as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "a bar has few cells")]
-        let tokens = (usage.billed() as f64, self.args.max_tokens.map(|most| most as f64));
-        let (timeout, max_cost) =
-            (self.args.timeout.map(|most| most.as_secs_f64()), self.args.max_cost.map(f64::from));
-        let mut bars = vec![view::tasks(team, &self.scope), view::used("time", (time, timeout), clock::span)];
+        let tokens = (
+            usage.billed() as f64,
+            self.args.max_tokens.map(|most| most as f64),
+        );
+        let timeout = self.args.timeout.map(|most| most.as_secs_f64());
+        let max_cost = self.args.max_cost.map(f64::from);
+        let mut bars = vec![
+            view::tasks(team, &self.scope),
+            view::used("time", (time, timeout), clock::span),
+        ];
         if tokens.1.is_some() || !usage.is_nothing() {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "it was a number of tokens"
             )]
-            bars.push(view::used("tokens", tokens, |tokens| tokens::count(tokens as u64)));
+            bars.push(view::used("tokens", tokens, |tokens| {
+                tokens::count(tokens as u64)
+            }));
         }
-        if let Some(cost) = cost.map(f64::from).filter(|cost| max_cost.is_some() || *cost > 0.0) {
-            bars.push(view::used("cost", (cost, max_cost), |dollars| format!("${dollars:.2}")));
+        if let Some(cost) = cost
+            .map(f64::from)
+            .filter(|cost| max_cost.is_some() || *cost > 0.0)
+        {
+            bars.push(view::used("cost", (cost, max_cost), |dollars| {
+                format!("${dollars:.2}")
+            }));
         }
         screen.dock(view::dock(bars, team, roster, screen.columns()));
     }
@@ -314,7 +378,10 @@ fn tells(record: &Record) -> bool {
         Record::Member(record) => {
             matches!(
                 record.event,
-                MemberEvent::Spawned | MemberEvent::Exited | MemberEvent::Silent | MemberEvent::Answering
+                MemberEvent::Spawned
+                    | MemberEvent::Exited
+                    | MemberEvent::Silent
+                    | MemberEvent::Answering
             )
         }
         Record::Team(record) => record.event == TeamEvent::Noted,
@@ -340,7 +407,11 @@ async fn interruptible<T>(
 
 /// Waits until nothing happens any more by itself. Returns what is stuck.
 async fn quiet(dir: &TeamDir, goal: Option<TaskId>) -> Result<Vec<Obstacle>, CommandError> {
-    match Client::connect(dir).await?.call_and_wait(Command::AwaitQuiet { goal }).await {
+    match Client::connect(dir)
+        .await?
+        .call_and_wait(Command::AwaitQuiet { goal })
+        .await
+    {
         Ok(Done::Quiet(obstacles)) => Ok(obstacles),
         Ok(other) => Err(unexpected(&other)),
         Err(CallError::Lost(_) | CallError::Stopped) => Err(not_running(dir)),

@@ -12,9 +12,11 @@ use crate::exit_code::ExitCode;
 pub(in crate::ctl) fn run(context: &Context, args: &Schema) -> CommandResult {
     let schema = match args.of {
         Some(of) => of.schema(),
-        None => {
-            Value::Object(Of::all().map(|of| (of.as_str().to_owned(), of.schema())).collect::<Map<_, _>>())
-        }
+        None => Value::Object(
+            Of::all()
+                .map(|of| (of.as_str().to_owned(), of.schema()))
+                .collect::<Map<_, _>>(),
+        ),
     };
     context.out.result(&schema, format_args!("{schema:#}"))?;
     Ok(ExitCode::Done)

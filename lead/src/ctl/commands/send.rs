@@ -1,7 +1,8 @@
 //! `teamctl send`: appends a message to an inbox. The daemon is not on this way, and need not run.
 //!
-//! The roster is looked at before the append, so that no line goes to a name that is not there, and once more after it
-//! ([`Delivery`]): a teammate that ended in between may never read the message, and the sender must know.
+//! The roster is looked at before the append, so that no line goes to a name that is not there, and
+//! once more after it ([`Delivery`]): a teammate that ended in between may never read the message,
+//! and the sender must know.
 
 use serde_json::json;
 use teamd_shared::clock;
@@ -37,31 +38,42 @@ pub(in crate::ctl) fn deliver(
     let dir = context.dir()?;
     let is_lead = to.owner == Name::lead();
     // A person may have typed for long.
-    let receiver = match is_lead {
-        true => None,
-        false => Some(receiver(&dir, &to.owner, queue)?),
+    let receiver = if is_lead {
+        None
+    } else {
+        Some(receiver(&dir, &to.owner, queue)?)
     };
     text::note_if_cut(context, &content, "message");
     // A person with teamctl has the lead's role, but no member writes to itself.
     let from = if is_lead { USER } else { LEAD };
     let id = RandomIds.message();
-    let message = Message::new(id, from, &to.to, clock::wall(), Body::Message).with_content(content);
+    let message =
+        Message::new(id, from, &to.to, clock::wall(), Body::Message).with_content(content);
     let appended = append(&dir, &to.owner, &message, context.settings.durability)?;
-    let delivery = receiver.as_ref().map_or(Delivery::Sent, |to| delivery(&dir, to, appended));
+    let delivery = receiver
+        .as_ref()
+        .map_or(Delivery::Sent, |to| delivery(&dir, to, appended));
     let waits = queue && delivery == Delivery::Waits;
-    if let Some(error) = undelivered(&to.owner, id, &delivery).filter(|_| !waits) {
+    if !waits && let Some(error) = undelivered(&to.owner, id, &delivery) {
         return Err(error);
     }
-    let what = if waits { "waits for the next incarnation of" } else { "sent to" };
+    let what = if waits {
+        "waits for the next incarnation of"
+    } else {
+        "sent to"
+    };
     let sent = json!({"id": id, "to": to.to, "offset": appended.offset});
-    context.out.result(&sent, format_args!("{what} {} ({id})", to.to))?;
+    context
+        .out
+        .result(&sent, format_args!("{what} {} ({id})", to.to))?;
     Ok(ExitCode::Done)
 }
 
 /// Returns the member, if a message to it will be read, as far as the roster knows.
 fn receiver(dir: &TeamDir, name: &Name, queue: bool) -> Result<RosterMember, CommandError> {
     let mut roster = roster::load_one(dir, name)?;
-    // A daemon that runs records the end of a process that is gone in a moment: what may wait is sent behind it.
+    // A daemon that runs records the end of a process that is gone in a moment: what may wait is
+    // sent behind it.
     if queue && roster::daemon_pid(&roster).is_some() {
         roster = roster::load_after_end(dir, name)?;
     }
@@ -69,22 +81,29 @@ fn receiver(dir: &TeamDir, name: &Name, queue: bool) -> Result<RosterMember, Com
     check(&roster, name, queue).cloned()
 }
 
-fn check<'r>(roster: &'r Roster, name: &Name, queue: bool) -> Result<&'r RosterMember, CommandError> {
+fn check<'r>(
+    roster: &'r Roster,
+    name: &Name,
+    queue: bool,
+) -> Result<&'r RosterMember, CommandError> {
     let member = roster::find(roster, name)?;
     let not_running = |status: &str| {
         let message = format!("{name} is not running ({status}): nothing was sent");
         CommandError::new(ExitCode::Conflict, message)
     };
     if member.status.is_ended() {
-        return match queue {
-            true => Ok(member),
-            false => Err(not_running(member.status.as_str()).hint(format!(
+        return if queue {
+            Ok(member)
+        } else {
+            Err(not_running(member.status.as_str()).hint(format!(
                 "`--queue` leaves it for the next incarnation; `teamctl spawn {name} --resume` starts one"
-            ))),
+            )))
         };
     }
-    // What is in the inbox when an end is recorded is mail of that incarnation, and a fresh one skips it.
-    let unrecorded = |hint: &str| Err(not_running("gone, though its end is not recorded").hint(hint));
+    // What is in the inbox when an end is recorded is mail of that incarnation, and a fresh one
+    // skips it.
+    let unrecorded =
+        |hint: &str| Err(not_running("gone, though its end is not recorded").hint(hint));
     if !roster::runs(roster, member) {
         return unrecorded(
             "`teamd start` records its end; then `--queue` leaves it for the next incarnation",
@@ -98,8 +117,8 @@ fn check<'r>(roster: &'r Roster, name: &Name, queue: bool) -> Result<&'r RosterM
     Ok(member)
 }
 
-/// Looks at the roster again, once the end of a process that is gone is recorded, and tells what becomes of a message.
-/// `to` is its receiver as the roster showed it before.
+/// Looks at the roster again, once the end of a process that is gone is recorded, and tells what
+/// becomes of a message. `to` is its receiver as the roster showed it before.
 pub(in crate::ctl) fn delivery(dir: &TeamDir, to: &RosterMember, appended: Appended) -> Delivery {
     match roster::load_after_end(dir, &to.name) {
         Ok(now) => Delivery::of(dir, to, appended, &now),
@@ -107,9 +126,13 @@ pub(in crate::ctl) fn delivery(dir: &TeamDir, to: &RosterMember, appended: Appen
     }
 }
 
-/// Makes the error of a message that is in an inbox and may not be read, so the hint is not to send it again. None if its
-/// receiver has it.
-pub(in crate::ctl) fn undelivered(name: &Name, id: Uuid, delivery: &Delivery) -> Option<CommandError> {
+/// Makes the error of a message that is in an inbox and may not be read, so the hint is not to send
+/// it again. None if its receiver has it.
+pub(in crate::ctl) fn undelivered(
+    name: &Name,
+    id: Uuid,
+    delivery: &Delivery,
+) -> Option<CommandError> {
     let doubt = match delivery {
         Delivery::Sent => return None,
         Delivery::Waits => {
@@ -122,9 +145,10 @@ pub(in crate::ctl) fn undelivered(name: &Name, id: Uuid, delivery: &Delivery) ->
         Delivery::Unknown(doubt) => doubt,
     };
     let (code, hint) = match doubt {
-        Doubt::Forgotten => {
-            (ExitCode::NotFound, "it lies with the files of the teammate in the archive".to_owned())
-        }
+        Doubt::Forgotten => (
+            ExitCode::NotFound,
+            "it lies with the files of the teammate in the archive".to_owned(),
+        ),
         Doubt::LeftToResume => (
             ExitCode::Conflict,
             format!("only `teamctl spawn {name} --resume` reads it, a fresh spawn does not"),
@@ -136,8 +160,14 @@ pub(in crate::ctl) fn undelivered(name: &Name, id: Uuid, delivery: &Delivery) ->
             ),
         ),
         Doubt::EndNotRecorded | Doubt::Unseen(_) => (
-            if *doubt == Doubt::EndNotRecorded { ExitCode::Conflict } else { ExitCode::Failed },
-            format!("look with `teamctl status {name}`, or `teamctl inbox {name}`, before you send it again"),
+            if *doubt == Doubt::EndNotRecorded {
+                ExitCode::Conflict
+            } else {
+                ExitCode::Failed
+            },
+            format!(
+                "look with `teamctl status {name}`, or `teamctl inbox {name}`, before you send it again"
+            ),
         ),
     };
     let message = format!("the message is in the inbox of {name} ({id}), but {doubt}");
@@ -162,17 +192,31 @@ mod tests {
         result.map_or_else(|error| error.code(), |_| ExitCode::Done)
     }
 
-    /// A message to alice, whom the roster showed like this before, and which stands from 100 to 150.
+    /// A message to alice, whom the roster showed like this before, and which stands from 100 to
+    /// 150.
     fn look_again(dir: &TeamDir, before: serde_json::Value) -> Result<Delivery, CommandError> {
         let to = &serde_json::from_value(before).unwrap();
-        match delivery(dir, to, Appended { offset: 100, len: 50 }) {
-            doubt @ Delivery::Unknown(_) => Err(undelivered(&name(), Uuid::from_u128(7), &doubt).unwrap()),
+        match delivery(
+            dir,
+            to,
+            Appended {
+                offset: 100,
+                len: 50,
+            },
+        ) {
+            doubt @ Delivery::Unknown(_) => {
+                Err(undelivered(&name(), Uuid::from_u128(7), &doubt).unwrap())
+            }
             known => Ok(known),
         }
     }
 
     fn exit(stood_at: u64) -> Exit {
-        let (inbox, usage) = (Position { offset: stood_at, tail: 0 }, Default::default());
+        let inbox = Position {
+            offset: stood_at,
+            tail: 0,
+        };
+        let usage = Default::default();
         Exit {
             code: None,
             signal: Some(9),
@@ -196,10 +240,17 @@ mod tests {
             ("crashed", true, ExitCode::Done),
         ] {
             let (_scratch, dir) = team(&json!([member("alice", status)]));
-            assert_eq!(code(check(&roster::load(&dir).unwrap(), &name(), queue)), expected, "{status}");
+            assert_eq!(
+                code(check(&roster::load(&dir).unwrap(), &name(), queue)),
+                expected,
+                "{status}"
+            );
         }
         let (_scratch, dir) = team(&json!([]));
-        assert_eq!(code(check(&roster::load(&dir).unwrap(), &name(), true)), ExitCode::NotFound);
+        assert_eq!(
+            code(check(&roster::load(&dir).unwrap(), &name(), true)),
+            ExitCode::NotFound
+        );
     }
 
     /// Alice as the roster shows her when her second incarnation is gone, and that is not recorded.
@@ -216,17 +267,23 @@ mod tests {
         let (_scratch, dir) = team(&json!([gone()]));
         let refused = check(&roster::load(&dir).unwrap(), &name(), true).unwrap_err();
         assert_eq!(refused.code(), ExitCode::Conflict);
-        assert!(refused.next_step().unwrap().starts_with("`teamd start` records its end"), "{refused:?}");
+        assert!(
+            refused
+                .next_step()
+                .unwrap()
+                .starts_with("`teamd start` records its end"),
+            "{refused:?}"
+        );
         assert!(receiver(&dir, &name(), true).is_err());
         // One runs, and cannot record it yet.
         let of = |daemon: serde_json::Value| {
-            let roster =
-                json!({"version": 1, "seq": 1, "team_name": "t", "daemon": daemon, "members": [gone()]});
+            let roster = json!({"version": 1, "seq": 1, "team_name": "t", "daemon": daemon, "members": [gone()]});
             serde_json::from_value::<Roster>(roster).unwrap()
         };
         let roster = of(this_process());
         assert_eq!(code(check(&roster, &name(), true)), ExitCode::Conflict);
-        // It went just after the first look: also then it is not known where its inbox will be said to have stood.
+        // It went just after the first look: also then it is not known where its inbox will be said
+        // to have stood.
         for before in [member("alice", "idle"), earlier_incarnation()] {
             is_unclear(&look_again(&dir, before).unwrap_err());
         }
@@ -250,8 +307,16 @@ mod tests {
 
     fn is_unclear(fate: &CommandError) {
         assert_eq!(fate.code(), ExitCode::Conflict);
-        assert!(fate.message().contains("its end is not recorded yet"), "{fate}");
-        assert!(fate.next_step().unwrap().ends_with("before you send it again"), "{fate:?}");
+        assert!(
+            fate.message().contains("its end is not recorded yet"),
+            "{fate}"
+        );
+        assert!(
+            fate.next_step()
+                .unwrap()
+                .ends_with("before you send it again"),
+            "{fate:?}"
+        );
     }
 
     /// Alice as she was one incarnation before.
@@ -274,15 +339,18 @@ mod tests {
             ended["exit"] = serde_json::to_value(exit(stood_at)).unwrap();
             let (_scratch, dir) = team(&json!([ended]));
             let looked = look_again(&dir, before());
-            assert_eq!(looked.map_err(|error| error.code()), fate, "the inbox stood at {stood_at}");
+            assert_eq!(
+                looked.map_err(|error| error.code()),
+                fate,
+                "the inbox stood at {stood_at}"
+            );
         }
         let (_scratch, dir) = team(&json!([member("alice", "working")]));
         assert_eq!(look_again(&dir, before()), Ok(Delivery::Sent));
         // Its process is gone, and the roster does not say so yet: it will.
         let daemon = this_process();
         let write = |member: &serde_json::Value| {
-            let roster =
-                json!({"version": 1, "seq": 1, "team_name": "t", "daemon": daemon, "members": [member]});
+            let roster = json!({"version": 1, "seq": 1, "team_name": "t", "daemon": daemon, "members": [member]});
             replace(&dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
         };
         // As long as its lock is held, the daemon counts as running.
@@ -300,7 +368,10 @@ mod tests {
         // Where its inbox stood at the end is what decides.
         assert_eq!(fate.unwrap_err().code(), ExitCode::Conflict);
         let (_scratch, dir) = team(&json!([]));
-        assert_eq!(look_again(&dir, before()).unwrap_err().code(), ExitCode::NotFound);
+        assert_eq!(
+            look_again(&dir, before()).unwrap_err().code(),
+            ExitCode::NotFound
+        );
     }
 
     #[test]
@@ -324,7 +395,10 @@ mod tests {
         restarted["incarnation"] = json!(2);
         restarted["last_exit"] = serde_json::to_value(exit(150)).unwrap();
         let (_scratch, dir) = team(&json!([restarted]));
-        assert_eq!(look_again(&dir, member("alice", "idle")), Ok(Delivery::Sent));
+        assert_eq!(
+            look_again(&dir, member("alice", "idle")),
+            Ok(Delivery::Sent)
+        );
     }
 
     #[test]
@@ -334,7 +408,16 @@ mod tests {
         let transcript = dir.path(&TeamPath::transcript(&name()));
         std::fs::create_dir_all(&transcript).unwrap();
         let error = look_again(&dir, member("alice", "idle")).unwrap_err();
-        assert!(error.message().contains("is in the inbox of alice"), "{error}");
-        assert!(error.next_step().unwrap().ends_with("before you send it again"), "{error:?}");
+        assert!(
+            error.message().contains("is in the inbox of alice"),
+            "{error}"
+        );
+        assert!(
+            error
+                .next_step()
+                .unwrap()
+                .ends_with("before you send it again"),
+            "{error:?}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! `teamctl shutdown`: asks teammates to leave, and waits until their processes are gone. Every name is tried,
-//! whatever becomes of the others.
+//! `teamctl shutdown`: asks teammates to leave, and waits until their processes are gone. Every
+//! name is tried, whatever becomes of the others.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -39,7 +39,8 @@ const WITHDRAWN: &str = "withdrawn";
 struct ShutdownOutcome {
     name: Name,
     request_id: Option<RequestId>,
-    /// The last status of a teammate that is gone, else `rejected`, `pending` or `withdrawn`; none if it could not be asked.
+    /// The last status of a teammate that is gone, else `rejected`, `pending` or `withdrawn`; none
+    /// if it could not be asked.
     outcome: Option<&'static str>,
     reason: Option<String>,
     exit: Option<Exit>,
@@ -54,9 +55,14 @@ struct ShutdownOutcome {
 pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
     let dir = context.dir()?;
     refuse_value_of_force(&dir, &args)?;
-    if let (true, [name, ..]) = (args.all, args.names.as_slice()) {
-        let message = format!("--all means every teammate, and {name} is named besides: nothing was done");
-        return Err(CommandError::new(ExitCode::Usage, message).hint("leave out `--all`, or the names"));
+    if args.all
+        && let [name, ..] = args.names.as_slice()
+    {
+        let message =
+            format!("--all means every teammate, and {name} is named besides: nothing was done");
+        return Err(
+            CommandError::new(ExitCode::Usage, message).hint("leave out `--all`, or the names")
+        );
     }
     let names = roster::named_or_running(&dir, &args.names, args.all)?;
     let mut outcomes = Vec::new();
@@ -69,17 +75,30 @@ pub(in crate::ctl) fn run(context: &Context, args: Shutdown) -> CommandResult {
         let results: Vec<Value> = outcomes.iter().map(ShutdownOutcome::to_json).collect();
         context.out.json(&json!({"results": results}))?;
     }
-    Ok(ExitCode::highest(outcomes.iter().filter_map(|it| it.error.as_ref()).map(CommandError::code)))
+    Ok(ExitCode::highest(
+        outcomes
+            .iter()
+            .filter_map(|it| it.error.as_ref())
+            .map(CommandError::code),
+    ))
 }
 
-/// Refuses `--force 0` before anything is done: `--force` takes no value, and the `0` would count as a name.
+/// Refuses `--force 0` before anything is done: `--force` takes no value, and the `0` would count
+/// as a name.
 fn refuse_value_of_force(dir: &TeamDir, args: &Shutdown) -> Result<(), CommandError> {
-    let is_time = |name: &&Name| name.as_str() == "0" || parse_duration(name.as_str()).is_ok();
-    let Some(time) = args.names.iter().filter(|_| args.force).find(is_time) else { return Ok(()) };
+    let Some(time) = args
+        .names
+        .iter()
+        .filter(|_| args.force)
+        .find(|name| name.as_str() == "0" || parse_duration(name.as_str()).is_ok())
+    else {
+        return Ok(());
+    };
     if roster::load_one(dir, time)?.member(time).is_some() {
         return Ok(());
     }
-    let message = format!("--force takes no value, and there is no teammate named {time}: nothing was done");
+    let message =
+        format!("--force takes no value, and there is no teammate named {time}: nothing was done");
     Err(CommandError::new(ExitCode::Usage, message)
         .hint("`--force --timeout 0s` sends the signals at once, `--force` alone after 10 seconds"))
 }
@@ -92,32 +111,54 @@ async fn ask(
     names: &[Name],
 ) -> Result<Vec<ShutdownOutcome>, CommandError> {
     let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
-    let order = |name: &Name| {
-        Command::Shutdown(ShutdownOrder {
-            request_id: RandomIds.request(),
-            name: name.clone(),
-            reason: args.reason.clone(),
-            decide_within: args.decide_within.unwrap_or(context.settings.decide_within).as_secs_f64(),
-            force_after: args.force.then_some(patience.as_secs_f64()),
-            wait: !args.no_wait,
-        })
+    let timeout = if args.no_wait {
+        ANSWER
+    } else {
+        timeout(context, args)
     };
-    let timeout = if args.no_wait { ANSWER } else { timeout(context, args) };
-    let caller = Caller { dir, out: &context.out, timeout: Some(timeout.max(LEAST)) };
-    let (mut outcomes, mut printed) = (names.iter().map(|_| None).collect::<Vec<_>>(), Ok(()));
+    let caller = Caller {
+        dir,
+        out: &context.out,
+        timeout: Some(timeout.max(LEAST)),
+    };
+    let mut outcomes = names.iter().map(|_| None).collect::<Vec<_>>();
+    let mut printed = Ok(());
     let open = RefCell::new(names.to_vec());
-    let mut tell = |outcomes: &mut [Option<ShutdownOutcome>], index: usize, outcome: ShutdownOutcome| {
-        let failed = print(context, &outcome).err();
-        open.borrow_mut().retain(|name| *name != outcome.name);
-        outcomes[index] = Some(outcome);
-        if let Some(error) = failed {
-            printed = Err(error);
-        }
-    };
-    let asking = caller.all(names.iter().map(order).collect(), |answer| {
-        let index = answer.index;
-        tell(&mut outcomes, index, answered(dir, args, &names[index], answer));
-    });
+    let mut tell =
+        |outcomes: &mut [Option<ShutdownOutcome>], index: usize, outcome: ShutdownOutcome| {
+            let failed = print(context, &outcome).err();
+            open.borrow_mut().retain(|name| *name != outcome.name);
+            outcomes[index] = Some(outcome);
+            if let Some(error) = failed {
+                printed = Err(error);
+            }
+        };
+    let asking = caller.all(
+        names
+            .iter()
+            .map(|name| {
+                Command::Shutdown(ShutdownOrder {
+                    request_id: RandomIds.request(),
+                    name: name.clone(),
+                    reason: args.reason.clone(),
+                    decide_within: args
+                        .decide_within
+                        .unwrap_or(context.settings.decide_within)
+                        .as_secs_f64(),
+                    force_after: args.force.then_some(patience.as_secs_f64()),
+                    wait: !args.no_wait,
+                })
+            })
+            .collect(),
+        |answer| {
+            let index = answer.index;
+            tell(
+                &mut outcomes,
+                index,
+                answered(dir, args, &names[index], answer),
+            );
+        },
+    );
     let waited = tokio::select! {
         waited = asking => waited,
         never = show_whom(context, dir, &open) => match never {},
@@ -127,7 +168,11 @@ async fn ask(
     let early = waited.err().unwrap_or(Early::TimedOut);
     for (index, name) in names.iter().enumerate() {
         if outcomes[index].is_none() {
-            tell(&mut outcomes, index, unanswered(dir, name, early, (args.force, timeout)));
+            tell(
+                &mut outcomes,
+                index,
+                unanswered(dir, name, early, (args.force, timeout)),
+            );
         }
     }
     printed.map(|()| outcomes.into_iter().flatten().collect())
@@ -139,29 +184,39 @@ async fn show_whom(context: &Context, dir: &TeamDir, open: &RefCell<Vec<Name>>) 
     loop {
         wake.changed().await;
         match roster::load(dir) {
-            Ok(roster) => context.out.passing(&roster::waited_for(&roster, &open.borrow())),
+            Ok(roster) => context
+                .out
+                .passing(&roster::waited_for(&roster, &open.borrow())),
             // What is waited for goes on without it.
             Err(_) => std::future::pending().await,
         }
     }
 }
 
-/// With `--force` the daemon keeps the time and sends the signals. Waiting goes on until they must have worked.
+/// With `--force` the daemon keeps the time and sends the signals. Waiting goes on until they must
+/// have worked.
 fn timeout(context: &Context, args: &Shutdown) -> Duration {
-    match args.force {
-        true => args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE) + 2 * context.settings.grace + MARGIN,
-        false => args.timeout.unwrap_or(context.settings.shutdown_timeout),
+    if args.force {
+        args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE) + 2 * context.settings.grace + MARGIN
+    } else {
+        args.timeout.unwrap_or(context.settings.shutdown_timeout)
     }
 }
 
 /// Tells what an answer means for one name.
 fn answered(dir: &TeamDir, args: &Shutdown, name: &Name, it: CommandAnswer) -> ShutdownOutcome {
     match it.result {
-        Ok(Done::Ended { request_id, status, exit }) => {
-            ShutdownOutcome::gone(name, Some(request_id), status, exit.map(|exit| *exit))
-        }
+        Ok(Done::Ended {
+            request_id,
+            status,
+            exit,
+        }) => ShutdownOutcome::gone(name, Some(request_id), status, exit.map(|exit| *exit)),
         Ok(Done::Rejected { request_id, reason }) => {
-            let said = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            let said = if reason.is_empty() {
+                String::new()
+            } else {
+                format!(": {reason}")
+            };
             let message = format!("{name} rejected the shutdown{said}");
             let hint = format!("ask again later, or end it: `teamctl shutdown {name} --force`");
             let error = CommandError::new(ExitCode::Rejected, message).hint(hint);
@@ -169,7 +224,10 @@ fn answered(dir: &TeamDir, args: &Shutdown, name: &Name, it: CommandAnswer) -> S
                 reason: Some(reason),
                 ..ShutdownOutcome::new(name, Some("rejected"), Some(error))
             };
-            ShutdownOutcome { request_id: Some(request_id), ..outcome }
+            ShutdownOutcome {
+                request_id: Some(request_id),
+                ..outcome
+            }
         }
         Ok(Done::Asked { request_id }) => ShutdownOutcome {
             request_id: Some(request_id),
@@ -181,13 +239,22 @@ fn answered(dir: &TeamDir, args: &Shutdown, name: &Name, it: CommandAnswer) -> S
     }
 }
 
-/// A teammate that ended before it was asked is what was wanted, but not one that had crashed before: what it was to finish
-/// is not done. `ran`: it ran when the command began.
+/// A teammate that ended before it was asked is what was wanted, but not one that had crashed
+/// before: what it was to finish is not done. `ran`: it ran when the command began.
 fn refused(dir: &TeamDir, name: &Name, ran: bool, refusal: Refusal) -> ShutdownOutcome {
     let error = CommandError::from(refusal);
-    let roster = roster::load_one(dir, name).ok().filter(|_| error.code() == ExitCode::Conflict);
-    let has_left = |status: MemberStatus| status.is_ended() && (ran || status != MemberStatus::Crashed);
-    match roster.as_ref().and_then(|roster| roster.member(name)).filter(|member| has_left(member.status)) {
+    let roster = if error.code() == ExitCode::Conflict {
+        roster::load_one(dir, name).ok()
+    } else {
+        None
+    };
+    let has_left =
+        |status: MemberStatus| status.is_ended() && (ran || status != MemberStatus::Crashed);
+    match roster
+        .as_ref()
+        .and_then(|roster| roster.member(name))
+        .filter(|member| has_left(member.status))
+    {
         Some(member) => ShutdownOutcome {
             already: !ran,
             ..ShutdownOutcome::gone(name, None, member.status, member.exit.clone())
@@ -205,7 +272,10 @@ fn unanswered(
 ) -> ShutdownOutcome {
     let is_open = |status| matches!(status, Status::Pending | Status::Approved);
     let team = journal::fold(dir).ok();
-    let request = team.as_ref().and_then(|team| team.shutdown_of(name)).filter(|it| is_open(it.status));
+    let request = team
+        .as_ref()
+        .and_then(|team| team.shutdown_of(name))
+        .filter(|it| is_open(it.status));
     let Some(request_id) = request.map(|request| request.request_id.clone()) else {
         let error = match early {
             Early::Interrupted => early.error(
@@ -220,9 +290,10 @@ fn unanswered(
     };
     let time = clock::span(patience.as_secs_f64());
     let (late, hint) = match (early, force) {
-        (Early::Interrupted, _) => {
-            (String::new(), format!("`teamctl wait {name} --for shutdown` waits again"))
-        }
+        (Early::Interrupted, _) => (
+            String::new(),
+            format!("`teamctl wait {name} --for shutdown` waits again"),
+        ),
         (_, true) => (
             format!("{name} is still there, although signals were sent"),
             "`teamctl log teamd` says what holds it up".to_owned(),
@@ -232,7 +303,11 @@ fn unanswered(
             format!("it leaves when it can; `teamctl shutdown {name} --force` ends it"),
         ),
     };
-    let error = early.error(name, late, format!("the request {request_id} stays pending; {hint}"));
+    let error = early.error(
+        name,
+        late,
+        format!("the request {request_id} stays pending; {hint}"),
+    );
     ShutdownOutcome {
         request_id: Some(request_id),
         ..ShutdownOutcome::new(name, Some("pending"), Some(error))
@@ -252,8 +327,17 @@ impl ShutdownOutcome {
         }
     }
 
-    fn gone(name: &Name, request_id: Option<RequestId>, status: MemberStatus, exit: Option<Exit>) -> Self {
-        Self { request_id, exit, ..Self::new(name, Some(status.as_str()), None) }
+    fn gone(
+        name: &Name,
+        request_id: Option<RequestId>,
+        status: MemberStatus,
+        exit: Option<Exit>,
+    ) -> Self {
+        Self {
+            request_id,
+            exit,
+            ..Self::new(name, Some(status.as_str()), None)
+        }
     }
 
     /// Only a teammate that could not be asked has an error here: the others have an outcome.
@@ -268,8 +352,13 @@ impl ShutdownOutcome {
 
 /// Tells what became of one name as soon as it is known.
 fn print(context: &Context, it: &ShutdownOutcome) -> Result<(), CommandError> {
-    let (name, outcome) = (&it.name, it.outcome.unwrap_or_default());
-    let is_gone = if it.already { "has ended already" } else { "is gone" };
+    let name = &it.name;
+    let outcome = it.outcome.unwrap_or_default();
+    let is_gone = if it.already {
+        "has ended already"
+    } else {
+        "is gone"
+    };
     match (&it.error, &it.request_id, &it.exit) {
         (Some(error), ..) => {
             context.out.error(error);

@@ -1,5 +1,5 @@
-//! `teamctl status`: the members of the team, and what each does. It reads files and `/proc` only, so it works without a
-//! daemon, and then says that no daemon updates the roster.
+//! `teamctl status`: the members of the team, and what each does. It reads files and `/proc` only,
+//! so it works without a daemon, and then says that no daemon updates the roster.
 
 mod details;
 mod table;
@@ -42,7 +42,11 @@ const PATIENCE: Duration = Duration::from_millis(300);
 pub(in crate::ctl) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
     if args.watch
         && top::is_possible(context)
-        && *args == (StatusArgs { watch: true, ..StatusArgs::default() })
+        && *args
+            == (StatusArgs {
+                watch: true,
+                ..StatusArgs::default()
+            })
     {
         return top::run(context);
     }
@@ -97,51 +101,90 @@ fn show(
     match (context.out.is_json(), context.out.width()) {
         (true, _) => {}
         (false, Some(_)) => sort(&mut rows),
-        (false, None) => rows.sort_by(|a, b| natural(a.member.name.as_str(), b.member.name.as_str())),
+        (false, None) => {
+            rows.sort_by(|a, b| natural(a.member.name.as_str(), b.member.name.as_str()))
+        }
     }
     rows.retain(|row| is_wanted(args, row));
     for row in &mut rows {
         // One odd inbox must not hide the others.
         row.unread = roster::unread(dir, row.member).ok();
-        let of = |it| Resources::of(it, roster, row.member, args.name.is_some());
-        row.resources = processes.as_ref().and_then(of);
+        row.resources = processes
+            .as_ref()
+            .and_then(|it| Resources::of(it, roster, row.member, args.name.is_some()));
     }
     if context.out.is_json() {
-        context.out.json(&document(roster, &rows, &team, &prices, trouble))?;
+        context
+            .out
+            .json(&document(roster, &rows, &team, &prices, trouble))?;
     } else if args.name.is_some() {
-        context.out.wrapped(&rows.iter().map(details::details).collect::<String>())?;
+        context
+            .out
+            .wrapped(&rows.iter().map(details::details).collect::<String>())?;
     } else if rows.is_empty() && roster.members.is_empty() {
         context.out.note("there are no teammates");
         context.out.hint("`teamctl spawn NAME` starts a teammate");
     } else if rows.is_empty() {
-        context.out.note(if args.waiting { "no teammate waits for you" } else { "no teammate is running" });
+        context.out.note(if args.waiting {
+            "no teammate waits for you"
+        } else {
+            "no teammate is running"
+        });
     } else {
-        context.out.text(list(context.out.width(), args, &rows) + &sum(roster, &prices) + &tasks(&team))?;
+        context
+            .out
+            .text(list(context.out.width(), args, &rows) + &sum(roster, &prices) + &tasks(&team))?;
     }
     if roster::daemon_pid(roster).is_none() {
-        context.out.note("the daemon is not running; showing the last recorded state");
+        context
+            .out
+            .note("the daemon is not running; showing the last recorded state");
     }
     if let Some(why) = trouble {
         context.out.note(format_args!(
             "the daemon {}, so what is shown here may be older than it looks",
             escape::line(why)
         ));
-        context.out.hint(format_args!("{}: then it goes on by itself", unwritten::next_step(why)));
+        context.out.hint(format_args!(
+            "{}: then it goes on by itself",
+            unwritten::next_step(why)
+        ));
     }
-    if let Some(why) = roster.sandbox.as_ref().and_then(|sandbox| sandbox.weak.as_ref()) {
-        context.out.note(format_args!("the sandbox is weak (--allow-weak-sandbox); not held: {why}"));
+    if let Some(why) = roster
+        .sandbox
+        .as_ref()
+        .and_then(|sandbox| sandbox.weak.as_ref())
+    {
+        context.out.note(format_args!(
+            "the sandbox is weak (--allow-weak-sandbox); not held: {why}"
+        ));
     }
-    let ends = rows.iter().filter(|row| row.member.agent.is_some()).map(|row| row.member.name.as_str());
-    let ends: Vec<_> =
-        ends.filter(|_| roster.sandbox.as_ref().is_some_and(|it| !it.has_live_gate())).collect();
+    let ends = rows
+        .iter()
+        .filter(|row| row.member.agent.is_some())
+        .map(|row| row.member.name.as_str());
+    let ends: Vec<_> = ends
+        .filter(|_| {
+            roster
+                .sandbox
+                .as_ref()
+                .is_some_and(|it| !it.has_live_gate())
+        })
+        .collect();
     if !ends.is_empty() {
         let names = ends.join(", ");
         context
             .out
             .note(format_args!("no live gate on this machine: a gate that closes ends the agent of {names}; an agent that has a key reaches the network behind a closed gate, too"));
     }
-    for name in rows.iter().filter(|row| row.unnoticed).map(|row| &row.member.name) {
-        context.out.note(format_args!("the process of {name} is gone: `teamd start` will record it"));
+    for name in rows
+        .iter()
+        .filter(|row| row.unnoticed)
+        .map(|row| &row.member.name)
+    {
+        context.out.note(format_args!(
+            "the process of {name} is gone: `teamd start` will record it"
+        ));
     }
     let crashed = rows
         .iter()
@@ -157,7 +200,14 @@ fn show(
 /// Returns what the daemon cannot do now, if it can be asked: what it cannot write, no file says.
 async fn trouble(dir: &TeamDir, roster: &Roster) -> Option<String> {
     roster::daemon_pid(roster)?;
-    let asked = async { Client::connect(dir).await.ok()?.call(Command::Ping).await.ok() };
+    let asked = async {
+        Client::connect(dir)
+            .await
+            .ok()?
+            .call(Command::Ping)
+            .await
+            .ok()
+    };
     match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Some(Done::Pong { trouble, .. })) => trouble,
         _ => None,
@@ -171,15 +221,18 @@ fn continues(crashed: &[&Name]) -> Option<String> {
         [lead] if **lead == Name::lead() => {
             Some("`teamctl chat` continues the conversation of lead".to_owned())
         }
-        [name] => Some(format!("`teamctl spawn {name} --resume` continues its conversation")),
+        [name] => Some(format!(
+            "`teamctl spawn {name} --resume` continues its conversation"
+        )),
         _ => Some(
-            "`teamctl up --resume` continues all conversations, `teamctl spawn NAME --resume` one".to_owned(),
+            "`teamctl up --resume` continues all conversations, `teamctl spawn NAME --resume` one"
+                .to_owned(),
         ),
     }
 }
 
-/// Returns the requests by which members are grouped, and the tasks. A journal that cannot be read hides no member: others say
-/// so.
+/// Returns the requests by which members are grouped, and the tasks. A journal that cannot be read
+/// hides no member: others say so.
 fn folded(dir: &TeamDir, roster: &Roster) -> Team {
     if roster.members.iter().all(|member| member.status.is_ended()) {
         return Team::default();
@@ -192,7 +245,8 @@ fn is_wanted(args: &StatusArgs, row: &Row<'_>) -> bool {
     (!args.waiting || row.standing.group == Group::NeedsYou) && (!args.running || runs)
 }
 
-/// Shows the members as a person reads them on a terminal, or else as other programs do: a member a line.
+/// Shows the members as a person reads them on a terminal, or else as other programs do: a member a
+/// line.
 fn list(terminal: Option<usize>, args: &StatusArgs, rows: &[Row<'_>]) -> String {
     match terminal {
         _ if !args.columns.is_empty() => table::of_columns(rows, &args.columns).render(terminal),
@@ -216,17 +270,30 @@ fn fold(ended: &[Row<'_>], terminal: usize) -> String {
         return String::new();
     }
     let names: Vec<&str> = ended.iter().map(|row| row.member.name.as_str()).collect();
-    let line = format!("{} {}: {}", Group::Ended.title(), ended.len(), names.join(", "));
+    let line = format!(
+        "{} {}: {}",
+        Group::Ended.title(),
+        ended.len(),
+        names.join(", ")
+    );
     paint(DIM, cut(&line, Some(terminal))) + "\n"
 }
 
-fn document(roster: &Roster, rows: &[Row<'_>], team: &Team, prices: &Prices, trouble: Option<&str>) -> Value {
+fn document(
+    roster: &Roster,
+    rows: &[Row<'_>],
+    team: &Team,
+    prices: &Prices,
+    trouble: Option<&str>,
+) -> Value {
     let pid = roster::daemon_pid(roster);
     let members: Vec<Value> = rows.iter().map(Row::to_json).collect();
     let usage = total(roster);
     let mut value = json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid, "trouble": trouble},
         "sandbox": roster.sandbox, "usage": usage, "members": members});
-    if let Some(cost) = TeamCost::of(roster, prices).all().filter(|_| !usage.is_nothing()) {
+    if !usage.is_nothing()
+        && let Some(cost) = TeamCost::of(roster, prices).all()
+    {
         value["cost"] = json!(cost);
     }
     if team.last_task > 0 {
@@ -241,7 +308,9 @@ fn document(roster: &Roster, rows: &[Row<'_>], team: &Team, prices: &Prices, tro
 /// Sums up what the whole team has cost.
 fn total(roster: &Roster) -> Usage {
     let mut total = Usage::default();
-    roster.members.iter().for_each(|member| total += member.usage);
+    for member in &roster.members {
+        total += member.usage;
+    }
     total
 }
 
@@ -258,13 +327,18 @@ fn sum(roster: &Roster, prices: &Prices) -> String {
 /// Counts the tasks that are not completed, by status.
 fn counts(team: &Team) -> BTreeMap<TaskStatus, usize> {
     let mut counts = BTreeMap::new();
-    for task in team.tasks.values().filter(|task| task.status != TaskStatus::Completed) {
+    for task in team
+        .tasks
+        .values()
+        .filter(|task| task.status != TaskStatus::Completed)
+    {
         *counts.entry(task.status).or_default() += 1;
     }
     counts
 }
 
-/// Says how many tasks there are, if any is open or has failed, and which of them do not go on, and why.
+/// Says how many tasks there are, if any is open or has failed, and which of them do not go on, and
+/// why.
 fn tasks(team: &Team) -> String {
     let counts = counts(team);
     let said: Vec<String> = counts
@@ -272,12 +346,19 @@ fn tasks(team: &Team) -> String {
         .filter(|(status, _)| **status != TaskStatus::Cancelled)
         .map(|(status, count)| format!("{count} {}", status.as_str().replace('_', " ")))
         .collect();
-    let held_up = team.tasks.values().filter_map(|task| Some((task.id, task.held_up()?)));
+    let held_up = team
+        .tasks
+        .values()
+        .filter_map(|task| Some((task.id, task.held_up()?)));
     let held_up = held_up.map(|(id, why)| format!("task {id}: {}\n", escape::line(&why)));
     if said.is_empty() {
         return String::new();
     }
-    format!("tasks: {}\n{}", said.join(", "), held_up.collect::<String>())
+    format!(
+        "tasks: {}\n{}",
+        said.join(", "),
+        held_up.collect::<String>()
+    )
 }
 
 impl Row<'_> {
@@ -297,12 +378,18 @@ impl Row<'_> {
     /// Returns its status as other programs know it; `failed` is idle, too.
     fn status(&self) -> &'static str {
         let has_failed = self.member.status == MemberStatus::Idle && self.standing.word == "failed";
-        if has_failed { self.standing.word } else { self.member.status.as_str() }
+        if has_failed {
+            self.standing.word
+        } else {
+            self.member.status.as_str()
+        }
     }
 }
 
 fn pid(member: &RosterMember) -> String {
-    member.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string())
+    member
+        .pid
+        .map_or_else(|| "-".to_owned(), |pid| pid.to_string())
 }
 
 #[cfg(test)]

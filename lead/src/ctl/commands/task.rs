@@ -1,4 +1,5 @@
-//! `teamctl task`: the list of work. What changes something asks the daemon; what shows something reads the files.
+//! `teamctl task`: the list of work. What changes something asks the daemon; what shows something
+//! reads the files.
 
 pub(super) mod import;
 pub(in crate::ctl) mod takers;
@@ -36,10 +37,15 @@ const OUTPUT_LINES: usize = 10;
 pub(in crate::ctl) fn run(context: &Context, args: Tasks) -> CommandResult {
     match args.command {
         TaskCommand::Add(add) => {
-            let fields = TaskFields { subject: Some(add.subject), ..given(add.fields)? };
+            let fields = TaskFields {
+                subject: Some(add.subject),
+                ..given(add.fields)?
+            };
             takers::check(context, std::slice::from_ref(&fields), add.later)?;
             let made = block_on(make(context, vec![fields], false))?;
-            let Some(task) = made.first() else { return Ok(ExitCode::Failed) };
+            let Some(task) = made.first() else {
+                return Ok(ExitCode::Failed);
+            };
             context.out.result(task, task.id).map(|()| ExitCode::Done)
         }
         TaskCommand::Import(import) => {
@@ -47,7 +53,10 @@ pub(in crate::ctl) fn run(context: &Context, args: Tasks) -> CommandResult {
             takers::check(context, &tasks, import.later)?;
             let made = block_on(make(context, tasks, true))?;
             let ids: Vec<String> = made.iter().map(|task| task.id.to_string()).collect();
-            context.out.result(&made, ids.join("\n")).map(|()| ExitCode::Done)
+            context
+                .out
+                .result(&made, ids.join("\n"))
+                .map(|()| ExitCode::Done)
         }
         TaskCommand::List(args) => list(context, &args),
         TaskCommand::Show(it) => show(context, it.id),
@@ -62,29 +71,45 @@ pub(in crate::ctl) fn run(context: &Context, args: Tasks) -> CommandResult {
             }
             order(context, TaskOrder::Edit(id, Box::new(fields)), "is changed")
         }
-        TaskCommand::Assign(it) => {
-            order(context, TaskOrder::Assign(it.id, it.name.clone()), &format!("is kept for {}", it.name))
-        }
+        TaskCommand::Assign(it) => order(
+            context,
+            TaskOrder::Assign(it.id, it.name.clone()),
+            &format!("is kept for {}", it.name),
+        ),
         TaskCommand::Release(it) => order(context, TaskOrder::Release(it.id), "is released"),
-        TaskCommand::Submit(it) => order(context, TaskOrder::Submit(it.id, it.summary), "is submitted"),
+        TaskCommand::Submit(it) => order(
+            context,
+            TaskOrder::Submit(it.id, it.summary),
+            "is submitted",
+        ),
         TaskCommand::Cancel(it) => order(context, TaskOrder::Cancel(it.id), "is cancelled"),
         TaskCommand::Retry(it) => {
             let id = it.id;
-            order(context, TaskOrder::Retry(id, Box::new(changes(context, *it)?)), "is open again")
+            order(
+                context,
+                TaskOrder::Retry(id, Box::new(changes(context, *it)?)),
+                "is open again",
+            )
         }
     }
 }
 
 /// Returns what is said of a task that is there.
 fn changes(context: &Context, edit: TaskEdit) -> Result<TaskFields, CommandError> {
-    let fields = TaskFields { subject: edit.subject, ..given(edit.fields)? };
+    let fields = TaskFields {
+        subject: edit.subject,
+        ..given(edit.fields)?
+    };
     takers::check(context, std::slice::from_ref(&fields), edit.later)?;
     Ok(fields)
 }
 
 fn given(fields: TaskFields) -> Result<TaskFields, CommandError> {
     let description = fields.description.as_deref().map(text::given).transpose()?;
-    Ok(TaskFields { description, ..fields })
+    Ok(TaskFields {
+        description,
+        ..fields
+    })
 }
 
 /// Makes tasks; with `within` they name those before which they stand by their places among them.
@@ -96,14 +121,31 @@ pub(super) async fn make(
     tasks: Vec<TaskFields>,
     within: bool,
 ) -> Result<Vec<Task>, CommandError> {
-    give(context, TaskOrder::Add { id: RandomIds.request(), tasks, within }).await
+    give(
+        context,
+        TaskOrder::Add {
+            id: RandomIds.request(),
+            tasks,
+            within,
+        },
+    )
+    .await
 }
 
 fn order(context: &Context, order: TaskOrder, done: &str) -> CommandResult {
     let tasks = ask(context, order)?;
-    let Some(task) = tasks.last() else { return Ok(ExitCode::Failed) };
-    let done = if task.status == TaskStatus::Completed { "is completed" } else { done };
-    context.out.result(task, format_args!("{} {done}", task.title())).map(|()| ExitCode::Done)
+    let Some(task) = tasks.last() else {
+        return Ok(ExitCode::Failed);
+    };
+    let done = if task.status == TaskStatus::Completed {
+        "is completed"
+    } else {
+        done
+    };
+    context
+        .out
+        .result(task, format_args!("{} {done}", task.title()))
+        .map(|()| ExitCode::Done)
 }
 
 /// Gives an order, and returns the tasks as they are after it.
@@ -113,7 +155,11 @@ pub(in crate::ctl) fn ask(context: &Context, order: TaskOrder) -> Result<Vec<Tas
 
 async fn give(context: &Context, order: TaskOrder) -> Result<Vec<Task>, CommandError> {
     let dir = context.dir()?;
-    let caller = Caller { dir: &dir, out: &context.out, timeout: None };
+    let caller = Caller {
+        dir: &dir,
+        out: &context.out,
+        timeout: None,
+    };
     match caller.one(Command::Task(order)).await? {
         Ok(Ok(Done::Tasks(tasks))) => Ok(tasks),
         Ok(Ok(Done::Made(ids))) => {
@@ -122,16 +168,23 @@ async fn give(context: &Context, order: TaskOrder) -> Result<Vec<Task>, CommandE
         }
         Ok(Ok(other)) => Err(unexpected(&other)),
         Ok(Err(refusal)) => Err(refusal.into()),
-        Err(early) => {
-            Err(Early::error(early, "the daemon", String::new(), "`teamctl task list` shows the tasks"))
-        }
+        Err(early) => Err(Early::error(
+            early,
+            "the daemon",
+            String::new(),
+            "`teamctl task list` shows the tasks",
+        )),
     }
 }
 
 fn list(context: &Context, args: &TaskList) -> CommandResult {
     let dir = context.dir()?;
     let team = journal::fold(&dir)?;
-    let mut tasks = if args.all { all(&dir, &team)? } else { team.tasks.values().cloned().collect() };
+    let mut tasks = if args.all {
+        all(&dir, &team)?
+    } else {
+        team.tasks.values().cloned().collect()
+    };
     if !args.all {
         tasks.retain(|task| !task.status.is_finished());
         tasks.sort_by_key(|task| (std::cmp::Reverse(task.priority), task.id));
@@ -147,7 +200,9 @@ fn list(context: &Context, args: &TaskList) -> CommandResult {
         });
         return Ok(ExitCode::Done);
     }
-    context.out.text(table(&team, &tasks).render(context.out.width()))?;
+    context
+        .out
+        .text(table(&team, &tasks).render(context.out.width()))?;
     takers::note(context, &team);
     Ok(ExitCode::Done)
 }
@@ -168,14 +223,20 @@ pub(super) fn all(dir: &TeamDir, team: &Team) -> Result<Vec<Task>, CommandError>
 fn table(team: &Team, tasks: &[Task]) -> Table {
     let mut table = Table::new(&["ID", "STATUS", "OWNER", "VERIFIED", "SUBJECT"]);
     for task in tasks {
-        let done_by = task.submission.as_ref().filter(|_| task.status.is_finished()).map(|it| &it.by);
+        let done_by = if task.status.is_finished() {
+            task.submission.as_ref().map(|it| &it.by)
+        } else {
+            None
+        };
         let owner = task.owner.as_ref().or(done_by).map(ToString::to_string);
-        let owner =
-            owner.or_else(|| task.reserved_for.as_ref().map(|whom| format!("({whom})"))).unwrap_or_default();
+        let owner = owner
+            .or_else(|| task.reserved_for.as_ref().map(|whom| format!("({whom})")))
+            .unwrap_or_default();
         let blockers = blockers(team, task);
-        let subject = match blockers.is_empty() {
-            true => task.subject.clone(),
-            false => format!("{} (blocked by {blockers})", task.subject),
+        let subject = if blockers.is_empty() {
+            task.subject.clone()
+        } else {
+            format!("{} (blocked by {blockers})", task.subject)
         };
         table.row(vec![
             Cell::new(task.id.to_string()),
@@ -193,10 +254,13 @@ pub(in crate::ctl) fn blockers(team: &Team, task: &Task) -> String {
     if task.status != TaskStatus::Pending {
         return String::new();
     }
-    let said = team.blockers(task).into_iter().map(|(id, status)| match status {
-        TaskStatus::Failed | TaskStatus::Cancelled => format!("{id} ({})", status.as_str()),
-        _ => id.to_string(),
-    });
+    let said = team
+        .blockers(task)
+        .into_iter()
+        .map(|(id, status)| match status {
+            TaskStatus::Failed | TaskStatus::Cancelled => format!("{id} ({})", status.as_str()),
+            _ => id.to_string(),
+        });
     said.collect::<Vec<_>>().join(", ")
 }
 
@@ -251,12 +315,17 @@ fn show(context: &Context, id: TaskId) -> CommandResult {
     }
     context.out.wrapped(&details(&team, &task))?;
     let is_checked = task.status == TaskStatus::InReview
-        && task.submission.as_ref().is_some_and(|it| it.stage == Stage::Checking);
-    if let Some(output) = read_log(&dir, id)?.filter(|_| is_checked) {
+        && task
+            .submission
+            .as_ref()
+            .is_some_and(|it| it.stage == Stage::Checking);
+    if is_checked && let Some(output) = read_log(&dir, id)? {
         let lines: Vec<&str> = output.lines().collect();
         let last = lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n");
         let heading = paint(DIM, format!("the check runs (`teamctl task log {id} -f`):"));
-        context.out.text(format!("{heading}\n{}", crate::ctl::escape::text(&last)))?;
+        context
+            .out
+            .text(format!("{heading}\n{}", crate::ctl::escape::text(&last)))?;
     }
     Ok(ExitCode::Done)
 }
@@ -264,47 +333,101 @@ fn show(context: &Context, id: TaskId) -> CommandResult {
 /// Says everything about a task.
 pub(in crate::ctl) fn details(team: &Team, task: &Task) -> String {
     let ids = |ids: &std::collections::BTreeSet<TaskId>| {
-        ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        ids.iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     let text = |text: Option<&String>| text.cloned().unwrap_or_default();
-    let checks = team.work.check().filter(|_| !task.no_check).into_iter().chain(task.check.clone());
-    let checks: Vec<String> =
-        checks.map(|check| format!("{} (set by {})", check.command, check.set_by)).collect();
-    let check = task.result.as_ref().and_then(|result| result.check.as_ref()).map(|check| {
-        let exit = check.exit.map_or("was ended".to_owned(), |exit| format!("exited with {exit}"));
-        format!("`{}` {exit} after {}", check.check.command, clock::span(check.seconds))
-    });
+    let checks = team
+        .work
+        .check()
+        .filter(|_| !task.no_check)
+        .into_iter()
+        .chain(task.check.clone());
+    let checks: Vec<String> = checks
+        .map(|check| format!("{} (set by {})", check.command, check.set_by))
+        .collect();
+    let check = task
+        .result
+        .as_ref()
+        .and_then(|result| result.check.as_ref())
+        .map(|check| {
+            let exit = check
+                .exit
+                .map_or("was ended".to_owned(), |exit| format!("exited with {exit}"));
+            format!(
+                "`{}` {exit} after {}",
+                check.check.command,
+                clock::span(check.seconds)
+            )
+        });
     let all = [
         ("description", task.description.clone()),
-        ("owner", task.owner.as_ref().map(ToString::to_string).unwrap_or_default()),
+        (
+            "owner",
+            task.owner
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        ),
         ("for", text(task.reserved_for.as_ref())),
         ("blocked by", blockers(team, task)),
         ("blocks", ids(&task.blocks)),
         ("check", checks.join("\n")),
         ("review", review(team, task)),
-        ("failed checks", format!("{} of {}", task.attempts, task.max_attempts)),
+        (
+            "failed checks",
+            format!("{} of {}", task.attempts, task.max_attempts),
+        ),
         ("submitted", submitted(task)),
         ("last check", text(check.as_ref())),
         ("given back", given_back(task)),
         ("stalled", text(task.held_up().as_ref())),
         ("sent back", sent_back(task)),
         ("verified", verified(task).to_owned()),
-        ("protected files", text(task.result.as_ref().and_then(|it| it.touched_protected.as_ref()))),
-        ("created", format!("{}, by {}", clock::time_of_day(task.created_at), task.created_by)),
+        (
+            "protected files",
+            text(
+                task.result
+                    .as_ref()
+                    .and_then(|it| it.touched_protected.as_ref()),
+            ),
+        ),
+        (
+            "created",
+            format!(
+                "{}, by {}",
+                clock::time_of_day(task.created_at),
+                task.created_by
+            ),
+        ),
     ];
     let status = paint(style(task.status), task.status.as_str());
-    let heading = format!("{}  {}  {status}", paint(BOLD, task.id), crate::ctl::escape::line(&task.subject));
+    let heading = format!(
+        "{}  {}  {status}",
+        paint(BOLD, task.id),
+        crate::ctl::escape::line(&task.subject)
+    );
     facts(heading, &all)
 }
 
 /// Says who has submitted what. A branch of the user is no teammate's work, and has no summary.
 fn submitted(task: &Task) -> String {
-    let Some(submission) = &task.submission else { return String::new() };
+    let Some(submission) = &task.submission else {
+        return String::new();
+    };
     match &task.branch {
         Some(of) if submission.commit.as_ref() == Some(&of.commit) => {
-            format!("by you: {} at {}", of.name, of.commit.get(..12).unwrap_or(&of.commit))
+            format!(
+                "by you: {} at {}",
+                of.name,
+                of.commit.get(..12).unwrap_or(&of.commit)
+            )
         }
-        _ => format!("by {}: {}", submission.by, submission.summary).trim_end_matches(": ").to_owned(),
+        _ => format!("by {}: {}", submission.by, submission.summary)
+            .trim_end_matches(": ")
+            .to_owned(),
     }
 }
 
@@ -313,7 +436,9 @@ fn sent_back(task: &Task) -> String {
     let why = task.returned.clone().unwrap_or_default();
     match task.returns {
         0 => why,
-        times => format!("{}: {why}", count(times as usize, "time")).trim_end_matches(": ").to_owned(),
+        times => format!("{}: {why}", count(times as usize, "time"))
+            .trim_end_matches(": ")
+            .to_owned(),
     }
 }
 
@@ -321,17 +446,23 @@ fn sent_back(task: &Task) -> String {
 fn given_back(task: &Task) -> String {
     match task.idle_releases {
         0 => String::new(),
-        times => format!("{times} of {MAX_IDLE_RELEASES} times in a row by an owner that went idle or died"),
+        times => format!(
+            "{times} of {MAX_IDLE_RELEASES} times in a row by an owner that went idle or died"
+        ),
     }
 }
 
-/// Says who must approve the work, and what it waits for: `by a person, a1b2c3d4 waits for the answer`.
+/// Says who must approve the work, and what it waits for:
+/// `by a person, a1b2c3d4 waits for the answer`.
 fn review(team: &Team, task: &Task) -> String {
     let waits = task.review_id().and_then(|id| team.requests.get(id));
-    let by = waits.map(|request| team.judge_of(request)).or(task.review).map(|by| match by {
-        ApproveBy::Person => "by a person".to_owned(),
-        ApproveBy::Lead => "by the lead".to_owned(),
-    });
+    let by = waits
+        .map(|request| team.judge_of(request))
+        .or(task.review)
+        .map(|by| match by {
+            ApproveBy::Person => "by a person".to_owned(),
+            ApproveBy::Lead => "by the lead".to_owned(),
+        });
     let waits = waits.map(|it| format!("{} waits for the answer", it.request_id));
     by.into_iter().chain(waits).collect::<Vec<_>>().join(", ")
 }
@@ -343,15 +474,24 @@ pub(super) fn wait(
     (id, timeout): (Option<TaskId>, Option<Duration>),
 ) -> CommandResult {
     let team = until(context, dir, (id, timeout), |team| reached(team, dir, id))?;
-    let completed =
-        team.last_task as usize - team.tasks.values().filter(|it| it.status != TaskStatus::Completed).count();
-    let text = id.map_or(format!("no task is left to be done; {completed} completed"), |id| {
-        format!("task {id} is completed")
-    });
-    context.out.result(&json!({"task": id, "completed": completed}), text).map(|()| ExitCode::Done)
+    let completed = team.last_task as usize
+        - team
+            .tasks
+            .values()
+            .filter(|it| it.status != TaskStatus::Completed)
+            .count();
+    let text = id.map_or(
+        format!("no task is left to be done; {completed} completed"),
+        |id| format!("task {id} is completed"),
+    );
+    context
+        .out
+        .result(&json!({"task": id, "completed": completed}), text)
+        .map(|()| ExitCode::Done)
 }
 
-/// Waits until a submitted task is completed, and returns it as it is then. One that was sent back is an error.
+/// Waits until a submitted task is completed, and returns it as it is then. One that was sent back
+/// is an error.
 ///
 /// # Errors
 /// Why it is not completed.
@@ -360,23 +500,40 @@ pub(super) fn until_completed(
     (id, timeout): (TaskId, Option<Duration>),
 ) -> Result<Task, CommandError> {
     let dir = context.dir()?;
-    let is_completed = |team: &Team| match team.tasks.get(&id) {
-        Some(task) if !matches!(task.status, TaskStatus::InReview | TaskStatus::Completed) => {
-            Err(not_integrated(task))
+    let team = until(context, &dir, (Some(id), timeout), |team| {
+        match team.tasks.get(&id) {
+            Some(task) if !matches!(task.status, TaskStatus::InReview | TaskStatus::Completed) => {
+                Err(not_integrated(task))
+            }
+            _ => reached(team, &dir, Some(id)),
         }
-        _ => reached(team, &dir, Some(id)),
-    };
-    let team = until(context, &dir, (Some(id), timeout), is_completed)?;
+    })?;
     find(&team, &dir, id)
 }
 
 /// Says why a submitted branch is not integrated, and the ways out.
 fn not_integrated(task: &Task) -> CommandError {
-    let (id, title) = (task.id, task.title());
-    let by = task.owner.as_ref().map(|owner| format!(" ({owner} works on it)")).unwrap_or_default();
-    let failed = task.result.as_ref().and_then(|result| result.check.as_ref());
-    let branch = task.branch.as_ref().map(|of| format!(" on {}", of.name)).unwrap_or_default();
-    let shown = task.branch.as_ref().and_then(|of| of.shown.as_deref()).unwrap_or("team/integration");
+    let id = task.id;
+    let title = task.title();
+    let by = task
+        .owner
+        .as_ref()
+        .map(|owner| format!(" ({owner} works on it)"))
+        .unwrap_or_default();
+    let failed = task
+        .result
+        .as_ref()
+        .and_then(|result| result.check.as_ref());
+    let branch = task
+        .branch
+        .as_ref()
+        .map(|of| format!(" on {}", of.name))
+        .unwrap_or_default();
+    let shown = task
+        .branch
+        .as_ref()
+        .and_then(|of| of.shown.as_deref())
+        .unwrap_or("team/integration");
     let (why, next) = match (&task.returned, failed) {
         (Some(why), _) => (
             format!("it {why}"),
@@ -385,18 +542,31 @@ fn not_integrated(task: &Task) -> CommandError {
             ),
         ),
         (None, Some(check)) => {
-            let exit = check.exit.map_or("was ended".to_owned(), |exit| format!("exited with {exit}"));
+            let exit = check
+                .exit
+                .map_or("was ended".to_owned(), |exit| format!("exited with {exit}"));
             let next = format!(
                 "`teamctl task log {id}` shows the output; commit a fix and try again, or a teammate takes task {id}"
             );
-            (format!("its check failed: `{}` {exit}", check.check.command), next)
+            (
+                format!("its check failed: `{}` {exit}", check.check.command),
+                next,
+            )
         }
         (None, None) => {
-            let next = format!("`teamctl task show {id}` says more; try again, or a teammate takes it");
-            (format!("it is {}", task.status.as_str().replace('_', " ")), next)
+            let next =
+                format!("`teamctl task show {id}` says more; try again, or a teammate takes it");
+            (
+                format!("it is {}", task.status.as_str().replace('_', " ")),
+                next,
+            )
         }
     };
-    CommandError::new(ExitCode::Conflict, format!("{title} is not integrated{by}: {why}")).hint(next)
+    CommandError::new(
+        ExitCode::Conflict,
+        format!("{title} is not integrated{by}: {why}"),
+    )
+    .hint(next)
 }
 
 fn until(
@@ -429,8 +599,10 @@ fn until(
 /// Tells whether it is done; an error says why it cannot be done any more.
 fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, CommandError> {
     let conflict = |task: &Task, why: String| {
-        Err(CommandError::new(ExitCode::Conflict, format!("{} {why}", task.title()))
-            .hint(format!("`teamctl task show {}` says more", task.id)))
+        Err(
+            CommandError::new(ExitCode::Conflict, format!("{} {why}", task.title()))
+                .hint(format!("`teamctl task show {}` says more", task.id)),
+        )
     };
     if let Some(id) = id {
         let task = find(team, dir, id)?;
@@ -443,7 +615,10 @@ fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, Comma
         };
     }
     let stuck = team.stuck();
-    let mut open = team.tasks.values().filter(|task| !task.status.is_finished());
+    let mut open = team
+        .tasks
+        .values()
+        .filter(|task| !task.status.is_finished());
     if open.any(|task| !stuck.contains_key(&task.id)) {
         return Ok(false);
     }
@@ -452,7 +627,11 @@ fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, Comma
     {
         return conflict(task, format!("cannot be done: {why}"));
     }
-    match team.tasks.values().find(|task| task.status == TaskStatus::Failed) {
+    match team
+        .tasks
+        .values()
+        .find(|task| task.status == TaskStatus::Failed)
+    {
         Some(task) => conflict(task, "has failed".to_owned()),
         None => Ok(true),
     }
@@ -460,14 +639,23 @@ fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, Comma
 
 fn log(context: &Context, id: TaskId) -> CommandResult {
     let dir = context.dir()?;
-    let (output, team) = (read_log(&dir, id)?, journal::fold(&dir)?);
+    let output = read_log(&dir, id)?;
+    let team = journal::fold(&dir)?;
     let task = find(&team, &dir, id)?;
     if output.is_none() {
-        context.out.note(format_args!("no check of task {id} has run"));
+        context
+            .out
+            .note(format_args!("no check of task {id} has run"));
     }
     let output = output.unwrap_or_default();
-    let returned = task.returned.as_ref().map(|why| format!("{} {why}", task.title()));
-    let shown = [crate::ctl::escape::text(output.trim_end()).into_owned(), returned.unwrap_or_default()];
+    let returned = task
+        .returned
+        .as_ref()
+        .map(|why| format!("{} {why}", task.title()));
+    let shown = [
+        crate::ctl::escape::text(output.trim_end()).into_owned(),
+        returned.unwrap_or_default(),
+    ];
     let shown: Vec<String> = shown.into_iter().filter(|part| !part.is_empty()).collect();
     let told = json!({"id": id, "output": output, "returned": task.returned});
     context.out.result(&told, shown.join("\n"))?;
@@ -478,8 +666,14 @@ fn log(context: &Context, id: TaskId) -> CommandResult {
 fn follow_log(context: &Context, id: TaskId) -> CommandResult {
     let dir = context.dir()?;
     let submitted = |team: &Team| {
-        let task = team.tasks.get(&id).filter(|task| task.status == TaskStatus::InReview)?;
-        let is_checked = task.submission.as_ref().is_some_and(|it| it.stage == Stage::Checking);
+        let task = team
+            .tasks
+            .get(&id)
+            .filter(|task| task.status == TaskStatus::InReview)?;
+        let is_checked = task
+            .submission
+            .as_ref()
+            .is_some_and(|it| it.stage == Stage::Checking);
         is_checked.then_some(task.updated_at)
     };
     block_on(async {
@@ -488,8 +682,15 @@ fn follow_log(context: &Context, id: TaskId) -> CommandResult {
         let mut tail = Tail::new(&dir, at.clone());
         // What stands there from before the submission is of an earlier check.
         let since = submitted(&journal::fold(&dir)?);
-        let written = dir.path(&at).symlink_metadata().and_then(|it| it.modified()).ok();
-        let is_old = written.map(seconds).zip(since).is_some_and(|(written, since)| written < since);
+        let written = dir
+            .path(&at)
+            .symlink_metadata()
+            .and_then(|it| it.modified())
+            .ok();
+        let is_old = written
+            .map(seconds)
+            .zip(since)
+            .is_some_and(|(written, since)| written < since);
         let is_there = tail.begin(is_old.then_some(0), |_| true)?;
         loop {
             // First whether it runs: what it writes before its end is read after that.
@@ -501,7 +702,9 @@ fn follow_log(context: &Context, id: TaskId) -> CommandResult {
             }
             if !runs && since.is_none() && !is_there {
                 find(&journal::fold(&dir)?, &dir, id)?;
-                context.out.note(format_args!("no check of task {id} has run"));
+                context
+                    .out
+                    .note(format_args!("no check of task {id} has run"));
             }
             if !runs || context.out.closed() {
                 return Ok(ExitCode::Done);
@@ -515,14 +718,17 @@ fn follow_log(context: &Context, id: TaskId) -> CommandResult {
 }
 
 fn seconds(at: SystemTime) -> f64 {
-    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+    at.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
 }
 
 fn show_line(context: &Context, line: &[u8]) -> Result<(), CommandError> {
     let line = String::from_utf8_lossy(line);
-    match context.out.is_json() {
-        true => context.out.json(&json!({"line": line})),
-        false => context.out.text(crate::ctl::escape::text(&line)),
+    if context.out.is_json() {
+        context.out.json(&json!({"line": line}))
+    } else {
+        context.out.text(crate::ctl::escape::text(&line))
     }
 }
 
@@ -536,6 +742,9 @@ pub(in crate::ctl) fn read_log(dir: &TeamDir, id: TaskId) -> Result<Option<Strin
     let mut output = Vec::new();
     match std::io::Read::read_to_end(&mut file, &mut output) {
         Ok(_) => Ok(Some(String::from_utf8_lossy(&output).into_owned())),
-        Err(error) => Err(CommandError::new(ExitCode::Failed, format!("cannot read {at}: {error}"))),
+        Err(error) => Err(CommandError::new(
+            ExitCode::Failed,
+            format!("cannot read {at}: {error}"),
+        )),
     }
 }

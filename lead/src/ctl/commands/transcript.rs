@@ -15,5 +15,10 @@ pub(in crate::ctl) fn run(context: &Context, args: &TranscriptArgs) -> CommandRe
     let at = TeamPath::transcript(&args.name);
     // A teammate that has not said anything yet has no transcript, and that is no error.
     let missing = roster::find(&roster::load(&dir)?, &args.name).err();
-    Stream { at, human: entry, since: None }.show(context, &dir, &args.range, missing)
+    Stream {
+        at,
+        human: entry,
+        since: None,
+    }
+    .show(context, &dir, &args.range, missing)
 }

@@ -1,4 +1,5 @@
-//! `teamctl up`: starts the teammates that `team.toml` names. Every one is tried, whatever becomes of the others.
+//! `teamctl up`: starts the teammates that `team.toml` names. Every one is tried, whatever becomes
+//! of the others.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,8 +22,11 @@ use crate::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Up) -> CommandResult {
-    let roster =
-        TeamDir::open(&context.path).ok().map(|dir| roster::load(&dir)).transpose()?.unwrap_or_default();
+    let roster = TeamDir::open(&context.path)
+        .ok()
+        .map(|dir| roster::load(&dir))
+        .transpose()?
+        .unwrap_or_default();
     let names = if args.resume {
         resumed(context, &roster, &args.names)?
     } else {
@@ -30,20 +34,36 @@ pub(in crate::ctl) fn run(context: &Context, args: &Up) -> CommandResult {
     };
     let request = |name| {
         let resume = args.resume && roster.member(name).is_some();
-        SpawnRequest { name, flags: TermsPatch::default(), ca: None, resume }
+        SpawnRequest {
+            name,
+            flags: TermsPatch::default(),
+            ca: None,
+            resume,
+        }
     };
     // If not one of them can be spawned, no daemon is started either.
     auto_start::ensure_daemon(context, args.no_start, |dir| {
-        let mut checked = names.iter().map(|name| spawn::check(context, dir, request(name)));
+        let mut checked = names
+            .iter()
+            .map(|name| spawn::check(context, dir, request(name)));
         let first = checked.next().unwrap_or(Ok(()));
-        if checked.any(|other| other.is_ok()) { Ok(()) } else { first }
+        if checked.any(|other| other.is_ok()) {
+            Ok(())
+        } else {
+            first
+        }
     })?;
     let dir = context.dir()?;
-    let (mut results, mut codes) = (Vec::new(), Vec::new());
+    let mut results = Vec::new();
+    let mut codes = Vec::new();
     for name in &names {
         let report = |value, text| {
             results.push(value);
-            if context.out.is_json() { Ok(()) } else { context.out.text(text) }
+            if context.out.is_json() {
+                Ok(())
+            } else {
+                context.out.text(text)
+            }
         };
         let started = block_on(start(context, &dir, request(name), (args.timeout, report)));
         let Err(error) = started else { continue };
@@ -61,7 +81,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &Up) -> CommandResult {
     Ok(ExitCode::highest(codes))
 }
 
-/// Starts a teammate, unless it runs, and waits so long until it is ready. Returns whether it has started it.
+/// Starts a teammate, unless it runs, and waits so long until it is ready. Returns whether it has
+/// started it.
 ///
 /// # Errors
 /// As [`spawn::spawn`].
@@ -69,15 +90,28 @@ pub(super) async fn start(
     context: &Context,
     dir: &TeamDir,
     request: SpawnRequest<'_>,
-    (timeout, mut report): (Duration, impl FnMut(Value, String) -> Result<(), CommandError>),
+    (timeout, mut report): (
+        Duration,
+        impl FnMut(Value, String) -> Result<(), CommandError>,
+    ),
 ) -> Result<bool, CommandError> {
     let name = request.name;
     // One whose process is gone without a daemon is recorded as ended in a moment.
-    let roster =
-        if request.resume { roster::load_after_end(dir, name)? } else { roster::load_one(dir, name)? };
-    if let Some(it) = roster.member(name).filter(|member| roster::runs(&roster, member)) {
+    let roster = if request.resume {
+        roster::load_after_end(dir, name)?
+    } else {
+        roster::load_one(dir, name)?
+    };
+    if let Some(it) = roster
+        .member(name)
+        .filter(|member| roster::runs(&roster, member))
+    {
         let value = json!({"name": name, "pid": it.pid, "incarnation": it.incarnation, "status": it.status, "already_running": true});
-        let text = format!("{name} runs already: {} (incarnation {})", it.status.as_str(), it.incarnation);
+        let text = format!(
+            "{name} runs already: {} (incarnation {})",
+            it.status.as_str(),
+            it.incarnation
+        );
         return report(value, text).map(|()| false);
     }
     let spawned = spawn::spawn(context, dir, request, timeout, |mut value, text| {
@@ -87,7 +121,8 @@ pub(super) async fn start(
     spawned.await.map(|()| true)
 }
 
-/// Returns the teammates of a team that goes on: those that are named, else all of the roster and of `team.toml`.
+/// Returns the teammates of a team that goes on: those that are named, else all of the roster and
+/// of `team.toml`.
 ///
 /// # Errors
 /// [`ExitCode::NotFound`] if there are none, or not one of these.
@@ -96,20 +131,39 @@ fn resumed(context: &Context, roster: &Roster, wanted: &[Name]) -> Result<Vec<Na
     let mut names = Vec::new();
     for name in wanted {
         let known = roster.member(name).is_some() && file.member(name).is_none();
-        names.extend(if known { vec![name.clone()] } else { teammates(file, std::slice::from_ref(name))? });
+        names.extend(if known {
+            vec![name.clone()]
+        } else {
+            teammates(file, std::slice::from_ref(name))?
+        });
     }
     if wanted.is_empty() {
         names.extend(
-            roster.members.iter().map(|member| member.name.clone()).filter(|name| *name != Name::lead()),
+            roster
+                .members
+                .iter()
+                .map(|member| member.name.clone())
+                .filter(|name| *name != Name::lead()),
         );
-        names.extend(file.members.keys().flat_map(|member| file.teammates(member)));
-        if roster.member(&Name::lead()).is_some_and(|lead| lead.status.is_ended()) {
-            context.out.hint("`teamctl chat` continues with the lead agent");
+        names.extend(
+            file.members
+                .keys()
+                .flat_map(|member| file.teammates(member)),
+        );
+        if roster
+            .member(&Name::lead())
+            .is_some_and(|lead| lead.status.is_ended())
+        {
+            context
+                .out
+                .hint("`teamctl chat` continues with the lead agent");
         }
     }
     if names.is_empty() {
-        return Err(CommandError::new(ExitCode::NotFound, "there is no teammate to continue with")
-            .hint("`teamctl spawn NAME` starts one"));
+        return Err(
+            CommandError::new(ExitCode::NotFound, "there is no teammate to continue with")
+                .hint("`teamctl spawn NAME` starts one"),
+        );
     }
     let mut seen = BTreeSet::new();
     names.retain(|name| seen.insert(name.clone()));
@@ -123,9 +177,10 @@ fn resumed(context: &Context, roster: &Roster, wanted: &[Name]) -> Result<Vec<Na
 pub(super) fn teammates(file: &TeamFile, wanted: &[Name]) -> Result<Vec<Name>, CommandError> {
     let known: Vec<Name> = file.members.keys().cloned().collect();
     if known.is_empty() {
-        let message = match file.path.as_os_str().is_empty() {
-            true => "there is no team.toml here".to_owned(),
-            false => format!("{} names no member", file.path.display()),
+        let message = if file.path.as_os_str().is_empty() {
+            "there is no team.toml here".to_owned()
+        } else {
+            format!("{} names no member", file.path.display())
         };
         return Err(CommandError::new(ExitCode::NotFound, message).hint(
             "write `[members.NAME]` into team.toml beside the team directory; `teamctl spawn NAME` starts one without it",
@@ -136,7 +191,11 @@ pub(super) fn teammates(file: &TeamFile, wanted: &[Name]) -> Result<Vec<Name>, C
         if file.member(member).is_none() {
             let message = format!("{} has no member {member}", file.path.display());
             return Err(CommandError::new(ExitCode::NotFound, message)
-                .hint(suggest::among(member.as_str(), "its members are", known.iter().map(Name::as_str)))
+                .hint(suggest::among(
+                    member.as_str(),
+                    "its members are",
+                    known.iter().map(Name::as_str),
+                ))
                 .hint(format!("`teamctl spawn {member}` starts one without it")));
         }
         for name in file.teammates(member) {

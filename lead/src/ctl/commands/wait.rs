@@ -25,7 +25,8 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
     if args.tasks || args.task.is_some() {
         return task::wait(context, &dir, (args.task, args.timeout));
     }
-    let (names, mut wanted) = (roster::named_or_running(&dir, &args.names, args.all)?, args.status.clone());
+    let names = roster::named_or_running(&dir, &args.names, args.all)?;
+    let mut wanted = args.status.clone();
     // Without `--for`: until nothing more happens by itself.
     let until_rest = wanted.is_empty();
     wanted.extend(until_rest.then_some(MemberStatus::Idle));
@@ -39,7 +40,9 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
         let mut tell = |name: &Name, outcome: Result<MemberStatus, CommandError>| {
             let told = match (&outcome, context.out.is_json()) {
                 (Ok(_), true) => Ok(()),
-                (Ok(status), false) => context.out.text(format_args!("{name} is {}", status.as_str())),
+                (Ok(status), false) => context
+                    .out
+                    .text(format_args!("{name} is {}", status.as_str())),
                 (Err(error), _) if !one => {
                     context.out.error(error);
                     Ok(())
@@ -50,24 +53,38 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
             told
         };
         let mut open = names.clone();
-        let waited =
-            within(args.timeout, watch(context, &dir, (&mut open, &wanted, until_rest), &mut tell)).await;
+        let waited = within(
+            args.timeout,
+            watch(context, &dir, (&mut open, &wanted, until_rest), &mut tell),
+        )
+        .await;
         context.out.passed();
         if let Err(early) = waited? {
             for name in open {
                 let hint = format!("`teamctl status {name}` shows what it does");
-                let late = if early == Early::TimedOut { late(&dir, args, &name)? } else { String::new() };
+                let late = if early == Early::TimedOut {
+                    late(&dir, args, &name)?
+                } else {
+                    String::new()
+                };
                 tell(&name, Err(early.error(&name, late, hint)))?;
             }
         }
         Ok(())
     })?;
     if one {
-        let (name, reached) = outcomes.into_iter().next().ok_or_else(|| not_running(&dir))?;
+        let (name, reached) = outcomes
+            .into_iter()
+            .next()
+            .ok_or_else(|| not_running(&dir))?;
         let reached = reached?.as_str();
-        return match context.out.is_json() {
-            true => context.out.json(&json!({"name": name, "status": reached})).map(|()| ExitCode::Done),
-            false => Ok(ExitCode::Done),
+        return if context.out.is_json() {
+            context
+                .out
+                .json(&json!({"name": name, "status": reached}))
+                .map(|()| ExitCode::Done)
+        } else {
+            Ok(ExitCode::Done)
         };
     }
     if context.out.is_json() {
@@ -75,15 +92,22 @@ pub(in crate::ctl) fn run(context: &Context, args: &Wait) -> CommandResult {
             Ok(status) => json!({"name": name, "status": status}),
             Err(error) => json!({"name": name, "status": null, "error": error.to_json()}),
         };
-        context.out.json(&json!({"results": outcomes.iter().map(result).collect::<Vec<_>>()}))?;
+        context
+            .out
+            .json(&json!({"results": outcomes.iter().map(result).collect::<Vec<_>>()}))?;
     } else if outcomes.is_empty() {
         context.out.note("no teammate is running");
     }
-    Ok(ExitCode::highest(outcomes.iter().filter_map(|(_, it)| it.as_ref().err()).map(CommandError::code)))
+    Ok(ExitCode::highest(
+        outcomes
+            .iter()
+            .filter_map(|(_, it)| it.as_ref().err())
+            .map(CommandError::code),
+    ))
 }
 
-/// Watches the members until each has one of the statuses, or can no longer come to have it. Those that are done are told, and
-/// taken out of the list.
+/// Watches the members until each has one of the statuses, or can no longer come to have it. Those
+/// that are done are told, and taken out of the list.
 async fn watch(
     context: &Context,
     dir: &TeamDir,
@@ -94,7 +118,8 @@ async fn watch(
     let mut settled = Wake::of_transcripts(dir, context.settings.poll);
     loop {
         let roster = roster::load(dir)?;
-        let (mut still, mut settles) = (Vec::new(), false);
+        let mut still = Vec::new();
+        let mut settles = false;
         for name in open.drain(..) {
             let looked = roster::find(&roster, &name).and_then(|member| {
                 settles |= wanted.contains(&member.status);
@@ -133,8 +158,12 @@ fn look(
         return Ok(Some(member.status));
     }
     if member.status.is_ended() {
-        let message =
-            format!("{} has ended ({}) and will not be {}", member.name, member.status.as_str(), any(wanted));
+        let message = format!(
+            "{} has ended ({}) and will not be {}",
+            member.name,
+            member.status.as_str(),
+            any(wanted)
+        );
         return Err(CommandError::new(ExitCode::Conflict, message).hint(next_spawn(&member.name)));
     }
     // One that begins just now has not written the roster yet.
@@ -145,26 +174,45 @@ fn look(
 }
 
 fn waits_for_a_plan(name: &Name) -> CommandError {
-    let message = format!("{name} waits for an answer to its plan, and will not be idle before it has one");
-    CommandError::new(ExitCode::Conflict, message)
-        .hint("`teamctl plans` shows it; `teamctl approve ID` or `reject ID` answers, then wait again")
+    let message =
+        format!("{name} waits for an answer to its plan, and will not be idle before it has one");
+    CommandError::new(ExitCode::Conflict, message).hint(
+        "`teamctl plans` shows it; `teamctl approve ID` or `reject ID` answers, then wait again",
+    )
 }
 
 fn next_spawn(name: &Name) -> String {
-    let command = if *name == Name::lead() { "chat".to_owned() } else { format!("spawn {name} --resume") };
+    let command = if *name == Name::lead() {
+        "chat".to_owned()
+    } else {
+        format!("spawn {name} --resume")
+    };
     format!("`teamctl {command}` continues its conversation")
 }
 
 fn late(dir: &TeamDir, args: &Wait, name: &Name) -> Result<String, CommandError> {
     let roster = roster::load(dir)?;
-    let status = roster.member(name).map_or("not there", |member| member.status.as_str());
+    let status = roster
+        .member(name)
+        .map_or("not there", |member| member.status.as_str());
     let time = clock::span(args.timeout.unwrap_or_default().as_secs_f64());
-    let wanted = if args.status.is_empty() { &[MemberStatus::Idle] } else { args.status.as_slice() };
-    Ok(format!("{name} is {status} after {time}, not {}", any(wanted)))
+    let wanted = if args.status.is_empty() {
+        &[MemberStatus::Idle]
+    } else {
+        args.status.as_slice()
+    };
+    Ok(format!(
+        "{name} is {status} after {time}, not {}",
+        any(wanted)
+    ))
 }
 
 fn any(wanted: &[MemberStatus]) -> String {
-    wanted.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(" or ")
+    wanted
+        .iter()
+        .map(|status| status.as_str())
+        .collect::<Vec<_>>()
+        .join(" or ")
 }
 
 #[cfg(test)]
@@ -178,10 +226,8 @@ mod tests {
 
     fn with_daemon(dir: &TeamDir, members: &Value) {
         let me = Identity::of_self().unwrap();
-        let daemon =
-            json!({"pid": me.pid, "start_ticks": me.start_ticks, "boot_id": me.boot_id, "started_at": 1.0});
-        let roster =
-            json!({"version": 1, "seq": 1, "team_name": "default", "daemon": daemon, "members": members});
+        let daemon = json!({"pid": me.pid, "start_ticks": me.start_ticks, "boot_id": me.boot_id, "started_at": 1.0});
+        let roster = json!({"version": 1, "seq": 1, "team_name": "default", "daemon": daemon, "members": members});
         teamd_shared::fs::replace(dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
     }
 
@@ -195,8 +241,19 @@ mod tests {
 
     fn wait(dir: &TeamDir, status: &[MemberStatus], timeout: u64) -> CommandResult {
         let (context, ..) = context(dir, false);
-        let (names, timeout) = (vec![Name::new("alice").unwrap()], Some(Duration::from_millis(timeout)));
-        run(&context, &Wait { names, task: None, tasks: false, all: false, status: status.to_vec(), timeout })
+        let names = vec![Name::new("alice").unwrap()];
+        let timeout = Some(Duration::from_millis(timeout));
+        run(
+            &context,
+            &Wait {
+                names,
+                task: None,
+                tasks: false,
+                all: false,
+                status: status.to_vec(),
+                timeout,
+            },
+        )
     }
 
     fn code(result: CommandResult) -> ExitCode {
@@ -209,22 +266,45 @@ mod tests {
         let _daemon = lock(&dir);
         with_daemon(&dir, &json!([member("alice", "working")]));
         let writer = TeamDir::open(dir.root()).unwrap();
-        let later = std::thread::spawn(move || with_daemon(&writer, &json!([member("alice", "idle")])));
-        assert_eq!(code(wait(&dir, &[MemberStatus::Idle, MemberStatus::Crashed], 20_000)), ExitCode::Done);
+        let later =
+            std::thread::spawn(move || with_daemon(&writer, &json!([member("alice", "idle")])));
+        assert_eq!(
+            code(wait(
+                &dir,
+                &[MemberStatus::Idle, MemberStatus::Crashed],
+                20_000
+            )),
+            ExitCode::Done
+        );
         later.join().unwrap();
     }
 
     #[test]
     fn it_says_why_the_status_cannot_be_reached() {
         let (_scratch, dir) = team(&json!([member("alice", "working")]));
-        assert_eq!(code(wait(&dir, &[MemberStatus::Idle], 20_000)), ExitCode::NotRunning);
+        assert_eq!(
+            code(wait(&dir, &[MemberStatus::Idle], 20_000)),
+            ExitCode::NotRunning
+        );
         let _daemon = lock(&dir);
         with_daemon(&dir, &json!([member("alice", "working")]));
-        assert_eq!(code(wait(&dir, &[MemberStatus::Idle], 50)), ExitCode::TimedOut);
+        assert_eq!(
+            code(wait(&dir, &[MemberStatus::Idle], 50)),
+            ExitCode::TimedOut
+        );
         with_daemon(&dir, &json!([member("alice", "killed")]));
-        assert_eq!(code(wait(&dir, &[MemberStatus::Shutdown], 20_000)), ExitCode::Conflict);
-        assert_eq!(code(wait(&dir, &[MemberStatus::Killed], 20_000)), ExitCode::Done);
+        assert_eq!(
+            code(wait(&dir, &[MemberStatus::Shutdown], 20_000)),
+            ExitCode::Conflict
+        );
+        assert_eq!(
+            code(wait(&dir, &[MemberStatus::Killed], 20_000)),
+            ExitCode::Done
+        );
         with_daemon(&dir, &json!([]));
-        assert_eq!(code(wait(&dir, &[MemberStatus::Idle], 20_000)), ExitCode::NotFound);
+        assert_eq!(
+            code(wait(&dir, &[MemberStatus::Idle], 20_000)),
+            ExitCode::NotFound
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What stays below all output while a person types: the answer in progress, what the agent does, and the line that is
-//! typed. Pure: lines and a size in, rows out.
+//! What stays below all output while a person types: the answer in progress, what the agent does,
+//! and the line that is typed. Pure: lines and a size in, rows out.
 
 use teamd_shared::visible::is_hidden;
 
@@ -31,14 +31,20 @@ pub(super) struct DockRows {
 
 impl Default for Dock {
     fn default() -> Self {
-        Self { above: Box::new(|_| String::new()), prompt: String::new(), typed: String::new(), cursor: 0 }
+        Self {
+            above: Box::new(|_| String::new()),
+            prompt: String::new(),
+            typed: String::new(),
+            cursor: 0,
+        }
     }
 }
 
 impl Dock {
     /// Lays the dock out.
     pub(super) fn rows(&self, (columns, lines): (usize, usize)) -> DockRows {
-        // The last column stays free: some terminals begin a new row behind it at once, and others later.
+        // The last column stays free: some terminals begin a new row behind it at once, and others
+        // later.
         let room = columns.max(8) - 1;
         let (typed, cursor) = self.typed_rows(room);
         let most = lines.max(2) - 1;
@@ -55,7 +61,9 @@ impl Dock {
     }
 
     fn typed_rows(&self, room: usize) -> (Vec<String>, (usize, usize)) {
-        let (mut rows, mut column, mut cursor) = (vec![self.prompt.clone()], width(&self.prompt), None);
+        let mut rows = vec![self.prompt.clone()];
+        let mut column = width(&self.prompt);
+        let mut cursor = None;
         let mut put = |piece: &str, rows: &mut Vec<String>| {
             let wide = width(piece);
             if column + wide > room || piece == "\n" {
@@ -63,7 +71,9 @@ impl Dock {
                 column = 0;
             }
             if piece != "\n" {
-                rows.last_mut().into_iter().for_each(|row| row.push_str(piece));
+                if let Some(row) = rows.last_mut() {
+                    row.push_str(piece);
+                }
                 column += wide;
             }
             column
@@ -107,7 +117,10 @@ mod tests {
         assert_eq!(dock(&[], "abcdefghij", 1).rows((10, 24)).cursor, (0, 3));
         assert_eq!(dock(&[], "a\nb", 3).rows((10, 24)).rows, ["> a", "b"]);
         // A wide character is never parted.
-        assert_eq!(dock(&[], "abcdef小", 9).rows((10, 24)).rows, ["> abcdef", "小"]);
+        assert_eq!(
+            dock(&[], "abcdef小", 9).rows((10, 24)).rows,
+            ["> abcdef", "小"]
+        );
     }
 
     #[test]
@@ -119,8 +132,14 @@ mod tests {
     #[test]
     fn a_low_terminal_shows_the_row_of_the_cursor_and_the_last_lines_above() {
         let laid = dock(&["one", "two"], "abc", 3).rows((20, 3));
-        assert_eq!((laid.rows, laid.cursor), (vec!["two".to_owned(), "> abc".to_owned()], (1, 5)));
+        assert_eq!(
+            (laid.rows, laid.cursor),
+            (vec!["two".to_owned(), "> abc".to_owned()], (1, 5))
+        );
         let laid = dock(&["one"], "1\n2\n3\n4", 7).rows((20, 3));
-        assert_eq!((laid.rows, laid.cursor), (vec!["3".to_owned(), "4".to_owned()], (1, 1)));
+        assert_eq!(
+            (laid.rows, laid.cursor),
+            (vec!["3".to_owned(), "4".to_owned()], (1, 1))
+        );
     }
 }

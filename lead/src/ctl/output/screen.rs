@@ -1,7 +1,8 @@
-//! A terminal on which output arrives while a person types: whole lines above the dock. One thread writes, so that nothing
-//! gets between two halves of a line.
+//! A terminal on which output arrives while a person types: whole lines above the dock. One thread
+//! writes, so that nothing gets between two halves of a line.
 //!
-//! It never decides what is shown, and no task waits for it: a terminal that is stopped (Ctrl-S) stops nothing else.
+//! It never decides what is shown, and no task waits for it: a terminal that is stopped (Ctrl-S)
+//! stops nothing else.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Sender, channel};
@@ -18,7 +19,8 @@ const WRITTEN: Duration = Duration::from_millis(500);
 /// The size of a terminal that does not tell it.
 const USUAL: (usize, usize) = (80, 24);
 
-/// Lays a text out for so many columns. A line that is wider all the same is wrapped. What others wrote in it is escaped.
+/// Lays a text out for so many columns. A line that is wider all the same is wrapped. What others
+/// wrote in it is escaped.
 pub(crate) type Layout = Box<dyn Fn(usize) -> String + Send>;
 
 /// The way to the terminal. A copy writes to the same one.
@@ -37,7 +39,8 @@ impl Screen {
         Self { steps }
     }
 
-    /// Tells whether a terminal of this environment can move its cursor: without it there is no dock.
+    /// Tells whether a terminal of this environment can move its cursor: without it there is no
+    /// dock.
     pub(crate) fn can_move() -> bool {
         std::env::var("TERM").is_ok_and(|term| !matches!(term.as_str(), "" | "dumb" | "cons25"))
     }
@@ -49,7 +52,12 @@ impl Screen {
 
     /// Makes an output for people that prints everything here.
     pub(crate) fn output(&self) -> Output {
-        let sink = || -> Box<dyn Write> { Box::new(Sink { screen: self.clone(), kept: Vec::new() }) };
+        let sink = || -> Box<dyn Write> {
+            Box::new(Sink {
+                screen: self.clone(),
+                kept: Vec::new(),
+            })
+        };
         Output::to(false, Some(self.columns()), sink(), sink())
     }
 
@@ -78,7 +86,8 @@ impl Screen {
         self.step(Step::Clear);
     }
 
-    /// Leaves the terminal to another program, until [`Screen::resume`]. What is printed meanwhile waits.
+    /// Leaves the terminal to another program, until [`Screen::resume`]. What is printed meanwhile
+    /// waits.
     pub(crate) fn suspend(&self) {
         self.wait(Step::Suspend);
     }
@@ -132,7 +141,8 @@ impl Write for Sink {
     fn flush(&mut self) -> io::Result<()> {
         let kept = std::mem::take(&mut self.kept);
         if !kept.is_empty() {
-            self.screen.print(lines(String::from_utf8_lossy(&kept).into_owned()));
+            self.screen
+                .print(lines(String::from_utf8_lossy(&kept).into_owned()));
         }
         Ok(())
     }

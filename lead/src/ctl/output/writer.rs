@@ -1,7 +1,8 @@
 //! What stands on the terminal: the lines that were printed last, and below them the dock.
 //!
-//! A terminal that changes its size moves lines in ways of its own, and a program learns of it late. So nothing is assumed
-//! about what stands there then: the screen is drawn again from what was printed.
+//! A terminal that changes its size moves lines in ways of its own, and a program learns of it
+//! late. So nothing is assumed about what stands there then: the screen is drawn again from what
+//! was printed.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -53,9 +54,26 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(terminal: Box<dyn Write>, colours: bool, size: fn() -> (usize, usize)) -> Self {
-        let (dock, drawn, drawn_for, past) = (Dock::default(), DockRows::default(), size(), VecDeque::new());
-        Self { terminal, colours, size, dock, drawn, drawn_for, past, is_shared: true, is_left: false }
+    pub(super) fn new(
+        terminal: Box<dyn Write>,
+        colours: bool,
+        size: fn() -> (usize, usize),
+    ) -> Self {
+        let dock = Dock::default();
+        let drawn = DockRows::default();
+        let drawn_for = size();
+        let past = VecDeque::new();
+        Self {
+            terminal,
+            colours,
+            size,
+            dock,
+            drawn,
+            drawn_for,
+            past,
+            is_shared: true,
+            is_left: false,
+        }
     }
 
     pub(super) fn run(mut self, todo: &Receiver<Step>) {
@@ -81,7 +99,8 @@ impl Writer {
             }
             Step::Signal(bytes) => self.write(&bytes),
             Step::Clear => {
-                (self.drawn, self.is_shared) = (DockRows::default(), false);
+                self.drawn = DockRows::default();
+                self.is_shared = false;
                 self.past.clear();
                 self.write(&(ansi(&Clear(ClearType::All)) + &ansi(&MoveTo(0, 0))));
             }
@@ -89,7 +108,9 @@ impl Writer {
                 self.draw(new);
                 let erased = self.erased(0);
                 self.write(&erased);
-                (self.drawn, self.is_shared, self.is_left) = (DockRows::default(), true, true);
+                self.drawn = DockRows::default();
+                self.is_shared = true;
+                self.is_left = true;
                 self.past.clear();
                 return Some(done);
             }
@@ -102,16 +123,27 @@ impl Writer {
     fn draw(&mut self, new: &mut Vec<Layout>) {
         let size = (self.size)();
         let mut dock = self.dock.rows(size);
-        dock.rows.iter_mut().for_each(|row| *row = self.in_colour(std::mem::take(row)));
+        for row in &mut dock.rows {
+            *row = self.in_colour(std::mem::take(row));
+        }
         let is_resized = size != self.drawn_for;
         if self.is_left || !is_resized && new.is_empty() && dock == self.drawn {
             return;
         }
-        let mut all = if is_resized { self.redrawn(size, dock.rows.len(), new) } else { self.erased(0) };
+        let mut all = if is_resized {
+            self.redrawn(size, dock.rows.len(), new)
+        } else {
+            self.erased(0)
+        };
         let printed: Vec<String> = new.iter().map(|text| self.lay_out(text, size)).collect();
         self.past.extend(new.drain(..));
         self.past.drain(..self.past.len().saturating_sub(PAST));
-        all.extend(printed.iter().flat_map(|text| text.lines()).flat_map(|line| [line, "\r\n"]));
+        all.extend(
+            printed
+                .iter()
+                .flat_map(|text| text.lines())
+                .flat_map(|line| [line, "\r\n"]),
+        );
         all.push_str(&dock.rows.join("\r\n"));
         let (row, column) = dock.cursor;
         up(dock.rows.len().saturating_sub(row + 1), &mut all);
@@ -119,14 +151,18 @@ impl Writer {
         if column > 0 {
             all.push_str(&ansi(&MoveRight(u16::try_from(column).unwrap_or(u16::MAX))));
         }
-        (self.drawn, self.drawn_for) = (dock, size);
+        self.drawn = dock;
+        self.drawn_for = size;
         self.write(&all);
     }
 
     /// Returns what takes the dock away, and so many rows above it.
     fn erased(&self, above: usize) -> String {
         let mut erased = "\r".to_owned();
-        up((self.drawn.cursor.0 + above).saturating_sub(usize::from(above > 0)), &mut erased);
+        up(
+            (self.drawn.cursor.0 + above).saturating_sub(usize::from(above > 0)),
+            &mut erased,
+        );
         erased.push_str(&ansi(&Clear(ClearType::FromCursorDown)));
         if above > 0 {
             // From its first row, some terminals add the whole screen to what one scrolls to.
@@ -136,10 +172,18 @@ impl Writer {
         erased
     }
 
-    /// Returns what leaves on the screen the last lines that were printed, with room for the dock and what is new.
+    /// Returns what leaves on the screen the last lines that were printed, with room for the dock
+    /// and what is new.
     fn redrawn(&mut self, size: (usize, usize), dock: usize, new: &[Layout]) -> String {
-        let rows = |text: &Layout| self.lay_out(text, size).lines().map(str::to_owned).collect::<Vec<_>>();
-        let room = size.1.saturating_sub(dock + new.iter().map(|text| rows(text).len()).sum::<usize>());
+        let rows = |text: &Layout| {
+            self.lay_out(text, size)
+                .lines()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let room = size
+            .1
+            .saturating_sub(dock + new.iter().map(|text| rows(text).len()).sum::<usize>());
         let mut last = Vec::new();
         for text in self.past.iter().rev() {
             last.extend(rows(text).into_iter().rev());
@@ -150,11 +194,17 @@ impl Writer {
         last.truncate(room);
         let mut all = String::new();
         if std::mem::take(&mut self.is_shared) && last.len() < room {
-            // What other programs have printed goes where one scrolls to; what stands below that is drawn again.
-            let own = self.past.iter().map(|text| self.lay_out(text, self.drawn_for).lines().count()).sum();
+            // What other programs have printed goes where one scrolls to; what stands below that is
+            // drawn again.
+            let own = self
+                .past
+                .iter()
+                .map(|text| self.lay_out(text, self.drawn_for).lines().count())
+                .sum();
             all = self.erased(own) + &"\r\n".repeat(size.1);
         }
-        // Line by line: where a terminal clears its whole screen, some of them add it to what one scrolls to.
+        // Line by line: where a terminal clears its whole screen, some of them add it to what one
+        // scrolls to.
         all.push_str(&ansi(&MoveTo(0, 1)));
         all.push_str(&ansi(&Clear(ClearType::FromCursorDown)));
         all.push_str(&ansi(&MoveTo(0, 0)));
@@ -170,12 +220,20 @@ impl Writer {
     }
 
     fn in_colour(&self, text: String) -> String {
-        if self.colours { text } else { anstream::adapter::strip_str(&text).to_string() }
+        if self.colours {
+            text
+        } else {
+            anstream::adapter::strip_str(&text).to_string()
+        }
     }
 
     fn write(&mut self, bytes: &str) {
         // A terminal that is gone ends the chat; there is nowhere else to say it.
-        drop(self.terminal.write_all(bytes.as_bytes()).and_then(|()| self.terminal.flush()));
+        drop(
+            self.terminal
+                .write_all(bytes.as_bytes())
+                .and_then(|()| self.terminal.flush()),
+        );
     }
 }
 
@@ -207,7 +265,10 @@ mod tests {
 
     fn writer() -> (Writer, Captured) {
         let terminal = Captured::default();
-        (Writer::new(Box::new(terminal.clone()), true, || SIZE.get()), terminal)
+        (
+            Writer::new(Box::new(terminal.clone()), true, || SIZE.get()),
+            terminal,
+        )
     }
 
     fn step(writer: &mut Writer, step: Step) {
@@ -221,8 +282,18 @@ mod tests {
     }
 
     fn dock(above: &'static str, typed: &str) -> Step {
-        let (prompt, typed, cursor) = ("> ".to_owned(), typed.to_owned(), typed.len());
-        Step::Show(None, Some(Dock { above: Box::new(|_| above.to_owned()), prompt, typed, cursor }))
+        let cursor = typed.len();
+        let typed = typed.to_owned();
+        let prompt = "> ".to_owned();
+        Step::Show(
+            None,
+            Some(Dock {
+                above: Box::new(|_| above.to_owned()),
+                prompt,
+                typed,
+                cursor,
+            }),
+        )
     }
 
     #[test]
@@ -230,7 +301,8 @@ mod tests {
         let (mut writer, terminal) = writer();
         step(&mut writer, dock("thinking", "dra"));
         step(&mut writer, print("one\n"));
-        let expected = "\r\x1b[Jthinking\r\n> dra\r\x1b[5C\r\x1b[1A\x1b[Jone\r\nthinking\r\n> dra\r\x1b[5C";
+        let expected =
+            "\r\x1b[Jthinking\r\n> dra\r\x1b[5C\r\x1b[1A\x1b[Jone\r\nthinking\r\n> dra\r\x1b[5C";
         assert_eq!(terminal.styled(), expected);
         step(&mut writer, dock("thinking", "dra"));
         assert_eq!(terminal.styled(), expected, "nothing has changed");
@@ -239,7 +311,9 @@ mod tests {
     #[test]
     fn a_terminal_of_another_size_is_drawn_again_from_what_was_printed() {
         let (mut writer, terminal) = writer();
-        (1..=6).for_each(|line| step(&mut writer, print(&format!("{line} one two three"))));
+        for line in 1..=6 {
+            step(&mut writer, print(&format!("{line} one two three")));
+        }
         step(&mut writer, dock("thinking", ""));
         let before = terminal.styled().len();
         SIZE.set((12, 6));
@@ -271,7 +345,11 @@ mod tests {
         SIZE.set((20, 8));
         step(&mut writer, print("two"));
         let moved = format!("\r\x1b[1A\x1b[J\x1b[1A\x1b[2K{}", "\r\n".repeat(8));
-        assert!(terminal.styled()[before..].starts_with(&moved), "{:?}", terminal.styled());
+        assert!(
+            terminal.styled()[before..].starts_with(&moved),
+            "{:?}",
+            terminal.styled()
+        );
     }
 
     #[test]
@@ -279,13 +357,20 @@ mod tests {
         let (mut writer, terminal) = writer();
         step(&mut writer, dock("", "x"));
         step(&mut writer, Step::Suspend(channel().0));
-        let (before, mut new) = (terminal.styled(), Vec::new());
+        let before = terminal.styled();
+        let mut new = Vec::new();
         drop(writer.take(print("meanwhile\n"), &mut new));
         writer.draw(&mut new);
         assert_eq!(terminal.styled(), before);
         drop(writer.take(Step::Resume, &mut new));
         writer.draw(&mut new);
-        assert!(terminal.styled().ends_with("\r\x1b[Jmeanwhile\r\n> x\r\x1b[3C"), "{:?}", terminal.styled());
+        assert!(
+            terminal
+                .styled()
+                .ends_with("\r\x1b[Jmeanwhile\r\n> x\r\x1b[3C"),
+            "{:?}",
+            terminal.styled()
+        );
     }
 
     #[test]
@@ -295,7 +380,9 @@ mod tests {
         step(&mut writer, dock("\x1b[2mthinking\x1b[0m", ""));
         step(&mut writer, print("\x1b[31mbad\x1b[0m"));
         assert!(
-            terminal.styled().ends_with("\x1b[Jbad\r\nthinking\r\n> \r\x1b[2C"),
+            terminal
+                .styled()
+                .ends_with("\x1b[Jbad\r\nthinking\r\n> \r\x1b[2C"),
             "{:?}",
             terminal.styled()
         );

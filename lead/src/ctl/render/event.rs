@@ -1,8 +1,10 @@
-//! A line of the journal as people read it: `12:03:05  41  alice spawned (pid 4242, incarnation 1)`.
+//! A line of the journal as people read it:
+//! `12:03:05  41  alice spawned (pid 4242, incarnation 1)`.
 
 use super::count;
 use teamd_shared::journal::{
-    Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, TaskRecord, TeamEvent, TeamRecord,
+    Line, MemberEvent, MemberRecord, Record, RequestEvent, RequestRecord, TaskRecord, TeamEvent,
+    TeamRecord,
 };
 use teamd_shared::json;
 use teamd_shared::member::{Ending, Member, Phase};
@@ -26,7 +28,10 @@ pub(in crate::ctl) fn event(line: &[u8]) -> String {
 pub(in crate::ctl) fn of_line(line: &Line) -> String {
     let (heading, text) = parts(&line.record);
     let text_follows = if text.is_empty() { "" } else { ": " };
-    let front = paint(DIM, format_args!("{} {:>4}", clock::time_of_day(line.at), line.seq));
+    let front = paint(
+        DIM,
+        format_args!("{} {:>4}", clock::time_of_day(line.at), line.seq),
+    );
     let more = match text.trim().lines().count() {
         0 | 1 => String::new(),
         lines => format!(" (+ {})", count(lines - 1, "line")),
@@ -49,7 +54,9 @@ pub(in crate::ctl) fn parts(record: &Record) -> (String, String) {
 }
 
 fn team(record: &TeamRecord) -> String {
-    let pid = record.daemon.as_ref().map_or(String::new(), |daemon| format!(" (pid {})", daemon.process.pid));
+    let pid = record.daemon.as_ref().map_or(String::new(), |daemon| {
+        format!(" (pid {})", daemon.process.pid)
+    });
     match record.event {
         TeamEvent::Started => format!("the daemon runs{pid}"),
         TeamEvent::Stopping => "the daemon is about to end".to_owned(),
@@ -63,13 +70,21 @@ fn team(record: &TeamRecord) -> String {
 
 fn member(record: &MemberRecord) -> String {
     let member = &record.member;
-    let (name, incarnation) = (&member.name, member.incarnation);
-    let pid = member.process.as_ref().map_or(String::new(), |process| format!("pid {}, ", process.pid));
-    let because = record.derived_from.map_or(String::new(), |seq| format!(" (by {seq})"));
+    let name = &member.name;
+    let incarnation = member.incarnation;
+    let pid = member
+        .process
+        .as_ref()
+        .map_or(String::new(), |process| format!("pid {}, ", process.pid));
+    let because = record
+        .derived_from
+        .map_or(String::new(), |seq| format!(" (by {seq})"));
     match record.event {
         MemberEvent::Spawning if member.conversation < incarnation => {
             let before = member.conversation;
-            format!("{name} is spawned (incarnation {incarnation}), to continue the conversation of {before}")
+            format!(
+                "{name} is spawned (incarnation {incarnation}), to continue the conversation of {before}"
+            )
         }
         MemberEvent::Spawning => format!("{name} is spawned (incarnation {incarnation})"),
         MemberEvent::Spawned => format!("{name} runs ({pid}incarnation {incarnation})"),
@@ -98,21 +113,32 @@ fn ending(member: &Member) -> &'static str {
 
 fn exited(record: &MemberRecord) -> String {
     let member = &record.member;
-    let how = member.exit.as_ref().map_or(String::new(), |it| format!(" ({})", exit(it)));
+    let how = member
+        .exit
+        .as_ref()
+        .map_or(String::new(), |it| format!(" ({})", exit(it)));
     let name = &member.name;
     match member.phase {
         Phase::Shutdown => format!("{name} shut down{how}"),
         Phase::Killed => format!("{name} was killed{how}"),
         Phase::Crashed => format!("{name} crashed{how}"),
         Phase::Spawning | Phase::Running => {
-            format!("{name} crashed{how} and is restarted (incarnation {})", member.incarnation)
+            format!(
+                "{name} crashed{how} and is restarted (incarnation {})",
+                member.incarnation
+            )
         }
     }
 }
 
 fn request(record: &RequestRecord) -> (String, String) {
     let request = &record.request;
-    let what = format!("{} of {} ({})", request.kind.noun(), request.member(), request.request_id);
+    let what = format!(
+        "{} of {} ({})",
+        request.kind.noun(),
+        request.member(),
+        request.request_id
+    );
     let by = match request.answered_by {
         Some(AnsweredBy::Model) => " by its model",
         Some(AnsweredBy::Runtime) => " by its runtime",
@@ -125,7 +151,9 @@ fn request(record: &RequestRecord) -> (String, String) {
         RequestEvent::Approved => (format!("{what} approved{by}"), reason),
         RequestEvent::Rejected => (format!("{what} rejected{by}"), reason),
         RequestEvent::Expired => {
-            let because = record.derived_from.map_or(String::new(), |seq| format!(" (by {seq})"));
+            let because = record
+                .derived_from
+                .map_or(String::new(), |seq| format!(" (by {seq})"));
             (format!("{what} expired{because}"), reason)
         }
     }
@@ -133,16 +161,28 @@ fn request(record: &RequestRecord) -> (String, String) {
 
 fn task(record: &TaskRecord) -> (String, String) {
     let TaskRecord { task, by, .. } = record;
-    let number = task.submission.as_ref().map_or(0, |submission| submission.number);
-    let owner = task.owner.as_ref().map(ToString::to_string).unwrap_or_default();
-    let because = record.derived_from.map_or(String::new(), |seq| format!(" (by {seq})"));
+    let number = task
+        .submission
+        .as_ref()
+        .map_or(0, |submission| submission.number);
+    let owner = task
+        .owner
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let because = record
+        .derived_from
+        .map_or(String::new(), |seq| format!(" (by {seq})"));
     let what = match record.event {
         TaskEvent::Created => format!("created by {by}"),
         TaskEvent::Claimed => format!("claimed by {owner}"),
         TaskEvent::Submitted => format!("submitted by {by} (submission {number})"),
         TaskEvent::Released => format!("released by {by}{because}"),
         TaskEvent::Assigned => {
-            format!("kept for {} by {by}", task.reserved_for.as_deref().unwrap_or_default())
+            format!(
+                "kept for {} by {by}",
+                task.reserved_for.as_deref().unwrap_or_default()
+            )
         }
         TaskEvent::Cancelled => format!("cancelled by {by}"),
         TaskEvent::Edited => format!("changed by {by}"),
@@ -157,7 +197,10 @@ fn task(record: &TaskRecord) -> (String, String) {
         TaskEvent::Returned => format!("is sent back (submission {number})"),
         TaskEvent::Failed => format!("failed after {}", count(task.attempts as usize, "attempt")),
     };
-    (format!("{} {what}", task.title()), record.content.clone().unwrap_or_default())
+    (
+        format!("{} {what}", task.title()),
+        record.content.clone().unwrap_or_default(),
+    )
 }
 
 #[cfg(test)]
@@ -168,7 +211,9 @@ mod tests {
     fn shown(line: &str) -> String {
         let shown = anstream::adapter::strip_str(&event(line.as_bytes())).to_string();
         // The time of day depends on where the test runs.
-        shown.split_once("  ").map_or(shown.clone(), |(_, rest)| rest.trim_start().to_owned())
+        shown
+            .split_once("  ")
+            .map_or(shown.clone(), |(_, rest)| rest.trim_start().to_owned())
     }
 
     #[test]
@@ -178,13 +223,19 @@ mod tests {
             "41  shutdown of alice (a1b2c3d4) asked: done"
         );
         let plan = asked(42, "a1b2c3d4", "plan_approval");
-        assert_eq!(shown(plan.trim_end()), "42  plan of alice (a1b2c3d4) asked: Drop the cache. (+ 1 line)");
+        assert_eq!(
+            shown(plan.trim_end()),
+            "42  plan of alice (a1b2c3d4) asked: Drop the cache. (+ 1 line)"
+        );
         let started = r#"{"seq":1,"at":1.0,"version":1,"done":0,"record":"team","event":"started","team_name":"t","daemon":{"pid":7,"start_ticks":1,"boot_id":"b","started_at":1.0}}"#;
         assert_eq!(shown(started), "1  the daemon runs (pid 7)");
     }
 
     #[test]
     fn a_line_of_a_newer_program_is_shown_as_it_is() {
-        assert_eq!(event(b"{\"seq\":1,\"record\":\"moon\x1b\"}"), "{\"seq\":1,\"record\":\"moon\\u{1b}\"}");
+        assert_eq!(
+            event(b"{\"seq\":1,\"record\":\"moon\x1b\"}"),
+            "{\"seq\":1,\"record\":\"moon\\u{1b}\"}"
+        );
     }
 }

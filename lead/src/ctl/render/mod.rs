@@ -31,15 +31,22 @@ pub(super) fn exit(exit: &Exit) -> String {
 pub(super) fn facts(heading: String, facts: &[(&str, String)]) -> String {
     let shown = facts.iter().filter(|(_, text)| !text.is_empty());
     let line = |(label, text): &(&str, String)| {
-        under(&format!("  {} ", paint(DIM, format_args!("{label:<11}"))), text)
+        under(
+            &format!("  {} ", paint(DIM, format_args!("{label:<11}"))),
+            text,
+        )
     };
-    shown.map(line).fold(heading, |text, line| text + "\n" + &line) + "\n"
+    shown
+        .map(line)
+        .fold(heading, |text, line| text + "\n" + &line)
+        + "\n"
 }
 
 /// How many blank lines in a row are shown as such.
 const MOST_BLANK: usize = 3;
 
-/// Puts a text of any length behind a heading: on its line if it has one line, else indented below it.
+/// Puts a text of any length behind a heading: on its line if it has one line, else indented below
+/// it.
 pub(super) fn under(heading: &str, text: &str) -> String {
     let text = escape::text(text.trim_matches('\n'));
     if text.is_empty() {
@@ -47,18 +54,26 @@ pub(super) fn under(heading: &str, text: &str) -> String {
     }
     if !text.contains('\n') {
         let plain = anstream::adapter::strip_str(heading).to_string();
-        let gap = if plain.is_empty() || plain.ends_with(char::is_whitespace) { "" } else { " " };
+        let gap = if plain.is_empty() || plain.ends_with(char::is_whitespace) {
+            ""
+        } else {
+            " "
+        };
         return format!("{heading}{gap}{text}");
     }
-    let (mut shown, mut blank) = (heading.trim_end().to_owned(), 0);
+    let mut shown = heading.trim_end().to_owned();
+    let mut blank = 0;
     for line in text.lines() {
         if line.trim().is_empty() {
             blank += 1;
             continue;
         }
         // They would push what follows off the screen.
-        let gap =
-            if blank > MOST_BLANK { format!("\n    [{blank} blank lines]") } else { "\n".repeat(blank) };
+        let gap = if blank > MOST_BLANK {
+            format!("\n    [{blank} blank lines]")
+        } else {
+            "\n".repeat(blank)
+        };
         shown.push_str(&format!("{gap}\n    {line}"));
         blank = 0;
     }
@@ -78,10 +93,16 @@ mod tests {
             ("", "x", "x"),
             (&styled, "x\n", "a plan: x"),
         ] {
-            assert_eq!(anstream::adapter::strip_str(&under(heading, text)).to_string(), shown);
+            assert_eq!(
+                anstream::adapter::strip_str(&under(heading, text)).to_string(),
+                shown
+            );
         }
         assert_eq!(under("a plan: ", "x\n\ny"), "a plan:\n    x\n\n    y");
         let far = format!("x\n{}y", " \n".repeat(60));
-        assert_eq!(under("a plan: ", &far), "a plan:\n    x\n    [60 blank lines]\n    y");
+        assert_eq!(
+            under("a plan: ", &far),
+            "a plan:\n    x\n    [60 blank lines]\n    y"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What a person wants done is done here: by the daemon, or by the command of `teamctl` in a thread of its own, since it may wait.
+//! What a person wants done is done here: by the daemon, or by the command of `teamctl` in a thread
+//! of its own, since it may wait.
 
 use std::pin::Pin;
 
@@ -77,19 +78,48 @@ impl Order {
     /// Has it done.
     pub(in crate::ctl) fn run(self, context: &Context) -> CommandResult {
         match self {
-            Self::Answer { approve: false, feedback, .. } if feedback.trim().is_empty() => {
+            Self::Answer {
+                approve: false,
+                feedback,
+                ..
+            } if feedback.trim().is_empty() => {
                 Err(CommandError::new(ExitCode::Usage, "a rejection says why"))
             }
-            Self::Answer { id, approve, feedback, what } => {
-                let (dir, what) = (context.dir()?, what.unwrap_or_else(|| id.to_string()));
-                let answer = answer::Answer { approve, feedback, permissions: None };
-                let already = if block_on(answer::record(&dir, &id, answer))? { "already " } else { "" };
+            Self::Answer {
+                id,
+                approve,
+                feedback,
+                what,
+            } => {
+                let dir = context.dir()?;
+                let what = what.unwrap_or_else(|| id.to_string());
+                let answer = answer::Answer {
+                    approve,
+                    feedback,
+                    permissions: None,
+                };
+                let already = if block_on(answer::record(&dir, &id, answer))? {
+                    "already "
+                } else {
+                    ""
+                };
                 let status = if approve { "approved" } else { "rejected" };
-                context.out.text(format_args!("{what} is {already}{status}")).map(|()| ExitCode::Done)
+                context
+                    .out
+                    .text(format_args!("{what} is {already}{status}"))
+                    .map(|()| ExitCode::Done)
             }
             Self::Send { to: owner, text } => {
                 let content = text::not_blank(text, "message")?;
-                send::deliver(context, &Mailbox { to: owner.to_string(), owner }, content, false)
+                send::deliver(
+                    context,
+                    &Mailbox {
+                        to: owner.to_string(),
+                        owner,
+                    },
+                    content,
+                    false,
+                )
             }
         }
     }
@@ -109,7 +139,9 @@ pub(super) fn task<'d>(context: &Context, order: TaskOrder) -> Act<'d> {
     };
     said(context, move |context| {
         for task in task::ask(context, order)? {
-            context.out.text(format_args!("{} {what}", escape::line(&task.title())))?;
+            context
+                .out
+                .text(format_args!("{} {what}", escape::line(&task.title())))?;
         }
         Ok(ExitCode::Done)
     })
@@ -122,13 +154,19 @@ pub(in crate::ctl) fn task_text(dir: &TeamDir, team: &Team, task: &Task) -> Stri
         Ok(Some(output)) => escape::text(output.trim_end()).into_owned(),
         Err(error) => explained(&error),
     };
-    format!("{}\n{}\n{log}", task::details(team, task), paint(DIM, "the output of the last check:"))
+    format!(
+        "{}\n{}\n{log}",
+        task::details(team, task),
+        paint(DIM, "the output of the last check:")
+    )
 }
 
 /// Says what begins with a command that takes its time.
 pub(super) fn begins(command: &Command) -> Option<String> {
     match command {
-        Command::Shutdown(args) => Some(format!("waiting for the answer of {}", args.names.first()?)),
+        Command::Shutdown(args) => {
+            Some(format!("waiting for the answer of {}", args.names.first()?))
+        }
         Command::Spawn(args) => Some(format!("{} is starting", args.name)),
         _ => None,
     }
@@ -138,7 +176,11 @@ pub(super) fn begins(command: &Command) -> Option<String> {
 pub(super) fn call<'d>(context: &Context, command: Command) -> Act<'d> {
     match command {
         Command::Status(args) => {
-            let title = args.name.as_ref().map(ToString::to_string).unwrap_or_default();
+            let title = args
+                .name
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             let printed = in_thread(context, move |context| status::run(context, &args));
             Box::pin(async move { Done::Shown(title, printed.await.styled) })
         }
@@ -149,7 +191,10 @@ pub(super) fn call<'d>(context: &Context, command: Command) -> Act<'d> {
     }
 }
 
-fn said<'d>(context: &Context, action: impl FnOnce(&Context) -> CommandResult + Send + 'static) -> Act<'d> {
+fn said<'d>(
+    context: &Context,
+    action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
+) -> Act<'d> {
     let printed = in_thread(context, action);
     Box::pin(async { Done::Said(printed.await.text) })
 }
@@ -176,15 +221,26 @@ pub(in crate::ctl) fn in_thread(
         let (out, stored) = Output::stored(COLUMNS);
         let context = elsewhere(out);
         let result = action(&context);
-        result.as_ref().err().into_iter().for_each(|error| context.out.error(error));
-        let (styled, text) = (stored.styled(), stored.text().trim_end().to_owned());
+        if let Some(error) = result.as_ref().err() {
+            context.out.error(error);
+        }
+        let styled = stored.styled();
+        let text = stored.text().trim_end().to_owned();
         // The view may have ended.
-        done.send(Printed { styled, text, is_done: matches!(result, Ok(ExitCode::Done)) }).ok();
+        done.send(Printed {
+            styled,
+            text,
+            is_done: matches!(result, Ok(ExitCode::Done)),
+        })
+        .ok();
     });
     async { is_done.await.unwrap_or_default() }
 }
 
 fn explained(error: &CommandError) -> String {
-    let hint = error.next_step().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+    let hint = error
+        .next_step()
+        .map(|hint| format!("\nhint: {hint}"))
+        .unwrap_or_default();
     format!("error: {error}{hint}")
 }

@@ -1,8 +1,10 @@
-//! The state of the view: what is selected, open and typed. Pure: it is changed by keys (see `keys`) and by what is drawn.
+//! The state of the view: what is selected, open and typed. Pure: it is changed by keys (see
+//! `keys`) and by what is drawn.
 //!
-//! A key acts on what was on the screen when it was pressed: an answer is for the request whose text was shown, and for no other
-//! one. A request is approved only when each line of it was on the screen. For a moment after the screen shows another request no
-//! answer is taken: the person may have meant the one before.
+//! A key acts on what was on the screen when it was pressed: an answer is for the request whose
+//! text was shown, and for no other one. A request is approved only when each line of it was on the
+//! screen. For a moment after the screen shows another request no answer is taken: the person may
+//! have meant the one before.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +21,7 @@ use super::list::List;
 use super::pager::Pager;
 use crate::ctl::args::Command;
 use crate::ctl::grouping::Group;
-use crate::ctl::view::{Item, Past, Row, Step, by_status, matches, pending};
+use crate::ctl::view::{Item, Past, Row, by_status, matches, pending};
 
 /// How long a request must have been on the screen before an answer to it is taken.
 pub(super) const SETTLES: Duration = Duration::from_millis(300);
@@ -37,8 +39,13 @@ pub(super) enum Pane {
 
 impl Pane {
     /// The panes in the order of their numbers.
-    pub(super) const ALL: [Self; 5] =
-        [Self::Team, Self::Requests, Self::Tasks, Self::Feed, Self::Conversation];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Team,
+        Self::Requests,
+        Self::Tasks,
+        Self::Feed,
+        Self::Conversation,
+    ];
 }
 
 /// What the person wants done.
@@ -146,37 +153,61 @@ pub(super) struct App {
 impl App {
     /// Takes what there is now: each list, filtered.
     pub(super) fn set(&mut self, rows: &[Row<'_>], (team, past): (&Team, &Past), items: &[Item]) {
-        let member = |row: &&Row<'_>| {
-            let is_listed = self.shows_ended || row.standing.group != Group::Ended;
-            is_listed && (self.pane != Pane::Team || self.wants(row))
-        };
-        let wanted = rows.iter().filter(member).map(|row| row.member.name.clone()).collect();
+        let wanted = rows
+            .iter()
+            .filter(|row| {
+                let is_listed = self.shows_ended || row.standing.group != Group::Ended;
+                is_listed && (self.pane != Pane::Team || self.wants(row))
+            })
+            .map(|row| row.member.name.clone())
+            .collect();
         let requests = pending(team, &self.filter);
         self.leave_answered(rows, &requests);
         self.reads_request &= !requests.is_empty();
         self.members.set(wanted);
-        self.requests.set(requests.iter().map(|request| request.request_id.clone()).collect());
+        self.requests.set(
+            requests
+                .iter()
+                .map(|request| request.request_id.clone())
+                .collect(),
+        );
         self.columns = by_status(team, past, &self.filter);
         self.tasks.set(self.columns.concat());
-        let items: Vec<u64> =
-            items.iter().filter(|item| fits(item, &self.filter)).map(|item| item.key).collect();
+        let items: Vec<u64> = items
+            .iter()
+            .filter(|item| fits(item, &self.filter))
+            .map(|item| item.key)
+            .collect();
         let last = items.last().copied();
         self.items.set(items);
-        if let (Some(last), false) = (last, self.is_reading_back) {
+        if let Some(last) = last
+            && !self.is_reading_back
+        {
             self.items.select(&last);
         }
     }
 
     /// Tells whether a row has the filter in what a person sees of it.
     pub(super) fn wants(&self, row: &Row<'_>) -> bool {
-        let (member, standing) = (row.member, &row.standing);
-        matches(&self.filter, &[member.name.as_str(), &member.role, standing.word, &standing.what])
+        let member = row.member;
+        let standing = &row.standing;
+        matches(
+            &self.filter,
+            &[
+                member.name.as_str(),
+                &member.role,
+                standing.word,
+                &standing.what,
+            ],
+        )
     }
 
     /// Once a request is answered, the next one that waits is selected.
     fn leave_answered(&mut self, rows: &[Row<'_>], requests: &[&Request]) {
-        let is_open = |id: &mut RequestId| !requests.iter().any(|request| request.request_id == *id);
-        if self.answered.take_if(is_open).is_some()
+        if self
+            .answered
+            .take_if(|id| !requests.iter().any(|request| request.request_id == *id))
+            .is_some()
             && let Some(next) = rows.iter().find(|row| row.request.is_some())
         {
             self.members.select(&next.member.name);
@@ -193,9 +224,9 @@ impl App {
     /// Returns the request whose text has been on the screen for long enough to be answered.
     pub(super) fn settled(&self, now: Instant) -> Result<(RequestId, String), &'static str> {
         match &self.shown {
-            None => {
-                Err("no request that waits for an answer is on the screen: 2 lists them, Enter shows one")
-            }
+            None => Err(
+                "no request that waits for an answer is on the screen: 2 lists them, Enter shows one",
+            ),
             Some((_, since)) if now.duration_since(*since) < SETTLES => {
                 Err("nothing was answered: another request has just come to this place, look again")
             }
@@ -221,7 +252,11 @@ impl App {
 
     /// Opens a line, or several, to type into.
     pub(super) fn type_for(&mut self, purpose: Purpose) {
-        let before = if purpose == Purpose::Filter { self.filter.as_str() } else { "" };
+        let before = if purpose == Purpose::Filter {
+            self.filter.as_str()
+        } else {
+            ""
+        };
         let mut area = TextArea::new(vec![before.to_owned()]);
         area.set_wrap_mode(WrapMode::WordOrGlyph);
         area.set_cursor_line_style(ratatui::style::Style::new());
@@ -231,18 +266,29 @@ impl App {
 
     /// Shows a text over the body.
     pub(super) fn open(&mut self, title: String, text: String) {
-        self.overlay = Some(Overlay { title, text, pager: Pager::default() });
+        self.overlay = Some(Overlay {
+            title,
+            text,
+            pager: Pager::default(),
+        });
     }
 
     /// Finds what was clicked.
     pub(super) fn target(&self, column: u16, row: u16) -> Option<Target> {
         let at = Position::new(column, row);
-        self.targets.iter().rev().find(|(area, _)| area.contains(at)).map(|(_, target)| target.clone())
+        self.targets
+            .iter()
+            .rev()
+            .find(|(area, _)| area.contains(at))
+            .map(|(_, target)| target.clone())
     }
 }
 
 /// Tells whether an item is wanted.
 fn fits(item: &Item, filter: &str) -> bool {
-    let step = |step: &Step| matches(filter, &[&step.from, &step.to, &step.what, &step.text]);
-    filter.is_empty() || item.steps.iter().any(step)
+    filter.is_empty()
+        || item
+            .steps
+            .iter()
+            .any(|step| matches(filter, &[&step.from, &step.to, &step.what, &step.text]))
 }

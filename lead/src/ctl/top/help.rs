@@ -50,7 +50,8 @@ leaves it. A click selects, the wheel scrolls.
 ";
 
 impl App {
-    /// Returns the keys that are of use now, and what each does; what is not listed, the help tells.
+    /// Returns the keys that are of use now, and what each does; what is not listed, the help
+    /// tells.
     pub(super) fn all_hints(
         &self,
         fits: impl Fn(&[(&'static str, &'static str)]) -> bool,
@@ -69,15 +70,29 @@ impl App {
 
     /// Returns the keys that are of use now and not always, and what each does.
     fn hints(&self) -> &'static [(&'static str, &'static str)] {
-        const PLAN: &[(&str, &str)] =
-            &[("a", "approve"), ("r", "reject"), ("J K", "scroll"), ("s", "send"), ("⏎", "open")];
+        const PLAN: &[(&str, &str)] = &[
+            ("a", "approve"),
+            ("r", "reject"),
+            ("J K", "scroll"),
+            ("s", "send"),
+            ("⏎", "open"),
+        ];
         const REQUEST: &[(&str, &str)] = &[PLAN[0], PLAN[1], PLAN[2], ("⏎", "read")];
         const READING: &[(&str, &str)] = &[PLAN[0], PLAN[1], ("j k", "scroll"), ("Esc", "list")];
-        const MEMBER: &[(&str, &str)] =
-            &[("⏎", "open"), ("s", "send"), ("i", "interrupt"), ("x", "shut down"), ("n", "spawn")];
+        const MEMBER: &[(&str, &str)] = &[
+            ("⏎", "open"),
+            ("s", "send"),
+            ("i", "interrupt"),
+            ("x", "shut down"),
+            ("n", "spawn"),
+        ];
         match (&self.typing, &self.question, &self.overlay, self.pane) {
             (Some((Purpose::Filter, _)), ..) => &[("⏎", "keep"), ("Esc", "show all")],
-            (Some(_), ..) => &[("⏎", "send"), ("Alt-⏎", "another line"), ("Esc", "leave it")],
+            (Some(_), ..) => &[
+                ("⏎", "send"),
+                ("Alt-⏎", "another line"),
+                ("Esc", "leave it"),
+            ],
             (_, Some(_), ..) => &[("y", "yes"), ("any other key", "no")],
             (_, _, Some(_), _) => &[("j k space", "scroll"), ("Esc", "back")],
             (.., Pane::Team) if self.showing.is_some() => PLAN,
@@ -86,13 +101,21 @@ impl App {
             (.., Pane::Requests) if self.reads_request => READING,
             (.., Pane::Requests) if self.showing.is_some() => REQUEST,
             (.., Pane::Requests) => &[("⏎", "read"), ("J K", "scroll")],
-            (.., Pane::Tasks) => {
-                &[("⏎", "open"), ("a", "add"), ("t", "try again"), ("c", "cancel"), ("h l", "column")]
-            }
+            (.., Pane::Tasks) => &[
+                ("⏎", "open"),
+                ("a", "add"),
+                ("t", "try again"),
+                ("c", "cancel"),
+                ("h l", "column"),
+            ],
             (.., Pane::Feed) => &[("⏎", "open"), ("/", "filter"), ("G", "follow")],
-            (.., Pane::Conversation) => {
-                &[("⏎", "send"), ("i", "interrupt"), ("o", "unfold"), ("x", "shut down"), ("Esc", "team")]
-            }
+            (.., Pane::Conversation) => &[
+                ("⏎", "send"),
+                ("i", "interrupt"),
+                ("o", "unfold"),
+                ("x", "shut down"),
+                ("Esc", "team"),
+            ],
         }
     }
 }
@@ -103,7 +126,9 @@ impl Question {
         match self {
             Self::Shutdown { name, force: false } => format!("Ask {name} to shut down?"),
             Self::Shutdown { name, force: true } => {
-                format!("Shut {name} down by force, whatever it says? Signals end it after 10 seconds.")
+                format!(
+                    "Shut {name} down by force, whatever it says? Signals end it after 10 seconds."
+                )
             }
             Self::Cancel(id) => format!("Cancel task {id}?"),
         }
@@ -116,7 +141,9 @@ impl Purpose {
         match self {
             Self::Filter => "show only".to_owned(),
             Self::Send(name) => format!("message to {name}"),
-            Self::Feedback(verdict) if verdict.approve => format!("approve {}, with feedback", verdict.what),
+            Self::Feedback(verdict) if verdict.approve => {
+                format!("approve {}, with feedback", verdict.what)
+            }
             Self::Feedback(verdict) => format!("reject {}, because", verdict.what),
             Self::Spawn => "spawn: NAME and options, below them the prompt".to_owned(),
             Self::AddTask => "add a task: what is to be done, below it the description".to_owned(),

@@ -21,7 +21,9 @@ impl App {
         if key.kind == KeyEventKind::Release {
             return None;
         }
-        if key.modifiers.contains(KeyModifiers::CONTROL) && self.typing.is_none() || is_control(key, 'c') {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && self.typing.is_none()
+            || is_control(key, 'c')
+        {
             return match key.code {
                 KeyCode::Char('c') => Some(Wish::Quit),
                 KeyCode::Char('z') => Some(Wish::Suspend),
@@ -32,7 +34,9 @@ impl App {
             return self.type_key(key);
         }
         if let Some(question) = self.question.take() {
-            return (key.code == KeyCode::Char('y')).then(|| self.confirmed(question)).flatten();
+            return (key.code == KeyCode::Char('y'))
+                .then(|| self.confirmed(question))
+                .flatten();
         }
         self.said.clear();
         if self.overlay.is_some() {
@@ -42,7 +46,9 @@ impl App {
             KeyCode::Char('q') => return Some(Wish::Quit),
             KeyCode::Char('?') => self.open("keys".to_owned(), HELP.to_owned()),
             KeyCode::Char('/') => self.type_for(Purpose::Filter),
-            KeyCode::Char(number @ '1'..='5') => self.pane = Pane::ALL[number as usize - '1' as usize],
+            KeyCode::Char(number @ '1'..='5') => {
+                self.pane = Pane::ALL[number as usize - '1' as usize]
+            }
             KeyCode::Tab => self.turn(1),
             KeyCode::BackTab => self.turn(Pane::ALL.len() - 1),
             KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
@@ -67,7 +73,9 @@ impl App {
         let target = self.target(event.column, event.row);
         match (&mut self.overlay, self.pane, target) {
             (Some(overlay), ..) => overlay.pager.go(by),
-            (None, Pane::Team | Pane::Requests, None) | (None, Pane::Conversation, _) => self.text().go(by),
+            (None, Pane::Team | Pane::Requests, None) | (None, Pane::Conversation, _) => {
+                self.text().go(by)
+            }
             _ => self.go(by),
         }
     }
@@ -90,7 +98,10 @@ impl App {
     }
 
     fn turn(&mut self, by: usize) {
-        let at = Pane::ALL.iter().position(|pane| *pane == self.pane).unwrap_or(0);
+        let at = Pane::ALL
+            .iter()
+            .position(|pane| *pane == self.pane)
+            .unwrap_or(0);
         self.pane = Pane::ALL[(at + by) % Pane::ALL.len()];
     }
 
@@ -106,7 +117,11 @@ impl App {
         let overlay = self.overlay.as_mut()?;
         match code {
             KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q' | '?') => self.overlay = None,
-            code => motion(code).into_iter().for_each(|by| overlay.pager.go(by)),
+            code => {
+                if let Some(by) = motion(code) {
+                    overlay.pager.go(by);
+                }
+            }
         }
         None
     }
@@ -158,7 +173,9 @@ impl App {
             KeyCode::Enter => return self.member_key(KeyCode::Char('s')),
             KeyCode::Left | KeyCode::Char('h') => self.pane = Pane::Team,
             code => {
-                let Some(by) = motion(code) else { return self.member_key(code) };
+                let Some(by) = motion(code) else {
+                    return self.member_key(code);
+                };
                 let (_, pager) = self.conversation.as_mut()?;
                 let was_at_start = pager.is_at_start();
                 pager.go(by);
@@ -180,7 +197,9 @@ impl App {
             KeyCode::Char('X') => self.question = Some(Question::Shutdown { name, force: true }),
             KeyCode::Char('d') => {
                 let status = ["teamctl", "status", name.as_str()];
-                return Cli::try_parse_from(status).ok().map(|cli| Wish::Call(Box::new(cli.command)));
+                return Cli::try_parse_from(status)
+                    .ok()
+                    .map(|cli| Wish::Call(Box::new(cli.command)));
             }
             _ => {}
         }
@@ -206,12 +225,26 @@ impl App {
 
     /// Selects the task beside the selected one, in the next column that has any.
     fn go_column(&mut self, right: bool) {
-        let place = |column: &Vec<_>| column.iter().position(|id| Some(id) == self.tasks.selected());
-        let found = self.columns.iter().enumerate().find_map(|(at, column)| Some((at, place(column)?)));
+        let place = |column: &Vec<_>| {
+            column
+                .iter()
+                .position(|id| Some(id) == self.tasks.selected())
+        };
+        let found = self
+            .columns
+            .iter()
+            .enumerate()
+            .find_map(|(at, column)| Some((at, place(column)?)));
         let Some((at, row)) = found else { return };
-        let next = match right {
-            true => self.columns[at + 1..].iter().find(|column| !column.is_empty()),
-            false => self.columns[..at].iter().rev().find(|column| !column.is_empty()),
+        let next = if right {
+            self.columns[at + 1..]
+                .iter()
+                .find(|column| !column.is_empty())
+        } else {
+            self.columns[..at]
+                .iter()
+                .rev()
+                .find(|column| !column.is_empty())
         };
         if let Some(id) = next.and_then(|column| column.get(row).or(column.last())) {
             self.tasks.select(id);
@@ -240,7 +273,12 @@ impl App {
 
     fn verdict(&mut self, approve: bool, now: Instant) -> Option<Verdict> {
         match self.settled(now) {
-            Ok((request_id, what)) => Some(Verdict { request_id, what, approve, feedback: String::new() }),
+            Ok((request_id, what)) => Some(Verdict {
+                request_id,
+                what,
+                approve,
+                feedback: String::new(),
+            }),
             Err(why) => {
                 why.clone_into(&mut self.said);
                 None
@@ -255,15 +293,17 @@ impl App {
 
     fn confirmed(&mut self, question: Question) -> Option<Wish> {
         match question {
-            Question::Shutdown { name, force } => Some(Wish::Call(Box::new(Command::Shutdown(Shutdown {
-                names: vec![name],
-                all: false,
-                reason: String::new(),
-                timeout: None,
-                decide_within: None,
-                force,
-                no_wait: false,
-            })))),
+            Question::Shutdown { name, force } => {
+                Some(Wish::Call(Box::new(Command::Shutdown(Shutdown {
+                    names: vec![name],
+                    all: false,
+                    reason: String::new(),
+                    timeout: None,
+                    decide_within: None,
+                    force,
+                    no_wait: false,
+                }))))
+            }
             Question::Cancel(id) => Some(Wish::Task(TaskOrder::Cancel(id))),
         }
     }

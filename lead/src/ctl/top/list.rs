@@ -1,4 +1,5 @@
-//! A list of which one entry is selected, by its key and not by its place: entries come, go and change places. Pure.
+//! A list of which one entry is selected, by its key and not by its place: entries come, go and
+//! change places. Pure.
 
 /// How far a key moves: down, or up if that is negative.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +13,9 @@ impl Motion {
     pub(super) fn lines(self, page: usize) -> isize {
         match self {
             Self::Lines(by) => by,
-            Self::Pages(by) => by.saturating_mul(isize::try_from(page.max(1)).unwrap_or(isize::MAX)),
+            Self::Pages(by) => {
+                by.saturating_mul(isize::try_from(page.max(1)).unwrap_or(isize::MAX))
+            }
         }
     }
 }
@@ -30,23 +33,34 @@ pub(super) struct List<K> {
 
 impl<K> Default for List<K> {
     fn default() -> Self {
-        Self { keys: Vec::new(), selected: None, top: 0, page: 1 }
+        Self {
+            keys: Vec::new(),
+            selected: None,
+            top: 0,
+            page: 1,
+        }
     }
 }
 
 impl<K: Clone + PartialEq> List<K> {
-    /// Takes the entries as they are now. If the selected one is gone, the one in its place is selected.
+    /// Takes the entries as they are now. If the selected one is gone, the one in its place is
+    /// selected.
     pub(super) fn set(&mut self, keys: Vec<K>) {
         let before = self.at().unwrap_or(0);
         self.keys = keys;
         if self.at().is_none() {
-            self.selected = self.keys.get(before.min(self.keys.len().saturating_sub(1))).cloned();
+            self.selected = self
+                .keys
+                .get(before.min(self.keys.len().saturating_sub(1)))
+                .cloned();
         }
     }
 
     /// Returns the place of the selected entry.
     pub(super) fn at(&self) -> Option<usize> {
-        self.keys.iter().position(|key| Some(key) == self.selected.as_ref())
+        self.keys
+            .iter()
+            .position(|key| Some(key) == self.selected.as_ref())
     }
 
     /// Returns its place, and how many entries there are.
@@ -72,16 +86,25 @@ impl<K: Clone + PartialEq> List<K> {
     /// Selects an entry below the selected one, or above it.
     pub(super) fn go(&mut self, by: Motion) {
         let last = self.keys.len().saturating_sub(1);
-        let next = self.at().unwrap_or(0).saturating_add_signed(by.lines(self.page)).min(last);
+        let next = self
+            .at()
+            .unwrap_or(0)
+            .saturating_add_signed(by.lines(self.page))
+            .min(last);
         self.selected = self.keys.get(next).cloned();
     }
 
-    /// Returns the first line to be shown of `lines`, so that line `at` is in sight in a `room` of lines.
+    /// Returns the first line to be shown of `lines`, so that line `at` is in sight in a `room` of
+    /// lines.
     pub(super) fn scroll(&mut self, at: usize, lines: usize, room: usize) -> usize {
         self.page = room;
         // The heading above the first entry belongs to it.
         let from = at.saturating_sub(1);
-        self.top = self.top.min(from).max((at + 1).saturating_sub(room)).min(lines.saturating_sub(room));
+        self.top = self
+            .top
+            .min(from)
+            .max((at + 1).saturating_sub(room))
+            .min(lines.saturating_sub(room));
         self.top
     }
 }

@@ -1,5 +1,6 @@
-//! `teamctl top`: the team on the whole screen, live: its members, requests, tasks, events and conversations. It reads files, and
-//! asks the daemon only for what a person decides. It is redrawn when a file changes, a key is pressed or an age is another one.
+//! `teamctl top`: the team on the whole screen, live: its members, requests, tasks, events and
+//! conversations. It reads files, and asks the daemon only for what a person decides. It is redrawn
+//! when a file changes, a key is pressed or an age is another one.
 
 pub(super) mod act;
 mod app;
@@ -81,17 +82,36 @@ struct Top<'d> {
 }
 
 async fn watch(context: &Context, dir: &TeamDir) -> CommandResult {
-    let on = |kind| signal(kind).map_err(|error| CommandError::refused("cannot watch for signals", &error));
-    let (mut term, mut hup) = (on(SignalKind::terminate())?, on(SignalKind::hangup())?);
-    let (mut int, mut quit) = (on(SignalKind::interrupt())?, on(SignalKind::quit())?);
+    let on = |kind| {
+        signal(kind).map_err(|error| CommandError::refused("cannot watch for signals", &error))
+    };
+    let mut term = on(SignalKind::terminate())?;
+    let mut hup = on(SignalKind::hangup())?;
+    let mut int = on(SignalKind::interrupt())?;
+    let mut quit = on(SignalKind::quit())?;
     let prices = money::prices(context);
     let files = TeamFiles::begin(dir, context.settings.poll)?;
     let has_daemon = roster::daemon_pid(&files.roster).is_some();
-    let (app, is_connected, processes, pressed, open) = (App::default(), false, None, None, 0);
-    let mut top = Top { context, files, app, prices, has_daemon, is_connected, processes, pressed, open };
+    let app = App::default();
+    let is_connected = false;
+    let processes = None;
+    let pressed = None;
+    let open = 0;
+    let mut top = Top {
+        context,
+        files,
+        app,
+        prices,
+        has_daemon,
+        is_connected,
+        processes,
+        pressed,
+        open,
+    };
     let unusable = |error| CommandError::refused("cannot use the terminal", &error);
     let mut screen = Screen::open().map_err(unusable)?;
-    let (mut keys, mut actions): (_, Actions<'_>) = (EventStream::new(), FuturesUnordered::new());
+    let mut keys = EventStream::new();
+    let mut actions: Actions<'_> = FuturesUnordered::new();
     actions.push(act::connect(dir));
     loop {
         top.draw(&mut screen).map_err(unusable)?;
@@ -126,7 +146,10 @@ async fn watch(context: &Context, dir: &TeamDir) -> CommandResult {
 }
 
 /// Returns what was read already, or what comes next.
-async fn next_event(pressed: Option<Event>, keys: &mut EventStream) -> Option<std::io::Result<Event>> {
+async fn next_event(
+    pressed: Option<Event>,
+    keys: &mut EventStream,
+) -> Option<std::io::Result<Event>> {
     match pressed {
         Some(event) => Some(Ok(event)),
         None => keys.next().await,
@@ -140,9 +163,11 @@ impl<'d> Top<'d> {
             return;
         }
         let next_frame = FRAME.saturating_sub(drawn.elapsed());
-        // The older ones change less often, and may be shown as late: many ages make no more frames than one.
-        let stays = |youngest| Duration::try_from_secs_f64(clock::span_stays(wall() - youngest)).ok();
-        let age = self.app.youngest.and_then(stays);
+        // The older ones change less often, and may be shown as late: many ages make no more frames
+        // than one.
+        let age = self.app.youngest.and_then(|youngest| {
+            Duration::try_from_secs_f64(clock::span_stays(wall() - youngest)).ok()
+        });
         tokio::select! {
             () = self.files.changed() => tokio::time::sleep(next_frame).await,
             () = tokio::time::sleep(age.unwrap_or(Duration::MAX)) => {}
@@ -157,9 +182,16 @@ impl<'d> Top<'d> {
     }
 
     fn draw(&mut self, screen: &mut Screen) -> std::io::Result<()> {
-        let Self { files, app, prices, has_daemon, processes, .. } = self;
-        if let Some(name) =
-            app.agent().cloned().filter(|_| matches!(app.pane, Pane::Team | Pane::Conversation))
+        let Self {
+            files,
+            app,
+            prices,
+            has_daemon,
+            processes,
+            ..
+        } = self;
+        if matches!(app.pane, Pane::Team | Pane::Conversation)
+            && let Some(name) = app.agent().cloned()
         {
             files.follow(&name);
         }
@@ -177,28 +209,42 @@ impl<'d> Top<'d> {
                 return (side, None);
             }
             let fresh = processes.take().filter(|(_, at)| at.elapsed() < PROCESSES);
-            let known = processes.insert(fresh.unwrap_or_else(|| (Processes::read(), Instant::now())));
-            (side, Resources::of(&known.0, seen.roster, member, false).map(|it| it.memory()))
+            let known =
+                processes.insert(fresh.unwrap_or_else(|| (Processes::read(), Instant::now())));
+            (
+                side,
+                Resources::of(&known.0, seen.roster, member, false).map(|it| it.memory()),
+            )
         };
         let has_daemon = *has_daemon;
-        let mut scene = Scene { rows, seen, has_daemon, now: wall(), look };
+        let mut scene = Scene {
+            rows,
+            seen,
+            has_daemon,
+            now: wall(),
+            look,
+        };
         screen.draw(|frame| app.draw(frame, &mut scene))?;
         app.drawn(Instant::now());
         Ok(())
     }
 
-    /// Takes an event of the terminal, and those behind it that only move: the next frame shows where they lead, and a key that
-    /// does something waits for that.
+    /// Takes an event of the terminal, and those behind it that only move: the next frame shows
+    /// where they lead, and a key that does something waits for that.
     async fn take(&mut self, event: Event, keys: &mut EventStream) -> Option<Wish> {
         let moves = keys::only_moves(&event);
         let wish = self.take_one(event);
         while moves && self.pressed.is_none() {
-            // Looked at by this task: the stream wakes the one that has last found nothing, and no other.
+            // Looked at by this task: the stream wakes the one that has last found nothing, and no
+            // other.
             let next = poll_fn(|task| Poll::Ready(keys.poll_next_unpin(task))).await;
-            let Poll::Ready(Some(Ok(next))) = next else { break };
-            match keys::only_moves(&next) {
-                true => _ = self.take_one(next),
-                false => self.pressed = Some(next),
+            let Poll::Ready(Some(Ok(next))) = next else {
+                break;
+            };
+            if keys::only_moves(&next) {
+                _ = self.take_one(next)
+            } else {
+                self.pressed = Some(next)
             }
         }
         wish
@@ -222,19 +268,36 @@ impl<'d> Top<'d> {
     }
 
     fn begin(&mut self, wish: Wish) -> Option<Act<'d>> {
-        let (context, dir) = (self.context, self.files.dir);
+        let context = self.context;
+        let dir = self.files.dir;
         match wish {
             Wish::Quit | Wish::Suspend => None,
-            Wish::Answer(Verdict { request_id: id, what, approve, feedback }) => {
+            Wish::Answer(Verdict {
+                request_id: id,
+                what,
+                approve,
+                feedback,
+            }) => {
                 let what = Some(format!("the {what}"));
-                Some(act::order(context, Order::Answer { id, approve, feedback, what }))
+                Some(act::order(
+                    context,
+                    Order::Answer {
+                        id,
+                        approve,
+                        feedback,
+                        what,
+                    },
+                ))
             }
             Wish::Send(to, text) => Some(act::order(context, Order::Send { to, text })),
             Wish::Task(order) => Some(act::task(context, order)),
             Wish::ShowTask(id) => {
                 let (seen, _) = self.files.seen();
                 if let Some(past) = seen.past.tasks.get(&id) {
-                    self.app.open(format!("task {id}"), act::task_text(dir, seen.team, &past.task));
+                    self.app.open(
+                        format!("task {id}"),
+                        act::task_text(dir, seen.team, &past.task),
+                    );
                 }
                 None
             }
@@ -244,7 +307,9 @@ impl<'d> Top<'d> {
             }
             Wish::ShowEarlier => {
                 let earlier = self.files.conversation.as_mut().filter(|it| it.from > 0);
-                self.files.trouble = earlier.and_then(|it| it.show_earlier().err()).map(Into::into);
+                self.files.trouble = earlier
+                    .and_then(|it| it.show_earlier().err())
+                    .map(Into::into);
                 None
             }
             Wish::Call(command) => {
@@ -254,8 +319,8 @@ impl<'d> Top<'d> {
         }
     }
 
-    /// Waits a moment for what was begun and is not done: an answer that was given just before must not be lost. Says what came of
-    /// it.
+    /// Waits a moment for what was begun and is not done: an answer that was given just before must
+    /// not be lost. Says what came of it.
     async fn finish(&mut self, actions: &mut Actions<'d>) -> CommandResult {
         let mut done = async || {
             while self.open > 0 {
@@ -271,8 +336,12 @@ impl<'d> Top<'d> {
             }
         };
         if tokio::time::timeout(LAST, done()).await.is_err() {
-            self.context.out.note("what has begun goes on if the daemon has recorded it");
-            self.context.out.hint("`teamctl events --last 5` shows that");
+            self.context
+                .out
+                .note("what has begun goes on if the daemon has recorded it");
+            self.context
+                .out
+                .hint("`teamctl events --last 5` shows that");
         }
         Ok(ExitCode::Done)
     }
@@ -284,7 +353,8 @@ impl<'d> Top<'d> {
             Done::Said(said) => self.app.said = said,
             Done::Shown(title, text) => self.app.open(title, text),
             Done::Connected(Some(client)) if !self.has_daemon || !self.is_connected => {
-                (self.has_daemon, self.is_connected) = (true, true);
+                self.has_daemon = true;
+                self.is_connected = true;
                 self.files.read_roster();
                 return Some(act::hold(client));
             }
@@ -293,7 +363,8 @@ impl<'d> Top<'d> {
             Done::Connected(None) if self.is_connected => {}
             Done::Connected(None) => self.has_daemon = false,
             Done::Lost => {
-                (self.has_daemon, self.is_connected) = (false, false);
+                self.has_daemon = false;
+                self.is_connected = false;
                 self.files.read_roster();
                 return Some(act::connect(self.files.dir));
             }

@@ -27,10 +27,14 @@ pub(super) struct Pager {
 impl Pager {
     /// Makes one that shows the end of its text.
     pub(super) fn at_end() -> Self {
-        Self { follows: true, ..Self::default() }
+        Self {
+            follows: true,
+            ..Self::default()
+        }
     }
 
-    /// Takes the text as it is now. Another text, and another width, is on the screen from its beginning.
+    /// Takes the text as it is now. Another text, and another width, is on the screen from its
+    /// beginning.
     pub(super) fn set(&mut self, of: &str, text: &str, columns: usize) {
         if self.of == of && self.text == text && self.columns == columns {
             return;
@@ -41,7 +45,9 @@ impl Pager {
         if self.of != of {
             self.from = 0;
         }
-        (self.of, self.text, self.columns) = (of.to_owned(), text.to_owned(), columns);
+        self.of = of.to_owned();
+        self.text = text.to_owned();
+        self.columns = columns;
         self.lines = wrapped(text, columns);
     }
 
@@ -49,7 +55,11 @@ impl Pager {
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
         self.page = area.height.into();
         let last = self.lines.len().saturating_sub(self.page);
-        self.from = if self.follows { last } else { self.from.min(last) };
+        self.from = if self.follows {
+            last
+        } else {
+            self.from.min(last)
+        };
         if self.from <= self.seen {
             self.seen = self.seen.max(self.from + self.page);
         }
@@ -67,7 +77,8 @@ impl Pager {
 
     /// Scrolls to the first line that was not on the screen yet.
     pub(super) fn go_to_unseen(&mut self) {
-        (self.from, self.follows) = (self.seen, false);
+        self.from = self.seen;
+        self.follows = false;
     }
 
     /// Tells whether every line was on the screen.
@@ -94,8 +105,13 @@ mod tests {
 
     fn draw(pager: &mut Pager, rows: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(20, rows)).unwrap();
-        terminal.draw(|frame| pager.draw(frame, frame.area())).unwrap();
-        terminal.backend().buffer().content()[..20].iter().map(|cell| cell.symbol()).collect::<String>()
+        terminal
+            .draw(|frame| pager.draw(frame, frame.area()))
+            .unwrap();
+        terminal.backend().buffer().content()[..20]
+            .iter()
+            .map(|cell| cell.symbol())
+            .collect::<String>()
     }
 
     fn numbers(last: usize) -> String {

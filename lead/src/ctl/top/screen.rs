@@ -1,4 +1,5 @@
-//! The terminal as a whole screen: taken when the view begins, and given back at every end of it, a panic included.
+//! The terminal as a whole screen: taken when the view begins, and given back at every end of it, a
+//! panic included.
 
 use std::io::{self, IsTerminal, Stdout, stdin, stdout};
 
@@ -39,7 +40,8 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Gives the terminal back, stops this process, and takes the terminal again when the shell continues the process.
+    /// Gives the terminal back, stops this process, and takes the terminal again when the shell
+    /// continues the process.
     ///
     /// # Errors
     /// As [`Screen::open`].
@@ -71,7 +73,12 @@ impl Drop for Screen {
 
 fn take() -> io::Result<()> {
     enable_raw_mode()?;
-    execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste, EnableMouseCapture)
+    execute!(
+        stdout(),
+        EnterAlternateScreen,
+        EnableBracketedPaste,
+        EnableMouseCapture
+    )
 }
 
 /// Gives the terminal back. What fails here cannot be shown anywhere.

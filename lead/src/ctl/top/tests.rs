@@ -39,9 +39,24 @@ impl Stage {
     fn new(members: &Value, size: (u16, u16)) -> Self {
         let (scratch, dir) = crate::ctl::roster::tests::team(members);
         let roster = crate::ctl::roster::load(&dir).unwrap();
-        let (app, journal, now) = (App::default(), Vec::new(), Instant::now());
-        let mut stage = Self { app, dir, _scratch: scratch, roster, journal, now, size };
-        let names: Vec<String> = stage.roster.members.iter().map(|it| it.name.to_string()).collect();
+        let app = App::default();
+        let journal = Vec::new();
+        let now = Instant::now();
+        let mut stage = Self {
+            app,
+            dir,
+            _scratch: scratch,
+            roster,
+            journal,
+            now,
+            size,
+        };
+        let names: Vec<String> = stage
+            .roster
+            .members
+            .iter()
+            .map(|it| it.name.to_string())
+            .collect();
         for name in names {
             let seq = stage.next();
             stage.journal.push(spawned(seq, &name));
@@ -55,19 +70,25 @@ impl Stage {
 
     fn line(&mut self, mut line: Value) {
         line["seq"] = json!(self.next());
-        (line["at"], line["done"]) = (json!(1_000.0 + self.next() as f64), json!(0));
+        line["at"] = json!(1_000.0 + self.next() as f64);
+        line["done"] = json!(0);
         self.journal.push(format!("{line}\n"));
     }
 
     /// A request of a member, or of the lead to it.
     fn request(&mut self, (id, name): (&str, &str), kind: &str, status: &str, text: &str) {
-        let (from, to) = if kind == "shutdown" { ("lead", name) } else { (name, "lead") };
+        let (from, to) = if kind == "shutdown" {
+            ("lead", name)
+        } else {
+            (name, "lead")
+        };
         let payload = match kind {
             "shutdown" => json!({"reason": text, "decide_within": 30.0, "force_after": null}),
             _ => json!({"plan": text}),
         };
         let event = if status == "pending" { "asked" } else { status };
-        let (created, resolved) = (wall() - 41.5, (status != "pending").then(|| wall() - 37.5));
+        let created = wall() - 41.5;
+        let resolved = (status != "pending").then(|| wall() - 37.5);
         self.line(json!({"record": "request", "event": event, "request_id": id, "kind": kind, "from": from, "to": to,
             "status": status, "payload": payload, "incarnation": 1,
             "message_id": "018f0000-0000-7000-8000-000000000000", "created_at": created, "resolved_at": resolved,
@@ -79,7 +100,9 @@ impl Stage {
             "description": "", "status": status, "owner": null, "blocked_by": [], "blocks": [], "for": null, "priority": 0,
             "check": null, "attempts": 0, "max_attempts": 3, "result": null, "created_by": "user", "created_at": 1.0,
             "updated_at": f64::from(id)});
-        task.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        task.as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
         self.line(task);
     }
 
@@ -91,11 +114,20 @@ impl Stage {
     fn draw(&mut self) -> String {
         let team = self.team();
         let mut feed = Feed::default();
-        let lines = self.journal.iter().map(|line| serde_json::from_str::<Line>(line).unwrap());
-        let (lines, mut past): (Vec<Line>, _) = (lines.collect(), Past::default());
-        lines.iter().for_each(|line| past.line(line));
+        let lines = self
+            .journal
+            .iter()
+            .map(|line| serde_json::from_str::<Line>(line).unwrap());
+        let lines: Vec<Line> = lines.collect();
+        let mut past = Past::default();
+        for line in lines.iter() {
+            past.line(line);
+        }
         feed.add(lines.iter().filter_map(Step::of_line));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let _in_it = runtime.enter();
         let mut files = TeamFiles::begin(&self.dir, true).unwrap();
         if let Some(name) = self.app.agent().cloned() {
@@ -106,23 +138,46 @@ impl Stage {
         sort(&mut rows);
         self.app.set(&rows, (&team, &past), feed.items());
         let (read, _) = files.seen();
-        let (roster, running, trouble) = (&self.roster, &running, None);
-        let seen = Seen { roster, running, team: &team, past: &past, feed: &feed, trouble, ..read };
+        let roster = &self.roster;
+        let running = &running;
+        let trouble = None;
+        let seen = Seen {
+            roster,
+            running,
+            team: &team,
+            past: &past,
+            feed: &feed,
+            trouble,
+            ..read
+        };
         let mut scene = Scene {
             rows,
             seen,
             has_daemon: true,
             now: wall(),
             look: &mut |_, closely| {
-                (Side { unread: Some(3), ..Side::default() }, closely.then_some(18 << 20))
+                (
+                    Side {
+                        unread: Some(3),
+                        ..Side::default()
+                    },
+                    closely.then_some(18 << 20),
+                )
             },
         };
         let mut terminal = Terminal::new(TestBackend::new(self.size.0, self.size.1)).unwrap();
-        terminal.draw(|frame| self.app.draw(frame, &mut scene)).unwrap();
+        terminal
+            .draw(|frame| self.app.draw(frame, &mut scene))
+            .unwrap();
         self.app.drawn(self.now);
         let cells = terminal.backend().buffer().content();
         let rows = cells.chunks(self.size.0.into()).map(|row| {
-            row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>().trim_end().to_owned() + "\n"
+            row.iter()
+                .map(ratatui::buffer::Cell::symbol)
+                .collect::<String>()
+                .trim_end()
+                .to_owned()
+                + "\n"
         });
         without_times(&rows.collect::<String>())
     }
@@ -145,23 +200,31 @@ impl Stage {
             '\x1b' => KeyCode::Esc,
             key => KeyCode::Char(key),
         };
-        self.app.key(KeyEvent::new(code, KeyModifiers::NONE), self.now)
+        self.app
+            .key(KeyEvent::new(code, KeyModifiers::NONE), self.now)
     }
 }
 
 /// The time of day depends on where the test runs.
 fn without_times(screen: &str) -> String {
-    let (mut shown, mut rest) = (String::new(), screen);
+    let mut shown = String::new();
+    let mut rest = screen;
     while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
         let (before, from) = rest.split_at(at);
         shown.push_str(before);
         let is_time = from.len() > 8
-            && from
-                .bytes()
-                .take(8)
-                .enumerate()
-                .all(|(n, b)| if n % 3 == 2 { b == b':' } else { b.is_ascii_digit() });
-        let (this, next) = if is_time { ("HH:MM:SS", &from[8..]) } else { from.split_at(1) };
+            && from.bytes().take(8).enumerate().all(|(n, b)| {
+                if n % 3 == 2 {
+                    b == b':'
+                } else {
+                    b.is_ascii_digit()
+                }
+            });
+        let (this, next) = if is_time {
+            ("HH:MM:SS", &from[8..])
+        } else {
+            from.split_at(1)
+        };
         shown.push_str(this);
         rest = next;
     }
@@ -171,40 +234,67 @@ fn without_times(screen: &str) -> String {
 fn members() -> Value {
     let of = |name: &str, status: &str, age: f64| {
         let mut member = member(name, status);
-        (member["role"], member["updated_at"]) = (json!("coder"), json!(wall() - age));
+        member["role"] = json!("coder");
+        member["updated_at"] = json!(wall() - age);
         member
     };
     let mut dee = of("dee", "working", 130.5);
-    (dee["activity"], dee["usage"]) =
-        (json!("bash: cargo test --workspace"), json!({"input_tokens": 56_000, "output_tokens": 1_200}));
+    dee["activity"] = json!("bash: cargo test --workspace");
+    dee["usage"] = json!({"input_tokens": 56_000, "output_tokens": 1_200});
     dee["model"] = json!("anthropic:m1");
     let mut ana = of("ana", "awaiting_approval", 41.5);
     ana["gate"] = json!("closed");
     let mut hana = of("hana", "crashed", 29.5);
     hana["exit"] = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 0, "note": "3 times in 60 s"});
-    json!([ana, dee, of("finn", "idle", 37.5), hana, of("gus", "shutdown", 99.5)])
+    json!([
+        ana,
+        dee,
+        of("finn", "idle", 37.5),
+        hana,
+        of("gus", "shutdown", 99.5)
+    ])
 }
 
 fn stage(size: (u16, u16)) -> Stage {
     let mut stage = Stage::new(&members(), size);
     stage.request(("7b468522", "ana"), "plan_approval", "pending", PLAN);
-    stage.request(("a1b2c3d4", "finn"), "shutdown", "pending", "we need the slot");
-    stage.request(("a1b2c3d4", "finn"), "shutdown", "rejected", "we need the slot");
-    stage.task(1, "pending", &json!({"subject": "Fix the parser: it loses the last line", "blocks": [2]}));
+    stage.request(
+        ("a1b2c3d4", "finn"),
+        "shutdown",
+        "pending",
+        "we need the slot",
+    );
+    stage.request(
+        ("a1b2c3d4", "finn"),
+        "shutdown",
+        "rejected",
+        "we need the slot",
+    );
+    stage.task(
+        1,
+        "pending",
+        &json!({"subject": "Fix the parser: it loses the last line", "blocks": [2]}),
+    );
     stage.task(2, "pending", &json!({"blocked_by": [1]}));
     stage.task(3, "in_progress", &json!({"owner": "dee", "attempts": 1}));
     stage.task(4, "failed", &json!({"attempts": 3}));
     stage.task(5, "in_review", &json!({"owner": "finn"}));
     let entry = |event: Value| {
         let mut line = json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}});
-        line.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+        line.as_object_mut()
+            .unwrap()
+            .extend(event.as_object().unwrap().clone());
         format!("{line}\n")
     };
     let call = json!([{"type": "text", "text": "I run **all** tests."},
         {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "cargo test"}}]);
     let entries = [
-        entry(json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "Run the tests."})),
-        entry(json!({"entry": "answer", "usage": {"input_tokens": 3, "output_tokens": 5}, "content": call})),
+        entry(
+            json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "Run the tests."}),
+        ),
+        entry(
+            json!({"entry": "answer", "usage": {"input_tokens": 3, "output_tokens": 5}, "content": call}),
+        ),
         entry(
             json!({"entry": "result", "tool_use_id": "t", "content": "one\ntwo\nall ok\n", "is_error": false}),
         ),
@@ -217,7 +307,10 @@ fn stage(size: (u16, u16)) -> Stage {
 #[test]
 fn each_pane_fits_a_small_and_a_large_screen() {
     for size in [(80, 24), (200, 50)] {
-        for (number, pane) in ["team", "requests", "tasks", "feed"].into_iter().enumerate() {
+        for (number, pane) in ["team", "requests", "tasks", "feed"]
+            .into_iter()
+            .enumerate()
+        {
             let mut stage = stage(size);
             stage.press(&format!("{}", number + 1));
             insta::assert_snapshot!(format!("{pane}-{}", size.0), stage.draw());
@@ -245,7 +338,11 @@ fn the_smallest_screen_shows_what_is_selected() {
 fn the_smallest_screen_shows_all_of_a_plan_and_takes_the_answer() {
     let mut stage = stage((20, 5));
     assert!(stage.press("2a").is_empty());
-    assert!(stage.app.said.contains("Enter shows one"), "{}", stage.app.said);
+    assert!(
+        stage.app.said.contains("Enter shows one"),
+        "{}",
+        stage.app.said
+    );
     stage.press("\n");
     let mut shown = String::new();
     for _ in 0..40 {
@@ -254,7 +351,10 @@ fn the_smallest_screen_shows_all_of_a_plan_and_takes_the_answer() {
     }
     for line in PLAN.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        assert!(words.iter().all(|word| shown.contains(word)), "{line}:\n{shown}");
+        assert!(
+            words.iter().all(|word| shown.contains(word)),
+            "{line}:\n{shown}"
+        );
     }
     assert!(matches!(&stage.press("a")[..], [Wish::Answer(verdict)] if verdict.approve));
     stage.press("\x1b");
@@ -277,7 +377,10 @@ fn what_does_not_fit_is_cut_with_a_mark_and_an_empty_column_takes_no_room() {
     assert!(stage.draw().contains("IN PROGRESS 1"));
     stage.task(3, "completed", &json!({}));
     let screen = stage.draw();
-    assert!(!screen.contains("IN PRO") && screen.contains("IN REVIEW 1"), "{screen}");
+    assert!(
+        !screen.contains("IN PRO") && screen.contains("IN REVIEW 1"),
+        "{screen}"
+    );
 }
 
 #[test]
@@ -287,11 +390,16 @@ fn the_keys_are_listed_and_a_question_is_asked_before_a_teammate_leaves() {
     insta::assert_snapshot!("help-80", stage.draw());
     stage.press("\x1bx");
     let screen = stage.draw();
-    assert!(screen.contains("Ask ana to shut down?") && screen.contains("y yes"), "{screen}");
+    assert!(
+        screen.contains("Ask ana to shut down?") && screen.contains("y yes"),
+        "{screen}"
+    );
     assert!(stage.press("n").is_empty() && !stage.draw().contains("Ask ana"));
     let wishes = stage.press("xy");
-    assert!(matches!(&wishes[..], [Wish::Call(command)] if matches!(&**command, Command::Shutdown(args)
-        if args.names[0].as_str() == "ana" && !args.force)));
+    assert!(
+        matches!(&wishes[..], [Wish::Call(command)] if matches!(&**command, Command::Shutdown(args)
+        if args.names[0].as_str() == "ana" && !args.force))
+    );
 }
 
 #[test]
@@ -299,12 +407,21 @@ fn a_request_is_approved_only_when_each_line_of_it_was_on_the_screen() {
     // The list, the heading and eight of twelve lines.
     let mut stage = stage((80, 19));
     assert!(stage.press("a").is_empty());
-    assert!(stage.draw().contains("nothing was answered: the text goes on here"));
+    assert!(
+        stage
+            .draw()
+            .contains("nothing was answered: the text goes on here")
+    );
     let mut scrolled = self::stage((80, 19));
     assert_eq!(scrolled.press(" a").len(), 1);
     let wishes = stage.press("a");
-    let [Wish::Answer(verdict)] = &wishes[..] else { panic!("{wishes:?}\n{}", stage.draw()) };
-    assert_eq!((verdict.request_id.as_str(), verdict.approve), ("7b468522", true));
+    let [Wish::Answer(verdict)] = &wishes[..] else {
+        panic!("{wishes:?}\n{}", stage.draw())
+    };
+    assert_eq!(
+        (verdict.request_id.as_str(), verdict.approve),
+        ("7b468522", true)
+    );
     assert_eq!(verdict.what, "plan 7b468522 of ana");
 }
 
@@ -315,11 +432,18 @@ fn an_answer_is_for_the_request_that_was_on_the_screen_long_enough() {
     assert!(stage.key('a').is_none());
     assert!(stage.app.said.contains("look again"), "{}", stage.app.said);
     stage.now += SETTLES;
-    let Some(Wish::Answer(verdict)) = stage.key('a') else { panic!() };
+    let Some(Wish::Answer(verdict)) = stage.key('a') else {
+        panic!()
+    };
     assert_eq!(verdict.request_id.as_str(), "7b468522");
     // Another plan has come in its place, in the very frame.
     stage.request(("7b468522", "ana"), "plan_approval", "approved", PLAN);
-    stage.request(("99999999", "ana"), "plan_approval", "pending", "Delete everything");
+    stage.request(
+        ("99999999", "ana"),
+        "plan_approval",
+        "pending",
+        "Delete everything",
+    );
     stage.draw();
     stage.now += SETTLES - Duration::from_millis(1);
     assert!(stage.key('a').is_none() && stage.key('r').is_none());
@@ -334,12 +458,25 @@ fn an_answer_is_for_the_request_that_was_on_the_screen_long_enough() {
 fn a_rejection_says_why_and_an_approval_may() {
     let mut stage = stage((80, 40));
     assert!(stage.press("r\n").is_empty());
-    assert!(stage.draw().contains("reject plan 7b468522 of ana, because"), "{}", stage.draw());
+    assert!(
+        stage
+            .draw()
+            .contains("reject plan 7b468522 of ana, because"),
+        "{}",
+        stage.draw()
+    );
     let wishes = stage.press("no q\n");
-    let [Wish::Answer(verdict)] = &wishes[..] else { panic!("{wishes:?}") };
-    assert_eq!((verdict.approve, verdict.feedback.as_str()), (false, "no q"));
+    let [Wish::Answer(verdict)] = &wishes[..] else {
+        panic!("{wishes:?}")
+    };
+    assert_eq!(
+        (verdict.approve, verdict.feedback.as_str()),
+        (false, "no q")
+    );
     let wishes = stage.press("Aok\n");
-    let [Wish::Answer(verdict)] = &wishes[..] else { panic!("{wishes:?}") };
+    let [Wish::Answer(verdict)] = &wishes[..] else {
+        panic!("{wishes:?}")
+    };
     assert_eq!((verdict.approve, verdict.feedback.as_str()), (true, "ok"));
 }
 
@@ -349,7 +486,9 @@ fn what_is_typed_or_pasted_is_text_and_never_a_key() {
     stage.press("s");
     stage.app.paste("q\r\ny\ra");
     let wishes = stage.press("x\n");
-    let [Wish::Send(name, text)] = &wishes[..] else { panic!("{wishes:?}") };
+    let [Wish::Send(name, text)] = &wishes[..] else {
+        panic!("{wishes:?}")
+    };
     assert_eq!((name.as_str(), text.as_str()), ("ana", "q\ny\nax"));
     stage.app.paste("qqq");
     assert!(stage.press("s\x1b").is_empty());
@@ -357,9 +496,14 @@ fn what_is_typed_or_pasted_is_text_and_never_a_key() {
     assert!(wishes.is_empty());
     stage.app.paste("\nFix it, all of it.");
     let wishes = stage.press("\n");
-    assert!(matches!(&wishes[..], [Wish::Call(command)] if matches!(&**command, Command::Spawn(args)
-        if args.name.as_str() == "zoe" && args.terms.prompt.as_deref() == Some("Fix it, all of it."))));
-    for (wrong, told) in [("Zoe", "is not a name"), ("zoe --prompt-file -", "stdin is the terminal")] {
+    assert!(
+        matches!(&wishes[..], [Wish::Call(command)] if matches!(&**command, Command::Spawn(args)
+        if args.name.as_str() == "zoe" && args.terms.prompt.as_deref() == Some("Fix it, all of it.")))
+    );
+    for (wrong, told) in [
+        ("Zoe", "is not a name"),
+        ("zoe --prompt-file -", "stdin is the terminal"),
+    ] {
         assert!(stage.press(&format!("n{wrong}\n")).is_empty());
         assert!(stage.app.said.contains(told), "{}", stage.app.said);
     }
@@ -371,15 +515,21 @@ fn tasks_are_added_tried_again_and_cancelled() {
     stage.press("3a");
     stage.app.paste("Write it down\nAll of it.");
     let wishes = stage.press("\nlllt\n");
-    let [Wish::Task(TaskOrder::Add { tasks, .. }), Wish::Task(TaskOrder::Retry(4, _)), Wish::ShowTask(4)] =
-        &wishes[..]
+    let [
+        Wish::Task(TaskOrder::Add { tasks, .. }),
+        Wish::Task(TaskOrder::Retry(4, _)),
+        Wish::ShowTask(4),
+    ] = &wishes[..]
     else {
         panic!("{wishes:?}")
     };
     assert_eq!(tasks[0].subject.as_deref(), Some("Write it down"));
     assert_eq!(tasks[0].description.as_deref(), Some("All of it."));
     let wishes = stage.press("hcy");
-    assert!(matches!(&wishes[..], [Wish::Task(TaskOrder::Cancel(5))]), "{wishes:?}");
+    assert!(
+        matches!(&wishes[..], [Wish::Task(TaskOrder::Cancel(5))]),
+        "{wishes:?}"
+    );
 }
 
 #[test]
@@ -388,7 +538,12 @@ fn a_click_selects_and_does_nothing_else() {
     stage.draw();
     let click = |stage: &mut Stage, row| {
         let kind = MouseEventKind::Down(MouseButton::Left);
-        stage.app.mouse(MouseEvent { kind, column: 4, row, modifiers: KeyModifiers::NONE });
+        stage.app.mouse(MouseEvent {
+            kind,
+            column: 4,
+            row,
+            modifiers: KeyModifiers::NONE,
+        });
         stage.draw();
     };
     click(&mut stage, 4);
@@ -407,34 +562,74 @@ fn the_filter_leaves_only_what_it_is_found_in() {
     let mut stage = stage((80, 24));
     stage.press("/CARGO\n");
     let screen = stage.draw();
-    assert!(screen.contains("dee") && !screen.contains("NEEDS YOU"), "{screen}");
+    assert!(
+        screen.contains("dee") && !screen.contains("NEEDS YOU"),
+        "{screen}"
+    );
     assert!(screen.contains("/CARGO"), "{screen}");
-    assert!(screen.contains("● 2 need you"), "the header counts all: {screen}");
+    assert!(
+        screen.contains("● 2 need you"),
+        "the header counts all: {screen}"
+    );
     stage.press("\x1b");
     assert!(stage.draw().contains("NEEDS YOU"));
     stage.press("/no such\n");
     let screen = stage.draw();
-    assert!(screen.contains("Esc shows all") && screen.contains("2 Requests 1"), "{screen}");
-    assert!(!screen.contains("shut down"), "no teammate is selected: {screen}");
+    assert!(
+        screen.contains("Esc shows all") && screen.contains("2 Requests 1"),
+        "{screen}"
+    );
+    assert!(
+        !screen.contains("shut down"),
+        "no teammate is selected: {screen}"
+    );
 }
 
 #[test]
 fn no_size_and_no_text_breaks_the_screen() {
-    let hostile = format!("\u{1b}[2J\u{202e}x\t{}\u{1b}]0;t\u{7}\u{200b}", "小明".repeat(300));
+    let hostile = format!(
+        "\u{1b}[2J\u{202e}x\t{}\u{1b}]0;t\u{7}\u{200b}",
+        "小明".repeat(300)
+    );
     let mut members = members();
     for member in members.as_array_mut().unwrap() {
-        (member["role"], member["activity"], member["model"]) =
-            (json!(hostile), json!(hostile), json!(hostile));
+        member["role"] = json!(hostile);
+        member["activity"] = json!(hostile);
+        member["model"] = json!(hostile);
     }
     let mut stage = Stage::new(&members, (80, 24));
-    stage.request(("7b468522", "ana"), "plan_approval", "pending", &format!("{hostile}\n{hostile}"));
-    stage.task(1, "pending", &json!({"subject": hostile, "description": hostile, "for": hostile}));
-    for size in [(1, 1), (2, 30), (20, 5), (40, 3), (80, 24), (300, 2), (119, 24), (121, 6), (220, 70)] {
+    stage.request(
+        ("7b468522", "ana"),
+        "plan_approval",
+        "pending",
+        &format!("{hostile}\n{hostile}"),
+    );
+    stage.task(
+        1,
+        "pending",
+        &json!({"subject": hostile, "description": hostile, "for": hostile}),
+    );
+    for size in [
+        (1, 1),
+        (2, 30),
+        (20, 5),
+        (40, 3),
+        (80, 24),
+        (300, 2),
+        (119, 24),
+        (121, 6),
+        (220, 70),
+    ] {
         stage.size = size;
-        for keys in ["1", "2", "3", "4", "5", "?", "\x1b", "3\n", "\x1b", "4\n", "\x1bs", "\x1b", "x", "n"] {
+        for keys in [
+            "1", "2", "3", "4", "5", "?", "\x1b", "3\n", "\x1b", "4\n", "\x1bs", "\x1b", "x", "n",
+        ] {
             stage.press(keys);
             let screen = stage.draw();
-            assert!(!screen.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\u{7}']), "{size:?}:\n{screen}");
+            assert!(
+                !screen.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\u{7}']),
+                "{size:?}:\n{screen}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The texts of other programs and of the renderers as lines of a screen: styles, and wrapped at words. Pure.
+//! The texts of other programs and of the renderers as lines of a screen: styles, and wrapped at
+//! words. Pure.
 //!
 //! What others wrote is escaped before it gets here: each escape sequence is one of ours.
 
@@ -18,12 +19,18 @@ const NARROWEST: usize = 8;
 pub(super) fn wrapped(text: &str, columns: usize) -> Vec<Line<'static>> {
     let text = text.replace('\t', "    ");
     let mut style = Style::new();
-    let wrap = |line: &str| -> Vec<String> {
-        let indent = " ".repeat((line.len() - line.trim_start_matches(' ').len()).min(columns / 2));
-        let options = textwrap::Options::new(columns.max(NARROWEST)).subsequent_indent(&indent);
-        textwrap::wrap(line, options).into_iter().map(std::borrow::Cow::into_owned).collect()
-    };
-    text.lines().flat_map(wrap).map(|line| styled(&line, &mut style)).collect()
+    text.lines()
+        .flat_map(|line| -> Vec<String> {
+            let indent =
+                " ".repeat((line.len() - line.trim_start_matches(' ').len()).min(columns / 2));
+            let options = textwrap::Options::new(columns.max(NARROWEST)).subsequent_indent(&indent);
+            textwrap::wrap(line, options)
+                .into_iter()
+                .map(std::borrow::Cow::into_owned)
+                .collect()
+        })
+        .map(|line| styled(&line, &mut style))
+        .collect()
 }
 
 /// Reads one line with our escape sequences; `style` is the one before and behind it.
@@ -34,7 +41,9 @@ fn styled(line: &str, style: &mut Style) -> Line<'static> {
     spans.push(Span::styled(first.to_owned(), *style));
     for part in parts {
         let (codes, text) = part.split_once('m').unwrap_or((part, ""));
-        codes.split(';').for_each(|code| *style = after(*style, code));
+        for code in codes.split(';') {
+            *style = after(*style, code);
+        }
         spans.push(Span::styled(text.to_owned(), *style));
     }
     spans.retain(|span| !span.content.is_empty());
@@ -84,12 +93,19 @@ mod tests {
 
     #[test]
     fn styles_go_on_over_lines_and_end_where_they_do() {
-        let text = format!("a {} c\n  {}", paint(BOLD, "one two\nthree"), paint(BAD, "x"));
+        let text = format!(
+            "a {} c\n  {}",
+            paint(BOLD, "one two\nthree"),
+            paint(BAD, "x")
+        );
         let lines = wrapped(&text, 8);
         let shown: Vec<String> = lines.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["a one", "two", "three c", "  x"]);
         let bold = Style::new().add_modifier(Modifier::BOLD);
-        assert_eq!((lines[1].spans[0].style, lines[2].spans[1].style), (bold, Style::new()));
+        assert_eq!(
+            (lines[1].spans[0].style, lines[2].spans[1].style),
+            (bold, Style::new())
+        );
         assert_eq!(lines[3].spans[1].style, Style::new().fg(Color::Red));
     }
 

@@ -21,7 +21,11 @@ impl App {
         match key.code {
             KeyCode::Esc => {
                 self.typing = None;
-                self.filter = if is_filter { String::new() } else { std::mem::take(&mut self.filter) };
+                self.filter = if is_filter {
+                    String::new()
+                } else {
+                    std::mem::take(&mut self.filter)
+                };
             }
             KeyCode::Enter if key.modifiers.contains(KeyModifiers::ALT) && !is_filter => {
                 area.insert_newline()
@@ -58,19 +62,25 @@ impl App {
             }
             Purpose::Feedback(verdict) => {
                 let feedback = text.to_owned();
-                Some(self.answer(Verdict { feedback, ..verdict }))
+                Some(self.answer(Verdict {
+                    feedback,
+                    ..verdict
+                }))
             }
             _ if text.is_empty() => None,
             Purpose::Send(name) => Some(Wish::Send(name, text.to_owned())),
             Purpose::AddTask => {
                 let (subject, description) = text.split_once('\n').unwrap_or((text, ""));
-                let description = Some(description.trim().to_owned()).filter(|text| !text.is_empty());
+                let description =
+                    Some(description.trim().to_owned()).filter(|text| !text.is_empty());
                 let fields = TaskFields {
                     subject: Some(subject.trim().to_owned()),
                     description,
                     ..Default::default()
                 };
-                let (id, tasks, within) = (RandomIds.request(), vec![fields], false);
+                let id = RandomIds.request();
+                let tasks = vec![fields];
+                let within = false;
                 Some(Wish::Task(TaskOrder::Add { id, tasks, within }))
             }
             Purpose::Spawn => self.spawn(text),
@@ -80,13 +90,20 @@ impl App {
     /// The first line is as behind `teamctl spawn`, the rest is the prompt.
     fn spawn(&mut self, text: &str) -> Option<Wish> {
         let (line, prompt) = text.split_once('\n').unwrap_or((text, ""));
-        let words = ["teamctl", "spawn"].into_iter().chain(line.split_whitespace());
+        let words = ["teamctl", "spawn"]
+            .into_iter()
+            .chain(line.split_whitespace());
         let prompt = Some(prompt.trim()).filter(|prompt| !prompt.is_empty());
         let words = words.chain(prompt.iter().flat_map(|prompt| ["--prompt", prompt]));
         match Cli::try_parse_from(words) {
             // The terminal is taken: there is nothing to read from it.
-            Ok(Cli { command: Command::Spawn(args), .. })
-                if args.prompt_file.as_ref().is_none_or(|file| file.as_os_str() != "-") =>
+            Ok(Cli {
+                command: Command::Spawn(args),
+                ..
+            }) if args
+                .prompt_file
+                .as_ref()
+                .is_none_or(|file| file.as_os_str() != "-") =>
             {
                 Some(Wish::Call(Box::new(Command::Spawn(args))))
             }
@@ -107,7 +124,11 @@ impl App {
     pub(super) fn paste(&mut self, text: &str) {
         if let Some((purpose, area)) = &mut self.typing {
             let text = text.replace("\r\n", "\n").replace('\r', "\n");
-            let text = if *purpose == Purpose::Filter { text.replace('\n', " ") } else { text };
+            let text = if *purpose == Purpose::Filter {
+                text.replace('\n', " ")
+            } else {
+                text
+            };
             let length = area.lines().iter().map(String::len).sum::<usize>() + text.len();
             if length <= LONGEST {
                 area.insert_str(text);

@@ -50,18 +50,35 @@ impl<'p> Account<'p> {
                 }
             }
         }
-        Self { past, held: past.held(), now, members: BTreeMap::new(), tasks }
+        Self {
+            past,
+            held: past.held(),
+            now,
+            members: BTreeMap::new(),
+            tasks,
+        }
     }
 
     /// Takes in the conversation of a member: its name, its model, and whether it runs.
-    pub(in crate::ctl) fn member(&mut self, (name, model, runs): (&Name, &str, bool), ledger: &Ledger) {
-        let waits: Vec<(f64, f64)> =
-            self.past.awaiting(name).iter().map(|(from, to)| (*from, to.unwrap_or(self.now))).collect();
+    pub(in crate::ctl) fn member(
+        &mut self,
+        (name, model, runs): (&Name, &str, bool),
+        ledger: &Ledger,
+    ) {
+        let waits: Vec<(f64, f64)> = self
+            .past
+            .awaiting(name)
+            .iter()
+            .map(|(from, to)| (*from, to.unwrap_or(self.now)))
+            .collect();
         let share = self.members.entry(name.clone()).or_default();
         for (from, to) in ledger.worked(&self.past.exits(name), runs) {
             let to = to.unwrap_or(self.now).max(from);
-            let overlap = |(a, b): &(f64, f64)| (b.min(to) - a.max(from)).max(0.0);
-            let waited = waits.iter().map(overlap).sum::<f64>().min(to - from);
+            let waited = waits
+                .iter()
+                .map(|(a, b)| (b.min(to) - a.max(from)).max(0.0))
+                .sum::<f64>()
+                .min(to - from);
             share.waiting += waited;
             share.working += to - from - waited;
         }
@@ -69,8 +86,11 @@ impl<'p> Account<'p> {
         for spent in &ledger.spent {
             share.add(model, *spent);
             let before = &held[..held.partition_point(|(_, (from, _))| *from <= spent.at)];
-            let during = |span: &Span| span.1.is_none_or(|end| spent.at <= end);
-            if let Some((id, _)) = before.iter().rev().find(|(_, span)| during(span)) {
+            if let Some((id, _)) = before
+                .iter()
+                .rev()
+                .find(|(_, span)| span.1.is_none_or(|end| spent.at <= end))
+            {
                 self.tasks.entry(*id).or_default().add(model, *spent);
             }
         }
@@ -90,7 +110,9 @@ impl Share {
     /// Sums up the tokens.
     pub(in crate::ctl) fn usage(&self) -> Usage {
         let mut sum = Usage::default();
-        self.usage.values().for_each(|usage| sum += *usage);
+        for usage in self.usage.values() {
+            sum += *usage;
+        }
         sum
     }
 
@@ -123,21 +145,40 @@ mod tests {
     fn what_waits_for_an_answer_is_no_work_and_a_task_has_what_its_owner_used() {
         let (alice, ledger) = of_alice();
         let mut past = Past::default();
-        let plan =
-            asked(4, "a1b2c3d4", "plan_approval").replace("\"resolved_at\":null", "\"resolved_at\":7.0");
+        let plan = asked(4, "a1b2c3d4", "plan_approval")
+            .replace("\"resolved_at\":null", "\"resolved_at\":7.0");
         past.line(&serde_json::from_str(plan.trim_end()).unwrap());
-        let fields = TaskFields { subject: Some("x".to_owned()), ..Default::default() };
+        let fields = TaskFields {
+            subject: Some("x".to_owned()),
+            ..Default::default()
+        };
         let task = fields.create(7, "user", 0.0).unwrap();
-        let at = |status, owner: Option<&Name>| Task { status, owner: owner.cloned(), ..task.clone() };
+        let at = |status, owner: Option<&Name>| Task {
+            status,
+            owner: owner.cloned(),
+            ..task.clone()
+        };
         past.task(0.0, &at(TaskStatus::Pending, None), None);
         past.task(1.0, &at(TaskStatus::InProgress, Some(&alice)), None);
         past.task(3.0, &at(TaskStatus::InReview, Some(&alice)), None);
         past.task(9.0, &at(TaskStatus::Completed, None), None);
         let mut account = Account::new(&past, 50.0);
         account.member((&alice, "script", true), &ledger);
-        let (member, task) = (&account.members[&alice], &account.tasks[&7]);
+        let member = &account.members[&alice];
+        let task = &account.tasks[&7];
         // Nothing says when its process was killed: it worked until the next one began.
-        assert_eq!((member.turns, member.working, member.waiting), (2, 27.0, 3.0));
-        assert_eq!((task.turns, task.usage().input_tokens, task.working, task.waiting), (1, 10, 2.0, 6.0));
+        assert_eq!(
+            (member.turns, member.working, member.waiting),
+            (2, 27.0, 3.0)
+        );
+        assert_eq!(
+            (
+                task.turns,
+                task.usage().input_tokens,
+                task.working,
+                task.waiting
+            ),
+            (1, 10, 2.0, 6.0)
+        );
     }
 }

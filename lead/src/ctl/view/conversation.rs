@@ -1,4 +1,5 @@
-//! The conversation of one agent, followed: what its transcript has, and the text that arrives just now.
+//! The conversation of one agent, followed: what its transcript has, and the text that arrives just
+//! now.
 
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir};
@@ -39,9 +40,19 @@ impl<'d> Conversation<'d> {
     /// Begins at the last entries of an agent's conversation.
     pub(super) fn begin(dir: &'d TeamDir, name: &Name) -> Result<Self, DirError> {
         let reader = EntryReader::begin(dir, name, PAGE)?;
-        let (from, read, parts) = (reader.offset(), Parts::new(name), Vec::new());
+        let from = reader.offset();
+        let read = Parts::new(name);
+        let parts = Vec::new();
         let (live, complete) = Default::default();
-        let mut begun = Self { name: name.clone(), reader, read, parts, live, from, complete };
+        let mut begun = Self {
+            name: name.clone(),
+            reader,
+            read,
+            parts,
+            live,
+            from,
+            complete,
+        };
         begun.read()?;
         Ok(begun)
     }
@@ -76,24 +87,47 @@ impl<'d> Conversation<'d> {
             }
         }
         let file = |at: &Mark| at.file();
-        let (known, latest) = (self.parts.last().map(|it| file(&it.at)), new.places.last().map(file));
+        let known = self.parts.last().map(|it| file(&it.at));
+        let latest = new.places.last().map(file);
         let parts = placed(&mut self.read, &new);
-        if known.zip(latest).is_some_and(|(known, latest)| known != latest) {
+        if known
+            .zip(latest)
+            .is_some_and(|(known, latest)| known != latest)
+        {
             // The name has another conversation now.
-            (self.parts, self.from) = (Vec::new(), 0);
+            self.parts = Vec::new();
+            self.from = 0;
         }
-        self.parts.extend(parts.into_iter().filter(|it| latest == Some(it.at.file())));
-        self.live = if self.read.in_turn() && new.live != self.complete { new.live } else { String::new() };
+        self.parts
+            .extend(parts.into_iter().filter(|it| latest == Some(it.at.file())));
+        self.live = if self.read.in_turn() && new.live != self.complete {
+            new.live
+        } else {
+            String::new()
+        };
         Ok(())
     }
 }
 
 fn placed(read: &mut Parts, new: &NewEntries) -> Vec<Placed> {
-    let parts = |(at, entry): (&Mark, &teamd_shared::transcript::Entry)| {
-        let shown = read.of(&entry.event).into_iter().filter(|part| !matches!(part, Part::Detail(_)));
-        shown.enumerate().map(|(number, part)| Placed { at: *at, number, part }).collect::<Vec<_>>()
-    };
-    new.places.iter().zip(&new.entries).flat_map(parts).collect()
+    new.places
+        .iter()
+        .zip(&new.entries)
+        .flat_map(|(at, entry)| {
+            let shown = read
+                .of(&entry.event)
+                .into_iter()
+                .filter(|part| !matches!(part, Part::Detail(_)));
+            shown
+                .enumerate()
+                .map(|(number, part)| Placed {
+                    at: *at,
+                    number,
+                    part,
+                })
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -104,7 +138,9 @@ mod tests {
 
     fn entry(event: Value) -> String {
         let mut line = json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}});
-        line.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+        line.as_object_mut()
+            .unwrap()
+            .extend(event.as_object().unwrap().clone());
         format!("{line}\n")
     }
 
@@ -113,8 +149,11 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let alice = Name::new("alice").unwrap();
-        let write = |at: &TeamPath, text: &str| teamd_shared::fs::replace(&dir, at, text.as_bytes()).unwrap();
-        let mut all = entry(json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "go"}));
+        let write = |at: &TeamPath, text: &str| {
+            teamd_shared::fs::replace(&dir, at, text.as_bytes()).unwrap()
+        };
+        let mut all =
+            entry(json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "go"}));
         write(&TeamPath::transcript(&alice), &all);
         write(&TeamPath::live(&alice), "I lo");
         let mut conversation = Conversation::begin(&dir, &alice).unwrap();
@@ -123,16 +162,34 @@ mod tests {
         let content = json!([{"type": "text", "text": "I look."},
             {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls"}}]);
         all += &entry(json!({"entry": "answer", "usage": usage, "content": content}));
-        all += &entry(json!({"entry": "result", "tool_use_id": "t", "content": "a\nb\n", "is_error": false}));
+        all += &entry(
+            json!({"entry": "result", "tool_use_id": "t", "content": "a\nb\n", "is_error": false}),
+        );
         write(&TeamPath::transcript(&alice), &all);
         write(&TeamPath::live(&alice), "I look.");
         // Another file in its place is read from its start, and is all there is.
         conversation.read().unwrap();
         assert_eq!(conversation.live, "");
-        let said = Part::Said { from: "prompt".to_owned(), text: "go".to_owned() };
-        let result = Part::Result { content: "a\nb\n".to_owned(), is_error: false, is_command: true };
-        let parts = [said, Part::Answer("I look.".to_owned()), Part::Call("bash ls".to_owned()), result];
-        let shown: Vec<Part> = conversation.parts.iter().map(|it| it.part.clone()).collect();
+        let said = Part::Said {
+            from: "prompt".to_owned(),
+            text: "go".to_owned(),
+        };
+        let result = Part::Result {
+            content: "a\nb\n".to_owned(),
+            is_error: false,
+            is_command: true,
+        };
+        let parts = [
+            said,
+            Part::Answer("I look.".to_owned()),
+            Part::Call("bash ls".to_owned()),
+            result,
+        ];
+        let shown: Vec<Part> = conversation
+            .parts
+            .iter()
+            .map(|it| it.part.clone())
+            .collect();
         assert_eq!((&shown[1..], conversation.from), (&parts[..], 0));
     }
 
@@ -142,21 +199,26 @@ mod tests {
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let alice = Name::new("alice").unwrap();
         let usage = json!({"input_tokens": 3, "output_tokens": 5});
-        let answer = |n: usize| {
+        let all: String = (0..2 * PAGE + 50).map(|n| {
             entry(
                 json!({"entry": "answer", "usage": usage, "content": [{"type": "text", "text": format!("{n}")}]}),
             )
-        };
-        let all: String = (0..2 * PAGE + 50).map(answer).collect();
+        }).collect();
         teamd_shared::fs::replace(&dir, &TeamPath::transcript(&alice), all.as_bytes()).unwrap();
         let mut conversation = Conversation::begin(&dir, &alice).unwrap();
         let texts = |conversation: &Conversation<'_>| {
-            let text = |it: &Placed| it.part.line();
-            conversation.parts.iter().map(text).collect::<Vec<_>>()
+            conversation
+                .parts
+                .iter()
+                .map(|it| it.part.line())
+                .collect::<Vec<_>>()
         };
         for first in [PAGE + 50, 50, 0, 0] {
             let expected: Vec<String> = (first..2 * PAGE + 50).map(|n| n.to_string()).collect();
-            assert_eq!((texts(&conversation), conversation.from == 0), (expected, first == 0));
+            assert_eq!(
+                (texts(&conversation), conversation.from == 0),
+                (expected, first == 0)
+            );
             conversation.show_earlier().unwrap();
         }
     }

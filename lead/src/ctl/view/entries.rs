@@ -22,8 +22,8 @@ pub(in crate::ctl) struct EntryReader<'d> {
 pub(in crate::ctl) struct NewEntries {
     /// The text of the answer in progress, as far as its characters are complete.
     pub(in crate::ctl) live: String,
-    /// The new entries, read after that text: they have each answer whose text made room for the next one. An entry of a
-    /// newer program is not among them.
+    /// The new entries, read after that text: they have each answer whose text made room for the
+    /// next one. An entry of a newer program is not among them.
     pub(in crate::ctl) entries: Vec<Entry>,
     /// Where each of them begins.
     pub(in crate::ctl) places: Vec<Mark>,
@@ -36,10 +36,18 @@ impl<'d> EntryReader<'d> {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub(in crate::ctl) fn begin(dir: &'d TeamDir, name: &Name, last: usize) -> Result<Self, DirError> {
+    pub(in crate::ctl) fn begin(
+        dir: &'d TeamDir,
+        name: &Name,
+        last: usize,
+    ) -> Result<Self, DirError> {
         let mut tail = Tail::new(dir, TeamPath::transcript(name));
         tail.begin(Some(last), is_entry)?;
-        Ok(Self { dir, name: name.clone(), tail })
+        Ok(Self {
+            dir,
+            name: name.clone(),
+            tail,
+        })
     }
 
     /// Returns how many bytes stand before the next entry.
@@ -52,7 +60,10 @@ impl<'d> EntryReader<'d> {
     /// # Errors
     /// If the file cannot be read.
     pub(super) fn before(&self, offset: u64, count: usize) -> Result<NewEntries, DirError> {
-        Ok(NewEntries::of(String::new(), self.tail.read_before(offset, count, is_entry)?))
+        Ok(NewEntries::of(
+            String::new(),
+            self.tail.read_before(offset, count, is_entry)?,
+        ))
     }
 
     /// Reads what is new.
@@ -71,18 +82,27 @@ impl<'d> EntryReader<'d> {
             file => file?,
         };
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(self.dir.cannot("read", &at))?;
+        file.read_to_end(&mut bytes)
+            .map_err(self.dir.cannot("read", &at))?;
         // The last character may not be complete yet.
-        let complete = std::str::from_utf8(&bytes).map_or_else(|error| error.valid_up_to(), str::len);
+        let complete =
+            std::str::from_utf8(&bytes).map_or_else(|error| error.valid_up_to(), str::len);
         Ok(String::from_utf8_lossy(&bytes[..complete]).into_owned())
     }
 }
 
 impl NewEntries {
     fn of(live: String, read: Vec<(Mark, Vec<u8>)>) -> Self {
-        let entry = |(at, line): &(Mark, Vec<u8>)| Some((*at, json::read(line).ok()?));
-        let (places, entries) = read.iter().filter_map(entry).unzip();
-        Self { live, entries, places, lines: read.into_iter().map(|(_, line)| line).collect() }
+        let (places, entries) = read
+            .iter()
+            .filter_map(|(at, line)| Some((*at, json::read(line).ok()?)))
+            .unzip();
+        Self {
+            live,
+            entries,
+            places,
+            lines: read.into_iter().map(|(_, line)| line).collect(),
+        }
     }
 }
 

@@ -61,7 +61,10 @@ pub(in crate::ctl) struct Feed {
 impl Feed {
     /// Makes one that has everything.
     pub(super) fn whole() -> Self {
-        Self { is_whole: true, ..Self::default() }
+        Self {
+            is_whole: true,
+            ..Self::default()
+        }
     }
 
     /// Returns all steps, oldest first.
@@ -84,13 +87,20 @@ impl Feed {
             }
             self.messages_added += u64::from(step.seq.is_none());
             let request = step.request.as_ref().map(|(id, _)| id);
-            let known =
-                request.and_then(|id| self.items.iter_mut().rev().find(|it| it.request() == Some(id)));
+            let known = request.and_then(|id| {
+                self.items
+                    .iter_mut()
+                    .rev()
+                    .find(|it| it.request() == Some(id))
+            });
             match known {
                 Some(item) => item.add(step),
                 None => {
                     self.last_key += 1;
-                    self.items.push(Item { key: self.last_key, steps: vec![step] });
+                    self.items.push(Item {
+                        key: self.last_key,
+                        steps: vec![step],
+                    });
                 }
             }
         }
@@ -99,13 +109,17 @@ impl Feed {
         let kept = if self.is_whole { usize::MAX } else { KEPT };
         let excess = self.items.len().saturating_sub(kept);
         for item in self.items.drain(..excess) {
-            item.steps.iter().filter_map(|step| step.message).for_each(|id| _ = self.messages.remove(&id));
+            for id in item.steps.iter().filter_map(|step| step.message) {
+                self.messages.remove(&id);
+            }
         }
     }
 
     /// Leaves out what the journal said: another one stands in its place.
     pub(super) fn forget_journal(&mut self) {
-        self.items.iter_mut().for_each(|item| item.steps.retain(|step| step.seq.is_none()));
+        for item in &mut self.items {
+            item.steps.retain(|step| step.seq.is_none());
+        }
         self.items.retain(|item| !item.steps.is_empty());
     }
 }
@@ -126,10 +140,20 @@ mod tests {
     }
 
     fn shown(feed: &Feed) -> Vec<String> {
-        let stage =
-            |step: &Step| step.request.as_ref().map_or(step.what.clone(), |it| it.1.word().to_owned());
-        let item = |item: &Item| item.steps.iter().map(stage).collect::<Vec<_>>().join(" ");
-        feed.items().iter().map(item).collect()
+        feed.items()
+            .iter()
+            .map(|item| {
+                item.steps
+                    .iter()
+                    .map(|step| {
+                        step.request
+                            .as_ref()
+                            .map_or(step.what.clone(), |it| it.1.word().to_owned())
+                    })
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
+            .collect()
     }
 
     #[test]
@@ -141,9 +165,16 @@ mod tests {
             "approve": false, "content": "no", "timestamp": 2.0});
         let mut feed = Feed::default();
         feed.add([message(&asks), message(&says)]);
-        feed.add([line(&asked(1, "a1b2c3d4", "plan_approval")), message(&answers), message(&asks)]);
+        feed.add([
+            line(&asked(1, "a1b2c3d4", "plan_approval")),
+            message(&answers),
+            message(&asks),
+        ]);
         assert_eq!(shown(&feed), ["", "asked rejected"]);
-        assert_eq!(feed.items()[1].steps[0].text, "Drop the cache.\nThen rebuild.");
+        assert_eq!(
+            feed.items()[1].steps[0].text,
+            "Drop the cache.\nThen rebuild."
+        );
         feed.forget_journal();
         assert_eq!(shown(&feed), ["", "rejected"]);
     }
@@ -152,7 +183,9 @@ mod tests {
     fn a_message_of_several_inboxes_is_shown_once_and_old_ones_go() {
         let one = |n: usize| {
             let id = format!("018f0000-0000-7000-8000-{n:012}");
-            message(&json!({"type": "broadcast", "from": "lead", "content": "x", "timestamp": n, "id": id}))
+            message(
+                &json!({"type": "broadcast", "from": "lead", "content": "x", "timestamp": n, "id": id}),
+            )
         };
         let mut feed = Feed::default();
         feed.add([one(1), one(1)]);
@@ -165,9 +198,18 @@ mod tests {
     #[test]
     fn a_time_that_is_none_does_not_break_the_order() {
         let mut feed = Feed::default();
-        let say =
-            |at: Value| message(&json!({"type": "message", "from": "bob", "content": "x", "timestamp": at}));
-        feed.add([say(json!(9)), say(Value::Null), say(json!(-3)), say(json!(5))]);
-        assert_eq!(feed.items().iter().map(Item::at).collect::<Vec<_>>(), [0.0, 0.0, 5.0, 9.0]);
+        let say = |at: Value| {
+            message(&json!({"type": "message", "from": "bob", "content": "x", "timestamp": at}))
+        };
+        feed.add([
+            say(json!(9)),
+            say(Value::Null),
+            say(json!(-3)),
+            say(json!(5)),
+        ]);
+        assert_eq!(
+            feed.items().iter().map(Item::at).collect::<Vec<_>>(),
+            [0.0, 0.0, 5.0, 9.0]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What has changed in a team directory, by file events: one watch for each folder, however many teammates there are.
+//! What has changed in a team directory, by file events: one watch for each folder, however many
+//! teammates there are.
 
 use futures_util::future::select_all;
 use teamd_shared::name::Name;
@@ -26,23 +27,40 @@ pub(super) struct Changed {
 }
 
 impl Files {
-    /// Watches from now on. A caller that reads after this misses nothing. Must be called within the runtime.
+    /// Watches from now on. A caller that reads after this misses nothing. Must be called within
+    /// the runtime.
     pub(super) fn watch(dir: &TeamDir, force_poll: bool) -> Self {
         let lead = Name::lead();
-        let files =
-            [TeamPath::journal(), TeamPath::inbox(&lead), TeamPath::transcript(&lead), TeamPath::socket()];
-        Self { folders: files.map(|file| FolderWatch::of(dir, &file, force_poll)) }
+        let files = [
+            TeamPath::journal(),
+            TeamPath::inbox(&lead),
+            TeamPath::transcript(&lead),
+            TeamPath::socket(),
+        ];
+        Self {
+            folders: files.map(|file| FolderWatch::of(dir, &file, force_poll)),
+        }
     }
 
     /// Returns when a file may have changed. Dropping the future loses nothing.
     pub(super) async fn changed(&mut self) {
-        select_all(self.folders.iter_mut().map(|folder| Box::pin(folder.changed()))).await;
+        select_all(
+            self.folders
+                .iter_mut()
+                .map(|folder| Box::pin(folder.changed())),
+        )
+        .await;
     }
 
     /// Takes what has changed since this was last asked.
     pub(super) fn take(&mut self) -> Changed {
         let [top, inboxes, transcripts, run] = self.folders.each_mut().map(FolderWatch::take);
-        Changed { top, inboxes, transcripts, run }
+        Changed {
+            top,
+            inboxes,
+            transcripts,
+            run,
+        }
     }
 }
 

@@ -16,13 +16,19 @@ use crate::error::CommandError;
 pub(in crate::ctl) fn history(dir: &TeamDir, since: f64) -> Result<Vec<Step>, CommandError> {
     let mut feed = Feed::whole();
     let mut steps = Vec::new();
-    load(dir, Since::Start, |_, line| steps.extend(Step::of_line(line).filter(|step| step.at >= since)))?;
+    load(dir, Since::Start, |_, line| {
+        steps.extend(Step::of_line(line).filter(|step| step.at >= since))
+    })?;
     let files = dir.list(TeamPath::inbox(&Name::lead()).folder())?;
-    let owners = files.iter().filter_map(|file| file.at.file_name().strip_suffix(".jsonl"));
+    let owners = files
+        .iter()
+        .filter_map(|file| file.at.file_name().strip_suffix(".jsonl"));
     for owner in owners.filter_map(|owner| Name::of_inbox(owner).ok()) {
         let mut tail = Tail::new(dir, TeamPath::inbox(&owner));
         let lines = tail.read_all()?;
-        let of_inbox = lines.iter().filter_map(|line| Step::of_message(&owner, line));
+        let of_inbox = lines
+            .iter()
+            .filter_map(|line| Step::of_message(&owner, line));
         steps.extend(of_inbox.filter(|step| step.at >= since));
     }
     feed.add(steps);

@@ -42,13 +42,18 @@ impl<'d> JournalFollower<'d> {
         let mut tail = Tail::new(dir, TeamPath::journal());
         tail.begin(Some(SNAPSHOTS), is_snapshot)?;
         let has_earlier = tail.mark().is_some_and(|mark| mark.offset() > 0);
-        Ok(Self { tail, team: Team::default(), has_earlier })
+        Ok(Self {
+            tail,
+            team: Team::default(),
+            has_earlier,
+        })
     }
 
     /// Reads and folds what is new.
     ///
     /// # Errors
-    /// If the journal cannot be read, or a line does not continue it: then `new` has what came before.
+    /// If the journal cannot be read, or a line does not continue it: then `new` has what came
+    /// before.
     pub(in crate::ctl) fn read(&mut self, new: &mut NewLines) -> Result<(), CommandError> {
         loop {
             let lines = self.tail.read()?;
@@ -56,13 +61,21 @@ impl<'d> JournalFollower<'d> {
                 return Ok(());
             }
             for text in lines.iter().filter(|text| !text.trim_ascii().is_empty()) {
-                let line: Line = json::read(text).map_err(|error| unreadable(&error.to_string()))?;
+                let line: Line =
+                    json::read(text).map_err(|error| unreadable(&error.to_string()))?;
                 if let Err(error) = self.team.apply(&line) {
-                    // Another journal in its place begins with its first line. What was read of a broken one stays.
+                    // Another journal in its place begins with its first line. What was read of a
+                    // broken one stays.
                     let mut another = Team::default();
-                    another.apply(&line).map_err(|_| unreadable(&error.to_string()))?;
-                    (self.team, self.has_earlier) = (another, false);
-                    *new = NewLines { restarted: true, ..NewLines::default() };
+                    another
+                        .apply(&line)
+                        .map_err(|_| unreadable(&error.to_string()))?;
+                    self.team = another;
+                    self.has_earlier = false;
+                    *new = NewLines {
+                        restarted: true,
+                        ..NewLines::default()
+                    };
                 }
                 new.lines.push(line);
             }
@@ -72,12 +85,17 @@ impl<'d> JournalFollower<'d> {
 
 fn is_snapshot(line: &[u8]) -> bool {
     let beginning = &line[..line.len().min(BEGINNING)];
-    beginning.windows(SNAPSHOT.len()).any(|window| window == SNAPSHOT)
+    beginning
+        .windows(SNAPSHOT.len())
+        .any(|window| window == SNAPSHOT)
 }
 
 fn unreadable(why: &str) -> CommandError {
-    CommandError::new(ExitCode::Failed, format!("journal.jsonl cannot be followed: {why}"))
-        .hint("`teamctl doctor` says more")
+    CommandError::new(
+        ExitCode::Failed,
+        format!("journal.jsonl cannot be followed: {why}"),
+    )
+    .hint("`teamctl doctor` says more")
 }
 
 #[cfg(test)]
@@ -95,7 +113,12 @@ mod tests {
         let read = |journal: &mut JournalFollower<'_>| {
             let mut new = NewLines::default();
             let read = journal.read(&mut new);
-            (read.is_ok(), new.restarted, new.lines.len(), journal.team.requests.len())
+            (
+                read.is_ok(),
+                new.restarted,
+                new.lines.len(),
+                journal.team.requests.len(),
+            )
         };
         assert_eq!(read(&mut journal), (true, false, 0, 0), "not there yet");
         write(spawned(1, "alice") + &asked(2, "a1b2c3d4", "plan_approval"));
@@ -103,7 +126,14 @@ mod tests {
         assert_eq!(read(&mut journal), (true, false, 0, 1));
         write(spawned(1, "bob"));
         assert_eq!(read(&mut journal), (true, true, 1, 0));
-        assert!(journal.team.members.keys().map(ToString::to_string).eq(["bob"]));
+        assert!(
+            journal
+                .team
+                .members
+                .keys()
+                .map(ToString::to_string)
+                .eq(["bob"])
+        );
         write("{\n".to_owned() + &asked(7, "a1b2c3d4", "plan_approval"));
         assert!(!read(&mut journal).0);
         assert_eq!(journal.team.members.len(), 1, "what was read before stays");

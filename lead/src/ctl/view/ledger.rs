@@ -1,5 +1,5 @@
-//! What the conversations of all members say of their times: when each worked, and what its model used. A transcript is read
-//! once, and then what is new of it.
+//! What the conversations of all members say of their times: when each worked, and what its model
+//! used. A transcript is read once, and then what is new of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -38,7 +38,8 @@ pub(in crate::ctl) struct Spent {
 impl Ledger {
     /// Takes in the next entry.
     pub(in crate::ctl) fn entry(&mut self, name: &Name, entry: &Entry) {
-        let (at, event) = (entry.at, &entry.event);
+        let at = entry.at;
+        let event = &entry.event;
         let ends = match event {
             Event::Idle { .. } | Event::Left { .. } => Some(true),
             // What it did before did not end by itself.
@@ -53,10 +54,19 @@ impl Ledger {
         }
         self.last = at;
         self.spent.extend(match event {
-            Event::Answer { usage, model_calls, .. } | Event::Charged { usage, model_calls } => {
-                Some(Spent { at, usage: *usage, turns: *model_calls })
+            Event::Answer {
+                usage, model_calls, ..
             }
-            Event::Compacted { usage, .. } => Some(Spent { at, usage: *usage, turns: 0 }),
+            | Event::Charged { usage, model_calls } => Some(Spent {
+                at,
+                usage: *usage,
+                turns: *model_calls,
+            }),
+            Event::Compacted { usage, .. } => Some(Spent {
+                at,
+                usage: *usage,
+                turns: 0,
+            }),
             _ => None,
         });
     }
@@ -64,11 +74,23 @@ impl Ledger {
     /// Returns when it worked: from what starts a turn to the end of that work, or of the process.
     pub(in crate::ctl) fn worked(&self, exits: &[f64], runs: bool) -> Vec<Span> {
         let killed = |from: f64| exits.iter().copied().find(|&exit| exit >= from);
-        let ended = self.worked.iter().map(|&(from, to, by_itself)| match by_itself {
-            true => (from, Some(to)),
-            false => (from, Some(killed(from).map_or(to, |exit| exit.min(to)))),
+        let ended = self.worked.iter().map(|&(from, to, by_itself)| {
+            if by_itself {
+                (from, Some(to))
+            } else {
+                (from, Some(killed(from).map_or(to, |exit| exit.min(to))))
+            }
         });
-        let open = self.since.map(|from| (from, if runs { None } else { killed(from).or(Some(self.last)) }));
+        let open = self.since.map(|from| {
+            (
+                from,
+                if runs {
+                    None
+                } else {
+                    killed(from).or(Some(self.last))
+                },
+            )
+        });
         ended.chain(open).collect()
     }
 }
@@ -110,10 +132,16 @@ impl Ledgers {
     /// Reads some of them, until a time.
     pub(super) fn read(&mut self, dir: &TeamDir, until: Instant) {
         while Instant::now() < until {
-            let Some(name) = self.unread.pop_first() else { break };
+            let Some(name) = self.unread.pop_first() else {
+                break;
+            };
             let (ledger, mark) = self.read.remove(&name).unwrap_or_default();
             // One odd transcript must not hide the others.
-            self.read.extend(go_on(dir, &name, ledger, mark).ok().map(|read| (name, read)));
+            self.read.extend(
+                go_on(dir, &name, ledger, mark)
+                    .ok()
+                    .map(|read| (name, read)),
+            );
         }
     }
 }
@@ -123,7 +151,8 @@ pub(in crate::ctl) fn ledger(dir: &TeamDir, name: &Name) -> Result<Ledger, DirEr
     go_on(dir, name, Ledger::default(), None).map(|(ledger, _)| ledger)
 }
 
-/// Reads what is new; another transcript in its place is read from its start. An entry of a newer program is left out.
+/// Reads what is new; another transcript in its place is read from its start. An entry of a newer
+/// program is left out.
 fn go_on(
     dir: &TeamDir,
     name: &Name,
@@ -140,8 +169,12 @@ fn go_on(
         if lines.is_empty() {
             return Ok((ledger, tail.mark()));
         }
-        let entries = lines.iter().filter_map(|line| json::read::<Entry>(line).ok());
-        entries.for_each(|entry| ledger.entry(name, &entry));
+        let entries = lines
+            .iter()
+            .filter_map(|line| json::read::<Entry>(line).ok());
+        for entry in entries {
+            ledger.entry(name, &entry);
+        }
     }
 }
 
@@ -152,18 +185,18 @@ pub(super) mod tests {
 
     fn entry(at: f64, event: Value) -> Entry {
         let mut line = json!({"at": at, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}});
-        line.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+        line.as_object_mut()
+            .unwrap()
+            .extend(event.as_object().unwrap().clone());
         serde_json::from_value(line).unwrap()
     }
 
     fn conversation() -> Vec<Entry> {
         let begins = |n: u32| json!({"entry": "life", "incarnation": n, "conversation": 1, "prompt": (n == 1).then_some("go")});
-        let answer =
-            json!({"entry": "answer", "content": [], "usage": {"input_tokens": 10, "output_tokens": 5}});
+        let answer = json!({"entry": "answer", "content": [], "usage": {"input_tokens": 10, "output_tokens": 5}});
         let idle = json!({"entry": "idle", "idle_reason": "available", "content": "",
             "message_id": "018f0000-0000-7000-8000-000000000000"});
-        let says =
-            json!({"entry": "messages", "messages": [{"type": "message", "from": "lead", "content": "x"}]});
+        let says = json!({"entry": "messages", "messages": [{"type": "message", "from": "lead", "content": "x"}]});
         vec![
             entry(0.0, begins(1)),
             entry(2.0, answer.clone()),
@@ -179,15 +212,21 @@ pub(super) mod tests {
 
     /// What that conversation says.
     pub(in crate::ctl::view) fn of_alice() -> (Name, Ledger) {
-        let (alice, mut ledger) = (Name::new("alice").unwrap(), Ledger::default());
-        conversation().iter().for_each(|entry| ledger.entry(&alice, entry));
+        let alice = Name::new("alice").unwrap();
+        let mut ledger = Ledger::default();
+        for entry in conversation().iter() {
+            ledger.entry(&alice, entry);
+        }
         (alice, ledger)
     }
 
     #[test]
     fn work_lasts_from_a_message_to_the_answer_or_to_the_end_of_the_process() {
         let (_, ledger) = of_alice();
-        assert_eq!(ledger.worked(&[25.0], true), [(0.0, Some(10.0)), (20.0, Some(25.0)), (40.0, None)]);
+        assert_eq!(
+            ledger.worked(&[25.0], true),
+            [(0.0, Some(10.0)), (20.0, Some(25.0)), (40.0, None)]
+        );
         assert_eq!(ledger.worked(&[25.0, 45.0], false)[2], (40.0, Some(45.0)));
         assert_eq!(ledger.worked(&[25.0], false)[2], (40.0, Some(40.0)));
     }
@@ -198,21 +237,29 @@ pub(super) mod tests {
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let (alice, whole) = of_alice();
         let lines = conversation();
-        let lines = lines.iter().map(|entry| serde_json::to_string(entry).unwrap() + "\n");
+        let lines = lines
+            .iter()
+            .map(|entry| serde_json::to_string(entry).unwrap() + "\n");
         let at = TeamPath::transcript(&alice);
         let text: String = lines.collect();
         let (first, rest) = text.split_at(text.match_indices('\n').nth(2).unwrap().0 + 1);
         teamd_shared::fs::replace(&dir, &at, first.as_bytes()).unwrap();
-        let (mut ledgers, soon) = (Ledgers::default(), Instant::now() + std::time::Duration::from_secs(60));
+        let mut ledgers = Ledgers::default();
+        let soon = Instant::now() + std::time::Duration::from_secs(60);
         ledgers.changed([alice.clone()].into_iter());
         assert_eq!(ledgers.unread(), 0, "no view needs them");
         ledgers.want([alice.clone()].into_iter());
         ledgers.read(&dir, soon);
         assert_eq!(ledgers.of(&alice).unwrap().spent.len(), 1);
-        let mut file = std::fs::OpenOptions::new().append(true).open(dir.path(&at)).unwrap();
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(dir.path(&at))
+            .unwrap();
         std::io::Write::write_all(&mut file, rest.as_bytes()).unwrap();
         for text in [None, Some(&text)] {
-            text.into_iter().for_each(|it| teamd_shared::fs::replace(&dir, &at, it.as_bytes()).unwrap());
+            if let Some(it) = text {
+                teamd_shared::fs::replace(&dir, &at, it.as_bytes()).unwrap();
+            }
             ledgers.changed([alice.clone()].into_iter());
             ledgers.read(&dir, soon);
             assert_eq!(ledgers.of(&alice), Some(&whole));

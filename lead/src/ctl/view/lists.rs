@@ -14,17 +14,25 @@ pub(in crate::ctl) const COLUMNS: [&str; 4] = ["PENDING", "IN PROGRESS", "IN REV
 
 /// Tells whether a text has the filter in it, in whatever case.
 pub(in crate::ctl) fn matches(filter: &str, texts: &[&str]) -> bool {
-    filter.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&filter.to_lowercase()))
+    filter.is_empty()
+        || texts
+            .iter()
+            .any(|text| text.to_lowercase().contains(&filter.to_lowercase()))
 }
 
 /// Returns the requests that are pending, oldest first.
 pub(in crate::ctl) fn pending<'t>(team: &'t Team, filter: &str) -> Vec<&'t Request> {
-    let wanted = |it: &&Request| it.is_pending() && matches(filter, &[&it.from, &it.to, it.kind.as_str()]);
-    let mut pending: Vec<&Request> = team.requests.values().filter(wanted).collect();
+    let mut pending: Vec<&Request> = team
+        .requests
+        .values()
+        .filter(|it| it.is_pending() && matches(filter, &[&it.from, &it.to, it.kind.as_str()]))
+        .collect();
     // What a person can answer comes before what only its teammate can.
     let for_others = |it: &Request| it.kind.rules().answered_by != Answerer::Lead;
     pending.sort_by(|a, b| {
-        for_others(a).cmp(&for_others(b)).then_with(|| a.created_at.total_cmp(&b.created_at))
+        for_others(a)
+            .cmp(&for_others(b))
+            .then_with(|| a.created_at.total_cmp(&b.created_at))
     });
     pending
 }
@@ -32,11 +40,10 @@ pub(in crate::ctl) fn pending<'t>(team: &'t Team, filter: &str) -> Vec<&'t Reque
 /// Returns the tasks in the columns of the board.
 pub(in crate::ctl) fn by_status(team: &Team, past: &Past, filter: &str) -> [Vec<TaskId>; 4] {
     let mut columns: [Vec<&Task>; 4] = Default::default();
-    let wanted = |task: &&Task| {
+    for task in past.tasks.values().map(|past| &past.task).filter(|task| {
         let owner = task.owner.as_ref().map(Name::as_str).unwrap_or_default();
         matches(filter, &[&task.subject, owner])
-    };
-    for task in past.tasks.values().map(|past| &past.task).filter(wanted) {
+    }) {
         let column = match task.status {
             TaskStatus::Pending => 0,
             TaskStatus::InProgress => 1,
@@ -46,8 +53,13 @@ pub(in crate::ctl) fn by_status(team: &Team, past: &Past, filter: &str) -> [Vec<
         columns[column].push(task);
     }
     // The next one to be given stands first, and what ended last.
-    columns[0]
-        .sort_by_key(|task| (!team.blockers(task).is_empty(), std::cmp::Reverse(task.priority), task.id));
+    columns[0].sort_by_key(|task| {
+        (
+            !team.blockers(task).is_empty(),
+            std::cmp::Reverse(task.priority),
+            task.id,
+        )
+    });
     columns[3].sort_by(|a, b| b.updated_at.total_cmp(&a.updated_at));
     columns.map(|tasks| tasks.into_iter().map(|task| task.id).collect())
 }
@@ -55,24 +67,39 @@ pub(in crate::ctl) fn by_status(team: &Team, past: &Past, filter: &str) -> [Vec<
 /// Says how many of all tasks are completed, once there is one.
 pub(in crate::ctl) fn tasks_done(team: &Team) -> Option<String> {
     // A snapshot leaves out what was completed before it.
-    let others = team.tasks.values().filter(|task| task.status != TaskStatus::Completed).count();
+    let others = team
+        .tasks
+        .values()
+        .filter(|task| task.status != TaskStatus::Completed)
+        .count();
     let all = usize::try_from(team.last_task).unwrap_or(usize::MAX);
     (all > 0).then(|| format!("{} of {all} tasks done", all.saturating_sub(others)))
 }
 
 /// Says how a task stands, and to which group of members that is alike.
 pub(in crate::ctl) fn standing(task: &Task, blocked_by: &str) -> (String, Group) {
-    let owner = task.owner.as_ref().map(ToString::to_string).unwrap_or_default();
+    let owner = task
+        .owner
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let attempts = match task.attempts {
         0 => String::new(),
         attempts => format!(" · attempt {} of {}", attempts + 1, task.max_attempts),
     };
     match task.status {
-        TaskStatus::Pending if !blocked_by.is_empty() => (format!("blocked by {blocked_by}"), Group::Ended),
-        TaskStatus::Pending if task.held_up().is_some() => (task.held_up().unwrap_or_default(), Group::Stuck),
+        TaskStatus::Pending if !blocked_by.is_empty() => {
+            (format!("blocked by {blocked_by}"), Group::Ended)
+        }
+        TaskStatus::Pending if task.held_up().is_some() => {
+            (task.held_up().unwrap_or_default(), Group::Stuck)
+        }
         TaskStatus::Pending => {
             let whom = task.reserved_for.as_ref().map(|whom| format!("for {whom}"));
-            (whom.unwrap_or_else(|| "unclaimed".to_owned()) + &attempts, Group::Ended)
+            (
+                whom.unwrap_or_else(|| "unclaimed".to_owned()) + &attempts,
+                Group::Ended,
+            )
         }
         TaskStatus::InProgress => (owner + &attempts, Group::Working),
         TaskStatus::InReview => match task.held_up() {
@@ -84,14 +111,25 @@ pub(in crate::ctl) fn standing(task: &Task, blocked_by: &str) -> (String, Group)
         },
         TaskStatus::Completed => {
             let result = task.result.as_ref();
-            let is_checked =
-                result.is_some_and(|it| it.verified != Verified::No && it.touched_protected.is_none());
+            let is_checked = result
+                .is_some_and(|it| it.verified != Verified::No && it.touched_protected.is_none());
             let verified = result.map_or("no", |result| result.verified());
-            (format!("✓ verified: {verified}"), if is_checked { Group::Idle } else { Group::Ended })
+            (
+                format!("✓ verified: {verified}"),
+                if is_checked {
+                    Group::Idle
+                } else {
+                    Group::Ended
+                },
+            )
         }
-        TaskStatus::Failed => {
-            (format!("✕ failed after {}", count(task.attempts as usize, "attempt")), Group::Stuck)
-        }
+        TaskStatus::Failed => (
+            format!(
+                "✕ failed after {}",
+                count(task.attempts as usize, "attempt")
+            ),
+            Group::Stuck,
+        ),
         TaskStatus::Cancelled => ("cancelled".to_owned(), Group::Ended),
     }
 }
@@ -113,7 +151,12 @@ mod tests {
         };
         let done = |lines: &str| tasks_done(&fold(lines.as_bytes(), |_, _| {}).unwrap());
         assert_eq!(done(""), None);
-        let lines = [task(1, 2, "completed"), task(2, 3, "failed"), task(3, 4, "pending")].concat();
+        let lines = [
+            task(1, 2, "completed"),
+            task(2, 3, "failed"),
+            task(3, 4, "pending"),
+        ]
+        .concat();
         assert_eq!(done(&lines).as_deref(), Some("2 of 4 tasks done"));
     }
 }

@@ -1,5 +1,5 @@
-//! What the live views show: the files of a team, followed by their events, as one model. It reads, decides nothing and draws
-//! nothing; `top` and the page share it.
+//! What the live views show: the files of a team, followed by their events, as one model. It reads,
+//! decides nothing and draws nothing; `top` and the page share it.
 
 mod account;
 mod conversation;
@@ -30,7 +30,7 @@ pub(super) use journal::{JournalFollower, NewLines};
 pub(super) use ledger::{Spent, ledger};
 pub(super) use lists::{COLUMNS, by_status, matches, pending, standing, tasks_done};
 pub(super) use parts::{Part, Parts, line, line_and_more, parts};
-pub(super) use past::{Life, Past, Span, Stand, TaskPast};
+pub(super) use past::{Past, Span, Stand, TaskPast};
 pub(super) use rows::{Row, rows, sort};
 pub(super) use sequence::{EVENTS, Event, LIFELINES, Sequence};
 pub(super) use side::{SLOTS, Side};

@@ -1,5 +1,5 @@
-//! What the entries of a transcript say, for every medium: the chat, the live views, `teamctl transcript`. Pure; what shows a
-//! part escapes it.
+//! What the entries of a transcript say, for every medium: the chat, the live views,
+//! `teamctl transcript`. Pure; what shows a part escapes it.
 
 use crate::ctl::render::count;
 use std::collections::HashSet;
@@ -24,7 +24,11 @@ pub(in crate::ctl) enum Part {
     /// A call of a tool.
     Call(String),
     /// Its result.
-    Result { content: String, is_error: bool, is_command: bool },
+    Result {
+        content: String,
+        is_error: bool,
+        is_command: bool,
+    },
     /// Something beside the conversation.
     Aside(String),
     /// Something that went wrong.
@@ -38,7 +42,11 @@ impl Part {
     pub(in crate::ctl) fn line(&self) -> String {
         match self {
             Self::Said { from, text } => line(&format!("{from}: {}", line_and_more(text))),
-            Self::Result { content, is_error, is_command } => result(content, *is_error, *is_command),
+            Self::Result {
+                content,
+                is_error,
+                is_command,
+            } => result(content, *is_error, *is_command),
             Self::Failure(text) => text.trim().chars().take(LONGEST_FAILURE).collect(),
             Self::Call(text) => line_and_more(&format!("▸ {text}")),
             Self::Answer(text) | Self::Aside(text) | Self::Detail(text) => line_and_more(text),
@@ -58,7 +66,11 @@ pub(in crate::ctl) struct Parts {
 impl Parts {
     /// Begins with nothing of an agent's conversation.
     pub(in crate::ctl) fn new(name: &Name) -> Self {
-        Self { name: name.clone(), in_turn: false, commands: HashSet::new() }
+        Self {
+            name: name.clone(),
+            in_turn: false,
+            commands: HashSet::new(),
+        }
     }
 
     /// Tells whether a turn is running, according to the entries.
@@ -70,7 +82,9 @@ impl Parts {
     pub(in crate::ctl) fn of(&mut self, event: &Event) -> Vec<Part> {
         self.in_turn = match event {
             Event::Messages { .. } => self.in_turn || !event.is_rest(&self.name),
-            Event::Rejected { .. } | Event::Restarted { .. } | Event::Compacted { .. } => self.in_turn,
+            Event::Rejected { .. } | Event::Restarted { .. } | Event::Compacted { .. } => {
+                self.in_turn
+            }
             _ => !event.is_rest(&self.name),
         };
         let is_command = match event {
@@ -93,26 +107,49 @@ fn command(block: &Block) -> Option<String> {
     }
 }
 
-/// Returns what an entry says: each of its messages is one part. `is_command` tells whether it is the result of a command.
+/// Returns what an entry says: each of its messages is one part. `is_command` tells whether it is
+/// the result of a command.
 pub(in crate::ctl) fn parts(event: &Event, is_command: bool) -> Vec<Part> {
     match event {
-        Event::Incarnation { incarnation, conversation, prompt } => {
+        Event::Incarnation {
+            incarnation,
+            conversation,
+            prompt,
+        } => {
             let is_fresh = incarnation == conversation;
-            let how = if is_fresh { "begins" } else { "continues the conversation" };
-            let prompt = prompt.clone().filter(|_| is_fresh);
+            let how = if is_fresh {
+                "begins"
+            } else {
+                "continues the conversation"
+            };
+            let prompt = if is_fresh { prompt.clone() } else { None };
             let begins = Part::Aside(format!("── incarnation {incarnation} {how} ──"));
-            let prompt = prompt.map(|text| Part::Said { from: "prompt".to_owned(), text });
+            let prompt = prompt.map(|text| Part::Said {
+                from: "prompt".to_owned(),
+                text,
+            });
             [begins].into_iter().chain(prompt).collect()
         }
         Event::Messages { messages } if messages.is_empty() => vec![Part::Detail(
             "messages that are not for it, or were written twice, are passed over".to_owned(),
         )],
         Event::Messages { messages } => messages.iter().map(message).collect(),
-        Event::Answer { content, usage, cut, .. } => answer(content, usage, *cut),
+        Event::Answer {
+            content,
+            usage,
+            cut,
+            ..
+        } => answer(content, usage, *cut),
         Event::Charged { usage, .. } if usage.is_nothing() => Vec::new(),
         Event::Charged { usage, .. } => vec![Part::Detail(format!("cost {}", tokens(usage)))],
-        Event::Result { content, is_error, .. } => {
-            vec![Part::Result { content: content.clone(), is_error: *is_error, is_command }]
+        Event::Result {
+            content, is_error, ..
+        } => {
+            vec![Part::Result {
+                content: content.clone(),
+                is_error: *is_error,
+                is_command,
+            }]
         }
         Event::Compacted { summary, .. } => vec![
             Part::Aside("the conversation was long: the earlier part is now a summary".to_owned()),
@@ -120,12 +157,21 @@ pub(in crate::ctl) fn parts(event: &Event, is_command: bool) -> Vec<Part> {
         ],
         Event::Asked { reason, .. } => vec![Part::Aside(with("asked to shut down", reason))],
         Event::Left { reason, .. } => vec![Part::Aside(with("left", reason))],
-        Event::Idle { idle_reason, content, .. } => vec![ended(*idle_reason, content)],
+        Event::Idle {
+            idle_reason,
+            content,
+            ..
+        } => vec![ended(*idle_reason, content)],
         Event::Rejected { offset, reason, .. } => {
-            vec![Part::Failure(format!("the inbox line at offset {offset} is not a message: {reason}"))]
+            vec![Part::Failure(format!(
+                "the inbox line at offset {offset} is not a message: {reason}"
+            ))]
         }
         Event::Restarted { reason } => {
-            vec![Part::Failure(with("the inbox is read again from its start", reason))]
+            vec![Part::Failure(with(
+                "the inbox is read again from its start",
+                reason,
+            ))]
         }
     }
 }
@@ -133,7 +179,11 @@ pub(in crate::ctl) fn parts(event: &Event, is_command: bool) -> Vec<Part> {
 fn answer(content: &[Block], usage: &Usage, cut: Option<Cut>) -> Vec<Part> {
     let text = text_of(content);
     // What it costs may be known later, and is told then.
-    let cost = if usage.is_nothing() { String::new() } else { format!(" {}", tokens(usage)) };
+    let cost = if usage.is_nothing() {
+        String::new()
+    } else {
+        format!(" {}", tokens(usage))
+    };
     let mut parts = vec![Part::Detail(format!("answer{cost}"))];
     parts.extend((!text.trim().is_empty()).then_some(Part::Answer(text)));
     parts.extend(cut.map(|cut| {
@@ -151,7 +201,11 @@ fn answer(content: &[Block], usage: &Usage, cut: Option<Cut>) -> Vec<Part> {
 }
 
 fn with(what: &str, reason: &str) -> String {
-    if reason.trim().is_empty() { what.to_owned() } else { format!("{what}: {reason}") }
+    if reason.trim().is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}: {reason}")
+    }
 }
 
 fn tokens(usage: &Usage) -> String {
@@ -160,7 +214,11 @@ fn tokens(usage: &Usage) -> String {
 
 /// Returns the first line of a text that is not blank, cut where it is too long.
 pub(in crate::ctl) fn line(text: &str) -> String {
-    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim_end();
+    let first = text
+        .lines()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or_default()
+        .trim_end();
     let mut shown: String = first.chars().take(LONGEST).collect();
     if shown.len() < first.len() {
         shown.push('…');
@@ -181,17 +239,23 @@ pub(in crate::ctl) fn line_and_more(text: &str) -> String {
 fn call(name: &str, input: &Value) -> String {
     let fields: Vec<String> = match input.as_object() {
         Some(fields) if fields.len() == 1 => fields.values().map(value).collect(),
-        Some(fields) => fields.iter().map(|(name, field)| format!("{name}={}", value(field))).collect(),
+        Some(fields) => fields
+            .iter()
+            .map(|(name, field)| format!("{name}={}", value(field)))
+            .collect(),
         None => vec![value(input)],
     };
     format!("{name} {}", fields.join(" ")).trim_end().to_owned()
 }
 
 fn value(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Describes the result of a call in one line; of a command its exit code and the last line of its output.
+/// Describes the result of a call in one line; of a command its exit code and the last line of its
+/// output.
 fn result(content: &str, is_error: bool, is_command: bool) -> String {
     let content = content.trim();
     if content.is_empty() || is_command && !is_error && content == "(no output)" {
@@ -201,17 +265,33 @@ fn result(content: &str, is_error: bool, is_command: bool) -> String {
         return format!("  ↳ {}", line_and_more(content));
     }
     // How a command failed is in brackets below its output.
-    let lines: Vec<&str> = content.lines().filter(|line| !line.trim().is_empty()).collect();
-    let is_note = |line: &str| line.starts_with('[') && line.ends_with(']');
-    let notes = lines.iter().rev().take_while(|line| is_error && is_note(line)).count();
+    let lines: Vec<&str> = content
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let notes = lines
+        .iter()
+        .rev()
+        .take_while(|line| is_error && (line.starts_with('[') && line.ends_with(']')))
+        .count();
     let (output, notes) = lines.split_at(lines.len() - notes);
-    let how = notes.iter().rev().find(|note| note.starts_with("[exit code ")).or(notes.first());
-    let how = how.map(|how| how.trim_matches(['[', ']']).replacen("exit code", "exit", 1));
+    let how = notes
+        .iter()
+        .rev()
+        .find(|note| note.starts_with("[exit code "))
+        .or(notes.first());
+    let how = how.map(|how| {
+        how.trim_matches(['[', ']'])
+            .replacen("exit code", "exit", 1)
+    });
     let last = output.last().map(|last| match output.len() {
         1 => line(last),
         lines => format!("{} ({lines} lines)", line(last)),
     });
-    format!("  ↳ {}", how.into_iter().chain(last).collect::<Vec<_>>().join(" · "))
+    format!(
+        "  ↳ {}",
+        how.into_iter().chain(last).collect::<Vec<_>>().join(" · ")
+    )
 }
 
 /// Explains how a piece of work ended.
@@ -226,14 +306,24 @@ fn ended(reason: IdleReason, content: &str) -> Part {
     })
 }
 
-/// Describes a message that the agent has read; the text of one that tells it something is a part of its own.
+/// Describes a message that the agent has read; the text of one that tells it something is a part
+/// of its own.
 fn message(value: &Value) -> Part {
-    let Ok(Message { from, content, body, .. }) = Message::from_json(value.clone()) else {
+    let Ok(Message {
+        from,
+        content,
+        body,
+        ..
+    }) = Message::from_json(value.clone())
+    else {
         return Part::Aside(value.to_string());
     };
     let what = match &body {
         Body::Message | Body::Broadcast | Body::TaskAssignment { .. } => {
-            return Part::Said { from, text: content };
+            return Part::Said {
+                from,
+                text: content,
+            };
         }
         Body::Unknown { .. } => String::new(),
         Body::TeammateTerminated { name, .. } => return Part::Aside(format!("{name} has ended")),
@@ -243,15 +333,30 @@ fn message(value: &Value) -> Part {
         }
         Body::PermissionRequest { request_id, .. } => format!(" asks for permission {request_id}"),
         Body::ReviewRequest { request_id, .. } => format!(" asks for review {request_id}"),
-        Body::IdleNotification { idle_reason: IdleReason::Available, .. } => " is idle".to_owned(),
-        Body::IdleNotification { idle_reason, .. } => format!(" is idle ({})", idle_reason.as_str()),
+        Body::IdleNotification {
+            idle_reason: IdleReason::Available,
+            ..
+        } => " is idle".to_owned(),
+        Body::IdleNotification { idle_reason, .. } => {
+            format!(" is idle ({})", idle_reason.as_str())
+        }
         Body::PlanRequest { .. } => " asks for a plan".to_owned(),
-        Body::PlanApprovalResponse { request_id, approve, .. } => {
-            format!(" {} the plan {request_id}", if *approve { "approves" } else { "rejects" })
+        Body::PlanApprovalResponse {
+            request_id,
+            approve,
+            ..
+        } => {
+            format!(
+                " {} the plan {request_id}",
+                if *approve { "approves" } else { "rejects" }
+            )
         }
         Body::ShutdownRequest { .. } => " asks for a shutdown".to_owned(),
         Body::ShutdownResponse { approve, .. } => {
-            format!(" {} the shutdown", if *approve { "approves" } else { "rejects" })
+            format!(
+                " {} the shutdown",
+                if *approve { "approves" } else { "rejects" }
+            )
         }
     };
     Part::Aside(with(&format!("{from}{what}"), content.trim_start()))
@@ -265,14 +370,26 @@ mod tests {
     #[test]
     fn a_call_and_its_result_are_one_line_each() {
         let called = |name, input: Value| Part::Call(call(name, &input)).line();
-        assert_eq!(called("bash", json!({"command": "cargo test\nls"})), "▸ bash cargo test (+ 1 line)");
-        assert_eq!(called("edit_file", json!({"path": "a", "n": 1})), "▸ edit_file path=a n=1");
+        assert_eq!(
+            called("bash", json!({"command": "cargo test\nls"})),
+            "▸ bash cargo test (+ 1 line)"
+        );
+        assert_eq!(
+            called("edit_file", json!({"path": "a", "n": 1})),
+            "▸ edit_file path=a n=1"
+        );
         assert_eq!(called("list_teammates", json!({})), "▸ list_teammates");
         assert_eq!(called("odd", json!([1])), "▸ odd [1]");
-        assert_eq!(result("\nok\n\nthen\nend\n", false, false), "  ↳ ok (+ 2 lines)");
+        assert_eq!(
+            result("\nok\n\nthen\nend\n", false, false),
+            "  ↳ ok (+ 2 lines)"
+        );
         assert_eq!(result(" \n", false, false), "  ✓");
         let long = result(&"x".repeat(500), false, false);
-        assert_eq!((long.chars().count(), long.ends_with('…')), (LONGEST + 5, true));
+        assert_eq!(
+            (long.chars().count(), long.ends_with('…')),
+            (LONGEST + 5, true)
+        );
     }
 
     #[test]
@@ -280,9 +397,18 @@ mod tests {
         let said = |content: &str, is_error| result(content, is_error, true);
         assert_eq!(said("(no output)", false), "  ✓");
         assert_eq!(said("line 1\n\nline 2\n", false), "  ↳ line 2 (2 lines)");
-        assert_eq!(said("line 1\nline 2\n[exit code 1]", true), "  ↳ exit 1 · line 2 (2 lines)");
-        assert_eq!(said("[exit code 0]\n[exit code 7]\n[a note]", true), "  ↳ exit 7");
-        assert_eq!(said("[timed out after 2 s]", true), "  ↳ timed out after 2 s");
+        assert_eq!(
+            said("line 1\nline 2\n[exit code 1]", true),
+            "  ↳ exit 1 · line 2 (2 lines)"
+        );
+        assert_eq!(
+            said("[exit code 0]\n[exit code 7]\n[a note]", true),
+            "  ↳ exit 7"
+        );
+        assert_eq!(
+            said("[timed out after 2 s]", true),
+            "  ↳ timed out after 2 s"
+        );
         assert_eq!(said("the gate is closed", true), "  ↳ the gate is closed");
         assert_eq!(
             said("[exit code 1]", false),
@@ -296,7 +422,10 @@ mod tests {
         let said = |value: Value| message(&value).line();
         let idle = json!({"type": "idle_notification", "from": "alice", "idle_reason": "available", "content": "done"});
         assert_eq!(said(idle), "alice is idle: done");
-        assert_eq!(said(json!({"type": "message", "from": "bob", "content": "a\nb"})), "bob: a (+ 1 line)");
+        assert_eq!(
+            said(json!({"type": "message", "from": "bob", "content": "a\nb"})),
+            "bob: a (+ 1 line)"
+        );
         let ended = json!({"type": "teammate_terminated", "from": "teamd", "name": "bob", "exit": null, "content": ""});
         assert_eq!(said(ended), "bob has ended");
         assert_eq!(said(json!(7)), "7");
@@ -304,7 +433,10 @@ mod tests {
 
     #[test]
     fn only_work_that_is_not_done_is_a_failure() {
-        assert_eq!(ended(IdleReason::Available, "x"), Part::Detail("idle".to_owned()));
+        assert_eq!(
+            ended(IdleReason::Available, "x"),
+            Part::Detail("idle".to_owned())
+        );
         assert_eq!(ended(IdleReason::Failed, "no key").line(), "failed: no key");
     }
 }

@@ -1,4 +1,5 @@
-//! When what happened, from the journal: incarnations, waits for an answer, and what tasks went through. Pure.
+//! When what happened, from the journal: incarnations, waits for an answer, and what tasks went
+//! through. Pure.
 
 use std::collections::BTreeMap;
 
@@ -70,9 +71,15 @@ impl Past {
             Record::Request(record) => self.request(&record.request),
             Record::Task(record) => self.task(line.at, &record.task, Some(record.event)),
             Record::Snapshot(team) => {
-                team.members.values().for_each(|state| self.known(&state.record));
-                team.requests.values().for_each(|request| self.request(request));
-                team.tasks.values().for_each(|task| self.task(task.updated_at, task, None));
+                for state in team.members.values() {
+                    self.known(&state.record);
+                }
+                for request in team.requests.values() {
+                    self.request(request);
+                }
+                for task in team.tasks.values() {
+                    self.task(task.updated_at, task, None);
+                }
             }
             Record::Team(_) => {}
         }
@@ -83,11 +90,15 @@ impl Past {
         match record.event {
             MemberEvent::Spawning => _ = self.life(&member.name, member.incarnation, at),
             MemberEvent::Spawned | MemberEvent::Adopted => {
-                self.life(&member.name, member.incarnation, at).began.get_or_insert(at);
+                self.life(&member.name, member.incarnation, at)
+                    .began
+                    .get_or_insert(at);
             }
             MemberEvent::Exited => {
                 let incarnation = record.ended_incarnation.unwrap_or(member.incarnation);
-                self.life(&member.name, incarnation, at).ended.get_or_insert((at, member.phase.ended_as()));
+                self.life(&member.name, incarnation, at)
+                    .ended
+                    .get_or_insert((at, member.phase.ended_as()));
                 if incarnation != member.incarnation {
                     self.life(&member.name, member.incarnation, at);
                 }
@@ -103,24 +114,35 @@ impl Past {
             life.began.get_or_insert(member.spawned_at);
         }
         if !matches!(member.phase, Phase::Spawning | Phase::Running) {
-            life.ended.get_or_insert((member.updated_at, member.phase.ended_as()));
+            life.ended
+                .get_or_insert((member.updated_at, member.phase.ended_as()));
         }
     }
 
     fn life(&mut self, name: &Name, incarnation: u32, at: f64) -> &mut Life {
         let lives = self.lives.entry(name.clone()).or_default();
-        let known = lives.iter().rposition(|life| life.incarnation == incarnation);
+        let known = lives
+            .iter()
+            .rposition(|life| life.incarnation == incarnation);
         let place = known.unwrap_or_else(|| {
-            lives.push(Life { incarnation, decided: at, began: None, ended: None });
+            lives.push(Life {
+                incarnation,
+                decided: at,
+                began: None,
+                ended: None,
+            });
             lives.len() - 1
         });
         &mut lives[place]
     }
 
     fn request(&mut self, request: &Request) {
-        if let Some(at) = request.resolved_at.filter(|_| request.status != Status::Expired) {
+        if request.status != Status::Expired
+            && let Some(at) = request.resolved_at
+        {
             let waited = (at - request.created_at).max(0.0);
-            self.answered.insert(request.request_id.clone(), (request.kind, waited));
+            self.answered
+                .insert(request.request_id.clone(), (request.kind, waited));
         }
         let (spans, end) = match (request.kind, request.status) {
             // Work on other tasks goes on while a review waits.
@@ -134,36 +156,47 @@ impl Past {
     }
 
     pub(super) fn task(&mut self, at: f64, task: &Task, event: Option<TaskEvent>) {
-        let new = || TaskPast { task: task.clone(), spans: Vec::new(), marks: Vec::new() };
-        let past = self.tasks.entry(task.id).or_insert_with(new);
+        let past = self.tasks.entry(task.id).or_insert_with(|| TaskPast {
+            task: task.clone(),
+            spans: Vec::new(),
+            marks: Vec::new(),
+        });
         past.task.clone_from(task);
         let stage = task.submission.as_ref().map(|submission| &submission.stage);
         let stand = match (task.status, &task.owner) {
             (TaskStatus::Pending, _) => Some(Stand::Pending),
             (TaskStatus::InProgress, owner) => owner.clone().map(Stand::Held),
-            (TaskStatus::InReview, _) if matches!(stage, Some(Stage::Checking)) => Some(Stand::Checking),
+            (TaskStatus::InReview, _) if matches!(stage, Some(Stage::Checking)) => {
+                Some(Stand::Checking)
+            }
             (TaskStatus::InReview, _) => Some(Stand::Waiting),
             _ => None,
         };
         let last = past.spans.last_mut().filter(|(_, span)| span.1.is_none());
         if last.as_ref().map(|(stand, _)| stand) != stand.as_ref() {
-            last.into_iter().for_each(|(_, span)| span.1 = Some(at));
+            if let Some((_, span)) = last {
+                span.1 = Some(at);
+            }
             past.spans.extend(stand.map(|stand| (stand, (at, None))));
         }
-        let is_verdict = |event: &TaskEvent| {
-            use TaskEvent::{Cancelled, Completed, Failed, Returned};
-            matches!(event, Cancelled | Completed | Failed | Returned)
-        };
-        let mark = event.filter(is_verdict).map(|event| (at, event));
-        past.marks.extend(mark.filter(|mark| !past.marks.contains(mark)));
+        let mark = event
+            .filter(|event| {
+                use TaskEvent::{Cancelled, Completed, Failed, Returned};
+                matches!(event, Cancelled | Completed | Failed | Returned)
+            })
+            .map(|event| (at, event));
+        past.marks
+            .extend(mark.filter(|mark| !past.marks.contains(mark)));
     }
 
-    /// Returns how many requests of each kind were answered, and how many seconds they waited for it in all.
+    /// Returns how many requests of each kind were answered, and how many seconds they waited for
+    /// it in all.
     pub(in crate::ctl) fn handshakes(&self) -> BTreeMap<Kind, (u64, f64)> {
         let mut sums = BTreeMap::<Kind, (u64, f64)>::new();
         for (kind, waited) in self.answered.values() {
             let (count, sum) = sums.entry(*kind).or_default();
-            (*count, *sum) = (*count + 1, *sum + waited);
+            *count += 1;
+            *sum += waited;
         }
         sums
     }
@@ -171,17 +204,31 @@ impl Past {
     /// Returns when processes of a member ended.
     pub(super) fn exits(&self, name: &Name) -> Vec<f64> {
         let lives = self.lives.get(name).map(Vec::as_slice).unwrap_or_default();
-        lives.iter().filter_map(|life| life.ended).map(|(at, _)| at).collect()
+        lives
+            .iter()
+            .filter_map(|life| life.ended)
+            .map(|(at, _)| at)
+            .collect()
     }
 
     /// Returns when plans of a member waited for an answer.
     pub(super) fn awaiting(&self, name: &Name) -> Vec<Span> {
-        self.awaiting.get(name.as_str()).into_iter().flat_map(BTreeMap::values).copied().collect()
+        self.awaiting
+            .get(name.as_str())
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .copied()
+            .collect()
     }
 
     /// Returns when a member was asked to leave.
     pub(super) fn leaving(&self, name: &Name) -> Vec<Span> {
-        self.leaving.get(name.as_str()).into_iter().flat_map(BTreeMap::values).copied().collect()
+        self.leaving
+            .get(name.as_str())
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .copied()
+            .collect()
     }
 
     /// Returns when members held tasks, those of one member oldest first.
@@ -194,7 +241,9 @@ impl Past {
                 }
             }
         }
-        held.values_mut().for_each(|spans| spans.sort_by(|(_, a), (_, b)| a.0.total_cmp(&b.0)));
+        for spans in held.values_mut() {
+            spans.sort_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
+        }
         held
     }
 }
@@ -206,23 +255,41 @@ mod tests {
 
     #[test]
     fn a_restart_begins_the_next_incarnation_where_the_last_one_ended() {
-        let (mut past, alice) = (Past::default(), Name::new("alice").unwrap());
+        let mut past = Past::default();
+        let alice = Name::new("alice").unwrap();
         let text = spawned(1, "alice") + &asked(2, "a1b2c3d4", "plan_approval");
-        let lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<Line> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
         for line in lines.iter().chain(&lines) {
             past.line(line);
         }
-        assert_eq!(past.lives[&alice].len(), 1, "what is told twice is there once");
+        assert_eq!(
+            past.lives[&alice].len(),
+            1,
+            "what is told twice is there once"
+        );
         assert_eq!(past.awaiting(&alice).len(), 1);
-        let Record::Member(mut record) = lines[0].record.clone() else { panic!("no member") };
+        let Record::Member(mut record) = lines[0].record.clone() else {
+            panic!("no member")
+        };
         let first = record.member.incarnation;
         record.event = MemberEvent::Exited;
-        (record.ended_incarnation, record.member.incarnation) = (Some(first), first + 1);
+        record.ended_incarnation = Some(first);
+        record.member.incarnation = first + 1;
         record.member.phase = Phase::Spawning;
-        past.line(&Line { at: 50.0, record: Record::Member(record), ..lines[0].clone() });
+        past.line(&Line {
+            at: 50.0,
+            record: Record::Member(record),
+            ..lines[0].clone()
+        });
         let lives = &past.lives[&alice];
         assert_eq!(lives[0].ended, Some((50.0, MemberStatus::Crashed)));
-        assert_eq!((lives[1].incarnation, lives[1].decided, lives[1].began), (first + 1, 50.0, None));
+        assert_eq!(
+            (lives[1].incarnation, lives[1].decided, lives[1].began),
+            (first + 1, 50.0, None)
+        );
         assert_eq!(past.exits(&alice), [50.0]);
     }
 }

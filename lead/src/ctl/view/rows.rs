@@ -37,7 +37,9 @@ impl Row<'_> {
     /// Says what it does or waits for; the id of its request stands beside the text of that.
     pub(in crate::ctl) fn what(&self) -> &str {
         let what = self.standing.what.as_str();
-        self.request.and_then(|it| what.strip_prefix(it.request_id.as_str())).map_or(what, str::trim_start)
+        self.request
+            .and_then(|it| what.strip_prefix(it.request_id.as_str()))
+            .map_or(what, str::trim_start)
     }
 }
 
@@ -49,24 +51,41 @@ pub(in crate::ctl) fn rows<'r>(
     prices: &Prices,
 ) -> Vec<Row<'r>> {
     let now = wall();
-    let row = |member: &'r RosterMember| {
-        let unnoticed = !member.status.is_ended() && !running.contains(&member.name);
-        let standing = Standing::of(member, Facts::of(member, team, unnoticed), now);
-        let cost = money::of_member(member, prices);
-        let (task, request) = (team.held_by(&member.name), answerable(team, &member.name));
-        Row { member, standing, task, request, cost, unread: None, unnoticed, resources: None }
-    };
-    shown.into_iter().map(row).collect()
+    shown
+        .into_iter()
+        .map(|member| {
+            let unnoticed = !member.status.is_ended() && !running.contains(&member.name);
+            let standing = Standing::of(member, Facts::of(member, team, unnoticed), now);
+            let cost = money::of_member(member, prices);
+            let task = team.held_by(&member.name);
+            let request = answerable(team, &member.name);
+            Row {
+                member,
+                standing,
+                task,
+                request,
+                cost,
+                unread: None,
+                unnoticed,
+                resources: None,
+            }
+        })
+        .collect()
 }
 
 fn answerable<'t>(team: &'t Team, name: &Name) -> Option<&'t Request> {
-    let asks_lead = team.pending_of(name).filter(|it| it.kind.rules().answered_by == Answerer::Lead);
+    let asks_lead = team
+        .pending_of(name)
+        .filter(|it| it.kind.rules().answered_by == Answerer::Lead);
     asks_lead.min_by(|a, b| a.created_at.total_cmp(&b.created_at))
 }
 
 /// Sorts them by what they need.
 pub(in crate::ctl) fn sort(rows: &mut [Row<'_>]) {
     rows.sort_by(|a, b| {
-        Standing::order((&a.standing, a.member.name.as_str()), (&b.standing, b.member.name.as_str()))
+        Standing::order(
+            (&a.standing, a.member.name.as_str()),
+            (&b.standing, b.member.name.as_str()),
+        )
     });
 }

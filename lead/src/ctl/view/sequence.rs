@@ -1,4 +1,5 @@
-//! A sequence diagram of what happened: a lifeline for each agent, an arrow for each message, a bar for each incarnation. Pure.
+//! A sequence diagram of what happened: a lifeline for each agent, an arrow for each message, a bar
+//! for each incarnation. Pure.
 
 use crate::ctl::render::count;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -41,7 +42,8 @@ pub(in crate::ctl) struct Event {
     pub(in crate::ctl) label: String,
     /// Whole, and not escaped.
     pub(in crate::ctl) text: String,
-    /// The number of the request that it is part of, in the order of the diagram, and where that stands with it.
+    /// The number of the request that it is part of, in the order of the diagram, and where that
+    /// stands with it.
     pub(in crate::ctl) request: Option<(usize, Stage)>,
     pub(in crate::ctl) turning: Option<Turning>,
     pub(in crate::ctl) is_trouble: bool,
@@ -56,37 +58,71 @@ impl Sequence {
         let steps: Vec<&Step> = steps.into_iter().filter(|step| is_drawn(step)).collect();
         let (earlier, steps) = steps.split_at(steps.len().saturating_sub(last));
         let (lifelines, others) = lifelines(steps, most.clamp(2, LIFELINES));
-        let place = |name: &str| lifelines.iter().position(|line| line == name).or(others).unwrap_or(0);
+        let place = |name: &str| {
+            lifelines
+                .iter()
+                .position(|line| line == name)
+                .or(others)
+                .unwrap_or(0)
+        };
         let mut requests: HashMap<&RequestId, usize> = HashMap::new();
         let events = steps.iter().map(|step| {
             let count = requests.len();
-            let request =
-                step.request.as_ref().map(|(id, stage)| (*requests.entry(id).or_insert(count), *stage));
+            let request = step
+                .request
+                .as_ref()
+                .map(|(id, stage)| (*requests.entry(id).or_insert(count), *stage));
             let from = place(agent(&step.from));
-            let to = if step.to.is_empty() || step.to == ALL { from } else { place(agent(&step.to)) };
+            let to = if step.to.is_empty() || step.to == ALL {
+                from
+            } else {
+                place(agent(&step.to))
+            };
             let turning = match step.about {
                 About::Member(turning) => turning,
                 _ => None,
             };
             // A lifeline of many does not say whose it is.
             let is_shared = [from, to].map(Some).contains(&others) && !step.to.is_empty();
-            let names = if is_shared { format!("{} → {}: ", step.from, step.to) } else { String::new() };
+            let names = if is_shared {
+                format!("{} → {}: ", step.from, step.to)
+            } else {
+                String::new()
+            };
             let label = cut(&escape::line(&(names + &label(step))), Some(LABEL));
-            let (text, is_trouble) = (step.text.clone(), step.is_trouble);
-            Event { at: step.at, from, to, label, text, request, turning, is_trouble }
+            let text = step.text.clone();
+            let is_trouble = step.is_trouble;
+            Event {
+                at: step.at,
+                from,
+                to,
+                label,
+                text,
+                request,
+                turning,
+                is_trouble,
+            }
         });
         let events = events.collect();
-        let lifelines = lifelines.iter().map(|name| escape::line(name).into_owned()).collect();
-        Self { lifelines, events, earlier: earlier.len() }
+        let lifelines = lifelines
+            .iter()
+            .map(|name| escape::line(name).into_owned())
+            .collect();
+        Self {
+            lifelines,
+            events,
+            earlier: earlier.len(),
+        }
     }
 }
 
 impl Sequence {
-    /// Returns the incarnations: the lifeline of each, and from which to which event; one that began earlier has no first event,
-    /// and one that goes on no last.
+    /// Returns the incarnations: the lifeline of each, and from which to which event; one that
+    /// began earlier has no first event, and one that goes on no last.
     pub(in crate::ctl) fn incarnations(&self) -> Vec<(usize, Option<usize>, Option<usize>)> {
         let mut open: BTreeMap<usize, Option<usize>> = BTreeMap::new();
-        let (mut all, mut known) = (Vec::new(), BTreeSet::new());
+        let mut all = Vec::new();
+        let mut known = BTreeSet::new();
         for (row, event) in self.events.iter().enumerate() {
             let is_first = event.turning.is_some() && known.insert(event.from);
             match event.turning {
@@ -98,12 +134,16 @@ impl Sequence {
                 None => {}
             }
         }
-        all.extend(open.into_iter().map(|(lifeline, from)| (lifeline, from, None)));
+        all.extend(
+            open.into_iter()
+                .map(|(lifeline, from)| (lifeline, from, None)),
+        );
         all
     }
 }
 
-/// Tells whether a step is in a diagram: what agents do to each other, and when their processes begin and end.
+/// Tells whether a step is in a diagram: what agents do to each other, and when their processes
+/// begin and end.
 fn is_drawn(step: &Step) -> bool {
     match step.about {
         About::Team => false,
@@ -114,14 +154,22 @@ fn is_drawn(step: &Step) -> bool {
 
 /// Returns whose lifeline it is: a person, and the daemon, act where the lead is.
 fn agent(name: &str) -> &str {
-    if [USER, TEAMD].contains(&name) { LEAD } else { name }
+    if [USER, TEAMD].contains(&name) {
+        LEAD
+    } else {
+        name
+    }
 }
 
 /// Returns the lifelines, and which of them stands for all that have none of their own.
 fn lifelines(steps: &[&Step], most: usize) -> (Vec<String>, Option<usize>) {
     let mut first: Vec<&str> = vec![LEAD];
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for name in steps.iter().flat_map(|step| [step.from.as_str(), step.to.as_str()]).map(agent) {
+    for name in steps
+        .iter()
+        .flat_map(|step| [step.from.as_str(), step.to.as_str()])
+        .map(agent)
+    {
         if name.is_empty() || name == ALL {
             continue;
         }
@@ -166,27 +214,50 @@ mod tests {
     use teamd_shared::name::Name;
 
     fn said(from: &str, to: &str, text: &str) -> Step {
-        let line = json!({"type": "message", "from": from, "to": to, "content": text, "timestamp": 1.0});
+        let line =
+            json!({"type": "message", "from": from, "to": to, "content": text, "timestamp": 1.0});
         Step::of_message(&Name::lead(), line.to_string().as_bytes()).unwrap()
     }
 
     #[test]
     fn those_that_take_part_most_have_a_lifeline_and_the_others_share_one() {
-        let mut steps: Vec<Step> = (0..20).map(|n| said("lead", &format!("w{n}"), "hi")).collect();
+        let mut steps: Vec<Step> = (0..20)
+            .map(|n| said("lead", &format!("w{n}"), "hi"))
+            .collect();
         steps.extend((10..20).map(|n| said(&format!("w{n}"), "w0", "hi")));
         let sequence = Sequence::of(&steps, (EVENTS, LIFELINES));
         assert_eq!(sequence.lifelines.len(), LIFELINES + 1);
-        assert_eq!((sequence.lifelines[0].as_str(), sequence.lifelines[13].as_str()), ("lead", "8 others"));
+        assert_eq!(
+            (
+                sequence.lifelines[0].as_str(),
+                sequence.lifelines[13].as_str()
+            ),
+            ("lead", "8 others")
+        );
         let places: Vec<usize> = sequence.events.iter().map(|event| event.to).collect();
         assert_eq!(places[..4], [1, 2, 13, 13]);
         let labels = [&sequence.events[0].label, &sequence.events[2].label];
         assert_eq!(labels, ["hi", "lead → w2: hi"]);
         let few = Sequence::of(&steps[..3], (EVENTS, 3));
-        assert_eq!(few.lifelines, ["lead", "w0", "w1", "w2"], "no lane is called `1 others`");
-        assert_eq!(Sequence::of(&steps, (EVENTS, 2)).lifelines, ["lead", "w0", "19 others"]);
-        let only_last = Sequence::of(&vec![said("user", "lead", "x"); EVENTS + 3], (EVENTS, LIFELINES));
+        assert_eq!(
+            few.lifelines,
+            ["lead", "w0", "w1", "w2"],
+            "no lane is called `1 others`"
+        );
+        assert_eq!(
+            Sequence::of(&steps, (EVENTS, 2)).lifelines,
+            ["lead", "w0", "19 others"]
+        );
+        let only_last = Sequence::of(
+            &vec![said("user", "lead", "x"); EVENTS + 3],
+            (EVENTS, LIFELINES),
+        );
         assert_eq!((only_last.earlier, only_last.events.len()), (3, EVENTS));
-        assert_eq!((only_last.lifelines.len(), only_last.events[0].to), (1, 0), "a note on the lead");
+        assert_eq!(
+            (only_last.lifelines.len(), only_last.events[0].to),
+            (1, 0),
+            "a note on the lead"
+        );
     }
 
     #[test]
@@ -201,11 +272,29 @@ mod tests {
             turning,
             is_trouble: false,
         };
-        let (began, ended) = (Some(Turning::Began), Some(Turning::Ended));
-        let turns = [(ended, 1), (began, 2), (began, 1), (None, 1), (ended, 2), (ended, 2), (began, 2)];
+        let began = Some(Turning::Began);
+        let ended = Some(Turning::Ended);
+        let turns = [
+            (ended, 1),
+            (began, 2),
+            (began, 1),
+            (None, 1),
+            (ended, 2),
+            (ended, 2),
+            (began, 2),
+        ];
         let events = turns.map(|(turning, from)| turn(turning, from)).into();
-        let sequence = Sequence { lifelines: Vec::new(), events, earlier: 0 };
-        let expected = [(1, None, Some(0)), (2, Some(1), Some(4)), (1, Some(2), None), (2, Some(6), None)];
+        let sequence = Sequence {
+            lifelines: Vec::new(),
+            events,
+            earlier: 0,
+        };
+        let expected = [
+            (1, None, Some(0)),
+            (2, Some(1), Some(4)),
+            (1, Some(2), None),
+            (2, Some(6), None),
+        ];
         assert_eq!(sequence.incarnations(), expected);
     }
 }

@@ -1,5 +1,5 @@
-//! What takes a look into the files of one member, and only a row that is on the screen needs: its unread messages, and the
-//! tokens of the last minutes.
+//! What takes a look into the files of one member, and only a row that is on the screen needs: its
+//! unread messages, and the tokens of the last minutes.
 
 use std::collections::BTreeMap;
 
@@ -39,9 +39,14 @@ impl Side {
     pub(in crate::ctl) fn spent(&self, now: f64) -> [u64; SLOTS] {
         let mut slots = [0; SLOTS];
         for spent in &self.spent {
-            let is_within = |number: i32| now - spent.at < f64::from(number) * SLOT;
-            let slot = slots.iter_mut().rev().zip(1..).find(|(_, number)| is_within(*number));
-            slot.into_iter().for_each(|(slot, _)| *slot += spent.usage.billed());
+            let slot = slots
+                .iter_mut()
+                .rev()
+                .zip(1..)
+                .find(|(_, number)| now - spent.at < f64::from(*number) * SLOT);
+            if let Some((slot, _)) = slot {
+                *slot += spent.usage.billed();
+            }
         }
         slots
     }
@@ -50,7 +55,9 @@ impl Side {
 impl Sides {
     /// Returns what is known of a member; it is looked at if it has changed.
     pub(in crate::ctl) fn of(&mut self, dir: &TeamDir, member: &RosterMember) -> &Side {
-        self.0.entry(member.name.clone()).or_insert_with(|| look(dir, member))
+        self.0
+            .entry(member.name.clone())
+            .or_insert_with(|| look(dir, member))
     }
 
     /// Forgets what may not hold any more.
@@ -69,8 +76,13 @@ fn look(dir: &TeamDir, member: &RosterMember) -> Side {
     let lines = begun.and_then(|_| tail.read()).unwrap_or_default();
     let entries = lines.iter().filter_map(|line| json::read(line).ok());
     let mut ledger = Ledger::default();
-    entries.for_each(|entry| ledger.entry(&member.name, &entry));
-    Side { spent: ledger.spent, unread: roster::unread(dir, member).ok() }
+    for entry in entries {
+        ledger.entry(&member.name, &entry);
+    }
+    Side {
+        spent: ledger.spent,
+        unread: roster::unread(dir, member).ok(),
+    }
 }
 
 #[cfg(test)]
@@ -79,12 +91,37 @@ mod tests {
 
     #[test]
     fn tokens_are_counted_by_the_time_that_has_passed() {
-        let spent = vec![(0.0, 1), (700.0, 5), (971.0, 10), (999.0, 20), (1000.0, 1), (1200.0, 7)];
+        let spent = vec![
+            (0.0, 1),
+            (700.0, 5),
+            (971.0, 10),
+            (999.0, 20),
+            (1000.0, 1),
+            (1200.0, 7),
+        ];
         let spent = spent.into_iter().map(|(at, output_tokens)| {
-            let usage = teamd_shared::transcript::Usage { output_tokens, ..Default::default() };
-            Spent { at, usage, turns: 1 }
+            let usage = teamd_shared::transcript::Usage {
+                output_tokens,
+                ..Default::default()
+            };
+            Spent {
+                at,
+                usage,
+                turns: 1,
+            }
         });
-        let slots = Side { unread: None, spent: spent.collect() }.spent(1000.0);
-        assert_eq!((slots[SLOTS - 1], slots[SLOTS - 11], slots.iter().sum::<u64>()), (38, 5, 43));
+        let slots = Side {
+            unread: None,
+            spent: spent.collect(),
+        }
+        .spent(1000.0);
+        assert_eq!(
+            (
+                slots[SLOTS - 1],
+                slots[SLOTS - 11],
+                slots.iter().sum::<u64>()
+            ),
+            (38, 5, 43)
+        );
     }
 }

@@ -83,13 +83,27 @@ impl Step {
     /// Reads a line of the journal; none if it only repeats what another line says.
     pub(in crate::ctl) fn of_line(line: &Line) -> Option<Self> {
         let (what, text) = event::parts(&line.record);
-        let (seq, at) = (Some(line.seq), line.at);
-        let step = Self { at, seq, what, text, ..Self::blank() };
+        let seq = Some(line.seq);
+        let at = line.at;
+        let step = Self {
+            at,
+            seq,
+            what,
+            text,
+            ..Self::blank()
+        };
         match &line.record {
             Record::Snapshot(_) => None,
-            Record::Team(_) => Some(Self { from: TEAMD.to_owned(), ..step }),
+            Record::Team(_) => Some(Self {
+                from: TEAMD.to_owned(),
+                ..step
+            }),
             Record::Member(record) => {
-                let exit = record.member.exit.as_ref().filter(|_| record.event == MemberEvent::Exited);
+                let exit = if record.event == MemberEvent::Exited {
+                    record.member.exit.as_ref()
+                } else {
+                    None
+                };
                 let request = exit.and_then(|exit| exit.request_id.clone());
                 let crashed = matches!(record.member.phase, Phase::Crashed | Phase::Spawning);
                 let turning = match record.event {
@@ -97,26 +111,46 @@ impl Step {
                     MemberEvent::Exited => Some(Turning::Ended),
                     _ => None,
                 };
-                Some(Self {
-                    about: About::Member(turning),
-                    from: record.member.name.to_string(),
-                    request: request.map(|id| (id, Stage::Ended)),
-                    is_trouble: record.event == MemberEvent::Silent
-                        || record.event == MemberEvent::Exited && crashed,
-                    ..step
-                })
-                .filter(|_| record.derived_from.is_none())
+                if record.derived_from.is_none() {
+                    Some(Self {
+                        about: About::Member(turning),
+                        from: record.member.name.to_string(),
+                        request: request.map(|id| (id, Stage::Ended)),
+                        is_trouble: record.event == MemberEvent::Silent
+                            || record.event == MemberEvent::Exited && crashed,
+                        ..step
+                    })
+                } else {
+                    None
+                }
             }
             Record::Task(record) => {
-                let owner = record.task.owner.as_ref().map(ToString::to_string).unwrap_or_default();
-                let (from, is_trouble) = (record.by.clone(), record.event == TaskEvent::Failed);
+                let owner = record
+                    .task
+                    .owner
+                    .as_ref()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                let from = record.by.clone();
+                let is_trouble = record.event == TaskEvent::Failed;
                 let to = if owner == from { String::new() } else { owner };
                 let about = About::Task;
-                Some(Self { about, from, to, is_trouble, ..step }).filter(|_| record.derived_from.is_none())
+                if record.derived_from.is_none() {
+                    Some(Self {
+                        about,
+                        from,
+                        to,
+                        is_trouble,
+                        ..step
+                    })
+                } else {
+                    None
+                }
             }
             Record::Request(record) => {
                 let request = &record.request;
-                let (asker, asked) = (request.from.clone(), request.to.clone());
+                let asker = request.from.clone();
+                let asked = request.to.clone();
                 let (stage, from, to) = match record.event {
                     RequestEvent::Asked => (Stage::Asked, asker, asked),
                     RequestEvent::Joined => (Stage::Joined, asker, asked),
@@ -125,8 +159,16 @@ impl Step {
                     RequestEvent::Expired => (Stage::Expired, asker, String::new()),
                 };
                 let what = request.kind.noun().to_owned();
-                let (about, request) = (About::Request, Some((request.request_id.clone(), stage)));
-                Some(Self { about, from, to, what, request, ..step })
+                let about = About::Request;
+                let request = Some((request.request_id.clone(), stage));
+                Some(Self {
+                    about,
+                    from,
+                    to,
+                    what,
+                    request,
+                    ..step
+                })
             }
         }
     }
@@ -134,24 +176,43 @@ impl Step {
     /// Reads a line of an inbox; none if it is no message, or the journal tells it.
     pub(in crate::ctl) fn of_message(owner: &Name, line: &[u8]) -> Option<Self> {
         let message = Message::parse(line).ok()?;
-        let stage = |approve: bool| if approve { Stage::Approved } else { Stage::Rejected };
+        let stage = |approve: bool| {
+            if approve {
+                Stage::Approved
+            } else {
+                Stage::Rejected
+            }
+        };
         let (what, request) = match &message.body {
             Body::TeammateTerminated { .. } => return None,
             Body::TaskAssignment { .. } if message.from == TEAMD => return None,
             Body::TaskAssignment { .. } => ("task", None),
             Body::PlanRequest { .. } => ("asks for a plan", None),
             Body::Message => ("", None),
-            Body::ShutdownRequest { request_id, .. } => ("shutdown", Some((request_id, Stage::Asked))),
-            Body::ShutdownResponse { request_id, approve, .. } => {
-                ("shutdown", Some((request_id, stage(*approve))))
+            Body::ShutdownRequest { request_id, .. } => {
+                ("shutdown", Some((request_id, Stage::Asked)))
             }
-            Body::PlanApprovalRequest { request_id, .. } => ("plan", Some((request_id, Stage::Asked))),
-            Body::PermissionRequest { request_id, .. } => ("permission", Some((request_id, Stage::Asked))),
+            Body::ShutdownResponse {
+                request_id,
+                approve,
+                ..
+            } => ("shutdown", Some((request_id, stage(*approve)))),
+            Body::PlanApprovalRequest { request_id, .. } => {
+                ("plan", Some((request_id, Stage::Asked)))
+            }
+            Body::PermissionRequest { request_id, .. } => {
+                ("permission", Some((request_id, Stage::Asked)))
+            }
             Body::ReviewRequest { request_id, .. } => ("review", Some((request_id, Stage::Asked))),
-            Body::PlanApprovalResponse { request_id, approve, .. } => {
-                ("plan", Some((request_id, stage(*approve))))
-            }
-            Body::IdleNotification { idle_reason: IdleReason::Available, .. } => ("idle", None),
+            Body::PlanApprovalResponse {
+                request_id,
+                approve,
+                ..
+            } => ("plan", Some((request_id, stage(*approve)))),
+            Body::IdleNotification {
+                idle_reason: IdleReason::Available,
+                ..
+            } => ("idle", None),
             Body::IdleNotification { idle_reason, .. } => (idle_reason.as_str(), None),
             other => (other.kind(), None),
         };
@@ -162,7 +223,11 @@ impl Step {
         };
         Some(Self {
             at: message.timestamp.unwrap_or_default(),
-            about: if request.is_some() { About::Request } else { About::Message },
+            about: if request.is_some() {
+                About::Request
+            } else {
+                About::Message
+            },
             is_trouble: is_idle && what != "idle",
             what: what.to_owned(),
             request: request.map(|(id, stage)| (id.clone(), stage)),
@@ -176,7 +241,20 @@ impl Step {
 
     fn blank() -> Self {
         let (from, to, what, text) = Default::default();
-        let (at, seq, about) = (0.0, None, About::Team);
-        Self { at, seq, from, to, what, text, about, request: None, is_trouble: false, message: None }
+        let at = 0.0;
+        let seq = None;
+        let about = About::Team;
+        Self {
+            at,
+            seq,
+            from,
+            to,
+            what,
+            text,
+            about,
+            request: None,
+            is_trouble: false,
+            message: None,
+        }
     }
 }

@@ -24,7 +24,8 @@ use crate::error::CommandError;
 
 /// How many messages of the lead's inbox, and of each other one, the past of a view has.
 const MESSAGES: (usize, usize) = (200, 20);
-/// How many conversations are not read from anew when they are followed again: two pages may take turns.
+/// How many conversations are not read from anew when they are followed again: two pages may take
+/// turns.
 const FOLLOWED: usize = 8;
 /// How long inboxes are read at a time: a key shall not wait.
 const SLICE: Duration = Duration::from_millis(40);
@@ -81,8 +82,8 @@ pub(in crate::ctl) struct Seen<'s, 'd> {
 }
 
 impl<'d> TeamFiles<'d> {
-    /// Begins to follow a team: the roster and the journal are read, the inboxes wait for [`TeamFiles::want_ledgers`]. Must be
-    /// called within the runtime.
+    /// Begins to follow a team: the roster and the journal are read, the inboxes wait for
+    /// [`TeamFiles::want_ledgers`]. Must be called within the runtime.
     ///
     /// # Errors
     /// If the roster cannot be read.
@@ -110,7 +111,12 @@ impl<'d> TeamFiles<'d> {
         };
         begun.read_journal();
         begun.unread.push_back(Name::lead());
-        begun.unread.extend(begun.owners().into_iter().filter(|owner| *owner != Name::lead()));
+        begun.unread.extend(
+            begun
+                .owners()
+                .into_iter()
+                .filter(|owner| *owner != Name::lead()),
+        );
         Ok(begun)
     }
 
@@ -118,11 +124,35 @@ impl<'d> TeamFiles<'d> {
     pub(in crate::ctl) fn seen(&mut self) -> (Seen<'_, 'd>, &mut Sides) {
         let reading = self.reading();
         let Self {
-            roster, running, journal, feed, past, ledgers, sides, conversation, trouble, broken, ..
+            roster,
+            running,
+            journal,
+            feed,
+            past,
+            ledgers,
+            sides,
+            conversation,
+            trouble,
+            broken,
+            ..
         } = self;
-        let (team, conversation, trouble) =
-            (&journal.team, conversation.as_ref(), trouble.as_ref().or(broken.as_ref()));
-        (Seen { roster, running, team, feed, past, ledgers, reading, conversation, trouble }, sides)
+        let team = &journal.team;
+        let conversation = conversation.as_ref();
+        let trouble = trouble.as_ref().or(broken.as_ref());
+        (
+            Seen {
+                roster,
+                running,
+                team,
+                feed,
+                past,
+                ledgers,
+                reading,
+                conversation,
+                trouble,
+            },
+            sides,
+        )
     }
 
     /// Returns when a file may have changed. Dropping the future loses nothing.
@@ -130,8 +160,8 @@ impl<'d> TeamFiles<'d> {
         self.files.changed().await;
     }
 
-    /// Reads what has changed. Returns whether the control socket may be another one. Without a daemon no roster tells that a
-    /// process has ended, but that lets go of its transcript.
+    /// Reads what has changed. Returns whether the control socket may be another one. Without a
+    /// daemon no roster tells that a process has ended, but that lets go of its transcript.
     pub(in crate::ctl) fn read(&mut self, has_daemon: bool) -> bool {
         let changed = self.files.take();
         self.trouble = self.read_changed(&changed, has_daemon).err();
@@ -157,7 +187,8 @@ impl<'d> TeamFiles<'d> {
         let may_have_ended = !has_daemon && !transcripts.is_empty();
         self.ledgers.changed(transcripts.into_iter());
         if let Some(conversation) = &mut self.conversation {
-            let (name, transcript) = (&conversation.name, TeamPath::transcript(&conversation.name));
+            let name = &conversation.name;
+            let transcript = TeamPath::transcript(&conversation.name);
             if has(&changed.transcripts, &transcript) || has(&changed.run, &TeamPath::live(name)) {
                 conversation.read()?;
             }
@@ -173,10 +204,12 @@ impl<'d> TeamFiles<'d> {
 
     /// Returns whose inboxes or transcripts have changed.
     fn owners_of(&self, changes: &Changes) -> Vec<Name> {
-        let owner = |file: &String| Name::of_inbox(file.strip_suffix(".jsonl")?).ok();
         match changes {
             Changes::Anything => self.owners(),
-            Changes::Files(files) => files.iter().filter_map(owner).collect(),
+            Changes::Files(files) => files
+                .iter()
+                .filter_map(|file| Name::of_inbox(file.strip_suffix(".jsonl")?).ok())
+                .collect(),
         }
     }
 
@@ -185,9 +218,12 @@ impl<'d> TeamFiles<'d> {
         self.broken = self.journal.read(&mut new).err();
         if new.restarted {
             self.feed.forget_journal();
-            (self.past, self.whole) = (Past::default(), None);
+            self.past = Past::default();
+            self.whole = None;
         }
-        new.lines.iter().for_each(|line| self.past.line(line));
+        for line in &new.lines {
+            self.past.line(line);
+        }
         self.feed.add(new.lines.iter().filter_map(Step::of_line));
     }
 
@@ -201,7 +237,8 @@ impl<'d> TeamFiles<'d> {
         self.unread.len() + self.ledgers.unread() + usize::from(self.whole.is_some())
     }
 
-    /// Says that something is shown that needs the whole past, and not the end of the journal alone.
+    /// Says that something is shown that needs the whole past, and not the end of the journal
+    /// alone.
     pub(in crate::ctl) fn want_past(&mut self) {
         if std::mem::take(&mut self.journal.has_earlier) {
             let mut tail = Tail::new(self.dir, TeamPath::journal());
@@ -219,7 +256,9 @@ impl<'d> TeamFiles<'d> {
         {
             let lines = tail.read()?;
             // An odd line is told of where the journal is followed.
-            lines.iter().filter_map(|line| json::read(line).ok()).for_each(|line| past.line(&line));
+            for line in lines.iter().filter_map(|line| json::read(line).ok()) {
+                past.line(&line);
+            }
             if lines.is_empty() {
                 self.past = self.whole.take().map(|(_, past)| past).unwrap_or_default();
             }
@@ -235,39 +274,61 @@ impl<'d> TeamFiles<'d> {
 
     /// Reads some of the inboxes and transcripts that have changed.
     pub(in crate::ctl) fn catch_up(&mut self) {
-        let (began, mut steps) = (Instant::now(), Vec::new());
+        let began = Instant::now();
+        let mut steps = Vec::new();
         while began.elapsed() < SLICE {
-            let Some(owner) = self.unread.pop_front() else { break };
+            let Some(owner) = self.unread.pop_front() else {
+                break;
+            };
             let mut tail = Tail::new(self.dir, TeamPath::inbox(&owner));
             let begun = match self.inboxes.get(&owner) {
                 Some(mark) => tail.resume(*mark),
                 None => {
-                    let count = if owner == Name::lead() { MESSAGES.0 } else { MESSAGES.1 };
-                    tail.begin(Some(count), |line| !line.trim_ascii().is_empty()).map(drop)
+                    let count = if owner == Name::lead() {
+                        MESSAGES.0
+                    } else {
+                        MESSAGES.1
+                    };
+                    tail.begin(Some(count), |line| !line.trim_ascii().is_empty())
+                        .map(drop)
                 }
             };
             // One odd inbox must not hide the others.
-            while let Ok(lines) = begun.as_ref().map_or_else(|_| Ok(Vec::new()), |()| tail.read()) {
+            while let Ok(lines) = begun
+                .as_ref()
+                .map_or_else(|_| Ok(Vec::new()), |()| tail.read())
+            {
                 if lines.is_empty() {
                     break;
                 }
-                steps.extend(lines.iter().filter_map(|line| Step::of_message(&owner, line)));
+                steps.extend(
+                    lines
+                        .iter()
+                        .filter_map(|line| Step::of_message(&owner, line)),
+                );
             }
             self.inboxes.insert(owner, tail.mark());
         }
         self.feed.add(steps);
         self.ledgers.read(self.dir, began + SLICE);
         if let Err(error) = self.read_past(began + SLICE) {
-            (self.whole, self.trouble) = (None, Some(error));
+            self.whole = None;
+            self.trouble = Some(error);
         }
     }
 
     /// Follows the conversation of an agent.
     pub(in crate::ctl) fn follow(&mut self, name: &Name) {
-        if self.conversation.as_ref().is_some_and(|it| it.name == *name) {
+        if self
+            .conversation
+            .as_ref()
+            .is_some_and(|it| it.name == *name)
+        {
             return;
         }
-        self.conversation.take().into_iter().for_each(|it| self.followed.push_front(it));
+        if let Some(it) = self.conversation.take() {
+            self.followed.push_front(it);
+        }
         let known = self.followed.iter().position(|it| it.name == *name);
         let begun = match known.and_then(|at| self.followed.remove(at)) {
             Some(mut known) => known.read().map(|()| known),
@@ -296,7 +357,9 @@ mod tests {
     async fn conversations_that_take_turns_are_read_once() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        let write = |at: &TeamPath, text: &str| teamd_shared::fs::replace(&dir, at, text.as_bytes()).unwrap();
+        let write = |at: &TeamPath, text: &str| {
+            teamd_shared::fs::replace(&dir, at, text.as_bytes()).unwrap()
+        };
         let [alice, bob] = ["alice", "bob"].map(|name| Name::new(name).unwrap());
         write(
             &TeamPath::config(),
@@ -309,21 +372,30 @@ mod tests {
         let mut files = TeamFiles::begin(&dir, true).unwrap();
         let mut parts = |name: &Name| {
             files.follow(name);
-            files.conversation.as_ref().map(|it| (it.name.clone(), it.parts.len()))
+            files
+                .conversation
+                .as_ref()
+                .map(|it| (it.name.clone(), it.parts.len()))
         };
         assert_eq!(parts(&alice), Some((alice.clone(), 200)));
         assert_eq!(parts(&bob), Some((bob, 0)));
         let path = dir.path(&TeamPath::transcript(&alice));
         let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
         std::io::Write::write_all(&mut file, entry.repeat(5).as_bytes()).unwrap();
-        assert_eq!(parts(&alice), Some((alice.clone(), 205)), "what is new is read, and nothing else");
+        assert_eq!(
+            parts(&alice),
+            Some((alice.clone(), 205)),
+            "what is new is read, and nothing else"
+        );
     }
 
     #[tokio::test]
     async fn what_was_completed_before_the_last_snapshots_is_there_once_it_is_wanted() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        let write = |at: &TeamPath, text: &str| teamd_shared::fs::replace(&dir, at, text.as_bytes()).unwrap();
+        let write = |at: &TeamPath, text: &str| {
+            teamd_shared::fs::replace(&dir, at, text.as_bytes()).unwrap()
+        };
         write(
             &TeamPath::config(),
             &json!({"version": 1, "seq": 0, "team_name": "t", "members": []}).to_string(),
@@ -335,7 +407,8 @@ mod tests {
                 "updated_at": 1.0, "seq": seq, "at": seq, "done": seq});
             serde_json::from_value::<Line>(task).unwrap()
         };
-        let (mut team, mut text) = (Team::default(), String::new());
+        let mut team = Team::default();
+        let mut text = String::new();
         let mut add = |team: &mut Team, line: Line| {
             team.apply(&line).unwrap();
             text += &format!("{}\n", serde_json::to_string(&line).unwrap());
@@ -345,7 +418,17 @@ mod tests {
         add(&mut team, task(3, 2, ("created", "pending")));
         for seq in 4..7 {
             let record = team.snapshot().unwrap();
-            add(&mut team, Line { seq, at: 7.0, version: None, done: seq, lead: None, record });
+            add(
+                &mut team,
+                Line {
+                    seq,
+                    at: 7.0,
+                    version: None,
+                    done: seq,
+                    lead: None,
+                    record,
+                },
+            );
         }
         assert!(!team.tasks.contains_key(&1), "the fold leaves it out");
         write(&TeamPath::journal(), &text);
@@ -360,6 +443,10 @@ mod tests {
         };
         assert_eq!(tasks(), (vec![2], true));
         assert_eq!(tasks(), (vec![1, 2], false), "it is read once");
-        assert_eq!(files.past.tasks[&1].spans.len(), 1, "with when it was to be done");
+        assert_eq!(
+            files.past.tasks[&1].spans.len(),
+            1,
+            "with when it was to be done"
+        );
     }
 }

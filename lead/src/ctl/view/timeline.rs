@@ -61,20 +61,34 @@ impl Past {
         window: Window,
     ) -> Option<Bars<'_>> {
         let lives = self.lives.get(name)?;
-        let is_over = |life: &Life| life.ended.is_some_and(|(at, _)| at < window.from);
-        let first = lives.partition_point(is_over).max(lives.len().saturating_sub(LIVES));
+        let first = lives
+            .partition_point(|life| life.ended.is_some_and(|(at, _)| at < window.from))
+            .max(lives.len().saturating_sub(LIVES));
         let lives = &lives[first..];
         let lives = &lives[..lives.partition_point(|life| life.decided <= window.to)];
         let exits = self.exits(name);
         // Nothing of it goes on when its process is gone.
-        let until_exit = |(from, to): Span| {
-            let exit = exits.iter().copied().find(|&exit| exit >= from);
-            (from, [to, exit].into_iter().flatten().min_by(f64::total_cmp))
+        let seen = |spans: Vec<Span>| {
+            window.seen(
+                spans
+                    .into_iter()
+                    .map(|(from, to)| {
+                        let exit = exits.iter().copied().find(|&exit| exit >= from);
+                        (
+                            from,
+                            [to, exit].into_iter().flatten().min_by(f64::total_cmp),
+                        )
+                    })
+                    .collect(),
+            )
         };
-        let seen = |spans: Vec<Span>| window.seen(spans.into_iter().map(until_exit).collect());
         (!lives.is_empty()).then(|| Bars {
             lives,
-            working: seen(ledger.map(|ledger| ledger.worked(&exits, runs)).unwrap_or_default()),
+            working: seen(
+                ledger
+                    .map(|ledger| ledger.worked(&exits, runs))
+                    .unwrap_or_default(),
+            ),
             awaiting: seen(self.awaiting(name)),
             leaving: seen(self.leaving(name)),
         })
@@ -82,11 +96,17 @@ impl Past {
 
     /// Returns the tasks on which anything was done in a window, the one that began last first.
     pub(in crate::ctl) fn tasks_in(&self, window: Window) -> Vec<(TaskId, &TaskPast)> {
-        let is_work = |(stand, span): &(Stand, Span)| *stand != Stand::Pending && window.has(*span);
-        let tasks = self.tasks.iter().filter(|(_, task)| task.spans.iter().any(is_work));
+        let tasks = self.tasks.iter().filter(|(_, task)| {
+            task.spans
+                .iter()
+                .any(|(stand, span)| *stand != Stand::Pending && window.has(*span))
+        });
         let mut tasks: Vec<_> = tasks.map(|(id, task)| (*id, task)).collect();
         let began = |task: &TaskPast| {
-            let work = task.spans.iter().find(|(stand, _)| *stand != Stand::Pending);
+            let work = task
+                .spans
+                .iter()
+                .find(|(stand, _)| *stand != Stand::Pending);
             work.map_or(0.0, |(_, (from, _))| *from)
         };
         tasks.sort_by(|(_, a), (_, b)| began(b).total_cmp(&began(a)));
@@ -101,7 +121,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_apart_is_one_and_what_is_outside_is_not_there() {
-        let window = Window { from: 100.0, to: 1_100.0 };
+        let window = Window {
+            from: 100.0,
+            to: 1_100.0,
+        };
         let spans = vec![
             (500.5, Some(501.0)),
             (10.0, Some(50.0)),
@@ -112,26 +135,54 @@ mod tests {
             (2000.0, None),
         ];
         let seen = window.seen(spans);
-        assert_eq!(seen, [(90.0, Some(110.0)), (499.0, Some(501.0)), (900.0, None)]);
-        let many: Vec<Span> =
-            (0..100_000).map(|n| (f64::from(n) / 100.0, Some(f64::from(n) / 100.0))).collect();
+        assert_eq!(
+            seen,
+            [(90.0, Some(110.0)), (499.0, Some(501.0)), (900.0, None)]
+        );
+        let many: Vec<Span> = (0..100_000)
+            .map(|n| (f64::from(n) / 100.0, Some(f64::from(n) / 100.0)))
+            .collect();
         assert_eq!(window.seen(many), [(100.0, Some(999.99))]);
         // A clock that jumped: a span that ends before it begins breaks nothing.
-        assert_eq!(window.seen(vec![(600.0, Some(200.0))]), [(600.0, Some(200.0))]);
+        assert_eq!(
+            window.seen(vec![(600.0, Some(200.0))]),
+            [(600.0, Some(200.0))]
+        );
     }
 
     #[test]
     fn a_plan_waits_no_longer_than_its_process_lives() {
         let mut past = Past::default();
-        let exit = spawned(3, "alice").replace("\"spawned\"", "\"exited\"").replace("running", "crashed");
+        let exit = spawned(3, "alice")
+            .replace("\"spawned\"", "\"exited\"")
+            .replace("running", "crashed");
         let text = spawned(1, "alice")
             + &asked(2, "a1b2c3d4", "plan_approval")
             + &exit.replace("\"at\":1.0", "\"at\":9.0");
-        text.lines().for_each(|line| past.line(&serde_json::from_str(line).unwrap()));
-        let (alice, window) = (Name::new("alice").unwrap(), Window { from: 0.0, to: 100.0 });
+        for line in text.lines() {
+            past.line(&serde_json::from_str(line).unwrap());
+        }
+        let alice = Name::new("alice").unwrap();
+        let window = Window {
+            from: 0.0,
+            to: 100.0,
+        };
         let bars = past.bars(&alice, (None, false), window).unwrap();
-        assert_eq!((bars.lives.len(), bars.awaiting), (1, vec![(2.0, Some(9.0))]));
-        assert_eq!(past.bars(&alice, (None, false), Window { from: 10.0, to: 20.0 }), None);
+        assert_eq!(
+            (bars.lives.len(), bars.awaiting),
+            (1, vec![(2.0, Some(9.0))])
+        );
+        assert_eq!(
+            past.bars(
+                &alice,
+                (None, false),
+                Window {
+                    from: 10.0,
+                    to: 20.0
+                }
+            ),
+            None
+        );
         assert_eq!(past.bars(&Name::lead(), (None, false), window), None);
     }
 }

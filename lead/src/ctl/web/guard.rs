@@ -1,8 +1,9 @@
 //! Which requests of HTTP are answered. Pure.
 //!
-//! Any process and any web page can send a request to a port of 127.0.0.1. So each must name this server (against DNS rebinding),
-//! must not come from another site, and needs the key for all that tells of the team or changes it. The key is in no cookie: a
-//! browser sends a cookie to every port of a host, so a server that a teammate runs would receive it.
+//! Any process and any web page can send a request to a port of 127.0.0.1. So each must name this
+//! server (against DNS rebinding), must not come from another site, and needs the key for all that
+//! tells of the team or changes it. The key is in no cookie: a browser sends a cookie to every port
+//! of a host, so a server that a teammate runs would receive it.
 
 use std::hint::black_box;
 
@@ -82,13 +83,22 @@ impl Guard {
             return Ok(Route::Once(View::Metrics));
         }
         if !self.has_key(&head.headers) {
-            return Err(Refusal(StatusCode::UNAUTHORIZED, "open the address that `teamctl web` printed"));
+            return Err(Refusal(
+                StatusCode::UNAUTHORIZED,
+                "open the address that `teamctl web` printed",
+            ));
         }
         if is_post && self.is_read_only {
-            return Err(Refusal(StatusCode::FORBIDDEN, "this page only shows the team (--read-only)"));
+            return Err(Refusal(
+                StatusCode::FORBIDDEN,
+                "this page only shows the team (--read-only)",
+            ));
         }
         if is_post && only(&head.headers, &CONTENT_TYPE) != Some("application/json") {
-            return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"));
+            return Err(Refusal(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the body must be application/json",
+            ));
         }
         let query = head.uri.query().unwrap_or_default();
         let route = match (is_post, path) {
@@ -103,11 +113,23 @@ impl Guard {
 
     /// Returns the name by which this server was asked.
     fn host<'h>(&self, head: &'h Parts) -> Result<&'h str, Refusal> {
-        let is_ours =
-            |host: &&str| ["127.0.0.1", "localhost"].iter().any(|it| format!("{it}:{}", self.port) == **host);
-        let other = Refusal(StatusCode::FORBIDDEN, "this server has another name: use the printed address");
-        let named = head.uri.authority().is_none_or(|authority| is_ours(&authority.as_str()));
-        only(&head.headers, &HOST).filter(is_ours).filter(|_| named).ok_or(other)
+        let is_ours = |host: &&str| {
+            ["127.0.0.1", "localhost"]
+                .iter()
+                .any(|it| format!("{it}:{}", self.port) == **host)
+        };
+        let other = Refusal(
+            StatusCode::FORBIDDEN,
+            "this server has another name: use the printed address",
+        );
+        let named = head
+            .uri
+            .authority()
+            .is_none_or(|authority| is_ours(&authority.as_str()));
+        only(&head.headers, &HOST)
+            .filter(is_ours)
+            .filter(|_| named)
+            .ok_or(other)
     }
 
     /// Tells whether a request has the key.
@@ -117,17 +139,23 @@ impl Guard {
     }
 }
 
-/// Refuses what a page of another site, or of another port, has a browser send. A browser names the origin of each POST.
+/// Refuses what a page of another site, or of another port, has a browser send. A browser names the
+/// origin of each POST.
 fn from_here(headers: &HeaderMap, host: &str, method: &Method) -> Result<(), Refusal> {
     let origin = only(headers, &ORIGIN);
     let is_ours = match (headers.contains_key(ORIGIN), origin) {
         (true, origin) => origin.and_then(|it| it.strip_prefix("http://")) == Some(host),
         (false, _) => *method != Method::POST,
     };
-    let is_near = !headers.contains_key(SITE) || matches!(only(headers, &SITE), Some("same-origin" | "none"));
-    match is_ours && is_near {
-        true => Ok(()),
-        false => Err(Refusal(StatusCode::FORBIDDEN, "the request comes from another site")),
+    let is_near =
+        !headers.contains_key(SITE) || matches!(only(headers, &SITE), Some("same-origin" | "none"));
+    if is_ours && is_near {
+        Ok(())
+    } else {
+        Err(Refusal(
+            StatusCode::FORBIDDEN,
+            "the request comes from another site",
+        ))
     }
 }
 
@@ -140,21 +168,34 @@ fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
 
 /// Compares in a time that does not tell how much of it is right.
 fn is_same(given: &[u8], key: &[u8]) -> bool {
-    let differ = given.iter().zip(key).fold(0, |differ, (a, b)| black_box(differ | (a ^ b)));
+    let differ = given
+        .iter()
+        .zip(key)
+        .fold(0, |differ, (a, b)| black_box(differ | (a ^ b)));
     given.len() == key.len() && differ == 0
 }
 
 fn view(query: &str) -> Option<View> {
-    let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    let value = |name: &str| {
+        query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+    };
     let seconds = |name: &str| value(name)?.parse().ok();
     Some(match value("view")? {
         "overview" => View::Overview,
         "requests" => View::Requests,
         "board" => View::Board,
         "conversation" => View::Conversation(Name::of_inbox(value("name")?).ok()?),
-        "earlier" => View::Earlier(Name::of_inbox(value("name")?).ok()?, value("before")?.parse().ok()?),
+        "earlier" => View::Earlier(
+            Name::of_inbox(value("name")?).ok()?,
+            value("before")?.parse().ok()?,
+        ),
         "sequence" => View::Sequence(
-            (value("last")?.parse().ok()?, value("lifelines")?.parse().ok()?),
+            (
+                value("last")?.parse().ok()?,
+                value("lifelines")?.parse().ok()?,
+            ),
             seconds("seconds"),
         ),
         "timeline" => View::Timeline(seconds("seconds")?, seconds("until")),
@@ -172,7 +213,12 @@ mod tests {
     const KEY: &str = "0123456789abcdef";
 
     fn guard() -> Guard {
-        Guard { port: 8080, key: KEY.to_owned(), is_read_only: false, has_metrics: false }
+        Guard {
+            port: 8080,
+            key: KEY.to_owned(),
+            is_read_only: false,
+            has_metrics: false,
+        }
     }
 
     /// Asks with the headers of a browser that has the key; an empty value leaves one out.
@@ -186,33 +232,54 @@ mod tests {
             ("authorization", bearer.as_str()),
             ("content-type", "application/json"),
         ];
-        let kept = usual.iter().filter(|(name, _)| !changed.iter().any(|(other, _)| other == name));
+        let kept = usual
+            .iter()
+            .filter(|(name, _)| !changed.iter().any(|(other, _)| other == name));
         let mut request = Request::builder().method(method).uri(uri);
         for (name, value) in kept.chain(changed).filter(|(_, value)| !value.is_empty()) {
             request = request.header(*name, *value);
         }
-        guard.check(&request.body(()).unwrap().into_parts().0).map_err(|refusal| refusal.0.as_u16())
+        guard
+            .check(&request.body(()).unwrap().into_parts().0)
+            .map_err(|refusal| refusal.0.as_u16())
     }
 
     #[test]
     fn a_browser_with_the_key_is_answered() {
         let guard = guard();
-        assert_eq!(ask(&guard, "GET /events?view=overview", &[]), Ok(Route::Stream(View::Overview)));
-        assert_eq!(ask(&guard, "GET /view?view=task&id=7", &[]), Ok(Route::Once(View::Task(7))));
+        assert_eq!(
+            ask(&guard, "GET /events?view=overview", &[]),
+            Ok(Route::Stream(View::Overview))
+        );
+        assert_eq!(
+            ask(&guard, "GET /view?view=task&id=7", &[]),
+            Ok(Route::Once(View::Task(7)))
+        );
         let window = "GET /view?view=timeline&seconds=60&until=99";
-        assert_eq!(ask(&guard, window, &[]), Ok(Route::Once(View::Timeline(60, Some(99)))));
+        assert_eq!(
+            ask(&guard, window, &[]),
+            Ok(Route::Once(View::Timeline(60, Some(99))))
+        );
         assert_eq!(ask(&guard, "POST /answer", &[]), Ok(Route::Act("answer")));
-        let by_name = [("host", "localhost:8080"), ("origin", "http://localhost:8080")];
+        let by_name = [
+            ("host", "localhost:8080"),
+            ("origin", "http://localhost:8080"),
+        ];
         assert_eq!(ask(&guard, "POST /send", &by_name), Ok(Route::Act("send")));
         // The page itself tells nothing.
-        let bare = [("authorization", ""), ("origin", ""), ("sec-fetch-site", "none")];
+        let bare = [
+            ("authorization", ""),
+            ("origin", ""),
+            ("sec-fetch-site", "none"),
+        ];
         assert!(matches!(ask(&guard, "GET /", &bare), Ok(Route::Asset(_))));
     }
 
     #[test]
     fn each_attack_is_refused() {
         let guard = guard();
-        let (get, post) = ("GET /view?view=overview", "POST /answer");
+        let get = "GET /view?view=overview";
+        let post = "POST /answer";
         let cookie: &[(&str, &str)] = &[("authorization", ""), ("cookie", "key=0123456789abcdef")];
         for (line, changed, code) in [
             (get, &[("authorization", "")][..], 401),
@@ -221,7 +288,11 @@ mod tests {
             (get, &[("authorization", "Bearer ")], 401),
             (get, &[("authorization", "0123456789abcdef")], 401),
             (get, cookie, 401),
-            ("GET /view?view=overview&key=0123456789abcdef", &[("authorization", "")], 401),
+            (
+                "GET /view?view=overview&key=0123456789abcdef",
+                &[("authorization", "")],
+                401,
+            ),
             ("GET /metrics", &[("authorization", "")], 401),
             (get, &[("host", "evil.example:8080")], 403),
             (get, &[("host", "127.0.0.1:8081")], 403),
@@ -244,7 +315,11 @@ mod tests {
             ("POST /view?view=overview", &[], 404),
             ("GET /view?view=conversation&name=../../config", &[], 404),
             ("GET /view?view=task&id=-1", &[], 404),
-            ("GET /view?view=earlier&name=../../config&before=9", &[], 404),
+            (
+                "GET /view?view=earlier&name=../../config&before=9",
+                &[],
+                404,
+            ),
             ("GET /view?view=earlier&name=ana&before=-9", &[], 404),
             ("GET /view?view=timeline&seconds=1e9", &[], 404),
             ("GET /../../config.json", &[], 404),
@@ -257,10 +332,17 @@ mod tests {
 
     #[test]
     fn read_only_refuses_each_action() {
-        let guard = Guard { is_read_only: true, has_metrics: true, ..guard() };
+        let guard = Guard {
+            is_read_only: true,
+            has_metrics: true,
+            ..guard()
+        };
         assert_eq!(ask(&guard, "POST /answer", &[]), Err(403));
         assert_eq!(ask(&guard, "POST /no-such", &[]), Err(403));
         let bare = [("authorization", "")];
-        assert_eq!(ask(&guard, "GET /metrics", &bare), Ok(Route::Once(View::Metrics)));
+        assert_eq!(
+            ask(&guard, "GET /metrics", &bare),
+            Ok(Route::Once(View::Metrics))
+        );
     }
 }

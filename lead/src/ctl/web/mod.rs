@@ -1,7 +1,9 @@
-//! `teamctl web`: the team on a page of a browser. It reads files and asks the daemon for what a person decides, as `top` does.
+//! `teamctl web`: the team on a page of a browser. It reads files and asks the daemon for what a
+//! person decides, as `top` does.
 //!
-//! One task has the files and answers what the connections ask of it. A stream asks again when a file has changed, sends what is
-//! different, and asks no more before the browser has taken that. So a stream that begins anew misses nothing.
+//! One task has the files and answers what the connections ask of it. A stream asks again when a
+//! file has changed, sends what is different, and asks no more before the browser has taken that.
+//! So a stream that begins anew misses nothing.
 
 mod guard;
 mod page;
@@ -37,7 +39,8 @@ use shown::Shown;
 
 /// The time between two changes that are told, at least.
 const FRAME: Duration = Duration::from_millis(100);
-/// The time between two changes that are told while files are read for the first time: each one has every view made again.
+/// The time between two changes that are told while files are read for the first time: each one has
+/// every view made again.
 const WHILE_READING: Duration = Duration::from_secs(1);
 /// How many questions of connections may wait.
 const ASKS: usize = 32;
@@ -49,22 +52,30 @@ pub(super) fn run(context: &Context, args: &Web) -> CommandResult {
 }
 
 async fn serve(context: &Context, dir: &TeamDir, args: &Web) -> CommandResult {
-    let on = |kind| signal(kind).map_err(|error| CommandError::refused("cannot watch for signals", &error));
-    let (mut int, mut term) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
+    let on = |kind| {
+        signal(kind).map_err(|error| CommandError::refused("cannot watch for signals", &error))
+    };
+    let mut int = on(SignalKind::interrupt())?;
+    let mut term = on(SignalKind::terminate())?;
     let (listener, port) = listen(args.port).await.map_err(|error| {
         CommandError::refused(&format!("cannot listen on 127.0.0.1:{}", args.port), &error)
             .hint("without `--port`, a free port is taken")
     })?;
     let key = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
     let url = format!("http://127.0.0.1:{port}/#{key}");
-    let guard = Guard { port, key, is_read_only: args.read_only, has_metrics: args.metrics };
+    let guard = Guard {
+        port,
+        key,
+        is_read_only: args.read_only,
+        has_metrics: args.metrics,
+    };
     let (asks, asked) = mpsc::channel(ASKS);
     let (told, changed) = watch::channel(());
     let mut hub = Hub::begin(context, dir, args.read_only)?;
     context.out.result(&json!({"url": url}), &url)?;
-    context
-        .out
-        .note("a browser that has this address can steer the team; Ctrl-C ends the page, not the team");
+    context.out.note(
+        "a browser that has this address can steer the team; Ctrl-C ends the page, not the team",
+    );
     tokio::select! {
         Some(()) = int.recv() => Ok(ExitCode::Interrupted),
         Some(()) = term.recv() => Ok(ExitCode::Terminated),
@@ -95,10 +106,15 @@ struct Hub<'d> {
 }
 
 impl<'d> Hub<'d> {
-    fn begin(context: &'d Context, dir: &'d TeamDir, is_read_only: bool) -> Result<Self, CommandError> {
+    fn begin(
+        context: &'d Context,
+        dir: &'d TeamDir,
+        is_read_only: bool,
+    ) -> Result<Self, CommandError> {
         let files = TeamFiles::begin(dir, context.settings.poll)?;
         let has_daemon = roster::daemon_pid(&files.roster).is_some();
-        let (prices, read_at) = (money::prices(context), Instant::now());
+        let prices = money::prices(context);
+        let read_at = Instant::now();
         Ok(Self {
             context,
             files,
@@ -111,7 +127,8 @@ impl<'d> Hub<'d> {
         })
     }
 
-    /// Answers, and tells when there is something else to show. It does nothing while nothing happens.
+    /// Answers, and tells when there is something else to show. It does nothing while nothing
+    /// happens.
     async fn work(&mut self, mut asked: mpsc::Receiver<Ask>, told: &watch::Sender<()>) {
         let mut daemon: FuturesUnordered<Act<'d>> = FuturesUnordered::new();
         daemon.push(act::connect(self.files.dir));
@@ -139,8 +156,9 @@ impl<'d> Hub<'d> {
 
     /// Returns when there may be something else to show. Dropping the future loses nothing.
     async fn changed(&mut self) {
-        let by_itself =
-            self.changes_at.and_then(|at| Duration::try_from_secs_f64((at - wall()).max(0.0)).ok());
+        let by_itself = self
+            .changes_at
+            .and_then(|at| Duration::try_from_secs_f64((at - wall()).max(0.0)).ok());
         let by_itself = async {
             match by_itself {
                 Some(time) => tokio::time::sleep(time).await,
@@ -209,10 +227,18 @@ impl<'d> Hub<'d> {
             }
             _ => {}
         }
-        let (dir, has_daemon) = (self.files.dir, self.has_daemon);
-        let (prices, is_read_only) = (&self.prices, self.is_read_only);
+        let dir = self.files.dir;
+        let has_daemon = self.has_daemon;
+        let prices = &self.prices;
+        let is_read_only = self.is_read_only;
         let (seen, _) = self.files.seen();
-        let all = Shown { dir, seen, prices, has_daemon, is_read_only };
+        let all = Shown {
+            dir,
+            seen,
+            prices,
+            has_daemon,
+            is_read_only,
+        };
         let shown = all.view(view)?;
         if self.made.is_empty() {
             self.changes_at = all.changes_at();
@@ -236,18 +262,19 @@ mod tests {
     fn roster(dir: &TeamDir, silent_since: Option<f64>) {
         // They run: this process is theirs.
         let process = Identity::of_self().unwrap();
-        let member = |n: u32| {
+        let members: Vec<Value> = (0..1000).map(|n| {
             json!({"name": format!("w{n}"), "role": "", "status": "idle", "gate": "open", "model": "script",
                 "incarnation": 1, "updated_at": 1.0, "silent_since": silent_since, "pid": process.pid,
                 "start_ticks": process.start_ticks})
-        };
-        let members: Vec<Value> = (0..1000).map(member).collect();
-        let roster = json!({"version": 1, "seq": 1, "team_name": "t", "daemon": null, "members": members});
+        }).collect();
+        let roster =
+            json!({"version": 1, "seq": 1, "team_name": "t", "daemon": null, "members": members});
         replace(dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
     }
 
-    /// Lets a time pass twice with a page for each of these views, and returns how often they were told of a change the second time.
-    /// The clock is the test's own: it goes on by itself to the next timer, if there is one.
+    /// Lets a time pass twice with a page for each of these views, and returns how often they were
+    /// told of a change the second time. The clock is the test's own: it goes on by itself to the
+    /// next timer, if there is one.
     async fn told_within(time: Duration, silent_since: Option<f64>) -> usize {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
@@ -255,10 +282,20 @@ mod tests {
         roster(&dir, silent_since);
         let (asks, asked) = mpsc::channel(ASKS);
         let (told, changed) = watch::channel(());
-        let guard = Guard { port: 1, key: String::new(), is_read_only: false, has_metrics: false };
+        let guard = Guard {
+            port: 1,
+            key: String::new(),
+            is_read_only: false,
+            has_metrics: false,
+        };
         let site = std::sync::Arc::new(Site::new(guard, asks, changed));
         let mut hub = Hub::begin(&context, &dir, false).unwrap();
-        let views = [View::Overview, View::Sequence((200, 13), None), View::Timeline(600, None), View::Cost];
+        let views = [
+            View::Overview,
+            View::Sequence((200, 13), None),
+            View::Timeline(600, None),
+            View::Cost,
+        ];
         for view in views {
             let mut page = site.stream(view).ok().unwrap().into_body();
             tokio::spawn(async move { while page.frame().await.is_some() {} });
@@ -267,8 +304,12 @@ mod tests {
         let count = async {
             tokio::time::sleep(time).await;
             told_of.mark_unchanged();
-            let (end, mut count) = (tokio::time::Instant::now() + time, 0);
-            while tokio::time::timeout_at(end, told_of.changed()).await.is_ok() {
+            let end = tokio::time::Instant::now() + time;
+            let mut count = 0;
+            while tokio::time::timeout_at(end, told_of.changed())
+                .await
+                .is_ok()
+            {
                 count += 1;
             }
             count
@@ -308,14 +349,18 @@ mod tests {
             count
         };
         let before = counts();
-        let config = json!({"version": 1, "seq": 2, "team_name": "t", "daemon": null, "members": []});
+        let config =
+            json!({"version": 1, "seq": 2, "team_name": "t", "daemon": null, "members": []});
         replace(&dir, &TeamPath::config(), config.to_string().as_bytes()).unwrap();
         assert_eq!(counts(), before, "until the change is read");
         hub.changed().await;
         hub.read();
         assert!(hub.made.is_empty());
         assert_eq!(
-            (before, &hub.view(&View::Overview).unwrap()["groups"][3]["count"]),
+            (
+                before,
+                &hub.view(&View::Overview).unwrap()["groups"][3]["count"]
+            ),
             (json!(1000), &json!(0))
         );
     }

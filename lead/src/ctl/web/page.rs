@@ -15,18 +15,55 @@ const SVG: &str = "image/svg+xml; charset=utf-8";
 
 /// All of them.
 const ASSETS: [Asset; 9] = [
-    Asset { path: "/", kind: HTML, text: include_str!("page/index.html") },
-    Asset { path: "/style.css", kind: CSS, text: include_str!("page/style.css") },
-    Asset { path: "/icon.svg", kind: SVG, text: include_str!("page/icon.svg") },
-    Asset { path: "/main.js", kind: JS, text: include_str!("page/main.js") },
-    Asset { path: "/element.js", kind: JS, text: include_str!("page/element.js") },
-    Asset { path: "/views.js", kind: JS, text: include_str!("page/views.js") },
-    Asset { path: "/sequence.js", kind: JS, text: include_str!("page/sequence.js") },
-    Asset { path: "/timeline.js", kind: JS, text: include_str!("page/timeline.js") },
-    Asset { path: "/cost.js", kind: JS, text: include_str!("page/cost.js") },
+    Asset {
+        path: "/",
+        kind: HTML,
+        text: include_str!("page/index.html"),
+    },
+    Asset {
+        path: "/style.css",
+        kind: CSS,
+        text: include_str!("page/style.css"),
+    },
+    Asset {
+        path: "/icon.svg",
+        kind: SVG,
+        text: include_str!("page/icon.svg"),
+    },
+    Asset {
+        path: "/main.js",
+        kind: JS,
+        text: include_str!("page/main.js"),
+    },
+    Asset {
+        path: "/element.js",
+        kind: JS,
+        text: include_str!("page/element.js"),
+    },
+    Asset {
+        path: "/views.js",
+        kind: JS,
+        text: include_str!("page/views.js"),
+    },
+    Asset {
+        path: "/sequence.js",
+        kind: JS,
+        text: include_str!("page/sequence.js"),
+    },
+    Asset {
+        path: "/timeline.js",
+        kind: JS,
+        text: include_str!("page/timeline.js"),
+    },
+    Asset {
+        path: "/cost.js",
+        kind: JS,
+        text: include_str!("page/cost.js"),
+    },
 ];
 
-/// What a browser must not do with the page: run or load anything else, make nodes of text, show it within another page.
+/// What a browser must not do with the page: run or load anything else, make nodes of text, show it
+/// within another page.
 pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 

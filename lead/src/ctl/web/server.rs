@@ -32,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Before the next attempt where no connection can be accepted: no descriptor is left, say.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a response carries beside its body, so that a browser does nothing with it that the page does not want.
+/// What a response carries beside its body, so that a browser does nothing with it that the page
+/// does not want.
 const HEADERS: [(&str, &str); 7] = [
     ("content-security-policy", POLICY),
     ("x-content-type-options", "nosniff"),
@@ -64,7 +65,12 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn new(guard: Guard, asks: mpsc::Sender<Ask>, changed: watch::Receiver<()>) -> Self {
-        Self { guard, asks, changed, streams: Arc::new(Semaphore::new(STREAMS)) }
+        Self {
+            guard,
+            asks,
+            changed,
+            streams: Arc::new(Semaphore::new(STREAMS)),
+        }
     }
 }
 
@@ -92,7 +98,8 @@ pub(super) async fn serve(listener: TcpListener, site: Site) {
 async fn converse(connection: TcpStream, site: Arc<Site>, visit: Visit) {
     let visit = Mutex::new(visit);
     let answer = service_fn(|request| {
-        let (site, visit) = (Arc::clone(&site), &visit);
+        let site = Arc::clone(&site);
+        let visit = &visit;
         async move { Ok::<_, Infallible>(respond(&site, visit, request).await) }
     });
     let served = http1::Builder::new()
@@ -105,11 +112,18 @@ async fn converse(connection: TcpStream, site: Arc<Site>, visit: Visit) {
     served.await.ok();
 }
 
-async fn respond(site: &Arc<Site>, visit: &Mutex<Visit>, request: Request<Incoming>) -> Response<Body> {
+async fn respond(
+    site: &Arc<Site>,
+    visit: &Mutex<Visit>,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let (head, body) = request.into_parts();
     let route = site.guard.check(&head);
     if site.guard.has_key(&head.headers)
-        && !visit.lock().unwrap_or_else(PoisonError::into_inner).becomes_known()
+        && !visit
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .becomes_known()
     {
         let why = "too many connections are open: close a page";
         return json_response(StatusCode::SERVICE_UNAVAILABLE, &json!({"error": why}));
@@ -133,17 +147,35 @@ impl Site {
 
     async fn once(&self, view: View) -> Result<Response<Body>, Refusal> {
         let is_metrics = view == View::Metrics;
-        let shown = self.view(view).await.ok_or(Refusal(StatusCode::NOT_FOUND, "there is no such thing"))?;
-        Ok(match shown.get("metrics").and_then(Value::as_str).filter(|_| is_metrics) {
-            Some(text) => response(StatusCode::OK, "text/plain; version=0.0.4", full(text.to_owned())),
-            None => json_response(StatusCode::OK, &Value::Object(shown)),
-        })
+        let shown = self
+            .view(view)
+            .await
+            .ok_or(Refusal(StatusCode::NOT_FOUND, "there is no such thing"))?;
+        Ok(
+            match if is_metrics {
+                shown.get("metrics").and_then(Value::as_str)
+            } else {
+                None
+            } {
+                Some(text) => response(
+                    StatusCode::OK,
+                    "text/plain; version=0.0.4",
+                    full(text.to_owned()),
+                ),
+                None => json_response(StatusCode::OK, &Value::Object(shown)),
+            },
+        )
     }
 
     /// Sends what a view shows, and then each part of it that has changed.
     pub(super) fn stream(self: &Arc<Self>, view: View) -> Result<Response<Body>, Refusal> {
-        let busy = Refusal(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open: close one");
-        let place = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| busy)?;
+        let busy = Refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many pages are open: close one",
+        );
+        let place = Arc::clone(&self.streams)
+            .try_acquire_owned()
+            .map_err(|_| busy)?;
         let mut changed = self.changed.clone();
         changed.mark_changed();
         let began = (Arc::clone(self), view, changed, Map::new(), place);
@@ -159,27 +191,43 @@ impl Site {
                 }
             }
         });
-        Ok(response(StatusCode::OK, "text/event-stream", StreamBody::new(events).boxed_unsync()))
+        Ok(response(
+            StatusCode::OK,
+            "text/event-stream",
+            StreamBody::new(events).boxed_unsync(),
+        ))
     }
 
     async fn act(&self, kind: &str, body: Incoming) -> Result<Response<Body>, Refusal> {
         let body = tokio::time::timeout(PATIENCE, Limited::new(body, BODY).collect()).await;
-        let body = body.map_err(|_| Refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"))?;
-        let body = body.map_err(|_| Refusal(StatusCode::PAYLOAD_TOO_LARGE, "the text is too long"))?;
+        let body =
+            body.map_err(|_| Refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"))?;
+        let body =
+            body.map_err(|_| Refusal(StatusCode::PAYLOAD_TOO_LARGE, "the text is too long"))?;
         let order = serde_json::from_slice::<Value>(&body.to_bytes())
             .and_then(|body| serde_json::from_value(json!({kind: body})))
             .map_err(|_| Refusal(StatusCode::BAD_REQUEST, "the body is not such an order"))?;
         let (answer, answered) = oneshot::channel();
         let gone = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "`teamctl web` is ending");
-        self.asks.send(Ask::Act(order, answer)).await.map_err(|_| gone())?;
+        self.asks
+            .send(Ask::Act(order, answer))
+            .await
+            .map_err(|_| gone())?;
         let (is_done, said) = answered.await.map_err(|_| gone())?;
-        let code = if is_done { StatusCode::OK } else { StatusCode::CONFLICT };
+        let code = if is_done {
+            StatusCode::OK
+        } else {
+            StatusCode::CONFLICT
+        };
         Ok(json_response(code, &json!({"said": said})))
     }
 }
 
 /// Returns the parts that differ from what was sent before; none if none does.
-fn difference(sent: &mut Map<String, Value>, shown: Map<String, Value>) -> Option<Map<String, Value>> {
+fn difference(
+    sent: &mut Map<String, Value>,
+    shown: Map<String, Value>,
+) -> Option<Map<String, Value>> {
     let mut new = Map::new();
     for (part, value) in &shown {
         if sent.get(part) != Some(value) {
@@ -202,7 +250,10 @@ fn response(code: StatusCode, kind: &'static str, body: Body) -> Response<Body> 
     let mut response = Response::new(body);
     *response.status_mut() = code;
     for (name, value) in HEADERS.into_iter().chain([("content-type", kind)]) {
-        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        response.headers_mut().insert(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
     }
     response
 }
@@ -219,6 +270,9 @@ mod tests {
         assert_eq!(difference(&mut sent, first.clone()), Some(first.clone()));
         assert_eq!(difference(&mut sent, first), None);
         let next = map(json!({"team": "t", "members": [1, 2]}));
-        assert_eq!(difference(&mut sent, next), Some(map(json!({"members": [1, 2]}))));
+        assert_eq!(
+            difference(&mut sent, next),
+            Some(map(json!({"members": [1, 2]})))
+        );
     }
 }

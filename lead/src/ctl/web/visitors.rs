@@ -1,5 +1,5 @@
-//! Who is connected. Any process of this machine can connect, so those that have not shown the key never keep out one that has: when
-//! there are too many of them, the oldest is closed.
+//! Who is connected. Any process of this machine can connect, so those that have not shown the key
+//! never keep out one that has: when there are too many of them, the oldest is closed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,10 +42,15 @@ impl Visitors {
     pub(super) fn enter(self: &Arc<Self>) -> Visit {
         let mut open = self.open();
         open.last += 1;
-        Visit { number: open.last, is_known: false, visitors: Arc::clone(self) }
+        Visit {
+            number: open.last,
+            is_known: false,
+            visitors: Arc::clone(self),
+        }
     }
 
-    /// Takes in which task serves a visit that has begun just now; closes the oldest stranger if there are too many.
+    /// Takes in which task serves a visit that has begun just now; closes the oldest stranger if
+    /// there are too many.
     pub(super) fn served_by(&self, number: u64, task: AbortHandle) {
         self.open().strangers.insert(number, task);
         if self.open().strangers.len() > STRANGERS {
@@ -102,7 +107,8 @@ mod tests {
         let visitors = Arc::new(Visitors::default());
         let mut visits = Vec::new();
         for _ in 0..=STRANGERS {
-            let (visit, task) = (visitors.enter(), task());
+            let visit = visitors.enter();
+            let task = task();
             visitors.served_by(visit.number(), task.abort_handle());
             visits.push((visit, task));
             if visits.len() == 1 {
@@ -113,7 +119,9 @@ mod tests {
         let of_last = task();
         visitors.served_by(last.number(), of_last.abort_handle());
         tokio::task::yield_now().await;
-        let ended: Vec<usize> = (0..visits.len()).filter(|&at| visits[at].1.is_finished()).collect();
+        let ended: Vec<usize> = (0..visits.len())
+            .filter(|&at| visits[at].1.is_finished())
+            .collect();
         assert_eq!(ended, [1], "the first has shown the key");
         drop(visits);
         let open = visitors.open();
@@ -124,7 +132,10 @@ mod tests {
     async fn there_is_a_limit_for_those_with_the_key_too() {
         let visitors = Arc::new(Visitors::default());
         let mut visits: Vec<Visit> = (0..=KNOWN).map(|_| visitors.enter()).collect();
-        let known = visits.iter_mut().filter_map(|visit| visit.becomes_known().then_some(())).count();
+        let known = visits
+            .iter_mut()
+            .filter_map(|visit| visit.becomes_known().then_some(()))
+            .count();
         assert_eq!(known, KNOWN);
         visits.remove(0);
         assert!(visits.last_mut().unwrap().becomes_known());

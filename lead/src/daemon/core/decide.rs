@@ -1,7 +1,7 @@
 //! Every decision of the daemon: from the state and one event to journal records and actions. Pure.
 //!
-//! No decision asks a model, a clock or a file: what it must know comes in with the event. The functions only read the state;
-//! [`Team::apply`] changes it, from the records that they return.
+//! No decision asks a model, a clock or a file: what it must know comes in with the event. The
+//! functions only read the state; [`Team::apply`] changes it, from the records that they return.
 
 mod ends;
 mod members;
@@ -120,26 +120,41 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
 }
 
 impl View<'_> {
-    fn command(&self, client: ReplyTo, command: &Command, ids: &mut dyn Ids) -> Result<Decision, Refusal> {
+    fn command(
+        &self,
+        client: ReplyTo,
+        command: &Command,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
         match command {
             Command::Shutdown(order) => self.shutdown(client, order, ids),
-            Command::Answer { request_id, approve, feedback, permissions } => {
-                self.answer(client, (request_id, *approve, feedback, *permissions), ids)
-            }
-            Command::RequestPlan { id, name, content, wait } => {
-                self.request_plan(client, (id, name, content, *wait), ids)
-            }
+            Command::Answer {
+                request_id,
+                approve,
+                feedback,
+                permissions,
+            } => self.answer(client, (request_id, *approve, feedback, *permissions), ids),
+            Command::RequestPlan {
+                id,
+                name,
+                content,
+                wait,
+            } => self.request_plan(client, (id, name, content, *wait), ids),
             Command::Interrupt { name, asked_at } => self.interrupt(client, name, *asked_at),
             Command::Forget { name, .. } => self.forget(client, name),
             Command::Stop { force } => Ok(self.stop(client, *force, ids)),
             Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
-            Command::AwaitQuiet { goal } => Ok(Decision::default().act(Action::WaitForQuiet(client, *goal))),
+            Command::AwaitQuiet { goal } => {
+                Ok(Decision::default().act(Action::WaitForQuiet(client, *goal)))
+            }
             // The event loop answers these itself, or adds facts to them: they never come this way.
             Command::Ping
             | Command::HandOver(_)
             | Command::Task(_)
             | Command::Integration(_)
-            | Command::Spawn { .. } => Err(Refusal::new(RefusalCode::Failed, "misdirected command")),
+            | Command::Spawn { .. } => {
+                Err(Refusal::new(RefusalCode::Failed, "misdirected command"))
+            }
         }
     }
 
@@ -147,9 +162,10 @@ impl View<'_> {
     fn running(&self, name: &Name) -> Result<&Member, Refusal> {
         let member = self.known(name)?;
         if member.phase.is_ended() {
-            let hint = match *name == Name::lead() {
-                true => "`teamctl chat` starts it".to_owned(),
-                false => format!("`teamctl spawn {name} --resume` continues its conversation"),
+            let hint = if *name == Name::lead() {
+                "`teamctl chat` starts it".to_owned()
+            } else {
+                format!("`teamctl spawn {name} --resume` continues its conversation")
             };
             return Err(conflict(format!("{name} is not running"), hint));
         }
@@ -158,11 +174,15 @@ impl View<'_> {
 
     /// Returns a member of the roster.
     fn known(&self, name: &Name) -> Result<&Member, Refusal> {
-        self.team.members.get(name).map(|state| &state.record).ok_or_else(|| {
-            let known = self.team.members.keys().map(Name::as_str);
-            let (wrong, hint) = suggest::unknown_teammate(name.as_str(), known);
-            Refusal::new(RefusalCode::NotFound, wrong).hint(hint)
-        })
+        self.team
+            .members
+            .get(name)
+            .map(|state| &state.record)
+            .ok_or_else(|| {
+                let known = self.team.members.keys().map(Name::as_str);
+                let (wrong, hint) = suggest::unknown_teammate(name.as_str(), known);
+                Refusal::new(RefusalCode::NotFound, wrong).hint(hint)
+            })
     }
 
     /// Returns the record of an incarnation, if it is the member's present one and has not ended.
@@ -172,14 +192,19 @@ impl View<'_> {
     }
 
     fn alive(&self) -> impl Iterator<Item = &Member> {
-        self.team.members.values().map(|state| &state.record).filter(|member| !member.phase.is_ended())
+        self.team
+            .members
+            .values()
+            .map(|state| &state.record)
+            .filter(|member| !member.phase.is_ended())
     }
 
     fn team_record(&self, event: TeamEvent) -> TeamRecord {
         TeamRecord::of(event, self.team.team_name.clone(), self.team.daemon.clone())
     }
 
-    /// Refuses a decision with an inbox line that could not be written: the effects of a record must be possible.
+    /// Refuses a decision with an inbox line that could not be written: the effects of a record
+    /// must be possible.
     fn fits(&self, decision: Decision) -> Result<Decision, Refusal> {
         for record in &decision.records {
             let line = Line {
@@ -208,7 +233,8 @@ impl View<'_> {
         payload: Payload,
         message_id: Uuid,
     ) -> Request {
-        let (lead, name) = (LEAD.to_owned(), name.to_string());
+        let lead = LEAD.to_owned();
+        let name = name.to_string();
         let (kind, from, to) = match payload {
             Payload::Shutdown { .. } => (Kind::Shutdown, lead, name),
             Payload::Plan { .. } => (Kind::PlanApproval, name, lead),
@@ -234,7 +260,10 @@ impl View<'_> {
     }
 
     fn updated(&self, member: &Member) -> Member {
-        Member { updated_at: self.now.wall, ..member.clone() }
+        Member {
+            updated_at: self.now.wall,
+            ..member.clone()
+        }
     }
 }
 
@@ -249,7 +278,10 @@ impl Decision {
     }
 
     fn request(self, event: RequestEvent, request: Request, tell: Vec<Notice>) -> Self {
-        self.record(Record::Request(Box::new(RequestRecord { tell, ..RequestRecord::of(event, request) })))
+        self.record(Record::Request(Box::new(RequestRecord {
+            tell,
+            ..RequestRecord::of(event, request)
+        })))
     }
 
     fn task(self, record: TaskRecord) -> Self {

@@ -17,10 +17,16 @@ pub(crate) fn directive(team: &Team, live: &Live, name: &Name) -> Option<Directi
     Some(Directive {
         seq: member.seq,
         gate: team.gate(name),
-        checking: team.checked_in_place(name).filter(|_| member.record.gate == Gate::Open),
+        checking: if member.record.gate == Gate::Open {
+            team.checked_in_place(name)
+        } else {
+            None
+        },
         shutdown: shutdown.and_then(pending_shutdown),
         release: team.release(name).is_some(),
-        plan: team.pending(name, Kind::PlanApproval).map(|request| request.request_id.clone()),
+        plan: team
+            .pending(name, Kind::PlanApproval)
+            .map(|request| request.request_id.clone()),
         verdict: verdict(team, live, name),
         permissions: member.record.terms.permissions,
         settles: live.member(name).map_or(0, |alive| alive.said.doubts),
@@ -28,7 +34,14 @@ pub(crate) fn directive(team: &Team, live: &Live, name: &Name) -> Option<Directi
 }
 
 fn pending_shutdown(request: &Request) -> Option<PendingShutdown> {
-    let Payload::Shutdown { reason, decide_within, .. } = &request.payload else { return None };
+    let Payload::Shutdown {
+        reason,
+        decide_within,
+        ..
+    } = &request.payload
+    else {
+        return None;
+    };
     Some(PendingShutdown {
         request_id: request.request_id.clone(),
         reason: reason.clone(),
@@ -38,10 +51,15 @@ fn pending_shutdown(request: &Request) -> Option<PendingShutdown> {
 
 /// Returns the verdict on what the worker says that it waits for, else on its last plan.
 fn verdict(team: &Team, live: &Live, name: &Name) -> Option<PlanVerdict> {
-    let awaited = live.member(name).and_then(|alive| alive.said.awaits.as_ref());
-    let awaited =
-        awaited.and_then(|id| team.requests.get(id)).filter(|request| request.member() == name.as_str());
-    let request = awaited.or_else(|| team.plan_of(name)).filter(|request| !request.is_pending())?;
+    let awaited = live
+        .member(name)
+        .and_then(|alive| alive.said.awaits.as_ref());
+    let awaited = awaited
+        .and_then(|id| team.requests.get(id))
+        .filter(|request| request.member() == name.as_str());
+    let request = awaited
+        .or_else(|| team.plan_of(name))
+        .filter(|request| !request.is_pending())?;
     Some(verdict_of(request))
 }
 
@@ -54,19 +72,26 @@ pub(crate) fn verdict_of(request: &Request) -> PlanVerdict {
     }
 }
 
-/// Returns what an incarnation is to know when it begins, or when it comes back; none if no member has that name.
+/// Returns what an incarnation is to know when it begins, or when it comes back; none if no member
+/// has that name.
 pub(crate) fn welcome(team: &Team, live: &Live, incarnation: &Incarnation) -> Option<Welcome> {
     let state = team.members.get(&incarnation.name)?;
     let directive = directive(team, live, &incarnation.name)?;
-    let (member, alive) = (&state.record, live.of(incarnation));
+    let member = &state.record;
+    let alive = live.of(incarnation);
     Some(Welcome {
         terms: member.terms.clone(),
         conversation: member.conversation,
         begins_at: member.begins_at,
         prompt: state.prompt.clone(),
         watch: alive.is_some_and(|alive| alive.watches),
-        environment: alive.and_then(|alive| alive.environment.clone()).unwrap_or_default(),
-        territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
+        environment: alive
+            .and_then(|alive| alive.environment.clone())
+            .unwrap_or_default(),
+        territory: team
+            .territory()
+            .map(|(path, _)| path.to_string_lossy().into_owned())
+            .collect(),
         directive,
     })
 }

@@ -1,8 +1,10 @@
-//! The dispatcher: it decides events, and has what follows done in order. Pure: the [`Owners`] do it.
+//! The dispatcher: it decides events, and has what follows done in order. Pure: the [`Owners`] do
+//! it.
 //!
-//! All events that are ready are decided and applied one by one. Then their lines are journaled together (group commit, as
-//! databases call it), the effects are done, processes are started and ended, directives are sent, and the roster takes it
-//! over. What cannot be journaled has not happened ([`failed`]).
+//! All events that are ready are decided and applied one by one. Then their lines are journaled
+//! together (group commit, as databases call it), the effects are done, processes are started and
+//! ended, directives are sent, and the roster takes it over. What cannot be journaled has not
+//! happened ([`failed`]).
 
 mod answers;
 mod failed;
@@ -18,7 +20,7 @@ use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, TeamReco
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
-use teamd_shared::task::{Task, TaskId, TaskStatus};
+use teamd_shared::task::{TaskId, TaskStatus};
 
 use super::decide::View;
 use super::directive::{directive, welcome};
@@ -124,23 +126,39 @@ impl Dispatcher {
         }
     }
 
-    /// Begins. First comes what every start of a daemon writes, then what the daemon before may not have done. No client is
-    /// served earlier.
+    /// Begins. First comes what every start of a daemon writes, then what the daemon before may not
+    /// have done. No client is served earlier.
     pub(crate) fn begin(&mut self, record: TeamRecord, owners: &mut dyn Owners) {
-        let mut batch = Batch { touched: self.team.members.keys().cloned().collect(), ..Batch::default() };
+        let mut batch = Batch {
+            touched: self.team.members.keys().cloned().collect(),
+            ..Batch::default()
+        };
         self.record(vec![Record::Team(record)], owners.now(), &mut batch);
         if let Err(error) = owners.append(&batch.lines) {
-            self.end = Some(End::Failed(format!("cannot write the journal: {}", error.why)));
+            self.end = Some(End::Failed(format!(
+                "cannot write the journal: {}",
+                error.why
+            )));
             return;
         }
         owners.show_tasks(&self.team.tasks.values().collect::<Vec<_>>());
         self.complete(true, owners);
         self.finish_effects(owners);
         self.carry_out(batch, owners);
-        let in_review = self.team.tasks.values().filter(|task| task.status == TaskStatus::InReview);
-        self.events.extend(in_review.map(|task| Event::Review { task: task.id }));
+        let in_review = self
+            .team
+            .tasks
+            .values()
+            .filter(|task| task.status == TaskStatus::InReview);
+        self.events
+            .extend(in_review.map(|task| Event::Review { task: task.id }));
         // The daemon before may have died in between.
-        for name in self.team.members.keys().filter(|name| self.team.held_by(name).is_none()) {
+        for name in self
+            .team
+            .members
+            .keys()
+            .filter(|name| self.team.held_by(name).is_none())
+        {
             owners.keep(&self.team, (name, None));
         }
     }
@@ -148,13 +166,24 @@ impl Dispatcher {
     /// Takes in events, decides them and all that is due, and has what follows done.
     pub(crate) fn handle(&mut self, events: Vec<Event>, owners: &mut dyn Owners) {
         let now = owners.now();
-        events.into_iter().for_each(|event| self.queue(event));
-        let due: Vec<_> = self.delayed.extract_if(.., |(at, _)| *at <= now.monotonic).collect();
-        due.into_iter().for_each(|(_, event)| self.queue(event));
+        for event in events {
+            self.queue(event);
+        }
+        let due: Vec<_> = self
+            .delayed
+            .extract_if(.., |(at, _)| *at <= now.monotonic)
+            .collect();
+        for (_, event) in due {
+            self.queue(event);
+        }
         if self.retry_at.is_some_and(|at| at <= now.monotonic) {
             self.complete(true, owners);
         }
-        if self.live.next_deadline().is_some_and(|at| at <= now.monotonic) {
+        if self
+            .live
+            .next_deadline()
+            .is_some_and(|at| at <= now.monotonic)
+        {
             self.look_at_workers(owners);
             self.queue(Event::Deadline);
         }
@@ -172,8 +201,14 @@ impl Dispatcher {
     }
 
     fn take_batch(&mut self, owners: &mut dyn Owners) {
-        // A name is free once the files of its earlier owner are in the archive. A spawn does not wait for the next try.
-        if self.retry_at.is_some() && self.events.iter().any(|event| matches!(event, Event::Spawn(..))) {
+        // A name is free once the files of its earlier owner are in the archive. A spawn does not
+        // wait for the next try.
+        if self.retry_at.is_some()
+            && self
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::Spawn(..)))
+        {
             self.complete(true, owners);
             self.finish_effects(owners);
         }
@@ -193,7 +228,8 @@ impl Dispatcher {
             self.complete(false, owners);
         }
         if batch.forgets {
-            // The name is free for a spawn once the files of its earlier owner are in the archive, and that is synced.
+            // The name is free for a spawn once the files of its earlier owner are in the archive,
+            // and that is synced.
             self.finish_effects(owners);
         }
         self.carry_out(batch, owners);
@@ -207,7 +243,10 @@ impl Dispatcher {
             None if self.events.is_empty() => self.live.next_deadline(),
             None => Some(Duration::ZERO),
         };
-        [decides, self.retry_at, delayed].into_iter().flatten().min()
+        [decides, self.retry_at, delayed]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Tells whether the daemon is about to end, or has written that it has.
@@ -222,7 +261,8 @@ impl Dispatcher {
 
     /// Takes in that mail has come for an incarnation: its worker should react.
     pub(crate) fn mail_arrived(&mut self, incarnation: &Incarnation, now: Now) {
-        self.live.mail_arrived(&self.team, incarnation, now, self.rules);
+        self.live
+            .mail_arrived(&self.team, incarnation, now, self.rules);
     }
 
     /// Asks the workers that should answer, and finds those that have not.
@@ -240,14 +280,25 @@ impl Dispatcher {
     }
 
     fn decide_all(&mut self, owners: &mut dyn Owners) -> Batch {
-        let (now, mut batch) = (owners.now(), Batch::default());
+        let now = owners.now();
+        let mut batch = Batch::default();
         while !batch.forgets
             && let Some(event) = self.events.pop_front()
         {
             self.live.observe(&self.team, &event);
-            let view = View { team: &self.team, live: &self.live, now, rules: self.rules, prepared: None };
+            let view = View {
+                team: &self.team,
+                live: &self.live,
+                now,
+                rules: self.rules,
+                prepared: None,
+            };
             let decision = owners.decide(&view, &event);
-            batch.touched.extend(event.incarnation().map(|incarnation| incarnation.name.clone()));
+            batch.touched.extend(
+                event
+                    .incarnation()
+                    .map(|incarnation| incarnation.name.clone()),
+            );
             if let Event::LeadRead { position, .. } = &event {
                 self.lead = *position;
             }
@@ -287,7 +338,10 @@ impl Dispatcher {
         };
         if let Record::Task(record) = &line.record {
             let before = self.team.tasks.get(&record.task.id);
-            let waited_for = before.into_iter().chain([&record.task]).flat_map(|task| &task.blocked_by);
+            let waited_for = before
+                .into_iter()
+                .chain([&record.task])
+                .flat_map(|task| &task.blocked_by);
             batch.tasks.extend(waited_for.chain([&record.task.id]));
         }
         batch.actions.extend(left_behind(&self.team, &line.record));
@@ -299,7 +353,8 @@ impl Dispatcher {
         batch.lines.push(line);
     }
 
-    /// Does what follows from a batch: the workers hear first, then the roster takes it over, then commands have their answers.
+    /// Does what follows from a batch: the workers hear first, then the roster takes it over, then
+    /// commands have their answers.
     fn carry_out(&mut self, mut batch: Batch, owners: &mut dyn Owners) {
         let now = owners.now();
         batch.touched.extend(batch.subjects.iter().cloned());
@@ -310,13 +365,14 @@ impl Dispatcher {
             self.perform(action, owners);
         }
         self.check_held(owners);
-        // The directives come after what was said to a worker directly: it must know that its plan is recorded
-        // before it hears that it is pending.
+        // The directives come after what was said to a worker directly: it must know that its plan
+        // is recorded before it hears that it is pending.
         for name in &batch.subjects {
             self.send_directive(name, owners);
         }
         for name in &batch.touched {
-            self.answers.extend(self.waiters.answered(&self.team, &self.live, name));
+            self.answers
+                .extend(self.waiters.answered(&self.team, &self.live, name));
         }
         owners.show(&self.team, &self.live, &batch.touched);
         self.close_if_all_are_gone(owners);
@@ -335,7 +391,8 @@ impl Dispatcher {
             Action::Kill(incarnation) => self.kill(&incarnation, owners),
             Action::Check(id) => self.check(id, owners),
             Action::CheckAgain(task) => {
-                self.delayed.push((owners.now().monotonic + CHECK_AGAIN, Event::Review { task }));
+                self.delayed
+                    .push((owners.now().monotonic + CHECK_AGAIN, Event::Review { task }));
             }
             Action::Integrate(id) => {
                 if let Some(task) = self.team.tasks.get(&id) {
@@ -346,14 +403,18 @@ impl Dispatcher {
             Action::EndCheck(id) => owners.end_check(id),
             Action::Offer => self.offer(),
             Action::Branch(name, task) => {
-                let environment = self.live.offered(&name, task).and_then(|it| it.environment.clone());
+                let environment = self
+                    .live
+                    .offered(&name, task)
+                    .and_then(|it| it.environment.clone());
                 owners.offer(&self.team, (&name, task), environment.as_ref());
             }
             Action::Keep(name, task) => owners.keep(&self.team, (&name, Some(task))),
             Action::Reply(client, answer) => self.answers.push((client, answer)),
             Action::Wait(client, name, until) => {
                 self.waiters.add(client, name.clone(), until);
-                self.answers.extend(self.waiters.answered(&self.team, &self.live, &name));
+                self.answers
+                    .extend(self.waiters.answered(&self.team, &self.live, &name));
             }
             Action::WaitForStop(client) => self.waiters.add_for_stop(client),
             Action::WaitForQuiet(client, goal) => self.waiters.add_for_quiet(client, goal),
@@ -363,19 +424,36 @@ impl Dispatcher {
 
     fn check(&mut self, id: TaskId, owners: &mut dyn Owners) {
         // It may have been withdrawn in the same batch.
-        let Some(task) = self.team.tasks.get(&id).filter(|task| task.is_checked()) else { return };
-        if task.checked_in_place().is_some_and(|author| self.may_change(author)) {
+        let Some(task) = self.team.tasks.get(&id).filter(|task| task.is_checked()) else {
+            return;
+        };
+        if task
+            .checked_in_place()
+            .is_some_and(|author| self.may_change(author))
+        {
             self.held_checks.insert(id);
             return;
         }
-        let author = task.submission.as_ref().and_then(|submission| self.live.member(&submission.by));
-        owners.check(&self.team, task, author.and_then(|alive| alive.environment.as_ref()));
+        let author = task
+            .submission
+            .as_ref()
+            .and_then(|submission| self.live.member(&submission.by));
+        owners.check(
+            &self.team,
+            task,
+            author.and_then(|alive| alive.environment.as_ref()),
+        );
     }
 
-    /// Tells whether the author of work that is to be checked where it works may still change it: what it has started may run, as
-    /// long as its worker has not said that its gate is closed.
+    /// Tells whether the author of work that is to be checked where it works may still change it:
+    /// what it has started may run, as long as its worker has not said that its gate is closed.
     fn may_change(&self, author: &Name) -> bool {
-        let Some(state) = self.team.members.get(author).filter(|it| !it.record.phase.is_ended()) else {
+        let Some(state) = self
+            .team
+            .members
+            .get(author)
+            .filter(|it| !it.record.phase.is_ended())
+        else {
             return false;
         };
         let alive = self.live.of(&Incarnation::of(&state.record));
@@ -391,16 +469,30 @@ impl Dispatcher {
 
     /// Has work offered, if there is any; once, however many events have asked for it.
     fn offer(&mut self) {
-        let is_open = |task: &Task| task.status == TaskStatus::Pending;
-        if self.events.back() != Some(&Event::Offer) && self.team.tasks.values().any(is_open) {
+        if self.events.back() != Some(&Event::Offer)
+            && self
+                .team
+                .tasks
+                .values()
+                .any(|task| task.status == TaskStatus::Pending)
+        {
             self.events.push_back(Event::Offer);
         }
     }
 
-    /// Starts a process. If that fails for an incarnation that follows a crash, it is reported after [`RETRY`]: what is short is
-    /// short for more than a moment, and each attempt counts.
-    fn start(&mut self, incarnation: Incarnation, environment: Option<Environment>, owners: &mut dyn Owners) {
-        let member = self.team.members.get(&incarnation.name).map(|state| &state.record);
+    /// Starts a process. If that fails for an incarnation that follows a crash, it is reported
+    /// after [`RETRY`]: what is short is short for more than a moment, and each attempt counts.
+    fn start(
+        &mut self,
+        incarnation: Incarnation,
+        environment: Option<Environment>,
+        owners: &mut dyn Owners,
+    ) {
+        let member = self
+            .team
+            .members
+            .get(&incarnation.name)
+            .map(|state| &state.record);
         match (environment, member) {
             (Some(environment), _) => self.live.ordered(&incarnation, environment),
             (None, Some(member)) => self.live.restarted(member, owners.now()),
@@ -413,7 +505,15 @@ impl Dispatcher {
             (Some(_), None) => Event::not_started(incarnation, "its environment was lost"),
         };
         let follows_a_crash = member.is_some_and(|member| member.restarted > 0);
-        if follows_a_crash && matches!(started, Event::Started { process: Err(_), .. }) {
+        if follows_a_crash
+            && matches!(
+                started,
+                Event::Started {
+                    process: Err(_),
+                    ..
+                }
+            )
+        {
             self.delayed.push((owners.now().monotonic + RETRY, started));
         } else {
             self.events.push_back(started);
@@ -426,10 +526,15 @@ impl Dispatcher {
     }
 
     fn send_directive(&mut self, name: &Name, owners: &mut dyn Owners) {
-        let Some(member) = self.team.members.get(name) else { return };
+        let Some(member) = self.team.members.get(name) else {
+            return;
+        };
         let incarnation = Incarnation::of(&member.record);
         // A worker that is not welcomed yet hears everything in its welcome.
-        if self.live.of(&incarnation).is_some_and(|alive| alive.connected && !alive.is_awaited)
+        if self
+            .live
+            .of(&incarnation)
+            .is_some_and(|alive| alive.connected && !alive.is_awaited)
             && let Some(directive) = directive(&self.team, &self.live, name)
         {
             owners.say(&incarnation, ToWorker::Directive(directive));
@@ -459,15 +564,20 @@ impl Dispatcher {
         self.team.done < self.team.seq
     }
 
-    /// Takes in that the effects of all lines up to this one are on the disk. The next line of the journal says so.
+    /// Takes in that the effects of all lines up to this one are on the disk. The next line of the
+    /// journal says so.
     pub(crate) fn mark_done(&mut self, seq: u64) {
         self.team.mark_done(seq);
     }
 
-    /// Closes the journal once the daemon is stopping and no teammate is left. The last line says that nothing is left to be
-    /// done, so what has failed is tried once more before it.
+    /// Closes the journal once the daemon is stopping and no teammate is left. The last line says
+    /// that nothing is left to be done, so what has failed is tried once more before it.
     fn close_if_all_are_gone(&mut self, owners: &mut dyn Owners) {
-        let all_are_gone = self.team.members.values().all(|state| state.record.phase.is_ended());
+        let all_are_gone = self
+            .team
+            .members
+            .values()
+            .all(|state| state.record.phase.is_ended());
         if !self.team.stopping || !all_are_gone {
             return;
         }
@@ -491,12 +601,22 @@ fn left_behind(team: &Team, record: &Record) -> Vec<Action> {
         Record::Task(record)
             if record.task.owner.is_none() && record.task.status != TaskStatus::Completed =>
         {
-            let before = team.tasks.get(&record.task.id).and_then(|task| task.owner.clone());
-            before.into_iter().map(|owner| Action::Keep(owner, record.task.id)).collect()
+            let before = team
+                .tasks
+                .get(&record.task.id)
+                .and_then(|task| task.owner.clone());
+            before
+                .into_iter()
+                .map(|owner| Action::Keep(owner, record.task.id))
+                .collect()
         }
         Record::Member(record) => {
             let name = &record.member.name;
-            record.released.iter().map(|&task| Action::Keep(name.clone(), task)).collect()
+            record
+                .released
+                .iter()
+                .map(|&task| Action::Keep(name.clone(), task))
+                .collect()
         }
         _ => Vec::new(),
     }
@@ -512,11 +632,22 @@ fn subjects(record: &Record) -> BTreeSet<Name> {
         // A claim can close the gate of its owner, and a check in place that of its author.
         Record::Task(record) => {
             let task = &record.task;
-            let author = task.submission.as_ref().filter(|it| it.commit.is_none()).map(|it| it.by.clone());
-            task.owner.clone().filter(|_| task.plan).into_iter().chain(author).collect()
+            let author = task
+                .submission
+                .as_ref()
+                .filter(|it| it.commit.is_none())
+                .map(|it| it.by.clone());
+            task.owner
+                .clone()
+                .filter(|_| task.plan)
+                .into_iter()
+                .chain(author)
+                .collect()
         }
         Record::Team(_) | Record::Snapshot(_) => BTreeSet::new(),
         Record::Member(record) => BTreeSet::from([record.member.name.clone()]),
-        Record::Request(record) => Name::of_inbox(record.request.member()).into_iter().collect(),
+        Record::Request(record) => Name::of_inbox(record.request.member())
+            .into_iter()
+            .collect(),
     }
 }

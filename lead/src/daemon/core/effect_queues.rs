@@ -1,9 +1,12 @@
-//! What follows from the journal in the files, as one queue for each member, in the order of the lines. Pure.
+//! What follows from the journal in the files, as one queue for each member, in the order of the
+//! lines. Pure.
 //!
-//! Commands and workers wait for some effects. The notices of an end to the other teammates can wait themselves: one end among
-//! a thousand is a thousand lines. They are written for a few members at a time, between other events.
+//! Commands and workers wait for some effects. The notices of an end to the other teammates can
+//! wait themselves: one end among a thousand is a thousand lines. They are written for a few
+//! members at a time, between other events.
 //!
-//! The journal holds every effect. What is missing when the daemon dies is done at its next start, under the same ids.
+//! The journal holds every effect. What is missing when the daemon dies is done at its next start,
+//! under the same ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -19,7 +22,8 @@ use super::notices::message;
 /// What is to be done in the files of a member.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect {
-    /// Append a message to its inbox. All receivers share it: the name of the receiver is filled in at the append.
+    /// Append a message to its inbox. All receivers share it: the name of the receiver is filled in
+    /// at the append.
     Tell(Arc<Message>),
     /// Write down a line of its inbox that is no message.
     Quarantine { bad: Arc<RejectedLine>, at: f64 },
@@ -43,7 +47,8 @@ pub(crate) struct EffectQueues {
     /// The last line whose effects are in the queues.
     queued_up_to: u64,
     waiting: BTreeMap<Name, Vec<PendingEffect>>,
-    /// The queues whose first effect could not be done. They wait until all of them are tried again.
+    /// The queues whose first effect could not be done. They wait until all of them are tried
+    /// again.
     failed: BTreeMap<Name, Vec<PendingEffect>>,
     /// The members with an effect that a command or a worker waits for.
     urgent: BTreeSet<Name>,
@@ -54,16 +59,23 @@ pub(crate) struct EffectQueues {
 }
 
 impl EffectQueues {
-    /// Takes in the effects of all new lines. `again`: they may have been done already, and what failed is to be tried again.
+    /// Takes in the effects of all new lines. `again`: they may have been done already, and what
+    /// failed is to be tried again.
     pub(crate) fn take_in(&mut self, team: &Team, again: bool) {
         if again {
             for (name, mut effects) in std::mem::take(&mut self.failed) {
-                effects.iter_mut().for_each(|effect| effect.again = true);
+                for effect in effects.iter_mut() {
+                    effect.again = true;
+                }
                 self.waiting.insert(name, effects);
             }
         }
-        let new = team.undone.partition_point(|line| line.seq <= self.queued_up_to);
-        team.undone.range(new..).for_each(|line| self.take_in_line(line, again));
+        let new = team
+            .undone
+            .partition_point(|line| line.seq <= self.queued_up_to);
+        for line in team.undone.range(new..) {
+            self.take_in_line(line, again);
+        }
         self.queued_up_to = team.seq;
     }
 
@@ -73,7 +85,11 @@ impl EffectQueues {
         let mut add = |name: &Name, effect: Effect, is_urgent: bool| {
             let failed = self.failed.get_mut(name);
             let queue = failed.unwrap_or_else(|| self.waiting.entry(name.clone()).or_default());
-            queue.push(PendingEffect { seq: line.seq, effect, again });
+            queue.push(PendingEffect {
+                seq: line.seq,
+                effect,
+                again,
+            });
             *self.open.entry(line.seq).or_default() += 1;
             if is_urgent {
                 self.urgent.insert(name.clone());
@@ -82,7 +98,10 @@ impl EffectQueues {
         match &line.record {
             Record::Team(record) => {
                 for bad in &record.rejected {
-                    let effect = Effect::Quarantine { bad: Arc::new(bad.clone()), at: line.at };
+                    let effect = Effect::Quarantine {
+                        bad: Arc::new(bad.clone()),
+                        at: line.at,
+                    };
                     add(&Name::lead(), effect, true);
                 }
             }
@@ -93,9 +112,17 @@ impl EffectQueues {
         }
         let mut shared: Option<Arc<Message>> = None;
         for notice in line.record.tell() {
-            let same = shared.take().filter(|message| message.id == Some(notice.id));
-            let Some(message) = same.or_else(|| message(line, notice).map(Arc::new)) else { continue };
-            add(&notice.to, Effect::Tell(Arc::clone(&message)), !is_end || notice.to == Name::lead());
+            let same = shared
+                .take()
+                .filter(|message| message.id == Some(notice.id));
+            let Some(message) = same.or_else(|| message(line, notice).map(Arc::new)) else {
+                continue;
+            };
+            add(
+                &notice.to,
+                Effect::Tell(Arc::clone(&message)),
+                !is_end || notice.to == Name::lead(),
+            );
             shared = Some(message);
         }
     }
@@ -109,10 +136,13 @@ impl EffectQueues {
     /// Takes out the queue of the member whose turn it is.
     pub(crate) fn next(&mut self) -> Option<(Name, Vec<PendingEffect>)> {
         let after = self.last.take().and_then(|last| {
-            let mut rest = self.waiting.range((Bound::Excluded(last), Bound::Unbounded));
+            let mut rest = self
+                .waiting
+                .range((Bound::Excluded(last), Bound::Unbounded));
             rest.next().map(|(name, _)| name.clone())
         });
-        let name = after.or_else(|| self.waiting.first_key_value().map(|(name, _)| name.clone()))?;
+        let name =
+            after.or_else(|| self.waiting.first_key_value().map(|(name, _)| name.clone()))?;
         self.last = Some(name.clone());
         self.waiting.remove_entry(&name)
     }
@@ -141,7 +171,9 @@ impl EffectQueues {
 
     /// Returns the last line of the journal up to which all effects are done.
     pub(crate) fn up_to(&self) -> u64 {
-        self.open.first_key_value().map_or(self.queued_up_to, |(first, _)| first - 1)
+        self.open
+            .first_key_value()
+            .map_or(self.queued_up_to, |(first, _)| first - 1)
     }
 }
 
@@ -154,20 +186,40 @@ mod tests {
 
     /// A line of which all these members are told, when they have their turn.
     fn line(seq: u64, names: &[Name]) -> Line {
-        let tell =
-            names.iter().map(|to| Notice { to: to.clone(), id: Uuid::from_u128(seq.into()) }).collect();
-        let record = TeamRecord { tell, ..TeamRecord::of(TeamEvent::Read, "t".to_owned(), None) };
-        Line { seq, at: 1.0, version: None, done: 0, lead: None, record: Record::Team(record) }
+        let tell = names
+            .iter()
+            .map(|to| Notice {
+                to: to.clone(),
+                id: Uuid::from_u128(seq.into()),
+            })
+            .collect();
+        let record = TeamRecord {
+            tell,
+            ..TeamRecord::of(TeamEvent::Read, "t".to_owned(), None)
+        };
+        Line {
+            seq,
+            at: 1.0,
+            version: None,
+            done: 0,
+            lead: None,
+            record: Record::Team(record),
+        }
     }
 
     #[test]
     fn each_member_has_its_turn_and_a_line_is_complete_when_all_are_told() {
-        let names: Vec<Name> = (0..6).map(|number| Name::new(&format!("w{number}")).unwrap()).collect();
+        let names: Vec<Name> = (0..6)
+            .map(|number| Name::new(&format!("w{number}")).unwrap())
+            .collect();
         let mut queues = EffectQueues::default();
         let turn = |queues: &mut EffectQueues| {
             let (name, effects) = queues.next().unwrap();
             queues.done(&effects);
-            (name, effects.iter().map(|effect| effect.seq).collect::<Vec<_>>())
+            (
+                name,
+                effects.iter().map(|effect| effect.seq).collect::<Vec<_>>(),
+            )
         };
         queues.take_in_line(&line(1, &names), false);
         for name in &names[..4] {
@@ -187,7 +239,8 @@ mod tests {
 
     #[test]
     fn what_failed_waits_with_all_that_comes_after_it_until_it_is_tried_again() {
-        let (alice, bob) = (Name::new("alice").unwrap(), Name::new("bob").unwrap());
+        let alice = Name::new("alice").unwrap();
+        let bob = Name::new("bob").unwrap();
         let mut queues = EffectQueues::default();
         queues.take_in_line(&line(1, &[alice.clone(), bob.clone()]), false);
         let (first, effects) = queues.next_urgent().unwrap();

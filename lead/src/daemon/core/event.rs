@@ -68,7 +68,10 @@ pub(crate) struct Incarnation {
 impl Incarnation {
     /// Returns the incarnation that a record is about.
     pub(crate) fn of(member: &Member) -> Self {
-        Self { name: member.name.clone(), number: member.incarnation }
+        Self {
+            name: member.name.clone(),
+            number: member.incarnation,
+        }
     }
 }
 
@@ -105,44 +108,88 @@ pub(crate) enum Event {
     Command(ReplyTo, Command),
     /// A spawn under this id, with what must be known to decide it.
     Spawn(ReplyTo, RequestId, Box<SpawnOrder>, SpawnFacts),
-    /// A started worker has greeted on the connection that it inherited, which it does under its liveness lock.
+    /// A started worker has greeted on the connection that it inherited, which it does under its
+    /// liveness lock.
     Greeted { incarnation: Incarnation },
     /// A worker has connected again, and its identity was checked.
-    Connected { incarnation: Incarnation, environment: Option<Environment>, state: WorkerState },
+    Connected {
+        incarnation: Incarnation,
+        environment: Option<Environment>,
+        state: WorkerState,
+    },
     /// A worker reports its state.
-    Said { incarnation: Incarnation, state: WorkerState },
+    Said {
+        incarnation: Incarnation,
+        state: WorkerState,
+    },
     /// A worker submits a line of the lead's inbox: what was read there, or why it could not be.
-    Submitted { incarnation: Incarnation, request_id: RequestId, line: Result<Box<Message>, String> },
+    Submitted {
+        incarnation: Incarnation,
+        request_id: RequestId,
+        line: Result<Box<Message>, String>,
+    },
     /// A worker leaves because of SIGTERM: it has said so, or its transcript does.
     Leaving { incarnation: Incarnation },
     /// A worker cannot begin or go on, and says why. Its end follows.
-    Unable { incarnation: Incarnation, why: String },
+    Unable {
+        incarnation: Incarnation,
+        why: String,
+    },
     /// A worker's connection is closed.
     Disconnected { incarnation: Incarnation },
     /// A process was started for an incarnation, in its cgroup if there is one; or it could not be.
-    Started { incarnation: Incarnation, process: Result<Identity, String>, cgroup: Option<Cgroup> },
+    Started {
+        incarnation: Incarnation,
+        process: Result<Identity, String>,
+        cgroup: Option<Cgroup>,
+    },
     /// The starting daemon found the process of an incarnation alive.
     Found { incarnation: Incarnation },
     /// The process of an incarnation, and all that it started, is gone.
-    Ended { incarnation: Incarnation, ended: Ended },
+    Ended {
+        incarnation: Incarnation,
+        ended: Ended,
+    },
     /// The lead's inbox was read up to this position; these lines were no messages.
-    LeadRead { position: Position, rejected: Vec<RejectedLine> },
+    LeadRead {
+        position: Position,
+        rejected: Vec<RejectedLine>,
+    },
     /// Modes of the team directory, or the journal, were put back: what to tell.
     Restored { what: String },
     /// A worker answers a question of the watchdog, or says that it can be asked (0).
-    Pong { incarnation: Incarnation, number: u64 },
+    Pong {
+        incarnation: Incarnation,
+        number: u64,
+    },
     /// A worker that should answer has not done so for the watchdog period, or longer.
     Silent { incarnation: Incarnation },
-    /// An order about tasks, whose it is, and what a job has done for it: in a checkout, or to see what the protected files are.
+    /// An order about tasks, whose it is, and what a job has done for it: in a checkout, or to see
+    /// what the protected files are.
     Task(ReplyTo, Actor, TaskOrder, Option<JobReport>),
-    /// The branch of this task is begun in the checkout of an idle teammate; or it cannot be, and why.
-    Offered { name: Name, task: TaskId, ended: Result<GitReport, String> },
-    /// What a teammate has committed for a task that it holds no more is not in the team repository, and why.
+    /// The branch of this task is begun in the checkout of an idle teammate; or it cannot be, and
+    /// why.
+    Offered {
+        name: Name,
+        task: TaskId,
+        ended: Result<GitReport, String>,
+    },
+    /// What a teammate has committed for a task that it holds no more is not in the team
+    /// repository, and why.
     NotKept { name: Name, why: String },
     /// The check of this submission has ended; or it could not be run, and why.
-    Checked { task: TaskId, number: u32, ended: Result<CheckReport, String> },
-    /// The integration branch contains the merged work of this submission, or has moved; or it could not be seen, and why.
-    Integrated { task: TaskId, number: u32, ended: Result<bool, String> },
+    Checked {
+        task: TaskId,
+        number: u32,
+        ended: Result<CheckReport, String>,
+    },
+    /// The integration branch contains the merged work of this submission, or has moved; or it
+    /// could not be seen, and why.
+    Integrated {
+        task: TaskId,
+        number: u32,
+        ended: Result<bool, String>,
+    },
     /// This branch of the user is at this commit, which is not integrated; none: it is.
     Synced(ReplyTo, RequestId, (String, String), Option<String>),
     /// A branch of the user stands here after it was asked to land.
@@ -164,17 +211,29 @@ pub(crate) enum Event {
 impl Event {
     /// Makes the event of an incarnation for which no process could be started.
     pub(crate) fn not_started(incarnation: Incarnation, why: &str) -> Self {
-        Self::Started { incarnation, process: Err(why.to_owned()), cgroup: None }
+        Self::Started {
+            incarnation,
+            process: Err(why.to_owned()),
+            cgroup: None,
+        }
     }
 
     /// Returns the command that the event is, or is the outcome of: it must be answered.
     pub(crate) fn client(&self) -> Option<ReplyTo> {
-        if let About::Command(client) = self.about() { Some(client) } else { None }
+        if let About::Command(client) = self.about() {
+            Some(client)
+        } else {
+            None
+        }
     }
 
     /// Returns the incarnation that the event is about, if it is about one that exists.
     pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
-        if let About::Incarnation(incarnation) = self.about() { Some(incarnation) } else { None }
+        if let About::Incarnation(incarnation) = self.about() {
+            Some(incarnation)
+        } else {
+            None
+        }
     }
 
     fn about(&self) -> About<'_> {
@@ -226,7 +285,8 @@ pub(crate) enum Until {
     Ready(u32),
     /// The incarnation that this shutdown asks has ended, or rejected it.
     Ended(RequestId),
-    /// The worker of this incarnation has applied the directive of this `seq`: nothing that began before runs any more.
+    /// The worker of this incarnation has applied the directive of this `seq`: nothing that began
+    /// before runs any more.
     GateClosed { incarnation: u32, seq: u64 },
     /// This plan is not pending any more.
     Judged(RequestId),
@@ -235,8 +295,8 @@ pub(crate) enum Until {
 /// What shall be done, after the journal has the decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
-    /// Start a process for the incarnation that the journal holds now, with this environment; none: with the environment of
-    /// the incarnation before, which it follows by the policy.
+    /// Start a process for the incarnation that the journal holds now, with this environment; none:
+    /// with the environment of the incarnation before, which it follows by the policy.
     Start(Incarnation, Option<Environment>),
     /// Let a started worker begin.
     Welcome(Incarnation),
@@ -268,7 +328,8 @@ pub(crate) enum Action {
     Wait(ReplyTo, Name, Until),
     /// Answer when the attempt to stop has ended.
     WaitForStop(ReplyTo),
-    /// Answer when nothing happens any more by itself; with a goal, of which the tasks from this one on are made.
+    /// Answer when nothing happens any more by itself; with a goal, of which the tasks from this
+    /// one on are made.
     WaitForQuiet(ReplyTo, Option<TaskId>),
     /// Answer those that wait for the stop: a teammate has rejected it.
     RejectStop,

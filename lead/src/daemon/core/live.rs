@@ -18,8 +18,8 @@ use teamd_shared::transcript::Usage;
 use crate::daemon::core::event::{Event, Incarnation, Now};
 use crate::daemon::core::watchdog::{LookResult, Should, Watch};
 
-/// How many workers take an inotify instance of their own; the daemon wakes the others. Linux grants 128 to a user, and other programs
-/// need some (`inotify(7)`, `max_user_instances`).
+/// How many workers take an inotify instance of their own; the daemon wakes the others. Linux
+/// grants 128 to a user, and other programs need some (`inotify(7)`, `max_user_instances`).
 const WATCHERS: usize = 32;
 
 /// Longer than any deadline, and still a time that can be added to another one.
@@ -61,7 +61,8 @@ pub(crate) struct Alive {
     /// Whether it was started, and has not greeted yet.
     pub(crate) is_awaited: bool,
     pub(crate) environment: Option<Environment>,
-    /// When it was started again by the policy: by the wall clock, as its record has it, and since the daemon began.
+    /// When it was started again by the policy: by the wall clock, as its record has it, and since
+    /// the daemon began.
     restarts: Vec<(f64, Duration)>,
     pub(crate) said: WorkerState,
     /// Why it cannot begin or go on, as it has said. Its end follows.
@@ -83,14 +84,16 @@ pub(crate) struct Alive {
     /// Whether it may take an inotify instance.
     pub(crate) watches: bool,
     deadlines: Deadlines,
-    /// Whether its end is only waited for, since SIGKILL was sent or its process has ended: no step of the ladder is due.
+    /// Whether its end is only waited for, since SIGKILL was sent or its process has ended: no step
+    /// of the ladder is due.
     is_ending: bool,
     watch: Watch,
     /// How old the incarnation was when this daemon took it over.
     adopted_age: Duration,
 }
 
-/// The steps that are due some time, since the daemon began: those of the termination ladder, and of a question.
+/// The steps that are due some time, since the daemon began: those of the termination ladder, and
+/// of a question.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct Deadlines {
     /// `--force`: then signals end it.
@@ -120,7 +123,11 @@ impl Live {
     /// Takes in what an event says, before anything is decided on it.
     pub(crate) fn observe(&mut self, team: &Team, event: &Event) {
         match event {
-            Event::Connected { incarnation, environment, state } if is_present(team, incarnation) => {
+            Event::Connected {
+                incarnation,
+                environment,
+                state,
+            } if is_present(team, incarnation) => {
                 let alive = self.enter(incarnation);
                 alive.connected = true;
                 alive.watch.connected();
@@ -142,7 +149,10 @@ impl Live {
                     alive.watch.heard();
                 }
             }
-            Event::Pong { incarnation, number } => {
+            Event::Pong {
+                incarnation,
+                number,
+            } => {
                 if let Some(alive) = self.of_mut(incarnation) {
                     alive.watch.pong(*number);
                 }
@@ -158,11 +168,16 @@ impl Live {
                 }
             }
             // If it could not be journaled at once, the member may have another incarnation by now.
-            Event::Started { incarnation, process: Ok(_), .. } if is_present(team, incarnation) => {
+            Event::Started {
+                incarnation,
+                process: Ok(_),
+                ..
+            } if is_present(team, incarnation) => {
                 let watchers = self.members.values().filter(|alive| alive.watches).count();
                 let alive = self.enter(incarnation);
                 alive.watches = watchers < WATCHERS;
-                (alive.connected, alive.is_awaited) = (true, true);
+                alive.connected = true;
+                alive.is_awaited = true;
                 alive.watch.connected();
             }
             Event::Offered { name, ended, .. } => {
@@ -178,14 +193,26 @@ impl Live {
             Event::Ended { incarnation, .. } => {
                 if let Some(alive) = self.of_mut(incarnation) {
                     // The usage is recorded with the end, and why it could not go on.
-                    let said = WorkerState { usage: alive.said.usage, ..WorkerState::default() };
+                    let said = WorkerState {
+                        usage: alive.said.usage,
+                        ..WorkerState::default()
+                    };
                     let unable = alive.unable.take();
-                    *alive = Alive { said, unable, ..alive.next(alive.incarnation) };
+                    *alive = Alive {
+                        said,
+                        unable,
+                        ..alive.next(alive.incarnation)
+                    };
                 }
             }
             // What a person or the lead says about tasks may have changed what was wrong.
-            Event::Task(_, by, order, _) if !by.is_teammate() && !matches!(order, TaskOrder::List(_)) => {
-                self.members.values_mut().for_each(|alive| (alive.is_refused, alive.refusals) = (false, 0));
+            Event::Task(_, by, order, _)
+                if !by.is_teammate() && !matches!(order, TaskOrder::List(_)) =>
+            {
+                for alive in self.members.values_mut() {
+                    alive.is_refused = false;
+                    alive.refusals = 0;
+                }
             }
             Event::Terminate => self.terminations += 1,
             _ => {}
@@ -202,45 +229,62 @@ impl Live {
 
     /// Returns how often in a row the check of a task, or its integration, could not be run.
     pub(crate) fn fruitless_checks(&self, task: TaskId) -> u32 {
-        self.fruitless_checks.get(&task).copied().unwrap_or_default()
+        self.fruitless_checks
+            .get(&task)
+            .copied()
+            .unwrap_or_default()
     }
 
-    /// Notes whether a worker relies on the daemon to wake it for its mail. Returns true if it does so from now on: the
-    /// daemon then wakes it for what came before.
+    /// Notes whether a worker relies on the daemon to wake it for its mail. Returns true if it does
+    /// so from now on: the daemon then wakes it for what came before.
     pub(crate) fn needs_waking(&mut self, incarnation: &Incarnation, wants: bool) -> bool {
-        let said = self.of_mut(incarnation).map(|alive| &mut alive.said.needs_waking);
+        let said = self
+            .of_mut(incarnation)
+            .map(|alive| &mut alive.said.needs_waking);
         said.is_some_and(|said| !std::mem::replace(said, wants) && wants)
     }
 
-    /// Takes in whether the inbox of a worker holds mail that it has not read, as far as it has said.
+    /// Takes in whether the inbox of a worker holds mail that it has not read, as far as it has
+    /// said.
     pub(crate) fn note_unread(&mut self, incarnation: &Incarnation, has_unread: bool) {
         if let Some(alive) = self.of_mut(incarnation) {
             alive.has_unread = has_unread;
         }
     }
 
-    /// Takes in the environment of an incarnation whose spawn is journaled now. Before that, the order could still be refused.
+    /// Takes in the environment of an incarnation whose spawn is journaled now. Before that, the
+    /// order could still be refused.
     pub(crate) fn ordered(&mut self, incarnation: &Incarnation, environment: Environment) {
         self.enter(incarnation).environment = Some(environment);
     }
 
-    /// Takes in a restart that is journaled now, by the monotonic clock too: a wall clock that jumps removes no restart.
+    /// Takes in a restart that is journaled now, by the monotonic clock too: a wall clock that
+    /// jumps removes no restart.
     pub(crate) fn restarted(&mut self, member: &Member, now: Now) {
         let alive = self.enter(&Incarnation::of(member));
-        alive.restarts.retain(|(at, _)| member.restarts.contains(at));
-        alive.restarts.extend(member.restarts.last().map(|&at| (at, now.monotonic)));
+        alive
+            .restarts
+            .retain(|(at, _)| member.restarts.contains(at));
+        alive
+            .restarts
+            .extend(member.restarts.last().map(|&at| (at, now.monotonic)));
     }
 
-    /// Returns when the restart with this time of day happened, since the daemon began; none if an earlier daemon did it.
+    /// Returns when the restart with this time of day happened, since the daemon began; none if an
+    /// earlier daemon did it.
     pub(crate) fn restarted_at(&self, name: &Name, wall: f64) -> Option<Duration> {
         let restarts = &self.members.get(name)?.restarts;
-        restarts.iter().rfind(|(at, _)| *at == wall).map(|(_, at)| *at)
+        restarts
+            .iter()
+            .rfind(|(at, _)| *at == wall)
+            .map(|(_, at)| *at)
     }
 
     /// Takes over what a worker last reported to an earlier daemon, until it reports again.
     pub(crate) fn recall(&mut self, incarnation: &Incarnation, doing: Doing, usage: Usage) {
         let said = &mut self.enter(incarnation).said;
-        (said.doing, said.usage) = (doing, usage);
+        said.doing = doing;
+        said.usage = usage;
     }
 
     /// Takes over the age of an incarnation that an earlier daemon started.
@@ -249,7 +293,13 @@ impl Live {
     }
 
     /// Takes in that mail has come for an incarnation: its worker should react.
-    pub(crate) fn mail_arrived(&mut self, team: &Team, incarnation: &Incarnation, now: Now, rules: Rules) {
+    pub(crate) fn mail_arrived(
+        &mut self,
+        team: &Team,
+        incarnation: &Incarnation,
+        now: Now,
+        rules: Rules,
+    ) {
         if let Some(alive) = self.of_mut(incarnation).filter(|alive| alive.ready) {
             alive.watch.mail_arrived();
             alive.arm_watch(team, &incarnation.name, now, rules);
@@ -257,37 +307,67 @@ impl Live {
     }
 
     /// Looks at the workers that should answer, as far as that is due.
-    pub(crate) fn look(&mut self, team: &Team, now: Now, rules: Rules) -> Vec<(Incarnation, LookResult)> {
-        let Some(patience) = rules.watchdog else { return Vec::new() };
+    pub(crate) fn look(
+        &mut self,
+        team: &Team,
+        now: Now,
+        rules: Rules,
+    ) -> Vec<(Incarnation, LookResult)> {
+        let Some(patience) = rules.watchdog else {
+            return Vec::new();
+        };
         let mut found = Vec::new();
         for (name, alive) in &mut self.members {
             if alive.watch.next().is_none_or(|next| next > now.monotonic) {
                 continue;
             }
             let should = should_answer(team, name, alive);
-            if let Some(finding) = alive.watch.look(should, (now.monotonic, now.wall), patience) {
-                found.push((Incarnation { name: name.clone(), number: alive.incarnation }, finding));
+            if let Some(finding) = alive
+                .watch
+                .look(should, (now.monotonic, now.wall), patience)
+            {
+                found.push((
+                    Incarnation {
+                        name: name.clone(),
+                        number: alive.incarnation,
+                    },
+                    finding,
+                ));
             }
         }
         found
     }
 
-    /// Returns the usage of a member's conversation: as its worker last said, else as it was when the incarnation before ended.
+    /// Returns the usage of a member's conversation: as its worker last said, else as it was when
+    /// the incarnation before ended.
     pub(crate) fn usage(&self, member: &Member) -> Usage {
         let incarnation = Incarnation::of(member);
-        let said = self.of(&incarnation).map(|alive| alive.said.usage).filter(|usage| !usage.is_nothing());
+        let said = self
+            .of(&incarnation)
+            .map(|alive| alive.said.usage)
+            .filter(|usage| !usage.is_nothing());
         let goes_on = member.phase.is_ended() || member.conversation != member.incarnation;
-        let before = || member.exit.as_ref().filter(|_| goes_on).map(|exit| exit.usage);
-        said.or_else(before).unwrap_or_default()
+        said.or_else(|| {
+            if goes_on {
+                member.exit.as_ref().map(|exit| exit.usage)
+            } else {
+                None
+            }
+        })
+        .unwrap_or_default()
     }
 
     /// Returns what is known of an incarnation; none if another one has taken its place.
     pub(crate) fn of(&self, incarnation: &Incarnation) -> Option<&Alive> {
-        self.members.get(&incarnation.name).filter(|alive| alive.incarnation == incarnation.number)
+        self.members
+            .get(&incarnation.name)
+            .filter(|alive| alive.incarnation == incarnation.number)
     }
 
     fn of_mut(&mut self, incarnation: &Incarnation) -> Option<&mut Alive> {
-        self.members.get_mut(&incarnation.name).filter(|alive| alive.incarnation == incarnation.number)
+        self.members
+            .get_mut(&incarnation.name)
+            .filter(|alive| alive.incarnation == incarnation.number)
     }
 
     /// Returns what is known of each member.
@@ -331,27 +411,44 @@ impl Live {
             return;
         }
         let deadlines = &mut alive.deadlines;
-        let most = member.terms.bounds.max_time.filter(|_| member.phase == Phase::Running);
-        if let Some(most) = most.filter(|_| member.ending.is_none() && team.release(name).is_none()) {
-            let left = Duration::from_secs(most).min(FOREVER).saturating_sub(alive.adopted_age);
+        let most = if member.phase == Phase::Running {
+            member.terms.bounds.max_time
+        } else {
+            None
+        };
+        if member.ending.is_none()
+            && team.release(name).is_none()
+            && let Some(most) = most
+        {
+            let left = Duration::from_secs(most)
+                .min(FOREVER)
+                .saturating_sub(alive.adopted_age);
             deadlines.limit.get_or_insert(now.monotonic + left);
         } else {
             deadlines.limit = None;
         }
         if team.pending(name, Kind::Permission).is_some() {
-            deadlines.permission.get_or_insert(now.monotonic + rules.permission_timeout);
+            deadlines
+                .permission
+                .get_or_insert(now.monotonic + rules.permission_timeout);
         } else {
             deadlines.permission = None;
         }
         if member.ending.is_some() {
             deadlines.kill.get_or_insert(now.monotonic + grace);
-            (deadlines.forced, deadlines.overdue) = (None, None);
+            deadlines.forced = None;
+            deadlines.overdue = None;
         } else if let Some(request) = team.shutdown_of(name) {
             if team.release(name).is_some() {
                 deadlines.overdue.get_or_insert(now.monotonic + grace);
             }
-            if let Payload::Shutdown { force_after: Some(seconds), .. } = request.payload {
-                let due = Duration::try_from_secs_f64(seconds).map_or(FOREVER, |due| due.min(FOREVER));
+            if let Payload::Shutdown {
+                force_after: Some(seconds),
+                ..
+            } = request.payload
+            {
+                let due =
+                    Duration::try_from_secs_f64(seconds).map_or(FOREVER, |due| due.min(FOREVER));
                 let due = now.monotonic + due;
                 deadlines.forced = Some(deadlines.forced.map_or(due, |before| before.min(due)));
             }
@@ -360,21 +457,41 @@ impl Live {
 
     /// Returns when the next step is due, since the daemon began.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
-        let steps = |alive: &Alive| alive.deadlines.steps().map(|(at, _)| at).chain(alive.watch.next()).min();
-        self.members.values().filter_map(steps).min()
+        self.members
+            .values()
+            .filter_map(|alive| {
+                alive
+                    .deadlines
+                    .steps()
+                    .map(|(at, _)| at)
+                    .chain(alive.watch.next())
+                    .min()
+            })
+            .min()
     }
 
     /// Returns the steps that are due.
     pub(crate) fn due(&self, now: Now) -> Vec<(Incarnation, Due)> {
-        let due = |(name, alive): (&Name, &Alive)| {
-            let (_, due) = alive.deadlines.steps().find(|(at, _)| *at <= now.monotonic)?;
-            Some((Incarnation { name: name.clone(), number: alive.incarnation }, due))
-        };
-        self.members.iter().filter_map(due).collect()
+        self.members
+            .iter()
+            .filter_map(|(name, alive)| {
+                let (_, due) = alive
+                    .deadlines
+                    .steps()
+                    .find(|(at, _)| *at <= now.monotonic)?;
+                Some((
+                    Incarnation {
+                        name: name.clone(),
+                        number: alive.incarnation,
+                    },
+                    due,
+                ))
+            })
+            .collect()
     }
 
-    /// Takes in that the process of an incarnation has ended: no step of the ladder is due any more, however long the processes
-    /// that it started take to end.
+    /// Takes in that the process of an incarnation has ended: no step of the ladder is due any
+    /// more, however long the processes that it started take to end.
     pub(crate) fn process_exited(&mut self, incarnation: &Incarnation) {
         self.enter(incarnation);
         self.killed(incarnation);
@@ -383,23 +500,34 @@ impl Live {
     /// Takes in that SIGKILL was sent: only the end of this incarnation is awaited now.
     pub(crate) fn killed(&mut self, incarnation: &Incarnation) {
         if let Some(alive) = self.of_mut(incarnation) {
-            (alive.is_ending, alive.deadlines) = (true, Deadlines::default());
+            alive.is_ending = true;
+            alive.deadlines = Deadlines::default();
         }
     }
 }
 
 /// Returns what a status has room for: the journal keeps it.
 fn first_line(why: &str) -> String {
-    why.lines().next().unwrap_or_default().chars().take(MOST_OF_A_REASON).collect()
+    why.lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(MOST_OF_A_REASON)
+        .collect()
 }
 
 fn is_present(team: &Team, incarnation: &Incarnation) -> bool {
-    team.members.get(&incarnation.name).is_some_and(|state| state.record.incarnation == incarnation.number)
+    team.members
+        .get(&incarnation.name)
+        .is_some_and(|state| state.record.incarnation == incarnation.number)
 }
 
-/// Tells whether a worker should answer now: it is at work, or something was said to it that it has not reacted to.
+/// Tells whether a worker should answer now: it is at work, or something was said to it that it has
+/// not reacted to.
 fn should_answer(team: &Team, name: &Name, alive: &Alive) -> Should {
-    let Some(state) = team.members.get(name) else { return Should::Rest };
+    let Some(state) = team.members.get(name) else {
+        return Should::Rest;
+    };
     let member = &state.record;
     if member.phase != Phase::Running || member.incarnation != alive.incarnation {
         return Should::Rest;
@@ -416,14 +544,24 @@ fn should_answer(team: &Team, name: &Name, alive: &Alive) -> Should {
         || alive.watch.has_mail()
         || member.silent_since.is_some()
         || !alive.watch.silence().is_zero();
-    if alive.ready && reacts { Should::Answer } else { Should::Rest }
+    if alive.ready && reacts {
+        Should::Answer
+    } else {
+        Should::Rest
+    }
 }
 
 impl Alive {
     /// Takes over what the next incarnation of a member needs of the one before.
     fn next(&mut self, incarnation: u32) -> Self {
-        let (environment, restarts) = (self.environment.take(), std::mem::take(&mut self.restarts));
-        Self { incarnation, environment, restarts, ..Self::default() }
+        let environment = self.environment.take();
+        let restarts = std::mem::take(&mut self.restarts);
+        Self {
+            incarnation,
+            environment,
+            restarts,
+            ..Self::default()
+        }
     }
 
     /// Returns how long it has been silent although it should answer, as far as that is counted.
@@ -447,7 +585,9 @@ impl Alive {
     }
 
     fn arm_watch(&mut self, team: &Team, name: &Name, now: Now, rules: Rules) {
-        let Some(patience) = rules.watchdog else { return };
+        let Some(patience) = rules.watchdog else {
+            return;
+        };
         let should = should_answer(team, name, self);
         self.watch.arm(should, now.monotonic, patience);
     }
@@ -486,32 +626,79 @@ mod tests {
     #[test]
     fn a_worker_that_hears_of_its_mail_no_more_is_rung_once_for_what_came_before() {
         let mut live = Live::default();
-        let incarnation = Incarnation { name: Name::new("alice").unwrap(), number: 1 };
+        let incarnation = Incarnation {
+            name: Name::new("alice").unwrap(),
+            number: 1,
+        };
         assert!(!live.needs_waking(&incarnation, true), "it is not known");
         live.recall(&incarnation, Doing::Idle, Usage::default());
-        let told = [false, true, true, false, true].map(|wants| live.needs_waking(&incarnation, wants));
+        let told =
+            [false, true, true, false, true].map(|wants| live.needs_waking(&incarnation, wants));
         assert_eq!(told, [false, true, false, false, true]);
-        let next = Incarnation { number: 2, ..incarnation };
+        let next = Incarnation {
+            number: 2,
+            ..incarnation
+        };
         assert!(!live.needs_waking(&next, true), "another incarnation");
     }
 
     #[test]
     fn a_teammate_is_offered_work_again_when_a_person_has_changed_a_task() {
-        let (mut live, name) = (Live::default(), Name::new("alice").unwrap());
-        live.recall(&Incarnation { name: name.clone(), number: 1 }, Doing::Idle, Usage::default());
-        let client = ReplyTo { connection: 1, tag: 1, agent: false };
+        let mut live = Live::default();
+        let name = Name::new("alice").unwrap();
+        live.recall(
+            &Incarnation {
+                name: name.clone(),
+                number: 1,
+            },
+            Doing::Idle,
+            Usage::default(),
+        );
+        let client = ReplyTo {
+            connection: 1,
+            tag: 1,
+            agent: false,
+        };
         let order = |by, order, report| Event::Task(client, by, order, report);
         let looked = Some(JobReport::Protected(Baseline::Unknown("x".to_owned())));
         for (event, is_freed) in [
-            (order(Actor::Person, TaskOrder::Retry(1, Box::default()), None), true),
-            (order(Actor::Person, TaskOrder::Retry(1, Box::default()), looked.clone()), true),
-            (order(Actor::Member(name.clone()), TaskOrder::Retry(1, Box::default()), looked), false),
+            (
+                order(Actor::Person, TaskOrder::Retry(1, Box::default()), None),
+                true,
+            ),
+            (
+                order(
+                    Actor::Person,
+                    TaskOrder::Retry(1, Box::default()),
+                    looked.clone(),
+                ),
+                true,
+            ),
+            (
+                order(
+                    Actor::Member(name.clone()),
+                    TaskOrder::Retry(1, Box::default()),
+                    looked,
+                ),
+                false,
+            ),
         ] {
             let ended = Err("no branch".to_owned());
-            live.observe(&Team::default(), &Event::Offered { name: name.clone(), task: 1, ended });
+            live.observe(
+                &Team::default(),
+                &Event::Offered {
+                    name: name.clone(),
+                    task: 1,
+                    ended,
+                },
+            );
             live.observe(&Team::default(), &event);
             let alice = live.member(&name).unwrap();
-            assert_eq!((!alice.is_refused, alice.refusals == 0), (is_freed, is_freed), "{event:?}");
+            assert_eq!(
+                (!alice.is_refused, alice.refusals == 0),
+                (is_freed, is_freed),
+                "{event:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What the daemon decides, and in which order what follows is done. Pure: no file, no clock, no runtime, no random source.
+//! What the daemon decides, and in which order what follows is done. Pure: no file, no clock, no
+//! runtime, no random source.
 
 pub(crate) mod decide;
 pub(crate) mod directive;

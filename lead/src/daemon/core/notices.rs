@@ -1,5 +1,5 @@
-//! What follows from a line of the journal outside of it: the inbox lines (the same, id for id, whenever they are
-//! made), and the names of archived files. Pure.
+//! What follows from a line of the journal outside of it: the inbox lines (the same, id for id,
+//! whenever they are made), and the names of archived files. Pure.
 
 use serde_json::{Map, json};
 use teamd_shared::amount::count;
@@ -15,8 +15,11 @@ use teamd_shared::team_dir::TeamPath;
 
 /// Makes the messages of a line.
 pub(crate) fn messages(line: &Line) -> Vec<(Name, Message)> {
-    let message = |tell: &Notice| Some((tell.to.clone(), message(line, tell)?));
-    line.record.tell().iter().filter_map(message).collect()
+    line.record
+        .tell()
+        .iter()
+        .filter_map(|tell| Some((tell.to.clone(), message(line, tell)?)))
+        .collect()
 }
 
 /// Makes the message that a member is told of a line; none if nothing is to be told.
@@ -25,7 +28,10 @@ pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
     let new = |from: &str, body| Message::new(tell.id, from, to, line.at, body);
     match &line.record {
         Record::Team(record) => {
-            let text = record.content.clone().unwrap_or_else(|| quarantined(&record.rejected));
+            let text = record
+                .content
+                .clone()
+                .unwrap_or_else(|| quarantined(&record.rejected));
             Some(new(TEAMD, Body::Message).with_content(text))
         }
         Record::Member(record) => of_member(record, line.seq).map(|(from, body, content)| {
@@ -45,21 +51,38 @@ pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
     }
 }
 
-/// Says what happened to a task: to its owner, to the teammate that it is for, or to the lead in one line.
+/// Says what happened to a task: to its owner, to the teammate that it is for, or to the lead in
+/// one line.
 fn of_task(record: &TaskRecord, to: &str, seq: u64) -> Option<(Body, String)> {
-    let (task, title, by) = (&record.task, record.task.title(), &record.by);
-    let more = record.content.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+    let task = &record.task;
+    let title = record.task.title();
+    let by = &record.by;
+    let more = record
+        .content
+        .as_ref()
+        .map(|text| format!(": {text}"))
+        .unwrap_or_default();
     if to == LEAD {
         let result = task.result.as_ref().map_or("no", TaskResult::verified);
-        let who = task.submission.as_ref().map(|it| format!(" by {}", it.by)).unwrap_or_default();
+        let who = task
+            .submission
+            .as_ref()
+            .map(|it| format!(" by {}", it.by))
+            .unwrap_or_default();
         let text = match record.event {
             TaskEvent::Completed => format!("{title} is completed{who}; verified: {result}"),
             TaskEvent::Failed => {
-                format!("{title} has failed, after {}", count(task.attempts as usize, "attempt"))
+                format!(
+                    "{title} has failed, after {}",
+                    count(task.attempts as usize, "attempt")
+                )
             }
             TaskEvent::Released => format!("{title} is released{more}"),
             TaskEvent::Returned => {
-                format!("{title} was sent back {}: look at it", count(task.returns as usize, "time"))
+                format!(
+                    "{title} was sent back {}: look at it",
+                    count(task.returns as usize, "time")
+                )
             }
             TaskEvent::Stalled => format!("the check of {title} could not run{more}"),
             _ => return None,
@@ -68,12 +91,15 @@ fn of_task(record: &TaskRecord, to: &str, seq: u64) -> Option<(Body, String)> {
     }
     let text = match record.event {
         TaskEvent::Claimed => {
-            let text = [title, task.assignment()].join("\n\n").trim_end().to_owned();
+            let text = [title, task.assignment()]
+                .join("\n\n")
+                .trim_end()
+                .to_owned();
             return Some((
                 Body::TaskAssignment {
                     task_id: Some(task.id),
                     subject: task.subject.clone(),
-                    gate_closed: Some(seq).filter(|_| task.plan),
+                    gate_closed: if task.plan { Some(seq) } else { None },
                 },
                 text,
             ));
@@ -100,14 +126,20 @@ fn of_task(record: &TaskRecord, to: &str, seq: u64) -> Option<(Body, String)> {
 const TOLD: usize = 3;
 
 fn quarantined(rejected: &[RejectedLine]) -> String {
-    let first = rejected.iter().take(TOLD).map(|bad| format!("offset {}: {}", bad.offset, bad.reason));
+    let first = rejected
+        .iter()
+        .take(TOLD)
+        .map(|bad| format!("offset {}: {}", bad.offset, bad.reason));
     let more = if rejected.len() > TOLD { "; …" } else { "" };
     let what = match rejected.len() {
         1 => "a line in inbox/lead.jsonl could not be read and stands".to_owned(),
         many => format!("{many} lines in inbox/lead.jsonl could not be read and stand"),
     };
     let first: Vec<_> = first.collect();
-    format!("{what} in inbox/lead.rejected.jsonl: {}{more}", first.join("; "))
+    format!(
+        "{what} in inbox/lead.rejected.jsonl: {}{more}",
+        first.join("; ")
+    )
 }
 
 fn of_member(record: &MemberRecord, seq: u64) -> Option<(&'static str, Body, String)> {
@@ -115,35 +147,53 @@ fn of_member(record: &MemberRecord, seq: u64) -> Option<(&'static str, Body, Str
     match record.event {
         MemberEvent::GateClosed => {
             let content = record.content.clone().unwrap_or_default();
-            Some((LEAD, Body::PlanRequest { gate_closed: Some(seq) }, content))
+            Some((
+                LEAD,
+                Body::PlanRequest {
+                    gate_closed: Some(seq),
+                },
+                content,
+            ))
         }
         MemberEvent::Spawning => Some((LEAD, Body::Message, record.content.clone()?)),
-        MemberEvent::Silent | MemberEvent::Answering => {
-            Some((TEAMD, Body::Message, record.content.clone().unwrap_or_default()))
-        }
+        MemberEvent::Silent | MemberEvent::Answering => Some((
+            TEAMD,
+            Body::Message,
+            record.content.clone().unwrap_or_default(),
+        )),
         MemberEvent::Exited => {
             let exit = member.exit.as_ref()?;
             let released: Vec<String> = record.released.iter().map(ToString::to_string).collect();
-            let (name, unread) = (member.name.to_string(), exit.unread);
+            let name = member.name.to_string();
+            let unread = exit.unread;
             let how = match (record.ended_incarnation, member.phase) {
-                (Some(_), _) => format!("crashed and is started again as incarnation {}", member.incarnation),
+                (Some(_), _) => format!(
+                    "crashed and is started again as incarnation {}",
+                    member.incarnation
+                ),
                 (None, teamd_shared::member::Phase::Shutdown) => "has shut down".to_owned(),
                 (None, teamd_shared::member::Phase::Killed) => "was killed".to_owned(),
                 (None, _) => "crashed".to_owned(),
             };
-            // The note explains an end by the daemon itself, and one of which nothing was seen: it never ran, for example.
+            // The note explains an end by the daemon itself, and one of which nothing was seen: it
+            // never ran, for example.
             let unseen = exit.code.is_none() && exit.signal.is_none();
-            let why = exit
-                .note
-                .as_ref()
-                .filter(|_| unseen || matches!(exit.ending, Some(Ending::Hung | Ending::Limit)));
+            let why = if unseen || matches!(exit.ending, Some(Ending::Hung | Ending::Limit)) {
+                exit.note.as_ref()
+            } else {
+                None
+            };
             let how = why.map_or(how.clone(), |why| format!("{how}: {why}"));
             let how = if released.is_empty() {
                 how
             } else {
                 format!("{how}; released: task {}", released.join(", "))
             };
-            let body = Body::TeammateTerminated { name: name.clone(), exit: exit_json(exit), unread };
+            let body = Body::TeammateTerminated {
+                name: name.clone(),
+                exit: exit_json(exit),
+                unread,
+            };
             Some((TEAMD, body, format!("{name} {how}")))
         }
         _ => None,
@@ -158,9 +208,14 @@ fn exit_json(exit: &teamd_shared::member::Exit) -> serde_json::Value {
 fn extra_of(record: &MemberRecord) -> Map<String, serde_json::Value> {
     let mut extra = Map::new();
     if record.event == MemberEvent::Exited {
-        let ended = record.ended_incarnation.unwrap_or(record.member.incarnation);
+        let ended = record
+            .ended_incarnation
+            .unwrap_or(record.member.incarnation);
         extra.insert("incarnation".to_owned(), json!(ended));
-        extra.insert("restarted".to_owned(), json!(record.ended_incarnation.is_some()));
+        extra.insert(
+            "restarted".to_owned(),
+            json!(record.ended_incarnation.is_some()),
+        );
         if record.agent {
             extra.insert(ASKED_BY.to_owned(), json!(LEAD));
         }
@@ -172,31 +227,49 @@ fn of_request(record: &RequestRecord) -> Option<Body> {
     let request = &record.request;
     let request_id = request.request_id.clone();
     match (&request.payload, request.status) {
-        (Payload::Shutdown { reason, decide_within, .. }, Status::Pending) => Some(Body::ShutdownRequest {
+        (
+            Payload::Shutdown {
+                reason,
+                decide_within,
+                ..
+            },
+            Status::Pending,
+        ) => Some(Body::ShutdownRequest {
             request_id,
             incarnation: Some(request.incarnation),
             reason: reason.clone(),
             decide_within: Some(*decide_within),
         }),
-        (Payload::Plan { .. }, Status::Approved | Status::Rejected) => Some(Body::PlanApprovalResponse {
-            request_id,
-            approve: request.status == Status::Approved,
-            feedback: request.reason.clone().unwrap_or_default(),
-        }),
-        (Payload::Review(review), Status::Pending) => {
-            Some(Body::ReviewRequest { request_id, task_id: Some(review.task) })
+        (Payload::Plan { .. }, Status::Approved | Status::Rejected) => {
+            Some(Body::PlanApprovalResponse {
+                request_id,
+                approve: request.status == Status::Approved,
+                feedback: request.reason.clone().unwrap_or_default(),
+            })
         }
+        (Payload::Review(review), Status::Pending) => Some(Body::ReviewRequest {
+            request_id,
+            task_id: Some(review.task),
+        }),
         _ => None,
     }
 }
 
 /// Returns where a file goes that is archived with this `seq`.
 pub(crate) fn archived(file: &TeamPath, seq: u64) -> TeamPath {
-    let folder = file.relative().parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+    let folder = file
+        .relative()
+        .parent()
+        .map(|folder| folder.display().to_string())
+        .unwrap_or_default();
     TeamPath::archive(&format!("{seq}.{folder}.{}", file.file_name()))
 }
 
-/// Returns the names that the files of a member have in the archive, if it is forgotten with this `seq`.
+/// Returns the names that the files of a member have in the archive, if it is forgotten with this
+/// `seq`.
 pub(crate) fn archive_names(name: &Name, seq: u64) -> Vec<String> {
-    TeamPath::of_member(name).iter().map(|file| archived(file, seq).to_string()).collect()
+    TeamPath::of_member(name)
+        .iter()
+        .map(|file| archived(file, seq).to_string())
+        .collect()
 }

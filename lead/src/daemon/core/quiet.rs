@@ -1,7 +1,8 @@
-//! Whether a team has come to rest, and what holds up its tasks. Pure: the team, and what its workers said last.
+//! Whether a team has come to rest, and what holds up its tasks. Pure: the team, and what its
+//! workers said last.
 //!
-//! What an idle member is given rests on the same look at it ([`standing`]): a run does not end before a task that is about to be
-//! given, and does not wait for one that never is.
+//! What an idle member is given rests on the same look at it ([`standing`]): a run does not end
+//! before a task that is about to be given, and does not wait for one that never is.
 
 use teamd_shared::control::Obstacle;
 use teamd_shared::journal::Team;
@@ -17,7 +18,8 @@ use crate::daemon::core::waiters::doing;
 
 /// How often in a row a teammate is offered a task whose branch cannot be begun.
 pub(crate) const MOST_REFUSALS: u32 = 3;
-/// How often in a row a check cannot be run before its task counts as stuck: that takes about a minute.
+/// How often in a row a check cannot be run before its task counts as stuck: that takes about a
+/// minute.
 const MOST_TRIES: u32 = 6;
 /// How many teammates are named that may not claim a task.
 const NAMED: usize = 3;
@@ -53,29 +55,47 @@ pub(crate) fn standing<'t>(team: &'t Team, live: &'t Live, member: &Member) -> S
         || team.pending(name, Kind::Shutdown).is_some();
     let alive = live.of(&Incarnation::of(member));
     let alive = alive.filter(|alive| alive.connected && alive.ready && !alive.has_unread);
-    let Some(alive) = alive.filter(|_| !leaves && doing(team, live, member) == Doing::Idle) else {
+    if leaves || doing(team, live, member) != Doing::Idle {
+        return Standing::Busy;
+    }
+    let Some(alive) = alive else {
         return Standing::Busy;
     };
     if let Some(asked) = team.awaited_by(name) {
         return Standing::Waits(asked);
     }
-    if let Some(reason) = alive.said.idle_reason.filter(|reason| *reason != IdleReason::Available) {
+    if let Some(reason) = alive
+        .said
+        .idle_reason
+        .filter(|reason| *reason != IdleReason::Available)
+    {
         let activity = alive.said.activity.as_str();
-        return Standing::Failed(if activity.is_empty() { reason.as_str() } else { activity });
+        return Standing::Failed(if activity.is_empty() {
+            reason.as_str()
+        } else {
+            activity
+        });
     }
     match team.held_by(name) {
         Some(task) => Standing::Holds(task.id),
         None if alive.offered.is_some() => Standing::Busy,
-        None if alive.is_refused || alive.refusals >= MOST_REFUSALS => Standing::Refused(&alive.refusal),
+        None if alive.is_refused || alive.refusals >= MOST_REFUSALS => {
+            Standing::Refused(&alive.refusal)
+        }
         None => Standing::Free,
     }
 }
 
-/// Says what holds up each task that is open, once nothing happens any more by itself; none before. With a goal, the lead agent
-/// was to make tasks of it, the first of which has this id or a higher one.
+/// Says what holds up each task that is open, once nothing happens any more by itself; none before.
+/// With a goal, the lead agent was to make tasks of it, the first of which has this id or a higher
+/// one.
 pub(crate) fn obstacles(team: &Team, live: &Live, goal: Option<TaskId>) -> Option<Vec<Obstacle>> {
     let quiet = Quiet { team, live };
-    let open = || team.tasks.values().filter(|task| !task.status.is_finished());
+    let open = || {
+        team.tasks
+            .values()
+            .filter(|task| !task.status.is_finished())
+    };
     // Without a task and a goal, what teammates still say changes nothing.
     let all = goal.is_some() || team.has_open_tasks();
     let members = team.members.values().map(|state| &state.record);
@@ -84,7 +104,12 @@ pub(crate) fn obstacles(team: &Team, live: &Live, goal: Option<TaskId>) -> Optio
         return None;
     }
     let of_goal = goal.and_then(|first| quiet.of_goal(first));
-    Some(of_goal.into_iter().chain(open().map(|task| quiet.of_task(task))).collect())
+    Some(
+        of_goal
+            .into_iter()
+            .chain(open().map(|task| quiet.of_task(task)))
+            .collect(),
+    )
 }
 
 struct Quiet<'t> {
@@ -97,28 +122,44 @@ impl Quiet<'_> {
     fn moves(&self, member: &Member) -> bool {
         match standing(self.team, self.live, member) {
             Standing::Busy => true,
-            Standing::Free => member.terms.auto && self.team.next_for(member, &Default::default()).is_some(),
+            Standing::Free => {
+                member.terms.auto && self.team.next_for(member, &Default::default()).is_some()
+            }
             _ => false,
         }
     }
 
-    /// Tells whether a check or a merge of a task is under way. Its review is not: a person or the lead agent must answer it.
+    /// Tells whether a check or a merge of a task is under way. Its review is not: a person or the
+    /// lead agent must answer it.
     fn is_under_way(&self, task: &Task) -> bool {
-        task.status == TaskStatus::InReview && self.review(task).is_none() && self.stalled(task).is_none()
+        task.status == TaskStatus::InReview
+            && self.review(task).is_none()
+            && self.stalled(task).is_none()
     }
 
     fn review(&self, task: &Task) -> Option<&Request> {
-        self.team.requests.get(task.review_id()?).filter(|review| review.is_pending())
+        self.team
+            .requests
+            .get(task.review_id()?)
+            .filter(|review| review.is_pending())
     }
 
     /// Returns why the check of a task cannot be run, after some attempts.
     fn stalled<'a>(&self, task: &'a Task) -> Option<&'a str> {
-        task.stalled.as_deref().filter(|_| self.live.fruitless_checks(task.id) >= MOST_TRIES)
+        if self.live.fruitless_checks(task.id) >= MOST_TRIES {
+            task.stalled.as_deref()
+        } else {
+            None
+        }
     }
 
     /// Says what the lead agent has not done of its goal.
     fn of_goal(&self, first: TaskId) -> Option<Obstacle> {
-        let lead = self.team.members.get(&Name::lead()).map(|state| &state.record);
+        let lead = self
+            .team
+            .members
+            .get(&Name::lead())
+            .map(|state| &state.record);
         let why = match lead.map(|lead| (lead, standing(self.team, self.live, lead))) {
             None => "lead is not running".to_owned(),
             Some((lead, Standing::Ended(_) | Standing::Failed(_))) => self.why_idle(lead, 0),
@@ -127,7 +168,11 @@ impl Quiet<'_> {
             }
             Some(_) => return None,
         };
-        Some(Obstacle { task: None, why, requests: Vec::new() })
+        Some(Obstacle {
+            task: None,
+            why,
+            requests: Vec::new(),
+        })
     }
 
     fn of_task(&self, task: &Task) -> Obstacle {
@@ -135,24 +180,44 @@ impl Quiet<'_> {
         let members = self.team.members.values().map(|state| &state.record);
         let concerned: Vec<&Member> = match &task.owner {
             Some(owner) => members.filter(|member| member.name == *owner).collect(),
-            None => members.filter(|it| it.name != Name::lead() && task.is_for(it)).collect(),
+            None => members
+                .filter(|it| it.name != Name::lead() && task.is_for(it))
+                .collect(),
         };
-        let asked = |member: &&Member| self.team.awaited_by(&member.name);
         let (requests, why) = if let Some(review) = self.review(task) {
             (vec![review], self.waits(review))
         } else if let Some(why) = self.stalled(task) {
             (Vec::new(), format!("its check cannot be run: {why}"))
-        } else if let Some(why) = task.held_up().filter(|_| task.waits_for_person()) {
+        } else if task.waits_for_person()
+            && let Some(why) = task.held_up()
+        {
             (Vec::new(), why)
         } else if task.owner.is_none() && !blockers.is_empty() {
-            let each =
-                blockers.iter().map(|(id, status)| format!("{id} ({})", status.as_str().replace('_', " ")));
-            (Vec::new(), format!("it is blocked by {}", each.collect::<Vec<_>>().join(", ")))
+            let each = blockers
+                .iter()
+                .map(|(id, status)| format!("{id} ({})", status.as_str().replace('_', " ")));
+            (
+                Vec::new(),
+                format!("it is blocked by {}", each.collect::<Vec<_>>().join(", ")),
+            )
         } else {
-            (concerned.iter().filter_map(asked).collect(), self.why_of(task, &concerned))
+            (
+                concerned
+                    .iter()
+                    .filter_map(|member| self.team.awaited_by(&member.name))
+                    .collect(),
+                self.why_of(task, &concerned),
+            )
         };
-        let requests = requests.into_iter().map(|request| request.request_id.clone()).collect();
-        Obstacle { task: Some(task.id), why, requests }
+        let requests = requests
+            .into_iter()
+            .map(|request| request.request_id.clone())
+            .collect();
+        Obstacle {
+            task: Some(task.id),
+            why,
+            requests,
+        }
     }
 
     /// Says why none of the teammates does a task that could.
@@ -163,8 +228,11 @@ impl Quiet<'_> {
                 None => "there is no teammate".to_owned(),
             };
         }
-        let mut each: Vec<String> =
-            concerned.iter().take(NAMED).map(|member| self.why_idle(member, task.id)).collect();
+        let mut each: Vec<String> = concerned
+            .iter()
+            .take(NAMED)
+            .map(|member| self.why_idle(member, task.id))
+            .collect();
         if concerned.len() > NAMED {
             each.push(format!("and {} more", concerned.len() - NAMED));
         }
@@ -178,7 +246,9 @@ impl Quiet<'_> {
             Standing::Busy => format!("{name} is at work"),
             Standing::Waits(plan) => self.waits(plan),
             Standing::Failed(why) => format!("{name} could not go on: {why}"),
-            Standing::Holds(held) if held == task => format!("{name} is idle and has not submitted it"),
+            Standing::Holds(held) if held == task => {
+                format!("{name} is idle and has not submitted it")
+            }
             Standing::Holds(held) => format!("{name} holds task {held}"),
             Standing::Refused(why) => format!("{name} cannot be given a task: {why}"),
             Standing::Free => format!("{name} is idle, and takes no task by itself (--auto)"),
@@ -192,7 +262,12 @@ impl Quiet<'_> {
             ApproveBy::Lead => "the lead agent",
             ApproveBy::Person => "a person",
         };
-        format!("the {} {} of {} waits for {whom}", request.kind.noun(), request.request_id, request.from)
+        format!(
+            "the {} {} of {} waits for {whom}",
+            request.kind.noun(),
+            request.request_id,
+            request.from
+        )
     }
 }
 

@@ -1,4 +1,5 @@
-//! The commands that wait until they are done. After every change, the state tells which of them are. Pure.
+//! The commands that wait until they are done. After every change, the state tells which of them
+//! are. Pure.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,10 @@ pub(crate) struct Waiters {
 impl Waiters {
     /// Adds a command that waits for something of a member.
     pub(crate) fn add(&mut self, client: ReplyTo, name: Name, until: Until) {
-        self.of_members.entry(name).or_default().push((client, until));
+        self.of_members
+            .entry(name)
+            .or_default()
+            .push((client, until));
     }
 
     /// Adds a command that waits for the daemon to stop.
@@ -47,18 +51,30 @@ impl Waiters {
             waiting.retain(|(client, _)| client.connection != connection);
         }
         self.of_members.retain(|_, waiting| !waiting.is_empty());
-        self.for_stop.retain(|client| client.connection != connection);
-        self.for_quiet.retain(|(client, _)| client.connection != connection);
+        self.for_stop
+            .retain(|client| client.connection != connection);
+        self.for_quiet
+            .retain(|(client, _)| client.connection != connection);
     }
 
-    /// Takes out the commands that have an answer now, of those that wait for something of a member.
-    pub(crate) fn answered(&mut self, team: &Team, live: &Live, name: &Name) -> Vec<(ReplyTo, Answer)> {
-        let Some(waiting) = self.of_members.get_mut(name) else { return Vec::new() };
+    /// Takes out the commands that have an answer now, of those that wait for something of a
+    /// member.
+    pub(crate) fn answered(
+        &mut self,
+        team: &Team,
+        live: &Live,
+        name: &Name,
+    ) -> Vec<(ReplyTo, Answer)> {
+        let Some(waiting) = self.of_members.get_mut(name) else {
+            return Vec::new();
+        };
         let mut answers = Vec::new();
         waiting.retain(|(client, until)| {
             let answer = answer(team, live, name, until);
             answers.extend(answer.map(|answer| (*client, answer)));
-            answers.last().is_none_or(|(answered, _)| answered != client)
+            answers
+                .last()
+                .is_none_or(|(answered, _)| answered != client)
         });
         if waiting.is_empty() {
             self.of_members.remove(name);
@@ -66,8 +82,8 @@ impl Waiters {
         answers
     }
 
-    /// Takes out the commands that wait until a worker is ready, with the refusal of each: none becomes ready while the journal
-    /// cannot be written.
+    /// Takes out the commands that wait until a worker is ready, with the refusal of each: none
+    /// becomes ready while the journal cannot be written.
     pub(crate) fn cannot_become_ready(&mut self, live: &Live, why: &str) -> Vec<(ReplyTo, Answer)> {
         let mut answers = Vec::new();
         for (name, waiting) in &mut self.of_members {
@@ -93,12 +109,17 @@ impl Waiters {
 
     /// Takes out the commands that wait for the stop, with how it ended.
     pub(crate) fn stopped(&mut self, outcome: &StopOutcome) -> Vec<(ReplyTo, Answer)> {
-        self.for_stop.drain(..).map(|client| (client, Ok(Done::Stop(outcome.clone())))).collect()
+        self.for_stop
+            .drain(..)
+            .map(|client| (client, Ok(Done::Stop(outcome.clone()))))
+            .collect()
     }
 
     /// Tells whether a command seems to have waited long enough until nothing happens any more.
     pub(crate) fn seems_quiet(&self, team: &Team, live: &Live) -> bool {
-        self.for_quiet.iter().any(|(_, goal)| obstacles(team, live, *goal).is_some())
+        self.for_quiet
+            .iter()
+            .any(|(_, goal)| obstacles(team, live, *goal).is_some())
     }
 
     /// Takes out the commands that wait until nothing happens any more, if so, with what is stuck.
@@ -130,11 +151,16 @@ fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer
             (Some(member), _) => {
                 let closed = live.of(&Incarnation::of(member))?.said.applied_seq >= *seq
                     || mutant::is_on("gate-answered-unheard");
-                closed.then_some(Ok(Done::Recorded { incarnation: *incarnation }))
+                closed.then_some(Ok(Done::Recorded {
+                    incarnation: *incarnation,
+                }))
             }
-            // Nothing of that incarnation runs any more, and the next one has begun with its gate closed.
+            // Nothing of that incarnation runs any more, and the next one has begun with its gate
+            // closed.
             (None, Some(next)) if !next.phase.is_ended() && next.gate == Gate::Closed => {
-                Some(Ok(Done::Recorded { incarnation: *incarnation }))
+                Some(Ok(Done::Recorded {
+                    incarnation: *incarnation,
+                }))
             }
             (None, _) => Some(Err(ended_unasked(name))),
         },
@@ -148,20 +174,39 @@ fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer
 
 fn ready(team: &Team, live: &Live, member: &Member) -> Option<Done> {
     let incarnation = member.incarnation;
-    live.of(&Incarnation::of(member)).filter(|alive| alive.ready)?;
+    live.of(&Incarnation::of(member))
+        .filter(|alive| alive.ready)?;
     let pid = member.process.as_ref()?.pid;
     let fresh = member.conversation == incarnation;
-    let skipped = member.exit.as_ref().filter(|_| fresh).map_or(0, |exit| exit.unread);
-    let notes = member.terms.checkout.as_ref().map(|it| it.notes.clone()).unwrap_or_default();
-    Some(Done::Ready { pid, incarnation, status: status(team, live, member), skipped, notes })
+    let skipped = member
+        .exit
+        .as_ref()
+        .filter(|_| fresh)
+        .map_or(0, |exit| exit.unread);
+    let notes = member
+        .terms
+        .checkout
+        .as_ref()
+        .map(|it| it.notes.clone())
+        .unwrap_or_default();
+    Some(Done::Ready {
+        pid,
+        incarnation,
+        status: status(team, live, member),
+        skipped,
+        notes,
+    })
 }
 
 /// Returns how a shutdown has ended, if it has.
 fn ended(member: Option<&Member>, request: &Request) -> Option<Done> {
-    let (request_id, incarnation) = (request.request_id.clone(), request.incarnation);
+    let request_id = request.request_id.clone();
+    let incarnation = request.incarnation;
     let present = member.filter(|member| member.incarnation == incarnation);
     let status = match (present, request.status) {
-        (Some(member), request::Status::Rejected) if member.ending.is_none() && !member.phase.is_ended() => {
+        (Some(member), request::Status::Rejected)
+            if member.ending.is_none() && !member.phase.is_ended() =>
+        {
             let reason = request.reason.clone().unwrap_or_default();
             return Some(Done::Rejected { request_id, reason });
         }
@@ -172,22 +217,43 @@ fn ended(member: Option<&Member>, request: &Request) -> Option<Done> {
         (None, _) if is_forced(request) => MemberStatus::Killed,
         (None, _) => MemberStatus::Crashed,
     };
-    let next = || member.filter(|next| next.incarnation == incarnation + 1 && !next.phase.is_ended());
-    let exit = present.or_else(next).and_then(|member| member.exit.clone()).map(Box::new);
-    Some(Done::Ended { request_id, status, exit })
+    let exit = present
+        .or_else(|| {
+            member.filter(|next| next.incarnation == incarnation + 1 && !next.phase.is_ended())
+        })
+        .and_then(|member| member.exit.clone())
+        .map(Box::new);
+    Some(Done::Ended {
+        request_id,
+        status,
+        exit,
+    })
 }
 
 fn is_forced(request: &Request) -> bool {
-    matches!(request.payload, Payload::Shutdown { force_after: Some(_), .. })
+    matches!(
+        request.payload,
+        Payload::Shutdown {
+            force_after: Some(_),
+            ..
+        }
+    )
 }
 
 fn ended_unasked(name: &Name) -> Refusal {
-    Refusal::new(RefusalCode::Conflict, format!("{name} ended before it could be asked for a plan"))
-        .hint(format!("`teamctl spawn {name} --resume --plan` goes on with it, its gate closed"))
+    Refusal::new(
+        RefusalCode::Conflict,
+        format!("{name} ended before it could be asked for a plan"),
+    )
+    .hint(format!(
+        "`teamctl spawn {name} --resume --plan` goes on with it, its gate closed"
+    ))
 }
 
 fn not_ready(name: &Name, member: Option<&Member>) -> Refusal {
-    let note = member.and_then(|member| member.exit.as_ref()).and_then(|exit| exit.note.as_deref());
+    let note = member
+        .and_then(|member| member.exit.as_ref())
+        .and_then(|exit| exit.note.as_deref());
     let message = match (member, note) {
         (None, _) => return Refusal::new(RefusalCode::NotFound, format!("{name} was forgotten")),
         (_, Some(note)) => format!("{name} ended before it was ready: {note}"),
@@ -196,7 +262,8 @@ fn not_ready(name: &Name, member: Option<&Member>) -> Refusal {
     Refusal::new(RefusalCode::NotReady, message)
 }
 
-/// Returns the status that people see, computed from the journal and from what the worker last said.
+/// Returns the status that people see, computed from the journal and from what the worker last
+/// said.
 pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> MemberStatus {
     let name = &member.name;
     let leaving = team.release(name).is_some()
@@ -206,12 +273,22 @@ pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> MemberStatus 
     MemberStatus::of(member.phase, leaving, waits, doing(team, live, member))
 }
 
-/// Returns what a worker does. If what it waits for has a verdict it is at work, even if it has not said so yet.
+/// Returns what a worker does. If what it waits for has a verdict it is at work, even if it has not
+/// said so yet.
 pub(crate) fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
     let incarnation = Incarnation::of(member);
-    let Some(said) = live.of(&incarnation).map(|alive| &alive.said) else { return Doing::Starting };
+    let Some(said) = live.of(&incarnation).map(|alive| &alive.said) else {
+        return Doing::Starting;
+    };
     // An id that is taken belongs to another member.
-    let own = |request: &&Request| request.member() == member.name.as_str();
-    let asked = said.awaits.as_ref().and_then(|id| team.requests.get(id)).filter(own);
-    if asked.is_some_and(|request| !request.is_pending()) { Doing::Working } else { said.doing }
+    let asked = said
+        .awaits
+        .as_ref()
+        .and_then(|id| team.requests.get(id))
+        .filter(|request| request.member() == member.name.as_str());
+    if asked.is_some_and(|request| !request.is_pending()) {
+        Doing::Working
+    } else {
+        said.doing
+    }
 }

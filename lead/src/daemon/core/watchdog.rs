@@ -1,8 +1,10 @@
-//! The watchdog of one worker: when it is asked for an answer, and what follows from its silence. Pure.
+//! The watchdog of one worker: when it is asked for an answer, and what follows from its silence.
+//! Pure.
 //!
-//! A worker is asked only while it should answer: an idle worker that was told nothing is left alone, so an idle team uses no
-//! CPU. Silence is counted in looks at an unanswered question, each of which had time to be answered, and not by the clock: a
-//! machine that was suspended, or a daemon that was stopped, adds one look and not the hours in between.
+//! A worker is asked only while it should answer: an idle worker that was told nothing is left
+//! alone, so an idle team uses no CPU. Silence is counted in looks at an unanswered question, each
+//! of which had time to be answered, and not by the clock: a machine that was suspended, or a
+//! daemon that was stopped, adds one look and not the hours in between.
 
 use std::time::Duration;
 
@@ -49,9 +51,11 @@ pub(crate) enum LookResult {
 }
 
 impl Watch {
-    /// Takes in that the worker is on another connection: the question on the one before may be lost.
+    /// Takes in that the worker is on another connection: the question on the one before may be
+    /// lost.
     pub(crate) fn connected(&mut self) {
-        (self.able, self.closed) = (false, self.asked);
+        self.able = false;
+        self.closed = self.asked;
     }
 
     /// Takes in that the worker has said something.
@@ -63,7 +67,9 @@ impl Watch {
     pub(crate) fn pong(&mut self, number: u64) {
         self.able = true;
         if number > 0 && number == self.asked {
-            (self.closed, self.silence, self.has_mail) = (number, Duration::ZERO, false);
+            self.closed = number;
+            self.silence = Duration::ZERO;
+            self.has_mail = false;
         }
     }
 
@@ -137,12 +143,17 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Looks again and again, each time that it is due; returns what was found, and when, in seconds.
+    /// Looks again and again, each time that it is due; returns what was found, and when, in
+    /// seconds.
     fn looks(watch: &mut Watch, should: Should, times: usize) -> Vec<(u64, LookResult)> {
         let mut found = Vec::new();
         for _ in 0..times {
             let Some(at) = watch.next() else { break };
-            found.extend(watch.look(should, (at, 0.0), PATIENCE).map(|finding| (at.as_secs(), finding)));
+            found.extend(
+                watch
+                    .look(should, (at, 0.0), PATIENCE)
+                    .map(|finding| (at.as_secs(), finding)),
+            );
         }
         found
     }
@@ -167,14 +178,20 @@ mod tests {
     fn silence_is_told_after_the_time_and_ends_after_twice_the_time() {
         let found = looks(&mut working(), Should::Answer, 9);
         let silent = [75, 90, 105, 120, 135].map(|at| (at, LookResult::Silent));
-        assert_eq!((found[0], &found[1..]), ((15, LookResult::Ask(1)), silent.as_slice()));
+        assert_eq!(
+            (found[0], &found[1..]),
+            ((15, LookResult::Ask(1)), silent.as_slice())
+        );
     }
 
     #[test]
     fn a_worker_that_answers_is_only_asked_again() {
         let mut watch = working();
         for number in 1..100 {
-            assert_eq!(looks(&mut watch, Should::Answer, 1)[0].1, LookResult::Ask(number));
+            assert_eq!(
+                looks(&mut watch, Should::Answer, 1)[0].1,
+                LookResult::Ask(number)
+            );
             watch.pong(number);
         }
         assert_eq!(watch.silence(), Duration::ZERO);
@@ -186,7 +203,10 @@ mod tests {
         looks(&mut watch, Should::Answer, 1);
         let day = Duration::from_secs(86_400);
         assert_eq!(watch.look(Should::Answer, (day, 0.0), PATIENCE), None);
-        assert_eq!((watch.silence(), watch.next()), (PATIENCE / 4, Some(day + PATIENCE / 4)));
+        assert_eq!(
+            (watch.silence(), watch.next()),
+            (PATIENCE / 4, Some(day + PATIENCE / 4))
+        );
         watch.pong(1);
         assert_eq!(watch.silence(), Duration::ZERO);
     }
@@ -209,9 +229,16 @@ mod tests {
         looks(&mut watch, Should::Answer, 3);
         let before = watch.silence();
         watch.connected();
-        assert_eq!(looks(&mut watch, Should::Answer, 1), [], "it has not said yet that it can be asked");
+        assert_eq!(
+            looks(&mut watch, Should::Answer, 1),
+            [],
+            "it has not said yet that it can be asked"
+        );
         watch.pong(0);
-        assert_eq!(looks(&mut watch, Should::Answer, 1)[0].1, LookResult::Ask(2));
+        assert_eq!(
+            looks(&mut watch, Should::Answer, 1)[0].1,
+            LookResult::Ask(2)
+        );
         assert_eq!(watch.silence(), before);
     }
 
@@ -221,7 +248,12 @@ mod tests {
         watch.arm(Should::Connect, Duration::ZERO, PATIENCE);
         let found = looks(&mut watch, Should::Connect, 100);
         assert_eq!(found[0], (60, LookResult::Silent));
-        assert!(found.iter().all(|(_, finding)| *finding == LookResult::Silent), "{found:?}");
+        assert!(
+            found
+                .iter()
+                .all(|(_, finding)| *finding == LookResult::Silent),
+            "{found:?}"
+        );
     }
 
     #[test]

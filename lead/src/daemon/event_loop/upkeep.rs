@@ -1,5 +1,5 @@
-//! The slow tick, and what it looks after: a lost event costs latency, never a message, and the daemon's own files stand in
-//! their places. Nothing is decided here.
+//! The slow tick, and what it looks after: a lost event costs latency, never a message, and the
+//! daemon's own files stand in their places. Nothing is decided here.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,10 @@ impl EventLoop {
             return Vec::new();
         }
         self.owned.supervisor.reap_others();
-        for watch in [&mut sources.inboxes, &mut sources.names].into_iter().flatten() {
+        for watch in [&mut sources.inboxes, &mut sources.names]
+            .into_iter()
+            .flatten()
+        {
             if let Err(error) = watch.rearm_if_needed() {
                 tracing::warn!("cannot watch the files: {error}");
             }
@@ -34,7 +37,8 @@ impl EventLoop {
         events
     }
 
-    /// Looks whether the journal, the roster and the socket stand at their paths with their modes, and restores them.
+    /// Looks whether the journal, the roster and the socket stand at their paths with their modes,
+    /// and restores them.
     pub(super) fn look_after_files(&mut self, sources: &mut Sources) -> Vec<Event> {
         // Whatever it was, everything is looked at.
         drop(sources.names.as_ref().map(Watch::take));
@@ -43,7 +47,11 @@ impl EventLoop {
             self.dispatcher.end = Some(End::Failed("the team directory was deleted".to_owned()));
             return Vec::new();
         }
-        let restored = self.restore_modes().into_iter().chain(self.restore_journal()).collect();
+        let restored = self
+            .restore_modes()
+            .into_iter()
+            .chain(self.restore_journal())
+            .collect();
         self.restore_roster();
         sources.socket.look_after(&dir, &self.owned.inputs);
         restored
@@ -52,7 +60,10 @@ impl EventLoop {
     /// Puts the journal back where another process has deleted, replaced or cut it.
     fn restore_journal(&mut self) -> Option<Event> {
         let wall = self.now().wall;
-        let told = self.owned.journal.look_after(&self.owned.dir, &self.dispatcher.team, wall);
+        let told = self
+            .owned
+            .journal
+            .look_after(&self.owned.dir, &self.dispatcher.team, wall);
         let told = told.unwrap_or_else(|error| {
             tracing::error!("journal.jsonl is not where it belongs (tried again): {error}");
             None
@@ -70,11 +81,14 @@ impl EventLoop {
                 tracing::warn!("{told}");
                 self.write_roster();
             }
-            Err(error) => tracing::error!("config.json is not what was written (tried again): {error}"),
+            Err(error) => {
+                tracing::error!("config.json is not what was written (tried again): {error}")
+            }
         }
     }
 
-    /// Puts modes back. Only where commands have no mounts of their own can they change them: then the lead is told.
+    /// Puts modes back. Only where commands have no mounts of their own can they change them: then
+    /// the lead is told.
     fn restore_modes(&mut self) -> Option<Event> {
         if self.owned.supervisor.has_mounts() {
             return None;
@@ -86,7 +100,10 @@ impl EventLoop {
         if restored.is_empty() {
             return None;
         }
-        let what = format!("modes in the team directory were put back: {}", restored.join(", "));
+        let what = format!(
+            "modes in the team directory were put back: {}",
+            restored.join(", ")
+        );
         tracing::warn!("{what}");
         // A command that changes them again and again fills neither the journal nor an inbox.
         let told = &mut self.modes_told;
@@ -98,13 +115,15 @@ impl EventLoop {
     }
 }
 
-/// Puts modes back, and says which. The team directory can lie in the state directory, whose mode comes first.
+/// Puts modes back, and says which. The team directory can lie in the state directory, whose mode
+/// comes first.
 fn modes_of(dir: &TeamDir) -> Result<Vec<String>, CommandError> {
     registered::register()?.state().restore_mode()?;
     Ok(dir.restore_modes()?)
 }
 
-/// Tells whether the directory has no name any more: then no command can connect there, and the workers leave too.
+/// Tells whether the directory has no name any more: then no command can connect there, and the
+/// workers leave too.
 fn is_deleted(dir: &TeamDir) -> bool {
     rustix::fs::fstat(dir).is_ok_and(|it| it.st_nlink == 0)
 }

@@ -1,4 +1,5 @@
-//! The orders of jobs that work with `git`: for the checkouts of teammates, and the team repository.
+//! The orders of jobs that work with `git`: for the checkouts of teammates, and the team
+//! repository.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,12 +37,20 @@ impl Checkouts {
     pub(crate) fn of(dir: &TeamDir, settings: &Settings) -> Self {
         let state = StateDir::of_process().ok().map(StateDir::real);
         let text = |of: &dyn Fn(&StateDir) -> PathBuf| {
-            state.as_ref().map(of).unwrap_or_default().to_string_lossy().into_owned()
+            state
+                .as_ref()
+                .map(of)
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned()
         };
         Self {
             home: text(&|state| state.of_git(dir)),
             otherwise: text(&|state| {
-                state.root().with_file_name("teamd.checkouts").join(StateDir::name_of_team(dir))
+                state
+                    .root()
+                    .with_file_name("teamd.checkouts")
+                    .join(StateDir::name_of_team(dir))
             }),
             at: settings.checkouts.clone(),
             settings: settings.checkout.clone(),
@@ -52,21 +61,39 @@ impl Checkouts {
 impl Owned {
     /// Has a job done that works with `git`, unless the same one waits or runs.
     pub(crate) fn add_git_job(&mut self, team: &Team, job: GitJob) {
-        let GitJob { name, environment, step, purpose, task, visible } = job;
+        let GitJob {
+            name,
+            environment,
+            step,
+            purpose,
+            task,
+            visible,
+        } = job;
         let visible = see(team, (&name, &step), visible);
         let order = GitOrder {
             name: name.clone(),
             home: self.checkouts.home.clone(),
             environment: environment.unwrap_or_else(Environment::of_self),
-            territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
+            territory: team
+                .territory()
+                .map(|(path, _)| path.to_string_lossy().into_owned())
+                .collect(),
             visible,
             copied: self.checkouts.settings.copy.clone(),
             timeout: team.work.timeout().as_secs_f64(),
             step,
         };
-        let own = if name == Name::lead() { Key::Integration } else { Key::Checkout(name) };
+        let own = if name == Name::lead() {
+            Key::Integration
+        } else {
+            Key::Checkout(name)
+        };
         let keys = [own].into_iter().chain(task.map(Key::Task)).collect();
-        self.add_job(Job { keys, order: JobOrder::Git(Box::new(order)), purpose });
+        self.add_job(Job {
+            keys,
+            order: JobOrder::Git(Box::new(order)),
+            purpose,
+        });
     }
 
     /// Has the user's repository worked with, or the integration branch.
@@ -76,7 +103,17 @@ impl Owned {
             Purpose::Check { task, .. } | Purpose::Integrate { task, .. } => Some(task),
             _ => None,
         };
-        self.add_git_job(team, GitJob { name, environment: None, step, purpose, task, visible: Vec::new() });
+        self.add_git_job(
+            team,
+            GitJob {
+                name,
+                environment: None,
+                step,
+                purpose,
+                task,
+                visible: Vec::new(),
+            },
+        );
     }
 
     /// Has submitted work merged and checked.
@@ -87,13 +124,24 @@ impl Owned {
         check: CheckOrder,
         purpose: Purpose,
     ) {
-        let summary = task.submission.as_ref().map(|it| it.summary.as_str()).unwrap_or_default();
-        let (id, subject) = (task.id, &task.subject);
-        let (title, trailer) = (format!("Merge task {id}: {subject}"), format!("Task: {id}"));
+        let summary = task
+            .submission
+            .as_ref()
+            .map(|it| it.summary.as_str())
+            .unwrap_or_default();
+        let id = task.id;
+        let subject = &task.subject;
+        let title = format!("Merge task {id}: {subject}");
+        let trailer = format!("Task: {id}");
         let text = [&title, summary.trim(), &trailer];
         let prepare = PrepareOrder {
             commit: commit.to_owned(),
-            message: text.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join("\n\n"),
+            message: text
+                .iter()
+                .filter(|part| !part.is_empty())
+                .copied()
+                .collect::<Vec<_>>()
+                .join("\n\n"),
             check,
             settings: self.checkouts.settings.clone(),
             cache: team.work.cache.clone(),
@@ -103,7 +151,8 @@ impl Owned {
 
     /// Has a job done.
     pub(crate) fn add_job(&mut self, job: Job) {
-        self.ended_jobs.extend(self.jobs.add(job, &mut self.supervisor));
+        self.ended_jobs
+            .extend(self.jobs.add(job, &mut self.supervisor));
     }
 
     /// Has the checkout of a teammate made that is spawned.
@@ -111,13 +160,25 @@ impl Owned {
         &mut self,
         team: &Team,
         before: Option<&Checkout>,
-        purpose: (SpawnOrder, SpawnFacts, impl FnOnce(Box<SpawnOrder>, Box<SpawnFacts>) -> Purpose),
+        purpose: (
+            SpawnOrder,
+            SpawnFacts,
+            impl FnOnce(Box<SpawnOrder>, Box<SpawnFacts>) -> Purpose,
+        ),
     ) {
         let (order, facts, purpose) = purpose;
-        let recorded =
-            team.members.get(&order.name).map(|state| &state.record.terms).filter(|_| order.resume);
-        let named =
-            order.terms.workspace.clone().filter(|it| recorded.is_none_or(|terms| terms.workspace != *it));
+        let recorded = if order.resume {
+            team.members
+                .get(&order.name)
+                .map(|state| &state.record.terms)
+        } else {
+            None
+        };
+        let named = order
+            .terms
+            .workspace
+            .clone()
+            .filter(|it| recorded.is_none_or(|terms| terms.workspace != *it));
         let source = named.or_else(|| before.map(|it| it.source.clone()));
         let terms = recorded.cloned().unwrap_or_default().with(&order.terms);
         let step = GitStep::Make(Box::new(MakeOrder {
@@ -128,9 +189,20 @@ impl Owned {
             sandbox: terms.sandbox,
             bounds: terms.bounds,
         }));
-        let (name, environment) = (order.name.clone(), Some(order.environment.clone()));
+        let name = order.name.clone();
+        let environment = Some(order.environment.clone());
         let purpose = purpose(Box::new(order), Box::new(facts));
-        self.add_git_job(team, GitJob { name, environment, step, purpose, task: None, visible: Vec::new() });
+        self.add_git_job(
+            team,
+            GitJob {
+                name,
+                environment,
+                step,
+                purpose,
+                task: None,
+                visible: Vec::new(),
+            },
+        );
     }
 }
 
@@ -147,8 +219,9 @@ pub(crate) struct GitJob {
     pub(crate) visible: Vec<String>,
 }
 
-/// Returns what a job sees of the home beside what tools need: what its teammate sees, or for the lead what any of them does. A path on
-/// which a link stands that a teammate can have made is left out.
+/// Returns what a job sees of the home beside what tools need: what its teammate sees, or for the
+/// lead what any of them does. A path on which a link stands that a teammate can have made is left
+/// out.
 fn see(team: &Team, (name, step): (&Name, &GitStep), more: Vec<String>) -> Vec<String> {
     let mut named = more;
     if let GitStep::Make(make) = step {
@@ -159,16 +232,19 @@ fn see(team: &Team, (name, step): (&Name, &GitStep), more: Vec<String>) -> Vec<S
             named.extend(state.record.terms.sandbox.visible.iter().cloned());
         }
     }
-    let real = |path: &String| {
-        let found = follow(Path::new(path), |link| {
-            match team.territory().any(|(above, _)| link.starts_with(above)) {
-                true => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-                false => Ok(()),
-            }
-        });
-        found.ok()?.into_os_string().into_string().ok()
-    };
-    let mut seen: Vec<_> = named.iter().filter_map(real).collect();
+    let mut seen: Vec<_> = named
+        .iter()
+        .filter_map(|path| {
+            let found = follow(Path::new(path), |link| {
+                if team.territory().any(|(above, _)| link.starts_with(above)) {
+                    Err(io::Error::from(io::ErrorKind::PermissionDenied))
+                } else {
+                    Ok(())
+                }
+            });
+            found.ok()?.into_os_string().into_string().ok()
+        })
+        .collect();
     seen.sort();
     seen.dedup();
     seen

@@ -1,7 +1,9 @@
-//! The connections: accepting them, checking the peer, and carrying frames between them and the event loop.
+//! The connections: accepting them, checking the peer, and carrying frames between them and the
+//! event loop.
 //!
-//! Each connection is a leaf: it holds no shared state, and reports by an [`Input`]. Every queue towards a
-//! peer is bounded, and a peer that does not read is cut off: no process waits for another.
+//! Each connection is a leaf: it holds no shared state, and reports by an [`Input`]. Every queue
+//! towards a peer is bounded, and a peer that does not read is cut off: no process waits for
+//! another.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -10,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use teamd_shared::control::{
-    Connection, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer, Refusal, RefusalCode,
-    Reply, TaggedCommand, ToWorker, WireError, WorkerState,
+    Connection, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer, Refusal,
+    RefusalCode, Reply, TaggedCommand, ToWorker, WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::process::Identity;
@@ -23,13 +25,14 @@ use crate::daemon::io::peer::{self, PeerState};
 
 /// How long a peer may take to greet.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many frames may wait for a peer that does not read. A batch of events may answer a command that asked
-/// for a thousand things at once, before anything of it is sent.
+/// How many frames may wait for a peer that does not read. A batch of events may answer a command
+/// that asked for a thousand things at once, before anything of it is sent.
 const QUEUE: usize = 4096;
 /// How long accepting pauses when no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How many inputs may wait for the event loop: the connections then wait, and memory does not grow.
+/// How many inputs may wait for the event loop: the connections then wait, and memory does not
+/// grow.
 pub(crate) const ROOM: usize = 1024;
 
 /// Where connections report to.
@@ -39,15 +42,26 @@ pub(crate) type Inputs = mpsc::Sender<Input>;
 #[derive(Debug)]
 pub(crate) enum Input {
     /// A command is connected.
-    ClientConnected { connection: u64, replies: Outbound<Reply> },
+    ClientConnected {
+        connection: u64,
+        replies: Outbound<Reply>,
+    },
     /// It wants something.
-    ClientAsks { connection: u64, request: TaggedCommand },
+    ClientAsks {
+        connection: u64,
+        request: TaggedCommand,
+    },
     /// A worker has greeted on the connection that it inherited.
     WorkerGreeted { incarnation: Incarnation },
-    /// A process is connected through the socket, and says that it is a worker; the event loop checks it.
+    /// A process is connected through the socket, and says that it is a worker; the event loop
+    /// checks it.
     WorkerConnected(Box<ConnectedWorker>),
     /// A worker says something.
-    WorkerSays { connection: u64, incarnation: Incarnation, frame: FromWorker },
+    WorkerSays {
+        connection: u64,
+        incarnation: Incarnation,
+        frame: FromWorker,
+    },
     /// A connection is closed.
     Gone { connection: u64 },
 }
@@ -90,10 +104,18 @@ impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
             drop(ends);
         });
         let cut_off = Arc::new(Notify::new());
-        (Self { queue, writer, cut_off: Arc::clone(&cut_off) }, Closed { cut_off, ended })
+        (
+            Self {
+                queue,
+                writer,
+                cut_off: Arc::clone(&cut_off),
+            },
+            Closed { cut_off, ended },
+        )
     }
 
-    /// Says something. A peer that does not read is cut off: its connection is closed, and it may come again.
+    /// Says something. A peer that does not read is cut off: its connection is closed, and it may
+    /// come again.
     pub(crate) fn say(&self, frame: T) {
         if self.queue.try_send(frame).is_err() && !self.writer.is_finished() {
             tracing::warn!("a peer does not listen: its connection is closed");
@@ -137,19 +159,43 @@ pub(crate) fn serve_inherited(
     let inputs = inputs.clone();
     tokio::spawn(async move {
         match incoming.receive().await {
-            Ok(Some(Greeting { peer: Peer::Worker { .. }, .. })) => {
-                let greeted = Input::WorkerGreeted { incarnation: incarnation.clone() };
+            Ok(Some(Greeting {
+                peer: Peer::Worker { .. },
+                ..
+            })) => {
+                let greeted = Input::WorkerGreeted {
+                    incarnation: incarnation.clone(),
+                };
                 let says = of_worker(connection, incarnation);
-                listen(greeted, (incoming.cast(), closed), (connection, inputs), says).await;
+                listen(
+                    greeted,
+                    (incoming.cast(), closed),
+                    (connection, inputs),
+                    says,
+                )
+                .await;
             }
-            Ok(Some(Greeting { peer: Peer::Unable { why }, .. })) => {
+            Ok(Some(Greeting {
+                peer: Peer::Unable { why },
+                ..
+            })) => {
                 let frame = FromWorker::Unable { why };
-                tell_last(&inputs, Input::WorkerSays { connection, incarnation, frame }).await;
+                tell_last(
+                    &inputs,
+                    Input::WorkerSays {
+                        connection,
+                        incarnation,
+                        frame,
+                    },
+                )
+                .await;
                 tell_last(&inputs, Input::Gone { connection }).await;
             }
             other => {
                 let name = incarnation.name;
-                tracing::debug!("{name} did not greet on the connection that it inherited: {other:?}");
+                tracing::debug!(
+                    "{name} did not greet on the connection that it inherited: {other:?}"
+                );
                 tell_last(&inputs, Input::Gone { connection }).await;
             }
         }
@@ -177,7 +223,9 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
     let greeting = match greeting.await {
         Ok(Ok(Some(greeting))) => greeting,
         Ok(Ok(None)) => return,
-        Ok(Err(error)) => return tracing::warn!("process {pid} said something unreadable: {error}"),
+        Ok(Err(error)) => {
+            return tracing::warn!("process {pid} said something unreadable: {error}");
+        }
         Err(_) => return tracing::warn!("process {pid} did not say who it is"),
     };
     let (process, is_confined) = match found {
@@ -195,14 +243,29 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         }
         Peer::Client => serve_client(stream, connection, inputs).await,
         Peer::Unable { .. } => tracing::warn!("process {pid} is no worker that was started here"),
-        // A confined worker is served too: it must be the process of the journal, and no tool can be that.
-        Peer::Worker { name, incarnation, environment, state } => {
+        // A confined worker is served too: it must be the process of the journal, and no tool can
+        // be that.
+        Peer::Worker {
+            name,
+            incarnation,
+            environment,
+            state,
+        } => {
             let (out, incoming) = stream.split::<ToWorker, FromWorker>();
             let (outbound, closed) = Outbound::start(out);
-            let incarnation = Incarnation { name, number: incarnation };
+            let incarnation = Incarnation {
+                name,
+                number: incarnation,
+            };
             let says = of_worker(connection, incarnation.clone());
-            let worker =
-                ConnectedWorker { connection, incarnation, environment, state: *state, process, outbound };
+            let worker = ConnectedWorker {
+                connection,
+                incarnation,
+                environment,
+                state: *state,
+                process,
+                outbound,
+            };
             let connected = Input::WorkerConnected(Box::new(worker));
             listen(connected, (incoming, closed), (connection, inputs), says).await;
         }
@@ -210,14 +273,23 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
 }
 
 fn of_worker(connection: u64, incarnation: Incarnation) -> impl Fn(FromWorker) -> Input {
-    move |frame| Input::WorkerSays { connection, incarnation: incarnation.clone(), frame }
+    move |frame| Input::WorkerSays {
+        connection,
+        incarnation: incarnation.clone(),
+        frame,
+    }
 }
 
 /// Answers the one request that a peer may make, and no more.
 async fn refuse(stream: Connection, refusal: Refusal) {
     let (mut out, mut incoming) = stream.split::<Reply, TaggedCommand>();
     if let Ok(Some(request)) = incoming.receive().await {
-        let told = out.send(&Reply { tag: request.tag, result: Err(refusal) }).await;
+        let told = out
+            .send(&Reply {
+                tag: request.tag,
+                result: Err(refusal),
+            })
+            .await;
         tracing::debug!("told a peer why it is not served: {told:?}");
     }
 }
@@ -230,17 +302,29 @@ fn confined() -> Refusal {
 }
 
 fn other_version(protocol: u16) -> Refusal {
-    let message =
-        format!("the daemon speaks version {PROTOCOL} on its socket, this command version {protocol}");
+    let message = format!(
+        "the daemon speaks version {PROTOCOL} on its socket, this command version {protocol}"
+    );
     Refusal::new(RefusalCode::Failed, message).hint("use teamd and teamctl of one version")
 }
 
 async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
     let (out, incoming) = stream.split::<Reply, TaggedCommand>();
     let (replies, closed) = Outbound::start(out);
-    let connected = Input::ClientConnected { connection, replies };
-    let asks = |request| Input::ClientAsks { connection, request };
-    listen(connected, (incoming, closed), (connection, inputs), asks).await;
+    let connected = Input::ClientConnected {
+        connection,
+        replies,
+    };
+    listen(
+        connected,
+        (incoming, closed),
+        (connection, inputs),
+        |request| Input::ClientAsks {
+            connection,
+            request,
+        },
+    )
+    .await;
 }
 
 /// Reports a connection, what the peer says on it, and its end.
@@ -267,7 +351,9 @@ async fn listen<T: serde::de::DeserializeOwned>(
                 break;
             }
             Err(error) => {
-                tracing::warn!("a peer said something unreadable on connection {connection}: {error}");
+                tracing::warn!(
+                    "a peer said something unreadable on connection {connection}: {error}"
+                );
                 break;
             }
         };
@@ -324,20 +410,32 @@ impl Connections {
         (*present == connection).then_some((incarnation, outbound))
     }
 
-    /// Tells whether this is the present connection of an incarnation: what an older one still says counts for nothing.
+    /// Tells whether this is the present connection of an incarnation: what an older one still says
+    /// counts for nothing.
     pub(crate) fn is_present(&self, incarnation: &Incarnation, connection: u64) -> bool {
-        self.workers.get(incarnation).is_some_and(|(present, _)| *present == connection)
+        self.workers
+            .get(incarnation)
+            .is_some_and(|(present, _)| *present == connection)
     }
 
     /// Tells whether the client that gave a command still waits for its answer.
     pub(crate) fn waits(&self, client: ReplyTo) -> bool {
-        let ReplyTo { connection, agent, .. } = client;
+        let ReplyTo {
+            connection, agent, ..
+        } = client;
         self.clients.contains_key(&connection) || agent && self.worker_on(connection).is_some()
     }
 
     /// Answers a command; one that is gone or does not read is cut off.
-    pub(crate) fn reply(&mut self, client: ReplyTo, result: Result<teamd_shared::control::Done, Refusal>) {
-        let reply = Reply { tag: client.tag, result };
+    pub(crate) fn reply(
+        &mut self,
+        client: ReplyTo,
+        result: Result<teamd_shared::control::Done, Refusal>,
+    ) {
+        let reply = Reply {
+            tag: client.tag,
+            result,
+        };
         if let Some(replies) = self.clients.get(&client.connection) {
             replies.say(reply);
         } else if client.agent
@@ -347,17 +445,21 @@ impl Connections {
         }
     }
 
-    /// Says something to a worker; one that does not read is cut off, and hears all again when it reconnects.
+    /// Says something to a worker; one that does not read is cut off, and hears all again when it
+    /// reconnects.
     pub(crate) fn say(&mut self, incarnation: &Incarnation, frame: ToWorker) {
         if let Some((_, outbound)) = self.workers.get(incarnation) {
             outbound.say(frame);
         }
     }
 
-    /// Forgets a closed connection; returns the worker that it belonged to, if it was its present one.
+    /// Forgets a closed connection; returns the worker that it belonged to, if it was its present
+    /// one.
     pub(crate) fn remove(&mut self, connection: u64) -> Option<Incarnation> {
         self.clients.remove(&connection);
-        let incarnation = self.worker_on(connection).map(|(incarnation, _)| incarnation.clone());
+        let incarnation = self
+            .worker_on(connection)
+            .map(|(incarnation, _)| incarnation.clone());
         self.owners.remove(&connection);
         self.forget(incarnation.as_ref()?);
         incarnation
@@ -369,7 +471,8 @@ impl Connections {
         self.closing.remove(incarnation);
     }
 
-    /// Returns what ends when all is heard that an incarnation has said; none if it has no connection.
+    /// Returns what ends when all is heard that an incarnation has said; none if it has no
+    /// connection.
     pub(crate) fn closed(&mut self, incarnation: &Incarnation) -> Option<oneshot::Receiver<()>> {
         self.workers.contains_key(incarnation).then(|| {
             let (sender, closed) = oneshot::channel();
@@ -381,8 +484,14 @@ impl Connections {
     /// Waits until everything that was said is on its way, or a second is over.
     pub(crate) async fn drain(&mut self) {
         let last = tokio::time::Instant::now() + Duration::from_secs(1);
-        let clients = self.clients.drain().map(|(_, Outbound { writer, .. })| ("a command", writer));
-        let workers = self.workers.drain().map(|(_, (_, Outbound { writer, .. }))| ("a worker", writer));
+        let clients = self
+            .clients
+            .drain()
+            .map(|(_, Outbound { writer, .. })| ("a command", writer));
+        let workers = self
+            .workers
+            .drain()
+            .map(|(_, (_, Outbound { writer, .. }))| ("a worker", writer));
         for (who, writer) in clients.chain(workers).collect::<Vec<_>>() {
             if tokio::time::timeout_at(last, writer).await.is_err() {
                 tracing::warn!("{who} did not take what was said to it last");

@@ -1,8 +1,10 @@
-//! Does what follows from the journal in the files: inbox lines, quarantine, the archive, and their syncs.
+//! Does what follows from the journal in the files: inbox lines, quarantine, the archive, and their
+//! syncs.
 //!
-//! Everything here can be done again: the ids of the lines stand in the journal, a quarantined line is known by its offset, and
-//! a file that was moved is not there any more. The lines of a batch are appended before a worker or command is told of it, and
-//! another thread syncs them afterwards. Until then the journal does not count them as done, so a loss of power undoes nothing.
+//! Everything here can be done again: the ids of the lines stand in the journal, a quarantined line
+//! is known by its offset, and a file that was moved is not there any more. The lines of a batch
+//! are appended before a worker or command is told of it, and another thread syncs them afterwards.
+//! Until then the journal does not count them as done, so a loss of power undoes nothing.
 
 #[cfg(test)]
 mod tests;
@@ -60,12 +62,19 @@ enum EffectError {
 
 impl Effects {
     pub(crate) fn new(dir: Arc<TeamDir>, durability: Durability) -> Self {
-        let (queues, unsynced) = (EffectQueues::default(), Unsynced::default());
-        Self { dir, durability, queues, unsynced, syncing: None }
+        let queues = EffectQueues::default();
+        let unsynced = Unsynced::default();
+        Self {
+            dir,
+            durability,
+            queues,
+            unsynced,
+            syncing: None,
+        }
     }
 
-    /// Does the effects of new lines that a command or a worker waits for. `again`: an earlier daemon may have done them, and
-    /// what failed is tried again.
+    /// Does the effects of new lines that a command or a worker waits for. `again`: an earlier
+    /// daemon may have done them, and what failed is tried again.
     pub(crate) fn complete(&mut self, team: &Team, again: bool) -> Result<(), Failed> {
         self.queues.take_in(team, again);
         let mut all = Ok(());
@@ -79,7 +88,9 @@ impl Effects {
     pub(crate) fn do_some(&mut self) -> Result<(), Failed> {
         let mut all = Ok(());
         for _ in 0..AT_ONCE {
-            let Some((name, effects)) = self.queues.next() else { break };
+            let Some((name, effects)) = self.queues.next() else {
+                break;
+            };
             all = self.perform(name, effects).and(all);
         }
         all
@@ -90,13 +101,15 @@ impl Effects {
         self.queues.is_waiting()
     }
 
-    /// Does and syncs all effects. Returns the last line of the journal up to which they are complete.
+    /// Does and syncs all effects. Returns the last line of the journal up to which they are
+    /// complete.
     pub(crate) fn finish(&mut self) -> Result<u64, Failed> {
         let mut all = Ok(());
         while self.is_waiting() {
             all = self.do_some().and(all);
         }
-        // Nothing counts as done before what another thread syncs is synced, too: it is synced here.
+        // Nothing counts as done before what another thread syncs is synced, too: it is synced
+        // here.
         if let Some((unsynced, _)) = self.syncing.take() {
             self.put_back(unsynced);
         }
@@ -105,13 +118,15 @@ impl Effects {
         all.and(self.synced_as(unsynced, synced))
     }
 
-    /// Has another thread sync what is done. Returns the last line of the journal up to which all effects are complete, if there
-    /// is nothing to sync.
+    /// Has another thread sync what is done. Returns the last line of the journal up to which all
+    /// effects are complete, if there is nothing to sync.
     pub(crate) fn sync_in_background(&mut self) -> Option<u64> {
         if self.syncing.is_some() {
             return None;
         }
-        let (dir, unsynced, durability) = (Arc::clone(&self.dir), self.take_unsynced(), self.durability);
+        let dir = Arc::clone(&self.dir);
+        let unsynced = self.take_unsynced();
+        let durability = self.durability;
         if durability != Durability::Disk || unsynced.inboxes.is_empty() && !unsynced.moved {
             return Some(unsynced.up_to);
         }
@@ -121,17 +136,28 @@ impl Effects {
         None
     }
 
-    /// Waits until the other thread is done; for ever if there is none. Returns the last line of the journal up to which all
-    /// effects are complete. Dropping the future loses nothing.
+    /// Waits until the other thread is done; for ever if there is none. Returns the last line of
+    /// the journal up to which all effects are complete. Dropping the future loses nothing.
     pub(crate) async fn synced(&mut self) -> Result<u64, Failed> {
-        let Some((_, thread)) = &mut self.syncing else { return std::future::pending().await };
-        let synced = thread.await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
-        let unsynced = self.syncing.take().map(|(unsynced, _)| unsynced).unwrap_or_default();
+        let Some((_, thread)) = &mut self.syncing else {
+            return std::future::pending().await;
+        };
+        let synced = thread
+            .await
+            .unwrap_or_else(|error| resume_unwind(error.into_panic()));
+        let unsynced = self
+            .syncing
+            .take()
+            .map(|(unsynced, _)| unsynced)
+            .unwrap_or_default();
         self.synced_as(unsynced, synced)
     }
 
     fn take_unsynced(&mut self) -> Unsynced {
-        Unsynced { up_to: self.queues.up_to(), ..std::mem::take(&mut self.unsynced) }
+        Unsynced {
+            up_to: self.queues.up_to(),
+            ..std::mem::take(&mut self.unsynced)
+        }
     }
 
     fn put_back(&mut self, unsynced: Unsynced) {
@@ -139,7 +165,11 @@ impl Effects {
         self.unsynced.moved |= unsynced.moved;
     }
 
-    fn synced_as(&mut self, unsynced: Unsynced, synced: Result<(), EffectError>) -> Result<u64, Failed> {
+    fn synced_as(
+        &mut self,
+        unsynced: Unsynced,
+        synced: Result<(), EffectError>,
+    ) -> Result<u64, Failed> {
         match synced {
             Ok(()) => Ok(unsynced.up_to),
             Err(error) => {
@@ -150,18 +180,20 @@ impl Effects {
         }
     }
 
-    /// Does the effects for a member in their order. What cannot be done waits, with all that comes after it; for a line that
-    /// cannot be put into quarantine no other effect waits.
+    /// Does the effects for a member in their order. What cannot be done waits, with all that comes
+    /// after it; for a line that cannot be put into quarantine no other effect waits.
     fn perform(&mut self, name: Name, mut effects: Vec<PendingEffect>) -> Result<(), Failed> {
         let mut failed = Vec::new();
         while let Some(first) = effects.first() {
-            let is_notice = |it: &&PendingEffect| matches!(it.effect, Effect::Tell(_));
-            let notices = effects.iter().take_while(is_notice).count();
+            let notices = effects
+                .iter()
+                .take_while(|it| matches!(it.effect, Effect::Tell(_)))
+                .count();
             let done = match &first.effect {
                 Effect::Tell(_) => self.tell(&name, &effects[..notices]),
-                Effect::Quarantine { bad, at } => {
-                    inbox::quarantine(&self.dir, &name, bad, *at).map(drop).map_err(EffectError::from)
-                }
+                Effect::Quarantine { bad, at } => inbox::quarantine(&self.dir, &name, bad, *at)
+                    .map(drop)
+                    .map_err(EffectError::from),
                 Effect::Archive => {
                     // An earlier daemon may have moved them, and not synced that.
                     self.unsynced.moved = true;
@@ -193,18 +225,32 @@ impl Effects {
         self.unsynced.inboxes.insert(to.clone());
         let mut new = Vec::new();
         for notice in notices {
-            let Effect::Tell(message) = &notice.effect else { continue };
-            let is_there = |id| inbox::holds(&self.dir, to, id).unwrap_or(false);
-            if !(notice.again && message.id.is_some_and(is_there)) {
-                new.push(Message { to: Some(to.to_string()), ..Message::clone(message) });
+            let Effect::Tell(message) = &notice.effect else {
+                continue;
+            };
+            if !(notice.again
+                && message
+                    .id
+                    .is_some_and(|id| inbox::holds(&self.dir, to, id).unwrap_or(false)))
+            {
+                new.push(Message {
+                    to: Some(to.to_string()),
+                    ..Message::clone(message)
+                });
             }
         }
         match Appender::new(to).append_all(&self.dir, &new) {
             // Its owner was forgotten.
             Err(AppendError::NoInbox(_)) => tracing::info!("{to} has no inbox: not told"),
-            // It was checked before it was recorded. A line that never fits must not be tried for ever.
+            // It was checked before it was recorded. A line that never fits must not be tried for
+            // ever.
             Err(AppendError::TooLarge(why)) => tracing::error!("{to} is not told: {why}"),
-            Err(why) => return Err(EffectError::Append { to: to.clone(), why }),
+            Err(why) => {
+                return Err(EffectError::Append {
+                    to: to.clone(),
+                    why,
+                });
+            }
             Ok(()) => {}
         }
         Ok(())
@@ -217,13 +263,21 @@ fn sync(dir: &TeamDir, unsynced: &Unsynced, durability: Durability) -> Result<()
         return Ok(());
     }
     // The archive comes first: a file must not be lost from both folders.
-    for folder in std::iter::once("archive").chain(MEMBER_FOLDERS).filter(|_| unsynced.moved) {
+    for folder in std::iter::once("archive")
+        .chain(MEMBER_FOLDERS)
+        .filter(|_| unsynced.moved)
+    {
         dir.sync_folder(Some(folder))?;
     }
     for to in &unsynced.inboxes {
         match inbox::sync(dir, to) {
             Ok(()) | Err(AppendError::NoInbox(_)) => {}
-            Err(why) => return Err(EffectError::Append { to: to.clone(), why }),
+            Err(why) => {
+                return Err(EffectError::Append {
+                    to: to.clone(),
+                    why,
+                });
+            }
         }
     }
     Ok(())
@@ -231,21 +285,26 @@ fn sync(dir: &TeamDir, unsynced: &Unsynced, durability: Durability) -> Result<()
 
 /// Removes what the agent of a member has kept. That may be much, so it is done beside all else.
 fn forget_agent(dir: &Arc<TeamDir>, name: &Name) {
-    let (dir, name) = (Arc::clone(dir), name.clone());
+    let dir = Arc::clone(dir);
+    let name = name.clone();
     let remove = move || {
         let removed = StateDir::of_process().and_then(|state| state.remove_of_agent(&dir, &name));
         if let Err(error) = removed {
             tracing::warn!("what the agent of {name} has kept is not removed: {error}");
         }
     };
-    if let Err(error) = std::thread::Builder::new().name("forget".to_owned()).spawn(remove) {
+    if let Err(error) = std::thread::Builder::new()
+        .name("forget".to_owned())
+        .spawn(remove)
+    {
         tracing::warn!("what an agent has kept is not removed: {error}");
     }
 }
 
 fn archive(dir: &TeamDir, name: &Name, seq: u64) -> Result<(), DirError> {
     for file in TeamPath::of_member(name) {
-        // What is in the archive already is never written over: a stub that was made since stays where it is.
+        // What is in the archive already is never written over: a stub that was made since stays
+        // where it is.
         if dir.identity(&archived(&file, seq))?.is_some() {
             continue;
         }

@@ -1,8 +1,11 @@
-//! The hooks: commands of the user that the daemon runs when something happened, with the facts as JSON on standard input.
+//! The hooks: commands of the user that the daemon runs when something happened, with the facts as
+//! JSON on standard input.
 //!
-//! They stand in the user's own configuration only, and no tool can write there. The file is read for each hook, so a change counts at once.
-//! A hook runs in the folder of that configuration, and never where a teammate may write: an interpreter believes what lies in its directory.
-//! The daemon never waits for a hook. It runs a few at once, each in a process group of its own and for a limited time.
+//! They stand in the user's own configuration only, and no tool can write there. The file is read
+//! for each hook, so a change counts at once. A hook runs in the folder of that configuration, and
+//! never where a teammate may write: an interpreter believes what lies in its directory. The daemon
+//! never waits for a hook. It runs a few at once, each in a process group of its own and for a
+//! limited time.
 
 mod surroundings;
 
@@ -91,34 +94,60 @@ impl Hook {
 
     /// Returns the user's command for it, if there is one. `territory`: where teammates write.
     fn ready(self, territory: &[PathBuf]) -> io::Result<Option<Ready>> {
-        let Ok(folder) = config_dir(|name| std::env::var_os(name)) else { return Ok(None) };
-        let Commands { on_request, on_idle, on_end, env } = config(&folder)?.hooks;
+        let Ok(folder) = config_dir(|name| std::env::var_os(name)) else {
+            return Ok(None);
+        };
+        let Commands {
+            on_request,
+            on_idle,
+            on_end,
+            env,
+        } = config(&folder)?.hooks;
         let command = match self {
             Self::Request => on_request,
             Self::Idle => on_idle,
             Self::End => on_end,
         };
-        let Some(command) = command else { return Ok(None) };
+        let Some(command) = command else {
+            return Ok(None);
+        };
         let surroundings = Surroundings::new(folder, std::env::vars_os(), &env, territory);
-        Ok(Some(Ready { command, surroundings }))
+        Ok(Some(Ready {
+            command,
+            surroundings,
+        }))
     }
 }
 
-/// Reads the user's own file. A link below the home directory is refused: a tool that can write there could replace it.
+/// Reads the user's own file. A link below the home directory is refused: a tool that can write
+/// there could replace it.
 fn config(folder: &Path) -> io::Result<Config> {
     let path = folder.join("config.toml");
     let wrong = |why: &str| io::Error::other(format!("{} is not used: {why}", path.display()));
     let real_home = std::env::var_os("HOME").map(PathBuf::from);
-    let real =
-        real_home.and_then(|home| Some(home.canonicalize().ok()?.join(path.strip_prefix(&home).ok()?)));
-    let file = match open_itself(real.as_ref().unwrap_or(&path), OFlags::RDONLY | OFlags::NONBLOCK) {
+    let real = real_home.and_then(|home| {
+        Some(
+            home.canonicalize()
+                .ok()?
+                .join(path.strip_prefix(&home).ok()?),
+        )
+    });
+    let file = match open_itself(
+        real.as_ref().unwrap_or(&path),
+        OFlags::RDONLY | OFlags::NONBLOCK,
+    ) {
         Ok(file) => File::from(file),
         Err(rustix::io::Errno::NOENT) => return Ok(Config::default()),
-        Err(rustix::io::Errno::LOOP) => return Err(wrong("a symbolic link stands on the way to it")),
+        Err(rustix::io::Errno::LOOP) => {
+            return Err(wrong("a symbolic link stands on the way to it"));
+        }
         Err(errno) => return Err(wrong(&errno.to_string())),
     };
     let found = file.metadata()?;
-    if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
+    if !found.is_file()
+        || found.uid() != rustix::process::geteuid().as_raw()
+        || found.mode() & 0o022 != 0
+    {
         return Err(wrong(
             "it must be a file of yours that neither group nor others can write (`chmod go-w`)",
         ));
@@ -138,10 +167,15 @@ pub(crate) struct Hooks {
 
 impl Hooks {
     pub(crate) fn new(pids: HookPids) -> Self {
-        Self { tasks: JoinSet::new(), room: Arc::new(Semaphore::new(AT_ONCE)), pids }
+        Self {
+            tasks: JoinSet::new(),
+            room: Arc::new(Semaphore::new(AT_ONCE)),
+            pids,
+        }
     }
 
-    /// Runs the user's command for what happened, if there is one. `territory`: where teammates write.
+    /// Runs the user's command for what happened, if there is one. `territory`: where teammates
+    /// write.
     pub(crate) fn run(&mut self, hook: Hook, territory: &[PathBuf], mut facts: Value) {
         while self.tasks.try_join_next().is_some() {}
         let name = hook.as_str();
@@ -154,7 +188,8 @@ impl Hooks {
             return tracing::error!("a hook `{name}` is left out: {WAITING} wait already");
         }
         facts["hook"] = json!(name);
-        let (room, pids) = (Arc::clone(&self.room), Arc::clone(&self.pids));
+        let room = Arc::clone(&self.room);
+        let pids = Arc::clone(&self.pids);
         self.tasks.spawn(async move {
             // It is never closed.
             let _room = room.acquire().await;
@@ -171,7 +206,9 @@ impl Hooks {
             // Nothing reaps them from here on: the numbers are theirs.
             let pids: Vec<u32> = locked(&self.pids).iter().copied().collect();
             tracing::warn!("{} hooks are ended with the daemon", pids.len());
-            pids.into_iter().for_each(kill);
+            for pid in pids {
+                kill(pid);
+            }
             self.tasks.shutdown().await;
         }
     }
@@ -191,7 +228,10 @@ fn kill(pid: u32) {
 
 /// Runs a hook to its end, or to its time limit.
 async fn run(ready: &Ready, facts: &str, pids: &HookPids, limit: Duration) -> Result<(), String> {
-    let Ready { command, surroundings: Surroundings { folder, variables } } = ready;
+    let Ready {
+        command,
+        surroundings: Surroundings { folder, variables },
+    } = ready;
     let child = Command::new("/bin/sh")
         .args(["-c", command])
         .current_dir(folder)
@@ -202,7 +242,8 @@ async fn run(ready: &Ready, facts: &str, pids: &HookPids, limit: Duration) -> Re
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let mut child = child.map_err(|error| format!("cannot run it in {}: {error}", folder.display()))?;
+    let mut child =
+        child.map_err(|error| format!("cannot run it in {}: {error}", folder.display()))?;
     // Its number is known until it is reaped.
     let pid = child.id().unwrap_or_default();
     locked(pids).insert(pid);
@@ -213,8 +254,11 @@ async fn run(ready: &Ready, facts: &str, pids: &HookPids, limit: Duration) -> Re
 
 /// Waits until a hook has ended and nothing of it holds its output open, or its time is over.
 async fn finish(child: &mut Child, facts: &str, pid: u32, limit: Duration) -> Result<(), String> {
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let stdin = child.stdin.take();
+    let stdout = child.stdout.take();
+    let stderr = child.stderr.take();
+    let mut out = Vec::new();
+    let mut err = Vec::new();
     let feed = async {
         // A hook need not read its facts.
         if let Some(mut stdin) = stdin {
@@ -236,7 +280,10 @@ async fn finish(child: &mut Child, facts: &str, pid: u32, limit: Duration) -> Re
             format!("it took longer than {limit:?} and was killed")
         }
     };
-    Err(format!("{ended}; it said {:?}", String::from_utf8_lossy(&[out, err].concat()).trim_end()))
+    Err(format!(
+        "{ended}; it said {:?}",
+        String::from_utf8_lossy(&[out, err].concat()).trim_end()
+    ))
 }
 
 /// Reads all that a hook says, and keeps the beginning.
@@ -244,7 +291,11 @@ async fn keep(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
     let Some(mut from) = from else { return };
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
-        kept.extend(buffer[..read].iter().take((LOGGED / 2).saturating_sub(kept.len())));
+        kept.extend(
+            buffer[..read]
+                .iter()
+                .take((LOGGED / 2).saturating_sub(kept.len())),
+        );
     }
 }
 
@@ -254,10 +305,16 @@ mod tests {
     use std::time::Instant;
 
     fn ran(command: &str, limit: Duration) -> Result<(), String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let pids = HookPids::default();
         let surroundings = Surroundings::new("/".into(), std::env::vars_os(), &[], &[]);
-        let ready = Ready { command: command.to_owned(), surroundings };
+        let ready = Ready {
+            command: command.to_owned(),
+            surroundings,
+        };
         let ended = runtime.block_on(run(&ready, "{}", &pids, limit));
         assert!(locked(&pids).is_empty());
         ended
@@ -268,7 +325,10 @@ mod tests {
         let began = Instant::now();
         for command in ["echo here; sleep 600 | sleep 600", "echo here; sleep 600 &"] {
             let why = ran(command, Duration::from_millis(300)).unwrap_err();
-            assert_eq!(why, "it took longer than 300ms and was killed; it said \"here\"");
+            assert_eq!(
+                why,
+                "it took longer than 300ms and was killed; it said \"here\""
+            );
         }
         assert!(began.elapsed() < Duration::from_secs(60));
     }
@@ -277,6 +337,9 @@ mod tests {
     fn a_hook_need_not_read_and_may_say_much() {
         assert_eq!(ran("exec <&-; seq 1 99999", LIMIT), Ok(()));
         let why = ran("seq 1 99999; exit 3", LIMIT).unwrap_err();
-        assert!(why.starts_with("exit status: 3; it said") && why.len() < 2 * LOGGED, "{why}");
+        assert!(
+            why.starts_with("exit status: 3; it said") && why.len() < 2 * LOGGED,
+            "{why}"
+        );
     }
 }

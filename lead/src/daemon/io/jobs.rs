@@ -1,8 +1,8 @@
-//! Jobs: what takes time. Each is a process of its own (`team-worker job`), which ends when its standard input does: so no
-//! job outlives the daemon that wants it.
+//! Jobs: what takes time. Each is a process of its own (`team-worker job`), which ends when its
+//! standard input does: so no job outlives the daemon that wants it.
 //!
-//! Jobs that share a key run one after the other, in the order in which they came: those for one checkout, for one task,
-//! and the checks that work in place.
+//! Jobs that share a key run one after the other, in the order in which they came: those for one
+//! checkout, for one task, and the checks that work in place.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -47,7 +47,8 @@ pub(crate) enum Purpose {
     Check { task: TaskId, number: u32 },
     /// The checkout of a teammate that is spawned.
     Spawn(ReplyTo, RequestId, Box<SpawnOrder>, Box<SpawnFacts>),
-    /// The end of such a job: the member was told to leave before it had started. These wait for that.
+    /// The end of such a job: the member was told to leave before it had started. These wait for
+    /// that.
     Withdrawn(Name, Vec<ReplyTo>),
     /// The branch or the commit that an order about a task needs.
     Task(ReplyTo, Actor, TaskOrder),
@@ -68,12 +69,20 @@ pub(crate) enum Purpose {
 impl Purpose {
     /// Returns the member that is spawned when the job has ended.
     fn spawns(&self) -> Option<&Name> {
-        if let Self::Spawn(_, _, order, _) = self { Some(&order.name) } else { None }
+        if let Self::Spawn(_, _, order, _) = self {
+            Some(&order.name)
+        } else {
+            None
+        }
     }
 
     /// Returns the member that was to be spawned, also if it is not any more.
     fn prepares(&self) -> Option<&Name> {
-        if let Self::Withdrawn(name, _) = self { Some(name) } else { self.spawns() }
+        if let Self::Withdrawn(name, _) = self {
+            Some(name)
+        } else {
+            self.spawns()
+        }
     }
 }
 
@@ -98,8 +107,8 @@ pub(crate) struct Jobs {
     waiting: VecDeque<Job>,
     /// By the number of the process.
     running: BTreeMap<u64, Running>,
-    /// The members that were told to leave when there was nothing of them, and when. A start that was asked for before that can come
-    /// later: an earlier daemon was told of it.
+    /// The members that were told to leave when there was nothing of them, and when. A start that
+    /// was asked for before that can come later: an earlier daemon was told of it.
     pub(crate) called_off: BTreeMap<Name, Duration>,
 }
 
@@ -116,9 +125,11 @@ struct Running {
 }
 
 impl Jobs {
-    /// Has a job done when those before it have ended that use the same. Returns those that could not be started.
+    /// Has a job done when those before it have ended that use the same. Returns those that could
+    /// not be started.
     pub(crate) fn add(&mut self, job: Job, supervisor: &mut Supervisor) -> Vec<EndedJob> {
-        // What is checked goes before what is to be checked: else that would be checked against an older state.
+        // What is checked goes before what is to be checked: else that would be checked against an
+        // older state.
         match job.purpose {
             Purpose::Integrate { .. } => self.waiting.push_front(job),
             _ => self.waiting.push_back(job),
@@ -128,38 +139,57 @@ impl Jobs {
 
     /// Tells whether a job is under way for this.
     pub(crate) fn has(&self, purpose: &Purpose) -> bool {
-        let running = self.running.values().filter(|it| !it.is_ended).map(|it| &it.purpose);
-        running.chain(self.waiting.iter().map(|it| &it.purpose)).any(|it| it == purpose)
+        let running = self
+            .running
+            .values()
+            .filter(|it| !it.is_ended)
+            .map(|it| &it.purpose);
+        running
+            .chain(self.waiting.iter().map(|it| &it.purpose))
+            .any(|it| it == purpose)
     }
 
-    /// Tells whether the checkout is being made with which this member starts: its spawn is not decided yet.
+    /// Tells whether the checkout is being made with which this member starts: its spawn is not
+    /// decided yet.
     pub(crate) fn spawns(&self, name: &Name) -> bool {
         let running = self.running.values().map(|it| &it.purpose);
-        running.chain(self.waiting.iter().map(|it| &it.purpose)).any(|it| it.spawns() == Some(name))
+        running
+            .chain(self.waiting.iter().map(|it| &it.purpose))
+            .any(|it| it.spawns() == Some(name))
     }
 
-    /// Ends what prepares the start of a member, also what has just ended: what waits is not begun. Returns who asked for these
-    /// starts, and whether there was something: then `client` is answered when nothing of that is left.
+    /// Ends what prepares the start of a member, also what has just ended: what waits is not begun.
+    /// Returns who asked for these starts, and whether there was something: then `client` is
+    /// answered when nothing of that is left.
     pub(crate) fn withdraw(
         &mut self,
         name: &Name,
         client: ReplyTo,
         ended: &mut Vec<EndedJob>,
     ) -> (Vec<ReplyTo>, bool) {
-        let (withdrawn, waiting): (VecDeque<_>, _) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|job| job.purpose.spawns() == Some(name));
+        let (withdrawn, waiting): (VecDeque<_>, _) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|job| job.purpose.spawns() == Some(name));
         self.waiting = waiting;
-        ended.extend(
-            withdrawn.into_iter().map(|job| EndedJob { purpose: job.purpose, ended: Err(String::new()) }),
-        );
+        ended.extend(withdrawn.into_iter().map(|job| EndedJob {
+            purpose: job.purpose,
+            ended: Err(String::new()),
+        }));
         // They share a key: at most one runs, and that ends last.
-        let running = self.running.values_mut().filter(|it| it.purpose.prepares() == Some(name));
+        let running = self
+            .running
+            .values_mut()
+            .filter(|it| it.purpose.prepares() == Some(name));
         let running = running.map(|it| {
             it.input.abort();
             &mut it.purpose
         });
-        let ended = ended.iter_mut().map(|it| &mut it.purpose).filter(|it| it.prepares() == Some(name));
-        let (mut asked, mut client) = (Vec::new(), Some(client));
+        let ended = ended
+            .iter_mut()
+            .map(|it| &mut it.purpose)
+            .filter(|it| it.prepares() == Some(name));
+        let mut asked = Vec::new();
+        let mut client = Some(client);
         for purpose in running.chain(ended) {
             let mut clients: Vec<ReplyTo> = client.take().into_iter().collect();
             match std::mem::replace(purpose, Purpose::Withdrawn(name.clone(), Vec::new())) {
@@ -174,23 +204,43 @@ impl Jobs {
 
     /// Ends the check of a task. What it has found out counts for nothing.
     pub(crate) fn end_check(&mut self, task: TaskId) {
-        let is_it = |purpose: &Purpose| matches!(purpose, Purpose::Check { task: of, .. } if *of == task);
+        let is_it =
+            |purpose: &Purpose| matches!(purpose, Purpose::Check { task: of, .. } if *of == task);
         self.waiting.retain(|job| !is_it(&job.purpose));
-        for running in self.running.values_mut().filter(|running| is_it(&running.purpose)) {
+        for running in self
+            .running
+            .values_mut()
+            .filter(|running| is_it(&running.purpose))
+        {
             running.input.abort();
             running.is_ended = true;
         }
     }
 
     /// Takes in that the process of a job has ended, and starts what has waited for that.
-    pub(crate) fn ended(&mut self, number: u64, how: How, supervisor: &mut Supervisor) -> Vec<EndedJob> {
-        let Some(Running { purpose, input, is_ended, report, .. }) = self.running.remove(&number) else {
+    pub(crate) fn ended(
+        &mut self,
+        number: u64,
+        how: How,
+        supervisor: &mut Supervisor,
+    ) -> Vec<EndedJob> {
+        let Some(Running {
+            purpose,
+            input,
+            is_ended,
+            report,
+            ..
+        }) = self.running.remove(&number)
+        else {
             return Vec::new();
         };
         input.abort();
         let mut ended = Vec::new();
         if !is_ended {
-            ended.push(EndedJob { purpose, ended: read_report(report, how) });
+            ended.push(EndedJob {
+                purpose,
+                ended: read_report(report, how),
+            });
         }
         ended.extend(self.start_next(supervisor));
         ended
@@ -198,7 +248,11 @@ impl Jobs {
 
     fn start_next(&mut self, supervisor: &mut Supervisor) -> Vec<EndedJob> {
         let mut unstarted = Vec::new();
-        let mut used: Vec<Key> = self.running.values().flat_map(|it| it.keys.clone()).collect();
+        let mut used: Vec<Key> = self
+            .running
+            .values()
+            .flat_map(|it| it.keys.clone())
+            .collect();
         for job in std::mem::take(&mut self.waiting) {
             let waits = self.running.len() >= MOST || job.keys.iter().any(|key| used.contains(key));
             used.extend(job.keys.iter().cloned());
@@ -206,21 +260,41 @@ impl Jobs {
                 self.waiting.push_back(job);
                 continue;
             }
-            let Job { keys, order, purpose } = job;
+            let Job {
+                keys,
+                order,
+                purpose,
+            } = job;
             match start(&order, supervisor) {
                 Ok((number, input, report)) => {
-                    self.running.insert(number, Running { keys, purpose, input, is_ended: false, report });
+                    self.running.insert(
+                        number,
+                        Running {
+                            keys,
+                            purpose,
+                            input,
+                            is_ended: false,
+                            report,
+                        },
+                    );
                 }
-                Err(why) => unstarted.push(EndedJob { purpose, ended: Err(why) }),
+                Err(why) => unstarted.push(EndedJob {
+                    purpose,
+                    ended: Err(why),
+                }),
             }
         }
         unstarted
     }
 }
 
-fn start(order: &JobOrder, supervisor: &mut Supervisor) -> Result<(u64, JoinHandle<()>, File), String> {
+fn start(
+    order: &JobOrder,
+    supervisor: &mut Supervisor,
+) -> Result<(u64, JoinHandle<()>, File), String> {
     let cannot = |error: io::Error| format!("cannot start a job: {error}");
-    let report = File::from(memfd_create("job", MemfdFlags::CLOEXEC).map_err(|errno| cannot(errno.into()))?);
+    let report =
+        File::from(memfd_create("job", MemfdFlags::CLOEXEC).map_err(|errno| cannot(errno.into()))?);
     let (reader, writer) = io::pipe().map_err(cannot)?;
     let mut writer = pipe::Sender::from_owned_fd(writer.into()).map_err(cannot)?;
     let text = serde_json::to_vec(order).map_err(|error| cannot(error.into()))?;
@@ -238,7 +312,9 @@ fn start(order: &JobOrder, supervisor: &mut Supervisor) -> Result<(u64, JoinHand
 
 fn read_report(mut report: File, how: How) -> Result<JobReport, String> {
     let mut text = String::new();
-    let read = report.rewind().and_then(|()| report.read_to_string(&mut text));
+    let read = report
+        .rewind()
+        .and_then(|()| report.read_to_string(&mut text));
     read.map_err(|error| format!("cannot read what the job reports: {error}"))?;
     if let Ok(report) = serde_json::from_str(&text) {
         return Ok(report);

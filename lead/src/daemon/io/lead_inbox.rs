@@ -1,7 +1,7 @@
 //! The lead's inbox, as the daemon reads it: submitted lines, and lines that are no messages.
 //!
-//! A line that no worker submits answers nothing and opens nothing, whatever it says. So the daemon reads the inbox in order
-//! for the quarantine and the hooks alone.
+//! A line that no worker submits answers nothing and opens nothing, whatever it says. So the daemon
+//! reads the inbox in order for the quarantine and the hooks alone.
 
 use std::sync::Arc;
 
@@ -29,7 +29,12 @@ impl LeadInbox {
         inbox::create(&dir, &Name::lead())?;
         // It acts on no message, so it need not know a doubled one.
         let reader = Reader::open(Arc::clone(&dir), &Name::lead(), from)?.without_memory();
-        Ok(Self { dir, reader, has_more: false, ended_work: Vec::new() })
+        Ok(Self {
+            dir,
+            reader,
+            has_more: false,
+            ended_work: Vec::new(),
+        })
     }
 
     /// Tells whether there may be more to read.
@@ -45,7 +50,10 @@ impl LeadInbox {
             Err(error) => {
                 tracing::error!("cannot read the lead's inbox: {error}");
                 let position = self.reader.position();
-                return Event::LeadRead { position, rejected: Vec::new() };
+                return Event::LeadRead {
+                    position,
+                    rejected: Vec::new(),
+                };
             }
         };
         if let Some(why) = batch.restarted {
@@ -62,12 +70,18 @@ impl LeadInbox {
             }
         }
         self.has_more = batch.more;
-        Event::LeadRead { position: batch.position, rejected }
+        Event::LeadRead {
+            position: batch.position,
+            rejected,
+        }
     }
 
     /// Reads the line that a worker submits.
     pub(crate) fn submitted(&self, offset: u64, len: u64) -> Result<Box<Message>, String> {
-        let line = inbox::read_line_at(&self.dir, &Name::lead(), offset, len).map_err(|e| e.to_string())?;
-        Message::parse(&line).map(Box::new).map_err(|e| e.to_string())
+        let line = inbox::read_line_at(&self.dir, &Name::lead(), offset, len)
+            .map_err(|e| e.to_string())?;
+        Message::parse(&line)
+            .map(Box::new)
+            .map_err(|e| e.to_string())
     }
 }

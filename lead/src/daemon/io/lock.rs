@@ -1,5 +1,6 @@
-//! The daemon's lock, a `flock` on the team directory itself: there is no lock file to delete or to go stale. And the liveness
-//! lock of a member, which the daemon tries and never waits for: a lock that another process holds must not hang the daemon.
+//! The daemon's lock, a `flock` on the team directory itself: there is no lock file to delete or to
+//! go stale. And the liveness lock of a member, which the daemon tries and never waits for: a lock
+//! that another process holds must not hang the daemon.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -25,7 +26,8 @@ impl TeamLock {
         Self::try_lock(file)
     }
 
-    /// Takes over the lock that the starting command took, and handed on as this process's standard input.
+    /// Takes over the lock that the starting command took, and handed on as this process's standard
+    /// input.
     pub(crate) fn inherited() -> io::Result<Option<Self>> {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let null = File::open("/dev/null")?;
@@ -54,7 +56,8 @@ pub(crate) fn liveness_lock_holder(dir: &TeamDir, name: &Name) -> Option<String>
     try_liveness_lock(dir, name).err().map(|held| held.holder())
 }
 
-/// Tells whether a process holds the liveness lock of a member. Which one it is would cost a look at every lock of the machine.
+/// Tells whether a process holds the liveness lock of a member. Which one it is would cost a look
+/// at every lock of the machine.
 pub(crate) fn liveness_lock_is_held(dir: &TeamDir, name: &Name) -> bool {
     try_liveness_lock(dir, name).is_err()
 }
@@ -85,7 +88,9 @@ pub(crate) fn try_liveness_lock(dir: &TeamDir, name: &Name) -> Result<(), Held> 
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(Held::By(file)),
-        Err(TryLockError::Error(error)) => Err(Held::Unknown(format!("cannot try its lock: {error}"))),
+        Err(TryLockError::Error(error)) => {
+            Err(Held::Unknown(format!("cannot try its lock: {error}")))
+        }
     }
 }
 
@@ -93,7 +98,10 @@ pub(crate) fn try_liveness_lock(dir: &TeamDir, name: &Name) -> Result<(), Held> 
 fn holder_in_proc_locks(file: &File) -> String {
     let identity = file.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
     let all = locks::list().unwrap_or_default();
-    match all.iter().find(|held| identity.is_some_and(|it| held.is_of(it))) {
+    match all
+        .iter()
+        .find(|held| identity.is_some_and(|it| held.is_of(it)))
+    {
         Some(held) => format!("process {} holds its liveness lock", held.pid),
         None => "its liveness lock is held".to_owned(),
     }

@@ -1,9 +1,10 @@
 //! The children of the daemon that are no workers: orphans of incarnations, and others.
 //!
-//! The daemon is the subreaper of all that it starts. When a worker and its shim are killed together, the processes of
-//! their command become children of the daemon, and the daemon ends them. It never signals its other children, it only
-//! reaps them: those that existed before the daemon began (a shell that has started something, and then became `teamd`)
-//! and, where the daemon is the first process of a container, the orphans of other programs.
+//! The daemon is the subreaper of all that it starts. When a worker and its shim are killed
+//! together, the processes of their command become children of the daemon, and the daemon ends
+//! them. It never signals its other children, it only reaps them: those that existed before the
+//! daemon began (a shell that has started something, and then became `teamd`) and, where the daemon
+//! is the first process of a container, the orphans of other programs.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,7 +15,8 @@ use teamd_shared::process::{Stat, children_of, is_gone, kill_child, reap_child};
 
 use crate::daemon::io::cgroup::Cgroups;
 
-/// The variable in which a daemon names the preexisting children to the program that replaces it. It is no setting.
+/// The variable in which a daemon names the preexisting children to the program that replaces it.
+/// It is no setting.
 const PREEXISTING: &str = "TEAMD_PREEXISTING";
 
 /// A process id with the start of the process, in clock ticks since the boot.
@@ -41,7 +43,8 @@ pub(crate) struct Found {
 }
 
 impl Orphans {
-    /// Notes the children that exist before any worker is started; after a hand-over, those that the daemon before named.
+    /// Notes the children that exist before any worker is started; after a hand-over, those that
+    /// the daemon before named.
     ///
     /// # Errors
     /// The system's error if the children of this process cannot be listed.
@@ -50,7 +53,11 @@ impl Orphans {
             Ok(named) => parse(&named),
             Err(_) => children(&HashSet::new())?.into_iter().collect(),
         };
-        Ok(Self { preexisting, orphans: HashMap::new(), without_cgroup: false })
+        Ok(Self {
+            preexisting,
+            orphans: HashMap::new(),
+            without_cgroup: false,
+        })
     }
 
     /// Notes whether an incarnation has a cgroup.
@@ -58,10 +65,14 @@ impl Orphans {
         self.without_cgroup |= !has_cgroup;
     }
 
-    /// Returns the variable that names the preexisting children to the program that replaces this one.
+    /// Returns the variable that names the preexisting children to the program that replaces this
+    /// one.
     pub(crate) fn variable(&self) -> (String, String) {
-        let named: Vec<_> =
-            self.preexisting.iter().map(|(pid, started)| format!("{pid}:{started}")).collect();
+        let named: Vec<_> = self
+            .preexisting
+            .iter()
+            .map(|(pid, started)| format!("{pid}:{started}"))
+            .collect();
         (PREEXISTING.to_owned(), named.join(" "))
     }
 
@@ -79,7 +90,8 @@ impl Orphans {
         if mutant::is_on("orphans-kept") {
             orphans.clear();
         }
-        self.orphans.retain(|pid, _| orphans.iter().any(|(orphan, _)| orphan == pid));
+        self.orphans
+            .retain(|pid, _| orphans.iter().any(|(orphan, _)| orphan == pid));
         let now = Instant::now();
         let mut complete = self.rule(cgroups) != Rule::None;
         for (pid, started) in orphans {
@@ -92,12 +104,20 @@ impl Orphans {
                 complete = false;
             }
         }
-        let remaining =
-            self.orphans.iter().filter(|(_, seen)| **seen >= since).map(|(pid, _)| *pid).collect();
-        Ok(Found { remaining, complete })
+        let remaining = self
+            .orphans
+            .iter()
+            .filter(|(_, seen)| **seen >= since)
+            .map(|(pid, _)| *pid)
+            .collect();
+        Ok(Found {
+            remaining,
+            complete,
+        })
     }
 
-    /// Reaps the ended children that belong to no incarnation: the first process of a container has many.
+    /// Reaps the ended children that belong to no incarnation: the first process of a container has
+    /// many.
     pub(crate) fn reap_others(&mut self, workers: &HashSet<u32>, cgroups: &Cgroups) {
         if let Err(error) = self.of_incarnations(workers, cgroups) {
             tracing::warn!("cannot see which children have ended: {error}");
@@ -105,22 +125,25 @@ impl Orphans {
     }
 
     /// Returns the orphans of incarnations, and reaps the other children that have ended.
-    fn of_incarnations(&mut self, workers: &HashSet<u32>, cgroups: &Cgroups) -> io::Result<Vec<PidAndStart>> {
+    fn of_incarnations(
+        &mut self,
+        workers: &HashSet<u32>,
+        cgroups: &Cgroups,
+    ) -> io::Result<Vec<PidAndStart>> {
         let children = children(workers)?;
         self.preexisting.retain(|known| children.contains(known));
         let rule = self.rule(cgroups);
-        let is_orphan = |child: &PidAndStart| {
+        let (orphans, others): (Vec<_>, Vec<_>) = children.into_iter().partition(|child| {
             !self.preexisting.contains(child)
                 && match rule {
                     Rule::Cgroup => cgroups.may_hold(child.0),
                     Rule::Parent => true,
                     Rule::None => false,
                 }
-        };
-        let (orphans, others): (Vec<_>, Vec<_>) = children.into_iter().partition(is_orphan);
-        others.into_iter().for_each(|(pid, _)| {
-            reap_child(pid);
         });
+        for (pid, _) in others {
+            reap_child(pid);
+        }
         Ok(orphans)
     }
 
@@ -144,10 +167,14 @@ enum Rule {
     None,
 }
 
-/// Returns the children of this process that are no workers. They keep their pids until this process reaps them.
+/// Returns the children of this process that are no workers. They keep their pids until this
+/// process reaps them.
 fn children(workers: &HashSet<u32>) -> io::Result<Vec<PidAndStart>> {
     let mut children = Vec::new();
-    for pid in children_of(std::process::id())?.into_iter().filter(|pid| !workers.contains(pid)) {
+    for pid in children_of(std::process::id())?
+        .into_iter()
+        .filter(|pid| !workers.contains(pid))
+    {
         match Stat::of(pid) {
             Ok(stat) => children.push((pid, stat.start_ticks)),
             Err(error) if is_gone(&error) => {}
@@ -158,9 +185,13 @@ fn children(workers: &HashSet<u32>) -> io::Result<Vec<PidAndStart>> {
 }
 
 fn parse(named: &str) -> HashSet<PidAndStart> {
-    let each =
-        |one: &str| one.split_once(':').and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
-    named.split_ascii_whitespace().filter_map(each).collect()
+    named
+        .split_ascii_whitespace()
+        .filter_map(|one| {
+            one.split_once(':')
+                .and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -170,8 +201,11 @@ mod tests {
     #[test]
     fn the_next_program_reads_the_preexisting_children_back() {
         let preexisting = HashSet::from([(7, 81991), (u32::MAX, u64::MAX)]);
-        let orphans =
-            Orphans { preexisting: preexisting.clone(), orphans: HashMap::new(), without_cgroup: false };
+        let orphans = Orphans {
+            preexisting: preexisting.clone(),
+            orphans: HashMap::new(),
+            without_cgroup: false,
+        };
         assert_eq!(parse(&orphans.variable().1), preexisting);
         assert_eq!(parse("x 1 :2 3: 4:5"), HashSet::from([(4, 5)]));
     }

@@ -58,11 +58,17 @@ pub(crate) struct Owned {
 
 impl Owners for Owned {
     fn has_unread(&mut self, name: &Name, read: u64) -> bool {
-        self.dir.path(&TeamPath::inbox(name)).metadata().is_ok_and(|inbox| inbox.len() > read)
+        self.dir
+            .path(&TeamPath::inbox(name))
+            .metadata()
+            .is_ok_and(|inbox| inbox.len() > read)
     }
 
     fn now(&self) -> Now {
-        Now { wall: clock::wall(), monotonic: self.began.elapsed() }
+        Now {
+            wall: clock::wall(),
+            monotonic: self.began.elapsed(),
+        }
     }
 
     fn decide(&mut self, view: &View<'_>, event: &Event) -> Decision {
@@ -71,9 +77,16 @@ impl Owners for Owned {
 
     fn append(&mut self, lines: &[Line]) -> Result<(), NotWritten> {
         self.roster.touch();
-        self.journal.append(&self.dir, lines).map_err(|error| self.journal.after_failure(&error))?;
-        self.news
-            .extend(lines.iter().map(|line| &line.record).filter(|record| is_for_a_hook(record)).cloned());
+        self.journal
+            .append(&self.dir, lines)
+            .map_err(|error| self.journal.after_failure(&error))?;
+        self.news.extend(
+            lines
+                .iter()
+                .map(|line| &line.record)
+                .filter(|record| is_for_a_hook(record))
+                .cloned(),
+        );
         Ok(())
     }
 
@@ -88,9 +101,11 @@ impl Owners for Owned {
     fn start(&mut self, member: &Member, environment: &Environment) -> Event {
         let incarnation = Incarnation::of(member);
         match self.try_start(&incarnation, member, environment) {
-            Ok(StartedWorker { identity, cgroup }) => {
-                Event::Started { incarnation, process: Ok(identity), cgroup }
-            }
+            Ok(StartedWorker { identity, cgroup }) => Event::Started {
+                incarnation,
+                process: Ok(identity),
+                cgroup,
+            },
             Err(why) => {
                 tracing::error!("cannot start {}: {why}", incarnation.name);
                 Event::not_started(incarnation, &why)
@@ -111,25 +126,46 @@ impl Owners for Owned {
     }
 
     fn check(&mut self, team: &Team, task: &Task, environment: Option<&Environment>) {
-        let Some(submission) = &task.submission else { return };
-        let purpose = Purpose::Check { task: task.id, number: submission.number };
+        let Some(submission) = &task.submission else {
+            return;
+        };
+        let purpose = Purpose::Check {
+            task: task.id,
+            number: submission.number,
+        };
         if self.jobs.has(&purpose) {
             return;
         }
-        let author = team.members.get(&submission.by).map(|state| &state.record.terms);
+        let author = team
+            .members
+            .get(&submission.by)
+            .map(|state| &state.record.terms);
         let here = self.dir.workspace().to_string_lossy().into_owned();
-        let sandbox = author.map(|terms| terms.sandbox.clone()).unwrap_or_default();
+        let sandbox = author
+            .map(|terms| terms.sandbox.clone())
+            .unwrap_or_default();
         let order = CheckOrder {
             task: task.id,
             number: submission.number,
-            commands: submission.checks.iter().map(|check| check.command.clone()).collect(),
+            commands: submission
+                .checks
+                .iter()
+                .map(|check| check.command.clone())
+                .collect(),
             workspace: author.map_or_else(|| here.clone(), |terms| terms.workspace.clone()),
             checkout: author.and_then(|terms| terms.checkout.clone()),
             timeout: team.work.timeout().as_secs_f64(),
             environment: environment.cloned().unwrap_or_else(Environment::of_self),
-            sandbox: Sandbox { writable: Vec::new(), no_network: !team.work.check_network, ..sandbox },
+            sandbox: Sandbox {
+                writable: Vec::new(),
+                no_network: !team.work.check_network,
+                ..sandbox
+            },
             bounds: author.map(|terms| terms.bounds).unwrap_or_default(),
-            territory: team.territory().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
+            territory: team
+                .territory()
+                .map(|(path, _)| path.to_string_lossy().into_owned())
+                .collect(),
             protect: team.work.protect.clone(),
             protect_in: here,
             protected: task.protected.clone(),
@@ -145,11 +181,21 @@ impl Owners for Owned {
     }
 
     fn integrate(&mut self, team: &Team, task: &Task) {
-        let Some(submission) = &task.submission else { return };
-        let Some(merged) = submission.merged.clone() else { return };
-        let purpose = Purpose::Integrate { task: task.id, number: submission.number };
+        let Some(submission) = &task.submission else {
+            return;
+        };
+        let Some(merged) = submission.merged.clone() else {
+            return;
+        };
+        let purpose = Purpose::Integrate {
+            task: task.id,
+            number: submission.number,
+        };
         if !self.jobs.has(&purpose) {
-            let step = GitStep::Integrate { merged, cache: team.work.cache.clone() };
+            let step = GitStep::Integrate {
+                merged,
+                cache: team.work.cache.clone(),
+            };
             self.add_integration_job(team, step, purpose);
         }
     }
@@ -158,22 +204,57 @@ impl Owners for Owned {
         self.jobs.end_check(task);
     }
 
-    fn offer(&mut self, team: &Team, (name, task): (&Name, TaskId), environment: Option<&Environment>) {
-        let Some(checkout) = checkout_of(team, name) else { return };
-        let step = GitStep::Branch { root: checkout.root.clone(), task };
+    fn offer(
+        &mut self,
+        team: &Team,
+        (name, task): (&Name, TaskId),
+        environment: Option<&Environment>,
+    ) {
+        let Some(checkout) = checkout_of(team, name) else {
+            return;
+        };
+        let step = GitStep::Branch {
+            root: checkout.root.clone(),
+            task,
+        };
         let purpose = Purpose::Offer(name.clone(), task);
-        let (name, environment) = (name.clone(), environment.cloned());
+        let name = name.clone();
+        let environment = environment.cloned();
         self.add_git_job(
             team,
-            GitJob { name, environment, step, purpose, task: Some(task), visible: Vec::new() },
+            GitJob {
+                name,
+                environment,
+                step,
+                purpose,
+                task: Some(task),
+                visible: Vec::new(),
+            },
         );
     }
 
     fn keep(&mut self, team: &Team, (name, task): (&Name, Option<TaskId>)) {
-        let Some(checkout) = checkout_of(team, name) else { return };
-        let step = GitStep::Keep { root: checkout.root.clone(), task, submit: false };
-        let (name, purpose) = (name.clone(), Purpose::Keep(name.clone()));
-        self.add_git_job(team, GitJob { name, environment: None, step, purpose, task, visible: Vec::new() });
+        let Some(checkout) = checkout_of(team, name) else {
+            return;
+        };
+        let step = GitStep::Keep {
+            root: checkout.root.clone(),
+            task,
+            submit: false,
+        };
+        let purpose = Purpose::Keep(name.clone());
+        let name = name.clone();
+        self.add_git_job(
+            team,
+            GitJob {
+                name,
+                environment: None,
+                step,
+                purpose,
+                task,
+                visible: Vec::new(),
+            },
+        );
     }
 
     fn show_tasks(&mut self, tasks: &[&Task]) {
@@ -182,8 +263,12 @@ impl Owners for Owned {
 
     fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>) {
         let wall = Some(self.now().wall);
-        names.iter().for_each(|name| self.roster.show((team, live), name, wall));
-        std::mem::take(&mut self.news).iter().for_each(|record| self.run_hook(team, record));
+        for name in names.iter() {
+            self.roster.show((team, live), name, wall);
+        }
+        for record in std::mem::take(&mut self.news).iter() {
+            self.run_hook(team, record);
+        }
     }
 
     fn write_roster(&mut self, team: &Team) -> Result<(), Failed> {
@@ -216,9 +301,14 @@ impl Owned {
                 self.run_hook_of(Hook::End, team, &it.member, facts);
             }
             Record::Request(it) => {
-                let author = team.members.iter().find(|(name, _)| name.as_str() == it.request.member());
+                let author = team
+                    .members
+                    .iter()
+                    .find(|(name, _)| name.as_str() == it.request.member());
                 let author = author.map(|(_, state)| &state.record);
-                if let Some(author) = author.filter(|_| team.judge_of(&it.request) == ApproveBy::Person) {
+                if team.judge_of(&it.request) == ApproveBy::Person
+                    && let Some(author) = author
+                {
                     let facts = json!({"request": it.request});
                     self.run_hook_of(Hook::Request, team, author, facts);
                 }
@@ -229,20 +319,32 @@ impl Owned {
 
     /// Runs the hook of a piece of work that has ended, as its teammate has told the lead.
     pub(crate) fn work_ended(&mut self, team: &Team, notice: &Message) {
-        let author = team.members.iter().find(|(name, _)| name.as_str() == notice.from);
+        let author = team
+            .members
+            .iter()
+            .find(|(name, _)| name.as_str() == notice.from);
         if let Some((_, state)) = author {
-            self.run_hook_of(Hook::Idle, team, &state.record, json!({"message": notice.to_json()}));
+            self.run_hook_of(
+                Hook::Idle,
+                team,
+                &state.record,
+                json!({"message": notice.to_json()}),
+            );
         }
     }
 
     fn run_hook_of(&mut self, hook: Hook, team: &Team, member: &Member, mut facts: Value) {
-        let Terms { role, model, workspace, .. } = &member.terms;
+        let Terms {
+            role,
+            model,
+            workspace,
+            ..
+        } = &member.terms;
         let of_member = json!({"at": clock::wall(), "team_name": team.team_name, "team_dir": self.dir.root(), "name": member.name,
             "role": role, "model": model, "workspace": workspace, "incarnation": member.incarnation});
-        facts
-            .as_object_mut()
-            .into_iter()
-            .for_each(|it| it.extend(of_member.as_object().cloned().into_iter().flatten()));
+        if let Some(it) = facts.as_object_mut() {
+            it.extend(of_member.as_object().cloned().into_iter().flatten());
+        }
         let territory: Vec<_> = team.territory().map(|(path, _)| path.to_owned()).collect();
         self.hooks.run(hook, &territory, facts);
     }
@@ -255,12 +357,16 @@ impl Owned {
     ) -> Result<StartedWorker, String> {
         // The connection comes first: if it cannot be made, no process must be ended.
         let connected = control::pair().and_then(|(ours, theirs)| {
-            Ok((serve_inherited(ours, incarnation.clone(), &self.inputs)?, theirs))
+            Ok((
+                serve_inherited(ours, incarnation.clone(), &self.inputs)?,
+                theirs,
+            ))
         });
         let ((connection, outbound), theirs) =
             connected.map_err(|error| format!("cannot make its connection: {error}"))?;
         let started = self.supervisor.start(member, environment, theirs)?;
-        self.connections.add_worker(incarnation.clone(), connection, outbound);
+        self.connections
+            .add_worker(incarnation.clone(), connection, outbound);
         Ok(started)
     }
 }

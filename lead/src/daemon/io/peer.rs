@@ -1,7 +1,8 @@
-//! The peer of a connection through the control socket, as the kernel says: a live process, and whether it is confined.
+//! The peer of a connection through the control socket, as the kernel says: a live process, and
+//! whether it is confined.
 //!
-//! Where a process comes from proves nothing: what a tool handed to a program elsewhere does not descend from a worker.
-//! But what a sandbox puts on a process, that process cannot take off.
+//! Where a process comes from proves nothing: what a tool handed to a program elsewhere does not
+//! descend from a worker. But what a sandbox puts on a process, that process cannot take off.
 
 use std::os::fd::OwnedFd;
 use std::{fs, io};
@@ -22,13 +23,14 @@ pub(crate) enum PeerState {
     Gone,
 }
 
-/// Looks at a peer. The pidfd is looked at last: what `/proc` said before was of that process, and of no other that has
-/// its pid by now.
+/// Looks at a peer. The pidfd is looked at last: what `/proc` said before was of that process, and
+/// of no other that has its pid by now.
 ///
 /// # Errors
 /// The system's error if the peer cannot be identified: no descriptor is left, for example.
 pub(crate) fn look(peer: &Credentials) -> io::Result<PeerState> {
-    let both = Identity::of(peer.pid).and_then(|it| Ok((it, SandboxFlags::of(&peer.pid.to_string())?)));
+    let both =
+        Identity::of(peer.pid).and_then(|it| Ok((it, SandboxFlags::of(&peer.pid.to_string())?)));
     let (identity, flags) = match both {
         Ok(both) => both,
         Err(error) if is_gone(&error) => return Ok(PeerState::Gone),
@@ -49,7 +51,10 @@ pub(crate) fn look(peer: &Credentials) -> io::Result<PeerState> {
 /// Tells whether the process of a pidfd has ended: then it is readable.
 fn has_ended(pidfd: &OwnedFd) -> io::Result<bool> {
     loop {
-        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default())) {
+        match poll(
+            &mut [PollFd::new(pidfd, PollFlags::IN)],
+            Some(&Timespec::default()),
+        ) {
             Ok(ready) => return Ok(ready > 0),
             // A signal came to this process: that says nothing of the peer.
             Err(Errno::INTR) => {}
@@ -72,15 +77,21 @@ impl SandboxFlags {
             .ok_or_else(|| io::Error::other(format!("/proc/{process}/status is not understood")))
     }
 
-    /// Reads `proc_pid_status(5)`. Where the filters are not counted (before Linux 5.9) there is one or none.
+    /// Reads `proc_pid_status(5)`. Where the filters are not counted (before Linux 5.9) there is
+    /// one or none.
     fn parse(status: &str) -> Option<Self> {
         let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             line.trim().parse::<u32>().ok()
         };
         let filters = field("Seccomp_filters").or_else(|| Some(u32::from(field("Seccomp")? > 0)));
         // A kernel without them cannot confine a process with them.
-        Some(Self { no_new_privs: field("NoNewPrivs").unwrap_or(0), filters: filters.unwrap_or(0) })
+        Some(Self {
+            no_new_privs: field("NoNewPrivs").unwrap_or(0),
+            filters: filters.unwrap_or(0),
+        })
     }
 
     fn exceed(self, own: Self) -> bool {
@@ -109,8 +120,15 @@ mod tests {
 
     #[test]
     fn this_process_is_free_and_a_dead_one_is_gone() {
-        let peer = |pid| Credentials { uid: 0, pid, pidfd: None };
-        assert_eq!(look(&peer(std::process::id())).unwrap(), PeerState::Free(Identity::of_self().unwrap()));
+        let peer = |pid| Credentials {
+            uid: 0,
+            pid,
+            pidfd: None,
+        };
+        assert_eq!(
+            look(&peer(std::process::id())).unwrap(),
+            PeerState::Free(Identity::of_self().unwrap())
+        );
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         assert_eq!(look(&peer(child.id())).unwrap(), PeerState::Gone);
@@ -121,7 +139,11 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
         child.wait().unwrap();
-        let peer = Credentials { uid: 0, pid: std::process::id(), pidfd: Some(pidfd) };
+        let peer = Credentials {
+            uid: 0,
+            pid: std::process::id(),
+            pidfd: Some(pidfd),
+        };
         assert_eq!(look(&peer).unwrap(), PeerState::Gone);
     }
 }

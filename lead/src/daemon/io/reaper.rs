@@ -1,6 +1,6 @@
-//! The end of an incarnation, from the end of its process to the event that says so: its liveness lock is free, and its cgroup, if
-//! it has one, is empty. Only then the daemon looks at what the incarnation had not read. How it ended, and what follows, is not
-//! decided here.
+//! The end of an incarnation, from the end of its process to the event that says so: its liveness
+//! lock is free, and its cgroup, if it has one, is empty. Only then the daemon looks at what the
+//! incarnation had not read. How it ended, and what follows, is not decided here.
 
 #[cfg(test)]
 mod tests;
@@ -31,8 +31,8 @@ use crate::daemon::workspace::unworkable;
 const ORPHAN_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(2));
 /// How long after the end of a process its connection may still hold what it said last.
 const LAST_FRAMES: Duration = Duration::from_secs(1);
-/// How long the shims of an incarnation with a cgroup may take to end their commands, before the daemon kills them too: a shim
-/// also puts away what it laid out for a command.
+/// How long the shims of an incarnation with a cgroup may take to end their commands, before the
+/// daemon kills them too: a shim also puts away what it laid out for a command.
 const SHIM_GRACE: Duration = Duration::from_secs(3);
 
 /// The first and the longest pause before the daemon tries again what it could not do.
@@ -57,7 +57,8 @@ pub(crate) struct Beginning {
     pub(crate) conversation: u32,
 }
 
-/// What must be known of an incarnation whose process has ended, to wait until nothing of it is left.
+/// What must be known of an incarnation whose process has ended, to wait until nothing of it is
+/// left.
 pub(crate) struct ExitContext {
     /// How its process ended.
     pub(crate) how: How,
@@ -86,7 +87,11 @@ struct Left {
 
 impl Reaper {
     pub(crate) fn new(dir: Arc<TeamDir>, ends: mpsc::UnboundedSender<Event>) -> Self {
-        Self { dir, ends, exited_at: HashMap::new() }
+        Self {
+            dir,
+            ends,
+            exited_at: HashMap::new(),
+        }
     }
 
     /// Returns one that ends just now.
@@ -97,17 +102,29 @@ impl Reaper {
     /// Reports the end of an incarnation once nothing of it is left.
     pub(crate) fn wait(&mut self, incarnation: Incarnation, context: ExitContext) {
         self.exited_at.insert(incarnation.clone(), Instant::now());
-        tokio::spawn(report_end(Arc::clone(&self.dir), incarnation, context, self.ends.clone()));
+        tokio::spawn(report_end(
+            Arc::clone(&self.dir),
+            incarnation,
+            context,
+            self.ends.clone(),
+        ));
     }
 
-    /// Ends the orphans of an incarnation (its worker and a shim may have been killed together), and returns its end if none
-    /// remains; else the end is reported again later. An orphan that appeared before this incarnation ended is not its own: no
-    /// other end waits for a process that cannot be killed.
+    /// Ends the orphans of an incarnation (its worker and a shim may have been killed together),
+    /// and returns its end if none remains; else the end is reported again later. An orphan that
+    /// appeared before this incarnation ended is not its own: no other end waits for a process that
+    /// cannot be killed.
     pub(crate) fn on_empty(&mut self, mut event: Event, workers: &mut Supervisor) -> Option<Event> {
-        let Event::Ended { incarnation, ended } = &mut event else { return Some(event) };
-        let exited_at = *self.exited_at.entry(incarnation.clone()).or_insert_with(Instant::now);
+        let Event::Ended { incarnation, ended } = &mut event else {
+            return Some(event);
+        };
+        let exited_at = *self
+            .exited_at
+            .entry(incarnation.clone())
+            .or_insert_with(Instant::now);
         // The end of another incarnation may have shown them before its own end was seen.
-        let why = match workers.end_orphans(exited_at.checked_sub(LAST_FRAMES).unwrap_or(exited_at)) {
+        let why = match workers.end_orphans(exited_at.checked_sub(LAST_FRAMES).unwrap_or(exited_at))
+        {
             Ok(found) => {
                 if !found.complete {
                     ended.emptied = ended.emptied.filter(|it| *it == Emptied::Cgroup);
@@ -116,7 +133,10 @@ impl Reaper {
                     self.exited_at.remove(incarnation);
                     return Some(event);
                 }
-                format!("the processes {:?} that it may have started cannot be killed", found.remaining)
+                format!(
+                    "the processes {:?} that it may have started cannot be killed",
+                    found.remaining
+                )
             }
             Err(error) => format!("what it has left cannot be seen: {error}"),
         };
@@ -140,15 +160,22 @@ fn report(ends: &mpsc::UnboundedSender<Event>, event: Event) {
     }
 }
 
-/// Waits until nothing of an incarnation is left, looks at what it had not read, and reports its end.
+/// Waits until nothing of an incarnation is left, looks at what it had not read, and reports its
+/// end.
 async fn report_end(
     dir: Arc<TeamDir>,
     incarnation: Incarnation,
     context: ExitContext,
     ends: mpsc::UnboundedSender<Event>,
 ) {
-    let ExitContext { how: How { code, signal, ours }, beginning, closed, group, lock_tells, next_works_in } =
-        context;
+    let ExitContext {
+        how: How { code, signal, ours },
+        beginning,
+        closed,
+        group,
+        lock_tells,
+        next_works_in,
+    } = context;
     if let Some(closed) = closed
         && tokio::time::timeout(LAST_FRAMES, closed).await.is_err()
     {
@@ -165,23 +192,40 @@ async fn report_end(
         Emptiness::Gone => (ours && lock_tells).then_some(Emptied::Tree),
         Emptiness::Unknown => None,
     };
-    let (folder, ended) = (Arc::clone(&dir), incarnation.clone());
-    let Left { inbox, unread, by_signal } =
-        look(&incarnation, move || left(&folder, &ended, beginning)).await;
+    let folder = Arc::clone(&dir);
+    let ended = incarnation.clone();
+    let Left {
+        inbox,
+        unread,
+        by_signal,
+    } = look(&incarnation, move || left(&folder, &ended, beginning)).await;
     if by_signal {
         // There may have been no daemon to tell. What follows from that comes before the end.
-        report(&ends, Event::Leaving { incarnation: incarnation.clone() });
+        report(
+            &ends,
+            Event::Leaving {
+                incarnation: incarnation.clone(),
+            },
+        );
     }
     let unworkable = match next_works_in {
         Some(workspace) => unworkable(incarnation.name.clone(), workspace).await,
         None => None,
     };
-    let ended = Ended { code, signal, inbox, unread, emptied, unworkable };
+    let ended = Ended {
+        code,
+        signal,
+        inbox,
+        unread,
+        emptied,
+        unworkable,
+    };
     report(&ends, Event::Ended { incarnation, ended });
 }
 
-/// Waits until the liveness lock is free: then each shim of the incarnation has ended its command. Where there is a cgroup, the
-/// daemon kills the shims that hang, or that cannot keep up with a command that forks.
+/// Waits until the liveness lock is free: then each shim of the incarnation has ended its command.
+/// Where there is a cgroup, the daemon kills the shims that hang, or that cannot keep up with a
+/// command that forks.
 async fn wait_for_lock(dir: &TeamDir, incarnation: &Incarnation, group: Option<&Group>) {
     let began = Instant::now();
     let mut pause = PAUSES.0;
@@ -196,18 +240,22 @@ async fn wait_for_lock(dir: &TeamDir, incarnation: &Incarnation, group: Option<&
                 held.holder()
             );
         }
-        if let Some(group) = group.filter(|_| began.elapsed() >= SHIM_GRACE)
+        if began.elapsed() >= SHIM_GRACE
+            && let Some(group) = group
             && let Err(error) = group.kill()
         {
-            tracing::warn!("cannot kill what is in the cgroup of {}: {error}", incarnation.name);
+            tracing::warn!(
+                "cannot kill what is in the cgroup of {}: {error}",
+                incarnation.name
+            );
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }
 
-/// Looks at what an incarnation left in its files, until that can be read: the record of an end is final, and the next
-/// incarnation relies on it.
+/// Looks at what an incarnation left in its files, until that can be read: the record of an end is
+/// final, and the next incarnation relies on it.
 async fn look<F>(incarnation: &Incarnation, left: F) -> Left
 where
     F: Fn() -> Result<Left, ReadError> + Clone + Send + 'static,
@@ -221,20 +269,29 @@ where
             Err(error) => error,
         };
         if pause > Duration::from_secs(1) {
-            tracing::warn!("{} has ended, but what it had not read cannot be seen: {why}", incarnation.name);
+            tracing::warn!(
+                "{} has ended, but what it had not read cannot be seen: {why}",
+                incarnation.name
+            );
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }
 
-/// Looks at what an incarnation left in its files. A file that is missing says that there is nothing.
+/// Looks at what an incarnation left in its files. A file that is missing says that there is
+/// nothing.
 fn left(dir: &TeamDir, incarnation: &Incarnation, beginning: Beginning) -> Result<Left, ReadError> {
     let (inbox, unread) = unread(dir, &incarnation.name, beginning)?;
-    Ok(Left { inbox, unread, by_signal: left_by_signal(dir, incarnation)? })
+    Ok(Left {
+        inbox,
+        unread,
+        by_signal: left_by_signal(dir, incarnation)?,
+    })
 }
 
-/// Tells whether the last entry of an incarnation says that SIGTERM ended it: there may have been no daemon to tell.
+/// Tells whether the last entry of an incarnation says that SIGTERM ended it: there may have been
+/// no daemon to tell.
 fn left_by_signal(dir: &TeamDir, incarnation: &Incarnation) -> Result<bool, DirError> {
     let last = transcript::last_entry(dir, &incarnation.name)?;
     Ok(last.is_some_and(|last| {
@@ -243,8 +300,8 @@ fn left_by_signal(dir: &TeamDir, incarnation: &Incarnation) -> Result<bool, DirE
     }))
 }
 
-/// Counts what a member has not consumed, and tells where its inbox stands. A conversation that never began leaves all
-/// to the next one: what was sent before belongs to no conversation yet.
+/// Counts what a member has not consumed, and tells where its inbox stands. A conversation that
+/// never began leaves all to the next one: what was sent before belongs to no conversation yet.
 fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<(Position, u64), ReadError> {
     let begins_at = beginning.at;
     if !transcript::has_begun(dir, name, beginning.conversation)? {
@@ -252,14 +309,16 @@ fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<(Position,
     }
     let read = transcript::position(dir, name)?.unwrap_or(begins_at);
     let count = || {
-        // If its inbox was cut, it has read from the start again; else an earlier conversation had read that far.
+        // If its inbox was cut, it has read from the start again; else an earlier conversation had
+        // read that far.
         let earlier = read.offset < begins_at.offset && inbox::fits(dir, name, begins_at)?;
         inbox::count_lines(dir, name, if earlier { begins_at } else { read })
     };
     match count() {
         Ok(count) => Ok((count.end, count.mail)),
         Err(ReadError::NoInbox(_)) => Ok((read, 0)),
-        // Something else stands in its place: trying again does not help, and there is no mail in it.
+        // Something else stands in its place: trying again does not help, and there is no mail in
+        // it.
         Err(ReadError::Dir(error)) if error.io_kind().is_none() => {
             tracing::warn!("what {name} has not read is not known: {error}");
             Ok((read, 0))

@@ -1,7 +1,9 @@
-//! The signals that end the daemon: SIGTERM and SIGINT. None is lost, also while the daemon becomes another program.
+//! The signals that end the daemon: SIGTERM and SIGINT. None is lost, also while the daemon becomes
+//! another program.
 //!
-//! Only the main thread receives them. While the daemon could not act on them they are blocked in every thread, and what is
-//! blocked stays pending through an `exec(2)`. What they mean is not decided here.
+//! Only the main thread receives them. While the daemon could not act on them they are blocked in
+//! every thread, and what is blocked stays pending through an `exec(2)`. What they mean is not
+//! decided here.
 
 use nix::sys::signal::{SigSet, Signal, raise};
 use tokio::signal::unix::{self, SignalKind, signal};
@@ -21,8 +23,12 @@ impl Signals {
     /// # Errors
     /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
     pub(crate) fn catch() -> Result<Self, CommandError> {
-        let catch = |kind| signal(kind).map_err(|e| CommandError::refused("cannot handle signals", &e));
-        Ok(Self { terminate: catch(SignalKind::terminate())?, interrupt: catch(SignalKind::interrupt())? })
+        let catch =
+            |kind| signal(kind).map_err(|e| CommandError::refused("cannot handle signals", &e));
+        Ok(Self {
+            terminate: catch(SignalKind::terminate())?,
+            interrupt: catch(SignalKind::interrupt())?,
+        })
     }
 
     /// Waits until one comes. Dropping the future loses nothing.
@@ -33,11 +39,15 @@ impl Signals {
         }
     }
 
-    /// Raises again the signals that this program does not act on any more: they stay pending for the next program.
+    /// Raises again the signals that this program does not act on any more: they stay pending for
+    /// the next program.
     pub(crate) async fn pass_on(mut self) {
         // Meanwhile the runtime takes in what has come.
         tokio::task::yield_now().await;
-        let both = [(&mut self.terminate, Signal::SIGTERM), (&mut self.interrupt, Signal::SIGINT)];
+        let both = [
+            (&mut self.terminate, Signal::SIGTERM),
+            (&mut self.interrupt, Signal::SIGINT),
+        ];
         for (caught, which) in both {
             let came = tokio::select! {
                 biased;
@@ -51,15 +61,16 @@ impl Signals {
     }
 }
 
-/// Blocks the signals in the calling thread, and in the threads that it starts meanwhile. A thread that received them would
-/// take them from this process, which does not act on them then.
+/// Blocks the signals in the calling thread, and in the threads that it starts meanwhile. A thread
+/// that received them would take them from this process, which does not act on them then.
 pub(crate) fn hold_back() {
     if let Err(errno) = both().thread_block() {
         tracing::warn!("cannot hold signals back: {errno}");
     }
 }
 
-/// Unblocks the signals that this program or the one before has blocked. Must be called after [`Signals::catch`].
+/// Unblocks the signals that this program or the one before has blocked. Must be called after
+/// [`Signals::catch`].
 pub(crate) fn hear() {
     if let Err(errno) = both().thread_unblock() {
         tracing::warn!("cannot hear signals: {errno}");

@@ -1,5 +1,5 @@
-//! The control socket as a file: made, made again where another process removed it, and removed at the end. Its connections are
-//! served in [`crate::daemon::io::connections`].
+//! The control socket as a file: made, made again where another process removed it, and removed at
+//! the end. Its connections are served in [`crate::daemon::io::connections`].
 
 use teamd_shared::control::Listener;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -24,16 +24,21 @@ impl Socket {
     /// # Errors
     /// [`crate::exit_code::ExitCode::Failed`] if the system refuses.
     pub(crate) fn listen(dir: &TeamDir, inputs: Inputs) -> Result<Self, CommandError> {
-        let listener =
-            Listener::bind(dir).map_err(|e| CommandError::refused("cannot make its control socket", &e))?;
+        let listener = Listener::bind(dir)
+            .map_err(|e| CommandError::refused("cannot make its control socket", &e))?;
         let identity = dir.identity(&TeamPath::socket())?;
-        // From here on connections must be accepted: a client of a socket that is not served waits in vain.
+        // From here on connections must be accepted: a client of a socket that is not served waits
+        // in vain.
         let accepts = tokio::spawn(accept(listener, inputs));
-        Ok(Self { accepts, identity, has_pid: write_pid(dir) })
+        Ok(Self {
+            accepts,
+            identity,
+            has_pid: write_pid(dir),
+        })
     }
 
-    /// Makes the socket again if its path names nothing or another file: a socket from a backup leads nowhere either. Writes the
-    /// pid if that has failed.
+    /// Makes the socket again if its path names nothing or another file: a socket from a backup
+    /// leads nowhere either. Writes the pid if that has failed.
     pub(crate) fn look_after(&mut self, dir: &TeamDir, inputs: &Inputs) {
         self.has_pid = self.has_pid || write_pid(dir);
         let found = dir.identity(&TeamPath::socket());

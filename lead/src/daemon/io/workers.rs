@@ -1,8 +1,9 @@
 //! The processes of the workers: starting them, seeing them end, signalling them.
 //!
-//! A worker is watched through a pidfd whether this daemon started it or found it alive: one thread waits for all of them. An
-//! incarnation is over when its process has ended *and* its liveness lock is free: tool processes live under shims that hold
-//! the lock until all they started is gone. If it has a cgroup, that must be empty too.
+//! A worker is watched through a pidfd whether this daemon started it or found it alive: one thread
+//! waits for all of them. An incarnation is over when its process has ended *and* its liveness lock
+//! is free: tool processes live under shims that hold the lock until all they started is gone. If
+//! it has a cgroup, that must be empty too.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
@@ -88,7 +89,8 @@ pub(crate) struct StartedWorker {
 }
 
 impl Supervisor {
-    /// Makes a supervisor; `exited` gets a number of each process that ends, for [`Supervisor::reap`].
+    /// Makes a supervisor; `exited` gets a number of each process that ends, for
+    /// [`Supervisor::reap`].
     pub(crate) fn new(
         dir: Arc<TeamDir>,
         worker: Program,
@@ -135,7 +137,8 @@ impl Supervisor {
         })
     }
 
-    /// Starts the process of an incarnation. The worker waits on the connection that it inherits to be welcomed.
+    /// Starts the process of an incarnation. The worker waits on the connection that it inherits to
+    /// be welcomed.
     pub(crate) fn start(
         &mut self,
         member: &Member,
@@ -144,16 +147,31 @@ impl Supervisor {
     ) -> Result<StartedWorker, String> {
         let incarnation = Incarnation::of(member);
         if !self.dir.is_at_its_path() {
-            return Err("the team directory was moved: `teamd stop` here, and `teamd start` there".to_owned());
+            return Err(
+                "the team directory was moved: `teamd stop` here, and `teamd start` there"
+                    .to_owned(),
+            );
         }
         inbox::create(&self.dir, &member.name).map_err(|e| e.to_string())?;
         let log = self.log(&member.name)?;
-        let stderr = log.try_clone().map_err(|e| format!("cannot use its log: {e}"))?;
+        let stderr = log
+            .try_clone()
+            .map_err(|e| format!("cannot use its log: {e}"))?;
         let group = self.cgroups.make(&incarnation, &member.terms.bounds);
         let number = member.incarnation.to_string();
-        let mut command = self.command(&["run", "--name", member.name.as_str(), "--incarnation", &number]);
+        let mut command = self.command(&[
+            "run",
+            "--name",
+            member.name.as_str(),
+            "--incarnation",
+            &number,
+        ]);
         command
-            .args(group.iter().flat_map(|group| ["--cgroup", group.record().path.as_str()]))
+            .args(
+                group
+                    .iter()
+                    .flat_map(|group| ["--cgroup", group.record().path.as_str()]),
+            )
             .env_clear()
             .envs(environment.settings())
             .stdin(connection)
@@ -168,7 +186,9 @@ impl Supervisor {
                 Ok(StartedWorker { identity, cgroup })
             }
             Err(why) => {
-                group.iter().for_each(Group::remove);
+                if let Some(group) = &group {
+                    group.remove();
+                }
                 Err(why)
             }
         }
@@ -182,8 +202,17 @@ impl Supervisor {
             .arg("--team-dir")
             .arg(self.dir.root())
             .args(["--sandbox-layers", &self.confinement.layers.to_string()])
-            .args(self.confinement.weakness.as_ref().map(|_| "--allow-weak-sandbox"))
-            .args(programs::files().into_iter().flat_map(|file| [OsString::from("--program"), file.into()]))
+            .args(
+                self.confinement
+                    .weakness
+                    .as_ref()
+                    .map(|_| "--allow-weak-sandbox"),
+            )
+            .args(
+                programs::files()
+                    .into_iter()
+                    .flat_map(|file| [OsString::from("--program"), file.into()]),
+            )
             .args(
                 config_dir(|name| std::env::var_os(name))
                     .ok()
@@ -194,8 +223,8 @@ impl Supervisor {
         command
     }
 
-    /// Starts the process of a job, which with `bounds` gets a cgroup for the commands of the team that it runs. Returns its
-    /// number.
+    /// Starts the process of a job, which with `bounds` gets a cgroup for the commands of the team
+    /// that it runs. Returns its number.
     pub(crate) fn start_job(
         &mut self,
         input: OwnedFd,
@@ -203,10 +232,15 @@ impl Supervisor {
         bounds: Option<&Bounds>,
     ) -> Result<u64, String> {
         let cannot = |error: io::Error| format!("cannot start a job: {error}");
-        let log = logging::open(&self.dir, &TeamPath::log("teamd")).map_err(|error| error.to_string())?;
+        let log =
+            logging::open(&self.dir, &TeamPath::log("teamd")).map_err(|error| error.to_string())?;
         let group = bounds.and_then(|bounds| self.cgroups.make_for_check(bounds));
         let mut command = self.command(&["job"]);
-        command.args(group.iter().flat_map(|group| ["--cgroup", group.record().path.as_str()]));
+        command.args(
+            group
+                .iter()
+                .flat_map(|group| ["--cgroup", group.record().path.as_str()]),
+        );
         let started = command.stdin(input).stdout(output).stderr(log).spawn();
         let held = started.and_then(|mut child| {
             self.hold_job(&child, group.clone()).or_else(|error| {
@@ -215,7 +249,9 @@ impl Supervisor {
             })
         });
         held.map_err(|error| {
-            group.iter().for_each(Group::remove);
+            if let Some(group) = &group {
+                group.remove();
+            }
             cannot(error)
         })
     }
@@ -236,8 +272,9 @@ impl Supervisor {
 
     /// Runs a worker and watches it.
     fn run(&mut self, incarnation: Incarnation, command: &mut Command) -> Result<Identity, String> {
-        let mut child =
-            command.spawn().map_err(|e| format!("cannot run {}: {e}", self.worker.path().display()))?;
+        let mut child = command
+            .spawn()
+            .map_err(|e| format!("cannot run {}: {e}", self.worker.path().display()))?;
         self.hold(incarnation, &child).map_err(|error| {
             // It waits for a welcome that will not come, so it is killed and reaped.
             match child.kill().and_then(|()| child.wait()) {
@@ -277,9 +314,13 @@ impl Supervisor {
 
     /// Takes over the cgroup that an earlier daemon has made for an incarnation.
     pub(crate) fn recall(&mut self, incarnation: &Incarnation, member: &Member) {
-        let group = member.cgroup.as_ref().and_then(|recorded| self.cgroups.find(incarnation, recorded));
+        let group = member
+            .cgroup
+            .as_ref()
+            .and_then(|recorded| self.cgroups.find(incarnation, recorded));
         self.orphans.note_cgroup(group.is_some());
-        self.groups.extend(group.map(|group| (incarnation.clone(), group)));
+        self.groups
+            .extend(group.map(|group| (incarnation.clone(), group)));
     }
 
     /// Hands over the cgroup of an incarnation whose process has ended, if it has one.
@@ -298,11 +339,20 @@ impl Supervisor {
         Ok(())
     }
 
-    fn watch(&mut self, incarnation: Option<Incarnation>, process: &ProcessHandle) -> io::Result<u64> {
+    fn watch(
+        &mut self,
+        incarnation: Option<Incarnation>,
+        process: &ProcessHandle,
+    ) -> io::Result<u64> {
         self.last += 1;
         let number = self.last;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
-        epoll::add(&*self.epoll, process, epoll::EventData::new_u64(number), flags)?;
+        epoll::add(
+            &*self.epoll,
+            process,
+            epoll::EventData::new_u64(number),
+            flags,
+        )?;
         self.watched.insert(number, incarnation);
         Ok(number)
     }
@@ -319,9 +369,15 @@ impl Supervisor {
     }
 
     fn signal(&self, incarnation: &Incarnation, signal: Signal) {
-        let Some(process) = self.processes.get(incarnation) else { return };
+        let Some(process) = self.processes.get(incarnation) else {
+            return;
+        };
         if let Err(error) = process.signal(signal) {
-            tracing::error!("cannot signal {} (pid {}): {error}", incarnation.name, process.identity().pid);
+            tracing::error!(
+                "cannot signal {} (pid {}): {error}",
+                incarnation.name,
+                process.identity().pid
+            );
         }
     }
 
@@ -344,7 +400,11 @@ impl Supervisor {
     fn known_children(&self) -> HashSet<u32> {
         let hooks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
         let jobs = self.jobs.values().map(|job| &job.process);
-        let own = self.processes.values().chain(jobs).map(|it| it.identity().pid);
+        let own = self
+            .processes
+            .values()
+            .chain(jobs)
+            .map(|it| it.identity().pid);
         own.chain(hooks.iter().copied()).collect()
     }
 
@@ -358,8 +418,9 @@ impl Supervisor {
         self.processes.get(incarnation).map(ProcessHandle::identity)
     }
 
-    /// Reaps the process with this number, which has ended. Returns what it was, and how it ended as far as that can be seen. A
-    /// job that has a cgroup ends when that is empty: then its number is told again.
+    /// Reaps the process with this number, which has ended. Returns what it was, and how it ended
+    /// as far as that can be seen. A job that has a cgroup ends when that is empty: then its number
+    /// is told again.
     pub(crate) fn reap(&mut self, number: u64) -> Option<Reaped> {
         if let Some(how) = self.ended_jobs.remove(&number) {
             return Some(Reaped::Job(number, how));
@@ -370,7 +431,9 @@ impl Supervisor {
         }
         let RunningJob { process, group } = self.jobs.remove(&number)?;
         let how = reap(process);
-        let Some(group) = group else { return Some(Reaped::Job(number, how)) };
+        let Some(group) = group else {
+            return Some(Reaped::Job(number, how));
+        };
         self.ended_jobs.insert(number, how);
         let exited = self.exited.clone();
         tokio::spawn(async move {
@@ -389,7 +452,8 @@ fn reap(process: ProcessHandle) -> How {
     })
 }
 
-/// Reports each process that ends, by its number. (tokio's `AsyncFd` takes foreign descriptors by `unsafe` only.)
+/// Reports each process that ends, by its number. (tokio's `AsyncFd` takes foreign descriptors by
+/// `unsafe` only.)
 fn wait_for_ends(epoll: &OwnedFd, exited: &mpsc::UnboundedSender<u64>) {
     let mut events = Vec::with_capacity(64);
     loop {
@@ -401,7 +465,10 @@ fn wait_for_ends(epoll: &OwnedFd, exited: &mpsc::UnboundedSender<u64>) {
                 return;
             }
         }
-        if events.iter().any(|event: &epoll::Event| exited.send(event.data.u64()).is_err()) {
+        if events
+            .iter()
+            .any(|event: &epoll::Event| exited.send(event.data.u64()).is_err())
+        {
             return;
         }
     }

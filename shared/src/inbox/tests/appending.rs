@@ -22,8 +22,14 @@ fn a_line_behind_a_torn_tail_is_written_again() {
     let three = send(&dir, "three");
     let lines = drain(&mut reader(&dir, Position::START));
     assert_eq!(lines.len(), 3);
-    assert!(lines[0].message.is_err(), "the tail, and what was glued to it");
-    assert_eq!([lines[1].offset, lines[2].offset], [two.offset, three.offset]);
+    assert!(
+        lines[0].message.is_err(),
+        "the tail, and what was glued to it"
+    );
+    assert_eq!(
+        [lines[1].offset, lines[2].offset],
+        [two.offset, three.offset]
+    );
     assert_eq!(texts(&lines[1..]), ["two", "three"]);
 }
 
@@ -47,21 +53,31 @@ fn a_torn_tail_of_spaces_does_not_double_the_message() {
     raw(&dir, b"  ");
     send(&dir, "one");
     assert_eq!(read_all(&dir), ["one"]);
-    assert_eq!(count_lines(&dir, &alice(), Position::START).unwrap().mail, 2, "it stands there twice");
+    assert_eq!(
+        count_lines(&dir, &alice(), Position::START).unwrap().mail,
+        2,
+        "it stands there twice"
+    );
 }
 
 #[test]
 fn a_kept_writer_follows_the_path() {
     let (_scratch, dir) = team();
     let mut appender = Appender::new(&alice());
-    appender.append(&dir, &message("lost"), Durability::Process).unwrap();
+    appender
+        .append(&dir, &message("lost"), Durability::Process)
+        .unwrap();
     overwrite(inbox_path(&dir).with_extension("new"), b"");
     std::fs::rename(inbox_path(&dir).with_extension("new"), inbox_path(&dir)).unwrap();
-    let there = appender.append(&dir, &message("there"), Durability::Process).unwrap();
+    let there = appender
+        .append(&dir, &message("there"), Durability::Process)
+        .unwrap();
     assert_eq!(there.offset, 1, "led by a newline");
     assert_eq!(read_all(&dir), ["there"]);
     std::fs::remove_file(inbox_path(&dir)).unwrap();
-    let gone = appender.append(&dir, &message("gone"), Durability::Process).unwrap_err();
+    let gone = appender
+        .append(&dir, &message("gone"), Durability::Process)
+        .unwrap_err();
     assert!(matches!(gone, AppendError::NoInbox(_)), "{gone}");
     assert!(!inbox_path(&dir).exists(), "only the daemon makes an inbox");
 }
@@ -71,17 +87,27 @@ fn a_kept_writer_repeats_its_line_in_a_truncated_inbox() {
     let (_scratch, dir) = team();
     let mut appender = Appender::new(&alice());
     for text in ["one", "two"] {
-        appender.append(&dir, &message(text), Durability::Process).unwrap();
+        appender
+            .append(&dir, &message(text), Durability::Process)
+            .unwrap();
     }
     overwrite(inbox_path(&dir), b"torn");
-    appender.append(&dir, &message("three"), Durability::Process).unwrap();
+    appender
+        .append(&dir, &message("three"), Durability::Process)
+        .unwrap();
     assert_eq!(read_all(&dir)[1..], ["three"]);
 }
 
 #[test]
 fn what_cannot_be_appended_leaves_no_trace() {
     let (_scratch, dir) = team();
-    let huge = append(&dir, &alice(), &message(&"x".repeat(MAX_LINE)), Durability::Process).unwrap_err();
+    let huge = append(
+        &dir,
+        &alice(),
+        &message(&"x".repeat(MAX_LINE)),
+        Durability::Process,
+    )
+    .unwrap_err();
     assert!(huge.to_string().contains("the limit is 1048576"), "{huge}");
     assert!(huge.hint().is_some());
     let mut no_id = message("x");
@@ -102,7 +128,10 @@ fn the_largest_message_goes_through() {
     assert_eq!(largest.len, MAX_LINE as u64);
     read_line_at(&dir, &alice(), largest.offset, largest.len).unwrap();
     let lines = drain(&mut reader(&dir, Position::START));
-    assert_eq!(lines[0].message.as_ref().unwrap().content.len(), MAX_LINE - overhead);
+    assert_eq!(
+        lines[0].message.as_ref().unwrap().content.len(),
+        MAX_LINE - overhead
+    );
 }
 
 #[test]
@@ -111,7 +140,10 @@ fn a_full_disk_is_an_error_that_says_so() {
     let short = write_once(&full, b"{}\n").unwrap_err();
     assert_eq!(short.written, 0);
     let error = AppendError::short(short, PathBuf::from("alice.jsonl"), 3);
-    assert!(error.to_string().starts_with("only 0 of 3 bytes"), "{error}");
+    assert!(
+        error.to_string().starts_with("only 0 of 3 bytes"),
+        "{error}"
+    );
     assert!(error.to_string().contains("No space left"), "{error}");
     assert!(error.hint().unwrap().contains("free some space"));
 }
@@ -122,10 +154,18 @@ fn a_line_that_was_written_is_not_called_short_because_its_place_cannot_be_seen(
     let (_scratch, dir) = team();
     let (_reader, writer) = nix::unistd::pipe().unwrap();
     let mut appender = Appender::new(&alice());
-    appender.open = Some(Inbox { file: writer.into(), identity: (0, 0) });
-    let error = appender.append(&dir, &message("x"), Durability::Process).unwrap_err();
+    appender.open = Some(Inbox {
+        file: writer.into(),
+        identity: (0, 0),
+    });
+    let error = appender
+        .append(&dir, &message("x"), Durability::Process)
+        .unwrap_err();
     assert!(matches!(error, AppendError::Unseen { .. }), "{error}");
-    assert!(error.hint().unwrap().ends_with("before you send it again"), "{error}");
+    assert!(
+        error.hint().unwrap().ends_with("before you send it again"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -134,13 +174,22 @@ fn a_fifo_or_a_link_in_the_place_of_an_inbox_blocks_no_writer() {
     std::fs::remove_file(inbox_path(&dir)).unwrap();
     nix::unistd::mkfifo(&inbox_path(&dir), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let error = append(&dir, &alice(), &message("x"), Durability::Process).unwrap_err();
-    assert!(matches!(error, AppendError::Dir(DirError::NotAFile(_))), "{error}");
+    assert!(
+        matches!(error, AppendError::Dir(DirError::NotAFile(_))),
+        "{error}"
+    );
     let error = Reader::open(Arc::clone(&dir), &alice(), Position::START).unwrap_err();
-    assert!(matches!(error, ReadError::Dir(DirError::NotAFile(_))), "{error}");
+    assert!(
+        matches!(error, ReadError::Dir(DirError::NotAFile(_))),
+        "{error}"
+    );
     std::fs::remove_file(inbox_path(&dir)).unwrap();
     std::os::unix::fs::symlink("/dev/null", inbox_path(&dir)).unwrap();
     let error = append(&dir, &alice(), &message("x"), Durability::Process).unwrap_err();
-    assert!(matches!(error, AppendError::Dir(DirError::Link(_))), "{error}");
+    assert!(
+        matches!(error, AppendError::Dir(DirError::Link(_))),
+        "{error}"
+    );
 }
 
 #[test]
@@ -161,9 +210,13 @@ fn nothing_is_lost_doubled_or_reordered_among_torn_tails() {
     let read = thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let mut file = OpenOptions::new().append(true).open(inbox_path(&dir)).unwrap();
+                let mut file = OpenOptions::new()
+                    .append(true)
+                    .open(inbox_path(&dir))
+                    .unwrap();
                 while !done.load(Ordering::Relaxed) {
-                    file.write_all(b"{\"type\":\"message\",\"from\":\"kil").unwrap();
+                    file.write_all(b"{\"type\":\"message\",\"from\":\"kil")
+                        .unwrap();
                     thread::yield_now();
                 }
             });
@@ -187,17 +240,27 @@ fn nothing_is_lost_doubled_or_reordered_among_torn_tails() {
                 assert_eq!(Message::parse(&line).unwrap(), sent);
             }
         };
-        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
-        let ended: Vec<_> = writers.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| scope.spawn(move || write(writer)))
+            .collect();
+        let ended: Vec<_> = writers
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
         done.store(true, Ordering::Relaxed);
         assert!(ended.into_iter().all(|writer| writer.is_ok()));
         taking.join().unwrap()
     });
-    let messages: Vec<_> = read.iter().filter_map(|line| line.message.as_ref().ok()).collect();
+    let messages: Vec<_> = read
+        .iter()
+        .filter_map(|line| line.message.as_ref().ok())
+        .collect();
     for writer in 0..WRITERS {
         let own = format!("{writer} ");
-        let numbers: Vec<usize> =
-            messages.iter().filter_map(|it| it.content.strip_prefix(&own)?.parse().ok()).collect();
+        let numbers: Vec<usize> = messages
+            .iter()
+            .filter_map(|it| it.content.strip_prefix(&own)?.parse().ok())
+            .collect();
         assert_eq!(numbers, (0..EACH).collect::<Vec<_>>(), "writer {writer}");
     }
     assert_eq!(messages.len(), WRITERS * EACH);
@@ -206,7 +269,12 @@ fn nothing_is_lost_doubled_or_reordered_among_torn_tails() {
 #[test]
 fn appending_costs_the_same_whatever_the_length() {
     let (_scratch, dir) = team();
-    OpenOptions::new().append(true).open(inbox_path(&dir)).unwrap().set_len(50 << 20).unwrap();
+    OpenOptions::new()
+        .append(true)
+        .open(inbox_path(&dir))
+        .unwrap()
+        .set_len(50 << 20)
+        .unwrap();
     let before = bytes_read();
     send(&dir, "one");
     assert!(bytes_read() - before < 1000);

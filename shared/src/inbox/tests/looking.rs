@@ -26,7 +26,10 @@ fn only_exactly_one_whole_line_can_be_named() {
     ];
     for (offset, len) in others {
         let error = named(offset, len).unwrap_err();
-        assert!(matches!(error, ReadError::NotALine { .. }), "{offset} {len}: {error}");
+        assert!(
+            matches!(error, ReadError::NotALine { .. }),
+            "{offset} {len}: {error}"
+        );
     }
     assert!(named(u64::MAX, 10).is_err());
 }
@@ -34,7 +37,13 @@ fn only_exactly_one_whole_line_can_be_named() {
 #[test]
 fn the_last_lines_are_found_from_the_end() {
     let (_scratch, dir) = team();
-    assert_eq!(last_lines(&dir, &alice(), 3).unwrap(), Last { lines: vec![], position: Position::START });
+    assert_eq!(
+        last_lines(&dir, &alice(), 3).unwrap(),
+        Last {
+            lines: vec![],
+            position: Position::START
+        }
+    );
     raw(&dir, b"one\ntwo\n\nnot json\n\n");
     raw(&dir, &[b'x'; 5000]);
     let last = last_lines(&dir, &alice(), 2).unwrap();
@@ -42,7 +51,11 @@ fn the_last_lines_are_found_from_the_end() {
     assert_eq!(last.position.offset, 19);
     assert_eq!(last_lines(&dir, &alice(), 9).unwrap().lines.len(), 3);
     raw(&dir, b"\n");
-    assert_eq!(texts(&drain(&mut reader(&dir, last.position))).len(), 1, "one can follow from there");
+    assert_eq!(
+        texts(&drain(&mut reader(&dir, last.position))).len(),
+        1,
+        "one can follow from there"
+    );
 }
 
 #[test]
@@ -57,7 +70,14 @@ fn a_last_line_that_is_too_long_is_cut() {
 fn a_file_of_the_folder_tells_its_owner() {
     assert_eq!(owner_of("alice.jsonl"), Some(alice()));
     assert_eq!(owner_of("lead.jsonl"), Some(Name::lead()));
-    for other in ["alice.rejected.jsonl", "alice", ".jsonl", "all.jsonl", "Alice.jsonl", "alice.jsonl.new"] {
+    for other in [
+        "alice.rejected.jsonl",
+        "alice",
+        ".jsonl",
+        "all.jsonl",
+        "Alice.jsonl",
+        "alice.jsonl.new",
+    ] {
         assert_eq!(owner_of(other), None, "{other}");
     }
 }
@@ -76,10 +96,13 @@ fn a_message_that_stands_near_the_end_is_found_by_its_id() {
 #[test]
 fn a_message_that_is_torn_or_glued_to_something_torn_is_not_held() {
     let sent = message("one");
-    let (line, id) = (sent.to_line().unwrap(), sent.id.unwrap());
+    let line = sent.to_line().unwrap();
+    let id = sent.id.unwrap();
     let held = |pieces: &[&[u8]]| {
         let (_scratch, dir) = team();
-        pieces.iter().for_each(|piece| raw(&dir, piece));
+        for piece in pieces.iter() {
+            raw(&dir, piece);
+        }
         holds(&dir, &alice(), id).unwrap()
     };
     let torn = &line[..line.len() - 1];
@@ -87,7 +110,10 @@ fn a_message_that_is_torn_or_glued_to_something_torn_is_not_held() {
     assert!(!held(&[torn]), "its writer was killed before the last byte");
     assert!(!held(&[torn, &line]), "the next line was glued to it");
     assert!(!held(&[b"half", &line]), "and it to another");
-    assert!(held(&[torn, &line, b"\n", &line]), "until it is written again");
+    assert!(
+        held(&[torn, &line, b"\n", &line]),
+        "until it is written again"
+    );
 }
 
 #[test]

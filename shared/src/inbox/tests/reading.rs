@@ -29,13 +29,22 @@ fn blank_lines_say_nothing_but_are_read() {
 #[test]
 fn lines_that_are_no_messages_are_told_apart_and_reading_goes_on() {
     let (_scratch, dir) = team();
-    let bad: [&[u8]; 5] = [b"hello\n", b"\xff\xfe\n", b"[1]\n", b"{\"type\":\"message\"}\n", b"\0\0\0\n"];
+    let bad: [&[u8]; 5] = [
+        b"hello\n",
+        b"\xff\xfe\n",
+        b"[1]\n",
+        b"{\"type\":\"message\"}\n",
+        b"\0\0\0\n",
+    ];
     for bad in bad {
         raw(&dir, bad);
     }
     raw(&dir, &line("good"));
     let lines = drain(&mut reader(&dir, Position::START));
-    let reasons: Vec<_> = lines[..5].iter().map(|line| line.message.as_ref().unwrap_err()).collect();
+    let reasons: Vec<_> = lines[..5]
+        .iter()
+        .map(|line| line.message.as_ref().unwrap_err())
+        .collect();
     assert_eq!(reasons[0].line, "hello");
     assert_eq!(reasons[1].reason, ParseError::NotUtf8(0).to_string());
     assert_eq!(reasons[1].line, "\u{fffd}\u{fffd}");
@@ -56,21 +65,39 @@ fn the_text_of_a_rejected_line_is_short_and_whole_characters() {
 
 #[test]
 fn a_line_that_is_too_long_is_passed_over() {
-    for length in [MAX_LINE - 1, MAX_LINE, MAX_LINE + 1, 3 * MAX_LINE + 7, 6 * MAX_LINE] {
+    for length in [
+        MAX_LINE - 1,
+        MAX_LINE,
+        MAX_LINE + 1,
+        3 * MAX_LINE + 7,
+        6 * MAX_LINE,
+    ] {
         let (_scratch, dir) = team();
         raw(&dir, &line("before"));
         let start = line("before").len() as u64;
-        raw(&dir, &[&vec![b'x'; length][..], b"\n", &line("behind")].concat());
+        raw(
+            &dir,
+            &[&vec![b'x'; length][..], b"\n", &line("behind")].concat(),
+        );
         let lines = drain(&mut reader(&dir, Position::START));
         assert_eq!(lines.len(), 3, "{length}");
-        assert_eq!((lines[1].offset, lines[1].position.offset), (start, start + length as u64 + 1));
+        assert_eq!(
+            (lines[1].offset, lines[1].position.offset),
+            (start, start + length as u64 + 1)
+        );
         let rejection = lines[1].message.as_ref().unwrap_err();
         assert!(rejection.line.len() <= MAX_TEXT + '…'.len_utf8());
         if length >= MAX_LINE {
-            assert_eq!(rejection.reason, ParseError::TooLong(length as u64 + 1).to_string());
+            assert_eq!(
+                rejection.reason,
+                ParseError::TooLong(length as u64 + 1).to_string()
+            );
         }
         assert_eq!(texts(&lines[2..]), ["behind"]);
-        assert_eq!(count_lines(&dir, &alice(), Position::START).unwrap().mail, 2);
+        assert_eq!(
+            count_lines(&dir, &alice(), Position::START).unwrap().mail,
+            2
+        );
     }
 }
 
@@ -90,7 +117,10 @@ fn a_line_that_grows_too_long_is_not_read_again_from_its_start() {
     raw(&dir, &[b"\n", &line("behind")[..]].concat());
     let lines = drain(&mut reader);
     let whole = 5 * MAX_LINE as u64 + 10_001;
-    assert_eq!(lines[0].message.as_ref().unwrap_err().reason, ParseError::TooLong(whole).to_string());
+    assert_eq!(
+        lines[0].message.as_ref().unwrap_err().reason,
+        ParseError::TooLong(whole).to_string()
+    );
     assert_eq!((lines[0].offset, lines[0].position.offset), (0, whole));
     assert_eq!(texts(&lines[1..]), ["behind"]);
 }
@@ -119,7 +149,10 @@ fn a_line_written_twice_is_read_once() {
     assert!(batch.lines.is_empty());
     assert_eq!(
         reader.position(),
-        Count { ..count_lines(&dir, &alice(), Position::START).unwrap() }.end,
+        Count {
+            ..count_lines(&dir, &alice(), Position::START).unwrap()
+        }
+        .end,
         "it is behind it all the same"
     );
 }
@@ -130,8 +163,10 @@ fn only_a_uuid_makes_a_repetition() {
     for text in ["one", "two"] {
         raw(
             &dir,
-            format!("{{\"id\":\"1\",\"type\":\"message\",\"from\":\"x\",\"content\":\"{text}\"}}\n")
-                .as_bytes(),
+            format!(
+                "{{\"id\":\"1\",\"type\":\"message\",\"from\":\"x\",\"content\":\"{text}\"}}\n"
+            )
+            .as_bytes(),
         );
     }
     raw(&dir, &line("same"));
@@ -163,7 +198,10 @@ fn an_inbox_that_was_truncated_is_read_from_its_new_beginning() {
     drain(&mut reader);
     overwrite(inbox_path(&dir), &line("new"));
     let batch = reader.read_new().unwrap();
-    assert_eq!((batch.restarted, texts(&batch.lines)), (Some(TRUNCATED), vec!["new".to_owned()]));
+    assert_eq!(
+        (batch.restarted, texts(&batch.lines)),
+        (Some(TRUNCATED), vec!["new".to_owned()])
+    );
     assert_eq!(reader.read_new().unwrap().restarted, None);
 }
 
@@ -184,8 +222,17 @@ fn an_inbox_that_was_truncated_and_filled_again_is_noticed_by_its_bytes() {
 #[test]
 fn what_the_protocol_says_and_what_is_no_message_is_not_counted_as_mail() {
     let (_scratch, dir) = team();
-    let request = r#"{"type":"shutdown_request","from":"lead","request_id":"a1b2c3d4","content":"go"}"#;
-    raw(&dir, &[line("one"), format!("{request}\nno message\n\n").into_bytes(), line("two")].concat());
+    let request =
+        r#"{"type":"shutdown_request","from":"lead","request_id":"a1b2c3d4","content":"go"}"#;
+    raw(
+        &dir,
+        &[
+            line("one"),
+            format!("{request}\nno message\n\n").into_bytes(),
+            line("two"),
+        ]
+        .concat(),
+    );
     let count = count_lines(&dir, &alice(), Position::START).unwrap();
     assert_eq!(count.mail, 2);
 }
@@ -202,7 +249,10 @@ fn an_inbox_that_was_replaced_is_followed() {
     };
     replace(&[line("one"), line("two")].concat());
     let batch = reader.read_new().unwrap();
-    assert_eq!((batch.restarted, texts(&batch.lines)), (None, vec!["two".to_owned()]));
+    assert_eq!(
+        (batch.restarted, texts(&batch.lines)),
+        (None, vec!["two".to_owned()])
+    );
     replace(&[line("other"), line("file"), line("here")].concat());
     let batch = reader.read_new().unwrap();
     assert_eq!(batch.restarted, Some(REPLACED));
@@ -245,12 +295,16 @@ fn one_look_reads_little_however_long_the_lines_are() {
     raw(&dir, &vec![b'x'; 6 * MAX_LINE]);
     raw(&dir, b"\n");
     let mut reader = reader(&dir, Position::START);
-    let (mut looks, mut lines, mut more) = (0, 0, true);
+    let mut looks = 0;
+    let mut lines = 0;
+    let mut more = true;
     while more {
         let before = bytes_read();
         let batch = reader.read_new().unwrap();
         assert!(bytes_read() - before < 5 << 20);
-        (looks, lines, more) = (looks + 1, lines + batch.lines.len(), batch.more);
+        looks += 1;
+        lines += batch.lines.len();
+        more = batch.more;
     }
     assert_eq!((looks, lines), (3, 61));
 }
@@ -259,7 +313,12 @@ fn one_look_reads_little_however_long_the_lines_are() {
 fn reading_costs_what_is_new_whatever_the_length() {
     let (_scratch, dir) = team();
     let hole = 50 << 20;
-    OpenOptions::new().append(true).open(inbox_path(&dir)).unwrap().set_len(hole).unwrap();
+    OpenOptions::new()
+        .append(true)
+        .open(inbox_path(&dir))
+        .unwrap()
+        .set_len(hole)
+        .unwrap();
     raw(&dir, &[b"\n", &line("one")[..]].concat());
     let from = Position::after(hole + 1, &[&[0; TAIL][..], b"\n"].concat());
     let mut reader = reader(&dir, from);

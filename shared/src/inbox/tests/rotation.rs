@@ -21,7 +21,10 @@ fn what_was_sent_before_a_rename_is_read_before_the_new_file() {
     create(&dir, &alice()).unwrap();
     send(&dir, "sent to the new file");
     let old = reader.read_new().unwrap();
-    assert_eq!((texts(&old.lines), old.more), (vec!["sent to the old file".to_owned()], true));
+    assert_eq!(
+        (texts(&old.lines), old.more),
+        (vec!["sent to the old file".to_owned()], true)
+    );
     let new = reader.read_new().unwrap();
     assert_eq!(texts(&new.lines), ["sent to the new file"]);
     assert_eq!((new.restarted, new.more), (Some(REPLACED), false));
@@ -34,7 +37,10 @@ fn what_was_sent_before_a_deletion_is_read_before_the_new_file() {
     send(&dir, "sent");
     std::fs::remove_file(inbox_path(&dir)).unwrap();
     let batch = reader.read_new().unwrap();
-    assert_eq!((texts(&batch.lines), batch.more), (vec!["sent".to_owned()], true));
+    assert_eq!(
+        (texts(&batch.lines), batch.more),
+        (vec!["sent".to_owned()], true)
+    );
     send(&dir, "back");
     assert_eq!(texts(&drain(&mut reader)), ["back"]);
 }
@@ -63,7 +69,10 @@ fn an_owner_makes_the_inbox_again_and_holds_what_it_made() {
         // Another program may rename it before the owner reads it.
         send(&dir, &format!("to what was made {number}"));
         rename_away(&dir);
-        assert_eq!(texts(&drain(&mut owner)), [format!("to what was made {number}")]);
+        assert_eq!(
+            texts(&drain(&mut owner)),
+            [format!("to what was made {number}")]
+        );
         assert!(inbox_path(&dir).exists());
     }
 }
@@ -74,14 +83,18 @@ fn a_copy_that_lacks_the_last_lines_repeats_none_and_loses_none() {
     raw(&dir, &line("one"));
     let mut growing = reader(&dir, Position::START);
     drain(&mut growing);
-    // A program copies the inbox, a line without an id comes, and the copy takes the place of the inbox.
+    // A program copies the inbox, a line without an id comes, and the copy takes the place of the
+    // inbox.
     let copy = inbox_path(&dir).with_extension("copy");
     std::fs::copy(inbox_path(&dir), &copy).unwrap();
     raw(&dir, &line("two"));
     std::fs::rename(copy, inbox_path(&dir)).unwrap();
     assert_eq!(texts(&growing.read_new().unwrap().lines), ["two"]);
     let batch = growing.read_new().unwrap();
-    assert_eq!((batch.lines.len(), batch.restarted, batch.repeated), (0, None, true));
+    assert_eq!(
+        (batch.lines.len(), batch.restarted, batch.repeated),
+        (0, None, true)
+    );
     // The next incarnation begins where this one recorded.
     raw(&dir, &line("three"));
     assert_eq!(texts(&drain(&mut reader(&dir, batch.position))), ["three"]);
@@ -98,7 +111,10 @@ fn a_line_that_is_too_long_for_one_look_is_not_left_behind() {
     create(&dir, &alice()).unwrap();
     send(&dir, "new");
     let lines = drain(&mut reader);
-    assert_eq!((lines.len(), texts(&lines[1..])), (3, vec!["behind".to_owned(), "new".to_owned()]));
+    assert_eq!(
+        (lines.len(), texts(&lines[1..])),
+        (3, vec!["behind".to_owned(), "new".to_owned()])
+    );
 }
 
 #[test]
@@ -119,24 +135,26 @@ fn rotations_lose_nothing_that_was_sent() {
     let (_scratch, dir) = team();
     let mut reader = reader(&dir, Position::START);
     let over = AtomicBool::new(false);
-    let write = || {
-        let mut appender = Appender::new(&alice());
-        for number in 0_usize.. {
-            if over.load(Ordering::Relaxed) {
-                return number;
-            }
-            let message = message(&number.to_string());
-            // Between a rename and the new file there is no inbox. The same id is sent again.
-            while let Err(error) = appender.append(&dir, &message, Durability::Process) {
-                assert!(matches!(error, AppendError::NoInbox(_) | AppendError::Unseen { .. }), "{error}");
-                thread::yield_now();
-            }
-        }
-        unreachable!("it writes until it is told to stop")
-    };
     let mut read = Vec::new();
     let sent = thread::scope(|scope| {
-        let writer = scope.spawn(write);
+        let writer = scope.spawn(|| {
+            let mut appender = Appender::new(&alice());
+            for number in 0_usize.. {
+                if over.load(Ordering::Relaxed) {
+                    return number;
+                }
+                let message = message(&number.to_string());
+                // Between a rename and the new file there is no inbox. The same id is sent again.
+                while let Err(error) = appender.append(&dir, &message, Durability::Process) {
+                    assert!(
+                        matches!(error, AppendError::NoInbox(_) | AppendError::Unseen { .. }),
+                        "{error}"
+                    );
+                    thread::yield_now();
+                }
+            }
+            unreachable!("it writes until it is told to stop")
+        });
         for number in 0..ROTATIONS {
             reader.follow_path().unwrap();
             match number % 3 {
@@ -144,7 +162,8 @@ fn rotations_lose_nothing_that_was_sent() {
                 1 => std::fs::remove_file(inbox_path(&dir)).unwrap(),
                 _ => {
                     overwrite(inbox_path(&dir).with_extension("new"), b"");
-                    std::fs::rename(inbox_path(&dir).with_extension("new"), inbox_path(&dir)).unwrap();
+                    std::fs::rename(inbox_path(&dir).with_extension("new"), inbox_path(&dir))
+                        .unwrap();
                 }
             }
             create(&dir, &alice()).unwrap();
@@ -155,5 +174,10 @@ fn rotations_lose_nothing_that_was_sent() {
     });
     read.extend(drain(&mut reader));
     assert!(sent > ROTATIONS, "only {sent} were sent");
-    assert_eq!(texts(&read), (0..sent).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert_eq!(
+        texts(&read),
+        (0..sent)
+            .map(|number| number.to_string())
+            .collect::<Vec<_>>()
+    );
 }

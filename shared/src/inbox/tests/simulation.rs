@@ -1,6 +1,6 @@
-//! A simulated inbox, as bytes: several writers, foreign programs and a reader, each of which may die between any two
-//! steps or in the middle of any line. Writing, looking back and reading are the real code, on a real file; what is
-//! simulated is who does what when. All follows from a seed.
+//! A simulated inbox, as bytes: several writers, foreign programs and a reader, each of which may
+//! die between any two steps or in the middle of any line. Writing, looking back and reading are
+//! the real code, on a real file; what is simulated is who does what when. All follows from a seed.
 //!
 //! `TEAM_SIM_SEED=n` replays one schedule; `TEAM_SIM_FROM=n` and `TEAM_SIM_SCHEDULES=n` run others.
 
@@ -89,12 +89,17 @@ struct World<'d> {
 impl<'d> World<'d> {
     fn new(dir: &'d Arc<TeamDir>, seed: u64, mutant: Option<Mutant>) -> Self {
         overwrite(inbox_path(dir), b"");
-        let writer = |_| Writer { appender: Appender::new(&alice()), sending: None, broken_off: None };
         Self {
             dir,
             rng: Rng(seed),
             mutant,
-            writers: (0..WRITERS).map(writer).collect(),
+            writers: (0..WRITERS)
+                .map(|_| Writer {
+                    appender: Appender::new(&alice()),
+                    sending: None,
+                    broken_off: None,
+                })
+                .collect(),
             reader: None,
             taken: Taken::default(),
             sent: Vec::new(),
@@ -145,13 +150,27 @@ impl<'d> World<'d> {
     /// A writer begins with a message, or goes on with it: one write, and the look back.
     fn writes(&mut self, number: usize) -> Result<(), String> {
         if self.writers[number].sending.is_none() {
-            let again = self.writers[number].broken_off.take().filter(|_| !self.rng.one_in(3));
+            let again = if !self.rng.one_in(3) {
+                self.writers[number].broken_off.take()
+            } else {
+                None
+            };
             let (text, line) = again.unwrap_or_else(|| self.new_message(number));
-            self.writers[number].sending = Some(Sending { text, bytes: line.clone(), line });
+            self.writers[number].sending = Some(Sending {
+                text,
+                bytes: line.clone(),
+                line,
+            });
         }
-        let Writer { appender, sending, .. } = &mut self.writers[number];
-        let Some(mut now) = sending.take() else { return Ok(()) };
-        let placed = appender.attempt(self.dir, &now.bytes, now.line.len()).map_err(|e| e.to_string())?;
+        let Writer {
+            appender, sending, ..
+        } = &mut self.writers[number];
+        let Some(mut now) = sending.take() else {
+            return Ok(());
+        };
+        let placed = appender
+            .attempt(self.dir, &now.bytes, now.line.len())
+            .map_err(|e| e.to_string())?;
         let Some(offset) = placed.or(self.is(Mutant::NoLookBack).then_some(0)) else {
             now.bytes = [b"\n", &now.line[..]].concat();
             self.writers[number].sending = Some(now);
@@ -169,20 +188,28 @@ impl<'d> World<'d> {
 
     fn acknowledged(&mut self, text: &str) {
         let sent = self.sent.iter_mut().find(|(sent, _)| sent == text);
-        sent.into_iter().for_each(|(_, must)| *must = true);
+        if let Some((_, must)) = sent {
+            *must = true;
+        }
     }
 
     fn new_message(&mut self, number: usize) -> (String, Vec<u8>) {
         self.numbers += 1;
         let text = format!("{number} {}", self.numbers);
-        let message =
-            Message::new(Uuid::from_u128(self.numbers), &number.to_string(), "alice", 1.5, Body::Message);
+        let message = Message::new(
+            Uuid::from_u128(self.numbers),
+            &number.to_string(),
+            "alice",
+            1.5,
+            Body::Message,
+        );
         self.written.insert(text.clone(), self.sent.len());
         self.sent.push((text.clone(), false));
         (text.clone(), message.with_content(text).to_line().unwrap())
     }
 
-    /// A writer is killed in its write, or behind it, or the disk is full: some of the line is there.
+    /// A writer is killed in its write, or behind it, or the disk is full: some of the line is
+    /// there.
     fn breaks_off(&mut self, number: usize) {
         let again = self.writers[number].broken_off.take();
         let (text, line, bytes) = match self.writers[number].sending.take() {
@@ -205,13 +232,19 @@ impl<'d> World<'d> {
             raw(self.dir, &bytes[part..]);
             return self.acknowledged(&text);
         }
-        self.writers[number] =
-            Writer { appender: Appender::new(&alice()), sending: None, broken_off: Some((text, line)) };
+        self.writers[number] = Writer {
+            appender: Appender::new(&alice()),
+            sending: None,
+            broken_off: Some((text, line)),
+        };
     }
 
     /// A foreign program appends a line, without an id and without a look back.
     fn echoes(&mut self) {
-        let well = std::fs::read(inbox_path(self.dir)).unwrap().last().is_none_or(|&byte| byte == b'\n');
+        let well = std::fs::read(inbox_path(self.dir))
+            .unwrap()
+            .last()
+            .is_none_or(|&byte| byte == b'\n');
         self.numbers += 1;
         let text = format!("echo {}", self.numbers);
         raw(self.dir, &line(&text));
@@ -221,13 +254,19 @@ impl<'d> World<'d> {
 
     /// A foreign program empties the inbox: what no reader had read is lost.
     fn empties(&mut self) {
-        self.sent.iter_mut().for_each(|(_, must)| *must = false);
+        for (_, must) in &mut self.sent {
+            *must = false;
+        }
         self.emptied = true;
         if self.rng.one_in(2) {
             overwrite(inbox_path(self.dir), b"");
         } else {
             overwrite(inbox_path(self.dir).with_extension("new"), b"");
-            std::fs::rename(inbox_path(self.dir).with_extension("new"), inbox_path(self.dir)).unwrap();
+            std::fs::rename(
+                inbox_path(self.dir).with_extension("new"),
+                inbox_path(self.dir),
+            )
+            .unwrap();
         }
     }
 
@@ -236,9 +275,19 @@ impl<'d> World<'d> {
             Some(reader) => reader,
             None => {
                 let mut reader = reader(self.dir, self.taken.position);
-                let ids = self.taken.ids.iter().filter(|_| self.mutant != Some(Mutant::NoMemory));
-                ids.for_each(|&id| reader.seen(id));
-                if self.is(Mutant::NoMemory) { reader.without_memory() } else { reader }
+                let ids = self
+                    .taken
+                    .ids
+                    .iter()
+                    .filter(|_| self.mutant != Some(Mutant::NoMemory));
+                for &id in ids {
+                    reader.seen(id);
+                }
+                if self.is(Mutant::NoMemory) {
+                    reader.without_memory()
+                } else {
+                    reader
+                }
             }
         };
         let batch = reader.read_new().map_err(|e| e.to_string())?;
@@ -250,7 +299,11 @@ impl<'d> World<'d> {
         }
         let dies = self.rng.one_in(6);
         let lines = batch.lines.len();
-        let takes = if dies { self.rng.below(lines + 1) } else { lines };
+        let takes = if dies {
+            self.rng.below(lines + 1)
+        } else {
+            lines
+        };
         for line in batch.lines.into_iter().take(takes) {
             if let Ok(message) = line.message {
                 self.taken.texts.push(message.content);
@@ -274,7 +327,10 @@ impl<'d> World<'d> {
     /// Of a mutant: what stands behind the last newline is read, too.
     fn reads_half_a_line(&mut self) {
         let bytes = std::fs::read(inbox_path(self.dir)).unwrap();
-        let half = bytes.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+        let half = bytes
+            .rsplit(|&byte| byte == b'\n')
+            .next()
+            .unwrap_or_default();
         if let Ok(message) = Message::parse(half) {
             self.taken.texts.push(message.content);
         }
@@ -289,14 +345,20 @@ impl<'d> World<'d> {
                 }
             }
         }
-        let (mut before, mut rounds) = (usize::MAX, 0);
+        let mut before = usize::MAX;
+        let mut rounds = 0;
         while before != self.taken.texts.len() || rounds < 12 {
             before = self.taken.texts.len();
             rounds += 1;
             self.reads()?;
         }
         for (text, must) in &self.sent {
-            let times = self.taken.texts.iter().filter(|taken| *taken == text).count();
+            let times = self
+                .taken
+                .texts
+                .iter()
+                .filter(|taken| *taken == text)
+                .count();
             if times > 1 {
                 return Err(format!("{text:?} is read {times} times"));
             }
@@ -308,7 +370,10 @@ impl<'d> World<'d> {
         for text in &self.taken.texts {
             let (from, _) = text.split_once(' ').unwrap();
             let number = self.written[text];
-            if last.insert(from, number).is_some_and(|before| before > number) {
+            if last
+                .insert(from, number)
+                .is_some_and(|before| before > number)
+            {
                 return Err(format!("{text:?} is out of order"));
             }
         }
@@ -319,7 +384,12 @@ impl<'d> World<'d> {
 fn place() -> (tempfile::TempDir, Arc<TeamDir>) {
     // In memory, where there is a place for it: nothing here is to outlive the test.
     let memory = Path::new("/dev/shm");
-    let scratch = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let scratch = if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    }
+    .unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     create(&dir, &alice()).unwrap();
     (scratch, dir)
@@ -347,7 +417,9 @@ fn keep_their_promises(seeds: impl Iterator<Item = u64>) {
 }
 
 fn from_env(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect("a number"))
 }
 
 #[test]
@@ -362,7 +434,8 @@ fn every_promise_of_an_inbox_holds_in_every_schedule() {
 /// The real rules keep their promises in all of these schedules; the mutant breaks one.
 fn is_missed(mutant: Mutant) {
     let (_scratch, dir) = place();
-    let broken = (0..MUTATED).find_map(|seed| run(&dir, seed, Some(mutant)).err().map(|what| (seed, what)));
+    let broken =
+        (0..MUTATED).find_map(|seed| run(&dir, seed, Some(mutant)).err().map(|what| (seed, what)));
     match broken {
         Some((seed, what)) => println!("{mutant:?}: seed {seed}: {what}"),
         None => panic!("{mutant:?} breaks no promise in {MUTATED} schedules"),

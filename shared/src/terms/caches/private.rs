@@ -1,5 +1,6 @@
-//! The caches of commands that may not write the user's: each tool is told by its own variable, and all others by
-//! `XDG_CACHE_HOME`. The user's are never written: some are read where they are, and some are copied first.
+//! The caches of commands that may not write the user's: each tool is told by its own variable, and
+//! all others by `XDG_CACHE_HOME`. The user's are never written: some are read where they are, and
+//! some are copied first.
 
 use std::path::{Path, PathBuf};
 
@@ -39,15 +40,20 @@ impl PrivateCaches {
         is_writable: impl Fn(&Path) -> bool,
         at: &Path,
     ) {
-        let (Own::Read(variable) | Own::ReadOrNew(variable) | Own::New(variable) | Own::Copied(variable)) =
-            tool.own
+        let (Own::Read(variable)
+        | Own::ReadOrNew(variable)
+        | Own::New(variable)
+        | Own::Copied(variable)) = tool.own
         else {
             return;
         };
         let users = named_first(tool.places, environment);
         let there = users.clone().filter(|users| users.is_dir());
         let is_shared = |users: &PathBuf| {
-            let mut shared = tool.shared.split(' ').map(|name| users.join(name.trim_matches('/')));
+            let mut shared = tool
+                .shared
+                .split(' ')
+                .map(|name| users.join(name.trim_matches('/')));
             shared.any(|cache| is_writable(&cache))
         };
         if let Some(shared) = there.clone().filter(is_shared) {
@@ -56,7 +62,9 @@ impl PrivateCaches {
         }
         let own = tool.own_folder(at);
         match (tool.own, there) {
-            (Own::Read(_) | Own::ReadOrNew(_), Some(users)) => self.variables.push((variable, users)),
+            (Own::Read(_) | Own::ReadOrNew(_), Some(users)) => {
+                self.variables.push((variable, users))
+            }
             (Own::Read(_) | Own::Left, _) => {}
             (Own::ReadOrNew(_) | Own::New(_), _) | (Own::Copied(_), None) => {
                 self.variables.push((variable, own));
@@ -70,12 +78,16 @@ impl PrivateCaches {
 }
 
 impl Tool {
-    /// Returns where its own cache lies: where it would look for it by itself below `XDG_CACHE_HOME`.
+    /// Returns where its own cache lies: where it would look for it by itself below
+    /// `XDG_CACHE_HOME`.
     fn own_folder(&self, at: &Path) -> PathBuf {
         let mut general = Environment::default();
         general.set(GENERAL.0, &at.to_string_lossy());
-        let of_general = |place: &&str| place.starts_with(GENERAL.0);
-        let below = self.places.split(' ').find(of_general).and_then(|place| named(place, &general));
+        let below = self
+            .places
+            .split(' ')
+            .find(|place| place.starts_with(GENERAL.0))
+            .and_then(|place| named(place, &general));
         below.unwrap_or_else(|| at.join(self.program))
     }
 }
@@ -88,7 +100,9 @@ mod tests {
         let mut environment = Environment::default();
         environment.set("HOME", home.to_str().unwrap());
         let in_home = |path: &str| path.replace('~', home.to_str().unwrap());
-        variables.iter().for_each(|(name, value)| environment.set(name, &in_home(value)));
+        for (name, value) in variables.iter() {
+            environment.set(name, &in_home(value));
+        }
         let writable: Vec<String> = writable.iter().map(|path| in_home(path)).collect();
         PrivateCaches::plan(&environment, &writable, Path::new("/s/cache"))
     }
@@ -118,11 +132,23 @@ mod tests {
         ] {
             assert_eq!(said(&caches, name), Some(PathBuf::from(value)), "{name}");
         }
-        assert_eq!(said(&caches, "PLAYWRIGHT_BROWSERS_PATH"), Some(home.join(".cache/ms-playwright")));
+        assert_eq!(
+            said(&caches, "PLAYWRIGHT_BROWSERS_PATH"),
+            Some(home.join(".cache/ms-playwright"))
+        );
         assert_eq!(said(&caches, "GOMODCACHE"), Some(home.join("go/pkg/mod")));
-        assert_eq!((said(&caches, "HF_HOME"), said(&caches, "CARGO_HOME")), (None, None));
+        assert_eq!(
+            (said(&caches, "HF_HOME"), said(&caches, "CARGO_HOME")),
+            (None, None)
+        );
         let copy = |from: &str, to: &str| (home.join(from), PathBuf::from(to));
-        assert_eq!(caches.copies, [copy(".cache/uv", "/s/cache/uv"), copy("mine", "/s/cache/pre-commit")]);
+        assert_eq!(
+            caches.copies,
+            [
+                copy(".cache/uv", "/s/cache/uv"),
+                copy("mine", "/s/cache/pre-commit")
+            ]
+        );
     }
 
     #[test]
@@ -133,9 +159,15 @@ mod tests {
             std::fs::create_dir_all(home.join(folder)).unwrap();
         }
         let caches = plan(home, &[], &["~/.cache/pip", "~/.npm/_cacache"]);
-        assert_eq!(said(&caches, "PIP_CACHE_DIR"), Some(home.join(".cache/pip")));
+        assert_eq!(
+            said(&caches, "PIP_CACHE_DIR"),
+            Some(home.join(".cache/pip"))
+        );
         assert_eq!(said(&caches, "npm_config_cache"), Some(home.join(".npm")));
-        assert_eq!(said(&caches, "UV_CACHE_DIR"), Some(PathBuf::from("/s/cache/uv")));
+        assert_eq!(
+            said(&caches, "UV_CACHE_DIR"),
+            Some(PathBuf::from("/s/cache/uv"))
+        );
         let all = plan(home, &[], &["~"]);
         assert_eq!(
             (said(&all, "XDG_CACHE_HOME"), said(&all, "UV_CACHE_DIR")),

@@ -23,7 +23,13 @@ impl Recorded {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let dir = TeamDir::create(&root.join(".team")).unwrap();
-        Self { _folder: folder, root, dir, team: Team::default(), hidden: Vec::new() }
+        Self {
+            _folder: folder,
+            root,
+            dir,
+            team: Team::default(),
+            hidden: Vec::new(),
+        }
     }
 
     fn at(&self, path: &str) -> String {
@@ -47,12 +53,23 @@ impl Recorded {
     /// Resolves the paths of an order of `bob`.
     fn resolve(&self, resume: bool, terms: TermsPatch) -> Result<TermsPatch, Refusal> {
         let bob = Name::new("bob").unwrap();
-        let mut order = SpawnOrder { resume, terms, ..SpawnOrder::new(bob.clone(), Environment::default()) };
-        let before = self.team.members.get(&bob).map(|state| &state.record.terms).filter(|_| resume);
+        let mut order = SpawnOrder {
+            resume,
+            terms,
+            ..SpawnOrder::new(bob.clone(), Environment::default())
+        };
+        let before = if resume {
+            self.team.members.get(&bob).map(|state| &state.record.terms)
+        } else {
+            None
+        };
         let recorded = before.map(|terms| (terms.workspace.as_str(), &terms.sandbox));
         resolve_paths(&mut order, &self.dir, recorded, || {
             Ok::<_, Refusal>(
-                self.team.territory().map(|(path, name)| (path.to_owned(), name.clone())).collect(),
+                self.team
+                    .territory()
+                    .map(|(path, name)| (path.to_owned(), name.clone()))
+                    .collect(),
             )
         })?;
         Ok(order.terms)
@@ -66,11 +83,24 @@ impl Recorded {
         writable: &[&str],
     ) -> Result<(Option<String>, Vec<String>), String> {
         let writable = writable.iter().map(|path| self.at(path)).collect();
-        let sandbox = SandboxPatch { writable, ..SandboxPatch::default() };
+        let sandbox = SandboxPatch {
+            writable,
+            ..SandboxPatch::default()
+        };
         let workspace = workspace.map(|path| self.at(path));
-        let terms = self.resolve(resume, TermsPatch { workspace, sandbox, ..TermsPatch::default() });
+        let terms = self.resolve(
+            resume,
+            TermsPatch {
+                workspace,
+                sandbox,
+                ..TermsPatch::default()
+            },
+        );
         let terms = terms.map_err(|refusal| {
-            assert!(refusal.code == RefusalCode::Usage && refusal.hint.is_some(), "{refusal:?}");
+            assert!(
+                refusal.code == RefusalCode::Usage && refusal.hint.is_some(),
+                "{refusal:?}"
+            );
             refusal.message
         })?;
         Ok((terms.workspace, terms.sandbox.writable))
@@ -100,7 +130,10 @@ fn links_are_followed_but_for_those_that_tools_can_have_made() {
     }
     team.line("exited", "alice", "work", &["mnt/work", "old"]);
     team.line("exited", "carol", "cache", &[]);
-    let writes = |named: &str| team.settle(false, Some("home"), &[named]).map(|(_, writable)| writable);
+    let writes = |named: &str| {
+        team.settle(false, Some("home"), &[named])
+            .map(|(_, writable)| writable)
+    };
     for (named, found) in [
         ("link", "cache/sub"),
         ("cache/../link/../sub", "cache/sub"),
@@ -122,9 +155,16 @@ fn links_are_followed_but_for_those_that_tools_can_have_made() {
     ] {
         let refused = writes(named).unwrap_err();
         let is_told = refused.contains(&format!("{} is a symbolic link in ", team.at(link)));
-        assert!(is_told && refused.contains(&format!("the tools of {maker} may")), "{named}: {refused}");
+        assert!(
+            is_told && refused.contains(&format!("the tools of {maker} may")),
+            "{named}: {refused}"
+        );
     }
-    assert!(writes("circle").unwrap_err().contains("symbolic links"), "{:?}", writes("circle"));
+    assert!(
+        writes("circle").unwrap_err().contains("symbolic links"),
+        "{:?}",
+        writes("circle")
+    );
 }
 
 #[test]
@@ -147,9 +187,18 @@ fn what_is_recorded_is_not_looked_up_again_and_what_is_new_is() {
     );
     fs::remove_file(team.root.join("alice/sub")).unwrap();
     fs::create_dir(team.root.join("alice/sub")).unwrap();
-    let recorded = (Some(team.at("alice/sub")), vec![team.at("alice/cache"), team.at("cache")]);
-    assert_eq!(team.settle(true, Some("alice/sub"), &["alice/cache", "own", "cache"]), Ok(recorded));
-    assert_eq!(team.settle(true, None, &["own"]), Ok((Some(team.at("alice/sub")), vec![team.at("cache")])));
+    let recorded = (
+        Some(team.at("alice/sub")),
+        vec![team.at("alice/cache"), team.at("cache")],
+    );
+    assert_eq!(
+        team.settle(true, Some("alice/sub"), &["alice/cache", "own", "cache"]),
+        Ok(recorded)
+    );
+    assert_eq!(
+        team.settle(true, None, &["own"]),
+        Ok((Some(team.at("alice/sub")), vec![team.at("cache")]))
+    );
     fs::remove_dir(team.root.join("alice/sub")).unwrap();
     symlink(team.root.join("home"), team.root.join("alice/sub")).unwrap();
     for (resume, workspace, writable) in [
@@ -161,7 +210,10 @@ fn what_is_recorded_is_not_looked_up_again_and_what_is_new_is() {
         (false, "home", &["bob", "bob/link"]),
     ] {
         let refused = team.settle(resume, Some(workspace), writable).unwrap_err();
-        assert!(refused.contains(" is a symbolic link in "), "{workspace} {writable:?}: {refused}");
+        assert!(
+            refused.contains(" is a symbolic link in "),
+            "{workspace} {writable:?}: {refused}"
+        );
     }
     assert_eq!(
         team.settle(false, Some("home"), &["bob/link"]),
@@ -169,7 +221,10 @@ fn what_is_recorded_is_not_looked_up_again_and_what_is_new_is() {
     );
     for (workspace, writable) in [(".team/inbox", &[][..]), ("bob", &["own/../.team"])] {
         let refused = team.settle(false, Some(workspace), writable).unwrap_err();
-        assert!(refused.contains("lies in the team directory"), "{workspace} {writable:?}: {refused}");
+        assert!(
+            refused.contains("lies in the team directory"),
+            "{workspace} {writable:?}: {refused}"
+        );
     }
 }
 
@@ -183,7 +238,10 @@ fn what_the_tools_of_a_forgotten_teammate_have_made_is_not_forgotten() {
     let refused = team.settle(false, None, &["cache/link"]).unwrap_err();
     let folder = team.at("cache");
     assert!(refused.starts_with("bob cannot write"), "{refused}");
-    assert!(refused.contains(&format!("link in {folder}, where the tools of alice may")), "{refused}");
+    assert!(
+        refused.contains(&format!("link in {folder}, where the tools of alice may")),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -197,14 +255,36 @@ fn what_is_hidden_is_recorded_without_links_and_holds_nothing_that_is_needed() {
     team.line("exited", "alice", "alice", &[]);
     let settle = |team: &Recorded, resume, workspace, hidden: &[&str]| {
         let hidden = hidden.iter().map(|path| team.at(path)).collect();
-        let sandbox =
-            SandboxPatch { writable: vec![team.at("cache/deep")], hidden, ..SandboxPatch::default() };
-        let terms = TermsPatch { workspace: Some(team.at(workspace)), sandbox, ..TermsPatch::default() };
-        team.resolve(resume, terms).map(|terms| terms.sandbox.hidden).map_err(|refusal| refusal.message)
+        let sandbox = SandboxPatch {
+            writable: vec![team.at("cache/deep")],
+            hidden,
+            ..SandboxPatch::default()
+        };
+        let terms = TermsPatch {
+            workspace: Some(team.at(workspace)),
+            sandbox,
+            ..TermsPatch::default()
+        };
+        team.resolve(resume, terms)
+            .map(|terms| terms.sandbox.hidden)
+            .map_err(|refusal| refusal.message)
     };
-    let found = settle(&team, false, "bob/sub", &["link/id", "later", "bob/sub/.env"]);
-    assert_eq!(found, Ok(vec![team.at("keys/id"), team.at("later"), team.at("bob/sub/.env")]));
-    let (works, writes) = (team.at("bob/sub"), team.at("cache/deep"));
+    let found = settle(
+        &team,
+        false,
+        "bob/sub",
+        &["link/id", "later", "bob/sub/.env"],
+    );
+    assert_eq!(
+        found,
+        Ok(vec![
+            team.at("keys/id"),
+            team.at("later"),
+            team.at("bob/sub/.env")
+        ])
+    );
+    let works = team.at("bob/sub");
+    let writes = team.at("cache/deep");
     for (hidden, why) in [
         ("bob/sub", format!("it works in {works}")),
         ("bob", format!("it works in {works}")),

@@ -1,5 +1,6 @@
-//! The connection without a socket, for simulations: what the task says is what it would say, and what is heard is put
-//! into its hands. Who connects when, and what is lost, the simulation decides.
+//! The connection without a socket, for simulations: what the task says is what it would say, and
+//! what is heard is put into its hands. Who connects when, and what is lost, the simulation
+//! decides.
 
 use teamd_shared::control::ToWorker;
 
@@ -19,10 +20,23 @@ impl Link {
         let (said, listens) = announce();
         let (hears, heard) = mpsc::channel(HEARD);
         let task = tokio::spawn(async {});
-        let link = Self { said, heard, task, waiting: HashMap::new(), last_tag: 0 };
+        let link = Self {
+            said,
+            heard,
+            task,
+            waiting: HashMap::new(),
+            last_tag: 0,
+        };
         // It is born with a connection, on which it has said nothing but who it is.
         let told = Some(Sent::default());
-        (link, SimulatedLink { said: listens, hears, told })
+        (
+            link,
+            SimulatedLink {
+                said: listens,
+                hears,
+                told,
+            },
+        )
     }
 }
 
@@ -30,7 +44,10 @@ impl SimulatedLink {
     /// Returns what is to be said on the present connection; nothing without one.
     pub(crate) fn outgoing_frames(&mut self) -> Vec<FromWorker> {
         let said = self.said.borrow_and_update();
-        self.told.as_mut().map(|told| told.frames(&said)).unwrap_or_default()
+        self.told
+            .as_mut()
+            .map(|told| told.frames(&said))
+            .unwrap_or_default()
     }
 
     /// Tells whether there is a connection.

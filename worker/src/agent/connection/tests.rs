@@ -5,9 +5,17 @@ use super::*;
 /// A lead agent's worker, and the daemon's end of its connection.
 fn link(dir: &Arc<TeamDir>) -> (Link, Connection) {
     let (ours, theirs) = pair().unwrap();
-    let identity = Identity { name: Name::lead(), incarnation: 1 };
+    let identity = Identity {
+        name: Name::lead(),
+        incarnation: 1,
+    };
     let connection = Connection::from_fd(theirs).unwrap();
-    let link = Link::start(connection, Arc::clone(dir), identity, Environment::default());
+    let link = Link::start(
+        connection,
+        Arc::clone(dir),
+        identity,
+        Environment::default(),
+    );
     (link, Connection::from_fd(ours).unwrap())
 }
 
@@ -18,7 +26,10 @@ fn scratch() -> (tempfile::TempDir, Arc<TeamDir>) {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 /// The next question that the daemon is asked.
@@ -53,8 +64,14 @@ fn answer_to_plan() -> Command {
 }
 
 fn spawn() -> Command {
-    let order = Box::new(SpawnOrder::new(Name::new("alice").unwrap(), Environment::default()));
-    Command::Spawn { id: RequestId::from_bits(2), order }
+    let order = Box::new(SpawnOrder::new(
+        Name::new("alice").unwrap(),
+        Environment::default(),
+    ));
+    Command::Spawn {
+        id: RequestId::from_bits(2),
+        order,
+    }
 }
 
 #[test]
@@ -65,11 +82,23 @@ fn each_answer_reaches_its_asker() {
         let (first, to_first) = link.ask(Command::Ping);
         let (second, to_second) = link.ask(shutdown());
         assert_eq!(asked(&mut daemon).await.tag, first);
-        assert_eq!(asked(&mut daemon).await, TaggedCommand { tag: second, command: shutdown() });
+        assert_eq!(
+            asked(&mut daemon).await,
+            TaggedCommand {
+                tag: second,
+                command: shutdown()
+            }
+        );
         link.answered(second, Ok(Done::Answered { repeated: true }));
         link.answered(first, Ok(Done::Answered { repeated: false }));
-        assert_eq!(to_first.await.unwrap(), Ok(Done::Answered { repeated: false }));
-        assert_eq!(to_second.await.unwrap(), Ok(Done::Answered { repeated: true }));
+        assert_eq!(
+            to_first.await.unwrap(),
+            Ok(Done::Answered { repeated: false })
+        );
+        assert_eq!(
+            to_second.await.unwrap(),
+            Ok(Done::Answered { repeated: true })
+        );
         // One that no call waits for any more changes nothing.
         let (third, to_third) = link.ask(Command::Ping);
         link.give_up(third);
@@ -97,7 +126,11 @@ fn a_daemon_that_comes_back_is_asked_the_same_again() {
         let mut daemon = listener.accept().await.unwrap();
         daemon.receive::<Greeting>().await.unwrap().unwrap();
         for tag in [spawned, judged, late] {
-            assert_eq!(asked(&mut daemon).await.tag, tag, "only what is not answered");
+            assert_eq!(
+                asked(&mut daemon).await.tag,
+                tag,
+                "only what is not answered"
+            );
         }
     });
 }
@@ -111,9 +144,17 @@ fn an_answer_to_a_ping_is_for_the_daemon_that_asked() {
     said.change(answers_ping, Some(pong(7)));
     assert_eq!(first.frames(&said), [pong(7)]);
     said.change(|_| false, Some(FromWorker::Leaving));
-    assert_eq!(first.frames(&said), [FromWorker::Leaving], "each frame once");
+    assert_eq!(
+        first.frames(&said),
+        [FromWorker::Leaving],
+        "each frame once"
+    );
     let mut next = Sent::greeted(&said);
     assert_eq!(next.frames(&said), [pong(0), FromWorker::Leaving]);
     said.change(answers_ping, Some(pong(7)));
-    assert_eq!(next.frames(&said), [pong(7)], "its questions are counted anew");
+    assert_eq!(
+        next.frames(&said),
+        [pong(7)],
+        "its questions are counted anew"
+    );
 }

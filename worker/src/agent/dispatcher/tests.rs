@@ -62,9 +62,20 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
         settles: 0,
         checking: None,
     };
-    let mailbox =
-        Mailbox::open(Arc::clone(dir), alice, Position::START, Vec::new(), Waking::ByDaemon).unwrap();
-    let limits = Budget { turns: 5, asks_itself: false, tokens: None, cost: None };
+    let mailbox = Mailbox::open(
+        Arc::clone(dir),
+        alice,
+        Position::START,
+        Vec::new(),
+        Waking::ByDaemon,
+    )
+    .unwrap();
+    let limits = Budget {
+        turns: 5,
+        asks_itself: false,
+        tokens: None,
+        cost: None,
+    };
     let mut work = Work::new(alice.clone());
     work.at = at;
     let began = Instant::now();
@@ -83,14 +94,23 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
 
 #[tokio::test]
 async fn a_request_for_a_plan_is_seen_without_a_watch_when_the_daemon_is_gone() {
-    // Crash window P4, of a worker without a watch: the daemon died between its line and its directive.
+    // Crash window P4, of a worker without a watch: the daemon died between its line and its
+    // directive.
     let scratch = tempfile::tempdir().unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     let alice = Name::new("alice").unwrap();
     inbox::create(&dir, &alice).unwrap();
     let mut dispatcher = dispatcher_of(&dir, &alice, At::Thinking { results: false });
     let id = RandomIds.message();
-    let asks = Message::new(id, "lead", "alice", 1.0, Body::PlanRequest { gate_closed: Some(2) });
+    let asks = Message::new(
+        id,
+        "lead",
+        "alice",
+        1.0,
+        Body::PlanRequest {
+            gate_closed: Some(2),
+        },
+    );
     inbox::append(&dir, &alice, &asks, Durability::Process).unwrap();
     assert_eq!(dispatcher.state.gate(), Gate::Open);
     dispatcher.hear(Heard::Away);
@@ -105,12 +125,17 @@ async fn mail_behind_more_news_than_fit_into_memory_is_consumed_before_a_shutdow
     inbox::create(&dir, &alice).unwrap();
     let mut dispatcher = dispatcher_of(&dir, &alice, At::Idle);
     let path = dir.path(&TeamPath::inbox(&alice));
-    let news = "{\"type\":\"teammate_terminated\",\"from\":\"teamd\",\"name\":\"bob\"}\n".repeat(30_000);
+    let news =
+        "{\"type\":\"teammate_terminated\",\"from\":\"teamd\",\"name\":\"bob\"}\n".repeat(30_000);
     let work = "{\"type\":\"message\",\"from\":\"user\",\"content\":\"hi\"}\n";
     let mut inbox = std::fs::File::options().append(true).open(path).unwrap();
     inbox.write_all((news + work).as_bytes()).unwrap();
     let request_id = RequestId::new("5d0c0ffe").unwrap();
-    let shutdown = PendingShutdown { request_id, reason: "tidy".to_owned(), decide_within: 600.0 };
+    let shutdown = PendingShutdown {
+        request_id,
+        reason: "tidy".to_owned(),
+        decide_within: 600.0,
+    };
     let directive = Directive {
         seq: 2,
         gate: Gate::Open,
@@ -125,7 +150,9 @@ async fn mail_behind_more_news_than_fit_into_memory_is_consumed_before_a_shutdow
     dispatcher.receive(ToWorker::Directive(directive));
     while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {
         for taken in dispatcher.mailbox.take() {
-            let Consumed::Messages { messages, .. } = taken else { panic!("{taken:?}") };
+            let Consumed::Messages { messages, .. } = taken else {
+                panic!("{taken:?}")
+            };
             let messages = messages.iter().map(Message::to_json).collect();
             dispatcher.state.follow(&Event::Messages { messages });
         }

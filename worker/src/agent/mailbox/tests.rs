@@ -18,16 +18,32 @@ impl OwnInbox {
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
         let name = Name::of_inbox(name).unwrap();
         inbox::create(&dir, &name).unwrap();
-        Self { _scratch: scratch, dir, name }
+        Self {
+            _scratch: scratch,
+            dir,
+            name,
+        }
     }
 
     fn open(&self, position: Position) -> Mailbox {
-        Mailbox::open(Arc::clone(&self.dir), &self.name, position, Vec::new(), Waking::ByDaemon).unwrap()
+        Mailbox::open(
+            Arc::clone(&self.dir),
+            &self.name,
+            position,
+            Vec::new(),
+            Waking::ByDaemon,
+        )
+        .unwrap()
     }
 
     fn write(&self, lines: &str) {
         let path = self.dir.path(&TeamPath::inbox(&self.name));
-        std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(lines.as_bytes()).unwrap();
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(path)
+            .unwrap()
+            .write_all(lines.as_bytes())
+            .unwrap();
     }
 }
 
@@ -42,7 +58,9 @@ fn what_is_fetched_waits_until_it_is_taken() {
     assert_eq!(mailbox.arrived().mail, Relevance::Work);
     mailbox.fetch();
     let taken = mailbox.take();
-    let [Consumed::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
+    let [Consumed::Messages { messages, behind }] = &taken[..] else {
+        panic!("{taken:?}")
+    };
     assert_eq!((messages.len(), behind.offset), (1, HI.len() as u64));
     assert_eq!(mailbox.arrived().mail, Relevance::None);
     assert!(scene.open(*behind).take().is_empty());
@@ -65,7 +83,9 @@ fn a_line_that_is_no_message_parts_the_messages_around_it() {
     scene.write(&[HI, "nonsense\n", HI, GONE].concat());
     let taken = scene.open(Position::START).take();
     let [
-        Consumed::Messages { messages: first, .. },
+        Consumed::Messages {
+            messages: first, ..
+        },
         Consumed::Rejected { offset, behind, .. },
         Consumed::Messages { messages, .. },
     ] = &taken[..]
@@ -73,7 +93,10 @@ fn a_line_that_is_no_message_parts_the_messages_around_it() {
         panic!("{taken:?}")
     };
     assert_eq!((first.len(), messages.len()), (1, 2));
-    assert_eq!((*offset, behind.offset), (HI.len() as u64, (HI.len() + 9) as u64));
+    assert_eq!(
+        (*offset, behind.offset),
+        (HI.len() as u64, (HI.len() + 9) as u64)
+    );
 }
 
 #[test]
@@ -84,15 +107,22 @@ fn behind_a_repetition_nothing_is_left_to_read() {
     let end = 2 * line.len() as u64;
     let mut mailbox = scene.open(Position::START);
     let taken = mailbox.take();
-    let [Consumed::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
+    let [Consumed::Messages { messages, behind }] = &taken[..] else {
+        panic!("{taken:?}")
+    };
     assert_eq!((messages.len(), behind.offset), (1, end));
     // Also when it comes later, alone.
     scene.write(line);
     mailbox.fetch();
     assert_eq!(mailbox.arrived().mail, Relevance::News);
     let taken = mailbox.take();
-    let [Consumed::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
-    assert_eq!((messages.len(), behind.offset), (0, end + line.len() as u64));
+    let [Consumed::Messages { messages, behind }] = &taken[..] else {
+        panic!("{taken:?}")
+    };
+    assert_eq!(
+        (messages.len(), behind.offset),
+        (0, end + line.len() as u64)
+    );
 }
 
 #[test]
@@ -102,11 +132,21 @@ fn a_truncated_inbox_is_told_and_read_from_its_beginning() {
     let mut mailbox = scene.open(Position::START);
     drop(mailbox.take());
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
-    std::fs::OpenOptions::new().write(true).truncate(true).open(path).unwrap();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(path)
+        .unwrap();
     scene.write(HI);
     mailbox.fetch();
     let taken = mailbox.take();
-    assert!(matches!(&taken[..], [Consumed::Restarted { .. }, Consumed::Messages { .. }]), "{taken:?}");
+    assert!(
+        matches!(
+            &taken[..],
+            [Consumed::Restarted { .. }, Consumed::Messages { .. }]
+        ),
+        "{taken:?}"
+    );
 }
 
 #[test]
@@ -116,7 +156,10 @@ fn a_deleted_inbox_is_made_again() {
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
     std::fs::remove_file(&path).unwrap();
     mailbox.fetch();
-    assert_eq!((mailbox.arrived().mail, path.exists()), (Relevance::None, true));
+    assert_eq!(
+        (mailbox.arrived().mail, path.exists()),
+        (Relevance::None, true)
+    );
     scene.write(HI);
     mailbox.fetch();
     assert_eq!(mailbox.arrived().mail, Relevance::Work);
@@ -129,10 +172,18 @@ const LONG: std::time::Duration = std::time::Duration::from_secs(20);
 fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
     let scene = OwnInbox::new();
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
-        let open =
-            Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), Waking::Events);
+        let open = Mailbox::open(
+            Arc::clone(&scene.dir),
+            &scene.name,
+            Position::START,
+            Vec::new(),
+            Waking::Events,
+        );
         let mut mailbox = open.unwrap();
         for round in 0..3 {
             std::fs::remove_file(&path).unwrap();
@@ -143,7 +194,9 @@ fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
             }
             scene.write(HI);
             while mailbox.arrived().mail == Relevance::None {
-                tokio::time::timeout(LONG, mailbox.changed()).await.expect("a wake-up");
+                tokio::time::timeout(LONG, mailbox.changed())
+                    .await
+                    .expect("a wake-up");
                 mailbox.fetch();
             }
             assert!(!mailbox.needs_waking(), "round {round}");
@@ -158,16 +211,28 @@ fn what_takes_the_place_of_the_inbox_is_watched_before_it_is_read() {
 fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_wake_it() {
     let scene = OwnInbox::new();
     let path = scene.dir.path(&TeamPath::inbox(&scene.name));
-    let mut mailbox =
-        Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), Waking::Events)
-            .unwrap();
+    let mut mailbox = Mailbox::open(
+        Arc::clone(&scene.dir),
+        &scene.name,
+        Position::START,
+        Vec::new(),
+        Waking::Events,
+    )
+    .unwrap();
     assert!(!mailbox.needs_waking());
     // A link to nothing can neither be watched nor made a file of.
     let link = path.with_extension("link");
     std::os::unix::fs::symlink("nothing", &link).unwrap();
     std::fs::rename(link, &path).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(LONG, mailbox.changed()).await.expect("a wake-up") });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(LONG, mailbox.changed())
+            .await
+            .expect("a wake-up")
+    });
     mailbox.fetch();
     assert!(mailbox.needs_waking());
     std::fs::remove_file(&path).unwrap();
@@ -181,14 +246,26 @@ fn an_inbox_that_can_be_watched_no_more_wants_the_daemon_to_wake_it() {
 fn an_inbox_that_is_not_watched_wants_the_daemon_to_wake_it() {
     let scene = OwnInbox::new();
     assert!(scene.open(Position::START).needs_waking());
-    let open =
-        |waking| Mailbox::open(Arc::clone(&scene.dir), &scene.name, Position::START, Vec::new(), waking);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let open = |waking| {
+        Mailbox::open(
+            Arc::clone(&scene.dir),
+            &scene.name,
+            Position::START,
+            Vec::new(),
+            waking,
+        )
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let mailbox = open(Waking::Poll).unwrap();
         assert!(!mailbox.needs_waking());
         scene.write(HI);
-        tokio::time::timeout(std::time::Duration::from_secs(20), mailbox.changed()).await.unwrap();
+        tokio::time::timeout(std::time::Duration::from_secs(20), mailbox.changed())
+            .await
+            .unwrap();
     });
 }
 
@@ -198,17 +275,28 @@ fn what_is_not_for_the_lead_agent_is_passed_over() {
     let own = "{\"type\":\"message\",\"from\":\"lead\",\"to\":\"user\",\"content\":\"hi\"}\n";
     scene.write(&format!("no message\n{own}{GONE}{own}"));
     let mut mailbox = scene.open(Position::START);
-    assert_eq!((mailbox.arrived().mail, mailbox.arrived().of_person), (Relevance::News, false));
+    assert_eq!(
+        (mailbox.arrived().mail, mailbox.arrived().of_person),
+        (Relevance::News, false)
+    );
     let taken = mailbox.take();
-    let [Consumed::Messages { messages, behind }] = &taken[..] else { panic!("{taken:?}") };
+    let [Consumed::Messages { messages, behind }] = &taken[..] else {
+        panic!("{taken:?}")
+    };
     assert_eq!(messages.len(), 1, "{messages:?}");
-    assert!(scene.open(*behind).take().is_empty(), "the position stands behind all of it");
+    assert!(
+        scene.open(*behind).take().is_empty(),
+        "the position stands behind all of it"
+    );
     scene.write("{\"type\":\"idle_notification\",\"from\":\"bob\"}\n");
     mailbox.fetch();
     assert_eq!(mailbox.arrived().mail, Relevance::Soon);
     scene.write(HI);
     mailbox.fetch();
-    assert_eq!((mailbox.arrived().mail, mailbox.arrived().of_person), (Relevance::Work, true));
+    assert_eq!(
+        (mailbox.arrived().mail, mailbox.arrived().of_person),
+        (Relevance::Work, true)
+    );
 }
 
 #[test]
@@ -217,12 +305,20 @@ fn what_is_said_of_a_line_that_is_no_message_is_where_it_is_kept() {
     scene.write("nonsense\n");
     let mut mailbox = scene.open(Position::START);
     let taken = mailbox.take();
-    let [Consumed::Rejected { rejection, .. }] = &taken[..] else { panic!("{taken:?}") };
+    let [Consumed::Rejected { rejection, .. }] = &taken[..] else {
+        panic!("{taken:?}")
+    };
     let said = mailbox.reject(rejection);
-    assert!(said.contains("not JSON") && said.ends_with("kept in inbox/alice.rejected.jsonl"), "{said}");
+    assert!(
+        said.contains("not JSON") && said.ends_with("kept in inbox/alice.rejected.jsonl"),
+        "{said}"
+    );
     let kept = scene.dir.path(&TeamPath::rejected(&scene.name));
     std::fs::remove_file(&kept).unwrap();
     std::fs::create_dir(&kept).unwrap();
     let said = mailbox.reject(rejection);
-    assert!(said.contains("; it stands in the inbox alone (") && !said.contains("kept"), "{said}");
+    assert!(
+        said.contains("; it stands in the inbox alone (") && !said.contains("kept"),
+        "{said}"
+    );
 }

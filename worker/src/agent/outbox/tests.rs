@@ -22,22 +22,36 @@ fn lines(outbox: &Outbox) -> Vec<Value> {
 }
 
 fn idle(content: &str, repeated: bool) -> PendingNotice {
-    let (id, content) = (Uuid::from_u128(1 << 70), content.to_owned());
-    let body = Body::IdleNotification { idle_reason: IdleReason::Available, summary: summary_of(&content) };
-    PendingNotice { id, body, content, repeated }
+    let id = Uuid::from_u128(1 << 70);
+    let content = content.to_owned();
+    let body = Body::IdleNotification {
+        idle_reason: IdleReason::Available,
+        summary: summary_of(&content),
+    };
+    PendingNotice {
+        id,
+        body,
+        content,
+        repeated,
+    }
 }
 
 #[test]
 fn a_notice_carries_the_whole_answer_and_its_first_line() {
     let (_scratch, outbox) = scene();
-    outbox.notify(&idle("\nfixed it\nin three files", false)).unwrap();
+    outbox
+        .notify(&idle("\nfixed it\nin three files", false))
+        .unwrap();
     let line = &lines(&outbox)[0];
     assert_eq!(line["type"], "idle_notification");
     assert_eq!(
         (&line["summary"], &line["content"]),
         (&"fixed it".into(), &"\nfixed it\nin three files".into())
     );
-    assert_eq!((&line["from"], &line["idle_reason"]), (&"alice".into(), &"available".into()));
+    assert_eq!(
+        (&line["from"], &line["idle_reason"]),
+        (&"alice".into(), &"available".into())
+    );
 }
 
 #[test]
@@ -53,13 +67,21 @@ fn an_answer_that_is_too_long_for_a_message_is_cut_and_said_so() {
     let (_scratch, outbox) = scene();
     outbox.notify(&idle(&"→".repeat(1 << 20), false)).unwrap();
     let content = lines(&outbox)[0]["content"].as_str().unwrap().to_owned();
-    assert!(content.starts_with("→→") && content.contains("transcript") && content.len() < CUT + 100);
+    assert!(
+        content.starts_with("→→") && content.contains("transcript") && content.len() < CUT + 100
+    );
 }
 
 /// As [`scene`], where what is told must outlive a loss of power.
 fn scene_that_lasts() -> (tempfile::TempDir, Outbox) {
     let (scratch, outbox) = scene();
-    (scratch, Outbox { durability: Durability::Disk, ..outbox })
+    (
+        scratch,
+        Outbox {
+            durability: Durability::Disk,
+            ..outbox
+        },
+    )
 }
 
 #[test]
@@ -80,9 +102,14 @@ fn what_an_earlier_incarnation_has_told_is_told_only_when_it_lasts() {
     outbox.notify(&idle("done", false)).unwrap();
     let next = Outbox::new(outbox.dir.clone(), outbox.from.clone(), Durability::Disk);
     let again = crate::sim::where_no_inbox_can_be_synced(|| next.notify(&idle("done", true)));
-    assert!(again.is_err(), "its writer may have been killed before the sync");
-    let looked = || next.has_sent(&Name::lead(), Uuid::from_u128(1 << 70)).unwrap_err();
-    let told = crate::sim::where_no_inbox_can_be_synced(looked);
+    assert!(
+        again.is_err(),
+        "its writer may have been killed before the sync"
+    );
+    let told = crate::sim::where_no_inbox_can_be_synced(|| {
+        next.has_sent(&Name::lead(), Uuid::from_u128(1 << 70))
+            .unwrap_err()
+    });
     assert!(told.contains("do not send it again"), "{told}");
     next.notify(&idle("done", true)).unwrap();
     assert_eq!(lines(&next).len(), 1);

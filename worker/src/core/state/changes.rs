@@ -1,5 +1,5 @@
-//! How the state follows what the outside says, and what came of the steps. Facts only: what they mean is decided
-//! in `step`.
+//! How the state follows what the outside says, and what came of the steps. Facts only: what they
+//! mean is decided in `step`.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use teamd_shared::request::Status;
 use teamd_shared::transcript::Event;
 
 use super::{
-    Arrived, At, Budget, End, OpenShutdown, Pending, REWRITES, ShutdownAnswer, State, SubmissionProgress,
+    Arrived, At, Budget, End, OpenShutdown, Pending, REWRITES, ShutdownAnswer, State,
+    SubmissionProgress,
 };
 use crate::core::submission::Submission;
 
@@ -21,26 +22,39 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The longest time that a model has to decide: much longer ones end no clock.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// How long mail waits for more of its kind: what several teammates say when they have finished is one turn.
+/// How long mail waits for more of its kind: what several teammates say when they have finished is
+/// one turn.
 const MORE_MAIL: Duration = Duration::from_secs(2);
 
 /// What the outside says.
 impl State {
-    /// The daemon says how things stand. The mail was read to its end before. Returns the shutdown whose answer is decided by this.
+    /// The daemon says how things stand. The mail was read to its end before. Returns the shutdown
+    /// whose answer is decided by this.
     pub(crate) fn directive(&mut self, directive: Directive, now: Duration) -> Option<RequestId> {
         if directive.seq < self.directive.seq {
             return None;
         }
-        self.shutdown = directive.shutdown.clone().map(|pending| match self.shutdown.take() {
-            Some(known) if known.directive.request_id == pending.request_id => known,
-            _ => OpenShutdown::begun(pending, now, self.arrived.mail == Relevance::Work || self.arrived.rest),
-        });
+        self.shutdown = directive
+            .shutdown
+            .clone()
+            .map(|pending| match self.shutdown.take() {
+                Some(known) if known.directive.request_id == pending.request_id => known,
+                _ => OpenShutdown::begun(
+                    pending,
+                    now,
+                    self.arrived.mail == Relevance::Work || self.arrived.rest,
+                ),
+            });
         self.release |= directive.release;
         let answered = self.answer.as_ref().map(|answer| answer.request_id.clone());
         let decided = answered.filter(|answered| self.pending_shutdown() != Some(answered));
         if decided.is_some() {
             // While the incarnation lives, its shutdown does not expire.
-            let status = if directive.release { Status::Approved } else { Status::Rejected };
+            let status = if directive.release {
+                Status::Approved
+            } else {
+                Status::Rejected
+            };
             self.answer_ended(Ok(status), now);
         }
         self.settled = self.settled.max(directive.settles);
@@ -57,8 +71,17 @@ impl State {
     }
 
     /// The daemon does not count an answer or a plan; `taken`: its id belongs to another request.
-    pub(crate) fn refused(&mut self, request_id: &RequestId, (why, taken): (String, bool), now: Duration) {
-        if self.answer.as_ref().is_some_and(|answer| answer.request_id == *request_id) {
+    pub(crate) fn refused(
+        &mut self,
+        request_id: &RequestId,
+        (why, taken): (String, bool),
+        now: Duration,
+    ) {
+        if self
+            .answer
+            .as_ref()
+            .is_some_and(|answer| answer.request_id == *request_id)
+        {
             self.answer_ended(Err(why), now);
         } else if let Some(plan) = self.pending_mut(request_id) {
             plan.lost += u32::from(!taken);
@@ -70,10 +93,13 @@ impl State {
         }
     }
 
-    /// The daemon has decided about an answer to a shutdown, or has refused it. The model is told of its own first.
+    /// The daemon has decided about an answer to a shutdown, or has refused it. The model is told
+    /// of its own first.
     fn answer_ended(&mut self, outcome: Result<Status, String>, now: Duration) {
         match &mut self.answer {
-            Some(answer) if answer.by == AnsweredBy::Model => drop(answer.outcome.get_or_insert(outcome)),
+            Some(answer) if answer.by == AnsweredBy::Model => {
+                answer.outcome.get_or_insert(outcome);
+            }
             _ => {
                 self.answer = None;
                 if outcome.is_err() {
@@ -93,7 +119,8 @@ impl State {
         self.end.get_or_insert(end);
     }
 
-    /// This has arrived. Mail that may wait for more of its kind does so from the first of it on, however much comes.
+    /// This has arrived. Mail that may wait for more of its kind does so from the first of it on,
+    /// however much comes.
     pub(crate) fn arrived(&mut self, arrived: Arrived, now: Duration) {
         self.arrived = arrived;
         self.take_in_at = match arrived.mail {
@@ -117,7 +144,8 @@ impl State {
         self.work.follow(event);
         match event {
             Event::Messages { messages } => {
-                self.has_news |= is_in_call && messages.iter().any(|message| self.work.is_work(message));
+                self.has_news |=
+                    is_in_call && messages.iter().any(|message| self.work.is_work(message));
             }
             Event::Asked { .. } => {
                 if let Some(shutdown) = &mut self.shutdown {
@@ -130,7 +158,10 @@ impl State {
             }
             // The model is asked again.
             Event::Compacted { .. } => self.dropped(),
-            Event::Idle { .. } => (self.interrupted, self.has_news) = (false, false),
+            Event::Idle { .. } => {
+                self.interrupted = false;
+                self.has_news = false;
+            }
             _ => {}
         }
     }
@@ -148,7 +179,9 @@ impl State {
     pub(crate) fn thinking(&mut self) {
         let results = matches!(self.work.at, At::Turn { results: true });
         self.work.at = At::Thinking { results };
-        (self.pause, self.outage, self.has_news) = (None, None, false);
+        self.pause = None;
+        self.outage = None;
+        self.has_news = false;
     }
 
     /// The model call waits for its service, or goes on.
@@ -159,7 +192,11 @@ impl State {
     /// The model call was dropped, as if it had never begun.
     pub(crate) fn dropped(&mut self) {
         let results = matches!(self.work.at, At::Thinking { results: true });
-        self.outage = self.pause.take().filter(Waiting::is_outage).map(|pause| pause.why);
+        self.outage = self
+            .pause
+            .take()
+            .filter(Waiting::is_outage)
+            .map(|pause| pause.why);
         self.work.at = At::Turn { results };
     }
 
@@ -174,9 +211,14 @@ impl State {
         self.work.at = At::Done(limit);
     }
 
-    /// A call begins; `gated`: an open gate let it through; `is_mind`: it is the agent itself at work.
+    /// A call begins; `gated`: an open gate let it through; `is_mind`: it is the agent itself at
+    /// work.
     pub(crate) fn calling(&mut self, activity: String, gated: bool, is_mind: bool) {
-        self.work.at = At::Calling { activity, gated, is_mind };
+        self.work.at = At::Calling {
+            activity,
+            gated,
+            is_mind,
+        };
     }
 
     /// A call begins to wait for a person.
@@ -184,7 +226,8 @@ impl State {
         self.work.at = At::Asking;
     }
 
-    /// An answer to a shutdown that is on its way decides nothing any more: its call has another result.
+    /// An answer to a shutdown that is on its way decides nothing any more: its call has another
+    /// result.
     pub(crate) fn drop_answer(&mut self) {
         self.answer = None;
     }
@@ -192,7 +235,11 @@ impl State {
     /// A plan is submitted: the gate closes. Or a permission is asked for.
     pub(crate) fn submitting(&mut self, submission: Submission) {
         let progress = SubmissionProgress::Nothing;
-        self.work.at = At::Pending(Pending { submission, progress, lost: 0 });
+        self.work.at = At::Pending(Pending {
+            submission,
+            progress,
+            lost: 0,
+        });
         self.act();
     }
 
@@ -203,7 +250,8 @@ impl State {
         }
     }
 
-    /// The call is next again: the agent goes on with it, and has the answer to its question, or was told something.
+    /// The call is next again: the agent goes on with it, and has the answer to its question, or
+    /// was told something.
     pub(crate) fn call_goes_on(&mut self) {
         self.work.at = At::Call;
         self.act();
@@ -211,11 +259,16 @@ impl State {
 
     /// An answer to the shutdown is being submitted.
     pub(crate) fn answering(&mut self, request_id: RequestId, approve: bool, by: AnsweredBy) {
-        self.answer = Some(ShutdownAnswer { request_id, approve, by, outcome: None });
+        self.answer = Some(ShutdownAnswer {
+            request_id,
+            approve,
+            by,
+            outcome: None,
+        });
     }
 
-    /// An answer could not be written, or changed nothing. While the daemon's directive calls the shutdown pending, it is answered
-    /// again, a little later.
+    /// An answer could not be written, or changed nothing. While the daemon's directive calls the
+    /// shutdown pending, it is answered again, a little later.
     pub(crate) fn answer_failed(&mut self, now: Duration) {
         if let Some(shutdown) = &mut self.shutdown {
             shutdown.not_before = now + RETRY;
@@ -231,7 +284,8 @@ impl State {
         }
     }
 
-    /// Tells whether work that is broken off leaves some: it has arrived during a call, and the model was not asked since.
+    /// Tells whether work that is broken off leaves some: it has arrived during a call, and the
+    /// model was not asked since.
     pub(crate) fn has_news(&self) -> bool {
         self.has_news
     }
@@ -244,7 +298,10 @@ impl State {
     /// Returns what this piece of work may still cost.
     pub(crate) fn budget_left(&self) -> Budget {
         let turns = self.limits.turns.saturating_sub(self.work.turns);
-        Budget { turns, ..self.limits.less(&self.work.spent) }
+        Budget {
+            turns,
+            ..self.limits.less(&self.work.spent)
+        }
     }
 
     /// The incarnation ends now, but for the background commands.
@@ -261,6 +318,12 @@ impl OpenShutdown {
             Err(_) if directive.decide_within > 0.0 => FOREVER,
             Err(_) => Duration::ZERO,
         };
-        Self { directive, decide_by: now.saturating_add(within), shown: false, mail_first, not_before: now }
+        Self {
+            directive,
+            decide_by: now.saturating_add(within),
+            shown: false,
+            mail_first,
+            not_before: now,
+        }
     }
 }

@@ -3,7 +3,6 @@
 use teamd_shared::control::WorkerState;
 use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
-use teamd_shared::price::{Dollars, Price};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Usage;
 
@@ -16,7 +15,9 @@ const SHOWN: usize = 160;
 pub(in crate::core) fn trouble(reason: IdleReason, told: &str) -> String {
     let first = told.lines().map(str::trim).find(|line| !line.is_empty());
     // What to do about it is told to the lead; here is room for what it is.
-    let what = first.and_then(|line| line.split(" (hint: ").next()).unwrap_or("for an unknown reason");
+    let what = first
+        .and_then(|line| line.split(" (hint: ").next())
+        .unwrap_or("for an unknown reason");
     let mut first: String = what.chars().take(SHOWN).collect();
     if what.chars().nth(SHOWN).is_some() {
         first.push('…');
@@ -38,28 +39,41 @@ impl Budget {
             return Some(IdleReason::MaxTokens);
         }
         let (most, price) = self.cost?;
-        price.is_none_or(|price| price.cost(spent) >= most).then_some(IdleReason::MaxCost)
+        price
+            .is_none_or(|price| price.cost(spent) >= most)
+            .then_some(IdleReason::MaxCost)
     }
 
     /// Returns what may still be spent.
     pub(crate) fn less(self, spent: &Usage) -> Self {
         let tokens = self.tokens.map(|most| most.saturating_sub(spent.billed()));
-        let left = |most: Dollars, price: Price| most.less(price.cost(spent));
-        let cost = self.cost.map(|(most, price)| (price.map_or(most, |price| left(most, price)), price));
-        Self { tokens, cost, ..self }
+        let cost = self.cost.map(|(most, price)| {
+            (
+                price.map_or(most, |price| most.less(price.cost(spent))),
+                price,
+            )
+        });
+        Self {
+            tokens,
+            cost,
+            ..self
+        }
     }
 
     /// Says which limit ended a piece of work, and how it can go on; nothing for another end.
     pub(crate) fn explain(self, reason: IdleReason) -> Option<String> {
         let (what, flag) = match (reason, self.tokens) {
-            (IdleReason::MaxTurns, _) if self.turns == 1 => ("1 model call".to_owned(), "--max-turns"),
+            (IdleReason::MaxTurns, _) if self.turns == 1 => {
+                ("1 model call".to_owned(), "--max-turns")
+            }
             (IdleReason::MaxTurns, _) => (format!("{} model calls", self.turns), "--max-turns"),
             (IdleReason::MaxTokens, Some(tokens)) => (format!("{tokens} tokens"), "--max-tokens"),
             (IdleReason::MaxTokens, None) => ("its tokens".to_owned(), "--max-tokens"),
             (IdleReason::MaxCost, _) => match self.cost {
                 Some((most, Some(_))) => (most.to_string(), "--max-cost"),
                 _ => (
-                    "its cost (the price of its model is not known: `prices.toml` names none)".to_owned(),
+                    "its cost (the price of its model is not known: `prices.toml` names none)"
+                        .to_owned(),
                     "--max-cost",
                 ),
             },
@@ -78,24 +92,38 @@ impl State {
     pub(crate) fn report(&self, needs_waking: bool) -> WorkerState {
         let (doing, activity) = match &self.work.at {
             At::Idle => (Doing::Idle, self.work.trouble.as_str()),
-            At::Pending(Pending { progress: SubmissionProgress::Recorded(Status::Pending), .. }) => {
-                (Doing::Idle, "waiting for approval")
-            }
+            At::Pending(Pending {
+                progress: SubmissionProgress::Recorded(Status::Pending),
+                ..
+            }) => (Doing::Idle, "waiting for approval"),
             At::Pending(_) => (Doing::Working, "asking for approval"),
             At::Asking => (Doing::Working, "waiting for a person"),
             At::Calling { activity, .. } => (Doing::Working, activity.as_str()),
-            At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => (Doing::Working, "thinking"),
+            At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => {
+                (Doing::Working, "thinking")
+            }
         };
-        // Beside the activity, which the lead agent is shown: a pause is for people. One that was told late belongs to a
-        // call that is over.
-        let waiting = self.pause.clone().filter(|_| matches!(self.work.at, At::Thinking { .. }));
-        // Reported from before it is submitted: a state without it would let it expire as soon as it is recorded.
-        let awaits = self.submission().map(|submission| submission.request_id.clone());
+        // Beside the activity, which the lead agent is shown: a pause is for people. One that was
+        // told late belongs to a call that is over.
+        let waiting = if matches!(self.work.at, At::Thinking { .. }) {
+            self.pause.clone()
+        } else {
+            None
+        };
+        // Reported from before it is submitted: a state without it would let it expire as soon as
+        // it is recorded.
+        let awaits = self
+            .submission()
+            .map(|submission| submission.request_id.clone());
         WorkerState {
             applied_seq: self.applied_seq,
             doing,
             activity: activity.to_owned(),
-            idle_reason: self.work.idle_reason.filter(|_| matches!(self.work.at, At::Idle)),
+            idle_reason: if matches!(self.work.at, At::Idle) {
+                self.work.idle_reason
+            } else {
+                None
+            },
             waiting,
             awaits,
             doubts: self.doubts(),

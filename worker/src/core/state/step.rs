@@ -81,7 +81,8 @@ pub(crate) enum End {
     Unknown(String),
 }
 
-/// What became of a plan or question: how it was answered (or that it expired), with the feedback; or why it was never recorded.
+/// What became of a plan or question: how it was answered (or that it expired), with the feedback;
+/// or why it was never recorded.
 pub(crate) type Judged = Result<(Status, String), String>;
 
 const WAIT: Step = Step::Wait(None);
@@ -93,7 +94,11 @@ impl State {
             return self.ending(end);
         }
         if let Some(answer) = &self.answer {
-            return if answer.outcome.is_some() { Step::ResolveAnswer(answer.clone()) } else { WAIT };
+            return if answer.outcome.is_some() {
+                Step::ResolveAnswer(answer.clone())
+            } else {
+                WAIT
+            };
         }
         match self.work.at {
             At::Done(reason) => return Step::Finish(reason),
@@ -115,7 +120,9 @@ impl State {
             At::Idle => Step::TakeIn,
             At::Turn { .. } if let Some(reason) = self.limit_reached() => Step::Finish(reason),
             // After the limits: what arrives when one is reached begins the next piece of work.
-            At::Turn { .. } if self.arrived.mail != Relevance::None && !self.leaves_mail() => Step::TakeIn,
+            At::Turn { .. } if self.arrived.mail != Relevance::None && !self.leaves_mail() => {
+                Step::TakeIn
+            }
             At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
             At::Call => Step::Call,
             At::Pending(plan) => self.verdict_step(plan, now),
@@ -126,28 +133,43 @@ impl State {
 
     /// Returns which limit is reached, if one is.
     pub(crate) fn limit_reached(&self) -> Option<IdleReason> {
-        let most = self.limits.turns.saturating_add(u32::from(self.limits.asks_itself));
+        let most = self
+            .limits
+            .turns
+            .saturating_add(u32::from(self.limits.asks_itself));
         let turns = (self.work.turns >= most).then_some(IdleReason::MaxTurns);
         turns.or_else(|| self.limits.reached(&self.work.spent))
     }
 
-    /// Returns what an agent is told while its turn goes on in a call: it reads that with what comes of the call.
+    /// Returns what an agent is told while its turn goes on in a call: it reads that with what
+    /// comes of the call.
     pub(crate) fn news(&self) -> Option<Step> {
         let ends = self.end.is_some() || self.interrupted || self.release;
-        if ends || self.limit_reached().is_some() || !matches!(self.work.at, At::Call | At::Calling { .. }) {
+        if ends
+            || self.limit_reached().is_some()
+            || !matches!(self.work.at, At::Call | At::Calling { .. })
+        {
             return None;
         }
         let takes_in = self.arrived.mail != Relevance::None && !self.leaves_mail();
-        if takes_in { Some(Step::TakeIn) } else { self.show(true) }
+        if takes_in {
+            Some(Step::TakeIn)
+        } else {
+            self.show(true)
+        }
     }
 
-    /// Tells whether work that has arrived is left for later: while what it did before is checked, it could change nothing. So it
-    /// knows that its gate is open again before it reads what came of the check. What was there before a shutdown it must read.
+    /// Tells whether work that has arrived is left for later: while what it did before is checked,
+    /// it could change nothing. So it knows that its gate is open again before it reads what came
+    /// of the check. What was there before a shutdown it must read.
     fn leaves_mail(&self) -> bool {
-        self.directive.checking.is_some() && self.arrived.mail == Relevance::Work && self.shutdown.is_none()
+        self.directive.checking.is_some()
+            && self.arrived.mail == Relevance::Work
+            && self.shutdown.is_none()
     }
 
-    /// Decides whether the model call or the tool call that runs goes on; returns the time until which it does in any case.
+    /// Decides whether the model call or the tool call that runs goes on; returns the time until
+    /// which it does in any case.
     ///
     /// # Errors
     /// [`Why`] it does not.
@@ -155,8 +177,12 @@ impl State {
         if let Some(end) = &self.end {
             return Err(Why::Ends(end.clone()));
         }
-        if let (At::Calling { gated: true, is_mind: false, .. }, Some(task)) =
-            (&self.work.at, self.directive.checking)
+        if let At::Calling {
+            gated: true,
+            is_mind: false,
+            ..
+        } = &self.work.at
+            && let Some(task) = self.directive.checking
         {
             return Err(Why::Checked(task));
         }
@@ -169,7 +195,9 @@ impl State {
             (At::Asking, None) if self.arrived.of_person => Err(Why::SpokenTo),
             (At::Thinking { .. }, _) if self.release => Err(Why::Released),
             // Between two attempts there is no model call that could be answered.
-            (At::Thinking { .. }, Some(shutdown)) if self.has_outage() && now >= shutdown.not_before => {
+            (At::Thinking { .. }, Some(shutdown))
+                if self.has_outage() && now >= shutdown.not_before =>
+            {
                 Err(Why::Overdue)
             }
             (At::Thinking { .. } | At::Calling { is_mind: true, .. }, Some(shutdown)) => {
@@ -184,7 +212,9 @@ impl State {
 
     fn ending(&self, end: &End) -> Step {
         match self.work.at {
-            At::Call | At::Calling { .. } | At::Asking | At::Pending(_) => Step::Skip(Why::Ends(end.clone())),
+            At::Call | At::Calling { .. } | At::Asking | At::Pending(_) => {
+                Step::Skip(Why::Ends(end.clone()))
+            }
             At::Done(reason) => Step::Finish(reason),
             At::Idle | At::Turn { .. } | At::Thinking { .. } => Step::Leave(end.clone()),
         }
@@ -192,7 +222,10 @@ impl State {
 
     /// The runtime answers at once where there is no work, and where the model had its time.
     fn approve(&self, now: Duration) -> Option<Step> {
-        let shutdown = self.shutdown.as_ref().filter(|shutdown| now >= shutdown.not_before)?;
+        let shutdown = self
+            .shutdown
+            .as_ref()
+            .filter(|shutdown| now >= shutdown.not_before)?;
         let overdue = now >= shutdown.decide_by;
         let reason = match self.work.at {
             // It is read first, but a worker that gets news without a pause answers all the same.
@@ -202,13 +235,18 @@ impl State {
             At::Idle => "idle".to_owned(),
             At::Pending(_) if self.has_plan() => "waiting for a verdict on its plan".to_owned(),
             At::Pending(_) => "waiting for a permission".to_owned(),
-            At::Turn { .. } if let Some(why) = &self.outage => format!("no model could answer: {why}"),
+            At::Turn { .. } if let Some(why) = &self.outage => {
+                format!("no model could answer: {why}")
+            }
             At::Turn { .. } | At::Call if overdue => {
                 format!("no answer within {} s", shutdown.directive.decide_within)
             }
             _ => return None,
         };
-        Some(Step::Approve { request_id: shutdown.directive.request_id.clone(), reason })
+        Some(Step::Approve {
+            request_id: shutdown.directive.request_id.clone(),
+            reason,
+        })
     }
 
     /// Tells whether the model call that runs waits until its service serves again.
@@ -216,11 +254,18 @@ impl State {
         self.pause.as_ref().is_some_and(Waiting::is_outage)
     }
 
-    /// The model learns of a shutdown together with results, so that work that came before it has begun.
+    /// The model learns of a shutdown together with results, so that work that came before it has
+    /// begun.
     fn show(&self, results: bool) -> Option<Step> {
-        let shutdown = self.shutdown.as_ref().filter(|shutdown| results && !shutdown.shown)?;
+        let shutdown = self
+            .shutdown
+            .as_ref()
+            .filter(|shutdown| results && !shutdown.shown)?;
         let directive = shutdown.directive.clone();
-        Some(Step::Show { request_id: directive.request_id, reason: directive.reason })
+        Some(Step::Show {
+            request_id: directive.request_id,
+            reason: directive.reason,
+        })
     }
 
     fn verdict_step(&self, plan: &Pending, now: Duration) -> Step {
@@ -229,10 +274,12 @@ impl State {
             .verdict
             .as_ref()
             .filter(|verdict| verdict.request_id == plan.submission.request_id);
-        // Unless it is recorded for this incarnation, it expired with the one that had submitted it; the conversation goes on, and
-        // so does its plan, which an incarnation between may have submitted under another id.
+        // Unless it is recorded for this incarnation, it expired with the one that had submitted
+        // it; the conversation goes on, and so does its plan, which an incarnation between may have
+        // submitted under another id.
         let of_this_incarnation = matches!(plan.progress, SubmissionProgress::Recorded(_));
-        if !of_this_incarnation && verdict.is_some_and(|verdict| verdict.status == Status::Expired) {
+        if !of_this_incarnation && verdict.is_some_and(|verdict| verdict.status == Status::Expired)
+        {
             return Step::Renumber;
         }
         if let Some(verdict) = verdict.filter(|verdict| verdict.status != Status::Pending) {
@@ -243,7 +290,9 @@ impl State {
             // Nothing that an open gate let through may run when the plan is recorded.
             SubmissionProgress::Nothing if self.background && self.has_plan() => self.wait(now),
             SubmissionProgress::Nothing => Step::Submit,
-            SubmissionProgress::Submitted | SubmissionProgress::Recorded(Status::Pending) => self.wait(now),
+            SubmissionProgress::Submitted | SubmissionProgress::Recorded(Status::Pending) => {
+                self.wait(now)
+            }
             SubmissionProgress::Recorded(status) => Step::Resolve(Ok((*status, String::new()))),
             SubmissionProgress::Taken => Step::Renumber,
             SubmissionProgress::Refused(why) => Step::Resolve(Err(why.clone())),
@@ -255,10 +304,15 @@ impl State {
         self.take_in_at.is_some_and(|time| time > now)
     }
 
-    /// Waits; not beyond the time when the answer to a shutdown is to be tried again, or mail is to be consumed.
+    /// Waits; not beyond the time when the answer to a shutdown is to be tried again, or mail is to
+    /// be consumed.
     fn wait(&self, now: Duration) -> Step {
         let again = self.shutdown.as_ref().map(|shutdown| shutdown.not_before);
-        let until = [again, self.take_in_at].into_iter().flatten().filter(|&time| time > now).min();
+        let until = [again, self.take_in_at]
+            .into_iter()
+            .flatten()
+            .filter(|&time| time > now)
+            .min();
         Step::Wait(until)
     }
 }

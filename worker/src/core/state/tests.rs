@@ -40,21 +40,41 @@ fn directive(seq: u64) -> Directive {
 }
 
 fn asks(seq: u64) -> Directive {
-    let shutdown = PendingShutdown { request_id: id("s1"), reason: "tidy".to_owned(), decide_within: 30.0 };
-    Directive { shutdown: Some(shutdown), ..directive(seq) }
+    let shutdown = PendingShutdown {
+        request_id: id("s1"),
+        reason: "tidy".to_owned(),
+        decide_within: 30.0,
+    };
+    Directive {
+        shutdown: Some(shutdown),
+        ..directive(seq)
+    }
 }
 
 fn releases(seq: u64) -> Directive {
-    Directive { release: true, ..directive(seq) }
+    Directive {
+        release: true,
+        ..directive(seq)
+    }
 }
 
 fn closes(seq: u64) -> Directive {
-    Directive { gate: Gate::Closed, ..directive(seq) }
+    Directive {
+        gate: Gate::Closed,
+        ..directive(seq)
+    }
 }
 
 fn judges(seq: u64, status: Status) -> Directive {
-    let verdict = PlanVerdict { request_id: id("p1"), status, feedback: "mind the cache".to_owned() };
-    Directive { verdict: Some(verdict), ..directive(seq) }
+    let verdict = PlanVerdict {
+        request_id: id("p1"),
+        status,
+        feedback: "mind the cache".to_owned(),
+    };
+    Directive {
+        verdict: Some(verdict),
+        ..directive(seq)
+    }
 }
 
 fn at(at: At) -> State {
@@ -63,9 +83,28 @@ fn at(at: At) -> State {
 
 fn state_of(at: At, turns: u32, output_tokens: u64, mail: Relevance) -> State {
     let mut work = Work::new(Name::new("alice").unwrap());
-    (work.at, work.turns, work.spent) = (at, turns, Usage { output_tokens, ..Usage::default() });
-    let limits = Budget { turns: 3, asks_itself: false, tokens: Some(1000), cost: None };
-    State::new(work, limits, Arrived { mail, ..Arrived::default() }, directive(1), NOW)
+    work.at = at;
+    work.turns = turns;
+    work.spent = Usage {
+        output_tokens,
+        ..Usage::default()
+    };
+    let limits = Budget {
+        turns: 3,
+        asks_itself: false,
+        tokens: Some(1000),
+        cost: None,
+    };
+    State::new(
+        work,
+        limits,
+        Arrived {
+            mail,
+            ..Arrived::default()
+        },
+        directive(1),
+        NOW,
+    )
 }
 
 fn plan(request_id: &str) -> Submission {
@@ -77,8 +116,16 @@ fn plan(request_id: &str) -> Submission {
 }
 
 fn call() -> Block {
-    let (id, name, input) = ("call-1".to_owned(), "bash".to_owned(), json!({}));
-    Block::ToolUse { id, name, input, message_id: None, request_id: None }
+    let id = "call-1".to_owned();
+    let name = "bash".to_owned();
+    let input = json!({});
+    Block::ToolUse {
+        id,
+        name,
+        input,
+        message_id: None,
+        request_id: None,
+    }
 }
 
 /// What the session does with a state.
@@ -109,7 +156,11 @@ impl State {
             self.work.turns = turns;
         }
         let tool_use_id = if more { "another" } else { "call-1" }.to_owned();
-        self.follow(&Event::Result { tool_use_id, content: String::new(), is_error: false });
+        self.follow(&Event::Result {
+            tool_use_id,
+            content: String::new(),
+            is_error: false,
+        });
     }
 
     fn skips(&mut self) {
@@ -118,20 +169,38 @@ impl State {
     }
 
     fn shown(&mut self) {
-        self.follow(&Event::Asked { request_id: id("s1"), reason: "tidy".to_owned() });
+        self.follow(&Event::Asked {
+            request_id: id("s1"),
+            reason: "tidy".to_owned(),
+        });
     }
 
     fn count_usage(&mut self, usage: Usage) {
-        self.follow(&Event::Charged { usage, model_calls: 0 });
+        self.follow(&Event::Charged {
+            usage,
+            model_calls: 0,
+        });
     }
 
     fn finished(&mut self, idle_reason: IdleReason, told: &str) {
-        let (content, message_id) = (told.to_owned(), Uuid::from_u128(2));
-        self.follow(&Event::Idle { idle_reason, content, message_id, goes_on: false });
+        let content = told.to_owned();
+        let message_id = Uuid::from_u128(2);
+        self.follow(&Event::Idle {
+            idle_reason,
+            content,
+            message_id,
+            goes_on: false,
+        });
     }
 
     fn mail(&mut self, mail: Relevance, now: Duration) {
-        self.arrived(Arrived { mail, ..self.arrived }, now);
+        self.arrived(
+            Arrived {
+                mail,
+                ..self.arrived
+            },
+            now,
+        );
     }
 
     fn rest(&mut self, rest: bool) {
@@ -144,13 +213,26 @@ impl State {
 
     fn told_of_a_gate_closed(&mut self, seq: u64) {
         let Closings { count, seq: before } = self.arrived.closings;
-        let closings = Closings { count: count + 1, seq: seq.max(before) };
-        self.arrived(Arrived { closings, ..self.arrived }, NOW);
+        let closings = Closings {
+            count: count + 1,
+            seq: seq.max(before),
+        };
+        self.arrived(
+            Arrived {
+                closings,
+                ..self.arrived
+            },
+            NOW,
+        );
     }
 }
 
 fn calling(gated: bool) -> At {
-    At::Calling { activity: "bash: make".to_owned(), gated, is_mind: false }
+    At::Calling {
+        activity: "bash: make".to_owned(),
+        gated,
+        is_mind: false,
+    }
 }
 
 fn planning() -> State {
@@ -184,28 +266,36 @@ fn places() -> Vec<State> {
 }
 
 fn each(change: impl Fn(&mut State)) -> Vec<Step> {
-    let step = |mut state: State| {
-        change(&mut state);
-        state.next(NOW)
-    };
-    places().into_iter().map(step).collect()
+    places()
+        .into_iter()
+        .map(|mut state| {
+            change(&mut state);
+            state.next(NOW)
+        })
+        .collect()
 }
 
 fn show() -> Step {
-    Step::Show { request_id: id("s1"), reason: "tidy".to_owned() }
+    Step::Show {
+        request_id: id("s1"),
+        reason: "tidy".to_owned(),
+    }
 }
 
 fn approve(reason: &str) -> Step {
-    Step::Approve { request_id: id("s1"), reason: reason.to_owned() }
+    Step::Approve {
+        request_id: id("s1"),
+        reason: reason.to_owned(),
+    }
 }
 
 fn skip(why: Why) -> Step {
     Step::Skip(why)
 }
 
-/// Checks one row of the table: what is done next at each place, once something is known. The cells are those of
-/// idle, before a model call without and with results, before a call, and at a plan. What runs is not for this
-/// table, and work that has ended is told whatever else is known.
+/// Checks one row of the table: what is done next at each place, once something is known. The cells
+/// are those of idle, before a model call without and with results, before a call, and at a plan.
+/// What runs is not for this table, and work that has ended is told whatever else is known.
 fn row(known: &str, change: impl Fn(&mut State), [idle, fresh, results, call, plan]: [Step; 5]) {
     let done = Step::Finish(IdleReason::Available);
     let expected = [idle, fresh, results, WAIT, call, WAIT, done, plan];
@@ -216,7 +306,11 @@ fn row(known: &str, change: impl Fn(&mut State), [idle, fresh, results, call, pl
 
 #[test]
 fn mail_is_consumed_before_the_model_is_asked() {
-    row("nothing", |_| {}, [WAIT, Step::Think, Step::Think, Step::Call, WAIT]);
+    row(
+        "nothing",
+        |_| {},
+        [WAIT, Step::Think, Step::Think, Step::Call, WAIT],
+    );
     for mail in [Relevance::News, Relevance::Work] {
         let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, WAIT];
         row("mail", |state| state.mail(mail, NOW), cells);
@@ -225,50 +319,112 @@ fn mail_is_consumed_before_the_model_is_asked() {
 
 #[test]
 fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
-    let (idle, suspended) = (|| approve("idle"), || approve("waiting for a verdict on its plan"));
-    let asked = |state: &mut State| drop(state.directive(asks(2), NOW));
-    row("a shutdown", asked, [idle(), Step::Think, show(), Step::Call, suspended()]);
+    let idle = || approve("idle");
+    let suspended = || approve("waiting for a verdict on its plan");
+    row(
+        "a shutdown",
+        |state| drop(state.directive(asks(2), NOW)),
+        [idle(), Step::Think, show(), Step::Call, suspended()],
+    );
     for mail in [Relevance::News, Relevance::Work] {
-        let before = |state: &mut State| {
-            state.mail(mail, NOW);
-            state.directive(asks(2), NOW);
-        };
-        let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
-        row("a shutdown, mail before it", before, cells);
+        let cells = [
+            Step::TakeIn,
+            Step::TakeIn,
+            Step::TakeIn,
+            Step::Call,
+            suspended(),
+        ];
+        row(
+            "a shutdown, mail before it",
+            |state| {
+                state.mail(mail, NOW);
+                state.directive(asks(2), NOW);
+            },
+            cells,
+        );
     }
-    let behind = |state: &mut State| {
-        state.directive(asks(2), NOW);
-        state.mail(Relevance::Work, NOW);
-    };
     let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
-    row("a shutdown, mail behind it", behind, cells);
-    let over = |state: &mut State| drop(state.directive(asks(2), NOW - WITHIN));
+    row(
+        "a shutdown, mail behind it",
+        |state| {
+            state.directive(asks(2), NOW);
+            state.mail(Relevance::Work, NOW);
+        },
+        cells,
+    );
     let late = || approve("no answer within 30 s");
-    row("a shutdown whose time is over", over, [idle(), late(), late(), late(), suspended()]);
+    row(
+        "a shutdown whose time is over",
+        |state| drop(state.directive(asks(2), NOW - WITHIN)),
+        [idle(), late(), late(), late(), suspended()],
+    );
 }
 
 #[test]
 fn what_ends_the_turn_or_the_incarnation_gives_every_call_a_result_first() {
     let leave = || Step::Leave(End::Approved);
-    let release = |state: &mut State| drop(state.directive(Directive { release: true, ..directive(2) }, NOW));
-    row("let go", release, [leave(), leave(), leave(), skip(Why::Released), skip(Why::Released)]);
-    let (finish, skipped) = (|| Step::Finish(IdleReason::Interrupted), || skip(Why::Interrupted));
-    row("an interruption", State::interrupt, [WAIT, finish(), finish(), skipped(), skipped()]);
+    row(
+        "let go",
+        |state| {
+            drop(state.directive(
+                Directive {
+                    release: true,
+                    ..directive(2)
+                },
+                NOW,
+            ))
+        },
+        [
+            leave(),
+            leave(),
+            leave(),
+            skip(Why::Released),
+            skip(Why::Released),
+        ],
+    );
+    let finish = || Step::Finish(IdleReason::Interrupted);
+    let skipped = || skip(Why::Interrupted);
+    row(
+        "an interruption",
+        State::interrupt,
+        [WAIT, finish(), finish(), skipped(), skipped()],
+    );
     let ends = || Step::Leave(End::Terminated);
     let ended = || skip(Why::Ends(End::Terminated));
-    let expected =
-        [ends(), ends(), ends(), ends(), ended(), ended(), Step::Finish(IdleReason::Available), ended()];
+    let expected = [
+        ends(),
+        ends(),
+        ends(),
+        ends(),
+        ended(),
+        ended(),
+        Step::Finish(IdleReason::Available),
+        ended(),
+    ];
     assert_eq!(each(|state| state.end(End::Terminated)), expected);
 }
 
 #[test]
 fn while_its_work_is_checked_no_other_work_begins() {
     let mut state = at(At::Idle);
-    state.directive(Directive { checking: Some(3), ..closes(2) }, NOW);
+    state.directive(
+        Directive {
+            checking: Some(3),
+            ..closes(2)
+        },
+        NOW,
+    );
     state.mail(Relevance::Work, NOW);
     assert_eq!(state.next(NOW), WAIT);
     let mut asked = state.clone();
-    asked.directive(Directive { checking: Some(3), gate: Gate::Closed, ..asks(3) }, NOW);
+    asked.directive(
+        Directive {
+            checking: Some(3),
+            gate: Gate::Closed,
+            ..asks(3)
+        },
+        NOW,
+    );
     assert_eq!(asked.next(NOW), Step::TakeIn, "a shutdown waits for it");
     state.directive(directive(3), NOW);
     assert_eq!(state.next(NOW), Step::TakeIn);
@@ -293,17 +449,49 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
     type Held = Result<Option<Duration>, Why>;
     let rows: [(Change, Held, Held); 8] = [
         (|_| {}, go.clone(), go.clone()),
-        (|state| state.mail(Relevance::Work, NOW), go.clone(), go.clone()),
-        (|state| drop(state.directive(asks(2), NOW)), Ok(Some(NOW + WITHIN)), go.clone()),
-        (|state| drop(state.directive(asks(2), NOW - WITHIN)), Err(Why::Overdue), go.clone()),
         (
-            |state| drop(state.directive(Directive { release: true, ..directive(2) }, NOW)),
+            |state| state.mail(Relevance::Work, NOW),
+            go.clone(),
+            go.clone(),
+        ),
+        (
+            |state| drop(state.directive(asks(2), NOW)),
+            Ok(Some(NOW + WITHIN)),
+            go.clone(),
+        ),
+        (
+            |state| drop(state.directive(asks(2), NOW - WITHIN)),
+            Err(Why::Overdue),
+            go.clone(),
+        ),
+        (
+            |state| {
+                drop(state.directive(
+                    Directive {
+                        release: true,
+                        ..directive(2)
+                    },
+                    NOW,
+                ))
+            },
             Err(Why::Released),
             go,
         ),
-        (State::interrupt, Err(Why::Interrupted), Err(Why::Interrupted)),
         (
-            |state| drop(state.directive(Directive { checking: Some(3), ..closes(2) }, NOW)),
+            State::interrupt,
+            Err(Why::Interrupted),
+            Err(Why::Interrupted),
+        ),
+        (
+            |state| {
+                drop(state.directive(
+                    Directive {
+                        checking: Some(3),
+                        ..closes(2)
+                    },
+                    NOW,
+                ))
+            },
             Ok(None),
             Err(Why::Checked(3)),
         ),
@@ -332,14 +520,20 @@ fn a_dropped_model_call_leaves_no_trace() {
         let mut state = at(At::Turn { results });
         state.thinking();
         state.dropped();
-        assert_eq!((&state.work.at, state.work.turns), (&At::Turn { results }, 1));
+        assert_eq!(
+            (&state.work.at, state.work.turns),
+            (&At::Turn { results }, 1)
+        );
     }
 }
 
 #[test]
 fn a_pause_in_a_model_call_is_said_until_the_call_goes_on_or_is_over() {
     let mut state = at(At::Turn { results: true });
-    let pause = Waiting { until: 5.0, why: "overloaded (529)".to_owned() };
+    let pause = Waiting {
+        until: 5.0,
+        why: "overloaded (529)".to_owned(),
+    };
     let said = |state: &State| {
         let report = state.report(false);
         (report.doing, report.activity, report.waiting)
@@ -347,7 +541,10 @@ fn a_pause_in_a_model_call_is_said_until_the_call_goes_on_or_is_over() {
     let thinks = (Doing::Working, "thinking".to_owned(), None);
     state.thinking();
     state.pause(Some(pause.clone()));
-    assert_eq!(said(&state), (Doing::Working, "thinking".to_owned(), Some(pause.clone())));
+    assert_eq!(
+        said(&state),
+        (Doing::Working, "thinking".to_owned(), Some(pause.clone()))
+    );
     state.pause(None);
     assert_eq!(said(&state), thinks);
     state.pause(Some(pause));
@@ -372,11 +569,27 @@ fn the_worker_says_what_it_does_and_which_plan_it_waits_for() {
         (report.doing, report.activity, report.awaits)
     };
     assert_eq!(said(&at(At::Idle)), (Doing::Idle, String::new(), None));
-    assert_eq!(said(&at(At::Call)), (Doing::Working, "thinking".to_owned(), None));
-    assert_eq!(said(&at(calling(true))), (Doing::Working, "bash: make".to_owned(), None));
+    assert_eq!(
+        said(&at(At::Call)),
+        (Doing::Working, "thinking".to_owned(), None)
+    );
+    assert_eq!(
+        said(&at(calling(true))),
+        (Doing::Working, "bash: make".to_owned(), None)
+    );
     let plan = Some(id("p1"));
-    assert_eq!(said(&planning()), (Doing::Working, "asking for approval".to_owned(), plan.clone()));
-    assert_eq!(said(&submitted()), (Doing::Idle, "waiting for approval".to_owned(), plan));
+    assert_eq!(
+        said(&planning()),
+        (
+            Doing::Working,
+            "asking for approval".to_owned(),
+            plan.clone()
+        )
+    );
+    assert_eq!(
+        said(&submitted()),
+        (Doing::Idle, "waiting for approval".to_owned(), plan)
+    );
 }
 
 #[test]
@@ -387,7 +600,10 @@ fn what_teammates_say_at_the_end_of_their_work_is_consumed_together() {
     assert_eq!(state.next(NOW), Step::Wait(Some(settled)));
     // More of it puts nothing off.
     state.mail(Relevance::Soon, NOW + Duration::from_secs(1));
-    assert_eq!(state.next(NOW + Duration::from_secs(1)), Step::Wait(Some(settled)));
+    assert_eq!(
+        state.next(NOW + Duration::from_secs(1)),
+        Step::Wait(Some(settled))
+    );
     assert_eq!(state.next(settled), Step::TakeIn);
     state.takes_in(true, false);
     assert_eq!(state.next(settled), Step::Think);
@@ -396,7 +612,10 @@ fn what_teammates_say_at_the_end_of_their_work_is_consumed_together() {
     state.mail(Relevance::Soon, NOW);
     state.takes_in(false, false);
     state.mail(Relevance::Soon, settled);
-    assert_eq!(state.next(settled), Step::Wait(Some(settled + Duration::from_secs(2))));
+    assert_eq!(
+        state.next(settled),
+        Step::Wait(Some(settled + Duration::from_secs(2)))
+    );
     // What is work takes the others along; and a worker in a turn reads all with the next results.
     state.mail(Relevance::Work, settled);
     assert_eq!(state.next(settled), Step::TakeIn);
@@ -419,12 +638,22 @@ fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
     };
     let go = Ok(None);
     assert_eq!(hold(|_| {}), (go.clone(), WAIT));
-    assert_eq!(hold(|state| state.mail(Relevance::Work, NOW)), (go, WAIT), "a teammate waits for its turn");
+    assert_eq!(
+        hold(|state| state.mail(Relevance::Work, NOW)),
+        (go, WAIT),
+        "a teammate waits for its turn"
+    );
     for (change, why) in [
-        ((|state| state.spoken_to(true)) as fn(&mut State), Why::SpokenTo),
+        (
+            (|state| state.spoken_to(true)) as fn(&mut State),
+            Why::SpokenTo,
+        ),
         (|state| drop(state.directive(asks(2), NOW)), Why::Asked),
         (State::interrupt, Why::Interrupted),
-        (|state| state.end(End::Terminated), Why::Ends(End::Terminated)),
+        (
+            |state| state.end(End::Terminated),
+            Why::Ends(End::Terminated),
+        ),
     ] {
         assert_eq!(hold(change).0, Err(why));
     }
@@ -435,8 +664,14 @@ fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
 
 #[test]
 fn a_model_that_cannot_be_reached_has_no_vote_to_wait_for() {
-    let outage = Waiting { until: 5.0, why: "connection refused by 127.0.0.1:1".to_owned() };
-    let silent = Waiting { until: 5.0, why: Waiting::SILENT.to_owned() };
+    let outage = Waiting {
+        until: 5.0,
+        why: "connection refused by 127.0.0.1:1".to_owned(),
+    };
+    let silent = Waiting {
+        until: 5.0,
+        why: Waiting::SILENT.to_owned(),
+    };
     let asked = |pause: Option<Waiting>| {
         let mut state = at(At::Turn { results: true });
         state.thinking();
@@ -448,8 +683,13 @@ fn a_model_that_cannot_be_reached_has_no_vote_to_wait_for() {
     let mut state = asked(Some(outage.clone()));
     assert_eq!(state.hold(NOW), Err(Why::Overdue));
     state.dropped();
-    let Step::Approve { reason, .. } = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
-    assert_eq!(reason, "no model could answer: connection refused by 127.0.0.1:1");
+    let Step::Approve { reason, .. } = state.next(NOW) else {
+        panic!("{:?}", state.next(NOW))
+    };
+    assert_eq!(
+        reason,
+        "no model could answer: connection refused by 127.0.0.1:1"
+    );
     // A pause that begins after it was asked for is the same; one that is over is none.
     let mut state = asked(None);
     state.pause(Some(outage));

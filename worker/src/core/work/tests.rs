@@ -4,36 +4,56 @@ use teamd_shared::transcript::Usage;
 use super::*;
 
 fn begins(prompt: Option<&str>) -> Event {
-    Event::Incarnation { incarnation: 1, conversation: 1, prompt: prompt.map(str::to_owned) }
+    Event::Incarnation {
+        incarnation: 1,
+        conversation: 1,
+        prompt: prompt.map(str::to_owned),
+    }
 }
 
 fn next_incarnation() -> Event {
-    Event::Incarnation { incarnation: 2, conversation: 1, prompt: None }
+    Event::Incarnation {
+        incarnation: 2,
+        conversation: 1,
+        prompt: None,
+    }
 }
 
 fn messages(kinds: &[&str]) -> Event {
-    let message = |(at, kind): (usize, &&str)| {
+    Event::Messages {
+        messages: kinds.iter().enumerate().map(|(at, kind)| {
         let id = Uuid::from_u128(at as u128);
         json!({"id": id, "type": kind, "from": "lead", "content": "x", "name": "bob", "request_id": "r1"})
-    };
-    Event::Messages { messages: kinds.iter().enumerate().map(message).collect() }
+    }).collect(),
+    }
 }
 
 fn answer(calls: &[&str]) -> Event {
-    let call = |(at, name): (usize, &&str)| Block::ToolUse {
+    let mut content = vec![Block::Text {
+        text: "so be it".to_owned(),
+    }];
+    content.extend(calls.iter().enumerate().map(|(at, name)| Block::ToolUse {
         id: at.to_string(),
         name: (*name).to_owned(),
         input: json!({}),
         message_id: None,
         request_id: None,
-    };
-    let mut content = vec![Block::Text { text: "so be it".to_owned() }];
-    content.extend(calls.iter().enumerate().map(call));
-    Event::Answer { content, usage: Usage::default(), cut: None, length: None, model_calls: 1 }
+    }));
+    Event::Answer {
+        content,
+        usage: Usage::default(),
+        cut: None,
+        length: None,
+        model_calls: 1,
+    }
 }
 
 fn result(id: &str) -> Event {
-    Event::Result { tool_use_id: id.to_owned(), content: String::new(), is_error: false }
+    Event::Result {
+        tool_use_id: id.to_owned(),
+        content: String::new(),
+        is_error: false,
+    }
 }
 
 fn idle() -> Event {
@@ -46,17 +66,32 @@ fn idle() -> Event {
 }
 
 fn left() -> Event {
-    Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false, goes_on: false }
+    Event::Left {
+        reason: "SIGTERM".to_owned(),
+        incarnation: 1,
+        by_signal: false,
+        goes_on: false,
+    }
 }
 
 fn entry((at, event): (usize, &Event)) -> Entry {
-    let inbox = Position { offset: at as u64, tail: 0 };
-    Entry { at: 0.0, inbox, pending_notices: Vec::new(), event: event.clone() }
+    let inbox = Position {
+        offset: at as u64,
+        tail: 0,
+    };
+    Entry {
+        at: 0.0,
+        inbox,
+        pending_notices: Vec::new(),
+        event: event.clone(),
+    }
 }
 
 fn replayed_of(owner: Name, events: &[Event]) -> Work {
     let mut work = Work::new(owner);
-    events.iter().enumerate().for_each(|it| work.replay(&entry(it)));
+    for it in events.iter().enumerate() {
+        work.replay(&entry(it));
+    }
     work
 }
 
@@ -67,12 +102,20 @@ fn replayed(events: &[Event]) -> Work {
 /// Follows the results that calls get because their incarnation ended; returns them.
 fn interrupted(work: &mut Work) -> Vec<(String, String)> {
     let results = work.interrupted();
-    results.iter().for_each(|result| work.follow(result));
-    let told = |result| match result {
-        Event::Result { tool_use_id, content, .. } => (tool_use_id, content),
-        other => panic!("{other:?}"),
-    };
-    results.into_iter().map(told).collect()
+    for result in results.iter() {
+        work.follow(result);
+    }
+    results
+        .into_iter()
+        .map(|result| match result {
+            Event::Result {
+                tool_use_id,
+                content,
+                ..
+            } => (tool_use_id, content),
+            other => panic!("{other:?}"),
+        })
+        .collect()
 }
 
 fn is_idle(notice: &PendingNotice) -> bool {
@@ -80,7 +123,11 @@ fn is_idle(notice: &PendingNotice) -> bool {
 }
 
 fn names(replayed: &Work) -> Vec<&str> {
-    replayed.calls.iter().map(|call| call.name.as_str()).collect()
+    replayed
+        .calls
+        .iter()
+        .map(|call| call.name.as_str())
+        .collect()
 }
 
 #[test]
@@ -91,18 +138,66 @@ fn work_stands_where_the_last_entry_left_it() {
     let cases: Vec<(Vec<Event>, At)> = vec![
         (vec![begins(None)], At::Idle),
         (vec![begins(Some("go"))], turn(false)),
-        (vec![begins(None), messages(&["teammate_terminated"])], At::Idle),
-        (vec![begins(None), messages(&["shutdown_request"])], At::Idle),
+        (
+            vec![begins(None), messages(&["teammate_terminated"])],
+            At::Idle,
+        ),
+        (
+            vec![begins(None), messages(&["shutdown_request"])],
+            At::Idle,
+        ),
         (vec![begins(None), message()], turn(false)),
-        (vec![begins(None), message(), next_incarnation()], turn(false)),
+        (
+            vec![begins(None), message(), next_incarnation()],
+            turn(false),
+        ),
         (vec![begins(None), message(), answer(&[])], done.clone()),
         (vec![begins(None), message(), answer(&["bash"])], At::Call),
-        (vec![begins(None), message(), answer(&["bash", "bash"]), result("0")], At::Call),
-        (vec![begins(None), message(), answer(&["bash"]), result("0")], turn(true)),
-        (vec![begins(None), message(), answer(&["bash"]), message(), result("0")], turn(true)),
+        (
+            vec![
+                begins(None),
+                message(),
+                answer(&["bash", "bash"]),
+                result("0"),
+            ],
+            At::Call,
+        ),
+        (
+            vec![begins(None), message(), answer(&["bash"]), result("0")],
+            turn(true),
+        ),
+        (
+            vec![
+                begins(None),
+                message(),
+                answer(&["bash"]),
+                message(),
+                result("0"),
+            ],
+            turn(true),
+        ),
         (vec![begins(None), message(), answer(&[]), idle()], At::Idle),
-        (vec![begins(None), message(), answer(&["bash"]), result("0"), left(), next_incarnation()], At::Idle),
-        (vec![begins(None), message(), answer(&[]), idle(), messages(&["unheard_of"])], turn(false)),
+        (
+            vec![
+                begins(None),
+                message(),
+                answer(&["bash"]),
+                result("0"),
+                left(),
+                next_incarnation(),
+            ],
+            At::Idle,
+        ),
+        (
+            vec![
+                begins(None),
+                message(),
+                answer(&[]),
+                idle(),
+                messages(&["unheard_of"]),
+            ],
+            turn(false),
+        ),
     ];
     for (events, at) in cases {
         assert_eq!(replayed(&events).at, at, "{events:?}");
@@ -111,7 +206,13 @@ fn work_stands_where_the_last_entry_left_it() {
 
 #[test]
 fn a_piece_of_work_keeps_its_count_of_turns_across_incarnations() {
-    let events = [begins(Some("go")), answer(&["bash"]), result("0"), next_incarnation(), answer(&[])];
+    let events = [
+        begins(Some("go")),
+        answer(&["bash"]),
+        result("0"),
+        next_incarnation(),
+        answer(&[]),
+    ];
     assert_eq!(replayed(&events).turns, 2);
     let more = [&events[..], &[idle(), messages(&["message"])]].concat();
     assert_eq!(replayed(&more).turns, 0);
@@ -119,29 +220,66 @@ fn a_piece_of_work_keeps_its_count_of_turns_across_incarnations() {
 
 #[test]
 fn what_an_answer_cost_that_did_not_come_counts_and_the_work_stands_as_before() {
-    let usage = Usage { input_tokens: 7, cache_read_input_tokens: 100, ..Usage::default() };
+    let usage = Usage {
+        input_tokens: 7,
+        cache_read_input_tokens: 100,
+        ..Usage::default()
+    };
     let before = [begins(Some("go")), answer(&["bash"]), result("0")];
-    let after = [&before[..], &[Event::Charged { usage, model_calls: 0 }, next_incarnation()]].concat();
-    let (before, after) = (replayed(&before), replayed(&after));
+    let after = [
+        &before[..],
+        &[
+            Event::Charged {
+                usage,
+                model_calls: 0,
+            },
+            next_incarnation(),
+        ],
+    ]
+    .concat();
+    let before = replayed(&before);
+    let after = replayed(&after);
     assert_eq!((&after.at, after.turns), (&before.at, before.turns));
-    assert_eq!((after.spent.billed(), after.usage.cache_read_input_tokens), (before.spent.billed() + 7, 100));
+    assert_eq!(
+        (after.spent.billed(), after.usage.cache_read_input_tokens),
+        (before.spent.billed() + 7, 100)
+    );
     let next = replayed(&[
         begins(Some("go")),
-        Event::Charged { usage, model_calls: 0 },
+        Event::Charged {
+            usage,
+            model_calls: 0,
+        },
         idle(),
         messages(&["message"]),
     ]);
-    assert_eq!((next.spent, next.usage), (Usage::default(), usage), "a budget is that of a piece of work");
+    assert_eq!(
+        (next.spent, next.usage),
+        (Usage::default(), usage),
+        "a budget is that of a piece of work"
+    );
 }
 
 #[test]
 fn a_command_that_may_have_run_is_answered_and_not_run_again() {
-    let mut after = replayed(&[begins(Some("go")), answer(&["bash", "write_file", "send_message"])]);
+    let mut after = replayed(&[
+        begins(Some("go")),
+        answer(&["bash", "write_file", "send_message"]),
+    ]);
     let texts = interrupted(&mut after);
     assert_eq!(texts.len(), 2);
-    assert!(texts[0].0 == "0" && texts[0].1.contains("may have run"), "{texts:?}");
-    assert!(texts[1].0 == "1" && texts[1].1.starts_with("not run"), "{texts:?}");
-    assert_eq!((names(&after), &after.at), (vec!["send_message"], &At::Call));
+    assert!(
+        texts[0].0 == "0" && texts[0].1.contains("may have run"),
+        "{texts:?}"
+    );
+    assert!(
+        texts[1].0 == "1" && texts[1].1.starts_with("not run"),
+        "{texts:?}"
+    );
+    assert_eq!(
+        (names(&after), &after.at),
+        (vec!["send_message"], &At::Call)
+    );
 }
 
 #[test]
@@ -163,7 +301,10 @@ fn an_answer_beside_a_call_changes_nothing_but_what_it_cost_and_its_calls_stand_
             message_id: None,
             request_id: None,
         }],
-        usage: Usage { output_tokens: 5, ..Usage::default() },
+        usage: Usage {
+            output_tokens: 5,
+            ..Usage::default()
+        },
         cut: None,
         length: None,
         model_calls: 1,
@@ -171,7 +312,10 @@ fn an_answer_beside_a_call_changes_nothing_but_what_it_cost_and_its_calls_stand_
     let plan = [begins(Some("go")), answer(&["plan_approval"])];
     let said = [&plan[..], &[beside("w", "Write"), answer(&[])]].concat();
     let mut work = replayed(&said);
-    assert_eq!((names(&work), &work.at, work.turns), (vec!["plan_approval", "Write"], &At::Call, 3));
+    assert_eq!(
+        (names(&work), &work.at, work.turns),
+        (vec!["plan_approval", "Write"], &At::Call, 3)
+    );
     assert_eq!(work.spent.output_tokens, 5);
     work.follow(&result("w"));
     assert_eq!((names(&work), &work.at), (vec!["plan_approval"], &At::Call));
@@ -187,12 +331,26 @@ fn an_answer_beside_a_call_changes_nothing_but_what_it_cost_and_its_calls_stand_
     work.follow(&result("w"));
     assert_eq!(work.at, At::Asking);
     // After a crash the plan is submitted again, and whatever was made beside it may have run.
-    let more = [&said[..], &[beside("s", "send_message"), next_incarnation()]].concat();
+    let more = [
+        &said[..],
+        &[beside("s", "send_message"), next_incarnation()],
+    ]
+    .concat();
     let mut work = replayed(&more);
     let told = interrupted(&mut work);
-    assert!(told.iter().all(|(_, content)| content.contains("may have run")), "{told:?}");
-    assert_eq!(told.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["w", "s"]);
-    assert_eq!((names(&work), work.calls[0].repeated), (vec!["plan_approval"], true));
+    assert!(
+        told.iter()
+            .all(|(_, content)| content.contains("may have run")),
+        "{told:?}"
+    );
+    assert_eq!(
+        told.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(),
+        ["w", "s"]
+    );
+    assert_eq!(
+        (names(&work), work.calls[0].repeated),
+        (vec!["plan_approval"], true)
+    );
     // What a foreign hand has taken out of the file does not wait for ever.
     let lost = [&plan[..], &[idle(), messages(&["message"]), answer(&[])]].concat();
     assert_eq!(replayed(&lost).at, At::Done(IdleReason::Available));
@@ -213,7 +371,10 @@ fn a_notice_is_pending_as_long_as_the_entries_that_follow_say_so() {
     let mut work = replayed(&[begins(None), idle()]);
     let pending_notices = work.pending_notices();
     for event in [messages(&["message"]), next_incarnation()] {
-        work.replay(&Entry { pending_notices: pending_notices.clone(), ..entry((0, &event)) });
+        work.replay(&Entry {
+            pending_notices: pending_notices.clone(),
+            ..entry((0, &event))
+        });
     }
     assert!(work.notices.len() == 1 && is_idle(&work.notices[0]) && work.notices[0].repeated);
     work.replay(&entry((0, &messages(&["message"]))));
@@ -222,8 +383,11 @@ fn a_notice_is_pending_as_long_as_the_entries_that_follow_say_so() {
 
 #[test]
 fn a_notice_is_pending_only_while_no_entry_followed_its_own() {
-    let rejected =
-        Event::Rejected { offset: 4, reason: "not JSON".to_owned(), message_id: Uuid::from_u128(7) };
+    let rejected = Event::Rejected {
+        offset: 4,
+        reason: "not JSON".to_owned(),
+        message_id: Uuid::from_u128(7),
+    };
     let last = |events: &[Event]| replayed(events).notices.pop_back();
     assert!(last(&[begins(None), idle()]).is_some_and(|it| is_idle(&it)));
     assert!(last(&[begins(None), idle(), next_incarnation()]).is_some_and(|it| is_idle(&it)));
@@ -244,15 +408,22 @@ fn why_work_came_to_nothing_is_known_after_a_crash_until_other_work_begins() {
         message_id: Uuid::from_u128(9),
         goes_on: false,
     };
-    let is_well =
-        |more: &[Event]| replayed(&[&[begins(Some("go")), failed.clone()], more].concat()).trouble.is_empty();
+    let is_well = |more: &[Event]| {
+        replayed(&[&[begins(Some("go")), failed.clone()], more].concat())
+            .trouble
+            .is_empty()
+    };
     assert!(!is_well(&[]) && !is_well(&[next_incarnation()]));
     assert!(is_well(&[messages(&["message"])]) && is_well(&[left(), next_incarnation()]));
 }
 
 #[test]
 fn the_cursor_is_that_of_the_last_entry() {
-    let after = replayed(&[begins(None), messages(&["message", "broadcast"]), next_incarnation()]);
+    let after = replayed(&[
+        begins(None),
+        messages(&["message", "broadcast"]),
+        next_incarnation(),
+    ]);
     assert_eq!(after.position.offset, 2);
     assert_eq!(replayed(&[]).position, Position::START);
 }
@@ -260,9 +431,19 @@ fn the_cursor_is_that_of_the_last_entry() {
 #[test]
 fn what_wakes_the_lead_agent_is_work_that_it_goes_on_with() {
     let line = |kind: &str| serde_json::json!({"type": kind, "from": "bob", "content": "x", "name": "bob"});
-    let of =
-        |owner: Name, kind: &str| replayed_of(owner, &[Event::Messages { messages: vec![line(kind)] }]).at;
-    assert_eq!(of(Name::lead(), "idle_notification"), At::Turn { results: false });
+    let of = |owner: Name, kind: &str| {
+        replayed_of(
+            owner,
+            &[Event::Messages {
+                messages: vec![line(kind)],
+            }],
+        )
+        .at
+    };
+    assert_eq!(
+        of(Name::lead(), "idle_notification"),
+        At::Turn { results: false }
+    );
     assert_eq!(of(Name::lead(), "teammate_terminated"), At::Idle);
 }
 

@@ -1,5 +1,6 @@
-//! Claude Code: `claude -p` with stream-json in both directions, one process for many turns. Its team tools come and go through the same
-//! pipe, as control messages that carry MCP. Written from the frames of version 2.1.330.
+//! Claude Code: `claude -p` with stream-json in both directions, one process for many turns. Its
+//! team tools come and go through the same pipe, as control messages that carry MCP. Written from
+//! the frames of version 2.1.330.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -17,10 +18,12 @@ use crate::core::submission::Permission;
 /// What the tools that are handed over are called by the agent.
 const PREFIX: &str = "mcp__team__";
 
-/// Its model sees the team tools from the beginning, without a search. A command in the background would begin a turn of its own when it
-/// ends, outside of any work.
-const SETTINGS: [(&str, &str); 2] =
-    [("ENABLE_TOOL_SEARCH", "false"), ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1")];
+/// Its model sees the team tools from the beginning, without a search. A command in the background
+/// would begin a turn of its own when it ends, outside of any work.
+const SETTINGS: [(&str, &str); 2] = [
+    ("ENABLE_TOOL_SEARCH", "false"),
+    ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1"),
+];
 
 /// The files of a project's settings, and the variables of theirs that cannot be outranked.
 const PROJECT: [&str; 2] = [".claude/settings.json", ".claude/settings.local.json"];
@@ -29,11 +32,13 @@ const REFUSED: [&str; 1] = ["ANTHROPIC_API_KEY"];
 /// How much of such a file is read, in bytes.
 const MAX_SETTINGS: u64 = 1 << 20;
 
-/// Its tools for teams, tasks, worktrees and subagents of its own: two protocols confuse a model. And those that ask a person.
+/// Its tools for teams, tasks, worktrees and subagents of its own: two protocols confuse a model.
+/// And those that ask a person.
 const DISALLOWED: &str = "Task,Agent,SendMessage,ListAgents,EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,AskUserQuestion,CronCreate,CronDelete,CronList,ScheduleWakeup,Workflow,Monitor,TaskStop";
 
-/// The variables by which it finds its model, beside its key. The settings of a project may set any variable, and go before those that it
-/// is started with: a program in the workspace could answer in the place of the model, and call tools as it likes.
+/// The variables by which it finds its model, beside its key. The settings of a project may set any
+/// variable, and go before those that it is started with: a program in the workspace could answer
+/// in the place of the model, and call tools as it likes.
 const OF_THE_WAY: [&str; 19] = [
     "ANTHROPIC_AUTH_TOKEN",
     "ANTHROPIC_CUSTOM_HEADERS",
@@ -73,7 +78,8 @@ impl Counted {
     fn count(&mut self, id: Option<&str>, usage: &Value) -> Vec<Heard> {
         let mut heard = Vec::new();
         if let Some(id) = id.filter(|id| *id != self.answer) {
-            (self.answer, self.of_answer) = (id.to_owned(), Usage::default());
+            self.answer = id.to_owned();
+            self.of_answer = Usage::default();
             heard.push(Heard::Begins);
         }
         let more = usage_of(usage).beyond(&self.of_answer);
@@ -89,7 +95,8 @@ impl Counted {
 /// The driver.
 #[derive(Debug)]
 pub(crate) struct Claude {
-    /// The outcome of a call goes to the control request of the first id, and to the message in it of the second one.
+    /// The outcome of a call goes to the control request of the first id, and to the message in it
+    /// of the second one.
     calls: HandedCalls<(Value, Value)>,
     instructions: String,
     model: Option<String>,
@@ -104,20 +111,36 @@ impl Claude {
     /// Makes it; `instructions` are added to its own.
     pub(crate) fn new(tools: Vec<HandedTool>, instructions: String, model: Option<String>) -> Self {
         let (questions, counted, resumes) = Default::default();
-        Self { calls: HandedCalls::new(tools), instructions, model, questions, counted, resumes }
+        Self {
+            calls: HandedCalls::new(tools),
+            instructions,
+            model,
+            questions,
+            counted,
+            resumes,
+        }
     }
 
     /// Answers a control request of the agent, or hears the question in it.
     fn control(&mut self, frame: &Value) -> (String, Vec<Heard>) {
-        let (id, request) = (&frame["request_id"], &frame["request"]);
+        let id = &frame["request_id"];
+        let request = &frame["request"];
         let line = match request["subtype"].as_str() {
             Some("can_use_tool") => {
-                let (tool, input) = (request["tool_name"].as_str().unwrap_or_default(), &request["input"]);
-                let handed = tool.strip_prefix(PREFIX).is_some_and(|name| self.calls.has(name));
+                let tool = request["tool_name"].as_str().unwrap_or_default();
+                let input = &request["input"];
+                let handed = tool
+                    .strip_prefix(PREFIX)
+                    .is_some_and(|name| self.calls.has(name));
                 if !handed {
-                    let (id, tool, input) = (id.to_string(), tool.to_owned(), input.clone());
+                    let id = id.to_string();
+                    let tool = tool.to_owned();
+                    let input = input.clone();
                     self.questions.insert(id.clone(), input.clone());
-                    return (String::new(), vec![Heard::Asks(Permission { id, tool, input })]);
+                    return (
+                        String::new(),
+                        vec![Heard::Asks(Permission { id, tool, input })],
+                    );
                 }
                 success(id, &json!({"behavior": "allow", "updatedInput": input}))
             }
@@ -140,9 +163,10 @@ impl Claude {
                 of(json!({"tools": self.calls.tools.iter().map(shown).collect::<Vec<_>>()}))
             }
             Some("tools/call") => self.called(request, message),
-            _ if message.get("id").is_none() => {
-                success(request, &json!({"mcp_response": {"jsonrpc": "2.0", "result": {}, "id": 0}}))
-            }
+            _ if message.get("id").is_none() => success(
+                request,
+                &json!({"mcp_response": {"jsonrpc": "2.0", "result": {}, "id": 0}}),
+            ),
             _ => {
                 let error = json!({"code": -32601, "message": "there is no such method"});
                 success(
@@ -154,42 +178,63 @@ impl Claude {
     }
 
     fn called(&mut self, request: &Value, message: &Value) -> String {
-        let call = message["params"]["_meta"]["claudecode/toolUseId"].as_str().unwrap_or_default();
-        match self.calls.asked(call, (request.clone(), message["id"].clone())) {
+        let call = message["params"]["_meta"]["claudecode/toolUseId"]
+            .as_str()
+            .unwrap_or_default();
+        match self
+            .calls
+            .asked(call, (request.clone(), message["id"].clone()))
+        {
             Ok(()) => String::new(),
-            Err((_, content, is_error)) => mcp_result(request, &message["id"], &outcome(&content, is_error)),
+            Err((_, content, is_error)) => {
+                mcp_result(request, &message["id"], &outcome(&content, is_error))
+            }
         }
     }
 
     /// Reads an event of the model's service.
     fn streamed(&mut self, event: &Value) -> Vec<Heard> {
         match event["type"].as_str() {
-            Some("message_start") => {
-                self.counted.count(event["message"]["id"].as_str(), &event["message"]["usage"])
-            }
+            Some("message_start") => self
+                .counted
+                .count(event["message"]["id"].as_str(), &event["message"]["usage"]),
             // What it writes is known at its end.
             Some("message_delta") => self.counted.count(None, &event["usage"]),
             _ => {
                 let piece = event["delta"]["text"].as_str();
-                piece.map(|piece| Heard::Piece(piece.to_owned())).into_iter().collect()
+                piece
+                    .map(|piece| Heard::Piece(piece.to_owned()))
+                    .into_iter()
+                    .collect()
             }
         }
     }
 
     /// Reads a message of the model: text and calls, and what it cost.
     fn assistant(&mut self, message: &Value) -> Vec<Heard> {
-        let mut heard = self.counted.count(message["id"].as_str(), &message["usage"]);
+        let mut heard = self
+            .counted
+            .count(message["id"].as_str(), &message["usage"]);
         for block in message["content"].as_array().into_iter().flatten() {
             let text = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
             match block["type"].as_str() {
                 Some("text") => heard.push(Heard::Text(text("text"))),
                 Some("tool_use") => {
-                    let (id, name) = (text("id"), text("name"));
+                    let id = text("id");
+                    let name = text("name");
                     let of_team = name.strip_prefix(PREFIX).map(str::to_owned);
-                    let handed = of_team.and_then(|name| Some((self.calls.called(&id, &name)?, name)));
-                    let (is_handed, input) = (handed.is_some(), block["input"].clone());
+                    let handed =
+                        of_team.and_then(|name| Some((self.calls.called(&id, &name)?, name)));
+                    let is_handed = handed.is_some();
+                    let input = block["input"].clone();
                     let (refused, name) = handed.unwrap_or((None, name));
-                    heard.push(Heard::Call { id, name, input, is_handed, refused });
+                    heard.push(Heard::Call {
+                        id,
+                        name,
+                        input,
+                        is_handed,
+                        refused,
+                    });
                 }
                 _ => {}
             }
@@ -200,35 +245,54 @@ impl Claude {
     /// Reads how a turn ended.
     fn result(&mut self, frame: &Value) -> Vec<Heard> {
         if self.resumes {
-            let errors = frame["errors"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let errors = frame["errors"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str);
             return vec![Heard::NotResumed(errors.collect::<Vec<_>>().join("; "))];
         }
         self.calls.turn_ended();
         let counted = std::mem::take(&mut self.counted).of_turn;
         let rest = usage_of(&frame["usage"]).beyond(&counted);
         let failure = (frame["is_error"] == true).then(|| {
-            let said = frame["result"].as_str().or(frame["subtype"].as_str()).unwrap_or("its turn failed");
+            let said = frame["result"]
+                .as_str()
+                .or(frame["subtype"].as_str())
+                .unwrap_or("its turn failed");
             why_it_failed(frame["api_error_status"].as_u64(), said)
         });
         vec![Heard::Cost(rest), Heard::TurnEnded { failure }]
     }
 }
 
-/// Returns settings that go before those of the project: the way to its model as it was found, and no other. A key does not belong on a command line.
+/// Returns settings that go before those of the project: the way to its model as it was found, and
+/// no other. A key does not belong on a command line.
 fn way(found: &[(&'static str, String)]) -> Value {
     let mut variables = serde_json::Map::new();
     for name in OF_THE_WAY {
-        let value = found.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+        let value = found
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value.as_str());
         variables.insert(name.to_owned(), json!(value.unwrap_or_default()));
     }
     json!({"env": variables, "apiKeyHelper": ""})
 }
 
 impl AgentDriver for Claude {
-    fn arguments(&self, session: &AgentSession, variables: &[(&'static str, String)]) -> Vec<String> {
+    fn arguments(
+        &self,
+        session: &AgentSession,
+        variables: &[(&'static str, String)],
+    ) -> Vec<String> {
         let way = way(variables).to_string();
         let servers = json!({"mcpServers": {"team": {"type": "sdk", "name": "team"}}}).to_string();
-        let how = if session.history.is_some() { "--resume" } else { "--session-id" };
+        let how = if session.history.is_some() {
+            "--resume"
+        } else {
+            "--session-id"
+        };
         let session = session.id.to_string();
         let mut all = vec![
             "-p",
@@ -256,7 +320,11 @@ impl AgentDriver for Claude {
             "--append-system-prompt",
             &self.instructions,
         ];
-        all.extend(self.model.iter().flat_map(|model| ["--model", model.as_str()]));
+        all.extend(
+            self.model
+                .iter()
+                .flat_map(|model| ["--model", model.as_str()]),
+        );
         all.into_iter().map(str::to_owned).collect()
     }
 
@@ -276,9 +344,11 @@ impl AgentDriver for Claude {
 
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf> {
         let projects = std::fs::read_dir(state.join("claude/projects")).ok()?;
-        let files =
-            projects.filter_map(|project| Some(project.ok()?.path().join(format!("{session}.jsonl"))));
-        files.into_iter().find(|file| file.symlink_metadata().is_ok_and(|found| found.is_file()))
+        let files = projects
+            .filter_map(|project| Some(project.ok()?.path().join(format!("{session}.jsonl"))));
+        files
+            .into_iter()
+            .find(|file| file.symlink_metadata().is_ok_and(|found| found.is_file()))
     }
 
     fn holds(&self, entry: &Value, message: Uuid) -> bool {
@@ -324,7 +394,11 @@ impl AgentDriver for Claude {
                 let status = frame["error_status"]
                     .as_u64()
                     .map_or(String::new(), |status| format!(" (status {status})"));
-                vec![Heard::Retry(format!("attempt {}{status}: {}", frame["attempt"], text(&frame["error"])))]
+                vec![Heard::Retry(format!(
+                    "attempt {}{status}: {}",
+                    frame["attempt"],
+                    text(&frame["error"])
+                ))]
             }
             _ => Vec::new(),
         };
@@ -344,7 +418,10 @@ impl AgentDriver for Claude {
     }
 
     fn permit(&mut self, question: &str, refusal: Option<&str>) -> String {
-        let (Some(input), Ok(id)) = (self.questions.remove(question), serde_json::from_str(question)) else {
+        let Some(input) = self.questions.remove(question) else {
+            return String::new();
+        };
+        let Ok(id) = serde_json::from_str(question) else {
             return String::new();
         };
         let answer = refusal.map_or_else(
@@ -364,22 +441,37 @@ impl AgentDriver for Claude {
 
 /// Returns the outcomes of its own tools that a message holds.
 fn outcomes(content: &Value) -> Vec<Heard> {
-    let results = content.as_array().into_iter().flatten().filter(|block| block["type"] == "tool_result");
-    let outcome = |block: &Value| {
-        let id = block["tool_use_id"].as_str().unwrap_or_default().to_owned();
-        let parts =
-            block["content"].as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
-        let content =
-            block["content"].as_str().map_or_else(|| parts.collect::<Vec<_>>().join("\n"), str::to_owned);
-        Heard::Outcome { id, content, is_error: block["is_error"] == true }
-    };
-    results.map(outcome).collect()
+    let results = content
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|block| block["type"] == "tool_result");
+    results
+        .map(|block| {
+            let id = block["tool_use_id"].as_str().unwrap_or_default().to_owned();
+            let parts = block["content"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|part| part["text"].as_str());
+            let content = block["content"]
+                .as_str()
+                .map_or_else(|| parts.collect::<Vec<_>>().join("\n"), str::to_owned);
+            Heard::Outcome {
+                id,
+                content,
+                is_error: block["is_error"] == true,
+            }
+        })
+        .collect()
 }
 
 /// Returns a variable that settings set, and may not.
 fn sets_refused(settings: &str) -> Option<&'static str> {
     let settings: Value = serde_json::from_str(settings).ok()?;
-    REFUSED.into_iter().find(|name| settings["env"].get(name).is_some())
+    REFUSED
+        .into_iter()
+        .find(|name| settings["env"].get(name).is_some())
 }
 
 fn usage_of(value: &Value) -> Usage {
@@ -397,7 +489,10 @@ fn outcome(content: &str, is_error: bool) -> Value {
 }
 
 fn mcp_result(request: &Value, id: &Value, result: &Value) -> String {
-    success(request, &json!({"mcp_response": {"jsonrpc": "2.0", "id": id, "result": result}}))
+    success(
+        request,
+        &json!({"mcp_response": {"jsonrpc": "2.0", "id": id, "result": result}}),
+    )
 }
 
 fn success(request: &Value, response: &Value) -> String {

@@ -1,9 +1,12 @@
-//! Codex: `codex app-server`, lines of JSON-RPC in both directions, one process for many turns. The tools that are handed over are dynamic
-//! tools of its thread. Written from the frames of version 0.169.0.
+//! Codex: `codex app-server`, lines of JSON-RPC in both directions, one process for many turns. The
+//! tools that are handed over are dynamic tools of its thread. Written from the frames of version
+//! 0.169.0.
 //!
-//! Codex chooses the id of a thread itself. So a thread is marked with the id of its session (`threadSource`), which the first line of its
-//! file keeps from before its first turn on: by that it is found again. A message is always said by `turn/start`, which begins a turn or
-//! joins the one that runs. Codex writes the message, and its id behind it, to that file before its model is asked.
+//! Codex chooses the id of a thread itself. So a thread is marked with the id of its session
+//! (`threadSource`), which the first line of its file keeps from before its first turn on: by that
+//! it is found again. A message is always said by `turn/start`, which begins a turn or joins the
+//! one that runs. Codex writes the message, and its id behind it, to that file before its model is
+//! asked.
 
 mod frames;
 mod thread_file;
@@ -21,9 +24,15 @@ use crate::core::submission::Permission;
 use frames::{failure, how_it_ended, line, shown, tool_result, usage};
 use thread_file::thread_of;
 
-/// Its tools for subagents and goals of its own are off: two protocols confuse a model. And what it would fetch at its start.
-const OFF: [&str; 5] =
-    ["agents.enabled", "features.goals", "features.apps", "features.plugins", "check_for_update_on_startup"];
+/// Its tools for subagents and goals of its own are off: two protocols confuse a model. And what it
+/// would fetch at its start.
+const OFF: [&str; 5] = [
+    "agents.enabled",
+    "features.goals",
+    "features.apps",
+    "features.plugins",
+    "check_for_update_on_startup",
+];
 
 /// The requests that begin: the first one, and the one that begins a thread or goes on with it.
 const INITIALIZE: u64 = 1;
@@ -51,14 +60,16 @@ pub(crate) struct Codex {
     thread: Option<String>,
     /// The turn that runs.
     turn: Option<String>,
-    /// Messages that are to be said when there is a thread, or when the turn has ended that takes none.
+    /// Messages that are to be said when there is a thread, or when the turn has ended that takes
+    /// none.
     waiting: Vec<(Uuid, String)>,
     /// Messages that were said, by their request.
     said: HashMap<u64, (Uuid, String)>,
     requests: u64,
     /// Calls of its own tools without an outcome, and what they are given.
     running: BTreeMap<String, Value>,
-    /// Whether what its model says next is another answer. Nothing tells so: calls that run at the same time belong to one.
+    /// Whether what its model says next is another answer. Nothing tells so: calls that run at the
+    /// same time belong to one.
     is_next: bool,
     permissions: Permissions,
 }
@@ -82,7 +93,8 @@ impl Codex {
         }
     }
 
-    /// Answers a request of the agent, or hears the question in it; an empty text if the answer comes later.
+    /// Answers a request of the agent, or hears the question in it; an empty text if the answer
+    /// comes later.
     fn request(&mut self, id: &Value, method: &str, params: &Value) -> (String, Vec<Heard>) {
         let line = match method {
             "item/tool/call" => {
@@ -94,33 +106,50 @@ impl Codex {
                 )
             }
             "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
-                let tool = if method.contains("fileChange") { PATCH } else { COMMAND };
+                let tool = if method.contains("fileChange") {
+                    PATCH
+                } else {
+                    COMMAND
+                };
                 let call = params["itemId"].as_str().unwrap_or_default();
                 let input = self.running.get(call).unwrap_or(params).clone();
-                let (id, tool) = (id.to_string(), tool.to_owned());
-                return (String::new(), vec![Heard::Asks(Permission { id, tool, input })]);
+                let id = id.to_string();
+                let tool = tool.to_owned();
+                return (
+                    String::new(),
+                    vec![Heard::Asks(Permission { id, tool, input })],
+                );
             }
-            _ => line(&json!({"id": id, "error": {"code": -32601, "message": "there is no such method"}})),
+            _ => line(
+                &json!({"id": id, "error": {"code": -32601, "message": "there is no such method"}}),
+            ),
         };
         (line, Vec::new())
     }
 
     /// Reads the answer to a request.
     fn response(&mut self, id: &Value, frame: &Value) -> (String, Vec<Heard>) {
-        let error =
-            frame.get("error").map(|error| error["message"].as_str().unwrap_or("no reason").to_owned());
+        let error = frame
+            .get("error")
+            .map(|error| error["message"].as_str().unwrap_or("no reason").to_owned());
         match (id.as_u64(), error) {
             (Some(THREAD), Some(why)) if self.opening["method"] == RESUME => {
                 (String::new(), vec![Heard::NotResumed(why)])
             }
-            (Some(INITIALIZE | THREAD), Some(why)) => {
-                (String::new(), vec![Heard::Unusable(format!("does not begin: {why}"))])
-            }
+            (Some(INITIALIZE | THREAD), Some(why)) => (
+                String::new(),
+                vec![Heard::Unusable(format!("does not begin: {why}"))],
+            ),
             (Some(INITIALIZE), None) => {
                 // `teamd/0.169.0 (Debian …)`
-                let said = frame["result"]["userAgent"].as_str().and_then(|agent| agent.split_once('/'));
+                let said = frame["result"]["userAgent"]
+                    .as_str()
+                    .and_then(|agent| agent.split_once('/'));
                 match super::too_old(Protocol::Codex, said.map_or("", |(_, version)| version)) {
-                    None => (line(&json!({"method": "initialized"})) + &line(&self.opening), Vec::new()),
+                    None => (
+                        line(&json!({"method": "initialized"})) + &line(&self.opening),
+                        Vec::new(),
+                    ),
                     Some(heard) => (String::new(), vec![heard]),
                 }
             }
@@ -135,26 +164,37 @@ impl Codex {
 
     /// Takes in that a message is part of a turn, or is not.
     fn told(&mut self, request: u64, error: Option<String>) -> Vec<Heard> {
-        let (Some((id, text)), Some(why)) = (self.said.remove(&request), error) else { return Vec::new() };
+        let Some((id, text)) = self.said.remove(&request) else {
+            return Vec::new();
+        };
+        let Some(why) = error else { return Vec::new() };
         if self.turn.is_some() {
             self.waiting.push((id, text));
             return Vec::new();
         }
         vec![
             Heard::Taken(id),
-            Heard::TurnEnded { failure: Some(format!("it does not take a message: {why}")) },
+            Heard::TurnEnded {
+                failure: Some(format!("it does not take a message: {why}")),
+            },
         ]
     }
 
     fn say_waiting(&mut self) -> String {
         let waiting = std::mem::take(&mut self.waiting);
-        waiting.iter().map(|(id, text)| self.say(*id, text, self.permissions)).collect()
+        waiting
+            .iter()
+            .map(|(id, text)| self.say(*id, text, self.permissions))
+            .collect()
     }
 
     /// Reads a notification.
     fn notification(&mut self, method: &str, params: &Value) -> (String, Vec<Heard>) {
         // What a subagent does is part of a call.
-        if params["threadId"].as_str().is_some_and(|thread| Some(thread) != self.thread.as_deref()) {
+        if params["threadId"]
+            .as_str()
+            .is_some_and(|thread| Some(thread) != self.thread.as_deref())
+        {
             return (String::new(), Vec::new());
         }
         let heard = match method {
@@ -164,9 +204,11 @@ impl Codex {
                 Vec::new()
             }
             "item/started" => self.started(&params["item"]),
-            "item/agentMessage/delta" => {
-                params["delta"].as_str().map(|piece| Heard::Piece(piece.to_owned())).into_iter().collect()
-            }
+            "item/agentMessage/delta" => params["delta"]
+                .as_str()
+                .map(|piece| Heard::Piece(piece.to_owned()))
+                .into_iter()
+                .collect(),
             "item/completed" => self.completed(&params["item"]),
             // A session that goes on begins with what its last turn has cost.
             "thread/tokenUsage/updated" if params["turnId"].as_str() == self.turn.as_deref() => {
@@ -180,7 +222,9 @@ impl Codex {
                 self.turn = None;
                 self.calls.turn_ended();
                 let mut heard = self.run_on();
-                heard.push(Heard::TurnEnded { failure: how_it_ended(&params["turn"]) });
+                heard.push(Heard::TurnEnded {
+                    failure: how_it_ended(&params["turn"]),
+                });
                 return (self.say_waiting(), heard);
             }
             _ => Vec::new(),
@@ -194,28 +238,48 @@ impl Codex {
         let id = text("id");
         let (name, input) = match item["type"].as_str() {
             Some("userMessage") => {
-                return text("clientId").parse().ok().map(Heard::Taken).into_iter().collect();
+                return text("clientId")
+                    .parse()
+                    .ok()
+                    .map(Heard::Taken)
+                    .into_iter()
+                    .collect();
             }
             Some("dynamicToolCall") => {
                 let name = text("tool");
-                let Some(refused) = self.calls.called(&id, &name) else { return Vec::new() };
+                let Some(refused) = self.calls.called(&id, &name) else {
+                    return Vec::new();
+                };
                 // It may wait for this one.
                 let mut heard = self.run_on();
                 heard.extend(self.begins());
                 let input = item["arguments"].clone();
-                heard.push(Heard::Call { id, name, input, is_handed: true, refused });
+                heard.push(Heard::Call {
+                    id,
+                    name,
+                    input,
+                    is_handed: true,
+                    refused,
+                });
                 return heard;
             }
             Some("commandExecution") => (COMMAND.to_owned(), json!({"command": item["command"]})),
             Some("fileChange") => (PATCH.to_owned(), json!({"changes": item["changes"]})),
             Some("webSearch") => ("web_search".to_owned(), json!({"query": item["query"]})),
-            Some("mcpToolCall") => {
-                (format!("mcp__{}__{}", text("server"), text("tool")), item["arguments"].clone())
-            }
+            Some("mcpToolCall") => (
+                format!("mcp__{}__{}", text("server"), text("tool")),
+                item["arguments"].clone(),
+            ),
             _ => return Vec::new(),
         };
         self.running.insert(id.clone(), input.clone());
-        let call = Heard::Call { id, name, input, is_handed: false, refused: None };
+        let call = Heard::Call {
+            id,
+            name,
+            input,
+            is_handed: false,
+            refused: None,
+        };
         self.begins().into_iter().chain([call]).collect()
     }
 
@@ -224,14 +288,20 @@ impl Codex {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let id = text(&item["id"]);
         if item["type"] == "agentMessage" {
-            return self.begins().into_iter().chain([Heard::Text(text(&item["text"]))]).collect();
+            return self
+                .begins()
+                .into_iter()
+                .chain([Heard::Text(text(&item["text"]))])
+                .collect();
         }
         let is_own = self.running.remove(&id).is_some();
         self.is_next |= (is_own || item["type"] == "dynamicToolCall") && self.running.is_empty();
         if !is_own {
             return Vec::new();
         }
-        let is_error = item["status"].as_str().is_some_and(|status| status != "completed");
+        let is_error = item["status"]
+            .as_str()
+            .is_some_and(|status| status != "completed");
         let mut content = match item["type"].as_str() {
             Some("commandExecution") => text(&item["aggregatedOutput"]),
             Some("mcpToolCall") if is_error => text(&item["error"]["message"]),
@@ -244,7 +314,11 @@ impl Codex {
         if let Some(code) = item["exitCode"].as_i64().filter(|code| *code != 0) {
             content.push_str(&format!("\n[exit code {code}]"));
         }
-        vec![Heard::Outcome { id, content, is_error }]
+        vec![Heard::Outcome {
+            id,
+            content,
+            is_error,
+        }]
     }
 
     /// Takes in that its model says something.
@@ -252,32 +326,50 @@ impl Codex {
         std::mem::take(&mut self.is_next).then_some(Heard::Begins)
     }
 
-    /// Says of the calls without an outcome that they run on, since the model does: a command in the background has its outcome when it
-    /// ends, which may never be.
+    /// Says of the calls without an outcome that they run on, since the model does: a command in
+    /// the background has its outcome when it ends, which may never be.
     fn run_on(&mut self) -> Vec<Heard> {
-        let outcome =
-            |id| Heard::Outcome { id, content: "[runs on in the background]".to_owned(), is_error: false };
-        std::mem::take(&mut self.running).into_keys().map(outcome).collect()
+        std::mem::take(&mut self.running)
+            .into_keys()
+            .map(|id| Heard::Outcome {
+                id,
+                content: "[runs on in the background]".to_owned(),
+                is_error: false,
+            })
+            .collect()
     }
 }
 
-/// Names the gateway as a provider of models. No file of a project can hold settings for a name that it does not know.
+/// Names the gateway as a provider of models. No file of a project can hold settings for a name
+/// that it does not know.
 fn provider(session: &AgentSession) -> String {
     format!("team_{}", session.id.simple())
 }
 
 impl AgentDriver for Codex {
-    fn arguments(&self, session: &AgentSession, variables: &[(&'static str, String)]) -> Vec<String> {
+    fn arguments(
+        &self,
+        session: &AgentSession,
+        variables: &[(&'static str, String)],
+    ) -> Vec<String> {
         let mut settings: Vec<_> = OFF.iter().map(|name| format!("{name}=false")).collect();
-        if let Some((_, base)) = variables.iter().find(|(name, _)| *name == "OPENAI_BASE_URL") {
+        if let Some((_, base)) = variables
+            .iter()
+            .find(|(name, _)| *name == "OPENAI_BASE_URL")
+        {
             let provider = provider(session);
             settings.push(format!("model_provider=\"{provider}\""));
             settings.push(format!(
                 "model_providers.{provider}={{name=\"team\",base_url=\"{base}\",env_key=\"OPENAI_API_KEY\",wire_api=\"responses\"}}"
             ));
         }
-        let settings = settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]);
-        ["app-server".to_owned()].into_iter().chain(settings).collect()
+        let settings = settings
+            .into_iter()
+            .flat_map(|setting| ["-c".to_owned(), setting]);
+        ["app-server".to_owned()]
+            .into_iter()
+            .chain(settings)
+            .collect()
     }
 
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf> {
@@ -294,7 +386,9 @@ impl AgentDriver for Codex {
 
     fn begin(&mut self, session: &AgentSession) -> String {
         let mut params = json!({"sandbox": "danger-full-access", "approvalPolicy": "never", "developerInstructions": self.instructions});
-        self.model.iter().for_each(|model| params["model"] = json!(model));
+        if let Some(model) = &self.model {
+            params["model"] = json!(model);
+        }
         let method = match session.history.as_deref().and_then(thread_of) {
             Some(thread) => {
                 params["threadId"] = json!(thread);
@@ -345,20 +439,31 @@ impl AgentDriver for Codex {
 
     fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String {
         let by = self.calls.answered(id, content, is_error);
-        by.map_or_else(String::new, |request| tool_result(&request, content, is_error))
+        by.map_or_else(String::new, |request| {
+            tool_result(&request, content, is_error)
+        })
     }
 
     fn permit(&mut self, question: &str, refusal: Option<&str>) -> String {
         let id = serde_json::from_str::<Value>(question).unwrap_or_default();
-        let decision = if refusal.is_some() { "decline" } else { "accept" };
+        let decision = if refusal.is_some() {
+            "decline"
+        } else {
+            "accept"
+        };
         // Its answer has no room for a reason.
-        let reason =
-            refusal.map(|why| self.say(Uuid::new_v4(), &format!("{REFUSED}{why}"), self.permissions));
+        let reason = refusal
+            .map(|why| self.say(Uuid::new_v4(), &format!("{REFUSED}{why}"), self.permissions));
         line(&json!({"id": id, "result": {"decision": decision}})) + &reason.unwrap_or_default()
     }
 
     fn interrupt(&mut self) -> String {
-        let (Some(thread), Some(turn)) = (&self.thread, &self.turn) else { return String::new() };
+        let Some(thread) = &self.thread else {
+            return String::new();
+        };
+        let Some(turn) = &self.turn else {
+            return String::new();
+        };
         self.requests += 1;
         let params = json!({"threadId": thread, "turnId": turn});
         line(&json!({"id": self.requests, "method": "turn/interrupt", "params": params}))

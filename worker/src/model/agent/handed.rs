@@ -1,21 +1,22 @@
-//! The calls of handed tools: that the model of an agent makes one, that the agent asks what came of it, and that the session answers.
-//! The last two come in either order.
+//! The calls of handed tools: that the model of an agent makes one, that the agent asks what came
+//! of it, and that the session answers. The last two come in either order.
 
 use std::collections::{HashMap, HashSet};
 
 use super::HandedTool;
 
 /// What a call is told that no model has made, or whose outcome was asked for before.
-const UNKNOWN: &str =
-    "this call is not known to the team: only your main conversation calls its tools, each call once";
+const UNKNOWN: &str = "this call is not known to the team: only your main conversation calls its tools, each call once";
 
 /// The calls without an outcome; `A`: where the agent wants it.
 #[derive(Debug)]
 pub(super) struct HandedCalls<A> {
     pub(super) tools: Vec<HandedTool>,
-    /// What was called and not asked for yet, with what it is told at once, and whether that is an error.
+    /// What was called and not asked for yet, with what it is told at once, and whether that is an
+    /// error.
     called: HashMap<String, Option<(&'static str, bool)>>,
-    /// Calls that were told something at once, and have no outcome; and whether one of them was made in this turn.
+    /// Calls that were told something at once, and have no outcome; and whether one of them was
+    /// made in this turn.
     open: HashSet<String>,
     is_waiting: bool,
     asked: HashMap<String, A>,
@@ -40,10 +41,19 @@ impl<A> HandedCalls<A> {
         self.tools.iter().any(|handed| handed.text.name == tool)
     }
 
-    /// Takes in that the model calls a tool; none: it is no handed one. Returns why the call is refused, if it is.
+    /// Takes in that the model calls a tool; none: it is no handed one. Returns why the call is
+    /// refused, if it is.
     pub(super) fn called(&mut self, id: &str, tool: &str) -> Option<Option<&'static str>> {
-        let at_once = self.tools.iter().find(|handed| handed.text.name == tool)?.at_once;
-        let refused = at_once.and_then(|it| it.again).filter(|_| self.is_waiting);
+        let at_once = self
+            .tools
+            .iter()
+            .find(|handed| handed.text.name == tool)?
+            .at_once;
+        let refused = if self.is_waiting {
+            at_once.and_then(|it| it.again)
+        } else {
+            None
+        };
         if at_once.is_some() && refused.is_none() {
             self.is_waiting = true;
             self.open.insert(id.to_owned());
@@ -80,7 +90,8 @@ impl<A> HandedCalls<A> {
         if self.open.remove(id) {
             self.is_waiting = false;
         } else if by.is_none() {
-            self.early.insert(id.to_owned(), (content.to_owned(), is_error));
+            self.early
+                .insert(id.to_owned(), (content.to_owned(), is_error));
         }
         by
     }

@@ -1,8 +1,9 @@
 //! Which messages a session holds: those are not told again.
 //!
-//! Codex writes the text of a message first, and the line with its id behind it. A kill between the two leaves a message without an id: it is
-//! known by its text (with which what was told ends), as long as nothing follows it. So the next thing that the agent is told has an id that follows from that message,
-//! and stands for both from then on.
+//! Codex writes the text of a message first, and the line with its id behind it. A kill between the
+//! two leaves a message without an id: it is known by its text (with which what was told ends), as
+//! long as nothing follows it. So the next thing that the agent is told has an id that follows from
+//! that message, and stands for both from then on.
 
 use std::collections::HashSet;
 
@@ -20,22 +21,27 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Looks for the messages in the file of a session. A line that a kill has cut short does not count: the agent does not read it.
+    /// Looks for the messages in the file of a session. A line that a kill has cut short does not
+    /// count: the agent does not read it.
     pub(crate) fn of(driver: &dyn AgentDriver, history: &str, lines: &[Line]) -> Self {
         let holds = |id: Uuid| {
-            let mut with_id = history.lines().filter(|line| line.contains(&id.to_string()));
-            with_id
-                .any(|line| serde_json::from_str::<Value>(line).is_ok_and(|entry| driver.holds(&entry, id)))
+            let mut with_id = history
+                .lines()
+                .filter(|line| line.contains(&id.to_string()));
+            with_id.any(|line| {
+                serde_json::from_str::<Value>(line).is_ok_and(|entry| driver.holds(&entry, id))
+            })
         };
         let mut texts = driver.texts_without_id(history);
         let mut known = Self::default();
         for Line { id, text, .. } in lines {
             if !holds(*id) && !holds(stands_for(*id)) {
-                let is_it = |it: &String| {
+                let Some(at) = texts.iter().position(|it| {
                     it.strip_suffix(text.as_str())
                         .is_some_and(|before| before.is_empty() || before.ends_with("\n\n"))
+                }) else {
+                    continue;
                 };
-                let Some(at) = texts.iter().position(is_it) else { continue };
                 texts.remove(at);
                 known.without_id = Some(*id);
             }
@@ -65,25 +71,44 @@ mod tests {
     }
 
     fn of(driver: &dyn AgentDriver, history: &str) -> (Vec<Uuid>, Option<Uuid>) {
-        let line = |(id, text): (Uuid, &str)| Line { id, text: text.to_owned(), is_of_work: false };
+        let line = |(id, text): (Uuid, &str)| Line {
+            id,
+            text: text.to_owned(),
+            is_of_work: false,
+        };
         let lines = [(ONE, "go on"), (TWO, "go on")].map(line);
-        let Known { messages, without_id } = Known::of(driver, history, &lines);
-        (lines.iter().map(|line| line.id).filter(|id| messages.contains(id)).collect(), without_id)
+        let Known {
+            messages,
+            without_id,
+        } = Known::of(driver, history, &lines);
+        (
+            lines
+                .iter()
+                .map(|line| line.id)
+                .filter(|id| messages.contains(id))
+                .collect(),
+            without_id,
+        )
     }
 
     #[test]
     fn claude_code_holds_what_stands_whole_in_its_conversation() {
         let claude = Claude::new(Vec::new(), String::new(), None);
         let user = json!({"type": "user", "message": {"role": "user"}, "uuid": ONE});
-        let queued =
-            json!({"type": "attachment", "attachment": {"type": "queued_command", "source_uuid": TWO}});
-        assert_eq!(known(&claude, &[user.clone(), queued]), (vec![ONE, TWO], None));
+        let queued = json!({"type": "attachment", "attachment": {"type": "queued_command", "source_uuid": TWO}});
+        assert_eq!(
+            known(&claude, &[user.clone(), queued]),
+            (vec![ONE, TWO], None)
+        );
         // Taken from its queue, and not in the conversation yet.
         let removed = json!({"type": "queue-operation", "operation": "remove", "commandUuid": TWO});
         assert_eq!(known(&claude, &[user.clone(), removed]), (vec![ONE], None));
         let line = user.to_string();
         assert_eq!(of(&claude, &line[..line.len() - 4]), (vec![], None));
-        assert_eq!(of(&claude, &format!("{}\n{line}", &line[..line.len() - 4])), (vec![ONE], None));
+        assert_eq!(
+            of(&claude, &format!("{}\n{line}", &line[..line.len() - 4])),
+            (vec![ONE], None)
+        );
     }
 
     #[test]
@@ -93,13 +118,22 @@ mod tests {
         let id = |id: Uuid| json!({"type": "event_msg", "payload": {"type": "item_completed", "item": {"type": "UserMessage", "client_id": id}}});
         assert_eq!(known(&codex, &[text("go on"), id(ONE)]), (vec![ONE], None));
         assert_eq!(known(&codex, &[text("go on")]), (vec![ONE], Some(ONE)));
-        assert_eq!(known(&codex, &[text("go on"), id(ONE), text("go on")]), (vec![ONE, TWO], Some(TWO)));
-        assert_eq!(known(&codex, &[text("other"), text("go on")]), (vec![ONE], Some(ONE)));
+        assert_eq!(
+            known(&codex, &[text("go on"), id(ONE), text("go on")]),
+            (vec![ONE, TWO], Some(TWO))
+        );
+        assert_eq!(
+            known(&codex, &[text("other"), text("go on")]),
+            (vec![ONE], Some(ONE))
+        );
         // What has followed it stands for it.
         let next = [text("go on"), text("your process"), id(stands_for(ONE))];
         assert_eq!(known(&codex, &next), (vec![ONE], None));
         assert_eq!(
-            known(&codex, &[text("go on"), text("of another"), id(Uuid::from_u128(9))]),
+            known(
+                &codex,
+                &[text("go on"), text("of another"), id(Uuid::from_u128(9))]
+            ),
             (vec![], None)
         );
     }

@@ -1,9 +1,10 @@
-//! The mind of a teammate whose agent is a process for many turns: what the agent says becomes answers and results of the transcript, and
-//! what the transcript takes in is told to the agent. A call of a tool of the agent's own runs in the agent; a call of a handed tool runs in
-//! the session, as that of any model.
+//! The mind of a teammate whose agent is a process for many turns: what the agent says becomes
+//! answers and results of the transcript, and what the transcript takes in is told to the agent. A
+//! call of a tool of the agent's own runs in the agent; a call of a handed tool runs in the
+//! session, as that of any model.
 //!
-//! A message has an id that follows from the transcript. So a process that goes on with a session is told what that does not hold yet,
-//! and nothing twice.
+//! A message has an id that follows from the transcript. So a process that goes on with a session
+//! is told what that does not hold yet, and nothing twice.
 
 mod hearing;
 mod listening;
@@ -34,13 +35,13 @@ const PASSED_ON: &str =
     "Passed on. What becomes of it arrives as a message: end your turn unless there is more to do.";
 
 /// What it is told of another one behind that.
-const PLAN_WAITS: &str =
-    "not submitted: your plan waits for its verdict. End your turn now: the verdict arrives as a message.";
+const PLAN_WAITS: &str = "not submitted: your plan waits for its verdict. End your turn now: the verdict arrives as a message.";
 
 /// What is told of a call whose turn is over.
 const NO_OUTCOME: &str = "the turn of the agent ended without an outcome of this call";
 
-/// How long the agent may still say something when a model call was refused since the budget is spent. Some ask again for minutes.
+/// How long the agent may still say something when a model call was refused since the budget is
+/// spent. Some ask again for minutes.
 const SPENT: Duration = Duration::from_secs(1);
 
 /// What comes of a call that runs in the agent.
@@ -52,7 +53,8 @@ pub(crate) enum Came {
     Asks(Permission),
     /// Nothing yet, but the model has cost something.
     Cost,
-    /// Nothing yet, but this is to be recorded: it makes another call, or another one has its outcome.
+    /// Nothing yet, but this is to be recorded: it makes another call, or another one has its
+    /// outcome.
     Beside(Event),
 }
 
@@ -78,17 +80,20 @@ pub(crate) struct AgentMind {
     pub(crate) permissions: Permissions,
     /// The incarnation in which the conversation began: it names the session.
     conversation: u32,
-    /// What this piece of work tells the agent, and before that what earlier work may not have told; how much that is.
+    /// What this piece of work tells the agent, and before that what earlier work may not have
+    /// told; how much that is.
     lines: Vec<Line>,
     earlier: usize,
     /// How many messages there were, so that each has an id of its own.
     count: u64,
-    /// What was told, and answered, in earlier pieces of work; and whether anything was answered at all.
+    /// What was told, and answered, in earlier pieces of work; and whether anything was answered at
+    /// all.
     before: String,
     has_answered: bool,
     /// Whether there is a piece of work that has not ended.
     pub(crate) is_work: bool,
-    /// Calls of handed tools without a result: those whose outcome follows as a message, and the others.
+    /// Calls of handed tools without a result: those whose outcome follows as a message, and the
+    /// others.
     told_later: HashSet<String>,
     handed: HashSet<String>,
     /// What this process was told, or knew; and what of it is in no turn yet.
@@ -96,23 +101,28 @@ pub(crate) struct AgentMind {
     /// The message that the session holds without an id: what is told next stands for it.
     without_id: Option<Uuid>,
     untaken: HashSet<Uuid>,
-    /// Whether a turn runs, and whether the agent is to be told that the one before was broken off, or that its session is gone.
+    /// Whether a turn runs, and whether the agent is to be told that the one before was broken off,
+    /// or that its session is gone.
     in_turn: bool,
     is_broken: bool,
     is_lost: bool,
     /// Whether a turn has ended since the agent was told what is in no turn yet.
     is_between: bool,
-    /// Why the next process begins a new session, although there is one; and what is to be recorded of that.
+    /// Why the next process begins a new session, although there is one; and what is to be recorded
+    /// of that.
     afresh: Option<String>,
     begun_afresh: Option<String>,
-    /// The recorded calls without a result whose outcome is for the agent to say, or was said by it.
+    /// The recorded calls without a result whose outcome is for the agent to say, or was said by
+    /// it.
     running: Vec<String>,
-    /// Outcomes of calls of its own that are not recorded yet, and why others were refused when they were heard.
+    /// Outcomes of calls of its own that are not recorded yet, and why others were refused when
+    /// they were heard.
     outcomes: HashMap<String, Outcome>,
     refused: HashMap<String, &'static str>,
     /// What was heard while the outcome of a call was waited for.
     later: VecDeque<Heard>,
-    /// What was heard of the cost of the model, and of answers that it has begun, and is in no entry yet.
+    /// What was heard of the cost of the model, and of answers that it has begun, and is in no
+    /// entry yet.
     usage: Usage,
     model_calls: u32,
     /// Whether it has begun an answer that is in no entry yet: what that costs is recorded with it.
@@ -126,7 +136,8 @@ pub(crate) struct AgentMind {
 }
 
 impl AgentMind {
-    /// Makes it without a process. `tools`: those of the team; `instructions`: what any model is told.
+    /// Makes it without a process. `tools`: those of the team; `instructions`: what any model is
+    /// told.
     pub(crate) fn new(
         agent: Agent,
         name: Name,
@@ -134,16 +145,21 @@ impl AgentMind {
         instructions: &str,
         model: Option<String>,
     ) -> Self {
-        let told = if name == Name::lead() { PASSED_ON } else { SUBMITTED };
-        let again = (name != Name::lead()).then_some(PLAN_WAITS);
-        let hand = |text: crate::model::prompt::ToolText| {
-            let at_once = (text.name == "plan_approval").then_some(AtOnce { told, again });
-            HandedTool { text, at_once }
+        let told = if name == Name::lead() {
+            PASSED_ON
+        } else {
+            SUBMITTED
         };
+        let again = (name != Name::lead()).then_some(PLAN_WAITS);
         Self {
             agent,
             name,
-            tools: tools.map(hand).collect(),
+            tools: tools
+                .map(|text| {
+                    let at_once = (text.name == "plan_approval").then_some(AtOnce { told, again });
+                    HandedTool { text, at_once }
+                })
+                .collect(),
             instructions: format!("{instructions}{OWN_TOOLS}"),
             model,
             process: None,
@@ -180,12 +196,17 @@ impl AgentMind {
         }
     }
 
-    /// Takes out what was heard of the cost, and of answers that have begun, and is in no entry yet.
+    /// Takes out what was heard of the cost, and of answers that have begun, and is in no entry
+    /// yet.
     pub(crate) fn take_unrecorded(&mut self) -> (Usage, u32) {
-        (std::mem::take(&mut self.usage), std::mem::take(&mut self.model_calls))
+        (
+            std::mem::take(&mut self.usage),
+            std::mem::take(&mut self.model_calls),
+        )
     }
 
-    /// Another worker goes on with the conversation: how far the agent has come with its work is not known.
+    /// Another worker goes on with the conversation: how far the agent has come with its work is
+    /// not known.
     pub(crate) fn goes_on(&mut self) {
         self.in_turn = self.is_work;
     }
@@ -197,14 +218,19 @@ impl AgentMind {
 
     /// Tells whether a model call of this turn was refused since the budget is spent.
     fn is_spent(&self) -> bool {
-        self.process.as_ref().is_some_and(|process| process.meter.refused().is_some())
+        self.process
+            .as_ref()
+            .is_some_and(|process| process.meter.refused().is_some())
     }
 
-    /// Returns a future that is over when the agent waits in vain for a model call that was refused since the budget is spent.
+    /// Returns a future that is over when the agent waits in vain for a model call that was refused
+    /// since the budget is spent.
     fn spent(&self) -> impl Future<Output = ()> + use<> {
         let meter = self.process.as_ref().map(|process| process.meter.clone());
         async move {
-            let Some(meter) = meter else { return std::future::pending().await };
+            let Some(meter) = meter else {
+                return std::future::pending().await;
+            };
             meter.until_refused().await;
             tokio::time::sleep(SPENT).await;
         }
@@ -223,19 +249,28 @@ impl AgentMind {
     /// Returns what is to be started; none if the agent runs.
     pub(crate) fn launch(&self) -> Option<Launch> {
         let driver = || -> Box<dyn AgentDriver> {
-            let (tools, instructions, model) =
-                (self.tools.clone(), self.instructions.clone(), self.model.clone());
+            let tools = self.tools.clone();
+            let instructions = self.instructions.clone();
+            let model = self.model.clone();
             match self.agent.protocol {
                 Protocol::Codex => Box::new(Codex::new(tools, instructions, model)),
-                Protocol::Claude | Protocol::Run => Box::new(Claude::new(tools, instructions, model)),
+                Protocol::Claude | Protocol::Run => {
+                    Box::new(Claude::new(tools, instructions, model))
+                }
             }
         };
-        let (session, afresh) = (self.id("session", 0), self.begins_afresh());
-        let lines = || self.lines.clone();
-        self.process.is_none().then(|| Launch { driver: driver(), session, lines: lines(), afresh })
+        let session = self.id("session", 0);
+        let afresh = self.begins_afresh();
+        self.process.is_none().then(|| Launch {
+            driver: driver(),
+            session,
+            lines: self.lines.clone(),
+            afresh,
+        })
     }
 
-    /// Tells whether the next process begins a new session, since the one before could not go on with the old one.
+    /// Tells whether the next process begins a new session, since the one before could not go on
+    /// with the old one.
     pub(crate) fn begins_afresh(&self) -> bool {
         self.afresh.is_some()
     }
@@ -251,16 +286,21 @@ impl AgentMind {
         }
         // They ran in the process before.
         for id in &self.running {
-            self.outcomes.entry(id.clone()).or_insert_with(|| Outcome::error(hearing::GONE));
+            self.outcomes
+                .entry(id.clone())
+                .or_insert_with(|| Outcome::error(hearing::GONE));
         }
         self.written.clone_from(&process.known.messages);
         self.without_id = process.known.without_id;
         let was_in_turn = std::mem::take(&mut self.in_turn);
-        (self.untaken, self.is_between) = (HashSet::new(), false);
+        self.untaken = HashSet::new();
+        self.is_between = false;
         self.is_lost = self.has_answered && process.is_new;
         self.is_broken = was_in_turn
             && self.is_work
-            && self.lines[self.earlier..].iter().any(|line| self.written.contains(&line.id));
+            && self.lines[self.earlier..]
+                .iter()
+                .any(|line| self.written.contains(&line.id));
         self.process = Some(process);
     }
 

@@ -1,7 +1,8 @@
 //! Agents that live longer than a piece of work: one file a driver, and the mind that uses them.
 //!
-//! A driver turns what happened into lines of its agent's protocol, and lines of the agent into what happened. It is pure, and knows
-//! nothing of teams: neither their tools, which it is handed, nor their requests.
+//! A driver turns what happened into lines of its agent's protocol, and lines of the agent into
+//! what happened. It is pure, and knows nothing of teams: neither their tools, which it is handed,
+//! nor their requests.
 
 mod claude;
 mod codex;
@@ -98,21 +99,29 @@ pub(crate) struct AgentSession {
 
 /// How a worker drives an agent.
 pub(crate) trait AgentDriver: Debug + Send {
-    /// Returns the arguments of a process for a session; `variables`: those by which it finds its model.
-    fn arguments(&self, session: &AgentSession, variables: &[(&'static str, String)]) -> Vec<String>;
+    /// Returns the arguments of a process for a session; `variables`: those by which it finds its
+    /// model.
+    fn arguments(
+        &self,
+        session: &AgentSession,
+        variables: &[(&'static str, String)],
+    ) -> Vec<String>;
     /// Returns the variables by which the agent is set up.
     fn settings(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
-    /// Says why the agent cannot run in this workspace, if settings of the project there would lead its calls past the gateway.
+    /// Says why the agent cannot run in this workspace, if settings of the project there would lead
+    /// its calls past the gateway.
     fn refuses(&self, _workspace: &Path) -> Option<String> {
         None
     }
-    /// Returns the file in which the agent keeps a session, if it is there; `state`: its state directory.
+    /// Returns the file in which the agent keeps a session, if it is there; `state`: its state
+    /// directory.
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf>;
     /// Tells whether an entry of that file is this message, in the conversation.
     fn holds(&self, entry: &Value, message: Uuid) -> bool;
-    /// Returns the texts of messages at the end of that file that have no id there; `history`: what is in it.
+    /// Returns the texts of messages at the end of that file that have no id there; `history`: what
+    /// is in it.
     fn texts_without_id(&self, _history: &str) -> Vec<String> {
         Vec::new()
     }
@@ -120,9 +129,11 @@ pub(crate) trait AgentDriver: Debug + Send {
     fn begin(&mut self, session: &AgentSession) -> String;
     /// Hears a line; returns the lines that answer it at once, and what it means.
     fn hear(&mut self, line: &str) -> (String, Vec<Heard>);
-    /// Returns the lines that tell the agent a message; `permissions`: whether it is to ask before it uses its tools, where it can be told.
+    /// Returns the lines that tell the agent a message; `permissions`: whether it is to ask before
+    /// it uses its tools, where it can be told.
     fn say(&mut self, id: Uuid, text: &str, permissions: Permissions) -> String;
-    /// Returns the lines that tell the agent the outcome of a call of a handed tool; empty if they are told later.
+    /// Returns the lines that tell the agent the outcome of a call of a handed tool; empty if they
+    /// are told later.
     fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String;
     /// Returns the lines that answer a question: that it may, or why not.
     fn permit(&mut self, question: &str, refusal: Option<&str>) -> String;
@@ -139,7 +150,8 @@ pub(crate) fn open_kept(path: &Path) -> io::Result<File> {
     Ok(open(path, flags, Mode::empty())?.into())
 }
 
-/// Returns why an agent cannot be driven, given the version that it says it is; one that says none can.
+/// Returns why an agent cannot be driven, given the version that it says it is; one that says none
+/// can.
 fn too_old(protocol: Protocol, said: &str) -> Option<Heard> {
     let (published, version) = protocol.published().zip(Version::read(said))?;
     let why = published.too_old(version)?;
@@ -148,7 +160,9 @@ fn too_old(protocol: Protocol, said: &str) -> Option<Heard> {
 
 /// Says why a turn failed, given the status of its service's answer.
 fn why_it_failed(status: Option<u64>, said: &str) -> String {
-    let Some(status) = status else { return said.to_owned() };
+    let Some(status) = status else {
+        return said.to_owned();
+    };
     let what = match status {
         401 | 403 => "refuses the key",
         404 => "does not know the model",

@@ -8,12 +8,22 @@ use super::*;
 fn long(steps: usize) -> Conversation {
     let mut conversation = Conversation::new(Name::new("alice").unwrap());
     let prompt = Some("port the parser".to_owned());
-    conversation.observe(&Event::Incarnation { incarnation: 1, conversation: 1, prompt });
+    conversation.observe(&Event::Incarnation {
+        incarnation: 1,
+        conversation: 1,
+        prompt,
+    });
     for step in 0..steps {
         let input = json!({"command": format!("make {step}")});
-        let (id, name) = (step.to_string(), "bash".to_owned());
-        let content =
-            vec![Block::ToolUse { id: id.clone(), name, input, message_id: None, request_id: None }];
+        let id = step.to_string();
+        let name = "bash".to_owned();
+        let content = vec![Block::ToolUse {
+            id: id.clone(),
+            name,
+            input,
+            message_id: None,
+            request_id: None,
+        }];
         conversation.observe(&Event::Answer {
             content,
             usage: Usage::default(),
@@ -22,17 +32,31 @@ fn long(steps: usize) -> Conversation {
             model_calls: 1,
         });
         let content = format!("output {step} {}", "x".repeat(3000));
-        conversation.observe(&Event::Result { tool_use_id: id, content, is_error: false });
+        conversation.observe(&Event::Result {
+            tool_use_id: id,
+            content,
+            is_error: false,
+        });
     }
     conversation
 }
 
 fn cut() -> Event {
-    Event::Compacted { summary: "s".to_owned(), kept: 0, usage: Usage::default() }
+    Event::Compacted {
+        summary: "s".to_owned(),
+        kept: 0,
+        usage: Usage::default(),
+    }
 }
 
 fn answered() -> Event {
-    Event::Answer { content: Vec::new(), usage: Usage::default(), cut: None, length: None, model_calls: 1 }
+    Event::Answer {
+        content: Vec::new(),
+        usage: Usage::default(),
+        cut: None,
+        length: None,
+        model_calls: 1,
+    }
 }
 
 #[test]
@@ -84,7 +108,9 @@ fn a_summary_has_its_share_of_the_window_whatever_was_said() {
     let mut conversation = long(2);
     for _ in 0..50 {
         let message = json!({"type": "message", "from": "bob", "content": "y".repeat(20_000)});
-        conversation.observe(&Event::Messages { messages: vec![message] });
+        conversation.observe(&Event::Messages {
+            messages: vec![message],
+        });
     }
     for room in [2000, 20_000, 200_000] {
         for kept in [0, 2] {
@@ -142,16 +168,32 @@ fn task_plan_and_shutdown_are_kept_word_for_word_whatever_the_model_wrote() {
         model_calls: 1,
     });
     let verdict = "approved\nmind the tests".to_owned();
-    conversation.observe(&Event::Result { tool_use_id: "p".to_owned(), content: verdict, is_error: false });
-    conversation
-        .observe(&Event::Asked { request_id: RequestId::new("a1b2").unwrap(), reason: "late".to_owned() });
+    conversation.observe(&Event::Result {
+        tool_use_id: "p".to_owned(),
+        content: verdict,
+        is_error: false,
+    });
+    conversation.observe(&Event::Asked {
+        request_id: RequestId::new("a1b2").unwrap(),
+        reason: "late".to_owned(),
+    });
     for written in ["the lexer is done", "  ", ""] {
         let text = compose(&conversation, written, 0, 60_000);
-        for kept in ["port the parser", "first the lexer", "mind the tests", "a1b2", "shutdown_response"] {
+        for kept in [
+            "port the parser",
+            "first the lexer",
+            "mind the tests",
+            "a1b2",
+            "shutdown_response",
+        ] {
             assert!(text.contains(kept), "{kept}: {text}");
         }
         let model = !written.trim().is_empty();
         assert_eq!(text.contains("the lexer is done"), model);
-        assert_eq!(text.contains("bash {\"command\":\"make 1\"}"), !model, "{text}");
+        assert_eq!(
+            text.contains("bash {\"command\":\"make 1\"}"),
+            !model,
+            "{text}"
+        );
     }
 }

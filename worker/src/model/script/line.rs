@@ -54,12 +54,18 @@ pub(super) enum Line {
 
 /// Reads the lines of a text; empty ones are left out.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = Line> + '_ {
-    text.lines().filter(|line| !line.trim().is_empty()).map(read)
+    text.lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(read)
 }
 
 fn read(line: &str) -> Line {
-    let Some(command) = line.strip_prefix('/') else { return Line::Text(line.to_owned()) };
-    let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    let Some(command) = line.strip_prefix('/') else {
+        return Line::Text(line.to_owned());
+    };
+    let (name, rest) = command
+        .split_once(char::is_whitespace)
+        .unwrap_or((command, ""));
     let rest = rest.trim();
     if name.is_empty() {
         // A slash alone names no tool.
@@ -69,26 +75,43 @@ fn read(line: &str) -> Line {
         return Line::Text(command.to_owned());
     }
     if name == "reject_shutdown" {
-        let reason = if rest.is_empty() { "no reason given" } else { rest };
+        let reason = if rest.is_empty() {
+            "no reason given"
+        } else {
+            rest
+        };
         return Line::RejectShutdown(reason.to_owned());
     }
     if name == FAIL {
-        return Line::Call(ScriptedCall { name: name.to_owned(), input: json!({ "reason": rest }) });
+        return Line::Call(ScriptedCall {
+            name: name.to_owned(),
+            input: json!({ "reason": rest }),
+        });
     }
-    let (name, background) = if name == "bash&" { ("bash", true) } else { (name, false) };
+    let (name, background) = if name == "bash&" {
+        ("bash", true)
+    } else {
+        (name, false)
+    };
     let mut input = json_object(rest).unwrap_or_else(|| arguments(name, rest));
     if background {
         input.insert("run_in_background".to_owned(), Value::Bool(true));
     }
-    Line::Call(ScriptedCall { name: name.to_owned(), input: Value::Object(input) })
+    Line::Call(ScriptedCall {
+        name: name.to_owned(),
+        input: Value::Object(input),
+    })
 }
 
 /// A command such as `{ date; }` begins like an object and is none.
 fn json_object(rest: &str) -> Option<Map<String, Value>> {
-    rest.starts_with('{').then(|| serde_json::from_str(rest).ok()).flatten()
+    rest.starts_with('{')
+        .then(|| serde_json::from_str(rest).ok())
+        .flatten()
 }
 
-/// The fields of each tool in the order of its line: every one is a word, but the last, which is the rest of the line.
+/// The fields of each tool in the order of its line: every one is a word, but the last, which is
+/// the rest of the line.
 const FIELDS: [(&str, &[&str]); 15] = [
     ("bash", &["command"]),
     ("read_file", &["path"]),
@@ -107,10 +130,14 @@ const FIELDS: [(&str, &[&str]); 15] = [
     ("task_update", &["task_id", "status", "summary"]),
 ];
 
-/// What the rest of a line means for a tool. One that is not listed says itself which fields it misses.
+/// What the rest of a line means for a tool. One that is not listed says itself which fields it
+/// misses.
 fn arguments(name: &str, mut rest: &str) -> Map<String, Value> {
     let mut input = Map::new();
-    let listed = FIELDS.iter().find(|(tool, _)| *tool == name).map(|(_, fields)| *fields);
+    let listed = FIELDS
+        .iter()
+        .find(|(tool, _)| *tool == name)
+        .map(|(_, fields)| *fields);
     let (first, behind) = parted(rest);
     let fields = match (name, listed) {
         ("plan_approval", _) if is_verdict(first, behind) => &["request_id", "approve", "feedback"],
@@ -125,7 +152,9 @@ fn arguments(name: &str, mut rest: &str) -> Map<String, Value> {
         (_, None) if rest.is_empty() => &[],
         (_, None) => &["input"],
     };
-    let Some((last, words)) = fields.split_last() else { return input };
+    let Some((last, words)) = fields.split_last() else {
+        return input;
+    };
     for field in words {
         let (word, behind) = parted(rest);
         rest = behind;
@@ -137,7 +166,11 @@ fn arguments(name: &str, mut rest: &str) -> Map<String, Value> {
         input.insert((*field).to_owned(), value);
     }
     // Only the content of a file begins with the spaces before it.
-    let text = if name == "write_file" { rest } else { rest.trim_start() };
+    let text = if name == "write_file" {
+        rest
+    } else {
+        rest.trim_start()
+    };
     let value = match *last {
         "command" | "path" | "input" => json!(text),
         "seconds" => number(text),
@@ -148,9 +181,13 @@ fn arguments(name: &str, mut rest: &str) -> Map<String, Value> {
     input
 }
 
-/// Tells the lead agent's answer to a plan (an id as this project writes it, and a verdict) from the text of a plan.
+/// Tells the lead agent's answer to a plan (an id as this project writes it, and a verdict) from
+/// the text of a plan.
 fn is_verdict(id: &str, behind: &str) -> bool {
-    let is_id = id.len() == 8 && id.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c));
+    let is_id = id.len() == 8
+        && id
+            .bytes()
+            .all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c));
     is_id && approval(parted(behind).0).is_boolean()
 }
 
@@ -162,11 +199,15 @@ fn parted(text: &str) -> (&str, &str) {
 
 /// A word that is no number goes on as it is, so that the tool can say so.
 fn number(word: &str) -> Value {
-    word.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map_or_else(|| json!(word), Value::Number)
+    word.parse::<f64>()
+        .ok()
+        .and_then(serde_json::Number::from_f64)
+        .map_or_else(|| json!(word), Value::Number)
 }
 
 fn whole(word: &str) -> Value {
-    word.parse::<u32>().map_or_else(|_| json!(word), Value::from)
+    word.parse::<u32>()
+        .map_or_else(|_| json!(word), Value::from)
 }
 
 fn approval(word: &str) -> Value {
@@ -213,25 +254,70 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table")]
     fn each_tool_reads_the_rest_of_its_line() {
         for (line, name, input) in [
-            ("/bash cargo test | head -3", "bash", json!({"command": "cargo test | head -3"})),
+            (
+                "/bash cargo test | head -3",
+                "bash",
+                json!({"command": "cargo test | head -3"}),
+            ),
             ("/bash { date; }", "bash", json!({"command": "{ date; }"})),
-            (r"/bash printf 'a\n'", "bash", json!({"command": r"printf 'a\n'"})),
-            ("/bash& sleep 9", "bash", json!({"command": "sleep 9", "run_in_background": true})),
-            (r#"/bash& {"command":"x"}"#, "bash", json!({"command": "x", "run_in_background": true})),
-            (r#"/bash {"command":"x","timeout":3}"#, "bash", json!({"command": "x", "timeout": 3})),
-            ("/read_file a b.txt", "read_file", json!({"path": "a b.txt"})),
-            ("/write_file notes.txt hello", "write_file", json!({"path": "notes.txt", "content": "hello"})),
+            (
+                r"/bash printf 'a\n'",
+                "bash",
+                json!({"command": r"printf 'a\n'"}),
+            ),
+            (
+                "/bash& sleep 9",
+                "bash",
+                json!({"command": "sleep 9", "run_in_background": true}),
+            ),
+            (
+                r#"/bash& {"command":"x"}"#,
+                "bash",
+                json!({"command": "x", "run_in_background": true}),
+            ),
+            (
+                r#"/bash {"command":"x","timeout":3}"#,
+                "bash",
+                json!({"command": "x", "timeout": 3}),
+            ),
+            (
+                "/read_file a b.txt",
+                "read_file",
+                json!({"path": "a b.txt"}),
+            ),
+            (
+                "/write_file notes.txt hello",
+                "write_file",
+                json!({"path": "notes.txt", "content": "hello"}),
+            ),
             (
                 r"/write_file n.txt a\nb\tc\\n\d\",
                 "write_file",
                 json!({"path": "n.txt", "content": "a\nb\tc\\n\\d\\"}),
             ),
-            ("/write_file empty", "write_file", json!({"path": "empty", "content": ""})),
-            ("/write_file n   indented", "write_file", json!({"path": "n", "content": "  indented"})),
-            ("/send_message bob done, go on", "send_message", json!({"to": "bob", "content": "done, go on"})),
-            (r"/plan_approval 1. Drop\n2. Build", "plan_approval", json!({"plan": "1. Drop\n2. Build"})),
+            (
+                "/write_file empty",
+                "write_file",
+                json!({"path": "empty", "content": ""}),
+            ),
+            (
+                "/write_file n   indented",
+                "write_file",
+                json!({"path": "n", "content": "  indented"}),
+            ),
+            (
+                "/send_message bob done, go on",
+                "send_message",
+                json!({"to": "bob", "content": "done, go on"}),
+            ),
+            (
+                r"/plan_approval 1. Drop\n2. Build",
+                "plan_approval",
+                json!({"plan": "1. Drop\n2. Build"}),
+            ),
             ("/read_inbox", "read_inbox", json!({})),
             ("/sleep 0.5", "sleep", json!({"seconds": 0.5})),
             ("/sleep long", "sleep", json!({"seconds": "long"})),
@@ -261,14 +347,26 @@ mod tests {
                 json!({"name": "bob", "role": "reviewer", "prompt": "look at it", "plan": true}),
             ),
             ("/list_teammates", "list_teammates", json!({})),
-            ("/broadcast stop, please", "broadcast", json!({"content": "stop, please"})),
-            ("/shutdown_request bob", "shutdown_request", json!({"teammate": "bob", "reason": ""})),
+            (
+                "/broadcast stop, please",
+                "broadcast",
+                json!({"content": "stop, please"}),
+            ),
+            (
+                "/shutdown_request bob",
+                "shutdown_request",
+                json!({"teammate": "bob", "reason": ""}),
+            ),
             (
                 "/shutdown_request bob well done",
                 "shutdown_request",
                 json!({"teammate": "bob", "reason": "well done"}),
             ),
-            ("/shutdown_response a1b2c3d4", "shutdown_response", json!({"request_id": "a1b2c3d4"})),
+            (
+                "/shutdown_response a1b2c3d4",
+                "shutdown_response",
+                json!({"request_id": "a1b2c3d4"}),
+            ),
             (
                 "/request_plan bob the cache",
                 "request_plan",
@@ -279,7 +377,11 @@ mod tests {
                 "plan_approval",
                 json!({"request_id": "a1b2c3d4", "approve": false, "feedback": "smaller steps"}),
             ),
-            ("/plan_approval Please approve it", "plan_approval", json!({"plan": "Please approve it"})),
+            (
+                "/plan_approval Please approve it",
+                "plan_approval",
+                json!({"plan": "Please approve it"}),
+            ),
             (
                 "/plan_approval a1b2c3d4 is the commit",
                 "plan_approval",
@@ -306,13 +408,22 @@ mod tests {
             assert_eq!(read(line), Line::Text(text.to_owned()), "{line}");
         }
         assert_eq!(lines("\n  \n\t\r\n").count(), 0);
-        assert_eq!(lines("a\r\n\r\nb").collect::<Vec<_>>(), [Line::Text("a".into()), Line::Text("b".into())]);
+        assert_eq!(
+            lines("a\r\n\r\nb").collect::<Vec<_>>(),
+            [Line::Text("a".into()), Line::Text("b".into())]
+        );
     }
 
     #[test]
     fn a_rejection_has_a_reason() {
-        assert_eq!(read("/reject_shutdown still writing"), Line::RejectShutdown("still writing".to_owned()));
-        assert_eq!(read("/reject_shutdown"), Line::RejectShutdown("no reason given".to_owned()));
+        assert_eq!(
+            read("/reject_shutdown still writing"),
+            Line::RejectShutdown("still writing".to_owned())
+        );
+        assert_eq!(
+            read("/reject_shutdown"),
+            Line::RejectShutdown("no reason given".to_owned())
+        );
     }
 
     proptest! {

@@ -5,23 +5,41 @@ use uuid::Uuid;
 use super::*;
 
 fn begins(prompt: &str) -> Event {
-    Event::Incarnation { incarnation: 1, conversation: 1, prompt: Some(prompt.to_owned()) }
+    Event::Incarnation {
+        incarnation: 1,
+        conversation: 1,
+        prompt: Some(prompt.to_owned()),
+    }
 }
 
 fn resumed() -> Event {
-    Event::Incarnation { incarnation: 2, conversation: 1, prompt: None }
+    Event::Incarnation {
+        incarnation: 2,
+        conversation: 1,
+        prompt: None,
+    }
 }
 
 fn mail(from: &str, kind: &str, content: &str) -> Event {
-    Event::Messages { messages: vec![json!({ "type": kind, "from": from, "content": content })] }
+    Event::Messages {
+        messages: vec![json!({ "type": kind, "from": from, "content": content })],
+    }
 }
 
 fn asked(id: &str) -> Event {
-    Event::Asked { request_id: RequestId::new(id).unwrap(), reason: "enough".to_owned() }
+    Event::Asked {
+        request_id: RequestId::new(id).unwrap(),
+        reason: "enough".to_owned(),
+    }
 }
 
 fn idle(idle_reason: IdleReason) -> Event {
-    Event::Idle { idle_reason, content: String::new(), message_id: Uuid::nil(), goes_on: false }
+    Event::Idle {
+        idle_reason,
+        content: String::new(),
+        message_id: Uuid::nil(),
+        goes_on: false,
+    }
 }
 
 /// A conversation as the runtime leads it.
@@ -47,9 +65,13 @@ impl Talk {
     fn answer(&mut self) -> Result<(String, String, Value), String> {
         let answer = self.script.answer().unwrap();
         self.record(answer.clone());
-        let Event::Answer { content, .. } = answer else { panic!("{answer:?}") };
+        let Event::Answer { content, .. } = answer else {
+            panic!("{answer:?}")
+        };
         match content.into_iter().next().unwrap() {
-            Block::ToolUse { id, name, input, .. } => Ok((id, name, input)),
+            Block::ToolUse {
+                id, name, input, ..
+            } => Ok((id, name, input)),
             Block::Text { text } => Err(text),
             Block::Opaque { value } => panic!("{value}"),
         }
@@ -74,7 +96,10 @@ impl Talk {
 #[test]
 fn a_prompt_becomes_one_call_an_answer_and_then_the_text() {
     let mut talk = Talk::with("/bash date\nall is well\n/read_inbox\n//etc is untouched");
-    assert_eq!(talk.call("Monday"), ("bash".to_owned(), json!({ "command": "date" })));
+    assert_eq!(
+        talk.call("Monday"),
+        ("bash".to_owned(), json!({ "command": "date" }))
+    );
     assert_eq!(talk.call("nothing"), ("read_inbox".to_owned(), json!({})));
     assert_eq!(talk.answer().unwrap_err(), "all is well\n/etc is untouched");
 }
@@ -120,7 +145,12 @@ fn work_that_was_broken_off_is_forgotten() {
         idle(IdleReason::Interrupted),
         idle(IdleReason::MaxTurns),
         idle(IdleReason::Failed),
-        Event::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: false, goes_on: false },
+        Event::Left {
+            reason: "SIGTERM".to_owned(),
+            incarnation: 1,
+            by_signal: false,
+            goes_on: false,
+        },
     ] {
         let mut talk = Talk::with("/bash one\n/bash two\ntext");
         talk.call("1");
@@ -178,7 +208,10 @@ fn a_shutdown_request_is_approved_before_anything_else() {
     talk.record(asked("a1b2c3d4"));
     let (name, input) = talk.call("approved");
     assert_eq!(name, "shutdown_response");
-    assert_eq!(input, json!({ "request_id": "a1b2c3d4", "approve": true, "reason": "done" }));
+    assert_eq!(
+        input,
+        json!({ "request_id": "a1b2c3d4", "approve": true, "reason": "done" })
+    );
 }
 
 #[test]
@@ -192,7 +225,10 @@ fn a_rejection_is_used_once_and_the_work_goes_on() {
     );
     assert_eq!(talk.call("2").1, json!({ "command": "two" }));
     talk.record(asked("b2"));
-    assert_eq!(talk.call("approved").1, json!({ "request_id": "b2", "approve": true, "reason": "done" }));
+    assert_eq!(
+        talk.call("approved").1,
+        json!({ "request_id": "b2", "approve": true, "reason": "done" })
+    );
     // The answer to a request is no result of the work.
     assert_eq!(talk.answer().unwrap_err(), "2");
 }
@@ -225,7 +261,11 @@ fn two_requests_are_answered_each_by_its_id_and_a_repeated_one_once() {
     for id in ["a1", "b2"] {
         talk.record(asked(id));
     }
-    assert_eq!(talk.call("").1["request_id"], "b2", "at most one is pending");
+    assert_eq!(
+        talk.call("").1["request_id"],
+        "b2",
+        "at most one is pending"
+    );
     assert!(talk.answer().is_err());
 }
 
@@ -247,7 +287,11 @@ fn a_resumed_conversation_goes_on_and_a_fresh_one_begins_anew() {
     talk.result(&first, "interrupted, may have run");
     let (second, _, input) = talk.answer().unwrap();
     assert_eq!(input, json!({ "command": "two" }));
-    talk.record(Event::Incarnation { incarnation: 3, conversation: 3, prompt: Some("/bash new".to_owned()) });
+    talk.record(Event::Incarnation {
+        incarnation: 3,
+        conversation: 3,
+        prompt: Some("/bash new".to_owned()),
+    });
     let (third, _, input) = talk.answer().unwrap();
     assert_eq!(input, json!({ "command": "new" }));
     assert_eq!([first, second, third], ["call-1-1", "call-1-2", "call-3-1"]);
@@ -257,7 +301,11 @@ fn a_resumed_conversation_goes_on_and_a_fresh_one_begins_anew() {
 fn a_prompt_that_a_resumed_conversation_repeats_is_not_done_again() {
     let mut talk = Talk::with("/bash one");
     talk.call("1");
-    talk.record(Event::Incarnation { incarnation: 2, conversation: 1, prompt: Some("/bash one".to_owned()) });
+    talk.record(Event::Incarnation {
+        incarnation: 2,
+        conversation: 1,
+        prompt: Some("/bash one".to_owned()),
+    });
     assert_eq!(talk.answer().unwrap_err(), "1");
 }
 

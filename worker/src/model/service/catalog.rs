@@ -1,12 +1,12 @@
 //! What is known of the models by their names: how much each can take. Pure.
 //!
-//! A name that is not known here works as well: the figures are then careful guesses, and `TEAM_CONTEXT_WINDOW`
-//! says better.
+//! A name that is not known here works as well: the figures are then careful guesses, and
+//! `TEAM_CONTEXT_WINDOW` says better.
 
 use teamd_shared::model_spec::Provider;
 
-/// Returns how many tokens a prompt and its answer may have together. Where a service limits the prompt further, that
-/// limit counts.
+/// Returns how many tokens a prompt and its answer may have together. Where a service limits the
+/// prompt further, that limit counts.
 pub(super) fn window(provider: Provider, model: &str) -> u64 {
     match provider {
         Provider::Anthropic => match version(model) {
@@ -17,8 +17,8 @@ pub(super) fn window(provider: Provider, model: &str) -> u64 {
     }
 }
 
-/// Returns how many tokens an answer of Anthropic's may have: it must be said in every request, and what a model
-/// thinks counts, too.
+/// Returns how many tokens an answer of Anthropic's may have: it must be said in every request, and
+/// what a model thinks counts, too.
 pub(super) fn max_output(model: &str) -> u64 {
     match version(model) {
         Some((4.., _)) => 32_000,
@@ -27,11 +27,14 @@ pub(super) fn max_output(model: &str) -> u64 {
     }
 }
 
-/// Reads the version in a name such as `claude-sonnet-5-5` or `claude-3-5-haiku-20241022`: major and minor.
+/// Reads the version in a name such as `claude-sonnet-5-5` or `claude-3-5-haiku-20241022`: major
+/// and minor.
 fn version(model: &str) -> Option<(u32, u32)> {
     let family = model.split("claude-").nth(1)?;
-    let mut numbers =
-        family.split(['-', '.', '@']).filter(|part| part.len() <= 2).filter_map(|part| part.parse().ok());
+    let mut numbers = family
+        .split(['-', '.', '@'])
+        .filter(|part| part.len() <= 2)
+        .filter_map(|part| part.parse().ok());
     Some((numbers.next()?, numbers.next().unwrap_or(0)))
 }
 
@@ -58,7 +61,10 @@ const LOCAL: u64 = 32_768;
 
 fn of_openai(model: &str) -> u64 {
     let name = model.rsplit('/').next().unwrap_or(model);
-    OPENAI.iter().find(|(beginning, _)| name.starts_with(beginning)).map_or(LOCAL, |(_, window)| *window)
+    OPENAI
+        .iter()
+        .find(|(beginning, _)| name.starts_with(beginning))
+        .map_or(LOCAL, |(_, window)| *window)
 }
 
 #[cfg(test)]
@@ -75,14 +81,25 @@ mod tests {
             ("claude-3-haiku-20240307", 200_000, 4_096),
             ("fake", 200_000, 8_192),
         ] {
-            assert_eq!((window(Provider::Anthropic, model), max_output(model)), (size, output), "{model}");
+            assert_eq!(
+                (window(Provider::Anthropic, model), max_output(model)),
+                (size, output),
+                "{model}"
+            );
         }
-        for (model, size) in
-            [("gpt-5.1", 272_000), ("gpt-5.1-chat-latest", 128_000), ("openai/gpt-4.1-mini", 1_000_000)]
-        {
+        for (model, size) in [
+            ("gpt-5.1", 272_000),
+            ("gpt-5.1-chat-latest", 128_000),
+            ("openai/gpt-4.1-mini", 1_000_000),
+        ] {
             assert_eq!(window(Provider::OpenAi, model), size, "{model}");
         }
         assert_eq!(window(Provider::OpenAi, "qwen3:8b"), LOCAL);
-        assert!(window(Provider::Anthropic, Provider::Anthropic.default_model().unwrap()) > LOCAL);
+        assert!(
+            window(
+                Provider::Anthropic,
+                Provider::Anthropic.default_model().unwrap()
+            ) > LOCAL
+        );
     }
 }

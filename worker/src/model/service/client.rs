@@ -1,5 +1,5 @@
-//! The HTTP client, and the headers and the address of a request. It shows no key, and no address that may hold a
-//! password.
+//! The HTTP client, and the headers and the address of a request. It shows no key, and no address
+//! that may hold a password.
 
 use std::error::Error as _;
 use std::path::Path;
@@ -17,8 +17,8 @@ use crate::model::ModelError;
 /// How long a connection may take to be established.
 const CONNECT: Duration = Duration::from_secs(15);
 
-/// Builds the client. Only the settings of the member count: not the variables of this process, and no redirect,
-/// since it would carry the key along.
+/// Builds the client. Only the settings of the member count: not the variables of this process, and
+/// no redirect, since it would carry the key along.
 ///
 /// # Errors
 /// [`ModelError::Unusable`] if the certificate authorities cannot be read.
@@ -40,8 +40,12 @@ pub(super) fn build(settings: &Settings) -> Result<Client, ModelError> {
         TrustedRoots::File(path) => Some(read_pem(path).map_err(bad)?),
     };
     if let Some(own) = own {
-        let embedded = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().map(|der| Certificate::from_der(der));
-        let mut all = embedded.collect::<Result<Vec<_>, _>>().map_err(|error| bad(error_chain(error)))?;
+        let embedded = webpki_root_certs::TLS_SERVER_ROOT_CERTS
+            .iter()
+            .map(|der| Certificate::from_der(der));
+        let mut all = embedded
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| bad(error_chain(error)))?;
         all.extend(own);
         builder = builder.tls_certs_only(all);
     }
@@ -51,15 +55,16 @@ pub(super) fn build(settings: &Settings) -> Result<Client, ModelError> {
 fn read_pem(path: &Path) -> Result<Vec<Certificate>, String> {
     let shown = path.display();
     let pem = std::fs::read(path).map_err(|error| format!("{shown}: {error}"))?;
-    let certificates =
-        Certificate::from_pem_bundle(&pem).map_err(|error| format!("{shown}: {}", error_chain(error)))?;
+    let certificates = Certificate::from_pem_bundle(&pem)
+        .map_err(|error| format!("{shown}: {}", error_chain(error)))?;
     if certificates.is_empty() {
         return Err(format!("{shown} holds no certificate in PEM"));
     }
     Ok(certificates)
 }
 
-/// Puts a path below a base URL, whatever of it the base has already: both `…/` and `…/v1` are common.
+/// Puts a path below a base URL, whatever of it the base has already: both `…/` and `…/v1` are
+/// common.
 pub(super) fn below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     let there = base.path().trim_end_matches('/');
@@ -77,8 +82,12 @@ pub(super) fn headers(wire: &dyn Wire, key: Option<&Key>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in wire.headers(key) {
-        #[expect(clippy::expect_used, reason = "settings refuse a key with any but graphic ASCII characters")]
-        let mut value = HeaderValue::from_str(&value).expect("graphic ASCII and spaces fit into a header");
+        #[expect(
+            clippy::expect_used,
+            reason = "settings refuse a key with any but graphic ASCII characters"
+        )]
+        let mut value =
+            HeaderValue::from_str(&value).expect("graphic ASCII and spaces fit into a header");
         value.set_sensitive(true);
         headers.insert(HeaderName::from_static(name), value);
     }
@@ -107,11 +116,31 @@ mod tests {
     #[test]
     fn a_path_is_put_below_every_common_base() {
         for (base, path, url) in [
-            ("https://api.anthropic.com", "v1/messages", "https://api.anthropic.com/v1/messages"),
-            ("https://gateway/x/v1/", "v1/messages", "https://gateway/x/v1/messages"),
-            ("http://localhost:1234/v1", "chat/completions", "http://localhost:1234/v1/chat/completions"),
-            ("http://h/v1/chat/completions", "chat/completions", "http://h/v1/chat/completions"),
-            ("https://h/v1?api-version=1", "chat/completions", "https://h/v1/chat/completions?api-version=1"),
+            (
+                "https://api.anthropic.com",
+                "v1/messages",
+                "https://api.anthropic.com/v1/messages",
+            ),
+            (
+                "https://gateway/x/v1/",
+                "v1/messages",
+                "https://gateway/x/v1/messages",
+            ),
+            (
+                "http://localhost:1234/v1",
+                "chat/completions",
+                "http://localhost:1234/v1/chat/completions",
+            ),
+            (
+                "http://h/v1/chat/completions",
+                "chat/completions",
+                "http://h/v1/chat/completions",
+            ),
+            (
+                "https://h/v1?api-version=1",
+                "chat/completions",
+                "https://h/v1/chat/completions?api-version=1",
+            ),
         ] {
             assert_eq!(below(&base.parse().unwrap(), path).as_str(), url);
         }

@@ -1,8 +1,8 @@
-//! An answer while it comes, whichever provider it comes from: a provider's file puts what an event holds into the blocks
-//! of this draft. Pure.
+//! An answer while it comes, whichever provider it comes from: a provider's file puts what an event
+//! holds into the blocks of this draft. Pure.
 //!
-//! A block is as Anthropic writes it: an object with a `type`, whose texts grow. Only the input of a call comes apart
-//! from it, as the text of a JSON object.
+//! A block is as Anthropic writes it: an object with a `type`, whose texts grow. Only the input of
+//! a call comes apart from it, as the text of a JSON object.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,12 @@ use teamd_shared::transcript::{Block, Cut, Usage};
 use super::failure::{Failure, FailureKind};
 use crate::model::Answer;
 
-/// How long the content of an answer may be, in bytes: texts and the arguments of calls, not the events around them.
+/// How long the content of an answer may be, in bytes: texts and the arguments of calls, not the
+/// events around them.
 const MAX_ANSWER: usize = 16 << 20;
 
-/// How deeply a part of an answer may be nested: it stands in an entry of the transcript, which must be readable.
+/// How deeply a part of an answer may be nested: it stands in an entry of the transcript, which
+/// must be readable.
 const MAX_NEST: usize = 64;
 
 /// What is known of an answer while it comes.
@@ -63,7 +65,13 @@ impl Draft {
     pub(super) fn begin(&mut self, place: u64, block: Value) -> Result<(), Failure> {
         self.measure(&block)?;
         self.heard.push_str(text(&block["text"]));
-        self.blocks.insert(place, PartialBlock { block, json: String::new() });
+        self.blocks.insert(
+            place,
+            PartialBlock {
+                block,
+                json: String::new(),
+            },
+        );
         Ok(())
     }
 
@@ -73,8 +81,13 @@ impl Draft {
     /// As [`Draft::begin`].
     pub(super) fn grow(&mut self, place: u64, delta: &Value) -> Result<(), Failure> {
         self.measure(delta)?;
-        let Some(PartialBlock { block: Value::Object(block), json }) =
-            self.blocks.get_mut(&place).filter(|_| delta.is_object())
+        if !delta.is_object() {
+            return Ok(());
+        }
+        let Some(PartialBlock {
+            block: Value::Object(block),
+            json,
+        }) = self.blocks.get_mut(&place)
         else {
             return Ok(());
         };
@@ -97,7 +110,10 @@ impl Draft {
     fn measure(&mut self, part: &Value) -> Result<(), Failure> {
         self.length += length_of(part);
         if self.length > MAX_ANSWER {
-            return Err(Failure::new(FailureKind::TooLarge, "it is longer than 16 MiB"));
+            return Err(Failure::new(
+                FailureKind::TooLarge,
+                "it is longer than 16 MiB",
+            ));
         }
         Ok(())
     }
@@ -109,7 +125,8 @@ impl Draft {
         }
     }
 
-    /// Tells whether it was said why the answer ended: what may follow (what it cost, a last word) can be missed.
+    /// Tells whether it was said why the answer ended: what may follow (what it cost, a last word)
+    /// can be missed.
     pub(super) fn is_complete(&self) -> bool {
         self.is_done || self.stop.is_some()
     }
@@ -122,13 +139,26 @@ impl Draft {
             _ => self.refused.then_some(Cut::Refusal),
         };
         let paused = self.stop.as_deref() == Some("pause_turn");
-        let content = self.blocks.into_values().filter_map(PartialBlock::finish).collect();
-        Piece { answer: Answer { content, usage: self.usage, cut, length: None }, paused }
+        let content = self
+            .blocks
+            .into_values()
+            .filter_map(PartialBlock::finish)
+            .collect();
+        Piece {
+            answer: Answer {
+                content,
+                usage: self.usage,
+                cut,
+                length: None,
+            },
+            paused,
+        }
     }
 }
 
 impl PartialBlock {
-    /// Returns what it is in a transcript. What has no type (but for what OpenAI's models reason) cannot be sent back.
+    /// Returns what it is in a transcript. What has no type (but for what OpenAI's models reason)
+    /// cannot be sent back.
     fn finish(mut self) -> Option<Block> {
         match self.block["type"].as_str() {
             Some("text") => {
@@ -142,8 +172,15 @@ impl PartialBlock {
                     whole @ Value::Object(_) => shallow(whole.clone()),
                     other => Value::String(other.to_string()),
                 };
-                let (id, name) = (text(&self.block["id"]).to_owned(), text(&self.block["name"]).to_owned());
-                Some(Block::ToolUse { id, name, input, message_id: None, request_id: None })
+                let id = text(&self.block["id"]).to_owned();
+                let name = text(&self.block["name"]).to_owned();
+                Some(Block::ToolUse {
+                    id,
+                    name,
+                    input,
+                    message_id: None,
+                    request_id: None,
+                })
             }
             kind if kind.is_some() || self.block["reasoning_content"].is_string() => {
                 if !self.json.is_empty() {
@@ -182,9 +219,14 @@ fn input(text: &str) -> Value {
     }
 }
 
-/// Makes a text of what is nested too deeply to stand in a transcript: the model is told, by the call that cannot read it.
+/// Makes a text of what is nested too deeply to stand in a transcript: the model is told, by the
+/// call that cannot read it.
 fn shallow(value: Value) -> Value {
-    if is_nested_within(&value, MAX_NEST) { value } else { Value::String(value.to_string()) }
+    if is_nested_within(&value, MAX_NEST) {
+        value
+    } else {
+        Value::String(value.to_string())
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Server-sent events, cut wherever the network cuts them. Pure.
 //!
-//! The format is that of the HTML standard: fields `event` and `data`, a blank line ends an event, lines end with
-//! CR, LF or both. Memory is bounded: an event that never ends is refused. (`eventsource-stream` has no such bound, and
-//! reads an unfinished line again with every chunk.)
+//! The format is that of the HTML standard: fields `event` and `data`, a blank line ends an event,
+//! lines end with CR, LF or both. Memory is bounded: an event that never ends is refused.
+//! (`eventsource-stream` has no such bound, and reads an unfinished line again with every chunk.)
 
 use super::failure::{Failure, FailureKind};
 
@@ -37,7 +37,8 @@ impl EventReader {
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<ServerEvent>, Failure> {
         let mut events = Vec::new();
         for &byte in bytes {
-            let is_second_half = std::mem::replace(&mut self.after_cr, byte == b'\r') && byte == b'\n';
+            let is_second_half =
+                std::mem::replace(&mut self.after_cr, byte == b'\r') && byte == b'\n';
             match byte {
                 b'\n' if is_second_half => {}
                 b'\n' | b'\r' => events.extend(self.end_line()),
@@ -60,7 +61,10 @@ impl EventReader {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8_lossy(&line);
         let is_first = !std::mem::replace(&mut self.has_begun, true);
-        let line = line.strip_prefix('\u{feff}').filter(|_| is_first).unwrap_or(&line);
+        let line = line
+            .strip_prefix('\u{feff}')
+            .filter(|_| is_first)
+            .unwrap_or(&line);
         if line.is_empty() {
             return self.end_event();
         }
@@ -69,7 +73,8 @@ impl EventReader {
         match field {
             "event" => value.clone_into(&mut self.name),
             "data" => self.data.extend([value, "\n"]),
-            // A comment (which some services send as a heartbeat), or a field that means nothing here.
+            // A comment (which some services send as a heartbeat), or a field that means nothing
+            // here.
             _ => {}
         }
         None
@@ -77,7 +82,8 @@ impl EventReader {
 
     /// An event without a data line is none.
     fn end_event(&mut self) -> Option<ServerEvent> {
-        let (name, mut data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
+        let name = std::mem::take(&mut self.name);
+        let mut data = std::mem::take(&mut self.data);
         data.pop().map(|_line_break| ServerEvent { name, data })
     }
 }
@@ -92,15 +98,26 @@ mod tests {
 
     fn all(chunks: &[&[u8]]) -> Vec<ServerEvent> {
         let mut reader = EventReader::default();
-        let mut events: Vec<_> = chunks.iter().flat_map(|chunk| reader.push(chunk).unwrap()).collect();
+        let mut events: Vec<_> = chunks
+            .iter()
+            .flat_map(|chunk| reader.push(chunk).unwrap())
+            .collect();
         events.extend(reader.finish());
         events
     }
 
     #[test]
     fn events_are_read_as_the_standard_says() {
-        let event = |name: &str, data: &str| ServerEvent { name: name.to_owned(), data: data.to_owned() };
-        let expected = [event("a", "{\"x\":\n1}"), event("", ""), event("", "grüße 🦀"), event("", "last")];
+        let event = |name: &str, data: &str| ServerEvent {
+            name: name.to_owned(),
+            data: data.to_owned(),
+        };
+        let expected = [
+            event("a", "{\"x\":\n1}"),
+            event("", ""),
+            event("", "grüße 🦀"),
+            event("", "last"),
+        ];
         assert_eq!(all(&[STREAM.as_bytes()]), expected);
     }
 
@@ -109,13 +126,17 @@ mod tests {
         let mut reader = EventReader::default();
         let chunk = vec![b'x'; 1 << 20];
         assert_eq!(
-            (0..5).find_map(|_| reader.push(&chunk).err()).map(|failure| failure.kind),
+            (0..5)
+                .find_map(|_| reader.push(&chunk).err())
+                .map(|failure| failure.kind),
             Some(FailureKind::TooLarge)
         );
         let mut reader = EventReader::default();
         let line = format!("data: {}\n", "y".repeat(1 << 20));
         assert_eq!(
-            (0..5).find_map(|_| reader.push(line.as_bytes()).err()).map(|failure| failure.kind),
+            (0..5)
+                .find_map(|_| reader.push(line.as_bytes()).err())
+                .map(|failure| failure.kind),
             Some(FailureKind::TooLarge)
         );
     }

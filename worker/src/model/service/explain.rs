@@ -12,14 +12,18 @@ const RESTART: &str = "end the teammate, and start it again with `teamctl spawn 
 
 /// Returns the error of a provider whose key is missing.
 pub(super) fn missing_key(provider: Provider) -> ModelError {
-    let (name, variable) = (provider.as_str(), key_variable(provider));
+    let name = provider.as_str();
+    let variable = key_variable(provider);
     ModelError::Unusable {
         message: format!("{name} needs a key, and {variable} is not set"),
-        hint: format!("set {variable} in the shell, {RESTART} there: it takes the keys of that shell"),
+        hint: format!(
+            "set {variable} in the shell, {RESTART} there: it takes the keys of that shell"
+        ),
     }
 }
 
-/// Returns the error of a variable whose value cannot be used. `why` does not show a value that may be secret.
+/// Returns the error of a variable whose value cannot be used. `why` does not show a value that may
+/// be secret.
 pub(super) fn bad_setting(variable: &str, why: &str) -> ModelError {
     ModelError::Unusable {
         message: format!("{variable} cannot be used: {why}"),
@@ -29,7 +33,8 @@ pub(super) fn bad_setting(variable: &str, why: &str) -> ModelError {
 
 /// Returns the error of a service that gave no answer in several attempts.
 pub(super) fn no_answer(settings: &Settings, attempts: u32, last: &str) -> ModelError {
-    let (provider, attempts) = (settings.provider.as_str(), counted(attempts));
+    let provider = settings.provider.as_str();
+    let attempts = counted(attempts);
     ModelError::Unusable {
         message: format!("{provider} did not answer, {attempts} failed; the last: {last}"),
         hint: "send the message again, later".to_owned(),
@@ -38,7 +43,9 @@ pub(super) fn no_answer(settings: &Settings, attempts: u32, last: &str) -> Model
 
 /// Explains the last failure after so many attempts.
 pub(super) fn explain(failure: &Failure, settings: &Settings, attempts: u32) -> ModelError {
-    let (provider, host, said) = (settings.provider.as_str(), settings.host(), failure.to_string());
+    let provider = settings.provider.as_str();
+    let host = settings.host();
+    let said = failure.to_string();
     let base = base_variable(settings.provider);
     let (message, hint) = match failure.kind {
         FailureKind::Status(_) if failure.is_too_long() => return ModelError::TooLong(said),
@@ -105,7 +112,11 @@ pub(super) fn explain(failure: &Failure, settings: &Settings, attempts: u32) -> 
 }
 
 fn counted(attempts: u32) -> String {
-    if attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") }
+    if attempts == 1 {
+        "1 attempt".to_owned()
+    } else {
+        format!("{attempts} attempts")
+    }
 }
 
 /// Returns the variable that holds the address of a provider's service.
@@ -135,23 +146,53 @@ mod tests {
     fn settings(spec: &str) -> Settings {
         let secrets = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"]
             .map(|name| (name.as_bytes().to_vec(), b"sk-secret".to_vec()));
-        let environment = Environment { secrets: secrets.to_vec(), ..Environment::default() };
+        let environment = Environment {
+            secrets: secrets.to_vec(),
+            ..Environment::default()
+        };
         Settings::read(&spec.parse().unwrap(), &environment).unwrap()
     }
 
     fn of(status: u16, code: &str, detail: &str) -> ModelError {
-        let failure = Failure { code: code.to_owned(), ..Failure::new(FailureKind::Status(status), detail) };
+        let failure = Failure {
+            code: code.to_owned(),
+            ..Failure::new(FailureKind::Status(status), detail)
+        };
         explain(&failure, &settings("anthropic:claude-x"), 6)
     }
 
     #[test]
     fn each_failure_is_explained_with_what_to_do() {
         for (error, said, hint) in [
-            (of(401, "authentication_error", "invalid x-api-key"), "refuses the key", "ANTHROPIC_API_KEY"),
-            (of(403, "permission_error", "no"), "does not allow", "another model"),
-            (of(404, "not_found_error", "model: claude-x"), "no model \"claude-x\"", "anthropic:MODEL"),
-            (of(400, "invalid_request_error", "Your credit balance is too low"), "no credit", "add credit"),
-            (of(400, "invalid_request_error", "tools.0: bad"), "refuses the request: tools.0: bad", "log"),
+            (
+                of(401, "authentication_error", "invalid x-api-key"),
+                "refuses the key",
+                "ANTHROPIC_API_KEY",
+            ),
+            (
+                of(403, "permission_error", "no"),
+                "does not allow",
+                "another model",
+            ),
+            (
+                of(404, "not_found_error", "model: claude-x"),
+                "no model \"claude-x\"",
+                "anthropic:MODEL",
+            ),
+            (
+                of(
+                    400,
+                    "invalid_request_error",
+                    "Your credit balance is too low",
+                ),
+                "no credit",
+                "add credit",
+            ),
+            (
+                of(400, "invalid_request_error", "tools.0: bad"),
+                "refuses the request: tools.0: bad",
+                "log",
+            ),
             (
                 of(529, "overloaded_error", "Overloaded"),
                 "6 attempts failed; the last: Overloaded (529)",
@@ -181,7 +222,12 @@ mod tests {
                 "its name is not found",
                 "network",
             ),
-            (new(FailureKind::Certificate, "UnknownIssuer"), "is not trusted", "UnknownIssuer", "TEAM_CA"),
+            (
+                new(FailureKind::Certificate, "UnknownIssuer"),
+                "is not trusted",
+                "UnknownIssuer",
+                "TEAM_CA",
+            ),
             (
                 new(FailureKind::WrongService, "it does not speak TLS (https)"),
                 "does not answer as such a service does",
@@ -200,12 +246,31 @@ mod tests {
                 "refuses the key",
                 "ANTHROPIC_API_KEY",
             ),
-            (status(402, "billing"), "no credit left", "has no credit left", "add credit"),
-            (status(404, "model: x"), "its model is not known there (404)", "has no model", "--model"),
-            (status(529, "Overloaded"), "overloaded (529)", "Overloaded (529)", "later"),
+            (
+                status(402, "billing"),
+                "no credit left",
+                "has no credit left",
+                "add credit",
+            ),
+            (
+                status(404, "model: x"),
+                "its model is not known there (404)",
+                "has no model",
+                "--model",
+            ),
+            (
+                status(529, "Overloaded"),
+                "overloaded (529)",
+                "Overloaded (529)",
+                "later",
+            ),
         ] {
             let settings = settings("anthropic:claude-x");
-            assert!(failure.brief(&settings.host()).contains(brief), "{}", failure.brief(&settings.host()));
+            assert!(
+                failure.brief(&settings.host()).contains(brief),
+                "{}",
+                failure.brief(&settings.host())
+            );
             let error = explain(&failure, &settings, 6);
             assert!(
                 error.to_string().contains(said) && error.hint().contains(hint),
@@ -217,14 +282,27 @@ mod tests {
 
     #[test]
     fn an_answer_that_breaks_off_or_a_service_that_asks_for_too_long_is_named() {
-        let explained =
-            |failure: &Failure, attempts| explain(failure, &settings("openai:m"), attempts).to_string();
+        let explained = |failure: &Failure, attempts| {
+            explain(failure, &settings("openai:m"), attempts).to_string()
+        };
         let broken = explained(&Failure::new(FailureKind::Incomplete, "reset"), 6);
-        assert_eq!(broken, "the answer of openai broke off in 6 attempts; the last: reset");
-        let long = explained(&Failure::new(FailureKind::TooLarge, "it is longer than 16 MiB"), 1);
-        assert_eq!(long, "teamd stopped reading the answer of openai: it is longer than 16 MiB");
+        assert_eq!(
+            broken,
+            "the answer of openai broke off in 6 attempts; the last: reset"
+        );
+        let long = explained(
+            &Failure::new(FailureKind::TooLarge, "it is longer than 16 MiB"),
+            1,
+        );
+        assert_eq!(
+            long,
+            "teamd stopped reading the answer of openai: it is longer than 16 MiB"
+        );
         let retry_after = Some(Duration::from_secs(90_000));
-        let later = Failure { retry_after, ..Failure::new(FailureKind::Status(429), "") };
+        let later = Failure {
+            retry_after,
+            ..Failure::new(FailureKind::Status(429), "")
+        };
         assert_eq!(
             explained(&later, 1),
             "openai did not answer, 1 attempt failed; the last: status 429; it asks to be left alone for 1d1h"
@@ -234,10 +312,22 @@ mod tests {
     #[test]
     fn a_conversation_that_is_too_long_is_told_apart() {
         for error in [
-            of(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
-            of(400, "invalid_request_error", "This model's maximum context length is 8192 tokens"),
+            of(
+                400,
+                "invalid_request_error",
+                "prompt is too long: 210000 tokens > 200000 maximum",
+            ),
+            of(
+                400,
+                "invalid_request_error",
+                "This model's maximum context length is 8192 tokens",
+            ),
             of(413, "request_too_large", "Request exceeds the maximum size"),
-            of(400, "exceed_context_size_error", "the request exceeds the available context size"),
+            of(
+                400,
+                "exceed_context_size_error",
+                "the request exceeds the available context size",
+            ),
         ] {
             assert!(matches!(error, ModelError::TooLong(_)), "{error}");
         }

@@ -17,8 +17,8 @@ const MAX_DETAIL: usize = 300;
 pub(super) struct Failure {
     /// What went wrong.
     pub(super) kind: FailureKind,
-    /// What the service or the network said: one line without control characters. It may be long and hold the key
-    /// until [`Failure::sanitized`].
+    /// What the service or the network said: one line without control characters. It may be long
+    /// and hold the key until [`Failure::sanitized`].
     pub(super) detail: String,
     /// The service's own type and code of the error, such as `overloaded_error`.
     pub(super) code: String,
@@ -50,30 +50,49 @@ pub(super) enum FailureKind {
 impl Failure {
     /// Makes a failure; `detail` may be any text.
     pub(super) fn new(kind: FailureKind, detail: &str) -> Self {
-        Self { kind, detail: one_line(detail), code: String::new(), retry_after: None, should_retry: None }
+        Self {
+            kind,
+            detail: one_line(detail),
+            code: String::new(),
+            retry_after: None,
+            should_retry: None,
+        }
     }
 
     /// Reads the body that came with a status.
     pub(super) fn of_body(status: u16, body: &str) -> Self {
         match serde_json::from_str::<Value>(body) {
-            Ok(value) => Self { kind: FailureKind::Status(status), ..Self::of_event(&value) },
+            Ok(value) => Self {
+                kind: FailureKind::Status(status),
+                ..Self::of_event(&value)
+            },
             Err(_) => Self::new(FailureKind::Status(status), body),
         }
     }
 
     /// Reads an error that came within a stream, or with status 200.
     ///
-    /// Both services wrap an error in `error`. Other servers write a text there, or `message` or `detail` at the top.
+    /// Both services wrap an error in `error`. Other servers write a text there, or `message` or
+    /// `detail` at the top.
     pub(super) fn of_event(value: &Value) -> Self {
-        let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
+        let error = value
+            .get("error")
+            .filter(|error| !error.is_null())
+            .unwrap_or(value);
         let field = |path: &&str| match error.pointer(path)? {
             Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
             Value::Number(number) => Some(number.to_string()),
             _ => None,
         };
         let message = ["", "/message", "/detail"].iter().find_map(field);
-        let codes: Vec<_> = ["/type", "/code", "/details/error_code"].iter().filter_map(field).collect();
-        let mut failure = Self::new(FailureKind::Status(500), &message.unwrap_or_else(|| error.to_string()));
+        let codes: Vec<_> = ["/type", "/code", "/details/error_code"]
+            .iter()
+            .filter_map(field)
+            .collect();
+        let mut failure = Self::new(
+            FailureKind::Status(500),
+            &message.unwrap_or_else(|| error.to_string()),
+        );
         failure.code = codes.join(" ");
         failure.kind = FailureKind::Status(failure.status_of_code());
         failure
@@ -86,22 +105,41 @@ impl Failure {
             return status;
         }
         let statuses = [
-            (400, &["invalid_request", "context_length_exceeded", "badrequest", "invalid_prompt"][..]),
+            (
+                400,
+                &[
+                    "invalid_request",
+                    "context_length_exceeded",
+                    "badrequest",
+                    "invalid_prompt",
+                ][..],
+            ),
             (401, &["authentication_error", "invalid_api_key"]),
             (402, &["billing_error"]),
             (403, &["permission_error"]),
             (404, &["not_found_error", "model_not_found"]),
             (413, &["request_too_large"]),
-            (429, &["rate_limit", "insufficient_quota", "tokens_exceeded"]),
+            (
+                429,
+                &["rate_limit", "insufficient_quota", "tokens_exceeded"],
+            ),
             (529, &["overloaded"]),
             (504, &["timeout"]),
         ];
-        statuses.into_iter().find(|(_, words)| self.mentions(words)).map_or(500, |(status, _)| status)
+        statuses
+            .into_iter()
+            .find(|(_, words)| self.mentions(words))
+            .map_or(500, |(status, _)| status)
     }
 
-    /// Returns the failure without secrets and with a short detail. `scrub` comes first: a cut may split a secret.
+    /// Returns the failure without secrets and with a short detail. `scrub` comes first: a cut may
+    /// split a secret.
     pub(super) fn sanitized(self, scrub: impl Fn(&str) -> String) -> Self {
-        Self { detail: cut(&scrub(&self.detail)), code: cut(&scrub(&self.code)), ..self }
+        Self {
+            detail: cut(&scrub(&self.detail)),
+            code: cut(&scrub(&self.code)),
+            ..self
+        }
     }
 
     /// Tells whether the service answered with one of these statuses.
@@ -117,8 +155,13 @@ impl Failure {
 
     /// Tells whether the account lacks money: waiting does not help.
     pub(super) fn is_out_of_credit(&self) -> bool {
-        let words =
-            ["insufficient_quota", "credit balance", "billing", "spend_limit", "exceeded your current quota"];
+        let words = [
+            "insufficient_quota",
+            "credit balance",
+            "billing",
+            "spend_limit",
+            "exceeded your current quota",
+        ];
         self.has_status(&[402]) || self.has_status(&[400, 403, 429]) && self.mentions(&words)
     }
 
@@ -140,9 +183,9 @@ impl Failure {
     pub(super) fn is_temporary(&self) -> bool {
         match self.kind {
             FailureKind::Status(_) if self.is_out_of_credit() || self.is_too_long() => false,
-            FailureKind::Status(status) => {
-                self.should_retry.unwrap_or(matches!(status, 408 | 409 | 429 | 500..=599))
-            }
+            FailureKind::Status(status) => self
+                .should_retry
+                .unwrap_or(matches!(status, 408 | 409 | 429 | 500..=599)),
             FailureKind::Unreachable | FailureKind::Silent | FailureKind::Incomplete => true,
             FailureKind::Certificate | FailureKind::WrongService | FailureKind::TooLarge => false,
         }
@@ -153,7 +196,8 @@ impl Failure {
         self.has_status(&[429, 503, 529]) || self.retry_after.is_some()
     }
 
-    /// Describes the failure in a few words of our own, given the host: nothing that its service has said is among them.
+    /// Describes the failure in a few words of our own, given the host: nothing that its service
+    /// has said is among them.
     pub(super) fn brief(&self, host: &str) -> String {
         match self.kind {
             FailureKind::Status(_) if self.is_out_of_credit() => "no credit left".to_owned(),
@@ -182,16 +226,31 @@ impl fmt::Display for Failure {
         }
         // Such a time is the reason why the service is not asked again.
         match self.retry_after.filter(|wanted| *wanted > GIVE_UP) {
-            Some(wanted) => write!(f, "; it asks to be left alone for {}", format_duration(wanted)),
+            Some(wanted) => write!(
+                f,
+                "; it asks to be left alone for {}",
+                format_duration(wanted)
+            ),
             None => Ok(()),
         }
     }
 }
 
-/// Makes a text from outside fit for a log line and a message: one line, without characters that a terminal acts on.
+/// Makes a text from outside fit for a log line and a message: one line, without characters that a
+/// terminal acts on.
 pub(super) fn one_line(text: &str) -> String {
-    let escaped = |c: char| if is_hidden(c) { c.escape_unicode().collect() } else { vec![c] };
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().flat_map(escaped).collect()
+    text.split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .flat_map(|c| {
+            if is_hidden(c) {
+                c.escape_unicode().collect()
+            } else {
+                vec![c]
+            }
+        })
+        .collect()
 }
 
 /// Makes a text short.
@@ -208,32 +267,51 @@ mod tests {
 
     #[test]
     fn the_errors_of_all_services_are_read() {
-        let anthropic =
-            r#"{"type":"error","error":{"type":"not_found_error","message":"model: x"},"request_id":"r"}"#;
+        let anthropic = r#"{"type":"error","error":{"type":"not_found_error","message":"model: x"},"request_id":"r"}"#;
         let read = Failure::of_body(404, anthropic);
-        assert_eq!((read.code.as_str(), read.detail.as_str()), ("not_found_error", "model: x"));
-        let openai =
-            r#"{"error":{"message":"no quota","type":"insufficient_quota","param":null,"code":"quota_7"}}"#;
-        assert_eq!(Failure::of_body(429, openai).code, "insufficient_quota quota_7");
+        assert_eq!(
+            (read.code.as_str(), read.detail.as_str()),
+            ("not_found_error", "model: x")
+        );
+        let openai = r#"{"error":{"message":"no quota","type":"insufficient_quota","param":null,"code":"quota_7"}}"#;
+        assert_eq!(
+            Failure::of_body(429, openai).code,
+            "insufficient_quota quota_7"
+        );
         for (body, detail) in [
             (r#"{"error":"model 'x' not found"}"#, "model 'x' not found"),
-            (r#"{"object":"error","message":"too long","code":400}"#, "too long"),
+            (
+                r#"{"object":"error","message":"too long","code":400}"#,
+                "too long",
+            ),
             (r#"{"detail":"Not Found"}"#, "Not Found"),
-            ("<html>\n <b>bad\u{1b}[31m gateway", "<html> <b>bad\\u{1b}[31m gateway"),
+            (
+                "<html>\n <b>bad\u{1b}[31m gateway",
+                "<html> <b>bad\\u{1b}[31m gateway",
+            ),
             ("", ""),
         ] {
             let read = Failure::of_body(400, body);
-            assert_eq!((read.kind, read.detail.as_str()), (FailureKind::Status(400), detail), "{body}");
+            assert_eq!(
+                (read.kind, read.detail.as_str()),
+                (FailureKind::Status(400), detail),
+                "{body}"
+            );
         }
     }
 
     #[test]
     fn a_sanitized_failure_holds_no_secret_not_even_a_part_of_one() {
         let secret = "sk-0123456789";
-        let sanitized = |failure: Failure| failure.sanitized(|text| text.replace(secret, "[the key]"));
+        let sanitized =
+            |failure: Failure| failure.sanitized(|text| text.replace(secret, "[the key]"));
         for before in 0..310 {
             let detail = format!("{}{secret}{}", "x".repeat(before), "y".repeat(300));
-            for kind in [FailureKind::Status(400), FailureKind::Unreachable, FailureKind::Incomplete] {
+            for kind in [
+                FailureKind::Status(400),
+                FailureKind::Unreachable,
+                FailureKind::Incomplete,
+            ] {
                 let shown = sanitized(Failure::new(kind, &detail)).to_string();
                 assert!(!shown.contains("sk-") && shown.contains('…'), "{shown}");
                 assert!(shown.chars().count() <= MAX_DETAIL + " (400)…".len());
@@ -247,11 +325,26 @@ mod tests {
     #[test]
     fn an_error_in_a_stream_stands_for_a_status() {
         for (event, status) in [
-            (r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, 529),
-            (r#"{"type":"error","error":{"type":"api_error","message":"oops"}}"#, 500),
-            (r#"{"error":{"type":"rate_limit_error","message":"slow down"}}"#, 429),
-            (r#"{"error":{"code":503,"message":"loading model","type":"unavailable_error"}}"#, 503),
-            (r#"{"error":{"type":"invalid_request_error","message":"no"}}"#, 400),
+            (
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                529,
+            ),
+            (
+                r#"{"type":"error","error":{"type":"api_error","message":"oops"}}"#,
+                500,
+            ),
+            (
+                r#"{"error":{"type":"rate_limit_error","message":"slow down"}}"#,
+                429,
+            ),
+            (
+                r#"{"error":{"code":503,"message":"loading model","type":"unavailable_error"}}"#,
+                503,
+            ),
+            (
+                r#"{"error":{"type":"invalid_request_error","message":"no"}}"#,
+                400,
+            ),
             (r#"{"error":"anything"}"#, 500),
         ] {
             let failure = Failure::of_event(&serde_json::from_str(event).unwrap());

@@ -1,13 +1,15 @@
-//! The gateway of an agent, or of a command whose network is a list of hosts: all that it reaches from a network namespace with a
-//! loopback interface alone.
+//! The gateway of an agent, or of a command whose network is a list of hosts: all that it reaches
+//! from a network namespace with a loopback interface alone.
 //!
-//! The listeners stand in that namespace; the worker accepts, from outside. The first one takes HTTP: requests for the service of a model
-//! are sent on with the key, which never enters the sandbox, whatever the gate ([`upstream`]); `CONNECT` opens a tunnel to a host
-//! ([`tunnel`]), and each further listener stands for a port of this machine. These two need an open gate, and a gate that closes cuts
-//! them.
+//! The listeners stand in that namespace; the worker accepts, from outside. The first one takes
+//! HTTP: requests for the service of a model are sent on with the key, which never enters the
+//! sandbox, whatever the gate ([`upstream`]); `CONNECT` opens a tunnel to a host ([`tunnel`]), and
+//! each further listener stands for a port of this machine. These two need an open gate, and a gate
+//! that closes cuts them.
 //!
-//! Where the agent has the network of the machine, there is the first listener only, on the machine's own loopback interface. So each
-//! request must show a token that only this agent was given.
+//! Where the agent has the network of the machine, there is the first listener only, on the
+//! machine's own loopback interface. So each request must show a token that only this agent was
+//! given.
 
 mod meter;
 mod scrub;
@@ -61,23 +63,35 @@ pub(crate) struct Gateway {
 type Tunnel = (OnUpgrade, TcpStream);
 
 impl Gateway {
-    /// Makes a gateway to the hosts and ports of a sandbox, where that has network. Nothing is sent yet.
+    /// Makes a gateway to the hosts and ports of a sandbox, where that has network. Nothing is sent
+    /// yet.
     pub(crate) fn new(sandbox: &Sandbox, has_network: bool) -> Self {
         Self {
             upstreams: Vec::new(),
             hosts: has_network.then(|| Hosts::new(&sandbox.hosts)),
-            ports: if has_network { sandbox.ports.clone() } else { Vec::new() },
+            ports: if has_network {
+                sandbox.ports.clone()
+            } else {
+                Vec::new()
+            },
             meter: Meter::default(),
             token: format!("teamd-{}", Uuid::new_v4().simple()),
         }
     }
 
-    /// Adds each service of a model whose key is in the environment. `meter`: counts what is spent, and says what may be.
+    /// Adds each service of a model whose key is in the environment. `meter`: counts what is spent,
+    /// and says what may be.
     #[must_use]
     pub(crate) fn with_models(self, environment: &Environment, meter: Meter) -> Self {
         let upstreams = [Provider::Anthropic, Provider::OpenAi].into_iter();
-        let upstreams = upstreams.filter_map(|provider| Upstream::new(provider, environment)).collect();
-        Self { upstreams, meter, ..self }
+        let upstreams = upstreams
+            .filter_map(|provider| Upstream::new(provider, environment))
+            .collect();
+        Self {
+            upstreams,
+            meter,
+            ..self
+        }
     }
 
     /// Returns what counts its calls.
@@ -97,17 +111,25 @@ impl Gateway {
 
     /// Returns the ports of its listeners, in a network namespace of the agent.
     pub(crate) fn ports(&self) -> Vec<u16> {
-        [PORT].into_iter().chain(self.ports.iter().copied()).collect()
+        [PORT]
+            .into_iter()
+            .chain(self.ports.iter().copied())
+            .collect()
     }
 
     /// Returns the variables by which programs find it, given the port of its first listener.
     pub(crate) fn variables(&self, port: u16) -> Vec<(&'static str, String)> {
         let own = format!("http://{}:{port}", Ipv4Addr::LOCALHOST);
-        let mut variables: Vec<_> =
-            self.upstreams.iter().flat_map(|upstream| upstream.variables(&own, &self.token)).collect();
+        let mut variables: Vec<_> = self
+            .upstreams
+            .iter()
+            .flat_map(|upstream| upstream.variables(&own, &self.token))
+            .collect();
         if self.hosts.is_some() {
             variables.extend(["HTTPS_PROXY", "https_proxy"].map(|name| (name, own.clone())));
-            variables.extend(["NO_PROXY", "no_proxy"].map(|name| (name, "127.0.0.1,localhost".to_owned())));
+            variables.extend(
+                ["NO_PROXY", "no_proxy"].map(|name| (name, "127.0.0.1,localhost".to_owned())),
+            );
         }
         variables
     }
@@ -125,7 +147,9 @@ impl Gateway {
         for (place, listener) in listeners.into_iter().enumerate() {
             listener.set_nonblocking(true)?;
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let port = place.checked_sub(1).and_then(|place| self.ports.get(place).copied());
+            let port = place
+                .checked_sub(1)
+                .and_then(|place| self.ports.get(place).copied());
             serving.spawn(Arc::clone(&self).accept(listener, port, gate.clone()));
         }
         while serving.join_next().await.is_some() {}
@@ -139,13 +163,17 @@ impl Gateway {
         port: Option<u16>,
         gate: watch::Receiver<Gate>,
     ) {
-        let (mut connections, room) = (JoinSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
+        let mut connections = JoinSet::new();
+        let room = Arc::new(Semaphore::new(AT_ONCE));
         loop {
             while connections.try_join_next().is_some() {}
-            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+            let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
+                return;
+            };
             match from.accept().await {
                 Ok((stream, _)) => {
-                    let (gateway, gate) = (Arc::clone(&self), gate.clone());
+                    let gateway = Arc::clone(&self);
+                    let gate = gate.clone();
                     connections.spawn(async move {
                         match port {
                             None => gateway.speak(stream, gate).await,
@@ -166,8 +194,10 @@ impl Gateway {
     async fn speak(&self, stream: TcpStream, gate: watch::Receiver<Gate>) {
         let tunnel: Mutex<Option<Tunnel>> = Mutex::new(None);
         let answer = service_fn(|request| self.answer(request, &gate, &tunnel));
-        let served =
-            http1::Builder::new().serve_connection(TokioIo::new(stream), answer).with_upgrades().await;
+        let served = http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), answer)
+            .with_upgrades()
+            .await;
         if let Err(error) = served {
             tracing::debug!("a connection to the gateway broke: {error}");
         }
@@ -187,12 +217,16 @@ impl Gateway {
         begun: &Mutex<Option<Tunnel>>,
     ) -> Result<Response<Body>, Infallible> {
         if request.method() != Method::CONNECT {
-            let upstream = self.upstreams.iter().find(|upstream| upstream.serves(request.uri().path()));
+            let upstream = self
+                .upstreams
+                .iter()
+                .find(|upstream| upstream.serves(request.uri().path()));
             return Ok(match upstream {
                 Some(upstream) => upstream.forward(request, &self.token, &self.meter).await,
-                None => {
-                    refusal(StatusCode::NOT_FOUND, "the gateway knows no such path, or has no key for it")
-                }
+                None => refusal(
+                    StatusCode::NOT_FOUND,
+                    "the gateway knows no such path, or has no key for it",
+                ),
             });
         }
         let host = match &self.hosts {
@@ -221,7 +255,10 @@ async fn to_port(mut stream: TcpStream, port: u16, gate: watch::Receiver<Gate>) 
 }
 
 /// Waits for something as long as the gate is open.
-async fn while_open<O>(mut gate: watch::Receiver<Gate>, what: impl Future<Output = std::io::Result<O>>) {
+async fn while_open<O>(
+    mut gate: watch::Receiver<Gate>,
+    what: impl Future<Output = std::io::Result<O>>,
+) {
     tokio::select! {
         biased;
         // The other end is only dropped with the agent.
@@ -234,12 +271,13 @@ async fn while_open<O>(mut gate: watch::Receiver<Gate>, what: impl Future<Output
 
 /// Refuses a request, in the form of an error of a model's service: programs show its message.
 fn refusal(status: StatusCode, why: &str) -> Response<Body> {
-    let error =
-        json!({"type": "error", "error": {"type": "gateway_error", "message": format!("teamd: {why}")}});
+    let error = json!({"type": "error", "error": {"type": "gateway_error", "message": format!("teamd: {why}")}});
     let mut response = Response::new(Body::from(error.to_string()));
     *response.status_mut() = status;
     let kind = hyper::header::HeaderValue::from_static("application/json");
-    response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+    response
+        .headers_mut()
+        .insert(hyper::header::CONTENT_TYPE, kind);
     // The libraries of both providers read it: to ask again does not help.
     if status.is_client_error() {
         let never = hyper::header::HeaderValue::from_static("false");

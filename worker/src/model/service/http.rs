@@ -1,5 +1,5 @@
-//! One exchange with a service: sends a request, and reads the answer as it comes. It decides nothing about another
-//! attempt.
+//! One exchange with a service: sends a request, and reads the answer as it comes. It decides
+//! nothing about another attempt.
 
 use std::ops::Deref;
 use std::time::{Duration, SystemTime};
@@ -15,13 +15,15 @@ use super::retry::retry_after;
 use super::waits::Waits;
 use super::wire::{Wire, json};
 
-/// How long the end of a stream is waited for when the answer is complete: some servers never send it.
+/// How long the end of a stream is waited for when the answer is complete: some servers never send
+/// it.
 const END: Duration = Duration::from_secs(2);
 
 /// How much may be read for one answer, in bytes: a stream wraps every few letters into an event.
 const MAX_STREAM: usize = 256 << 20;
 
-/// How long an answer in one piece may be as it is written, in bytes: its content may all be escapes.
+/// How long an answer in one piece may be as it is written, in bytes: its content may all be
+/// escapes.
 const MAX_WHOLE: usize = 64 << 20;
 
 /// How much of an error is read, in bytes.
@@ -37,14 +39,23 @@ pub(super) async fn exchange(
     waits: &Waits,
     heard: &mut dyn FnMut(&str),
 ) -> Result<Piece, Failure> {
-    let response = waits.for_service(request.send()).await?.map_err(unreachable)?;
+    let response = waits
+        .for_service(request.send())
+        .await?
+        .map_err(unreachable)?;
     let wrong = |why: String| Err(Failure::new(FailureKind::WrongService, &why));
     match response.status().as_u16() {
         200 => {}
         status @ 201..300 => {
-            return wrong(format!("it answered with status {status}, which holds no answer"));
+            return wrong(format!(
+                "it answered with status {status}, which holds no answer"
+            ));
         }
-        status @ 300..400 => return wrong(format!("it redirects (status {status}), which is not followed")),
+        status @ 300..400 => {
+            return wrong(format!(
+                "it redirects (status {status}), which is not followed"
+            ));
+        }
         // Each service says in JSON that it has no such model.
         404 if !content_type(&response).contains("json") => {
             return wrong("there is no such service at this address (status 404)".to_owned());
@@ -58,12 +69,16 @@ pub(super) async fn exchange(
     match read_answer(response, wire, &mut draft, waits, heard).await {
         // Once it was said why the answer ended, nothing that follows is missed.
         _ if draft.is_complete() => Ok(draft.end()),
-        Ok(()) => Err(Failure::new(FailureKind::Incomplete, "the stream ended before the answer did")),
+        Ok(()) => Err(Failure::new(
+            FailureKind::Incomplete,
+            "the stream ended before the answer did",
+        )),
         Err(failure) => Err(failure),
     }
 }
 
-/// Reads the events of an answer. One that comes in one piece, though a stream was asked for, is one event.
+/// Reads the events of an answer. One that comes in one piece, though a stream was asked for, is
+/// one event.
 async fn read_answer(
     mut response: Response,
     wire: &dyn Wire,
@@ -78,8 +93,10 @@ async fn read_answer(
     };
     let is_whole = content_type(&response).contains("json");
     let most = if is_whole { MAX_WHOLE } else { MAX_STREAM };
-    let (mut events, mut whole) = (EventReader::default(), Vec::new());
-    let (mut length, mut end) = (0, None);
+    let mut events = EventReader::default();
+    let mut whole = Vec::new();
+    let mut length = 0;
+    let mut end = None;
     while !draft.is_done {
         if draft.is_complete() {
             end.get_or_insert_with(|| Instant::now() + END);
@@ -105,9 +122,19 @@ async fn read_answer(
     }
     if is_whole {
         let data = String::from_utf8_lossy(&whole).into_owned();
-        take(&ServerEvent { name: String::new(), data: data.clone() }, draft)?;
+        take(
+            &ServerEvent {
+                name: String::new(),
+                data: data.clone(),
+            },
+            draft,
+        )?;
         // A body that is no answer says what is wrong.
-        return if draft.is_complete() { Ok(()) } else { Err(Failure::of_event(&json(&data)?)) };
+        return if draft.is_complete() {
+            Ok(())
+        } else {
+            Err(Failure::of_event(&json(&data)?))
+        };
     }
     // The last event may be torn. Then the answer is not complete either.
     events.finish().map_or(Ok(()), |event| take(&event, draft))
@@ -115,7 +142,10 @@ async fn read_answer(
 
 /// Reads what a service says with another status than 200.
 async fn read_error(mut response: Response, status: u16, waits: &Waits) -> Failure {
-    let wanted = (header(&response, "retry-after-ms"), header(&response, "retry-after"));
+    let wanted = (
+        header(&response, "retry-after-ms"),
+        header(&response, "retry-after"),
+    );
     let retry_after = retry_after(wanted.0, wanted.1, SystemTime::now());
     let should_retry = header(&response, "x-should-retry").parse().ok();
     let unreadable = unreadable(&response);
@@ -130,7 +160,11 @@ async fn read_error(mut response: Response, status: u16, waits: &Waits) -> Failu
         Some(what) => Failure::new(FailureKind::Status(status), &what),
         None => Failure::of_body(status, &String::from_utf8_lossy(&body)),
     };
-    Failure { retry_after, should_retry, ..failure }
+    Failure {
+        retry_after,
+        should_retry,
+        ..failure
+    }
 }
 
 async fn next_chunk(
@@ -138,7 +172,10 @@ async fn next_chunk(
     waits: &Waits,
 ) -> Result<Option<impl Deref<Target = [u8]> + use<>>, Failure> {
     waits.for_service(response.chunk()).await?.map_err(|error| {
-        let detail = format!("the connection broke within the answer: {}", error_chain(error));
+        let detail = format!(
+            "the connection broke within the answer: {}",
+            error_chain(error)
+        );
         Failure::new(FailureKind::Incomplete, &detail)
     })
 }
@@ -165,21 +202,32 @@ pub(super) fn unreachable(error: reqwest::Error) -> Failure {
 /// A fragment of an error begins with a small letter.
 fn lower_first(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(letters).collect()
+    })
 }
 
 /// Returns the value of a header; empty if it is missing.
 fn header<'r>(response: &'r Response, name: &str) -> &'r str {
-    response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    response
+        .headers()
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
 }
 
 /// Returns the type of a body in small letters, without parameters.
 fn content_type(response: &Response) -> String {
     let kind = header(response, "content-type");
-    kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    kind.split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase()
 }
 
-/// Names a body that holds neither an answer nor words for a person, if it is such a one. No encoding is ever asked for.
+/// Names a body that holds neither an answer nor words for a person, if it is such a one. No
+/// encoding is ever asked for.
 fn unreadable(response: &Response) -> Option<String> {
     let encoding = header(response, "content-encoding").to_ascii_lowercase();
     if !matches!(encoding.as_str(), "" | "identity") {

@@ -6,13 +6,23 @@ use teamd_shared::transcript::Block;
 
 use crate::model::prompt::{Part, Turn};
 
-/// Gives a new id to each call without one, and to each whose id the answer or the conversation has already.
+/// Gives a new id to each call without one, and to each whose id the answer or the conversation has
+/// already.
 pub(super) fn make_unique(content: &mut [Block], turns: &[Turn]) {
     let parts = turns.iter().flat_map(|turn| &turn.parts);
-    let id_of = |part: &Part| if let Part::Call { id, .. } = part { Some(id.clone()) } else { None };
-    let mut used: HashSet<String> = parts.filter_map(id_of).collect();
+    let mut used: HashSet<String> = parts
+        .filter_map(|part| {
+            if let Part::Call { id, .. } = part {
+                Some(id.clone())
+            } else {
+                None
+            }
+        })
+        .collect();
     for block in content {
-        let Block::ToolUse { id, .. } = block else { continue };
+        let Block::ToolUse { id, .. } = block else {
+            continue;
+        };
         while id.is_empty() || !used.insert(id.clone()) {
             *id = format!("call_{}", &uuid::Uuid::new_v4().simple().to_string()[..24]);
         }
@@ -34,8 +44,15 @@ mod tests {
             message_id: None,
             request_id: None,
         };
-        let known = Part::Call { id: "old".to_owned(), name: "bash".to_owned(), input: json!({}) };
-        let turns = [Turn { role: Role::Assistant, parts: vec![known] }];
+        let known = Part::Call {
+            id: "old".to_owned(),
+            name: "bash".to_owned(),
+            input: json!({}),
+        };
+        let turns = [Turn {
+            role: Role::Assistant,
+            parts: vec![known],
+        }];
         let mut content = [call("a"), call("a"), call(""), call("old"), call("b")];
         make_unique(&mut content, &turns);
         let ids: Vec<_> = content
@@ -46,7 +63,10 @@ mod tests {
             })
             .collect();
         assert_eq!((ids[0], ids[4]), ("a", "b"));
-        assert!(ids[1..4].iter().all(|id| id.starts_with("call_")), "{ids:?}");
+        assert!(
+            ids[1..4].iter().all(|id| id.starts_with("call_")),
+            "{ids:?}"
+        );
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 5, "{ids:?}");
     }
 }

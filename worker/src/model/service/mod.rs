@@ -1,11 +1,11 @@
-//! A model that is reached over HTTP: asks its service, waits and asks again when that may help, and says in plain
-//! words when it does not.
+//! A model that is reached over HTTP: asks its service, waits and asks again when that may help,
+//! and says in plain words when it does not.
 //!
-//! It keeps no conversation: every prompt holds all of it. What is sent and how an answer is read is up to a
-//! [`Wire`], one file a provider; those are pure. Keys go into headers and nowhere else.
+//! It keeps no conversation: every prompt holds all of it. What is sent and how an answer is read
+//! is up to a [`Wire`], one file a provider; those are pure. Keys go into headers and nowhere else.
 //!
-//! Two types say that there is no answer: a [`Failure`] is what one request came to, and decides about the next; a
-//! [`ModelError`] is what the last failure means for a user.
+//! Two types say that there is no answer: a [`Failure`] is what one request came to, and decides
+//! about the next; a [`ModelError`] is what the last failure means for a user.
 
 mod anthropic;
 mod catalog;
@@ -51,11 +51,13 @@ pub(crate) use settings::patience;
 use waits::Waits;
 use wire::Wire;
 
-/// How long all attempts and pauses for one prompt may take together, in however many pieces its answer comes: after
-/// that, no failure is followed by another attempt. An answer that comes has no limit.
+/// How long all attempts and pauses for one prompt may take together, in however many pieces its
+/// answer comes: after that, no failure is followed by another attempt. An answer that comes has no
+/// limit.
 const GIVE_UP: Duration = Duration::from_secs(600);
 
-/// How often one answer may be paused. Each piece costs tokens, so an answer that never ends must be given up.
+/// How often one answer may be paused. Each piece costs tokens, so an answer that never ends must
+/// be given up.
 const MAX_PAUSES: u32 = 10;
 
 /// What a service needs of its surroundings.
@@ -90,17 +92,21 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Makes the service that a specification names. Nothing is sent, and no client is built, before the first prompt.
+    /// Makes the service that a specification names. Nothing is sent, and no client is built,
+    /// before the first prompt.
     ///
     /// # Errors
     /// [`ModelError::Unusable`] for a missing key, or a setting that makes no sense.
     pub(crate) fn new(spec: &ModelSpec, access: Access<'_>) -> Result<Self, ModelError> {
         let settings = Settings::read(spec, access.environment)?;
         let wire: Box<dyn Wire> = match settings.provider {
-            Provider::Anthropic => Box::new(anthropic::Anthropic::new(&settings.model, settings.window)),
-            Provider::OpenAi | Provider::Script => {
-                Box::new(openai::OpenAi::new(&settings.model, settings.is_default_base))
+            Provider::Anthropic => {
+                Box::new(anthropic::Anthropic::new(&settings.model, settings.window))
             }
+            Provider::OpenAi | Provider::Script => Box::new(openai::OpenAi::new(
+                &settings.model,
+                settings.is_default_base,
+            )),
         };
         Ok(Self {
             wire,
@@ -127,13 +133,14 @@ impl Service {
         std::mem::take(&mut self.unrecorded)
     }
 
-    /// Asks; `began`: when the waiting for this answer began; `heard` is told each piece of text as it comes. `budget`: what
-    /// may be spent, with what [`Service::take_unrecorded`] has not taken out, before an answer that is not whole
-    /// is given up.
+    /// Asks; `began`: when the waiting for this answer began; `heard` is told each piece of text as
+    /// it comes. `budget`: what may be spent, with what [`Service::take_unrecorded`] has not taken
+    /// out, before an answer that is not whole is given up.
     ///
-    /// An answer that the service pauses is sent back as it is, nothing stands behind it, and the model goes on. Elsewhere it
-    /// is one answer, which counts when it has ended. So no message, no crash and no compaction can come between its pieces:
-    /// a worker that dies meanwhile asks anew. A call that fails or is dropped halfway leaves nothing behind but what it cost.
+    /// An answer that the service pauses is sent back as it is, nothing stands behind it, and the
+    /// model goes on. Elsewhere it is one answer, which counts when it has ended. So no message, no
+    /// crash and no compaction can come between its pieces: a worker that dies meanwhile asks anew.
+    /// A call that fails or is dropped halfway leaves nothing behind but what it cost.
     ///
     /// # Errors
     /// [`ModelError`] if there is no answer to be had, also not by waiting and trying again.
@@ -145,39 +152,67 @@ impl Service {
         heard: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Answer, ModelError> {
         let before = self.unrecorded;
-        let (mut content, mut usage) = (Vec::new(), Usage::default());
+        let mut content = Vec::new();
+        let mut usage = Usage::default();
         let mut turns = Cow::Borrowed(prompt.turns);
         for pauses in 0..=MAX_PAUSES {
             if budget.reached(&self.unrecorded).is_some() {
                 return Err(ModelError::Spent);
             }
             let text: String = content.iter().filter_map(Block::text).collect();
-            let going_on = Prompt { turns: &turns, ..prompt.clone() };
+            let going_on = Prompt {
+                turns: &turns,
+                ..prompt.clone()
+            };
             let Piece { answer, paused } = self.next_piece(&going_on, began, &text, heard).await?;
             self.unrecorded += answer.usage;
             usage += answer.usage;
             content.extend(answer.content);
             // With a call in it, it goes on behind the result.
-            if !paused || content.iter().any(|block| matches!(block, Block::ToolUse { .. })) {
-                // For each piece all of the conversation was read again, with the pieces before: only the last count is
-                // its length.
-                let last = answer.usage.input().saturating_add(answer.usage.output_tokens);
+            if !paused
+                || content
+                    .iter()
+                    .any(|block| matches!(block, Block::ToolUse { .. }))
+            {
+                // For each piece all of the conversation was read again, with the pieces before:
+                // only the last count is its length.
+                let last = answer
+                    .usage
+                    .input()
+                    .saturating_add(answer.usage.output_tokens);
                 let length = (pauses > 0).then_some(last);
                 // The answer says what it cost.
                 self.unrecorded = before;
-                return Ok(Answer { content, usage, cut: answer.cut, length });
+                return Ok(Answer {
+                    content,
+                    usage,
+                    cut: answer.cut,
+                    length,
+                });
             }
             tracing::info!("{}: paused its answer; it goes on", self.name());
             if !content.is_empty() {
                 let parts = content.iter().map(Part::from).collect();
-                turns = [prompt.turns, &[Turn { role: Role::Assistant, parts }]].concat().into();
+                turns = [
+                    prompt.turns,
+                    &[Turn {
+                        role: Role::Assistant,
+                        parts,
+                    }],
+                ]
+                .concat()
+                .into();
             }
         }
-        let why = format!("its service has paused this answer {} times, and it has no end", MAX_PAUSES + 1);
+        let why = format!(
+            "its service has paused this answer {} times, and it has no end",
+            MAX_PAUSES + 1
+        );
         Err(ModelError::Failed(why))
     }
 
-    /// Asks for the next piece of an answer; `began`: when its first was asked for; `before`: the text of those before.
+    /// Asks for the next piece of an answer; `began`: when its first was asked for; `before`: the
+    /// text of those before.
     async fn next_piece(
         &mut self,
         prompt: &Prompt<'_>,
@@ -215,11 +250,17 @@ impl Service {
                 return Err(explain(&failure, &self.settings, failed));
             };
             if failure.is_overload() {
-                self.overload.leave_alone_for(failure.retry_after.unwrap_or(wait));
+                self.overload
+                    .leave_alone_for(failure.retry_after.unwrap_or(wait));
             }
             let seconds = wait.as_secs_f64();
-            tracing::warn!("{}: attempt {failed} failed: {failure}; again in {seconds:.1} s", self.name());
-            self.waits.sleep(wait, &failure.brief(&self.settings.host())).await;
+            tracing::warn!(
+                "{}: attempt {failed} failed: {failure}; again in {seconds:.1} s",
+                self.name()
+            );
+            self.waits
+                .sleep(wait, &failure.brief(&self.settings.host()))
+                .await;
         }
     }
 
@@ -230,8 +271,14 @@ impl Service {
                 let last = format!("it asks to be left alone for {}", format_duration(left));
                 return Err(no_answer(&self.settings, failed, &last));
             };
-            tracing::info!("{} is overloaded: waiting {:.1} s", self.name(), wait.as_secs_f64());
-            self.waits.sleep(wait, "overloaded; the team leaves it alone").await;
+            tracing::info!(
+                "{} is overloaded: waiting {:.1} s",
+                self.name(),
+                wait.as_secs_f64()
+            );
+            self.waits
+                .sleep(wait, "overloaded; the team leaves it alone")
+                .await;
         }
         Ok(())
     }
@@ -248,7 +295,8 @@ impl Service {
         let headers = client::headers(self.wire.as_ref(), self.settings.key.as_ref());
         let request = client.post(url).headers(headers).body(body);
         let exchanged = http::exchange(request, self.wire.as_ref(), &self.waits, heard).await;
-        let mut piece = exchanged.map_err(|failure| failure.sanitized(|text| self.settings.scrub(text)))?;
+        let mut piece =
+            exchanged.map_err(|failure| failure.sanitized(|text| self.settings.scrub(text)))?;
         let answer = &mut piece.answer;
         ids::make_unique(&mut answer.content, prompt.turns);
         if answer.usage == Usage::default() {
@@ -258,19 +306,28 @@ impl Service {
     }
 
     fn name(&self) -> String {
-        format!("{}:{}", self.settings.provider.as_str(), self.settings.model)
+        format!(
+            "{}:{}",
+            self.settings.provider.as_str(),
+            self.settings.model
+        )
     }
 }
 
-/// Returns about what an answer cost whose service does not say (some local ones): a budget must hold there, too. Four
-/// bytes are about one token.
+/// Returns about what an answer cost whose service does not say (some local ones): a budget must
+/// hold there, too. Four bytes are about one token.
 fn estimate(asked: usize, content: &[Block]) -> Usage {
     let answered: usize = content.iter().map(|block| Part::from(block).bytes()).sum();
     let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
-    Usage { input_tokens: tokens(asked), output_tokens: tokens(answered), ..Usage::default() }
+    Usage {
+        input_tokens: tokens(asked),
+        output_tokens: tokens(answered),
+        ..Usage::default()
+    }
 }
 
-/// Returns a number in 0..1, so that workers that wait for the same do not come back at the same time.
+/// Returns a number in 0..1, so that workers that wait for the same do not come back at the same
+/// time.
 fn random() -> f64 {
     let (bits, ..) = uuid::Uuid::new_v4().as_fields();
     f64::from(bits) / (f64::from(u32::MAX) + 1.0)

@@ -1,12 +1,12 @@
-//! The chat completions of OpenAI, as many other servers have them: a prompt becomes a request, and chunks become an answer.
-//! Pure.
+//! The chat completions of OpenAI, as many other servers have them: a prompt becomes a request, and
+//! chunks become an answer. Pure.
 //!
-//! Source: the API reference of `POST /chat/completions`. Asked is only what is widely taken: Ollama, vLLM and llama.cpp
-//! know it, too. Their caches need no marks, only the same beginning.
+//! Source: the API reference of `POST /chat/completions`. Asked is only what is widely taken:
+//! Ollama, vLLM and llama.cpp know it, too. Their caches need no marks, only the same beginning.
 //!
-//! Each chunk has a `delta` of the message; the last ones tell why it ended (`finish_reason`) and what it cost
-//! (`usage`, with no choice), then comes `[DONE]`. Other servers leave out what they like: the cost, indexes, ids,
-//! `[DONE]`; or send a call whole, or several under one index.
+//! Each chunk has a `delta` of the message; the last ones tell why it ended (`finish_reason`) and
+//! what it cost (`usage`, with no choice), then comes `[DONE]`. Other servers leave out what they
+//! like: the cost, indexes, ids, `[DONE]`; or send a call whole, or several under one index.
 
 use serde_json::{Map, Value, json};
 use teamd_shared::transcript::Usage;
@@ -38,9 +38,16 @@ pub(super) struct OpenAi {
 }
 
 impl OpenAi {
-    /// Makes the format for a model; OpenAI's own service has a newer name for the limit of an answer than others.
+    /// Makes the format for a model; OpenAI's own service has a newer name for the limit of an
+    /// answer than others.
     pub(super) fn new(model: &str, is_own: bool) -> Self {
-        Self { model: model.to_owned(), counts: true, old_limit: !is_own, both_limits: false, reasons: false }
+        Self {
+            model: model.to_owned(),
+            counts: true,
+            old_limit: !is_own,
+            both_limits: false,
+            reasons: false,
+        }
     }
 
     fn messages(&self, prompt: &Prompt<'_>) -> Vec<Value> {
@@ -63,14 +70,22 @@ impl OpenAi {
         let mut message = Map::new();
         message.insert("role".to_owned(), json!("assistant"));
         // Null only beside calls, where it is usual.
-        let content = if said.is_empty() && !calls.is_empty() { Value::Null } else { Value::String(said) };
+        let content = if said.is_empty() && !calls.is_empty() {
+            Value::Null
+        } else {
+            Value::String(said)
+        };
         message.insert("content".to_owned(), content);
         if self.reasons {
             let reasoned = |part: &Part| match part {
                 Part::Opaque(value) => value.get("reasoning_content").cloned(),
                 _ => None,
             };
-            let reasoned = turn.parts.iter().find_map(reasoned).unwrap_or_else(|| json!(""));
+            let reasoned = turn
+                .parts
+                .iter()
+                .find_map(reasoned)
+                .unwrap_or_else(|| json!(""));
             message.insert("reasoning_content".to_owned(), reasoned);
         }
         if !calls.is_empty() {
@@ -86,7 +101,9 @@ impl Wire for OpenAi {
     }
 
     fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)> {
-        key.map(|key| ("authorization", format!("Bearer {}", key.expose()))).into_iter().collect()
+        key.map(|key| ("authorization", format!("Bearer {}", key.expose())))
+            .into_iter()
+            .collect()
     }
 
     fn body(&self, prompt: &Prompt<'_>) -> Value {
@@ -98,7 +115,14 @@ impl Wire for OpenAi {
             put("stream_options", json!({ "include_usage": true }));
         }
         if let Some(limit) = prompt.max_output {
-            put(if self.old_limit { "max_tokens" } else { "max_completion_tokens" }, json!(limit.max(1)));
+            put(
+                if self.old_limit {
+                    "max_tokens"
+                } else {
+                    "max_completion_tokens"
+                },
+                json!(limit.max(1)),
+            );
         }
         if !prompt.tools.is_empty() {
             put("tools", prompt.tools.iter().map(tool).collect());
@@ -118,9 +142,17 @@ impl Wire for OpenAi {
         if failure.mentions(&["stream_options", "include_usage"]) {
             return std::mem::take(&mut self.counts);
         }
-        // A prompt that is too long may be refused with the limit's name as well: the other name does not help then.
-        let refusals = ["unsupported", "not supported", "unknown", "unrecognized", "not permitted"];
-        if failure.mentions(&["max_tokens", "max_completion_tokens"]) && failure.mentions(&refusals) {
+        // A prompt that is too long may be refused with the limit's name as well: the other name
+        // does not help then.
+        let refusals = [
+            "unsupported",
+            "not supported",
+            "unknown",
+            "unrecognized",
+            "not permitted",
+        ];
+        if failure.mentions(&["max_tokens", "max_completion_tokens"]) && failure.mentions(&refusals)
+        {
             self.old_limit = !self.old_limit;
             return !std::mem::replace(&mut self.both_limits, true);
         }
@@ -129,27 +161,46 @@ impl Wire for OpenAi {
 }
 
 fn tool(tool: &ToolText) -> Value {
-    let function = json!({ "name": tool.name, "description": tool.description, "parameters": tool.input });
+    let function =
+        json!({ "name": tool.name, "description": tool.description, "parameters": tool.input });
     json!({ "type": "function", "function": function })
 }
 
 fn call(part: &Part) -> Option<Value> {
-    let Part::Call { id, name: tool, input } = part else { return None };
+    let Part::Call {
+        id,
+        name: tool,
+        input,
+    } = part
+    else {
+        return None;
+    };
     let function = json!({ "name": name(tool), "arguments": object(input).to_string() });
     Some(json!({ "id": id, "type": "function", "function": function }))
 }
 
 /// The results, one message each, directly behind their calls; then the text.
 fn of_user(turn: &Turn) -> Vec<Value> {
-    let result = |part: &Part| match part {
-        Part::Result { id, content, is_error } => {
-            // There is no field for it.
-            let content = if *is_error { format!("error: {content}") } else { content.clone() };
-            Some(json!({ "role": "tool", "tool_call_id": id, "content": content }))
-        }
-        _ => None,
-    };
-    let mut messages: Vec<_> = turn.parts.iter().filter_map(result).collect();
+    let mut messages: Vec<_> = turn
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Result {
+                id,
+                content,
+                is_error,
+            } => {
+                // There is no field for it.
+                let content = if *is_error {
+                    format!("error: {content}")
+                } else {
+                    content.clone()
+                };
+                Some(json!({ "role": "tool", "tool_call_id": id, "content": content }))
+            }
+            _ => None,
+        })
+        .collect();
     let text = texts(turn, "\n\n");
     if !text.is_empty() || messages.is_empty() {
         messages.push(json!({ "role": "user", "content": text }));
@@ -159,11 +210,14 @@ fn of_user(turn: &Turn) -> Vec<Value> {
 
 /// Texts in one string: lists of parts are not taken everywhere.
 fn texts(turn: &Turn, between: &str) -> String {
-    let text = |part: &Part| match part {
-        Part::Text(text) if !text.trim().is_empty() => Some(text.clone()),
-        _ => None,
-    };
-    turn.parts.iter().filter_map(text).collect::<Vec<_>>().join(between)
+    turn.parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Text(text) if !text.trim().is_empty() => Some(text.clone()),
+            _ => None,
+        })
+        .collect::<Vec<_>>()
+        .join(between)
 }
 
 /// Takes in the next chunk, or an answer that came in one piece.
@@ -193,7 +247,12 @@ fn grow(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
     }
     draft.refused |= delta["refusal"].is_string();
     let reasoned = text(&delta["reasoning_content"]);
-    add(draft, REASONED, json!({ "reasoning_content": reasoned }), reasoned)?;
+    add(
+        draft,
+        REASONED,
+        json!({ "reasoning_content": reasoned }),
+        reasoned,
+    )?;
     for said in [text(&delta["content"]), text(&delta["refusal"])] {
         add(draft, TEXT, json!({ "type": "text", "text": said }), said)?;
     }
@@ -210,17 +269,23 @@ fn add(draft: &mut Draft, place: u64, block: Value, text: &str) -> Result<(), Fa
 }
 
 fn grow_call(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
-    let (index, id, function) = (&delta["index"], text(&delta["id"]), &delta["function"]);
+    let index = &delta["index"];
+    let id = text(&delta["id"]);
+    let function = &delta["function"];
     let name = text(&function["name"]);
-    // The last one with that index; without an index, the last one at all, unless this names another call.
-    let mut calls = draft.blocks.range(CALLS..).rev().map(|(place, partial)| (*place, &partial.block));
+    // The last one with that index; without an index, the last one at all, unless this names
+    // another call.
+    let mut calls = draft
+        .blocks
+        .range(CALLS..)
+        .rev()
+        .map(|(place, partial)| (*place, &partial.block));
     let same = calls.find(|(_, call)| index.is_null() || call["index"] == *index);
-    let fits = |(_, call): &(u64, &Value)| match (id.is_empty(), index.is_null()) {
+    let place = match same.filter(|(_, call)| match (id.is_empty(), index.is_null()) {
         (false, _) => call["id"] == id,
         (true, true) => name.is_empty(),
         (true, false) => true,
-    };
-    let place = match same.filter(fits) {
+    }) {
         Some((place, call)) => {
             if call["name"] == "" {
                 draft.grow(place, &json!({ "name": name }))?;
@@ -228,8 +293,14 @@ fn grow_call(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
             place
         }
         None => {
-            let place = draft.blocks.last_key_value().map_or(CALLS, |(last, _)| (last + 1).max(CALLS));
-            draft.begin(place, json!({ "type": "tool_use", "id": id, "name": name, "index": index }))?;
+            let place = draft
+                .blocks
+                .last_key_value()
+                .map_or(CALLS, |(last, _)| (last + 1).max(CALLS));
+            draft.begin(
+                place,
+                json!({ "type": "tool_use", "id": id, "name": name, "index": index }),
+            )?;
             place
         }
     };
@@ -240,21 +311,26 @@ fn grow_call(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
     }
 }
 
-/// What came from the cache is counted among the prompt here. The Responses API has names of its own.
+/// What came from the cache is counted among the prompt here. The Responses API has names of its
+/// own.
 pub(super) fn count(said: &Value, usage: &mut Usage) {
     let either = |name: &str, of_responses: &str| {
-        let named = |value: &Value| value.is_object() || value.is_u64();
-        [&said[name], &said[of_responses]].into_iter().find(|value| named(value))
+        [&said[name], &said[of_responses]]
+            .into_iter()
+            .find(|value| value.is_object() || value.is_u64())
     };
     let number = |name, of_responses| either(name, of_responses).and_then(Value::as_u64);
-    let (Some(prompt), Some(output_tokens)) =
-        (number("prompt_tokens", "input_tokens"), number("completion_tokens", "output_tokens"))
-    else {
+    let Some(prompt) = number("prompt_tokens", "input_tokens") else {
+        return;
+    };
+    let Some(output_tokens) = number("completion_tokens", "output_tokens") else {
         return;
     };
     let details = either("prompt_tokens_details", "input_tokens_details");
-    let cached =
-        details.and_then(|details| details["cached_tokens"].as_u64()).unwrap_or_default().min(prompt);
+    let cached = details
+        .and_then(|details| details["cached_tokens"].as_u64())
+        .unwrap_or_default()
+        .min(prompt);
     *usage = Usage {
         input_tokens: prompt - cached,
         output_tokens,

@@ -1,8 +1,9 @@
 //! What the workers of a team know together: until when a service is left alone.
 //!
-//! **Who writes** `run/overload-SERVICE`: any worker that the service has told to wait, always a later time than
-//! the one there. **Who reads**: every worker before each attempt. It holds the id of the boot and the seconds since that.
-//! It is advice, written by rename: a lost or senseless one, or one of another boot, makes no worker wait.
+//! **Who writes** `run/overload-SERVICE`: any worker that the service has told to wait, always a
+//! later time than the one there. **Who reads**: every worker before each attempt. It holds the id
+//! of the boot and the seconds since that. It is advice, written by rename: a lost or senseless
+//! one, or one of another boot, makes no worker wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +23,13 @@ pub(super) struct Overload {
 }
 
 impl Overload {
-    /// Names a service, by the name that [`Settings::service`](super::settings::Settings::service) gives it.
+    /// Names a service, by the name that [`Settings::service`](super::settings::Settings::service)
+    /// gives it.
     pub(super) fn new(dir: Arc<TeamDir>, service: &str) -> Self {
-        Self { dir, at: TeamPath::overload(service) }
+        Self {
+            dir,
+            at: TeamPath::overload(service),
+        }
     }
 
     /// Returns how long the service is still to be left alone, if it is.
@@ -32,7 +37,9 @@ impl Overload {
         let text = String::from_utf8(self.dir.read(&self.at).ok()?).ok()?;
         let (boot, seconds) = text.trim().split_once(' ')?;
         let until = Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?;
-        let left = until.checked_sub(since_boot()).filter(|left| !left.is_zero())?;
+        let left = until
+            .checked_sub(since_boot())
+            .filter(|left| !left.is_zero())?;
         // Written with fewer digits, it may have been rounded up.
         let is_sensible = left <= GIVE_UP + Duration::from_millis(1);
         (is_sensible && boot_id().ok()? == boot).then_some(left)
@@ -45,10 +52,12 @@ impl Overload {
             return;
         }
         let until = (since_boot() + span).as_secs_f64();
-        let written = boot_id().map_err(|error| error.to_string()).and_then(|boot| {
-            let line = format!("{boot} {until:.3}\n");
-            replace(&self.dir, &self.at, line.as_bytes()).map_err(|error| error.to_string())
-        });
+        let written = boot_id()
+            .map_err(|error| error.to_string())
+            .and_then(|boot| {
+                let line = format!("{boot} {until:.3}\n");
+                replace(&self.dir, &self.at, line.as_bytes()).map_err(|error| error.to_string())
+            });
         if let Err(error) = written {
             tracing::warn!("the other workers cannot be told to wait: {error}");
         }
@@ -75,20 +84,37 @@ mod tests {
         assert!(other.left().unwrap() > Duration::from_secs(50));
         overload.leave_alone_for(Duration::from_secs(86_400));
         assert!(other.left().unwrap() <= GIVE_UP + Duration::from_millis(1));
-        assert_eq!(Overload::new(Arc::clone(&overload.dir), "anthropic-2").left(), None);
+        assert_eq!(
+            Overload::new(Arc::clone(&overload.dir), "anthropic-2").left(),
+            None
+        );
     }
 
     #[test]
     fn what_makes_no_sense_makes_no_worker_wait() {
         let (_scratch, overload) = overload();
-        for text in ["", "soon", "-5", "NaN", "inf", "1e300", "99999999999", "12 34", "\u{0}"] {
+        for text in [
+            "",
+            "soon",
+            "-5",
+            "NaN",
+            "inf",
+            "1e300",
+            "99999999999",
+            "12 34",
+            "\u{0}",
+        ] {
             replace(&overload.dir, &overload.at, text.as_bytes()).unwrap();
             assert_eq!(overload.left(), None, "{text}");
         }
         let soon = since_boot() + Duration::from_secs(30);
         for (boot, counts) in [("another-boot", false), (&boot_id().unwrap(), true)] {
-            replace(&overload.dir, &overload.at, format!("{boot} {:.3}\n", soon.as_secs_f64()).as_bytes())
-                .unwrap();
+            replace(
+                &overload.dir,
+                &overload.at,
+                format!("{boot} {:.3}\n", soon.as_secs_f64()).as_bytes(),
+            )
+            .unwrap();
             assert_eq!(overload.left().is_some(), counts, "{boot}");
         }
         overload.leave_alone_for(Duration::from_secs(60));

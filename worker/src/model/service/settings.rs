@@ -43,19 +43,24 @@ impl Key {
 
     #[cfg(test)]
     pub(super) fn of_test(value: &str) -> Self {
-        Self { variable: "ANTHROPIC_API_KEY", value: value.to_owned() }
+        Self {
+            variable: "ANTHROPIC_API_KEY",
+            value: value.to_owned(),
+        }
     }
 
     /// Takes the key out of a text: some services repeat it when they refuse it.
     ///
-    /// A short key is no secret (local servers take any) and may well be a part of a word: it is left alone.
+    /// A short key is no secret (local servers take any) and may well be a part of a word: it is
+    /// left alone.
     pub(super) fn scrub(&self, text: &str) -> String {
         if !self.is_secret() {
             return text.to_owned();
         }
         // Also as it stands in a text that is quoted.
         let quoted = self.value.escape_debug().to_string();
-        text.replace(&self.value, "[the key]").replace(&quoted, "[the key]")
+        text.replace(&self.value, "[the key]")
+            .replace(&quoted, "[the key]")
     }
 }
 
@@ -102,7 +107,10 @@ pub(super) struct Settings {
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Base and proxies may hold a password.
-        f.debug_struct("Settings").field("model", &self.model).field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("model", &self.model)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
     }
 }
 
@@ -111,7 +119,10 @@ impl fmt::Debug for Settings {
 /// # Errors
 /// If the variable is set to something else.
 pub(crate) fn patience(environment: &Environment) -> Result<Duration, ModelError> {
-    let Some(text) = environment.value("TEAM_MODEL_TIMEOUT").filter(|text| !text.trim().is_empty()) else {
+    let Some(text) = environment
+        .value("TEAM_MODEL_TIMEOUT")
+        .filter(|text| !text.trim().is_empty())
+    else {
         return Ok(SILENCE);
     };
     parse_period(text.trim())
@@ -131,10 +142,12 @@ impl Settings {
         let provider = spec.provider;
         let (base, is_default_base) = base(provider, get(base_variable(provider)))?;
         let model = spec.model.clone().or_else(|| get("MODEL_ID"));
-        let model = model.unwrap_or_else(|| provider.default_model().unwrap_or_default().to_owned());
+        let model =
+            model.unwrap_or_else(|| provider.default_model().unwrap_or_default().to_owned());
         let window = match get("TEAM_CONTEXT_WINDOW") {
-            Some(text) => parse_window(&text)
-                .map_err(|expected| bad_setting("TEAM_CONTEXT_WINDOW", &format!("it is not {expected}")))?,
+            Some(text) => parse_window(&text).map_err(|expected| {
+                bad_setting("TEAM_CONTEXT_WINDOW", &format!("it is not {expected}"))
+            })?,
             None => catalog::window(provider, &model),
         };
         let silence = patience(environment)?;
@@ -151,26 +164,32 @@ impl Settings {
         })
     }
 
-    /// Names the service for those who share it: the provider, and eight hex digits for its address and the key, whose
-    /// limits are its own. They part services, and are no secret's guard: far too few to tell a key from.
+    /// Names the service for those who share it: the provider, and eight hex digits for its address
+    /// and the key, whose limits are its own. They part services, and are no secret's guard: far
+    /// too few to tell a key from.
     pub(super) fn service(&self) -> String {
         let key = self.key.as_ref().map_or("", Key::expose);
         let of = format!("{}\n{key}", self.base.origin().ascii_serialization());
         // FNV-1a, 32 bits (http://www.isthe.com/chongo/tech/comp/fnv/).
-        let hash =
-            of.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let hash = of.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
         format!("{}-{hash:08x}", self.provider.as_str())
     }
 
     /// Returns the service's host, with its port if that is not the usual one: for messages.
     pub(super) fn host(&self) -> String {
         let host = self.base.host_str().unwrap_or_default();
-        self.base.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+        self.base
+            .port()
+            .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
     /// Takes the key out of a text.
     pub(super) fn scrub(&self, text: &str) -> String {
-        self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.scrub(text))
+        self.key
+            .as_ref()
+            .map_or_else(|| text.to_owned(), |key| key.scrub(text))
     }
 }
 
@@ -188,7 +207,9 @@ fn base(provider: Provider, set: Option<String>) -> Result<(Url, bool), ModelErr
     }
     if !url.username().is_empty() || url.password().is_some() {
         let key = key_variable(provider);
-        return Err(bad(&format!("it names a user or a password: a key belongs into {key}")));
+        return Err(bad(&format!(
+            "it names a user or a password: a key belongs into {key}"
+        )));
     }
     Ok((url, set.is_none()))
 }
@@ -203,7 +224,12 @@ fn key(
         Provider::Anthropic => &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
         Provider::OpenAi | Provider::Script => &["OPENAI_API_KEY"],
     };
-    match variables.iter().find_map(|&variable| Some(Key { variable, value: get(variable)? })) {
+    match variables.iter().find_map(|&variable| {
+        Some(Key {
+            variable,
+            value: get(variable)?,
+        })
+    }) {
         Some(key) if !key.value.chars().all(|c| c.is_ascii_graphic()) => Err(bad_setting(
             key.variable,
             "it holds a character that no key has (a line break, a space, a quotation mark of a text)",
@@ -227,7 +253,9 @@ fn proxies(get: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Proxy>, ModelErro
     let no_proxy = either("NO_PROXY").as_deref().and_then(NoProxy::from_string);
     let mut proxies = Vec::new();
     for variable in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
-        let Some(url) = either(variable) else { continue };
+        let Some(url) = either(variable) else {
+            continue;
+        };
         let proxy = match variable {
             "HTTP_PROXY" => Proxy::http(url),
             "HTTPS_PROXY" => Proxy::https(url),
@@ -247,9 +275,15 @@ mod tests {
 
     fn with(variables: &[(&str, &str)], secrets: &[(&str, &str)]) -> Environment {
         let bytes = |list: &[(&str, &str)]| {
-            list.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
+            list.iter()
+                .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+                .collect()
         };
-        Environment { variables: bytes(variables), secrets: bytes(secrets), umask: 0o22 }
+        Environment {
+            variables: bytes(variables),
+            secrets: bytes(secrets),
+            umask: 0o22,
+        }
     }
 
     fn read(spec: &str, environment: &Environment) -> Result<Settings, ModelError> {
@@ -258,14 +292,22 @@ mod tests {
 
     #[test]
     fn a_key_is_never_shown() {
-        let settings = read("anthropic", &with(&[], &[("ANTHROPIC_API_KEY", "sk-very-secret")])).unwrap();
+        let settings = read(
+            "anthropic",
+            &with(&[], &[("ANTHROPIC_API_KEY", "sk-very-secret")]),
+        )
+        .unwrap();
         let key = settings.key.clone().unwrap();
         assert_eq!(key.expose(), "sk-very-secret");
         assert!(!format!("{settings:?} {key:?}").contains("very-secret"));
-        assert_eq!(key.scrub("Incorrect API key: sk-very-secret."), "Incorrect API key: [the key].");
+        assert_eq!(
+            key.scrub("Incorrect API key: sk-very-secret."),
+            "Incorrect API key: [the key]."
+        );
         let odd = read("anthropic", &with(&[], &[("ANTHROPIC_API_KEY", "sk-a\nb")])).unwrap_err();
         assert!(
-            odd.to_string().starts_with("ANTHROPIC_API_KEY cannot be used")
+            odd.to_string()
+                .starts_with("ANTHROPIC_API_KEY cannot be used")
                 && !odd.to_string().contains("sk-a")
         );
     }
@@ -280,7 +322,10 @@ mod tests {
         assert!(read("openai:x", &with(&[], &[])).is_err());
         let local = with(&[("OPENAI_BASE_URL", "http://localhost:11434/v1")], &[]);
         assert_eq!(read("openai:x", &local).unwrap().key, None);
-        let token = read("anthropic", &with(&[], &[("ANTHROPIC_AUTH_TOKEN", "t")])).unwrap().key.unwrap();
+        let token = read("anthropic", &with(&[], &[("ANTHROPIC_AUTH_TOKEN", "t")]))
+            .unwrap()
+            .key
+            .unwrap();
         assert_eq!(token.variable, "ANTHROPIC_AUTH_TOKEN");
     }
 
@@ -296,7 +341,10 @@ mod tests {
             ("ANTHROPIC_BASE_URL", "http://user:PW@host"),
         ] {
             let error = read("anthropic", &with(&[(variable, value)], &[KEY])).unwrap_err();
-            assert!(error.to_string().contains(variable) && error.hint().contains(variable), "{error}");
+            assert!(
+                error.to_string().contains(variable) && error.hint().contains(variable),
+                "{error}"
+            );
             assert!(!error.to_string().contains("PW"), "{error}");
         }
     }
@@ -308,9 +356,15 @@ mod tests {
             read("openai:x", &environment).unwrap().service()
         };
         let one = service("http://localhost:1/v1", "sk-1");
-        assert!(one.starts_with("openai-") && one.len() == 15 && !one.contains("sk-1"), "{one}");
+        assert!(
+            one.starts_with("openai-") && one.len() == 15 && !one.contains("sk-1"),
+            "{one}"
+        );
         assert_eq!(one, service("http://localhost:1/other/", "sk-1"));
-        for other in [service("http://localhost:2/v1", "sk-1"), service("http://localhost:1/v1", "sk-2")] {
+        for other in [
+            service("http://localhost:2/v1", "sk-1"),
+            service("http://localhost:1/v1", "sk-2"),
+        ] {
             assert_ne!(one, other);
         }
     }

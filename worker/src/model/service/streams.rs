@@ -9,7 +9,9 @@ pub(super) fn edited(stream: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let end = prop_oneof![Just(usize::MAX), 0..stream.len()];
     (edits, end).prop_map(|(edits, end)| {
         let mut bytes = stream.as_bytes().to_vec();
-        edits.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+        for (at, byte) in edits {
+            bytes[at] = byte;
+        }
         bytes.truncate(end);
         bytes
     })
@@ -20,6 +22,8 @@ pub(super) fn in_pieces(stream: &'static str) -> impl Strategy<Value = Vec<&'sta
     vec(0..stream.len(), 0..30).prop_map(|mut cuts| {
         cuts.extend([0, stream.len()]);
         cuts.sort_unstable();
-        cuts.windows(2).map(|pair| &stream.as_bytes()[pair[0]..pair[1]]).collect()
+        cuts.windows(2)
+            .map(|pair| &stream.as_bytes()[pair[0]..pair[1]])
+            .collect()
     })
 }

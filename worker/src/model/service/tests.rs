@@ -24,7 +24,9 @@ fn serve(answers: Vec<String>) -> String {
 }
 
 fn stream(events: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{events}")
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{events}"
+    )
 }
 
 fn service(url: &str) -> (tempfile::TempDir, Service) {
@@ -44,7 +46,14 @@ fn service_of(model: &str, url: &str) -> (tempfile::TempDir, Service) {
         umask: 0o22,
     };
     let spec = model.parse().unwrap();
-    let service = Service::new(&spec, Access { dir: &dir, environment: &environment }).unwrap();
+    let service = Service::new(
+        &spec,
+        Access {
+            dir: &dir,
+            environment: &environment,
+        },
+    )
+    .unwrap();
     (scratch, service)
 }
 
@@ -57,15 +66,31 @@ fn ask_since(
     began: Instant,
     budget: Option<u64>,
 ) -> (Result<Answer, ModelError>, String) {
-    let turns = [Turn { role: Role::User, parts: vec![Part::Text("hi".to_owned())] }];
-    let prompt = Prompt { system: "", tools: &[], turns: &turns, max_output: None };
+    let turns = [Turn {
+        role: Role::User,
+        parts: vec![Part::Text("hi".to_owned())],
+    }];
+    let prompt = Prompt {
+        system: "",
+        tools: &[],
+        turns: &turns,
+        max_output: None,
+    };
     let mut all = String::new();
     let mut heard = |heard: Progress<'_>| match heard {
         Progress::Text(text) => all.push_str(text),
         Progress::Again => all.push('|'),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let budget = Budget { turns: 1, asks_itself: false, tokens: budget, cost: None };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let budget = Budget {
+        turns: 1,
+        asks_itself: false,
+        tokens: budget,
+        cost: None,
+    };
     let answer = runtime.block_on(service.ask(began, &prompt, budget, &mut heard));
     (answer, all)
 }
@@ -80,7 +105,10 @@ fn a_listener_hears_that_an_answer_begins_anew_and_its_cost_is_never_nothing() {
     let (answer, heard) = ask(&mut service);
     assert_eq!(heard, "half|whole");
     let usage = answer.unwrap().usage;
-    assert!(usage.input_tokens > 10 && usage.output_tokens == 2, "{usage:?}");
+    assert!(
+        usage.input_tokens > 10 && usage.output_tokens == 2,
+        "{usage:?}"
+    );
     assert!(!format!("{service:?}").contains("sk-secret"));
 }
 
@@ -88,7 +116,8 @@ fn a_listener_hears_that_an_answer_begins_anew_and_its_cost_is_never_nothing() {
 fn a_whole_answer_is_taken_though_its_stream_breaks_off_or_falls_silent() {
     let events = WHOLE.replace("data: [DONE]\n\n", "");
     let length = events.len();
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let broken = format!("{head}{length:x}\r\n{events}\r\n");
     let complains = format!("{events}data: {{\"error\":\"oops\"}}\n\n");
     for answer in [broken.clone(), stream(&complains), stream(&events)] {
@@ -112,7 +141,9 @@ fn a_whole_answer_is_not_waited_for_when_its_stream_stays_open() {
         let (mut connection, _) = listener.accept().unwrap();
         let mut buffer = [0; 1 << 16];
         assert!(connection.read(&mut buffer).unwrap() > 0);
-        connection.write_all(stream(&WHOLE.replace("data: [DONE]\n\n", "")).as_bytes()).unwrap();
+        connection
+            .write_all(stream(&WHOLE.replace("data: [DONE]\n\n", "")).as_bytes())
+            .unwrap();
         // Until the answer was taken.
         assert!(held.recv().is_err());
     });
@@ -126,7 +157,8 @@ fn a_whole_answer_is_not_waited_for_when_its_stream_stays_open() {
 fn what_a_server_does_not_know_is_left_out() {
     let body = "{\"error\":\"no stream_options!\"}";
     let length = body.len();
-    let refusal = format!("HTTP/1.1 400 Bad\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+    let refusal =
+        format!("HTTP/1.1 400 Bad\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
     let url = serve(vec![refusal, stream(WHOLE)]);
     let (_scratch, mut service) = service(&url);
     assert_eq!(ask(&mut service).1, "whole");
@@ -135,11 +167,15 @@ fn what_a_server_does_not_know_is_left_out() {
 #[test]
 fn a_service_that_sends_us_elsewhere_is_not_followed_with_the_key() {
     let url = serve(vec![
-        "HTTP/1.1 302 Found\r\nlocation: http://evil.invalid/\r\ncontent-length: 0\r\n\r\n".to_owned(),
+        "HTTP/1.1 302 Found\r\nlocation: http://evil.invalid/\r\ncontent-length: 0\r\n\r\n"
+            .to_owned(),
     ]);
     let (_scratch, mut service) = service(&url);
     let error = ask(&mut service).0.unwrap_err();
-    assert!(error.to_string().contains("it redirects (status 302)"), "{error}");
+    assert!(
+        error.to_string().contains("it redirects (status 302)"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -180,20 +216,29 @@ fn what_holds_no_answer_is_named_and_not_repeated() {
 
 #[test]
 fn only_the_content_of_an_answer_counts_as_its_length() {
-    let url = serve(vec![stream(&format!("{}{WHOLE}", format!(": {}\n", "x".repeat(1 << 20)).repeat(20)))]);
+    let url = serve(vec![stream(&format!(
+        "{}{WHOLE}",
+        format!(": {}\n", "x".repeat(1 << 20)).repeat(20)
+    ))]);
     let (_scratch, mut service) = service(&url);
     assert_eq!(ask(&mut service).1, "whole");
-    let piece =
-        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "x".repeat(1 << 20));
+    let piece = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n",
+        "x".repeat(1 << 20)
+    );
     let told = told(&stream(&piece.repeat(17)));
-    assert!(told.contains("stopped reading") && told.contains("16 MiB"), "{told}");
+    assert!(
+        told.contains("stopped reading") && told.contains("16 MiB"),
+        "{told}"
+    );
 }
 
 /// A piece of an answer of Anthropic's, which costs 10 + 3 tokens and 1000 from a cache.
 fn piece(stop: &str) -> String {
     let usage = r#"{"input_tokens":10,"cache_read_input_tokens":1000,"output_tokens":3}"#;
-    let body =
-        format!(r#"{{"content":[{{"type":"text","text":"on "}}],"stop_reason":"{stop}","usage":{usage}}}"#);
+    let body = format!(
+        r#"{{"content":[{{"type":"text","text":"on "}}],"stop_reason":"{stop}","usage":{usage}}}"#
+    );
     format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{body}")
 }
 
@@ -208,15 +253,38 @@ fn pausing(answers: Vec<String>) -> (tempfile::TempDir, Service) {
 
 #[test]
 fn what_pieces_cost_is_known_though_their_answer_fails() {
-    let (_scratch, mut service) = pausing(vec![piece("pause_turn"), piece("pause_turn"), fails(400)]);
-    assert!(matches!(ask(&mut service).0.unwrap_err(), ModelError::Refused(_)));
+    let (_scratch, mut service) =
+        pausing(vec![piece("pause_turn"), piece("pause_turn"), fails(400)]);
+    assert!(matches!(
+        ask(&mut service).0.unwrap_err(),
+        ModelError::Refused(_)
+    ));
     let charged = service.take_unrecorded();
-    assert_eq!((charged.input_tokens, charged.cache_read_input_tokens, charged.output_tokens), (20, 2000, 6));
+    assert_eq!(
+        (
+            charged.input_tokens,
+            charged.cache_read_input_tokens,
+            charged.output_tokens
+        ),
+        (20, 2000, 6)
+    );
     assert!(service.take_unrecorded().is_nothing());
-    let pauses = || vec![piece("pause_turn"); usize::try_from(MAX_PAUSES).unwrap() + 1];
-    let (_scratch, mut service) = pausing(pauses());
-    assert!(ask(&mut service).0.unwrap_err().to_string().contains("paused"));
-    assert_eq!(service.take_unrecorded().input_tokens, 110, "the last piece was charged, too");
+    let (_scratch, mut service) = pausing(vec![
+        piece("pause_turn");
+        usize::try_from(MAX_PAUSES).unwrap() + 1
+    ]);
+    assert!(
+        ask(&mut service)
+            .0
+            .unwrap_err()
+            .to_string()
+            .contains("paused")
+    );
+    assert_eq!(
+        service.take_unrecorded().input_tokens,
+        110,
+        "the last piece was charged, too"
+    );
     let (_scratch, mut service) = pausing(vec![piece("pause_turn"), piece("end_turn")]);
     let whole = ask(&mut service).0.unwrap();
     assert_eq!((whole.usage.input_tokens, whole.length), (20, Some(1013)));
@@ -227,7 +295,10 @@ fn what_pieces_cost_is_known_though_their_answer_fails() {
 fn an_answer_whose_budget_is_spent_is_not_gone_on_with_and_a_whole_one_is_never_given_up() {
     for (budget, cost) in [(26, 26), (27, 39)] {
         let (_scratch, mut service) = pausing(vec![piece("pause_turn"); 3]);
-        assert_eq!(ask_since(&mut service, Instant::now(), Some(budget)).0, Err(ModelError::Spent));
+        assert_eq!(
+            ask_since(&mut service, Instant::now(), Some(budget)).0,
+            Err(ModelError::Spent)
+        );
         assert_eq!(service.take_unrecorded().billed(), cost);
     }
     let (_scratch, mut service) = pausing(vec![piece("end_turn")]);
@@ -236,7 +307,12 @@ fn an_answer_whose_budget_is_spent_is_not_gone_on_with_and_a_whole_one_is_never_
 
 #[test]
 fn what_an_earlier_call_cost_stays_until_it_is_taken_out() {
-    let answers = vec![piece("pause_turn"), fails(400), piece("pause_turn"), piece("end_turn")];
+    let answers = vec![
+        piece("pause_turn"),
+        fails(400),
+        piece("pause_turn"),
+        piece("end_turn"),
+    ];
     let (_scratch, mut service) = pausing(answers);
     assert!(ask(&mut service).0.is_err() && ask(&mut service).0.is_ok());
     assert_eq!(service.take_unrecorded().billed(), 13);
@@ -248,7 +324,9 @@ fn all_pieces_of_an_answer_have_one_deadline() {
     let (_scratch, mut service) = pausing(answers());
     assert!(ask(&mut service).0.is_ok());
     let (_scratch, mut service) = pausing(answers());
-    let error = ask_since(&mut service, Instant::now() - GIVE_UP, None).0.unwrap_err();
+    let error = ask_since(&mut service, Instant::now() - GIVE_UP, None)
+        .0
+        .unwrap_err();
     assert!(error.to_string().contains("1 attempt failed"), "{error}");
 }
 
@@ -262,10 +340,18 @@ fn a_paused_answer_that_says_nothing_is_asked_for_again_and_calls_end_one() {
     let body = format!(r#"{{"content":[{call}],"stop_reason":"pause_turn"}}"#);
     let (_scratch, mut service) = pausing(vec![format!("{head}{body}")]);
     let whole = ask(&mut service).0.unwrap();
-    assert_eq!((whole.content.len(), whole.length), (1, None), "what it cost says its length");
+    assert_eq!(
+        (whole.content.len(), whole.length),
+        (1, None),
+        "what it cost says its length"
+    );
 }
 
 #[test]
 fn chance_lies_between_nothing_and_one() {
-    assert!((0..100).map(|_| random()).all(|number| (0.0..1.0).contains(&number)));
+    assert!(
+        (0..100)
+            .map(|_| random())
+            .all(|number| (0.0..1.0).contains(&number))
+    );
 }

@@ -1,6 +1,8 @@
-//! What the worker waits for at the service of its model, and until when: published for `teamctl status` and the roster.
+//! What the worker waits for at the service of its model, and until when: published for
+//! `teamctl status` and the roster.
 //!
-//! Nothing of it reaches the model. A pause that is over before a person could read of it is not published.
+//! Nothing of it reaches the model. A pause that is over before a person could read of it is not
+//! published.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -16,7 +18,8 @@ use super::failure::{Failure, FailureKind};
 /// The shortest pause that is published.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// How long a service may be silent before that is published; less if the limit of silence is short.
+/// How long a service may be silent before that is published; less if the limit of silence is
+/// short.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// What the worker waits for, published at one place.
@@ -34,7 +37,10 @@ pub(super) struct WaitGuard<'w>(&'w Waits);
 impl Waits {
     /// Begins without a pause; `silence`: how long the service may be silent.
     pub(super) fn new(silence: Duration) -> Self {
-        Self { published: watch::channel(None).0, silence }
+        Self {
+            published: watch::channel(None).0,
+            silence,
+        }
     }
 
     /// Returns where the pause of the moment stands.
@@ -45,7 +51,10 @@ impl Waits {
     /// Publishes a pause.
     pub(super) fn publish(&self, span: Duration, why: &str) -> WaitGuard<'_> {
         if span >= SHORTEST {
-            let waiting = Waiting { until: wall() + span.as_secs_f64(), why: why.to_owned() };
+            let waiting = Waiting {
+                until: wall() + span.as_secs_f64(),
+                why: why.to_owned(),
+            };
             self.published.send_replace(Some(waiting));
         }
         WaitGuard(self)
@@ -69,13 +78,17 @@ impl Waits {
         }
         let _guard = self.publish(self.silence - quiet, Waiting::SILENT);
         let detail = format!("nothing came for {}", format_duration(self.silence));
-        timeout(self.silence - quiet, next).await.map_err(|_| Failure::new(FailureKind::Silent, &detail))
+        timeout(self.silence - quiet, next)
+            .await
+            .map_err(|_| Failure::new(FailureKind::Silent, &detail))
     }
 }
 
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        self.0.published.send_if_modified(|waiting| waiting.take().is_some());
+        self.0
+            .published
+            .send_if_modified(|waiting| waiting.take().is_some());
     }
 }
 
@@ -92,7 +105,10 @@ mod tests {
         let guard = waits.publish(Duration::from_secs(18), "overloaded (529)");
         let waiting = published.borrow_and_update().clone().unwrap();
         assert_eq!(waiting.why, "overloaded (529)");
-        assert!((17.0..=18.0).contains(&(waiting.until - wall())), "{waiting:?}");
+        assert!(
+            (17.0..=18.0).contains(&(waiting.until - wall())),
+            "{waiting:?}"
+        );
         drop(guard);
         assert_eq!(*published.borrow_and_update(), None);
     }
@@ -103,7 +119,10 @@ mod tests {
         let published = short.subscribe();
         let silent = short.for_service(std::future::pending::<()>()).await;
         assert_eq!(silent.unwrap_err().kind, FailureKind::Silent);
-        assert!(!published.has_changed().unwrap(), "too short to be published");
+        assert!(
+            !published.has_changed().unwrap(),
+            "too short to be published"
+        );
         let waits = Waits::new(Duration::from_secs(2));
         let mut published = waits.subscribe();
         let event = async {

@@ -1,6 +1,8 @@
-//! The gate of an agent that runs: what is wanted of it, and what it is, between the toolbox and the shim.
+//! The gate of an agent that runs: what is wanted of it, and what it is, between the toolbox and
+//! the shim.
 //!
-//! It counts as open from the moment in which the shim is told to open it, and as closed when the shim says that it is.
+//! It counts as open from the moment in which the shim is told to open it, and as closed when the
+//! shim says that it is.
 
 use std::time::Duration;
 
@@ -10,8 +12,8 @@ use tokio::time::Instant;
 
 use crate::shim::{CLOSE_GATE, GateSet, OPEN_GATE};
 
-/// How long a shim may take to set the gate. What it starts for that stands in the pid namespace of the agent, which can stop it
-/// there where no Landlock keeps signals inside.
+/// How long a shim may take to set the gate. What it starts for that stands in the pid namespace of
+/// the agent, which can stop it there where no Landlock keeps signals inside.
 const SET_WITHIN: Duration = Duration::from_secs(10);
 
 /// The toolbox's end.
@@ -40,7 +42,11 @@ impl GateHandle {
     /// Waits until the agent can write, once it is to be opened.
     pub(crate) async fn opened(&mut self) {
         if *self.wanted.borrow() == Gate::Open
-            && self.set.wait_for(|set| *set != Some(Gate::Closed)).await.is_err()
+            && self
+                .set
+                .wait_for(|set| *set != Some(Gate::Closed))
+                .await
+                .is_err()
         {
             tracing::debug!("the agent is gone");
         }
@@ -50,7 +56,12 @@ impl GateHandle {
     pub(crate) async fn close(&mut self) {
         self.want(Gate::Closed);
         // The other end is only dropped with the shim, whose agent ends then.
-        if self.held.wait_for(|held| *held != Some(Gate::Open)).await.is_err() {
+        if self
+            .held
+            .wait_for(|held| *held != Some(Gate::Open))
+            .await
+            .is_err()
+        {
             tracing::debug!("the agent is gone");
         }
     }
@@ -68,7 +79,8 @@ impl GateHandle {
     }
 
     fn want(&self, gate: Gate) -> bool {
-        self.wanted.send_if_modified(|wanted| std::mem::replace(wanted, gate) != gate)
+        self.wanted
+            .send_if_modified(|wanted| std::mem::replace(wanted, gate) != gate)
     }
 }
 
@@ -102,7 +114,14 @@ pub(super) fn pair(gate: Gate, is_live: bool) -> (GateHandle, AgentGate) {
         due_by: None,
         has_ended_it: false,
     };
-    (GateHandle { wanted: wants, held, set }, side)
+    (
+        GateHandle {
+            wanted: wants,
+            held,
+            set,
+        },
+        side,
+    )
 }
 
 /// Waits until another gate is wanted, if there is an agent. Dropping the future loses nothing.
@@ -124,18 +143,25 @@ impl AgentGate {
         if wanted == Gate::Open {
             self.held.send_replace(Some(Gate::Open));
         }
-        (self.told, self.due) = (wanted, self.due + 1);
+        self.told = wanted;
+        self.due += 1;
         self.due_by = Some(Instant::now() + SET_WITHIN);
-        Some(if wanted == Gate::Open { OPEN_GATE } else { CLOSE_GATE })
+        Some(if wanted == Gate::Open {
+            OPEN_GATE
+        } else {
+            CLOSE_GATE
+        })
     }
 
     /// Takes the answers of the shim out of what was heard.
     pub(super) fn hear(&mut self, heard: &mut Vec<u8>) {
         while let Some(end) = heard.iter().position(|&byte| byte == b'\n') {
-            let Ok(GateSet { gate }) = serde_json::from_slice(&heard[..end]) else { return };
+            let Ok(GateSet { gate }) = serde_json::from_slice(&heard[..end]) else {
+                return;
+            };
             heard.drain(..=end);
             self.due = self.due.saturating_sub(1);
-            self.due_by = self.due_by.filter(|_| self.due > 0);
+            self.due_by = if self.due > 0 { self.due_by } else { None };
             if self.due == 0 && gate == self.told {
                 self.held.send_replace(Some(gate));
                 self.set.send_replace(Some(gate));
@@ -146,7 +172,10 @@ impl AgentGate {
     /// Returns the gate that is wanted, if that has changed.
     #[cfg(test)]
     pub(super) fn try_wanted(&mut self) -> Option<Gate> {
-        self.wanted.has_changed().is_ok_and(|changed| changed).then(|| *self.wanted.borrow_and_update())
+        self.wanted
+            .has_changed()
+            .is_ok_and(|changed| changed)
+            .then(|| *self.wanted.borrow_and_update())
     }
 
     /// Returns when the shim must have answered, if it owes an answer.

@@ -1,7 +1,8 @@
-//! An agent that runs for many turns: its process in the sandbox, and the tasks that write to it and read what it says.
+//! An agent that runs for many turns: its process in the sandbox, and the tasks that write to it
+//! and read what it says.
 //!
-//! The driver answers what the agent asks at once, also between turns. All else waits until the mind takes it: so an agent that
-//! floods is slowed down, and holds nothing up.
+//! The driver answers what the agent asks at once, also between turns. All else waits until the
+//! mind takes it: so an agent that floods is slowed down, and holds nothing up.
 
 use std::fs::File;
 use std::io;
@@ -48,7 +49,8 @@ pub(crate) enum Said {
     Interrupt,
 }
 
-/// The process of an agent. If it is dropped, the agent and all that it started are ended; its gate tells when they are.
+/// The process of an agent. If it is dropped, the agent and all that it started are ended; its gate
+/// tells when they are.
 #[derive(Debug)]
 pub(crate) struct AgentProcess {
     /// The messages that its session holds already.
@@ -69,7 +71,8 @@ pub(crate) struct AgentProcess {
     _tasks: JoinSet<()>,
 }
 
-/// The worker's ends of what an agent reads and writes, and the output that its shim is started with.
+/// The worker's ends of what an agent reads and writes, and the output that its shim is started
+/// with.
 struct Channel {
     reads: UnixStream,
     writes: UnixStream,
@@ -82,8 +85,17 @@ impl Channel {
         let (writes, input) = pair()?;
         let (errors, its_errors) = pair()?;
         let (reads, output) = pair()?;
-        AgentStdio { input, errors: its_errors }.send(&reads)?;
-        Ok(Self { reads, writes, errors, output })
+        AgentStdio {
+            input,
+            errors: its_errors,
+        }
+        .send(&reads)?;
+        Ok(Self {
+            reads,
+            writes,
+            errors,
+            output,
+        })
     }
 }
 
@@ -98,16 +110,26 @@ impl AgentProcess {
         (driver, begin, known): (Box<dyn AgentDriver>, String, Option<Known>),
         (gate, way): (Gate, Way),
     ) -> io::Result<(Self, GateHandle)> {
-        let Channel { reads, writes, errors, output } = Channel::make()?;
+        let Channel {
+            reads,
+            writes,
+            errors,
+            output,
+        } = Channel::make()?;
         let mut shim = ShimHandle::start(job, liveness_lock, output)?;
         let last_words = tokio::spawn(last_words(errors));
-        let is_live = job.order.agent.as_ref().is_some_and(|agent| agent.live_gate.is_some());
+        let is_live = job
+            .order
+            .agent
+            .as_ref()
+            .is_some_and(|agent| agent.live_gate.is_some());
         let (handle, side) = agent_gate::pair(gate, is_live);
         shim.follow_gate(side);
         let meter = way.meter();
         let mut tasks = way.serve(handle.follow());
-        let ((hears, heard), (says, said), (ends, ended)) =
-            (mpsc::channel(UNHEARD), mpsc::unbounded_channel(), oneshot::channel::<String>());
+        let (hears, heard) = mpsc::channel(UNHEARD);
+        let (says, said) = mpsc::unbounded_channel();
+        let (ends, ended) = oneshot::channel::<String>();
         let mut ends = ends;
         tokio::spawn(async move {
             let report = tokio::select! {
@@ -122,7 +144,9 @@ impl AgentProcess {
             } else {
                 report.error.clone()
             };
-            let how = how.or_else(|| how_it_exited(&report)).unwrap_or_else(|| "has ended".to_owned());
+            let how = how
+                .or_else(|| how_it_exited(&report))
+                .unwrap_or_else(|| "has ended".to_owned());
             // Nothing holds its error output any more.
             let said = tokio::time::timeout(GRACE_OF_AGENT, last_words).await;
             let said = said.ok().and_then(Result::ok).unwrap_or_default();
@@ -131,7 +155,8 @@ impl AgentProcess {
         });
         tasks.spawn(talk((driver, begin), (reads, writes), said, hears));
         let fixed = (!is_live).then_some(gate);
-        let (is_new, known) = (known.is_none(), known.unwrap_or_default());
+        let is_new = known.is_none();
+        let known = known.unwrap_or_default();
         Ok((
             Self {
                 known,
@@ -183,7 +208,10 @@ impl AgentProcess {
 
     /// Answers a question: that it may, or why not.
     pub(crate) fn permit(&self, question: &str, refusal: Option<&str>) {
-        self.send(Said::Permit(question.to_owned(), refusal.map(str::to_owned)));
+        self.send(Said::Permit(
+            question.to_owned(),
+            refusal.map(str::to_owned),
+        ));
     }
 
     /// Ends its turn.

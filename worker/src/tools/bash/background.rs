@@ -1,5 +1,5 @@
-//! Commands in the background. The output of each is a log file in the temporary directory of the incarnation, and kept in
-//! the team directory when the command has ended.
+//! Commands in the background. The output of each is a log file in the temporary directory of the
+//! incarnation, and kept in the team directory when the command has ended.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,8 @@ pub(in crate::tools) struct Background {
 }
 
 impl Background {
-    /// Starts a command, with what serves its gateway; returns what the model is told: its number and where its output goes.
+    /// Starts a command, with what serves its gateway; returns what the model is told: its number
+    /// and where its output goes.
     ///
     /// # Errors
     /// The system's error.
@@ -62,11 +63,18 @@ impl Background {
             tracing::debug!("a command in the background ended: {report:?}");
             log.push(format!("\n{}\n", report.as_log_line()).as_bytes());
             if let Err(error) = log.keep(&mut kept) {
-                tracing::error!("cannot keep the output of the command {id} in the background: {error}");
+                tracing::error!(
+                    "cannot keep the output of the command {id} in the background: {error}"
+                );
             }
         });
         // As the next command sees it.
-        let shown = job.order.policy.as_ref().map_or(temp, Policy::temp_inside).join(&file);
+        let shown = job
+            .order
+            .policy
+            .as_ref()
+            .map_or(temp, Policy::temp_inside)
+            .join(&file);
         Ok(format!(
             "started in the background as {id}; its output goes to {} (look at it with `tail`). It ends at the latest \
              with this worker, or when the gate closes.",
@@ -74,7 +82,8 @@ impl Background {
         ))
     }
 
-    /// Makes the file in which the next output is kept. While it is there, no later incarnation takes the same number.
+    /// Makes the file in which the next output is kept. While it is there, no later incarnation
+    /// takes the same number.
     fn new_log(&mut self, config: &ToolboxConfig) -> Result<(u32, File), DirError> {
         loop {
             self.last += 1;
@@ -87,7 +96,8 @@ impl Background {
         }
     }
 
-    /// Ends all commands and what they started; returns when that is gone. May be dropped and called again.
+    /// Ends all commands and what they started; returns when that is gone. May be dropped and
+    /// called again.
     pub(in crate::tools) async fn end(&mut self) {
         self.running = watch::Sender::default();
         while let Some(ended) = self.tasks.join_next().await {

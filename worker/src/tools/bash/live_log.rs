@@ -1,4 +1,5 @@
-//! The log of a check, which can be read while a command runs: the head of the output as it comes, and its tail at the end.
+//! The log of a check, which can be read while a command runs: the head of the output as it comes,
+//! and its tail at the end.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -27,7 +28,14 @@ pub(crate) struct LiveLog {
 impl LiveLog {
     /// Begins with the command.
     pub(crate) fn begin(file: File, command: &str) -> Self {
-        let mut log = Self { file, room: HEAD, tail: Vec::new(), cut: 0, last: b'\n', broken: None };
+        let mut log = Self {
+            file,
+            room: HEAD,
+            tail: Vec::new(),
+            cut: 0,
+            last: b'\n',
+            broken: None,
+        };
         log.write(format!("$ {command}\n").as_bytes());
         log
     }
@@ -83,7 +91,9 @@ mod tests {
         let scratch = tempfile::NamedTempFile::new().unwrap();
         let read = || String::from_utf8(std::fs::read(scratch.path()).unwrap()).unwrap();
         let mut log = LiveLog::begin(scratch.reopen().unwrap(), "make");
-        pieces.iter().for_each(|piece| log.push(piece));
+        for piece in pieces.iter() {
+            log.push(piece);
+        }
         let live = read();
         log.end("exit code 1");
         (live, read())
@@ -102,11 +112,26 @@ mod tests {
         let head = vec![b'h'; HEAD];
         let (live, all) = logged(&[&head, b"tail"]);
         assert_eq!(live.len(), HEAD + 7);
-        assert!(all.ends_with("hhtail\n[exit code 1]\n") && all.len() == HEAD + 7 + 4 + 15, "{}", all.len());
-        let more = [vec![b'z'; 1 << 20], "\u{20ac}".repeat(TAIL / 3 + 1).into_bytes()].concat();
+        assert!(
+            all.ends_with("hhtail\n[exit code 1]\n") && all.len() == HEAD + 7 + 4 + 15,
+            "{}",
+            all.len()
+        );
+        let more = [
+            vec![b'z'; 1 << 20],
+            "\u{20ac}".repeat(TAIL / 3 + 1).into_bytes(),
+        ]
+        .concat();
         let (live, all) = logged(&[&head, &more]);
-        assert_eq!(live.len(), HEAD + 7, "it does not grow while the command runs");
-        assert!(all.contains("h\n[1048577 bytes cut]\n\u{20ac}") || all.contains(" bytes cut]\n\u{20ac}"));
+        assert_eq!(
+            live.len(),
+            HEAD + 7,
+            "it does not grow while the command runs"
+        );
+        assert!(
+            all.contains("h\n[1048577 bytes cut]\n\u{20ac}")
+                || all.contains(" bytes cut]\n\u{20ac}")
+        );
         assert!(all.len() < HEAD + TAIL + 100);
     }
 }

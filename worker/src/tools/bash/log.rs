@@ -1,8 +1,9 @@
-//! The log of a command in the background: a file of the temporary directory, which the command can read. A command has no
-//! descriptor of anything in the team directory, so the log is copied there when the command has ended.
+//! The log of a command in the background: a file of the temporary directory, which the command can
+//! read. A command has no descriptor of anything in the team directory, so the log is copied there
+//! when the command has ended.
 //!
-//! What the command prints comes through a pipe, so the file is bounded while it grows: its head stays, and of the rest at least the
-//! last [`SIDE`] bytes.
+//! What the command prints comes through a pipe, so the file is bounded while it grows: its head
+//! stays, and of the rest at least the last [`SIDE`] bytes.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,16 +31,31 @@ pub(super) struct GrowingLog {
 }
 
 impl GrowingLog {
-    /// Makes the file, and says in the file for the copy where that is. It stays open: a tool can put something else at its path.
+    /// Makes the file, and says in the file for the copy where that is. It stays open: a tool can
+    /// put something else at its path.
     ///
     /// # Errors
     /// The system's error.
     pub(super) fn make(path: &Path, kept: &mut File) -> io::Result<Self> {
         let mut options = File::options();
-        let file = options.read(true).append(true).create_new(true).mode(0o600).open(path)?;
+        let file = options
+            .read(true)
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
         // Also true if the worker is killed: then the output is gone with the temporary directory.
-        writeln!(kept, "[until it has ended, its output is in {}]", path.display())?;
-        Ok(Self { file, tail: SIDE, cut: 0, broken: None })
+        writeln!(
+            kept,
+            "[until it has ended, its output is in {}]",
+            path.display()
+        )?;
+        Ok(Self {
+            file,
+            tail: SIDE,
+            cut: 0,
+            broken: None,
+        })
     }
 
     /// Takes in what the command has printed.
@@ -52,7 +68,11 @@ impl GrowingLog {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
         let length = self.file.metadata()?.len();
-        if length > MOST { self.cut_middle(length) } else { Ok(()) }
+        if length > MOST {
+            self.cut_middle(length)
+        } else {
+            Ok(())
+        }
     }
 
     /// Cuts out what stands between the head and the last [`SIDE`] bytes.
@@ -64,7 +84,8 @@ impl GrowingLog {
         self.file.set_len(SIDE)?;
         let marker = marker(self.cut);
         self.tail = SIDE + marker.len() as u64;
-        self.file.write_all(&[marker.as_bytes(), &last[..read]].concat())
+        self.file
+            .write_all(&[marker.as_bytes(), &last[..read]].concat())
     }
 
     /// Copies head and tail to where they outlive the incarnation.
@@ -114,12 +135,16 @@ mod tests {
     /// Returns what is in the file while the command runs, and what is kept of it.
     fn logged(bytes: &[u8], size: usize) -> (Vec<u8>, Vec<u8>) {
         let scratch = tempfile::tempdir().unwrap();
-        let (path, kept) = (scratch.path().join("log"), scratch.path().join("kept"));
+        let path = scratch.path().join("log");
+        let kept = scratch.path().join("kept");
         let mut file = File::create(&kept).unwrap();
         let mut log = GrowingLog::make(&path, &mut file).unwrap();
         for piece in bytes.chunks(size) {
             log.push(piece);
-            assert!(path.metadata().unwrap().len() <= MOST, "it is bounded at any time");
+            assert!(
+                path.metadata().unwrap().len() <= MOST,
+                "it is bounded at any time"
+            );
         }
         let live = std::fs::read(&path).unwrap();
         // `kept` is opened to append where a worker makes it.
@@ -130,22 +155,32 @@ mod tests {
 
     #[test]
     fn a_short_log_is_kept_as_it_is() {
-        assert_eq!(logged(b"one\rtwo\n", 3), (b"one\rtwo\n".to_vec(), b"one\rtwo\n".to_vec()));
+        assert_eq!(
+            logged(b"one\rtwo\n", 3),
+            (b"one\rtwo\n".to_vec(), b"one\rtwo\n".to_vec())
+        );
         let two = vec![b'x'; 2 * usize::try_from(SIDE).unwrap()];
         assert_eq!(logged(&two, PIECE), (two.clone(), two));
     }
 
     #[test]
     fn of_a_flood_head_and_tail_are_kept_while_it_comes_and_after_it() {
-        for (length, size) in [(3 * SIDE + 5, PIECE), (20 * SIDE + 7, PIECE), (9 * SIDE, 4099)] {
-            let flood: Vec<u8> =
-                (0..length / 8).flat_map(|number| format!("{number:7}\n").into_bytes()).collect();
+        for (length, size) in [
+            (3 * SIDE + 5, PIECE),
+            (20 * SIDE + 7, PIECE),
+            (9 * SIDE, 4099),
+        ] {
+            let flood: Vec<u8> = (0..length / 8)
+                .flat_map(|number| format!("{number:7}\n").into_bytes())
+                .collect();
             let (live, kept) = logged(&flood, size);
             let side = usize::try_from(SIDE).unwrap();
             let cut = format!("\n[{} bytes cut]\n", flood.len() - 2 * side);
             let expected = [&flood[..side], cut.as_bytes(), &flood[flood.len() - side..]].concat();
             assert!(kept == expected, "{length} {size}: {} bytes", kept.len());
-            assert!(live.starts_with(&flood[..side]) && live.ends_with(&flood[flood.len() - side..]));
+            assert!(
+                live.starts_with(&flood[..side]) && live.ends_with(&flood[flood.len() - side..])
+            );
         }
     }
 }

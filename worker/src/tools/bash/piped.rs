@@ -9,7 +9,8 @@ use super::shim_handle::ShimHandle;
 use super::source::Source;
 use crate::shim::{Job, Report};
 
-/// How much is read at most when the command is over, in bytes: more than the largest pipe holds for a user.
+/// How much is read at most when the command is over, in bytes: more than the largest pipe holds
+/// for a user.
 const MAX_REST: usize = 2 << 20;
 
 /// The command, and where its output comes from.
@@ -43,7 +44,12 @@ impl Piped {
         writes: OwnedFd,
     ) -> io::Result<Self> {
         let shim = ShimHandle::start(job, liveness_lock, writes)?;
-        Ok(Self { shim, source, open: true, piece: vec![0; PIECE] })
+        Ok(Self {
+            shim,
+            source,
+            open: true,
+            piece: vec![0; PIECE],
+        })
     }
 
     /// Asks the command to end.
@@ -51,8 +57,8 @@ impl Piped {
         self.shim.end();
     }
 
-    /// Waits for the end of the command, and hands over each piece of its output. May be dropped and called again, until it has
-    /// returned.
+    /// Waits for the end of the command, and hands over each piece of its output. May be dropped
+    /// and called again, until it has returned.
     pub(super) async fn report(&mut self, mut take: impl FnMut(&[u8])) -> Report {
         let report = loop {
             tokio::select! {
@@ -60,8 +66,8 @@ impl Piped {
                     Ok(0) | Err(_) => self.open = false,
                     Ok(read) => {
                         take(&self.piece[..read]);
-                        // A flood would use up the budget of this task, and starve what is served beside it (the
-                        // daemon, signals).
+                        // A flood would use up the budget of this task, and starve what is served
+                        // beside it (the daemon, signals).
                         tokio::task::yield_now().await;
                     }
                 },
@@ -72,12 +78,13 @@ impl Piped {
         report
     }
 
-    /// Reads what is still in the pipe. All writers are gone, so it ends; but a pipe that was handed to a process elsewhere
-    /// must not be waited for.
+    /// Reads what is still in the pipe. All writers are gone, so it ends; but a pipe that was
+    /// handed to a process elsewhere must not be waited for.
     fn read_the_rest(&mut self, mut take: impl FnMut(&[u8])) {
         let mut rest = MAX_REST;
         while self.open && rest > 0 {
-            // Not through the runtime: what it knows of the pipe can be older than the end of the shim.
+            // Not through the runtime: what it knows of the pipe can be older than the end of the
+            // shim.
             match rustix::io::read(self.source.as_fd(), &mut self.piece[..]) {
                 Ok(0) => self.open = false,
                 Ok(read) => {

@@ -1,7 +1,8 @@
-//! The worker's side of a shim: starts it, hears its report, ends it, and sweeps up when it was killed.
+//! The worker's side of a shim: starts it, hears its report, ends it, and sweeps up when it was
+//! killed.
 //!
-//! Nothing here waits in a system call. Every shim is known by its pid while it is not reaped: any other child of
-//! this process is what a killed shim has left, and is ended.
+//! Nothing here waits in a system call. Every shim is known by its pid while it is not reaped: any
+//! other child of this process is what a killed shim has left, and is ended.
 
 use std::fs::File;
 use std::future::pending;
@@ -24,7 +25,8 @@ use tokio::time::{Instant, sleep_until};
 use super::agent_gate::{self, AgentGate};
 use crate::shim::{self, ExitCause, Job, Report, sweep};
 
-/// How long a shim may take to end a command before it is killed, and the worker does it in its place.
+/// How long a shim may take to end a command before it is killed, and the worker does it in its
+/// place.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// How long a report may be, in bytes: a shim writes one short line.
@@ -48,7 +50,8 @@ pub(super) struct ShimHandle {
     reaped: bool,
     /// Made before the shim, so that no child's end is missed.
     child_ended: SignalStream,
-    /// When the shim must have ended the command: it can be stopped or hindered, and the worker cannot.
+    /// When the shim must have ended the command: it can be stopped or hindered, and the worker
+    /// cannot.
     deadline: Option<Instant>,
     /// Whether the shim was asked to end the command, and must be killed next.
     asked: bool,
@@ -68,19 +71,38 @@ impl ShimHandle {
         if mutant::is_on("shim-without-lock") {
             command.stdin(Stdio::null());
         }
-        command.stdout(Stdio::from(OwnedFd::from(theirs))).stderr(Stdio::from(output));
-        let deadline = job.order.timeout.map(|timeout| Instant::now() + timeout + GRACE);
+        command
+            .stdout(Stdio::from(OwnedFd::from(theirs)))
+            .stderr(Stdio::from(output));
+        let deadline = job
+            .order
+            .timeout
+            .map(|timeout| Instant::now() + timeout + GRACE);
         // Held until the pid is known: a sweep between the two would take the shim for an orphan.
         let mut shims = shims();
         let child = spawn_with_signals_blocked(&mut command)?;
         shims.push(Pid::from_child(&child));
         let heard = Vec::new();
-        let (closed, reaped, asked, gate) = (false, false, false, None);
-        Ok(Self { child, channel, heard, closed, reaped, child_ended, deadline, asked, gate })
+        let closed = false;
+        let reaped = false;
+        let asked = false;
+        let gate = None;
+        Ok(Self {
+            child,
+            channel,
+            heard,
+            closed,
+            reaped,
+            child_ended,
+            deadline,
+            asked,
+            gate,
+        })
     }
 
-    /// Asks the shim to end the command, and wakes it if the command has stopped it. The second time, and if it takes too
-    /// long, the shim is killed: what it leaves is swept up by [`ShimHandle::ended`].
+    /// Asks the shim to end the command, and wakes it if the command has stopped it. The second
+    /// time, and if it takes too long, the shim is killed: what it leaves is swept up by
+    /// [`ShimHandle::ended`].
     pub(super) fn end(&mut self) {
         if self.asked {
             if !self.reaped {
@@ -133,7 +155,11 @@ impl ShimHandle {
 
     async fn ended_in_time(&mut self) -> Report {
         loop {
-            let gate_due = self.gate.as_ref().and_then(AgentGate::due_by).filter(|_| !self.asked);
+            let gate_due = if !self.asked {
+                self.gate.as_ref().and_then(AgentGate::due_by)
+            } else {
+                None
+            };
             let next = self.deadline.into_iter().chain(gate_due).min();
             let is_over = async {
                 match next {
@@ -154,14 +180,18 @@ impl ShimHandle {
 
     fn is_late(&mut self, now: Instant) {
         let has_passed = |due: Option<Instant>| due.is_some_and(|due| due <= now);
-        let late_gate = self.gate.as_mut().filter(|gate| !self.asked && has_passed(gate.due_by()));
+        let late_gate = self
+            .gate
+            .as_mut()
+            .filter(|gate| !self.asked && has_passed(gate.due_by()));
         let is_gate = late_gate.map(AgentGate::ends_it).is_some();
         if is_gate || has_passed(self.deadline) {
             self.end();
         }
     }
 
-    /// Returns what has become of the command; none when another gate was asked for: that has a deadline of its own.
+    /// Returns what has become of the command; none when another gate was asked for: that has a
+    /// deadline of its own.
     async fn gone(&mut self) -> Option<Report> {
         while !self.closed {
             let mut bytes = [0; 1024];
@@ -174,15 +204,17 @@ impl ShimHandle {
             };
             match read {
                 Ok(0) | Err(_) => self.closed = true,
-                Ok(read) if self.heard.len() < MAX_REPORT => self.heard.extend_from_slice(&bytes[..read]),
+                Ok(read) if self.heard.len() < MAX_REPORT => {
+                    self.heard.extend_from_slice(&bytes[..read])
+                }
                 Ok(_) => {}
             }
             if let Some(gate) = &mut self.gate {
                 gate.hear(&mut self.heard);
             }
         }
-        // A process leaves its children to the next one after it has closed its descriptors: reap it before
-        // looking for orphans.
+        // A process leaves its children to the next one after it has closed its descriptors: reap
+        // it before looking for orphans.
         while !self.try_reap() {
             self.child_ended.recv().await;
         }
@@ -205,7 +237,8 @@ impl ShimHandle {
         }
     }
 
-    /// Has the shim open or close the gate; where that cannot be while the agent runs, a closed gate ends it.
+    /// Has the shim open or close the gate; where that cannot be while the agent runs, a closed
+    /// gate ends it.
     fn set_gate(&mut self, wanted: Gate) {
         let Some(gate) = &mut self.gate else { return };
         match gate.ask(wanted).map(|said| self.channel.try_write(&said)) {
@@ -264,9 +297,11 @@ pub(in crate::tools) enum Swept {
     Unknown,
 }
 
-/// Kills and reaps, in one round, the children of this process that are no shims, and what descends from them.
+/// Kills and reaps, in one round, the children of this process that are no shims, and what descends
+/// from them.
 pub(in crate::tools) fn sweep_orphans() -> Swept {
-    // Mostly: it costs one call, where the look at all processes costs each of a thousand workers one of them all.
+    // Mostly: it costs one call, where the look at all processes costs each of a thousand workers
+    // one of them all.
     if !sweep::has_children() {
         return Swept::Nothing;
     }
@@ -280,11 +315,23 @@ pub(in crate::tools) fn sweep_orphans() -> Swept {
 fn try_sweep(spared: impl Fn(Pid) -> bool) -> io::Result<Swept> {
     let orphans = sweep::kill_children(&spared)?;
     if orphans.is_empty() {
-        return Ok(if sweep::has_child(spared)? { Swept::Gone } else { Swept::Nothing });
+        return Ok(if sweep::has_child(spared)? {
+            Swept::Gone
+        } else {
+            Swept::Nothing
+        });
     }
-    let is_dying = |orphan| matches!(rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG), Ok(None));
+    let is_dying = |orphan| {
+        matches!(
+            rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG),
+            Ok(None)
+        )
+    };
     // All of them, not only up to the first: each is to be reaped.
-    let dying = orphans.into_iter().filter(|&orphan| is_dying(orphan)).count();
+    let dying = orphans
+        .into_iter()
+        .filter(|&orphan| is_dying(orphan))
+        .count();
     Ok(if dying > 0 { Swept::Dying } else { Swept::Gone })
 }
 
@@ -294,12 +341,14 @@ fn is_of_another_test(_child: Pid) -> bool {
     false
 }
 
-/// In unit tests, other tests start workers at the same time: the harness again, by a name that no orphan has. Spared are
-/// also a child that is not yet the program it shall be, and the shim of a worker that was killed: it ends by itself.
+/// In unit tests, other tests start workers at the same time: the harness again, by a name that no
+/// orphan has. Spared are also a child that is not yet the program it shall be, and the shim of a
+/// worker that was killed: it ends by itself.
 #[cfg(test)]
 fn is_of_another_test(child: Pid) -> bool {
     let of = |name: &str| format!("/proc/{}/{name}", child.as_raw_pid());
     let own = std::fs::read_link("/proc/self/exe").unwrap();
     std::fs::read_link(of("exe")).is_ok_and(|program| program == own)
-        || std::fs::read_to_string(of("comm")).is_ok_and(|name| name == "exe\n" || name == "team-shim\n")
+        || std::fs::read_to_string(of("comm"))
+            .is_ok_and(|name| name == "exe\n" || name == "team-shim\n")
 }

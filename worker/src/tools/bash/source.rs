@@ -1,4 +1,5 @@
-//! Where the output of a command comes from: a pipe, or for an agent a socket, which no program that it starts can open.
+//! Where the output of a command comes from: a pipe, or for an agent a socket, which no program
+//! that it starts can open.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

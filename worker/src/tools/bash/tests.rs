@@ -1,4 +1,5 @@
-//! What the tests of commands share: a toolbox of their own, and commands that try to outlive their call.
+//! What the tests of commands share: a toolbox of their own, and commands that try to outlive their
+//! call.
 
 mod background;
 mod results;
@@ -46,7 +47,9 @@ fn toolbox_in(workspace: &Path) -> Toolbox {
     let team_dir = Arc::new(TeamDir::create(&workspace.join(".team")).unwrap());
     let name = Name::new("alice").unwrap();
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND;
-    let liveness_lock = team_dir.open_file(&TeamPath::transcript(&name), flags).unwrap();
+    let liveness_lock = team_dir
+        .open_file(&TeamPath::transcript(&name), flags)
+        .unwrap();
     liveness_lock.try_lock().unwrap();
     let environment = Environment {
         variables: vec![
@@ -63,7 +66,12 @@ fn toolbox_in(workspace: &Path) -> Toolbox {
 fn toolbox_of_next_incarnation(workspace: &Path) -> Toolbox {
     let team_dir = Arc::new(TeamDir::open(&workspace.join(".team")).unwrap());
     let liveness_lock = File::open(transcript(workspace)).unwrap();
-    toolbox_with(workspace, team_dir, (Name::new("alice").unwrap(), liveness_lock), Environment::default())
+    toolbox_with(
+        workspace,
+        team_dir,
+        (Name::new("alice").unwrap(), liveness_lock),
+        Environment::default(),
+    )
 }
 
 /// These tests are about shims: the sandbox has its own, with the real programs.
@@ -73,11 +81,20 @@ fn toolbox_with(
     (name, liveness_lock): (Name, File),
     environment: Environment,
 ) -> Toolbox {
-    let sandbox = Sandbox { mode: SandboxMode::Off, ..Sandbox::default() };
-    let confinement =
-        Confinement { layers: Layers::default(), weak: false, programs: Vec::new(), config: None };
+    let sandbox = Sandbox {
+        mode: SandboxMode::Off,
+        ..Sandbox::default()
+    };
+    let confinement = Confinement {
+        layers: Layers::default(),
+        weak: false,
+        programs: Vec::new(),
+        config: None,
+    };
     // A plain directory plays the cgroup.
-    let cgroup = Some(workspace.join("cgroup")).filter(|folder| folder.exists()).map(OwnCgroup::begin);
+    let cgroup = Some(workspace.join("cgroup"))
+        .filter(|folder| folder.exists())
+        .map(OwnCgroup::begin);
     let workspace = workspace.to_owned();
     let territory = Vec::new();
     let temp_name = name.to_string();
@@ -123,11 +140,15 @@ impl Scratch {
     }
 
     fn start_with(&mut self, command: &str, timeout: Option<f64>) -> Running {
-        self.toolbox.start(bash(command, timeout, false), Gate::Open)
+        self.toolbox
+            .start(bash(command, timeout, false), Gate::Open)
     }
 
     async fn background(&mut self, command: &str) -> Outcome {
-        self.toolbox.start(bash(command, None, true), Gate::Open).finish().await
+        self.toolbox
+            .start(bash(command, None, true), Gate::Open)
+            .finish()
+            .await
     }
 
     async fn run(&mut self, command: &str) -> Outcome {
@@ -138,15 +159,21 @@ impl Scratch {
     async fn pids(&self, count: usize) -> Vec<Pid> {
         let read = || fs::read_to_string(self.path("pids")).unwrap_or_default();
         until(|| read().lines().count() >= count).await;
-        let pids: Vec<Pid> =
-            read().lines().map(|line| Pid::from_raw(line.trim().parse().unwrap()).unwrap()).collect();
+        let pids: Vec<Pid> = read()
+            .lines()
+            .map(|line| Pid::from_raw(line.trim().parse().unwrap()).unwrap())
+            .collect();
         assert_eq!(pids.len(), count);
         pids
     }
 }
 
 fn bash(command: &str, timeout: Option<f64>, run_in_background: bool) -> LocalAction {
-    LocalAction::Bash(Bash { command: command.to_owned(), timeout, run_in_background })
+    LocalAction::Bash(Bash {
+        command: command.to_owned(),
+        timeout,
+        run_in_background,
+    })
 }
 
 async fn until(mut condition: impl FnMut() -> bool) {
@@ -161,10 +188,12 @@ async fn until(mut condition: impl FnMut() -> bool) {
 /// A process that has ended, but is not reaped, is gone.
 fn is_gone(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
-    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+    stat.rsplit_once(')')
+        .is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Survivors of every sort: plain, `nohup`, `setsid`, a double fork, both, and one that ignores every signal.
+/// Survivors of every sort: plain, `nohup`, `setsid`, a double fork, both, and one that ignores
+/// every signal.
 const SURVIVORS: &str = r#"
     touch pids
     note() { echo "$BASHPID" >> pids; }
@@ -179,7 +208,9 @@ const SURVIVORS: &str = r#"
 const SURVIVOR_COUNT: usize = 6;
 
 fn write(path: &Path, content: &str) {
-    File::create(path).and_then(|mut file| file.write_all(content.as_bytes())).unwrap();
+    File::create(path)
+        .and_then(|mut file| file.write_all(content.as_bytes()))
+        .unwrap();
 }
 
 #[tokio::test]
@@ -190,7 +221,10 @@ async fn no_command_begins_before_the_worker_is_in_its_cgroup() {
     let mut scratch = Scratch { folder, toolbox };
     let procs = scratch.path("cgroup/cgroup.procs");
     let refused = scratch.run("touch begun").await;
-    assert!(refused.is_error && refused.content.contains("cannot enter"), "{refused:?}");
+    assert!(
+        refused.is_error && refused.content.contains("cannot enter"),
+        "{refused:?}"
+    );
     assert!(!scratch.path("begun").exists());
     write(&procs, "");
     assert!(!scratch.run("touch begun").await.is_error);

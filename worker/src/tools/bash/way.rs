@@ -1,4 +1,5 @@
-//! The way from an agent, or from a command, to its gateway: where the listeners stand, and how they come to the worker.
+//! The way from an agent, or from a command, to its gateway: where the listeners stand, and how
+//! they come to the worker.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -46,11 +47,17 @@ impl Way {
     /// # Errors
     /// The system's error.
     pub(in crate::tools) fn make(gateway: Gateway, live: bool) -> io::Result<Self> {
-        let mut way = Self { gateway, from: None, theirs: None, port: GATEWAY_PORT };
+        let mut way = Self {
+            gateway,
+            from: None,
+            theirs: None,
+            port: GATEWAY_PORT,
+        };
         if live && way.gateway.is_of_use() {
             let (ours, theirs) = Channel::pair()?;
             ours.set_nonblocking(true)?;
-            (way.from, way.theirs) = (Some(Listeners::Inside(ours)), Some(theirs.into()));
+            way.from = Some(Listeners::Inside(ours));
+            way.theirs = Some(theirs.into());
         } else if !live && way.gateway.has_model() {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             way.port = listener.local_addr()?.port();
@@ -62,12 +69,19 @@ impl Way {
     /// Returns the listeners that are to be made in the network namespace of the agent.
     pub(in crate::tools) fn listen(&self) -> Option<Listen> {
         let channel = self.theirs.as_ref()?.as_raw_fd();
-        Some(Listen { channel, ports: self.gateway.ports() })
+        Some(Listen {
+            channel,
+            ports: self.gateway.ports(),
+        })
     }
 
     /// Returns the variables by which the agent finds it.
     pub(in crate::tools) fn variables(&self) -> Vec<(&'static str, String)> {
-        if self.from.is_some() { self.gateway.variables(self.port) } else { Vec::new() }
+        if self.from.is_some() {
+            self.gateway.variables(self.port)
+        } else {
+            Vec::new()
+        }
     }
 
     /// Returns what counts the calls of a model that come this way.
@@ -91,7 +105,14 @@ impl Way {
     /// Serves the agent until what is returned is dropped.
     pub(super) fn serve(self, gate: watch::Receiver<Gate>) -> JoinSet<()> {
         let mut serving = JoinSet::new();
-        let Self { gateway, from: Some(from), .. } = self else { return serving };
+        let Self {
+            gateway,
+            from: Some(from),
+            ..
+        } = self
+        else {
+            return serving;
+        };
         serving.spawn(async move {
             let listeners = match from {
                 Listeners::Inside(channel) => receive(channel).await,
@@ -124,7 +145,12 @@ async fn receive(channel: Channel) -> io::Result<Vec<TcpListener>> {
 fn take_listeners(channel: &UnixStream) -> io::Result<Vec<TcpListener>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(channel, &mut [IoSliceMut::new(&mut [0])], &mut with, RecvFlags::CMSG_CLOEXEC)?;
+    recvmsg(
+        channel,
+        &mut [IoSliceMut::new(&mut [0])],
+        &mut with,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
     let descriptors = with.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,

@@ -1,5 +1,5 @@
-//! What a workspace says to agents: a file that stands in the instructions of every model that works there. It can be of any
-//! length; its beginning is taken.
+//! What a workspace says to agents: a file that stands in the instructions of every model that
+//! works there. It can be of any length; its beginning is taken.
 
 use std::io::Read;
 
@@ -45,19 +45,34 @@ impl Workspace {
             let rest = (bytes.len() > most).then(|| {
                 bytes.truncate(head(&bytes[..most]));
                 let line = 1 + bytes.iter().filter(|&&byte| byte == b'\n').count();
-                Rest { line, taken: bytes.len(), of: size(&stat).max(most as u64 + 1) }
+                Rest {
+                    line,
+                    taken: bytes.len(),
+                    of: size(&stat).max(most as u64 + 1),
+                }
             });
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            (!text.trim().is_empty()).then(|| Guide { file: name.to_owned(), text, rest })
+            (!text.trim().is_empty()).then(|| Guide {
+                file: name.to_owned(),
+                text,
+                rest,
+            })
         })
     }
 }
 
-/// Returns where a beginning is best cut: behind a line, unless that loses half of it, else behind a character.
+/// Returns where a beginning is best cut: behind a line, unless that loses half of it, else behind
+/// a character.
 fn head(bytes: &[u8]) -> usize {
     match bytes.iter().rposition(|&byte| byte == b'\n') {
         Some(end) if end >= bytes.len() / 2 => end + 1,
-        _ => bytes.len() - bytes.utf8_chunks().last().map_or(0, |last| last.invalid().len()),
+        _ => {
+            bytes.len()
+                - bytes
+                    .utf8_chunks()
+                    .last()
+                    .map_or(0, |last| last.invalid().len())
+        }
     }
 }
 

@@ -1,17 +1,17 @@
-//! Replacing a file. It is never changed in place: a new one takes its name by a rename, so that readers see the old
-//! content or the new one.
+//! Replacing a file. It is never changed in place: a new one takes its name by a rename, so that
+//! readers see the old content or the new one.
 //!
-//! The new file keeps the mode, and (for root) the owner. It is another inode, so other hard links keep the old content. A
-//! link is followed: the file that it names is replaced, the link stays. Nothing is synced: after a power loss the old
-//! content may be back.
+//! The new file keeps the mode, and (for root) the owner. It is another inode, so other hard links
+//! keep the old content. A link is followed: the file that it names is replaced, the link stays.
+//! Nothing is synced: after a power loss the old content may be back.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{
-    Access, AtFlags, Gid, Mode, OFlags, Stat, Uid, accessat, fchmod, fchown, fstat, openat, renameat,
-    unlinkat,
+    Access, AtFlags, Gid, Mode, OFlags, Stat, Uid, accessat, fchmod, fchown, fstat, openat,
+    renameat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -29,13 +29,16 @@ impl Workspace {
         if let Some(old) = stat {
             must_be_file(path, old)?;
             // A rename asks only for the directory: a file that may not be written must stay.
-            accessat(parent, name, Access::WRITE_OK, AtFlags::EACCESS).map_err(cannot("write", path))?;
+            accessat(parent, name, Access::WRITE_OK, AtFlags::EACCESS)
+                .map_err(cannot("write", path))?;
         }
         let temporary = self.temporary.as_str();
         let file = make(parent, temporary).map_err(cannot("write", path))?;
         let written = fill(file, content, stat.as_ref())
             .map_err(cannot("write", path))
-            .and_then(|()| renameat(parent, temporary, parent, name).map_err(cannot("replace", path)));
+            .and_then(|()| {
+                renameat(parent, temporary, parent, name).map_err(cannot("replace", path))
+            });
         if written.is_err()
             && let Err(errno) = unlinkat(parent, temporary, AtFlags::empty())
         {
@@ -73,7 +76,11 @@ fn fill(file: OwnedFd, content: &[u8], old: Option<&Stat>) -> io::Result<()> {
     let new = fstat(&file)?;
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid) {
         // Only root may give files away. For others the file becomes their own, as with any editor.
-        match fchown(&file, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid))) {
+        match fchown(
+            &file,
+            Some(Uid::from_raw(old.st_uid)),
+            Some(Gid::from_raw(old.st_gid)),
+        ) {
             Ok(()) | Err(Errno::PERM) => {}
             Err(errno) => return Err(errno.into()),
         }

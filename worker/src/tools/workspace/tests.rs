@@ -33,7 +33,10 @@ impl ScratchWorkspace {
         fs::create_dir(&root).unwrap();
         let team_dir = Arc::new(TeamDir::create(&root.join(".team")).unwrap());
         put(&folder.path().join("secret"), "outside");
-        Self { workspace: Workspace::open(&root, team_dir, &alice()).unwrap(), folder }
+        Self {
+            workspace: Workspace::open(&root, team_dir, &alice()).unwrap(),
+            folder,
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -57,8 +60,17 @@ impl ScratchWorkspace {
         self.read_from(path, None, None)
     }
 
-    fn read_from(&self, path: &str, offset: Option<u64>, limit: Option<u64>) -> Result<String, String> {
-        self.workspace.read(&ReadFile { path: path.to_owned(), limit, offset })
+    fn read_from(
+        &self,
+        path: &str,
+        offset: Option<u64>,
+        limit: Option<u64>,
+    ) -> Result<String, String> {
+        self.workspace.read(&ReadFile {
+            path: path.to_owned(),
+            limit,
+            offset,
+        })
     }
 
     fn guide(&self, most: usize) -> Guide {
@@ -70,18 +82,31 @@ impl ScratchWorkspace {
     }
 
     fn edit(&self, path: &str, old: &str, new: &str) -> Result<String, String> {
-        let (path, old_text, new_text) = (path.to_owned(), old.to_owned(), new.to_owned());
-        self.workspace.edit(&EditFile { path, old_text, new_text })
+        let path = path.to_owned();
+        let old_text = old.to_owned();
+        let new_text = new.to_owned();
+        self.workspace.edit(&EditFile {
+            path,
+            old_text,
+            new_text,
+        })
     }
 
     /// Asserts that no tool gets through a path, and with what words.
     fn refused(&self, path: &str, why: &str) {
-        let tries = [self.read(path), self.write(path, "x"), self.edit(path, "outside", "x")];
+        let tries = [
+            self.read(path),
+            self.write(path, "x"),
+            self.edit(path, "outside", "x"),
+        ];
         for (result, tool) in tries.into_iter().zip(["read", "write", "edit"]) {
             let error = result.expect_err(&format!("{tool} {path}"));
             assert!(error.contains(why), "{tool} {path}: {error}");
         }
-        assert_eq!(fs::read_to_string(self.folder.path().join("secret")).unwrap(), "outside");
+        assert_eq!(
+            fs::read_to_string(self.folder.path().join("secret")).unwrap(),
+            "outside"
+        );
     }
 
     /// Asserts that no temporary file is left anywhere.
@@ -90,7 +115,11 @@ impl ScratchWorkspace {
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap() {
                 let entry = entry.unwrap();
-                assert!(!entry.file_name().to_string_lossy().ends_with(".tmp"), "{:?} is left", entry.path());
+                assert!(
+                    !entry.file_name().to_string_lossy().ends_with(".tmp"),
+                    "{:?} is left",
+                    entry.path()
+                );
                 if entry.file_type().unwrap().is_dir() {
                     folders.push(entry.path());
                 }
@@ -100,9 +129,15 @@ impl ScratchWorkspace {
 }
 
 fn write_file(path: &str, content: &str) -> WriteFile {
-    WriteFile { path: path.to_owned(), content: content.to_owned() }
+    WriteFile {
+        path: path.to_owned(),
+        content: content.to_owned(),
+    }
 }
 
 fn put(path: &Path, content: &str) {
-    File::create(path).unwrap().write_all(content.as_bytes()).unwrap();
+    File::create(path)
+        .unwrap()
+        .write_all(content.as_bytes())
+        .unwrap();
 }

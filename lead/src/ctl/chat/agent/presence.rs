@@ -1,5 +1,6 @@
-//! The sign that a person talks to the lead agent at a terminal: a shared `flock` on `run/chat`. The worker of the lead
-//! agent looks whether such a lock is held. The file is empty, and nothing is lost with it.
+//! The sign that a person talks to the lead agent at a terminal: a shared `flock` on `run/chat`.
+//! The worker of the lead agent looks whether such a lock is held. The file is empty, and nothing
+//! is lost with it.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -19,14 +20,18 @@ impl<'d> Presence<'d> {
         Self { dir, held: None }
     }
 
-    /// Takes the lock, also where the file was deleted since: `run/` may be at any time. The worker holds the lock for a
-    /// moment while it looks; the next call takes it then, within a second.
+    /// Takes the lock, also where the file was deleted since: `run/` may be at any time. The worker
+    /// holds the lock for a moment while it looks; the next call takes it then, within a second.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub(in crate::ctl::chat) fn show(&mut self) -> Result<(), DirError> {
         let at = TeamPath::chat();
-        let refused = |source| DirError::Io { verb: "lock", path: self.dir.path(&at), source };
+        let refused = |source| DirError::Io {
+            verb: "lock",
+            path: self.dir.path(&at),
+            source,
+        };
         if let Some(held) = &self.held {
             let it = held.metadata().map_err(refused)?;
             if self.dir.identity(&at)? == Some((it.dev(), it.ino())) {
@@ -58,7 +63,8 @@ mod tests {
             let file = dir.open_file(&TeamPath::chat(), OFlags::RDWR).unwrap();
             matches!(file.try_lock(), Err(TryLockError::WouldBlock))
         };
-        let (mut one, mut other) = (Presence::new(&dir), Presence::new(&dir));
+        let mut one = Presence::new(&dir);
+        let mut other = Presence::new(&dir);
         one.show().unwrap();
         other.show().unwrap();
         drop(one);
@@ -70,7 +76,10 @@ mod tests {
         // What another test starts has all descriptors of this process for a moment.
         let deadline = Instant::now() + Duration::from_secs(30);
         while seen() {
-            assert!(Instant::now() < deadline, "it is seen although no chat is open");
+            assert!(
+                Instant::now() < deadline,
+                "it is seen although no chat is open"
+            );
             std::thread::yield_now();
         }
     }

@@ -1,4 +1,5 @@
-//! The agent of a chat: how a message reaches it, and how the lead agent is started when it is not running.
+//! The agent of a chat: how a message reaches it, and how the lead agent is started when it is not
+//! running.
 
 use std::time::Duration;
 
@@ -36,7 +37,8 @@ const LEAD_ROLE: &str = "lead";
 #[derive(Debug, Clone)]
 pub(in crate::ctl) struct ChatTarget {
     pub(in crate::ctl) name: Name,
-    /// How the lead agent is started when it is not running; none for a teammate, which a chat does not start.
+    /// How the lead agent is started when it is not running; none for a teammate, which a chat does
+    /// not start.
     pub(in crate::ctl) start: Option<LeadOptions>,
 }
 
@@ -59,8 +61,14 @@ impl LeadOptions {
     /// # Errors
     /// [`ExitCode::Usage`] if there can be none of this name.
     pub(in crate::ctl::chat) fn model(&self) -> Result<Option<ModelSpec>, CommandError> {
-        let model = self.model.as_deref().map(str::parse::<ModelSpec>).transpose();
-        model.map_err(|error| CommandError::new(ExitCode::Usage, error.to_string()).hint(error.hint()))
+        let model = self
+            .model
+            .as_deref()
+            .map(str::parse::<ModelSpec>)
+            .transpose();
+        model.map_err(|error| {
+            CommandError::new(ExitCode::Usage, error.to_string()).hint(error.hint())
+        })
     }
 }
 
@@ -80,7 +88,10 @@ impl ChatTarget {
     ///
     /// # Errors
     /// [`ExitCode::NotFound`] if a teammate is not on the roster.
-    pub(in crate::ctl::chat) fn running(&self, dir: &TeamDir) -> Result<Option<RosterMember>, CommandError> {
+    pub(in crate::ctl::chat) fn running(
+        &self,
+        dir: &TeamDir,
+    ) -> Result<Option<RosterMember>, CommandError> {
         let roster = roster::load(dir)?;
         let member = match (roster.member(&self.name), &self.start) {
             (None, None) => return Err(roster::unknown(&roster, &self.name)),
@@ -89,12 +100,12 @@ impl ChatTarget {
         Ok(member.cloned())
     }
 
-    /// Starts the lead agent if it is not running, and returns whether it did. One that runs is compared with the command
-    /// line first, unless that was done before (`again`).
+    /// Starts the lead agent if it is not running, and returns whether it did. One that runs is
+    /// compared with the command line first, unless that was done before (`again`).
     ///
     /// # Errors
-    /// [`ExitCode::NotRunning`] without a daemon, [`ExitCode::Conflict`] if a teammate is not running or the lead agent differs
-    /// from the command line, else as `teamctl spawn`.
+    /// [`ExitCode::NotRunning`] without a daemon, [`ExitCode::Conflict`] if a teammate is not
+    /// running or the lead agent differs from the command line, else as `teamctl spawn`.
     pub(in crate::ctl) async fn ensure(
         &self,
         context: &Context,
@@ -114,8 +125,9 @@ impl ChatTarget {
         let name = &self.name;
         let Some(options) = &self.start else {
             let message = format!("{name} is not running: nothing was sent");
-            return Err(CommandError::new(ExitCode::Conflict, message)
-                .hint(format!("`teamctl spawn {name} --resume` continues its conversation")));
+            return Err(CommandError::new(ExitCode::Conflict, message).hint(format!(
+                "`teamctl spawn {name} --resume` continues its conversation"
+            )));
         };
         if !is_locked(dir) {
             return Err(not_running(dir));
@@ -130,10 +142,25 @@ impl ChatTarget {
         };
         // A fresh conversation continues when the agent is started again.
         let resume = known && (again || !options.fresh);
-        let order = spawn::order(context, dir, SpawnRequest { name, flags, ca: None, resume })?;
-        let Err(error) = spawn::start(context, dir, order, READY).await else { return Ok(true) };
+        let order = spawn::order(
+            context,
+            dir,
+            SpawnRequest {
+                name,
+                flags,
+                ca: None,
+                resume,
+            },
+        )?;
+        let Err(error) = spawn::start(context, dir, order, READY).await else {
+            return Ok(true);
+        };
         // Another chat may have started it at the same moment.
-        match self.running(dir)?.filter(|_| error.code() == ExitCode::Conflict) {
+        match if error.code() == ExitCode::Conflict {
+            self.running(dir)?
+        } else {
+            None
+        } {
             Some(member) => compare(context, dir, &member, options).map(|_| false),
             None => Err(error),
         }
@@ -167,15 +194,15 @@ impl ChatTarget {
         let roster = roster::load_one(dir, &self.name)?;
         let to = roster::find_one(dir, &roster, &self.name)?;
         let id = RandomIds.message();
-        let message =
-            Message::new(id, USER, self.name.as_str(), clock::wall(), Body::Message).with_content(text);
+        let message = Message::new(id, USER, self.name.as_str(), clock::wall(), Body::Message)
+            .with_content(text);
         let at = append(dir, &self.name, &message, context.settings.durability)?;
         undelivered(&self.name, id, &delivery(dir, to, at)).map_or(Ok(id), Err)
     }
 }
 
-/// Compares the lead agent that runs with the command line and the settings, and tells what differs. Returns whether it
-/// stays as it is.
+/// Compares the lead agent that runs with the command line and the settings, and tells what
+/// differs. Returns whether it stays as it is.
 fn compare(
     context: &Context,
     dir: &TeamDir,
@@ -190,17 +217,31 @@ fn compare(
         return Ok(true);
     };
     context.out.note(escape::line(&note));
-    hint.iter().for_each(|hint| context.out.hint(hint));
+    if let Some(hint) = &hint {
+        context.out.hint(hint);
+    }
     Ok(hint.is_some())
 }
 
-/// Returns the model that a lead agent would get here if nothing was asked for. Settings that are broken now do not matter to
-/// one that runs.
+/// Returns the model that a lead agent would get here if nothing was asked for. Settings that are
+/// broken now do not matter to one that runs.
 fn usual_model(context: &Context, member: &RosterMember) -> Option<ModelSpec> {
-    let (flags, environment) = (TermsPatch::default(), Environment::of_self());
-    let request = SpawnRequest { name: &member.name, flags, ca: None, resume: false };
+    let flags = TermsPatch::default();
+    let environment = Environment::of_self();
+    let request = SpawnRequest {
+        name: &member.name,
+        flags,
+        ca: None,
+        resume: false,
+    };
     let default_model = model_of_key(&|name| environment.value(name));
-    let order = resolve(request, default_model, Some(member), environment, context.team_file().ok()?);
+    let order = resolve(
+        request,
+        default_model,
+        Some(member),
+        environment,
+        context.team_file().ok()?,
+    );
     order.ok()?.terms.model
 }
 
@@ -215,7 +256,14 @@ async fn shut_down(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), 
         wait: true,
     };
     let timeout = Some(context.settings.shutdown_timeout);
-    match (Caller { dir, out: &context.out, timeout }).one(Command::Shutdown(order)).await? {
+    match (Caller {
+        dir,
+        out: &context.out,
+        timeout,
+    })
+    .one(Command::Shutdown(order))
+    .await?
+    {
         Ok(Ok(Done::Ended { .. })) => Ok(()),
         Ok(Ok(Done::Rejected { reason, .. })) => Err(CommandError::new(ExitCode::Rejected, reason)),
         Ok(answer) => Err(unexpected(&answer?)),

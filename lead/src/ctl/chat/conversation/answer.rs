@@ -1,11 +1,13 @@
-//! An answer that arrives piece by piece: each block of it is printed once, when no more text can change it. Pure.
+//! An answer that arrives piece by piece: each block of it is printed once, when no more text can
+//! change it. Pure.
 
 use pulldown_cmark::{Event, Parser};
 
 use super::markdown::{options, render};
 use crate::ctl::output::Layout;
 
-/// How many bytes of an answer in progress are looked at for the end of a block. A block that is longer is shown in parts.
+/// How many bytes of an answer in progress are looked at for the end of a block. A block that is
+/// longer is shown in parts.
 const LONGEST: usize = 64 * 1024;
 
 /// The answer in progress.
@@ -44,19 +46,24 @@ impl AnswerText {
     }
 
     fn lay_out(&self, text: String) -> Layout {
-        let gap = if self.begun && !text.trim().is_empty() { "\n" } else { "" };
+        let gap = if self.begun && !text.trim().is_empty() {
+            "\n"
+        } else {
+            ""
+        };
         Box::new(move |columns| format!("{gap}{}", render(&text, columns)))
     }
 }
 
-/// Returns how many bytes of a text more text cannot change: all blocks but the last one. The line in progress may become
-/// anything: the next row of a table looks like a paragraph at first.
+/// Returns how many bytes of a text more text cannot change: all blocks but the last one. The line
+/// in progress may become anything: the next row of a table looks like a paragraph at first.
 fn complete(text: &str) -> usize {
     let whole = text.rfind('\n').map_or(0, |at| at + 1);
     if text.len() > LONGEST {
         return if whole > 0 { whole } else { text.len() };
     }
-    let (mut depth, mut last) = (0, 0);
+    let mut depth = 0;
+    let mut last = 0;
     for (event, range) in Parser::new_ext(&text[..whole], options()).into_offset_iter() {
         if depth == 0 {
             last = range.start;
@@ -75,7 +82,9 @@ mod tests {
     use super::*;
 
     fn laid_out(text: Option<Layout>) -> String {
-        text.map_or_else(String::new, |text| anstream::adapter::strip_str(&text(79)).to_string())
+        text.map_or_else(String::new, |text| {
+            anstream::adapter::strip_str(&text(79)).to_string()
+        })
     }
 
     #[test]
@@ -88,7 +97,10 @@ mod tests {
         assert_eq!(laid_out(answer.push("ree\n\n")), "one two\n");
         assert_eq!(answer.in_progress()(79), "\nthree\n");
         assert_eq!(laid_out(answer.push("```\na\n\nb\n")), "\nthree\n");
-        assert_eq!(laid_out(answer.push("```\nend\n")), "\n    a\n    \n    b\n");
+        assert_eq!(
+            laid_out(answer.push("```\nend\n")),
+            "\n    a\n    \n    b\n"
+        );
         assert_eq!(laid_out(answer.end()), "\nend\n");
         assert_eq!(laid_out(answer.push("next\n\n.\n")), "next\n");
     }

@@ -1,5 +1,5 @@
-//! Follows the files of a conversation: the transcript, the answer in progress, the roster, and the plans in the journal.
-//! It reads, and decides nothing.
+//! Follows the files of a conversation: the transcript, the answer in progress, the roster, and the
+//! plans in the journal. It reads, and decides nothing.
 
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::id::RequestId;
@@ -25,7 +25,8 @@ pub(in crate::ctl::chat) struct Follower<'d> {
 }
 
 impl<'d> Follower<'d> {
-    /// Begins at the last `last` entries of a member's conversation. Must be called within the runtime.
+    /// Begins at the last `last` entries of a member's conversation. Must be called within the
+    /// runtime.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -36,11 +37,21 @@ impl<'d> Follower<'d> {
         poll: bool,
     ) -> Result<Self, CommandError> {
         // Watched before it is read: a line that is written in between is seen.
-        let wakes = [TeamPath::transcript(name), TeamPath::live(name), TeamPath::config()]
-            .map(|at| Wake::new(dir, &at, poll));
+        let wakes = [
+            TeamPath::transcript(name),
+            TeamPath::live(name),
+            TeamPath::config(),
+        ]
+        .map(|at| Wake::new(dir, &at, poll));
         let entries = EntryReader::begin(dir, name, last)?;
         let journal = JournalFollower::begin(dir)?;
-        Ok(Self { dir, name: name.clone(), entries, journal, wakes })
+        Ok(Self {
+            dir,
+            name: name.clone(),
+            entries,
+            journal,
+            wakes,
+        })
     }
 
     /// Returns the team directory.
@@ -48,7 +59,8 @@ impl<'d> Follower<'d> {
         self.dir
     }
 
-    /// Returns when a file may have changed, at the latest after a second. Dropping the future loses nothing.
+    /// Returns when a file may have changed, at the latest after a second. Dropping the future
+    /// loses nothing.
     pub(in crate::ctl::chat) async fn changed(&mut self) {
         let [transcript, live, roster] = &mut self.wakes;
         tokio::select! {
@@ -66,15 +78,19 @@ impl<'d> Follower<'d> {
         self.entries.read()
     }
 
-    /// Returns the plans and reviews that have changed since the last call, as they are now, oldest first.
+    /// Returns the plans and reviews that have changed since the last call, as they are now, oldest
+    /// first.
     ///
     /// # Errors
     /// If the journal cannot be read.
     pub(in crate::ctl::chat) fn plans(&mut self) -> Result<Vec<Request>, CommandError> {
-        let (mut changed, mut new) = (Vec::<Request>::new(), NewLines::default());
+        let mut changed = Vec::<Request>::new();
+        let mut new = NewLines::default();
         let read = self.journal.read(&mut new);
         for line in new.lines {
-            let Record::Request(record) = line.record else { continue };
+            let Record::Request(record) = line.record else {
+                continue;
+            };
             let request = record.request;
             if request.kind.is_judged() {
                 changed.retain(|other| other.request_id != request.request_id);
@@ -86,12 +102,18 @@ impl<'d> Follower<'d> {
 
     /// Returns a plan that is pending, as far as [`Follower::plans`] has read.
     pub(in crate::ctl::chat) fn pending(&self, id: &RequestId) -> Option<&Request> {
-        self.journal.team.requests.get(id).filter(|plan| plan.is_pending())
+        self.journal
+            .team
+            .requests
+            .get(id)
+            .filter(|plan| plan.is_pending())
     }
 
     /// Returns the plans that are pending, oldest first.
     pub(in crate::ctl::chat) fn waiting(&self) -> impl Iterator<Item = &Request> {
-        pending(&self.journal.team, "").into_iter().filter(|request| request.kind.is_judged())
+        pending(&self.journal.team, "")
+            .into_iter()
+            .filter(|request| request.kind.is_judged())
     }
 
     /// Tells whether the daemon runs.
@@ -103,9 +125,13 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If the roster cannot be read.
-    pub(in crate::ctl::chat) fn member(&self) -> Result<Option<(RosterMember, bool)>, CommandError> {
+    pub(in crate::ctl::chat) fn member(
+        &self,
+    ) -> Result<Option<(RosterMember, bool)>, CommandError> {
         let roster = roster::load(self.dir)?;
-        Ok(roster.member(&self.name).map(|member| (member.clone(), roster::runs(&roster, member))))
+        Ok(roster
+            .member(&self.name)
+            .map(|member| (member.clone(), roster::runs(&roster, member))))
     }
 
     /// Returns what is to be expected of the agent, and with `all` of its whole team.
@@ -114,9 +140,15 @@ impl<'d> Follower<'d> {
     /// If a file cannot be read.
     pub(in crate::ctl::chat) fn activity(&self, all: bool) -> Result<Activity, CommandError> {
         let roster = roster::load(self.dir)?;
-        let concerned = roster.members.iter().filter(|member| all || member.name == self.name);
+        let concerned = roster
+            .members
+            .iter()
+            .filter(|member| all || member.name == self.name);
         let states = concerned.map(|member| self.state(&roster, member));
-        Ok(Activity::of(&self.name, &states.collect::<Result<Vec<_>, _>>()?))
+        Ok(Activity::of(
+            &self.name,
+            &states.collect::<Result<Vec<_>, _>>()?,
+        ))
     }
 
     fn state(&self, roster: &Roster, member: &RosterMember) -> Result<MemberState, CommandError> {
@@ -126,7 +158,11 @@ impl<'d> Follower<'d> {
             MemberStatus::Crashed
         };
         let has_work = !status.is_ended() && !roster::is_at_rest(self.dir, member)?;
-        Ok(MemberState { name: member.name.clone(), status, has_work })
+        Ok(MemberState {
+            name: member.name.clone(),
+            status,
+            has_work,
+        })
     }
 }
 
@@ -156,20 +192,40 @@ struct MemberState {
 
 impl Activity {
     fn of(agent: &Name, members: &[MemberState]) -> Self {
-        let is_agent = |member: &&MemberState| member.name == *agent;
-        if members.iter().find(is_agent).is_none_or(|member| member.status.is_ended()) {
+        if members
+            .iter()
+            .find(|member| member.name == *agent)
+            .is_none_or(|member| member.status.is_ended())
+        {
             return Self::Ended;
         }
-        let has = |statuses: &[MemberStatus]| members.iter().any(|member| statuses.contains(&member.status));
-        if has(&[MemberStatus::Starting, MemberStatus::Working, MemberStatus::ShuttingDown]) {
+        let has = |statuses: &[MemberStatus]| {
+            members
+                .iter()
+                .any(|member| statuses.contains(&member.status))
+        };
+        if has(&[
+            MemberStatus::Starting,
+            MemberStatus::Working,
+            MemberStatus::ShuttingDown,
+        ]) {
             return Self::Working;
         }
-        if members.iter().any(|member| member.status == MemberStatus::Idle && member.has_work) {
+        if members
+            .iter()
+            .any(|member| member.status == MemberStatus::Idle && member.has_work)
+        {
             return Self::MailWaits;
         }
-        let waiting = members.iter().filter(|member| member.status == MemberStatus::AwaitingApproval);
+        let waiting = members
+            .iter()
+            .filter(|member| member.status == MemberStatus::AwaitingApproval);
         let waiting: Vec<Name> = waiting.map(|member| member.name.clone()).collect();
-        if waiting.is_empty() { Self::Quiet } else { Self::PlansWait(waiting) }
+        if waiting.is_empty() {
+            Self::Quiet
+        } else {
+            Self::PlansWait(waiting)
+        }
     }
 }
 
@@ -178,38 +234,71 @@ mod tests {
     use super::*;
 
     fn activity(members: &[(&str, MemberStatus, bool)]) -> Activity {
-        let state = |&(name, status, has_work): &(&str, MemberStatus, bool)| MemberState {
-            name: Name::of_inbox(name).unwrap(),
-            status,
-            has_work,
-        };
-        Activity::of(&Name::lead(), &members.iter().map(state).collect::<Vec<_>>())
+        Activity::of(
+            &Name::lead(),
+            &members
+                .iter()
+                .map(|&(name, status, has_work)| MemberState {
+                    name: Name::of_inbox(name).unwrap(),
+                    status,
+                    has_work,
+                })
+                .collect::<Vec<_>>(),
+        )
     }
 
     #[test]
     fn a_team_is_quiet_when_no_member_has_work() {
         let idle = ("lead", MemberStatus::Idle, false);
         assert_eq!(activity(&[idle]), Activity::Quiet);
-        assert_eq!(activity(&[("lead", MemberStatus::Idle, true)]), Activity::MailWaits);
-        for status in [MemberStatus::Working, MemberStatus::Starting, MemberStatus::ShuttingDown] {
+        assert_eq!(
+            activity(&[("lead", MemberStatus::Idle, true)]),
+            Activity::MailWaits
+        );
+        for status in [
+            MemberStatus::Working,
+            MemberStatus::Starting,
+            MemberStatus::ShuttingDown,
+        ] {
             assert_eq!(activity(&[("lead", status, false)]), Activity::Working);
-            assert_eq!(activity(&[idle, ("alice", status, false)]), Activity::Working);
+            assert_eq!(
+                activity(&[idle, ("alice", status, false)]),
+                Activity::Working
+            );
         }
-        assert_eq!(activity(&[idle, ("alice", MemberStatus::Idle, true)]), Activity::MailWaits);
-        assert_eq!(activity(&[idle, ("alice", MemberStatus::Crashed, true)]), Activity::Quiet);
+        assert_eq!(
+            activity(&[idle, ("alice", MemberStatus::Idle, true)]),
+            Activity::MailWaits
+        );
+        assert_eq!(
+            activity(&[idle, ("alice", MemberStatus::Crashed, true)]),
+            Activity::Quiet
+        );
     }
 
     #[test]
     fn a_plan_waits_for_a_person_when_all_else_is_done() {
         let plan = ("alice", MemberStatus::AwaitingApproval, true);
         let alice = Name::new("alice").unwrap();
-        assert_eq!(activity(&[("lead", MemberStatus::Idle, false), plan]), Activity::PlansWait(vec![alice]));
-        assert_eq!(activity(&[("lead", MemberStatus::Working, false), plan]), Activity::Working);
+        assert_eq!(
+            activity(&[("lead", MemberStatus::Idle, false), plan]),
+            Activity::PlansWait(vec![alice])
+        );
+        assert_eq!(
+            activity(&[("lead", MemberStatus::Working, false), plan]),
+            Activity::Working
+        );
     }
 
     #[test]
     fn an_agent_that_has_ended_answers_nothing() {
-        assert_eq!(activity(&[("lead", MemberStatus::Crashed, false)]), Activity::Ended);
-        assert_eq!(activity(&[("alice", MemberStatus::Working, false)]), Activity::Ended);
+        assert_eq!(
+            activity(&[("lead", MemberStatus::Crashed, false)]),
+            Activity::Ended
+        );
+        assert_eq!(
+            activity(&[("alice", MemberStatus::Working, false)]),
+            Activity::Ended
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Markdown on a terminal: headings, lists, tables and code with colours, wrapped at words. Pure.
 //!
-//! What a model wrote is escaped after it is parsed: an entity such as `&#27;` is a control character only then.
+//! What a model wrote is escaped after it is parsed: an entity such as `&#27;` is a control
+//! character only then.
 
 mod table;
 
@@ -23,8 +24,13 @@ pub(super) fn options() -> Options {
 
 /// Renders a text for so many columns: lines that end, or nothing.
 pub(in crate::ctl) fn render(text: &str, columns: usize) -> String {
-    let mut page = Page { columns, ..Page::default() };
-    Parser::new_ext(text, options()).for_each(|event| page.event(event));
+    let mut page = Page {
+        columns,
+        ..Page::default()
+    };
+    for event in Parser::new_ext(text, options()) {
+        page.event(event);
+    }
     page.end_line();
     page.text
 }
@@ -54,7 +60,9 @@ impl Page {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) if self.is_code => self.line.push_str(&escape::text(&text)),
-            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => self.put(&escape::text(&text)),
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => {
+                self.put(&escape::text(&text))
+            }
             Event::Code(code) => {
                 self.push(CODE);
                 self.put(&escape::line(&code));
@@ -64,7 +72,10 @@ impl Page {
             Event::SoftBreak | Event::HardBreak => self.put("\n"),
             Event::Rule => {
                 self.gap();
-                self.text.extend(["─".repeat(self.columns.clamp(NARROWEST, 40)), "\n".to_owned()]);
+                self.text.extend([
+                    "─".repeat(self.columns.clamp(NARROWEST, 40)),
+                    "\n".to_owned(),
+                ]);
             }
             Event::TaskListMarker(done) => self.put(if done { "[x] " } else { "[ ] " }),
             Event::FootnoteReference(_) | Event::InlineMath(_) | Event::DisplayMath(_) => {}
@@ -85,7 +96,8 @@ impl Page {
                 if let CodeBlockKind::Fenced(language) = &kind
                     && !language.is_empty()
                 {
-                    self.text.push_str(&format!("{INDENT}{DIM}{}{DIM:#}\n", escape::line(language)));
+                    self.text
+                        .push_str(&format!("{INDENT}{DIM}{}{DIM:#}\n", escape::line(language)));
                 }
             }
             Tag::List(first) => {
@@ -103,12 +115,16 @@ impl Page {
                 self.table = Some(Vec::new());
             }
             Tag::TableHead | Tag::TableRow => {
-                self.table.iter_mut().for_each(|rows| rows.push(Vec::new()));
+                if let Some(rows) = &mut self.table {
+                    rows.push(Vec::new());
+                }
             }
             Tag::Strong => self.push(BOLD),
             Tag::Emphasis => self.push(Style::new().italic()),
             Tag::Strikethrough => self.push(Style::new().strikethrough()),
-            Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => self.links.push(dest_url.to_string()),
+            Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
+                self.links.push(dest_url.to_string())
+            }
             _ => {}
         }
     }
@@ -123,7 +139,9 @@ impl Page {
             TagEnd::CodeBlock => {
                 let code = std::mem::take(&mut self.line);
                 let margin = self.margins.concat() + INDENT;
-                let lines = code.lines().map(|line| format!("{margin}{CODE}{line}{CODE:#}\n"));
+                let lines = code
+                    .lines()
+                    .map(|line| format!("{margin}{CODE}{line}{CODE:#}\n"));
                 self.text.extend(lines);
                 self.is_code = false;
             }
@@ -134,16 +152,17 @@ impl Page {
             }
             TagEnd::TableCell => {
                 let cell = std::mem::take(&mut self.line);
-                self.table
-                    .iter_mut()
-                    .filter_map(|rows| rows.last_mut())
-                    .for_each(|row| row.push(cell.clone()));
+                for row in self.table.iter_mut().filter_map(|rows| rows.last_mut()) {
+                    row.push(cell.clone());
+                }
             }
             TagEnd::Table => {
                 let margin = self.margins.concat();
                 let room = self.columns.saturating_sub(width(&margin));
                 let shown = table::lay_out(self.table.take().unwrap_or_default(), room);
-                shown.lines().for_each(|line| self.text.extend([&margin, line, "\n"]));
+                for line in shown.lines() {
+                    self.text.extend([&margin, line, "\n"]);
+                }
             }
             TagEnd::Strong | TagEnd::Emphasis | TagEnd::Strikethrough => self.pop(),
             TagEnd::Link | TagEnd::Image => self.link(),
@@ -214,8 +233,13 @@ impl Page {
         let columns = self.columns.max(NARROWEST);
         let mut begin = first;
         for line in line.split('\n') {
-            let options = textwrap::Options::new(columns).initial_indent(&begin).subsequent_indent(&rest);
-            self.text.extend([textwrap::fill(&line.replace('\t', INDENT), options).trim_end(), "\n"]);
+            let options = textwrap::Options::new(columns)
+                .initial_indent(&begin)
+                .subsequent_indent(&rest);
+            self.text.extend([
+                textwrap::fill(&line.replace('\t', INDENT), options).trim_end(),
+                "\n",
+            ]);
             begin.clone_from(&rest);
         }
     }
@@ -294,8 +318,15 @@ mod tests {
             does:
             reads
         ");
-        let in_list = format!("- see\n\n{}", text.replace("| n", "  | n").replace("|--", "  |--"));
-        assert!(plain(&in_list, 60).contains("\n   name "), "{}", plain(&in_list, 60));
+        let in_list = format!(
+            "- see\n\n{}",
+            text.replace("| n", "  | n").replace("|--", "  |--")
+        );
+        assert!(
+            plain(&in_list, 60).contains("\n   name "),
+            "{}",
+            plain(&in_list, 60)
+        );
     }
 
     #[test]
@@ -311,7 +342,10 @@ mod tests {
             "- \u{202e}x",
         ] {
             let shown = plain(text, 60);
-            assert!(!shown.contains(['\x1b', '\x07', '\u{202e}']), "{text:?}: {shown:?}");
+            assert!(
+                !shown.contains(['\x1b', '\x07', '\u{202e}']),
+                "{text:?}: {shown:?}"
+            );
             assert!(shown.contains("\\u{"), "{text:?}: {shown:?}");
             assert!(!render(text, 60).contains("\x1b[2J"), "{text:?}");
         }

@@ -1,8 +1,9 @@
-//! A conversation as it is shown: the text of the answer in progress and the entries of the transcript become items.
-//! Pure: no file, no terminal.
+//! A conversation as it is shown: the text of the answer in progress and the entries of the
+//! transcript become items. Pure: no file, no terminal.
 //!
-//! The text of an answer arrives twice: piece by piece while the model gives it, and complete when it is in the
-//! transcript. It is shown once. Where the two differ, the transcript is right, and the answer is shown again.
+//! The text of an answer arrives twice: piece by piece while the model gives it, and complete when
+//! it is in the transcript. It is shown once. Where the two differ, the transcript is right, and
+//! the answer is shown again.
 
 use std::collections::HashSet;
 
@@ -60,7 +61,8 @@ pub(in crate::ctl::chat) struct ConversationView {
 }
 
 impl ConversationView {
-    /// Begins with nothing of a member's conversation. With `hides_plans` a plan that the agent reads is not shown.
+    /// Begins with nothing of a member's conversation. With `hides_plans` a plan that the agent
+    /// reads is not shown.
     pub(in crate::ctl::chat) fn new(name: &Name, hides_plans: bool) -> Self {
         Self {
             parts: Parts::new(name),
@@ -102,27 +104,39 @@ impl ConversationView {
     /// Takes entries that are not shown, and the text that was read before them.
     pub(in crate::ctl::chat) fn skip(&mut self, entries: &[Entry], live: &str) {
         let mut hidden = Vec::new();
-        entries.iter().for_each(|entry| self.entry(&entry.event, &mut hidden));
+        for entry in entries.iter() {
+            self.entry(&entry.event, &mut hidden);
+        }
         if !self.in_turn() {
-            (self.complete, self.abandoned) = (Some(live.to_owned()), false);
+            self.complete = Some(live.to_owned());
+            self.abandoned = false;
         }
     }
 
-    /// Returns what is new: the text of the answer in progress, and the entries that were read *after* it. In this order
-    /// the entries have each answer whose text made room for the next one.
+    /// Returns what is new: the text of the answer in progress, and the entries that were read
+    /// *after* it. In this order the entries have each answer whose text made room for the next
+    /// one.
     pub(in crate::ctl::chat) fn update(&mut self, live: &str, entries: &[Entry]) -> Vec<Item> {
-        let (mut items, was_abandoned) = (Vec::new(), self.abandoned);
+        let mut items = Vec::new();
+        let was_abandoned = self.abandoned;
         for entry in entries {
             self.entry(&entry.event, &mut items);
         }
-        let is_answered = entries.iter().any(|entry| matches!(entry.event, Event::Answer { .. }));
+        let is_answered = entries
+            .iter()
+            .any(|entry| matches!(entry.event, Event::Answer { .. }));
         match (was_abandoned, self.abandoned) {
-            // It was read before the answer began: the next one that is read may still be of this answer.
+            // It was read before the answer began: the next one that is read may still be of this
+            // answer.
             (_, false) if live.is_empty() && is_answered => {}
             (_, false) => self.grow(live, &mut items),
-            // The text may have grown before the call was abandoned: only the next one that is read is complete.
+            // The text may have grown before the call was abandoned: only the next one that is read
+            // is complete.
             (false, true) => {}
-            (true, true) => (self.complete, self.abandoned) = (Some(live.to_owned()), false),
+            (true, true) => {
+                self.complete = Some(live.to_owned());
+                self.abandoned = false;
+            }
         }
         items
     }
@@ -140,7 +154,10 @@ impl ConversationView {
                 items.push(Item::Answer(more.to_owned()));
             }
         } else {
-            items.extend([Item::End, Item::Aside("the answer broke off, and begins again".to_owned())]);
+            items.extend([
+                Item::End,
+                Item::Aside("the answer broke off, and begins again".to_owned()),
+            ]);
             if !live.is_empty() {
                 items.push(Item::Answer(live.to_owned()));
             }
@@ -152,7 +169,9 @@ impl ConversationView {
         match event {
             Event::Incarnation { .. } | Event::Left { .. } => self.abandon(items),
             Event::Answer { content, .. } => self.answer(content, items),
-            Event::Result { tool_use_id, .. } => self.proposals.retain(|it| it.call != *tool_use_id),
+            Event::Result { tool_use_id, .. } => {
+                self.proposals.retain(|it| it.call != *tool_use_id)
+            }
             Event::Idle { idle_reason, .. } => {
                 self.abandon(items);
                 self.proposals.clear();
@@ -168,7 +187,9 @@ impl ConversationView {
         items.extend(parts.iter().filter_map(|part| match part {
             // An answer is shown as it arrives.
             Part::Answer(_) | Part::Detail(_) => None,
-            Part::Failure(_) | Part::Result { is_error: true, .. } => Some(Item::Failure(part.line())),
+            Part::Failure(_) | Part::Result { is_error: true, .. } => {
+                Some(Item::Failure(part.line()))
+            }
             _ => Some(Item::Aside(part.line())),
         }));
     }
@@ -176,18 +197,24 @@ impl ConversationView {
     fn answer(&mut self, content: &[Block], items: &mut Vec<Item>) {
         self.ended = None;
         let texts: Vec<&str> = content.iter().filter_map(Block::text).collect();
-        let (streamed, blocks) = (texts.concat(), texts.join("\n"));
+        let streamed = texts.concat();
+        let blocks = texts.join("\n");
         let shown = std::mem::take(&mut self.shown);
-        let rest = streamed.strip_prefix(shown.as_str()).or_else(|| blocks.strip_prefix(shown.as_str()));
-        let (agrees, begins) = (rest.is_some(), shown.is_empty());
+        let rest = streamed
+            .strip_prefix(shown.as_str())
+            .or_else(|| blocks.strip_prefix(shown.as_str()));
+        let agrees = rest.is_some();
+        let begins = shown.is_empty();
         match rest {
             Some("") => {}
             Some(rest) if !begins => items.push(Item::Answer(rest.to_owned())),
             Some(_) => items.push(Item::Answer(blocks)),
             None => items.extend([Item::End, Item::Answer(blocks)]),
         }
-        // The file has this answer now. Where the two differ, only the next look knows what the file has.
-        (self.complete, self.abandoned) = (agrees.then_some(streamed), !agrees);
+        // The file has this answer now. Where the two differ, only the next look knows what the
+        // file has.
+        self.complete = agrees.then_some(streamed);
+        self.abandoned = !agrees;
         items.push(Item::End);
         self.proposals.extend(content.iter().filter_map(proposal));
     }
@@ -201,16 +228,26 @@ impl ConversationView {
     }
 
     fn is_hidden(&mut self, value: &Value) -> bool {
-        let Ok(message) = Message::from_json(value.clone()) else { return false };
-        let is_plan =
-            matches!(message.body, Body::PlanApprovalRequest { .. } | Body::PermissionRequest { .. });
+        let Ok(message) = Message::from_json(value.clone()) else {
+            return false;
+        };
+        let is_plan = matches!(
+            message.body,
+            Body::PlanApprovalRequest { .. } | Body::PermissionRequest { .. }
+        );
         self.hides_plans && is_plan || message.id.is_some_and(|id| self.own.remove(&id))
     }
 }
 
-/// Reads a call of the lead agent that answers a plan. The call by which a teammate submits a plan has no request id.
+/// Reads a call of the lead agent that answers a plan. The call by which a teammate submits a plan
+/// has no request id.
 fn proposal(block: &Block) -> Option<Proposal> {
-    let Block::ToolUse { id, name, input, .. } = block else { return None };
+    let Block::ToolUse {
+        id, name, input, ..
+    } = block
+    else {
+        return None;
+    };
     if name != "plan_approval" {
         return None;
     }
@@ -231,7 +268,9 @@ mod tests {
 
     fn entry(event: Value) -> Entry {
         let mut line = json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}});
-        line.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+        line.as_object_mut()
+            .unwrap()
+            .extend(event.as_object().unwrap().clone());
         serde_json::from_value(line).unwrap()
     }
 
@@ -259,17 +298,31 @@ mod tests {
         assert_eq!(view.update("Hel", &[]), [says("Hel")]);
         assert_eq!(view.update("Hel", &[]), []);
         assert_eq!(view.update("Hello", &[]), [says("lo")]);
-        assert_eq!(view.update("Hello the", &[text("Hello there")]), [says(" there"), End]);
-        assert_eq!(view.update("Hello there", &[]), [], "what is left in the file is old");
+        assert_eq!(
+            view.update("Hello the", &[text("Hello there")]),
+            [says(" there"), End]
+        );
+        assert_eq!(
+            view.update("Hello there", &[]),
+            [],
+            "what is left in the file is old"
+        );
         assert_eq!(view.update("", &[]), []);
-        assert_eq!(view.update("Hello", &[]), [says("Hello")], "the next answer begins like the last one");
+        assert_eq!(
+            view.update("Hello", &[]),
+            [says("Hello")],
+            "the next answer begins like the last one"
+        );
     }
 
     #[test]
     fn an_answer_that_was_not_streamed_is_shown_as_a_whole() {
         let mut view = ConversationView::new(&Name::lead(), false);
         let two = answer(json!([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]));
-        assert_eq!(view.update("onetwo", std::slice::from_ref(&two)), [says("one\ntwo"), End]);
+        assert_eq!(
+            view.update("onetwo", std::slice::from_ref(&two)),
+            [says("one\ntwo"), End]
+        );
         assert_eq!(view.update("", &[]), []);
         assert_eq!(view.update("onetw", &[]), [says("onetw")]);
         assert_eq!(view.update("", &[two]), [says("o"), End]);
@@ -278,7 +331,10 @@ mod tests {
     #[test]
     fn an_answer_that_was_complete_before_its_text_was_read_is_shown_once() {
         let mut view = ConversationView::new(&Name::lead(), false);
-        assert_eq!(view.update("", &[text("Hello"), idle("available", "Hello")]), [says("Hello"), End]);
+        assert_eq!(
+            view.update("", &[text("Hello"), idle("available", "Hello")]),
+            [says("Hello"), End]
+        );
         assert_eq!(view.update("Hello", &[]), []);
     }
 
@@ -287,7 +343,10 @@ mod tests {
         let mut view = ConversationView::new(&Name::lead(), false);
         view.update("first", &[]);
         // Between two looks: the rest of the first, its end, and the beginning of the second.
-        assert_eq!(view.update("sec", &[text("first!")]), [says("!"), End, says("sec")]);
+        assert_eq!(
+            view.update("sec", &[text("first!")]),
+            [says("!"), End, says("sec")]
+        );
     }
 
     #[test]
@@ -296,12 +355,18 @@ mod tests {
         view.update("I thi", &[]);
         let broke = Aside("the answer broke off, and begins again".to_owned());
         assert_eq!(view.update("We", &[]), [End, broke, says("We")]);
-        assert_eq!(view.update("We", &[text("You know")]), [End, says("You know"), End]);
+        assert_eq!(
+            view.update("We", &[text("You know")]),
+            [End, says("You know"), End]
+        );
         view.update("", &[]);
         view.update("more", &[]);
         let ended = view.update("more", &[idle("failed", "no credit")]);
         assert_eq!(ended[0], End);
-        assert!(matches!(&ended[1], Failure(line) if line.contains("no credit")), "{ended:?}");
+        assert!(
+            matches!(&ended[1], Failure(line) if line.contains("no credit")),
+            "{ended:?}"
+        );
     }
 
     #[test]
@@ -325,20 +390,28 @@ mod tests {
         assert_eq!((view.update("old", &[]), view.in_turn()), (vec![], false));
         let mut view = ConversationView::new(&Name::lead(), false);
         view.skip(&[text("old")], "new");
-        assert_eq!((view.update("new", &[]), view.in_turn()), (vec![says("new")], true));
+        assert_eq!(
+            (view.update("new", &[]), view.in_turn()),
+            (vec![says("new")], true)
+        );
     }
 
     #[test]
     fn what_the_person_typed_is_not_repeated_and_other_messages_are_shown() {
         let mut view = ConversationView::new(&Name::lead(), false);
-        let (own, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let own = Uuid::from_u128(1);
+        let other = Uuid::from_u128(2);
         view.sent(own);
-        let message = |id: Uuid| json!({"id": id, "type": "message", "from": "user", "content": "hi"});
+        let message =
+            |id: Uuid| json!({"id": id, "type": "message", "from": "user", "content": "hi"});
         let taken = entry(json!({"entry": "messages", "messages": [message(own), message(other)]}));
         assert_eq!(view.update("", &[taken]), [Aside("user: hi".to_owned())]);
         assert!(view.in_turn());
         view.update("", &[text("ok"), idle("available", "ok")]);
-        assert_eq!((view.in_turn(), view.ended()), (false, Some(IdleReason::Available)));
+        assert_eq!(
+            (view.in_turn(), view.ended()),
+            (false, Some(IdleReason::Available))
+        );
     }
 
     #[test]
@@ -346,16 +419,21 @@ mod tests {
         let plan = json!({"type": "plan_approval_request", "from": "bob", "request_id": "a1", "plan": "p"});
         let taken = || entry(json!({"entry": "messages", "messages": [plan]}));
         let mut view = ConversationView::new(&Name::lead(), false);
-        assert_eq!(view.update("", &[taken()]), [Aside("bob submits a plan (a1)".to_owned())]);
+        assert_eq!(
+            view.update("", &[taken()]),
+            [Aside("bob submits a plan (a1)".to_owned())]
+        );
         let mut view = ConversationView::new(&Name::lead(), true);
-        assert_eq!((view.update("", &[taken()]), view.in_turn()), (vec![], true));
+        assert_eq!(
+            (view.update("", &[taken()]), view.in_turn()),
+            (vec![], true)
+        );
     }
 
     #[test]
     fn a_verdict_of_the_lead_agent_is_a_proposal_until_it_has_a_result() {
         let mut view = ConversationView::new(&Name::lead(), false);
-        let call =
-            |input: Value| json!({"type": "tool_use", "id": "t1", "name": "plan_approval", "input": input});
+        let call = |input: Value| json!({"type": "tool_use", "id": "t1", "name": "plan_approval", "input": input});
         view.update("", &[answer(json!([call(json!({"plan": "mine"}))]))]);
         assert_eq!(view.proposals(), []);
         let input = json!({"request_id": "a1", "approve": true, "feedback": "go"});
@@ -369,7 +447,9 @@ mod tests {
         assert_eq!(view.proposals(), [expected]);
         view.update(
             "",
-            &[entry(json!({"entry": "result", "tool_use_id": "t1", "content": "x", "is_error": false}))],
+            &[entry(
+                json!({"entry": "result", "tool_use_id": "t1", "content": "x", "is_error": false}),
+            )],
         );
         assert_eq!(view.proposals(), []);
     }

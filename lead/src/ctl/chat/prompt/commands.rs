@@ -1,7 +1,8 @@
-//! The lines of a chat: words for the agent, and the commands of the prompt, which call those of `teamctl`.
+//! The lines of a chat: words for the agent, and the commands of the prompt, which call those of
+//! `teamctl`.
 //!
-//! A line that begins with a slash is never sent to the agent: a misspelt command must not reach a model. `//` in front
-//! sends a text that begins with a slash.
+//! A line that begins with a slash is never sent to the agent: a misspelt command must not reach a
+//! model. `//` in front sends a text that begins with a slash.
 
 use clap::Parser;
 use teamd_shared::name::Name;
@@ -24,30 +25,95 @@ struct Slash {
     help: &'static str,
 }
 
-const fn slash(word: &'static str, takes: &'static str, calls: &'static str, help: &'static str) -> Slash {
-    Slash { word, takes, calls, help }
+const fn slash(
+    word: &'static str,
+    takes: &'static str,
+    calls: &'static str,
+    help: &'static str,
+) -> Slash {
+    Slash {
+        word,
+        takes,
+        calls,
+        help,
+    }
 }
 
 const COMMANDS: [Slash; 18] = [
-    slash("/status", "[NAME]", "status", "the teammates and what they do (also /team)"),
+    slash(
+        "/status",
+        "[NAME]",
+        "status",
+        "the teammates and what they do (also /team)",
+    ),
     slash("/inbox", "[NAME]", "inbox", "the last messages of an inbox"),
     slash("/events", "", "events", "what happened in the team last"),
-    slash("/tasks", "[TASK]", "task", "the tasks that are not finished, or one task in full"),
-    slash("/cost", "", "status", "the tokens of each teammate, and what they cost"),
-    slash("/plans", "[ID]", "plans", "the plans that wait, or one plan in full"),
-    slash("/reviews", "[ID]", "reviews", "the work that waits for a review, or one in full"),
+    slash(
+        "/tasks",
+        "[TASK]",
+        "task",
+        "the tasks that are not finished, or one task in full",
+    ),
+    slash(
+        "/cost",
+        "",
+        "status",
+        "the tokens of each teammate, and what they cost",
+    ),
+    slash(
+        "/plans",
+        "[ID]",
+        "plans",
+        "the plans that wait, or one plan in full",
+    ),
+    slash(
+        "/reviews",
+        "[ID]",
+        "reviews",
+        "the work that waits for a review, or one in full",
+    ),
     slash(
         "/approve",
         "ID [FEEDBACK]",
         "approve",
         "approve a plan or work; the beginning of its id is enough",
     ),
-    slash("/reject", "ID [FEEDBACK]", "reject", "reject a plan or work"),
-    slash("/shutdown", "NAME [REASON]", "shutdown", "ask a teammate to shut down, and wait for it"),
-    slash("/interrupt", "[NAME]", "interrupt", "interrupt a teammate's current turn"),
-    slash("/attach", "NAME", "", "talk to another teammate; /attach lead comes back"),
-    slash("/model", "[MODEL]", "", "the agent's model, or another for the lead agent"),
-    slash("/clear", "", "", "begin a new conversation with the lead agent"),
+    slash(
+        "/reject",
+        "ID [FEEDBACK]",
+        "reject",
+        "reject a plan or work",
+    ),
+    slash(
+        "/shutdown",
+        "NAME [REASON]",
+        "shutdown",
+        "ask a teammate to shut down, and wait for it",
+    ),
+    slash(
+        "/interrupt",
+        "[NAME]",
+        "interrupt",
+        "interrupt a teammate's current turn",
+    ),
+    slash(
+        "/attach",
+        "NAME",
+        "",
+        "talk to another teammate; /attach lead comes back",
+    ),
+    slash(
+        "/model",
+        "[MODEL]",
+        "",
+        "the agent's model, or another for the lead agent",
+    ),
+    slash(
+        "/clear",
+        "",
+        "",
+        "begin a new conversation with the lead agent",
+    ),
     slash("/help", "", "", "this list"),
     slash("/quit", "", "", "leave; the agents go on (also Ctrl-D)"),
     slash("/team", "[NAME]", "status", ""),
@@ -94,7 +160,8 @@ pub(in crate::ctl::chat) enum ChatInput {
 }
 
 impl ChatInput {
-    /// Decides on a line that is no command: the built-in model calls tools by such lines; to no other one is it sent.
+    /// Decides on a line that is no command: the built-in model calls tools by such lines; to no
+    /// other one is it sent.
     pub(in crate::ctl::chat) fn for_model(self, is_script: bool) -> Self {
         match self {
             Self::Unknown(line, _) if is_script => Self::Say(line),
@@ -104,7 +171,8 @@ impl ChatInput {
     }
 }
 
-/// Reads a line, or several that were typed or pasted as one. A command without a name means `agent`.
+/// Reads a line, or several that were typed or pasted as one. A command without a name means
+/// `agent`.
 pub(in crate::ctl::chat) fn parse(text: &str, agent: &Name) -> ChatInput {
     let text = text.trim_end();
     if let Some(command) = text.strip_prefix('!') {
@@ -132,7 +200,9 @@ fn command(text: &str, agent: &Name) -> ChatInput {
             None => ChatInput::Unknown(text.to_owned(), error.hint(known.join(" "))),
         };
     };
-    slash.read(rest, agent).unwrap_or_else(|why| ChatInput::Wrong(error(why)))
+    slash
+        .read(rest, agent)
+        .unwrap_or_else(|why| ChatInput::Wrong(error(why)))
 }
 
 impl Slash {
@@ -143,20 +213,33 @@ impl Slash {
             word if rest.is_empty() && !matches!(self.takes.chars().next(), None | Some('[')) => {
                 Err(format!("{word} takes {}", self.takes))
             }
-            word if !rest.is_empty() && self.takes.is_empty() => Err(format!("{word} takes no arguments")),
+            word if !rest.is_empty() && self.takes.is_empty() => {
+                Err(format!("{word} takes no arguments"))
+            }
             "/cost" => call(&[self.calls, "--columns=name,model,tokens,cost"]),
             "/clear" => Ok(ChatInput::Clear),
-            "/model" => Ok(ChatInput::Model((!rest.is_empty()).then(|| rest.to_owned()))),
-            "/attach" => Name::of_inbox(rest).map(ChatInput::Attach).map_err(|error| error.to_string()),
+            "/model" => Ok(ChatInput::Model(
+                (!rest.is_empty()).then(|| rest.to_owned()),
+            )),
+            "/attach" => Name::of_inbox(rest)
+                .map(ChatInput::Attach)
+                .map_err(|error| error.to_string()),
             "/tasks" if rest.is_empty() => call(&[self.calls, "list"]),
             "/tasks" => call(&[self.calls, "show", "--", rest]),
             "/events" => call(&[self.calls, "--last=20"]),
             "/help" => Ok(ChatInput::Help),
             "/quit" | "/exit" => Ok(ChatInput::Quit),
             "/inbox" | "/interrupt" if rest.is_empty() => call(&[self.calls, agent.as_str()]),
-            "/approve" | "/reject" => call(&[self.calls, &format!("--feedback={more}"), "--", first]),
+            "/approve" | "/reject" => {
+                call(&[self.calls, &format!("--feedback={more}"), "--", first])
+            }
             "/shutdown" => call(&[self.calls, &format!("--reason={more}"), "--", first]),
-            _ => call(&[self.calls, "--"].into_iter().chain(rest.split_whitespace()).collect::<Vec<_>>()),
+            _ => call(
+                &[self.calls, "--"]
+                    .into_iter()
+                    .chain(rest.split_whitespace())
+                    .collect::<Vec<_>>(),
+            ),
         }
     }
 }
@@ -168,12 +251,13 @@ fn first_word(text: &str) -> (&str, &str) {
 
 fn call(words: &[&str]) -> Result<ChatInput, String> {
     let parsed = Cli::try_parse_from(["teamctl"].iter().chain(words));
-    let wrong = |error: clap::Error| explain(&error).message().to_owned();
-    parsed.map(|cli| ChatInput::Call(Box::new(cli.command))).map_err(wrong)
+    parsed
+        .map(|cli| ChatInput::Call(Box::new(cli.command)))
+        .map_err(|error| explain(&error).message().to_owned())
 }
 
-/// Runs a command. `says_answer` tells whether the answer to a plan of this teammate is to be printed. Blocks, and starts a
-/// runtime: not to be called within one.
+/// Runs a command. `says_answer` tells whether the answer to a plan of this teammate is to be
+/// printed. Blocks, and starts a runtime: not to be called within one.
 ///
 /// # Errors
 /// As the command of `teamctl`.
@@ -196,7 +280,11 @@ pub(in crate::ctl::chat) fn run(
 
 /// Returns the commands that begin with what is typed.
 pub(in crate::ctl::chat) fn completions(typed: &str) -> Vec<&'static str> {
-    COMMANDS.iter().map(|slash| slash.word).filter(|word| word.starts_with(typed)).collect()
+    COMMANDS
+        .iter()
+        .map(|slash| slash.word)
+        .filter(|word| word.starts_with(typed))
+        .collect()
 }
 
 /// What can be completed behind a command.
@@ -221,27 +309,43 @@ pub(in crate::ctl::chat) fn takes(word: &str) -> Option<Takes> {
 /// Lists the commands, in lines of so many columns.
 pub(in crate::ctl::chat) fn help(columns: usize) -> String {
     let listed = COMMANDS.iter().filter(|slash| !slash.help.is_empty());
-    let lines = listed.map(|it| format!("  {:<25} {}\n", format!("{} {}", it.word, it.takes), it.help));
+    let lines = listed.map(|it| {
+        format!(
+            "  {:<25} {}\n",
+            format!("{} {}", it.word, it.takes),
+            it.help
+        )
+    });
     let text = lines.collect::<String>() + KEYS;
-    let fill = |line: &str| {
-        let indent = if line.starts_with(' ') { ASIDE } else { "" };
-        textwrap::fill(line, textwrap::Options::new(columns).subsequent_indent(indent)) + "\n"
-    };
-    text.lines().map(fill).collect()
+    text.lines()
+        .map(|line| {
+            let indent = if line.starts_with(' ') { ASIDE } else { "" };
+            textwrap::fill(
+                line,
+                textwrap::Options::new(columns).subsequent_indent(indent),
+            ) + "\n"
+        })
+        .collect()
 }
 
-/// Rewrites a hint for the prompt: a command of `teamctl` becomes the command of the prompt that calls it.
+/// Rewrites a hint for the prompt: a command of `teamctl` becomes the command of the prompt that
+/// calls it.
 pub(in crate::ctl::chat) fn in_chat(hint: &str) -> String {
     if !hint.matches('`').count().is_multiple_of(2) {
         return hint.to_owned();
     }
-    let (mut said, mut of_teamctl) = (String::new(), false);
+    let mut said = String::new();
+    let mut of_teamctl = false;
     for (at, part) in hint.split('`').enumerate() {
         let quoted = at % 2 == 1;
         let command = part.strip_prefix("teamctl ");
         of_teamctl |= quoted && command.is_some();
         // A second command often follows without `teamctl`.
-        match as_slash(command.unwrap_or(part)).filter(|_| quoted && of_teamctl) {
+        match if quoted && of_teamctl {
+            as_slash(command.unwrap_or(part))
+        } else {
+            None
+        } {
             Some(command) => said.push_str(&command),
             None if quoted => said.extend(["`", part, "`"]),
             None => said.push_str(part),
@@ -270,12 +374,16 @@ mod tests {
     }
 
     fn called(text: &str) -> Command {
-        let ChatInput::Call(command) = parsed(text) else { panic!("{text}") };
+        let ChatInput::Call(command) = parsed(text) else {
+            panic!("{text}")
+        };
         *command
     }
 
     fn said(text: &str) -> String {
-        let ChatInput::Say(said) = parsed(text) else { panic!("{text}") };
+        let ChatInput::Say(said) = parsed(text) else {
+            panic!("{text}")
+        };
         said
     }
 
@@ -292,17 +400,38 @@ mod tests {
         assert!(matches!(called("/team"), Command::Status(args) if args.name.is_none()));
         assert!(matches!(called("/team bob "), Command::Status(args) if args.name.is_some()));
         assert!(matches!(called("/inbox"), Command::Inbox(args) if args.name.to == "alice"));
-        assert!(matches!(called("/interrupt"), Command::Interrupt(args) if args.name.as_str() == "alice"));
-        let Command::Approve(Approve { verdict, .. }) = called("/approve a1b2") else { panic!() };
-        assert_eq!((verdict.id.as_str(), verdict.feedback.as_str()), ("a1b2", ""));
-        let Command::Reject(verdict) = called("/reject a1  --keep the cache\nand the log") else { panic!() };
-        assert_eq!((verdict.id.as_str(), verdict.feedback.as_str()), ("a1", "--keep the cache\nand the log"));
-        let Command::Shutdown(args) = called("/shutdown bob the work is done") else { panic!() };
-        assert_eq!((args.names[0].as_str(), args.reason.as_str()), ("bob", "the work is done"));
+        assert!(
+            matches!(called("/interrupt"), Command::Interrupt(args) if args.name.as_str() == "alice")
+        );
+        let Command::Approve(Approve { verdict, .. }) = called("/approve a1b2") else {
+            panic!()
+        };
+        assert_eq!(
+            (verdict.id.as_str(), verdict.feedback.as_str()),
+            ("a1b2", "")
+        );
+        let Command::Reject(verdict) = called("/reject a1  --keep the cache\nand the log") else {
+            panic!()
+        };
+        assert_eq!(
+            (verdict.id.as_str(), verdict.feedback.as_str()),
+            ("a1", "--keep the cache\nand the log")
+        );
+        let Command::Shutdown(args) = called("/shutdown bob the work is done") else {
+            panic!()
+        };
+        assert_eq!(
+            (args.names[0].as_str(), args.reason.as_str()),
+            ("bob", "the work is done")
+        );
         assert!(matches!(called("/events"), Command::Events(args) if args.range.last == Some(20)));
-        assert!(matches!(parsed("/attach alice"), ChatInput::Attach(name) if name.as_str() == "alice"));
+        assert!(
+            matches!(parsed("/attach alice"), ChatInput::Attach(name) if name.as_str() == "alice")
+        );
         assert!(matches!(parsed("/model"), ChatInput::Model(None)));
-        assert!(matches!(parsed("/model openai:x"), ChatInput::Model(Some(model)) if model == "openai:x"));
+        assert!(
+            matches!(parsed("/model openai:x"), ChatInput::Model(Some(model)) if model == "openai:x")
+        );
         assert!(matches!(parsed("! ls -l"), ChatInput::Shell(command) if command == "ls -l"));
         assert!(matches!(called("/cost"), Command::Status(args) if args.columns.len() == 4));
         assert!(matches!(parsed("/quit"), ChatInput::Quit));
@@ -310,11 +439,23 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_command_is_not_sent() {
-        let ChatInput::Unknown(_, why) = parsed("/bash ls") else { panic!() };
+        let ChatInput::Unknown(_, why) = parsed("/bash ls") else {
+            panic!()
+        };
         assert_eq!(why.message(), "there is no command /bash");
-        assert!(why.next_step().unwrap().ends_with("/help /quit /team /exit"), "{why:?}");
-        let ChatInput::Wrong(why) = parsed("/stauts") else { panic!() };
-        assert!(why.next_step().unwrap().ends_with("did you mean /status?"), "{why:?}");
+        assert!(
+            why.next_step()
+                .unwrap()
+                .ends_with("/help /quit /team /exit"),
+            "{why:?}"
+        );
+        let ChatInput::Wrong(why) = parsed("/stauts") else {
+            panic!()
+        };
+        assert!(
+            why.next_step().unwrap().ends_with("did you mean /status?"),
+            "{why:?}"
+        );
         for line in [
             "/",
             "/approve",
@@ -328,14 +469,16 @@ mod tests {
             "/attach",
             "/attach ../x",
         ] {
-            assert!(matches!(parsed(line).for_model(false), ChatInput::Wrong(_)), "{line}");
+            assert!(
+                matches!(parsed(line).for_model(false), ChatInput::Wrong(_)),
+                "{line}"
+            );
         }
     }
 
     #[test]
     fn the_built_in_model_takes_what_is_no_command() {
-        let is_said =
-            |line: &str| matches!(parsed(line).for_model(true), ChatInput::Say(said) if said == line);
+        let is_said = |line: &str| matches!(parsed(line).for_model(true), ChatInput::Say(said) if said == line);
         assert!(is_said("/bash ls") && !is_said("/approve") && !is_said("/quit now"));
     }
 
@@ -346,16 +489,31 @@ mod tests {
                 "`teamctl plans ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers",
                 "/plans ID shows the whole of one; /approve ID or /reject ID TEXT answers",
             ),
-            ("`teamctl status` shows the teammates", "/status shows the teammates"),
+            (
+                "`teamctl status` shows the teammates",
+                "/status shows the teammates",
+            ),
             (
                 "take another name, or `teamctl shutdown bob` first; `make` it",
                 "take another name, or /shutdown bob first; `make` it",
             ),
-            ("end it: `teamctl shutdown bob --force`", "end it: `teamctl shutdown bob --force`"),
-            ("`teamctl log bob` and `teamd start`", "`teamctl log bob` and `teamd start`"),
+            (
+                "end it: `teamctl shutdown bob --force`",
+                "end it: `teamctl shutdown bob --force`",
+            ),
+            (
+                "`teamctl log bob` and `teamd start`",
+                "`teamctl log bob` and `teamd start`",
+            ),
             ("status", "status"),
-            ("unknown key `inbox` in `status`", "unknown key `inbox` in `status`"),
-            ("`inbox` is full: `teamctl status` shows why", "`inbox` is full: /status shows why"),
+            (
+                "unknown key `inbox` in `status`",
+                "unknown key `inbox` in `status`",
+            ),
+            (
+                "`inbox` is full: `teamctl status` shows why",
+                "`inbox` is full: /status shows why",
+            ),
             ("`teamctl requests` shows them", "/plans shows them"),
             ("an odd ` one", "an odd ` one"),
         ] {

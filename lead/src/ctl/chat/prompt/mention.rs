@@ -9,20 +9,34 @@ const MOST: u64 = 64 * 1024;
 
 /// Returns the text with the content of the files that it mentions, and a line about each.
 pub(in crate::ctl::chat) fn with_files(text: &str) -> (String, Vec<String>) {
-    let (mut all, mut told, mut room) = (text.to_owned(), Vec::new(), MOST);
-    for path in text.split_whitespace().filter_map(|word| word.strip_prefix('@')) {
+    let mut all = text.to_owned();
+    let mut told = Vec::new();
+    let mut room = MOST;
+    for path in text
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix('@'))
+    {
         // The end of a sentence is no part of a path.
-        let path = [path, path.trim_end_matches(['.', ',', ';', ':', '?', '!', ')'])]
-            .into_iter()
-            .find(|path| fs::metadata(path).is_ok_and(|found| found.is_file()));
+        let path = [
+            path,
+            path.trim_end_matches(['.', ',', ';', ':', '?', '!', ')']),
+        ]
+        .into_iter()
+        .find(|path| fs::metadata(path).is_ok_and(|found| found.is_file()));
         let Some(path) = path else { continue };
         match read(path, room) {
             Ok((content, whole)) => {
                 room -= (content.len() as u64).min(room);
                 let cut = if whole { "" } else { "\n[cut here]" };
-                all.push_str(&format!("\n\n<file path=\"{path}\">\n{}{cut}\n</file>", content.trim_end()));
+                all.push_str(&format!(
+                    "\n\n<file path=\"{path}\">\n{}{cut}\n</file>",
+                    content.trim_end()
+                ));
                 let cut = if whole { "" } else { ", cut" };
-                told.push(format!("with {path} ({}{cut})", count(content.lines().count(), "line")));
+                told.push(format!(
+                    "with {path} ({}{cut})",
+                    count(content.lines().count(), "line")
+                ));
             }
             Err(why) => told.push(format!("without {path}: {why}")),
         }
@@ -59,12 +73,23 @@ mod tests {
         fs::write(path("a"), "one\ntwo\n").unwrap();
         fs::write(path("b"), [0xff, 0xfe]).unwrap();
         fs::write(path("c"), "é".repeat(40_000)).unwrap();
-        let (a, b, c) = (path("a"), path("b"), path("c"));
+        let a = path("a");
+        let b = path("b");
+        let c = path("c");
         let (text, told) = with_files(&format!("look at @{a}, and a@b @nowhere"));
-        assert_eq!(text, format!("look at @{a}, and a@b @nowhere\n\n<file path=\"{a}\">\none\ntwo\n</file>"));
+        assert_eq!(
+            text,
+            format!("look at @{a}, and a@b @nowhere\n\n<file path=\"{a}\">\none\ntwo\n</file>")
+        );
         assert_eq!(told, [format!("with {a} (2 lines)")]);
         let (text, told) = with_files(&format!("@{b} @{c}"));
-        assert_eq!(told, [format!("without {b}: it is no text"), format!("with {c} (1 line, cut)")]);
+        assert_eq!(
+            told,
+            [
+                format!("without {b}: it is no text"),
+                format!("with {c} (1 line, cut)")
+            ]
+        );
         assert!(text.len() < 66_000 && text.ends_with("\n[cut here]\n</file>"));
         assert_eq!(with_files("@/dev/zero").1, Vec::<String>::new());
     }

@@ -38,18 +38,34 @@ impl PlanQuestion {
     /// Asks about a plan, on which the lead agent may have called for a verdict.
     pub(in crate::ctl::chat) fn new(plan: &Request, proposal: Option<Proposal>) -> Self {
         let lines = count(text(plan).lines().count(), "line");
-        let text = format!("Approve {} {} of {} ({lines})?", plan.kind.noun(), plan.request_id, plan.from);
-        Self { request_id: plan.request_id.clone(), text, proposal, rejects: false }
+        let text = format!(
+            "Approve {} {} of {} ({lines})?",
+            plan.kind.noun(),
+            plan.request_id,
+            plan.from
+        );
+        Self {
+            request_id: plan.request_id.clone(),
+            text,
+            proposal,
+            rejects: false,
+        }
     }
 
     /// Returns the prompt for the answer.
     pub(in crate::ctl::chat) fn prompt(&self) -> &'static str {
-        if self.rejects { "what shall change> " } else { "[y]es, [n]o, [v]iew, [l]ater> " }
+        if self.rejects {
+            "what shall change> "
+        } else {
+            "[y]es, [n]o, [v]iew, [l]ater> "
+        }
     }
 
     /// Tells whether a text is an answer to such a question, and hardly a message.
     pub(in crate::ctl::chat) fn is_answer(text: &str) -> bool {
-        let words = ["y", "yes", "a", "approve", "n", "no", "r", "reject", "v", "view", "l", "later"];
+        let words = [
+            "y", "yes", "a", "approve", "n", "no", "r", "reject", "v", "view", "l", "later",
+        ];
         words.contains(&text.trim().to_lowercase().as_str())
     }
 
@@ -58,15 +74,28 @@ impl PlanQuestion {
         let text = text.trim();
         // The feedback of the lead agent belongs to its own verdict.
         let of_lead = |approve: bool| {
-            let own = self.proposal.iter().find(|proposal| proposal.approve == approve);
+            let own = self
+                .proposal
+                .iter()
+                .find(|proposal| proposal.approve == approve);
             own.map_or_else(String::new, |proposal| proposal.feedback.clone())
         };
         if self.rejects {
-            let feedback = if text.is_empty() { of_lead(false) } else { text.to_owned() };
-            return PlanReply::Verdict { approve: false, feedback };
+            let feedback = if text.is_empty() {
+                of_lead(false)
+            } else {
+                text.to_owned()
+            };
+            return PlanReply::Verdict {
+                approve: false,
+                feedback,
+            };
         }
         match text.to_lowercase().as_str() {
-            "y" | "yes" | "a" | "approve" => PlanReply::Verdict { approve: true, feedback: of_lead(true) },
+            "y" | "yes" | "a" | "approve" => PlanReply::Verdict {
+                approve: true,
+                feedback: of_lead(true),
+            },
             "n" | "no" | "r" | "reject" => {
                 self.rejects = true;
                 PlanReply::Why
@@ -90,27 +119,44 @@ mod tests {
 
     fn plan() -> Request {
         let line = crate::ctl::requests::tests::asked(1, "a1b2c3d4", "plan_approval");
-        let Record::Request(record) = serde_json::from_str::<Line>(&line).unwrap().record else { panic!() };
+        let Record::Request(record) = serde_json::from_str::<Line>(&line).unwrap().record else {
+            panic!()
+        };
         record.request
     }
 
     fn question(approve: bool) -> PlanQuestion {
-        let (call, feedback) = ("t".to_owned(), "mind the log".to_owned());
+        let call = "t".to_owned();
+        let feedback = "mind the log".to_owned();
         let request_id = plan().request_id;
-        PlanQuestion::new(&plan(), Some(Proposal { call, request_id, approve, feedback }))
+        PlanQuestion::new(
+            &plan(),
+            Some(Proposal {
+                call,
+                request_id,
+                approve,
+                feedback,
+            }),
+        )
     }
 
     fn gives(approve: bool, feedback: &str) -> PlanReply {
-        PlanReply::Verdict { approve, feedback: feedback.to_owned() }
+        PlanReply::Verdict {
+            approve,
+            feedback: feedback.to_owned(),
+        }
     }
 
     #[test]
     fn the_feedback_of_the_lead_agent_goes_with_its_own_verdict_only() {
         assert_eq!(question(true).read(" A "), gives(true, "mind the log"));
         assert_eq!(question(false).read("Approve"), gives(true, ""));
-        for (recommended, typed, expected) in
-            [(true, "", ""), (false, "", "mind the log"), (false, "a", "a"), (true, "smaller", "smaller")]
-        {
+        for (recommended, typed, expected) in [
+            (true, "", ""),
+            (false, "", "mind the log"),
+            (false, "a", "a"),
+            (true, "smaller", "smaller"),
+        ] {
             let mut question = question(recommended);
             assert_eq!(question.read("r"), PlanReply::Why);
             assert_eq!(question.read(typed), gives(false, expected));
@@ -120,12 +166,22 @@ mod tests {
     #[test]
     fn only_a_whole_word_is_an_answer() {
         for text in ["y", "yes", " Yes ", "a", "approve"] {
-            assert_eq!(question(true).read(text), gives(true, "mind the log"), "{text}");
+            assert_eq!(
+                question(true).read(text),
+                gives(true, "mind the log"),
+                "{text}"
+            );
         }
         for text in ["n", "no", "r", "Reject"] {
             assert_eq!(question(true).read(text), PlanReply::Why, "{text}");
         }
-        for text in ["", "ok", "a question first", "yes, but", "what does step 2 do?"] {
+        for text in [
+            "",
+            "ok",
+            "a question first",
+            "yes, but",
+            "what does step 2 do?",
+        ] {
             assert_eq!(question(true).read(text), PlanReply::Message, "{text}");
         }
         assert_eq!(question(true).read("later"), PlanReply::Later);

@@ -16,7 +16,8 @@ use crate::ctl::render::BAD;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
-/// How long the prompt waits for the output of a command. A shutdown may take longer: its output is shown above the prompt.
+/// How long the prompt waits for the output of a command. A shutdown may take longer: its output is
+/// shown above the prompt.
 const COMMAND: Duration = Duration::from_secs(1);
 /// The exit code of a shell for a program that is not there.
 const NOT_FOUND: i32 = 127;
@@ -25,22 +26,27 @@ impl Session<'_> {
     /// Carries a command out. One that answers the plan of the question ends the question.
     pub(super) async fn call(&mut self, command: Command) {
         let answers = match &command {
-            Command::Approve(Approve { verdict, .. }) | Command::Reject(verdict) => Some(verdict.id.clone()),
+            Command::Approve(Approve { verdict, .. }) | Command::Reject(verdict) => {
+                Some(verdict.id.clone())
+            }
             _ => None,
         };
         let done = matches!(self.carry_out(command).await, Some(Ok(_)));
-        if let Some(id) = answers.filter(|_| done) {
-            self.question.take_if(|question| question.request_id.as_str().starts_with(&id));
+        if done && let Some(id) = answers {
+            self.question
+                .take_if(|question| question.request_id.as_str().starts_with(&id));
         }
     }
 
-    /// Carries a command out. Returns its result, unless it takes longer than the prompt waits: then it goes on.
+    /// Carries a command out. Returns its result, unless it takes longer than the prompt waits:
+    /// then it goes on.
     pub(super) async fn carry_out(&self, command: Command) -> Option<CommandResult> {
         // The answer to a plan that the chat follows is shown from the journal.
         let followed = (!self.target.is_lead()).then(|| self.target.name.clone());
         self.in_thread(move |context| {
-            let says_answer = |from: &str| followed.is_some_and(|name| name.as_str() != from);
-            commands::run(context, command, says_answer)
+            commands::run(context, command, |from| {
+                followed.is_some_and(|name| name.as_str() != from)
+            })
         })
         .await
     }
@@ -51,7 +57,8 @@ impl Session<'_> {
         action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
     ) -> Option<CommandResult> {
         let (done, is_done) = oneshot::channel();
-        let (screen, elsewhere) = (self.console.screen.clone(), self.context.elsewhere());
+        let screen = self.console.screen.clone();
+        let elsewhere = self.context.elsewhere();
         std::thread::spawn(move || {
             let context = elsewhere(output(&screen));
             let result = action(&context);
@@ -69,21 +76,33 @@ impl Session<'_> {
         if model.is_some() {
             return self.restart(model, false).await;
         }
-        self.context.out.aside(format_args!("{} runs {}", self.target.name, escape::line(&self.model)));
+        self.context.out.aside(format_args!(
+            "{} runs {}",
+            self.target.name,
+            escape::line(&self.model)
+        ));
         if self.target.is_lead() {
-            self.context.out.hint("/model anthropic (or openai:MODEL) switches to another one");
+            self.context
+                .out
+                .hint("/model anthropic (or openai:MODEL) switches to another one");
         }
     }
 
     /// Ends the lead agent and starts it again: with another model, or with a fresh conversation.
     pub(super) async fn restart(&mut self, model: Option<String>, fresh: bool) {
         let Some(start) = &mut self.target.start else {
-            let message = format!("a chat restarts only the lead agent, not {}", self.target.name);
+            let message = format!(
+                "a chat restarts only the lead agent, not {}",
+                self.target.name
+            );
             let hint = format!(
                 "`teamctl shutdown {0}`, then `teamctl spawn {0}` with what you want",
                 self.target.name
             );
-            return self.context.out.error(&CommandError::new(ExitCode::Usage, message).hint(hint));
+            return self
+                .context
+                .out
+                .error(&CommandError::new(ExitCode::Usage, message).hint(hint));
         };
         let before = start.clone();
         start.model = model.or(start.model.take());
@@ -93,18 +112,26 @@ impl Session<'_> {
         }
         let mut options = start.clone();
         options.fresh = fresh;
-        let target = ChatTarget { name: self.target.name.clone(), start: Some(options) };
+        let target = ChatTarget {
+            name: self.target.name.clone(),
+            start: Some(options),
+        };
         self.in_thread(move |context| {
             let dir = context.dir()?;
             block_on(target.restart(context, &dir))?;
-            let how = if fresh { "begins a new conversation" } else { "continues the conversation" };
+            let how = if fresh {
+                "begins a new conversation"
+            } else {
+                "continues the conversation"
+            };
             context.out.note(format_args!("{} {how}", target.name));
             Ok(ExitCode::Done)
         })
         .await;
     }
 
-    /// Runs a command of the person, who has the terminal meanwhile. Its output goes to nothing else.
+    /// Runs a command of the person, who has the terminal meanwhile. Its output goes to nothing
+    /// else.
     pub(super) async fn shell(&mut self, command: String) {
         let mut program = Program::new("sh");
         program.args(["-c", &command]);
@@ -120,7 +147,10 @@ impl Session<'_> {
     /// Shows a long text in the person's pager; without one all of it is printed.
     pub(super) async fn page(&mut self, text: String) {
         let mut program = Program::new("sh");
-        program.args(["-c", "exec ${PAGER:-less}"]).stdin(Stdio::piped()).stderr(Stdio::null());
+        program
+            .args(["-c", "exec ${PAGER:-less}"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null());
         let shown = escape::text(&text).into_owned() + "\n";
         let indented = shown.lines().map(|line| format!("    {line}\n")).collect();
         let run = move || -> std::io::Result<Option<i32>> {
@@ -131,14 +161,18 @@ impl Session<'_> {
             }
             Ok(child.wait()?.code())
         };
-        let is_shown = matches!(self.hand_over(run).await, Some(Ok(Some(code))) if code != NOT_FOUND);
+        let is_shown =
+            matches!(self.hand_over(run).await, Some(Ok(Some(code))) if code != NOT_FOUND);
         if !is_shown {
             self.console.screen.print(lines(indented));
         }
     }
 
     /// Leaves the terminal to a program until it ends.
-    async fn hand_over<T: Send + 'static>(&mut self, run: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    async fn hand_over<T: Send + 'static>(
+        &mut self,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         self.console.screen.suspend();
         self.console.keyboard.leave();
         let (done, mut is_done) = oneshot::channel();

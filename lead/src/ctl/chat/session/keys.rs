@@ -1,4 +1,5 @@
-//! What the person does at the keyboard: keys become a line, and lines become messages and commands.
+//! What the person does at the keyboard: keys become a line, and lines become messages and
+//! commands.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,10 @@ impl Session<'_> {
     pub(super) async fn take(&mut self, input: Input) -> Next {
         self.pressed = Instant::now();
         if self.console.line.text().is_empty() {
-            self.begun = self.question.as_ref().map(|question| question.request_id.clone());
+            self.begun = self
+                .question
+                .as_ref()
+                .map(|question| question.request_id.clone());
         }
         let pressed = match input {
             Input::End => return Next::Leave,
@@ -41,7 +45,9 @@ impl Session<'_> {
                 self.console.line.press(key)
             }
             Input::Event(Event::Paste(text)) => {
-                self.console.line.insert(&text.replace("\r\n", "\n").replace('\r', "\n"));
+                self.console
+                    .line
+                    .insert(&text.replace("\r\n", "\n").replace('\r', "\n"));
                 Pressed::Edited
             }
             Input::Event(_) => Pressed::Edited,
@@ -83,7 +89,10 @@ impl Session<'_> {
             self.console.line.history.remember(line, &self.context.out);
         }
         let begun = self.begun.take();
-        let current = self.question.as_ref().map(|question| question.request_id.clone());
+        let current = self
+            .question
+            .as_ref()
+            .map(|question| question.request_id.clone());
         match commands::parse(line, &self.target.name).for_model(self.model == SCRIPT) {
             ChatInput::Quit => return Next::Leave,
             ChatInput::Attach(name) => match self.other(name) {
@@ -95,7 +104,9 @@ impl Session<'_> {
             ChatInput::Model(model) => self.model(model).await,
             ChatInput::Clear => self.restart(None, true).await,
             ChatInput::Shell(command) => self.shell(command).await,
-            ChatInput::Wrong(error) | ChatInput::Unknown(_, error) => self.context.out.error(&error),
+            ChatInput::Wrong(error) | ChatInput::Unknown(_, error) => {
+                self.context.out.error(&error)
+            }
             _ if current.is_some() && begun == current => self.reply(line).await,
             ChatInput::Nothing => {}
             ChatInput::Say(text) if begun != current && PlanQuestion::is_answer(&text) => {
@@ -130,17 +141,21 @@ impl Session<'_> {
     async fn say(&mut self, text: &str) -> Result<(), CommandError> {
         let running = self.target.running(self.dir)?;
         if running.is_none() && self.target.is_lead() {
-            self.context.out.note(format_args!("{} is started again", self.target.name));
+            self.context
+                .out
+                .note(format_args!("{} is started again", self.target.name));
         }
         self.target.ensure(&self.context, self.dir, true).await?;
         let id = self.target.send(&self.context, self.dir, text)?;
         self.view.sent(id);
-        (self.awaits, self.runs) = (true, true);
+        self.awaits = true;
+        self.runs = true;
         Ok(())
     }
 
-    /// Esc, or Ctrl-C: puts the question off for whose answer the agent waits; else interrupts the current turn, and nothing
-    /// else. What is typed stays; Ctrl-C takes it away where there is nothing to interrupt.
+    /// Esc, or Ctrl-C: puts the question off for whose answer the agent waits; else interrupts the
+    /// current turn, and nothing else. What is typed stays; Ctrl-C takes it away where there is
+    /// nothing to interrupt.
     pub(super) async fn interrupt(&mut self) {
         if self.question.is_some() && (self.is_awaited() || !self.is_busy()) {
             self.put_off();
@@ -151,7 +166,9 @@ impl Session<'_> {
                 self.context.out.error(&error);
             }
         } else {
-            self.context.out.hint("no turn is running; /quit or Ctrl-D leaves");
+            self.context
+                .out
+                .hint("no turn is running; /quit or Ctrl-D leaves");
         }
     }
 
@@ -160,7 +177,8 @@ impl Session<'_> {
         self.question.is_none() && !self.is_busy() && !self.console.line.text().is_empty()
     }
 
-    /// Waits until the turn runs that a message of the person begins: an interruption before it would end nothing.
+    /// Waits until the turn runs that a message of the person begins: an interruption before it
+    /// would end nothing.
     async fn until_begun(&mut self) {
         let begins = Instant::now();
         while self.awaits && !self.view.in_turn() && begins.elapsed() < BEGINS {
@@ -181,7 +199,8 @@ impl Session<'_> {
                 line.complete(start, &format!("{only}{end}"));
             }
             several => {
-                let common = longest_common_prefix(several).filter(|common| *common != &typed[start..]);
+                let common =
+                    longest_common_prefix(several).filter(|common| *common != &typed[start..]);
                 match common {
                     Some(common) => line.complete(start, common),
                     None => {

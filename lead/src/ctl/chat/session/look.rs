@@ -1,8 +1,8 @@
-//! What is new in a chat, read and shown: answers, plans, the team, the daemon, the pauses of a model call.
+//! What is new in a chat, read and shown: answers, plans, the team, the daemon, the pauses of a
+//! model call.
 
 use std::time::Instant;
 
-use serde_json::Value;
 use teamd_shared::clock::wall;
 use teamd_shared::config::RosterMember;
 use teamd_shared::member::MemberStatus;
@@ -22,19 +22,27 @@ impl Session<'_> {
     pub(super) fn look(&mut self) {
         let trouble = self.look_at_all().err();
         if trouble != self.trouble {
-            trouble.iter().for_each(|error| self.context.out.error(error));
+            for error in trouble.iter() {
+                self.context.out.error(error);
+            }
             self.trouble = trouble;
         }
     }
 
     fn look_at_all(&mut self) -> Result<(), CommandError> {
         // What the agent says about a plan comes after it.
-        self.follower.plans()?.iter().for_each(|plan| self.show_plan(plan));
+        for plan in self.follower.plans()?.iter() {
+            self.show_plan(plan);
+        }
         let added = self.follower.conversation()?;
         let items = self.view.update(&added.live, &added.entries);
         self.show(items);
         self.ring_for(&added.entries);
-        if added.entries.iter().any(|entry| matches!(entry.event, Event::Idle { .. })) {
+        if added
+            .entries
+            .iter()
+            .any(|entry| matches!(entry.event, Event::Idle { .. }))
+        {
             self.awaits = false;
         }
         self.look_at_team()
@@ -46,24 +54,26 @@ impl Session<'_> {
         }
         let daemon = self.follower.has_daemon();
         if daemon != std::mem::replace(&mut self.daemon, daemon) {
-            self.context.out.note(match daemon {
-                true => "the daemon is back",
-                false => {
+            self.context.out.note(if daemon { "the daemon is back" } else {
                     "the daemon is gone; messages still arrive, commands do not (`teamd start` starts it)"
-                }
-            });
+                });
         }
         let member = self.follower.member()?;
         let runs = member.as_ref().is_some_and(|(_, runs)| *runs);
         if !runs && self.runs {
-            let how = member.as_ref().map_or("forgotten", |(member, _)| match member.status {
-                status if status.is_ended() => status.as_str(),
-                _ => MemberStatus::Crashed.as_str(),
-            });
-            self.context.out.note(format_args!("{} has ended ({how})", self.target.name));
-            self.context.out.hint(match self.target.is_lead() {
-                true => "your next message starts it again; /quit leaves",
-                false => "/quit leaves",
+            let how = member
+                .as_ref()
+                .map_or("forgotten", |(member, _)| match member.status {
+                    status if status.is_ended() => status.as_str(),
+                    _ => MemberStatus::Crashed.as_str(),
+                });
+            self.context
+                .out
+                .note(format_args!("{} has ended ({how})", self.target.name));
+            self.context.out.hint(if self.target.is_lead() {
+                "your next message starts it again; /quit leaves"
+            } else {
+                "/quit leaves"
             });
             self.awaits = false;
         }
@@ -75,8 +85,12 @@ impl Session<'_> {
 
     /// Notices what the agent does.
     fn look_at_work(&mut self, member: Option<&RosterMember>) {
-        let pause = member.and_then(|member| member.waiting.as_ref()).filter(|pause| pause.is_outage());
-        let activity = member.filter(|it| it.status == MemberStatus::Working).map(|it| it.activity.as_str());
+        let pause = member
+            .and_then(|member| member.waiting.as_ref())
+            .filter(|pause| pause.is_outage());
+        let activity = member
+            .filter(|it| it.status == MemberStatus::Working)
+            .map(|it| it.activity.as_str());
         let doing = match (pause, activity) {
             (Some(pause), _) => format!(": {}", pause.describe(wall())),
             _ if !self.view.live().is_empty() => " is writing…".to_owned(),
@@ -87,7 +101,11 @@ impl Session<'_> {
             Some((before, since)) if before == doing || pause.is_some() => since,
             _ => Instant::now(),
         };
-        self.doing = Some((doing, since)).filter(|_| self.is_busy());
+        self.doing = if self.is_busy() {
+            Some((doing, since))
+        } else {
+            None
+        };
     }
 
     /// Tells whether the agent works.
@@ -98,8 +116,11 @@ impl Session<'_> {
     /// Says what the agent does, and since when; nothing while it waits for the person.
     pub(super) fn status(&self) -> Option<Status> {
         let is_shown = self.is_busy() && !self.is_awaited();
-        let thinking = || (" is thinking…".to_owned(), Instant::now());
-        let (doing, since) = is_shown.then(|| self.doing.clone().unwrap_or_else(thinking))?;
+        let (doing, since) = is_shown.then(|| {
+            self.doing
+                .clone()
+                .unwrap_or_else(|| (" is thinking…".to_owned(), Instant::now()))
+        })?;
         let what = format!("{}{}", self.target.name, escape::line(&doing));
         let time = match since.elapsed().as_secs() {
             // An outage says by itself how long it takes.
@@ -112,10 +133,13 @@ impl Session<'_> {
 
     /// Rings where the person is needed, or waits for the end of the work and looks elsewhere.
     fn ring_for(&self, entries: &[Entry]) {
-        let refuses = |value: &Value| value["type"] == "shutdown_response" && value["approve"] == false;
         for entry in entries {
             match &entry.event {
-                Event::Messages { messages } if messages.iter().any(refuses) => {
+                Event::Messages { messages }
+                    if messages.iter().any(|value| {
+                        value["type"] == "shutdown_response" && value["approve"] == false
+                    }) =>
+                {
                     self.ring("a teammate rejects its shutdown");
                 }
                 Event::Idle { .. } if self.pressed.elapsed() >= AWAY => {
@@ -141,7 +165,9 @@ impl Session<'_> {
                 }
             };
             if let Some(text) = printed {
-                self.console.screen.print_from_dock(text, self.dock(self.question.as_ref()));
+                self.console
+                    .screen
+                    .print_from_dock(text, self.dock(self.question.as_ref()));
             }
         }
     }
@@ -158,6 +184,10 @@ impl Status {
     pub(super) fn line(&self, columns: usize) -> String {
         let line = cut(&self.what, Some(columns.saturating_sub(width(&self.time)))) + &self.time;
         let hint = " · Esc interrupts";
-        if width(&line) + width(hint) <= columns { line + hint } else { line }
+        if width(&line) + width(hint) <= columns {
+            line + hint
+        } else {
+            line
+        }
     }
 }

@@ -24,7 +24,9 @@ impl Session<'_> {
         if !self.concerns(plan) {
             return;
         }
-        let (id, from, noun) = (&plan.request_id, &plan.from, plan.kind.noun());
+        let id = &plan.request_id;
+        let from = &plan.from;
+        let noun = plan.kind.noun();
         let line = match (plan.is_pending(), plan.kind) {
             (true, Kind::PlanApproval) => {
                 format!("{from} submits the {noun} {id}: {}", headline(&text(plan)))
@@ -38,36 +40,55 @@ impl Session<'_> {
         }
     }
 
-    /// Looks for a plan about which the person is to be asked: one for which the agent calls for a verdict; while the agent
-    /// is at rest any that waits. The question stays until the plan is answered or put off. A question about a plan that is
-    /// answered is over: what is typed stays, and is no answer.
+    /// Looks for a plan about which the person is to be asked: one for which the agent calls for a
+    /// verdict; while the agent is at rest any that waits. The question stays until the plan is
+    /// answered or put off. A question about a plan that is answered is over: what is typed stays,
+    /// and is no answer.
     pub(super) fn next_question(&mut self) -> Option<PlanQuestion> {
-        let is_over = |question: &mut PlanQuestion| self.follower.pending(&question.request_id).is_none();
-        if self.question.take_if(is_over).is_some() {
-            self.context.out.note("the question has been answered: your answer is no longer needed");
+        if self
+            .question
+            .take_if(|question| self.follower.pending(&question.request_id).is_none())
+            .is_some()
+        {
+            self.context
+                .out
+                .note("the question has been answered: your answer is no longer needed");
         }
-        let mut calls = self.view.proposals().iter().filter(|it| !self.asked.contains(&it.call));
+        let mut calls = self
+            .view
+            .proposals()
+            .iter()
+            .filter(|it| !self.asked.contains(&it.call));
         if let Some(question) = &mut self.question {
-            if let Some(proposal) = calls.find(|proposal| proposal.request_id == question.request_id) {
+            if let Some(proposal) =
+                calls.find(|proposal| proposal.request_id == question.request_id)
+            {
                 self.asked.push(proposal.call.clone());
                 self.context.out.aside(recommendation(proposal));
                 question.proposal = Some(proposal.clone());
             }
             return None;
         }
-        let called = calls.find_map(|it| Some((self.follower.pending(&it.request_id)?, Some(it.clone()))));
+        let called =
+            calls.find_map(|it| Some((self.follower.pending(&it.request_id)?, Some(it.clone()))));
         let (plan, proposal) = called.or_else(|| Some((self.unanswered()?, None)))?;
         let question = PlanQuestion::new(plan, proposal);
         self.show_whole(plan, question.proposal.as_ref());
-        self.asked.extend(question.proposal.iter().map(|proposal| proposal.call.clone()));
+        self.asked.extend(
+            question
+                .proposal
+                .iter()
+                .map(|proposal| proposal.call.clone()),
+        );
         Some(question)
     }
 
-    /// Returns the oldest plan that waits, and that the person has not put off, while the agent is at rest, or waits itself.
+    /// Returns the oldest plan that waits, and that the person has not put off, while the agent is
+    /// at rest, or waits itself.
     fn unanswered(&self) -> Option<&Request> {
-        let is_new =
-            |plan: &&Request| self.concerns(plan) && !self.asked.contains(&plan.request_id.to_string());
-        let plan = self.follower.waiting().find(is_new)?;
+        let plan = self.follower.waiting().find(|plan| {
+            self.concerns(plan) && !self.asked.contains(&plan.request_id.to_string())
+        })?;
         match self.follower.activity(false).ok()? {
             Activity::Quiet => !self.is_busy(),
             activity => matches!(activity, Activity::PlansWait(_)),
@@ -81,26 +102,37 @@ impl Session<'_> {
 
     /// Shows the beginning of a plan, indented: no line of it looks like one of ours.
     fn show_whole(&self, plan: &Request, proposal: Option<&Proposal>) {
-        let (text, noun) = (text(plan), plan.kind.noun());
+        let text = text(plan);
+        let noun = plan.kind.noun();
         let heading = format!("the {noun} {} of {}:", plan.request_id, plan.from);
         let lines: Vec<&str> = text.lines().collect();
         let (shown, more) = lines.split_at(lines.len().min(SHOWN));
-        let (heading, shown) = (paint(BOLD, escape::line(&heading)), shown.join("\n"));
+        let heading = paint(BOLD, escape::line(&heading));
+        let shown = shown.join("\n");
         let more = match more.len() {
             0 => String::new(),
-            more => format!("{INDENT}{}\n", paint(DIM, format!("… {more} more lines; v shows all of them"))),
+            more => format!(
+                "{INDENT}{}\n",
+                paint(DIM, format!("… {more} more lines; v shows all of them"))
+            ),
         };
         let verdict = proposal.map_or_else(String::new, recommendation);
         self.console.screen.print(Box::new(move |columns| {
             let plan = markdown::render(&shown, columns.saturating_sub(INDENT.len()));
-            let plan: String = plan.lines().map(|line| format!("{INDENT}{line}\n")).collect();
+            let plan: String = plan
+                .lines()
+                .map(|line| format!("{INDENT}{line}\n"))
+                .collect();
             format!("{heading}\n{plan}{more}{verdict}")
         }));
     }
 
-    /// Tells whether the agent waits for the answer to the question: one that is about its own plan, or for which it calls.
+    /// Tells whether the agent waits for the answer to the question: one that is about its own
+    /// plan, or for which it calls.
     pub(super) fn is_awaited(&self) -> bool {
-        let Some(question) = &self.question else { return false };
+        let Some(question) = &self.question else {
+            return false;
+        };
         let mut calls = self.view.proposals().iter();
         !self.target.is_lead() || calls.any(|call| call.request_id == question.request_id)
     }
@@ -109,21 +141,35 @@ impl Session<'_> {
     pub(super) fn put_off(&mut self) {
         if let Some(question) = self.question.take() {
             let id = question.request_id;
-            let noun = self.follower.pending(&id).map_or("plan", |asked| asked.kind.noun());
-            self.context.out.note(format_args!("the {noun} waits; /approve {id} or /reject {id} answers it"));
+            let noun = self
+                .follower
+                .pending(&id)
+                .map_or("plan", |asked| asked.kind.noun());
+            self.context.out.note(format_args!(
+                "the {noun} waits; /approve {id} or /reject {id} answers it"
+            ));
             self.asked.push(id.to_string());
         }
     }
 
     /// Takes a line at the question, which stays until an answer is given.
     pub(super) async fn reply(&mut self, line: &str) {
-        let Some(question) = &mut self.question else { return };
+        let Some(question) = &mut self.question else {
+            return;
+        };
         match question.read(line) {
             PlanReply::Verdict { approve, feedback } => {
-                let verdict = VerdictArgs { id: question.request_id.to_string(), feedback };
-                let answer = match approve {
-                    true => Command::Approve(Approve { verdict, permissions: None }),
-                    false => Command::Reject(verdict),
+                let verdict = VerdictArgs {
+                    id: question.request_id.to_string(),
+                    feedback,
+                };
+                let answer = if approve {
+                    Command::Approve(Approve {
+                        verdict,
+                        permissions: None,
+                    })
+                } else {
+                    Command::Reject(verdict)
                 };
                 if let Some(Ok(_)) = self.carry_out(answer).await {
                     self.question = None;
@@ -142,7 +188,11 @@ impl Session<'_> {
 }
 
 fn recommendation(proposal: &Proposal) -> String {
-    let verdict = if proposal.approve { "approve" } else { "reject" };
+    let verdict = if proposal.approve {
+        "approve"
+    } else {
+        "reject"
+    };
     let why = match proposal.feedback.as_str() {
         "" => String::new(),
         feedback => format!(": {}", escape::text(feedback)),

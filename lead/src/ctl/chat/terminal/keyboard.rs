@@ -4,7 +4,9 @@ use std::io::{self, stdin};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event, EventStream, KeyEventKind};
+use crossterm::event::{
+    self, DisableBracketedPaste, EnableBracketedPaste, Event, EventStream, KeyEventKind,
+};
 use crossterm::execute;
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use futures_util::StreamExt;
@@ -44,7 +46,9 @@ impl Keyboard {
 
     /// Waits for what comes next. Dropping the future loses nothing.
     pub(in crate::ctl::chat) async fn next(&mut self) -> Input {
-        let Some(keys) = &mut self.keys else { return self.ended.recv().await.unwrap_or(Input::End) };
+        let Some(keys) = &mut self.keys else {
+            return self.ended.recv().await.unwrap_or(Input::End);
+        };
         loop {
             tokio::select! {
                 event = keys.next() => match event {
@@ -58,8 +62,8 @@ impl Keyboard {
         }
     }
 
-    /// Returns what was pressed already. Polled by the task that waits for keys: the stream keeps the first waker that it
-    /// sees, and a poll by another one would lose the next key.
+    /// Returns what was pressed already. Polled by the task that waits for keys: the stream keeps
+    /// the first waker that it sees, and a poll by another one would lose the next key.
     pub(in crate::ctl::chat) async fn pressed(&mut self) -> Option<Input> {
         poll_immediate(self.next()).await
     }
@@ -78,7 +82,8 @@ impl Keyboard {
     /// Leaves the terminal as it was.
     pub(in crate::ctl::chat) fn leave(&mut self) {
         self.keys = None;
-        // The end of the stream leaves an event behind, and the keys that would be reported together with it are lost.
+        // The end of the stream leaves an event behind, and the keys that would be reported
+        // together with it are lost.
         drop(event::poll(Duration::ZERO));
         // Where nothing can be set there is no terminal any more.
         execute!(io::stdout(), DisableBracketedPaste).ok();
@@ -96,8 +101,11 @@ impl Drop for Keyboard {
 fn watch_end(sender: &UnboundedSender<Input>) {
     let stdin = stdin();
     // No flags: only the end is reported.
-    while poll(&mut [PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::empty())], None)
-        .is_err_and(|error| error == rustix::io::Errno::INTR)
+    while poll(
+        &mut [PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::empty())],
+        None,
+    )
+    .is_err_and(|error| error == rustix::io::Errno::INTR)
     {}
     sender.send(Input::End).ok();
 }

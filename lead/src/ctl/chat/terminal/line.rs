@@ -1,4 +1,5 @@
-//! The line that a person types: what each key does to it. Pure but for the history, which is a file of the user.
+//! The line that a person types: what each key does to it. Pure but for the history, which is a
+//! file of the user.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use rustyline::history::{History as _, SearchDirection};
@@ -48,7 +49,8 @@ struct Killed {
 
 impl DeleteListener for Killed {
     fn start_killing(&mut self) {
-        (self.collects, self.text) = (true, String::new());
+        self.collects = true;
+        self.text = String::new();
     }
     fn delete(&mut self, _: usize, text: &str, direction: Direction) {
         match direction {
@@ -107,7 +109,8 @@ impl Line {
 
     /// Replaces what is typed between `start` and the cursor.
     pub(in crate::ctl::chat) fn complete(&mut self, start: usize, text: &str) {
-        let (before, behind) = (&self.text()[..start], &self.text()[self.cursor()..]);
+        let before = &self.text()[..start];
+        let behind = &self.text()[self.cursor()..];
         let all = format!("{before}{text}{behind}");
         self.put(&all, start + text.len());
     }
@@ -118,16 +121,20 @@ impl Line {
         self.buffer.update(text, cursor, &mut self.killed);
     }
 
-    /// Tells whether a key with Alt is Esc and the key: a terminal sends the same for both. With Alt alone a key does something
-    /// to a line that is there.
+    /// Tells whether a key with Alt is Esc and the key: a terminal sends the same for both. With
+    /// Alt alone a key does something to a line that is there.
     pub(in crate::ctl::chat) fn is_escape_and_key(&self, key: &KeyEvent) -> bool {
-        let edits = matches!(key.code, KeyCode::Enter | KeyCode::Backspace | KeyCode::Char('b' | 'd' | 'f'));
+        let edits = matches!(
+            key.code,
+            KeyCode::Enter | KeyCode::Backspace | KeyCode::Char('b' | 'd' | 'f')
+        );
         key.modifiers.contains(KeyModifiers::ALT) && (self.text().is_empty() || !edits)
     }
 
     /// Takes a key.
     pub(in crate::ctl::chat) fn press(&mut self, key: KeyEvent) -> Pressed {
-        let [control, alt] = [KeyModifiers::CONTROL, KeyModifiers::ALT].map(|it| key.modifiers.contains(it));
+        let [control, alt] =
+            [KeyModifiers::CONTROL, KeyModifiers::ALT].map(|it| key.modifiers.contains(it));
         if self.search.is_some() && self.press_in_search(key, control) {
             return Pressed::Edited;
         }
@@ -135,7 +142,9 @@ impl Line {
             KeyCode::Char(c) if control => return self.press_control(c),
             KeyCode::Char('b') if alt => self.word_back(),
             KeyCode::Char('f') if alt => self.word_on(),
-            KeyCode::Char('d') if alt => self.kill(&Movement::ForwardWord(1, At::AfterEnd, Word::Emacs)),
+            KeyCode::Char('d') if alt => {
+                self.kill(&Movement::ForwardWord(1, At::AfterEnd, Word::Emacs))
+            }
             KeyCode::Enter if alt => self.insert("\n"),
             KeyCode::Enter => return self.enter(),
             KeyCode::Tab => return Pressed::Complete,
@@ -187,23 +196,32 @@ impl Line {
 
     /// Takes a key while the history is searched. Returns whether it is done with.
     fn press_in_search(&mut self, key: KeyEvent, control: bool) -> bool {
-        let (wanted, mut before) = (self.search.take().unwrap_or_default(), self.history.lines.len());
+        let wanted = self.search.take().unwrap_or_default();
+        let mut before = self.history.lines.len();
         let wanted = match key.code {
             KeyCode::Char('r') if control => {
                 before = self.past.as_ref().map_or(before, |(at, _)| *at);
                 wanted
             }
             KeyCode::Char(c) if !control => format!("{wanted}{c}"),
-            KeyCode::Backspace => wanted.chars().take(wanted.chars().count().saturating_sub(1)).collect(),
+            KeyCode::Backspace => wanted
+                .chars()
+                .take(wanted.chars().count().saturating_sub(1))
+                .collect(),
             KeyCode::Esc => return true,
             // The line that was found is edited, or sent.
             _ => return false,
         };
         let found = before.checked_sub(1).and_then(|from| {
-            self.history.lines.search(&wanted, from, SearchDirection::Reverse).ok().flatten()
+            self.history
+                .lines
+                .search(&wanted, from, SearchDirection::Reverse)
+                .ok()
+                .flatten()
         });
         if let Some(found) = found {
-            let (at, entry) = (found.idx, found.entry.into_owned());
+            let at = found.idx;
+            let entry = found.entry.into_owned();
             self.show_past(at, &entry);
         }
         self.search = Some(wanted);
@@ -232,14 +250,24 @@ impl Line {
         {
             return self.set(&typed);
         }
-        let entry = self.history.lines.get(next, SearchDirection::Forward).ok().flatten();
-        if let Some(entry) = entry.filter(|_| next < length).map(|found| found.entry.into_owned()) {
+        let entry = self
+            .history
+            .lines
+            .get(next, SearchDirection::Forward)
+            .ok()
+            .flatten();
+        if next < length
+            && let Some(entry) = entry.map(|found| found.entry.into_owned())
+        {
             self.show_past(next, &entry);
         }
     }
 
     fn show_past(&mut self, at: usize, entry: &str) {
-        let typed = self.past.take().map_or_else(|| self.text().to_owned(), |(_, typed)| typed);
+        let typed = self
+            .past
+            .take()
+            .map_or_else(|| self.text().to_owned(), |(_, typed)| typed);
         self.past = Some((at, typed));
         self.set(entry);
     }
@@ -263,7 +291,9 @@ mod tests {
 
     fn line(entries: &[&str]) -> Line {
         let mut history = LineHistory::default();
-        entries.iter().for_each(|entry| history.add(entry).unwrap());
+        for entry in entries.iter() {
+            history.add(entry).unwrap();
+        }
         Line::new(history)
     }
 
@@ -276,7 +306,9 @@ mod tests {
     }
 
     fn typed(line: &mut Line, text: &str) {
-        text.chars().for_each(|c| drop(line.press(key(KeyCode::Char(c)))));
+        for c in text.chars() {
+            drop(line.press(key(KeyCode::Char(c))));
+        }
     }
 
     #[test]
@@ -294,7 +326,10 @@ mod tests {
         line.insert("é");
         assert_eq!((line.text(), line.cursor()), ("thrée", 5));
         assert_eq!(line.press(control('d')), Pressed::Edited);
-        assert_eq!(line.press(key(KeyCode::Enter)), Pressed::Line("thré".to_owned()));
+        assert_eq!(
+            line.press(key(KeyCode::Enter)),
+            Pressed::Line("thré".to_owned())
+        );
         assert_eq!(line.press(control('d')), Pressed::End);
         line.insert(&"x".repeat(100_000));
         assert_eq!(line.text().len(), 100_000, "a paste is taken whole");
@@ -304,7 +339,9 @@ mod tests {
     fn alt_edits_a_line_and_is_esc_where_there_is_nothing_to_edit() {
         let mut line = line(&[]);
         let alt = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::ALT);
-        assert!(line.is_escape_and_key(&alt('b')) && !line.is_escape_and_key(&key(KeyCode::Char('b'))));
+        assert!(
+            line.is_escape_and_key(&alt('b')) && !line.is_escape_and_key(&key(KeyCode::Char('b')))
+        );
         typed(&mut line, "one two");
         assert!(line.is_escape_and_key(&alt('x')) && !line.is_escape_and_key(&alt('b')));
         line.press(alt('b'));
@@ -314,16 +351,28 @@ mod tests {
 
     #[test]
     fn a_backslash_at_the_end_continues_the_line() {
-        for (text, sent) in [("one\\\\", true), ("", true), ("one \\", false), ("\\\\\\", false)] {
+        for (text, sent) in [
+            ("one\\\\", true),
+            ("", true),
+            ("one \\", false),
+            ("\\\\\\", false),
+        ] {
             let mut line = line(&[]);
             typed(&mut line, text);
-            assert_eq!(matches!(line.press(key(KeyCode::Enter)), Pressed::Line(_)), sent, "{text}");
+            assert_eq!(
+                matches!(line.press(key(KeyCode::Enter)), Pressed::Line(_)),
+                sent,
+                "{text}"
+            );
         }
         let mut line = line(&[]);
         typed(&mut line, "one\\");
         line.press(key(KeyCode::Enter));
         typed(&mut line, "two");
-        assert_eq!(line.press(key(KeyCode::Enter)), Pressed::Line("one\ntwo".to_owned()));
+        assert_eq!(
+            line.press(key(KeyCode::Enter)),
+            Pressed::Line("one\ntwo".to_owned())
+        );
     }
 
     #[test]
@@ -344,7 +393,10 @@ mod tests {
         assert_eq!((line.text(), line.search()), ("make", Some("make")));
         line.press(control('r'));
         assert_eq!(line.text(), "make test");
-        assert_eq!(line.press(key(KeyCode::Enter)), Pressed::Line("make test".to_owned()));
+        assert_eq!(
+            line.press(key(KeyCode::Enter)),
+            Pressed::Line("make test".to_owned())
+        );
         assert_eq!(line.search(), None);
     }
 }

@@ -1,4 +1,5 @@
-//! What is known of the agents of others: where each is to be had, which versions work, and what it needs.
+//! What is known of the agents of others: where each is to be had, which versions work, and what it
+//! needs.
 
 use std::path::Path;
 
@@ -28,7 +29,11 @@ impl Known {
                 published,
                 needs: "ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway",
                 keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
-                signs: &["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"],
+                signs: &[
+                    "CLAUDE_CODE_USE_BEDROCK",
+                    "CLAUDE_CODE_USE_VERTEX",
+                    "CLAUDE_CODE_USE_FOUNDRY",
+                ],
                 memory: 220,
             },
             Protocol::Codex => Self {
@@ -45,15 +50,21 @@ impl Known {
         self.keys.iter().any(|key| environment.value(key).is_some())
     }
 
-    /// Finds the version of a program in the description of its package, where npm has put it there. Nothing is run: that would take
-    /// longer than all else that a spawn does.
+    /// Finds the version of a program in the description of its package, where npm has put it
+    /// there. Nothing is run: that would take longer than all else that a spawn does.
     pub(super) fn version(&self, program: &Path) -> Option<Version> {
         let program = program.canonicalize().ok()?;
         program.ancestors().skip(1).take(5).find_map(|folder| {
             let text = std::fs::read_to_string(folder.join("package.json")).ok()?;
             let package: Value = serde_json::from_str(&text).ok()?;
-            let is_it = package["name"].as_str().is_some_and(|name| name.starts_with(self.published.package));
-            package["version"].as_str().filter(|_| is_it).and_then(Version::read)
+            let is_it = package["name"]
+                .as_str()
+                .is_some_and(|name| name.starts_with(self.published.package));
+            if is_it {
+                package["version"].as_str().and_then(Version::read)
+            } else {
+                None
+            }
         })
     }
 }
@@ -68,7 +79,8 @@ mod tests {
         let folder = scratch.path().join("node_modules/@openai/codex/bin");
         std::fs::create_dir_all(&folder).unwrap();
         let put = |path: &Path, text: &str| {
-            std::io::Write::write_all(&mut std::fs::File::create(path).unwrap(), text.as_bytes()).unwrap();
+            std::io::Write::write_all(&mut std::fs::File::create(path).unwrap(), text.as_bytes())
+                .unwrap();
         };
         put(&folder.join("codex.js"), "");
         std::os::unix::fs::symlink(folder.join("codex.js"), scratch.path().join("codex")).unwrap();
@@ -77,8 +89,14 @@ mod tests {
         assert_eq!(version(), None);
         let description = folder.with_file_name("package.json");
         for (text, expected) in [
-            (r#"{"name": "@openai/codex", "version": "0.169.0"}"#, Some(Version([0, 169, 0]))),
-            (r#"{"name": "@openai/codex", "version": "0.170.1-linux-x64"}"#, Some(Version([0, 170, 1]))),
+            (
+                r#"{"name": "@openai/codex", "version": "0.169.0"}"#,
+                Some(Version([0, 169, 0])),
+            ),
+            (
+                r#"{"name": "@openai/codex", "version": "0.170.1-linux-x64"}"#,
+                Some(Version([0, 170, 1])),
+            ),
             (r#"{"name": "@openai/codex", "version": "0.170"}"#, None),
             (r#"{"name": "other", "version": "0.169.0"}"#, None),
             ("{", None),

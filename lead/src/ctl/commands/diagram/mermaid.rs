@@ -12,9 +12,10 @@ pub(super) fn draw(sequence: &Sequence) -> String {
     for event in &sequence.events {
         let Event { from, to, .. } = event;
         let label = quoted(&event.label);
-        match from == to {
-            true => text.push_str(&format!("    Note over p{from}: {label}\n")),
-            false => text.push_str(&format!("    p{from}{}p{to}: {label}\n", arrow(event))),
+        if from == to {
+            text.push_str(&format!("    Note over p{from}: {label}\n"))
+        } else {
+            text.push_str(&format!("    p{from}{}p{to}: {label}\n", arrow(event)))
         }
         // An incarnation that began earlier has no beginning here.
         match (event.turning, active[*from]) {
@@ -40,7 +41,9 @@ fn quoted(text: &str) -> String {
     let mut quoted = String::new();
     for (at, c) in text.char_indices() {
         // The word `end` ends a block, wherever it stands.
-        let is_end = text.get(at..at + 3).is_some_and(|word| word.eq_ignore_ascii_case("end"));
+        let is_end = text
+            .get(at..at + 3)
+            .is_some_and(|word| word.eq_ignore_ascii_case("end"));
         if is_end || "#;<>&%:\"`{}".contains(c) {
             quoted.push_str(&format!("#{};", c as u32));
         } else {
@@ -56,7 +59,10 @@ mod tests {
 
     #[test]
     fn nothing_that_a_model_wrote_is_a_word_of_mermaid() {
-        assert_eq!(quoted("end; p1->>p0: <b>#x"), "#101;nd#59; p1-#62;#62;p0#58; #60;b#62;#35;x");
+        assert_eq!(
+            quoted("end; p1->>p0: <b>#x"),
+            "#101;nd#59; p1-#62;#62;p0#58; #60;b#62;#35;x"
+        );
         let event = |from, to, turning| Event {
             at: 1.0,
             from,
@@ -67,10 +73,20 @@ mod tests {
             turning,
             is_trouble: false,
         };
-        let (began, ended) = (Some(Turning::Began), Some(Turning::Ended));
-        let events = vec![event(0, 0, ended), event(1, 1, began), event(1, 0, None), event(1, 1, ended)];
+        let began = Some(Turning::Began);
+        let ended = Some(Turning::Ended);
+        let events = vec![
+            event(0, 0, ended),
+            event(1, 1, began),
+            event(1, 0, None),
+            event(1, 1, ended),
+        ];
         let lifelines = vec!["lead".to_owned(), "end".to_owned()];
-        let drawn = draw(&Sequence { lifelines, events, earlier: 0 });
+        let drawn = draw(&Sequence {
+            lifelines,
+            events,
+            earlier: 0,
+        });
         insta::assert_snapshot!(drawn, @r"
         sequenceDiagram
             participant p0 as lead

@@ -1,4 +1,5 @@
-//! The diagram as SVG, for light and dark pages. Pure, but for the time zone of the clock at the left.
+//! The diagram as SVG, for light and dark pages. Pure, but for the time zone of the clock at the
+//! left.
 
 use std::fmt::Write;
 
@@ -29,29 +30,47 @@ text{font:12px system-ui,sans-serif;fill:var(--ink)}
 
 /// Draws the diagram.
 pub(super) fn draw(sequence: &Sequence) -> String {
-    let (lifelines, rows) = (sequence.lifelines.len(), sequence.events.len());
-    let (width, height) = (CLOCK + lifelines * COLUMN, HEAD + rows * ROW + ROW / 2);
+    let lifelines = sequence.lifelines.len();
+    let rows = sequence.events.len();
+    let width = CLOCK + lifelines * COLUMN;
+    let height = HEAD + rows * ROW + ROW / 2;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          role=\"img\" aria-label=\"Sequence diagram: {lifelines} lifelines, {rows} events\">\n<style>{STYLE}</style>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"var(--card)\"/>\n"
     );
     for (number, name) in sequence.lifelines.iter().enumerate() {
-        let (x, name) = (x(number), quoted(name));
-        add(&mut svg, format_args!("<text class=\"name\" x=\"{x}\" y=\"24\">{name}</text>"));
+        let x = x(number);
+        let name = quoted(name);
         add(
             &mut svg,
-            format_args!("<line class=\"line\" x1=\"{x}\" y1=\"{HEAD}\" x2=\"{x}\" y2=\"{height}\"/>"),
+            format_args!("<text class=\"name\" x=\"{x}\" y=\"24\">{name}</text>"),
+        );
+        add(
+            &mut svg,
+            format_args!(
+                "<line class=\"line\" x1=\"{x}\" y1=\"{HEAD}\" x2=\"{x}\" y2=\"{height}\"/>"
+            ),
         );
     }
     for (lifeline, from, to) in sequence.incarnations() {
-        bar(&mut svg, lifeline, (from.map_or(HEAD, y), to.map_or(y(rows), y)));
+        bar(
+            &mut svg,
+            lifeline,
+            (from.map_or(HEAD, y), to.map_or(y(rows), y)),
+        );
     }
     let mut last = String::new();
     for (row, event) in sequence.events.iter().enumerate() {
         let time = clock::time_of_day(event.at);
         if time != last {
-            add(&mut svg, format_args!("<text class=\"clock\" x=\"8\" y=\"{}\">{time}</text>", y(row) + 4));
+            add(
+                &mut svg,
+                format_args!(
+                    "<text class=\"clock\" x=\"8\" y=\"{}\">{time}</text>",
+                    y(row) + 4
+                ),
+            );
         }
         last = time;
         draw_event(&mut svg, event, y(row));
@@ -60,7 +79,9 @@ pub(super) fn draw(sequence: &Sequence) -> String {
 }
 
 fn bar(svg: &mut String, lifeline: usize, (top, bottom): (usize, usize)) {
-    let (x, width, height) = (x(lifeline) - BAR, 2 * BAR, bottom - top);
+    let x = x(lifeline) - BAR;
+    let width = 2 * BAR;
+    let height = bottom - top;
     add(
         svg,
         format_args!(
@@ -70,7 +91,9 @@ fn bar(svg: &mut String, lifeline: usize, (top, bottom): (usize, usize)) {
 }
 
 fn draw_event(svg: &mut String, event: &Event, y: usize) {
-    let (from, to, label) = (x(event.from), x(event.to), quoted(&event.label));
+    let from = x(event.from);
+    let to = x(event.to);
+    let label = quoted(&event.label);
     let class = match event.request {
         _ if event.is_trouble => "bad".to_owned(),
         Some((number, Stage::Asked | Stage::Joined)) => format!("r{}", number % HUES),
@@ -84,15 +107,38 @@ fn draw_event(svg: &mut String, event: &Event, y: usize) {
             (Some(Turning::Ended), _) => "■",
             (None, _) => "·",
         };
-        let (x, y) = (from + 10, y + 4);
-        return add(svg, format_args!("<text class=\"label\" x=\"{x}\" y=\"{y}\">{mark} {label}</text>"));
+        let x = from + 10;
+        let y = y + 4;
+        return add(
+            svg,
+            format_args!("<text class=\"label\" x=\"{x}\" y=\"{y}\">{mark} {label}</text>"),
+        );
     }
-    let (tip, middle) = (if to > from { to - 2 * BAR } else { to + 2 * BAR }, from.min(to) + 12);
-    let (top, bottom, end) = (y - 4, y + 4, if to > from { to - BAR } else { to + BAR });
-    add(svg, format_args!("<path class=\"{class}\" d=\"M{from} {y}H{tip}\"/>"));
+    let tip = if to > from {
+        to - 2 * BAR
+    } else {
+        to + 2 * BAR
+    };
+    let middle = from.min(to) + 12;
+    let top = y - 4;
+    let bottom = y + 4;
+    let end = if to > from { to - BAR } else { to + BAR };
+    add(
+        svg,
+        format_args!("<path class=\"{class}\" d=\"M{from} {y}H{tip}\"/>"),
+    );
     let head = class.trim_end_matches(" answer");
-    add(svg, format_args!("<path class=\"{head}\" d=\"M{tip} {top}L{end} {y}L{tip} {bottom}Z\"/>"));
-    add(svg, format_args!("<text class=\"label\" x=\"{middle}\" y=\"{}\">{label}</text>", y - 5));
+    add(
+        svg,
+        format_args!("<path class=\"{head}\" d=\"M{tip} {top}L{end} {y}L{tip} {bottom}Z\"/>"),
+    );
+    add(
+        svg,
+        format_args!(
+            "<text class=\"label\" x=\"{middle}\" y=\"{}\">{label}</text>",
+            y - 5
+        ),
+    );
 }
 
 fn add(svg: &mut String, line: std::fmt::Arguments<'_>) {
@@ -110,5 +156,8 @@ const fn y(row: usize) -> usize {
 
 /// Replaces what XML would act on.
 fn quoted(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }

@@ -30,7 +30,8 @@ pub(super) struct CheckFinding {
     /// The check: `journal`, `inboxes`, `disk` …
     check: &'static str,
     pub(super) severity: Severity,
-    /// What is so, in one line. Two looks are compared by it: it holds no age and no other figure that changes by itself.
+    /// What is so, in one line. Two looks are compared by it: it holds no age and no other figure
+    /// that changes by itself.
     pub(super) what: String,
     /// What follows from it; empty where that is plain.
     pub(super) means: String,
@@ -45,7 +46,8 @@ pub(super) struct CheckFinding {
 /// What sets something right, and deletes no data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fix {
-    /// Takes the permissions of other users away from a file or folder; none: from the team directory itself.
+    /// Takes the permissions of other users away from a file or folder; none: from the team
+    /// directory itself.
     Close(Option<TeamPath>),
     /// Removes an empty cgroup.
     Cgroup(PathBuf),
@@ -60,10 +62,18 @@ pub(super) struct Check {
 }
 
 /// Runs a check: what it found, else what it returns for "all is well", if it has something to say.
-pub(super) fn run(name: &'static str, look: impl FnOnce(&mut Check) -> Option<String>) -> Vec<CheckFinding> {
-    let mut check = Check { name, found: Vec::new() };
+pub(super) fn run(
+    name: &'static str,
+    look: impl FnOnce(&mut Check) -> Option<String>,
+) -> Vec<CheckFinding> {
+    let mut check = Check {
+        name,
+        found: Vec::new(),
+    };
     let fine = look(&mut check);
-    if let Some(fine) = fine.filter(|_| check.found.is_empty()) {
+    if check.found.is_empty()
+        && let Some(fine) = fine
+    {
         check.add(Severity::Ok, fine, "", "");
     }
     check.found
@@ -82,15 +92,29 @@ impl Check {
 
     /// Adds something that `--fix` sets right.
     pub(super) fn fixable(&mut self, severity: Severity, what: String, means: &str, fix: Fix) {
-        self.add(severity, what, means, &format!("`teamctl doctor --fix` {fix}"));
+        self.add(
+            severity,
+            what,
+            means,
+            &format!("`teamctl doctor --fix` {fix}"),
+        );
         if let Some(finding) = self.found.last_mut() {
-            (finding.fixable, finding.fix) = (true, Some(fix));
+            finding.fixable = true;
+            finding.fix = Some(fix);
         }
     }
 
     /// Adds a finding.
-    pub(super) fn add(&mut self, severity: Severity, what: impl Into<String>, means: &str, next: &str) {
-        let (what, means, next) = (what.into(), means.to_owned(), next.to_owned());
+    pub(super) fn add(
+        &mut self,
+        severity: Severity,
+        what: impl Into<String>,
+        means: &str,
+        next: &str,
+    ) {
+        let what = what.into();
+        let means = means.to_owned();
+        let next = next.to_owned();
         self.found.push(CheckFinding {
             check: self.name,
             severity,
@@ -116,38 +140,68 @@ impl std::fmt::Display for Fix {
 /// Keeps of a later look what an earlier one had found too: the rest was work in progress.
 pub(super) fn found_again(earlier: &[CheckFinding], later: Vec<CheckFinding>) -> Vec<CheckFinding> {
     let before = |finding: &CheckFinding| {
-        earlier.iter().any(|it| (it.check, &it.what) == (finding.check, &finding.what))
+        earlier
+            .iter()
+            .any(|it| (it.check, &it.what) == (finding.check, &finding.what))
     };
-    later.into_iter().filter(|finding| finding.severity == Severity::Ok || before(finding)).collect()
+    later
+        .into_iter()
+        .filter(|finding| finding.severity == Severity::Ok || before(finding))
+        .collect()
 }
 
 /// Says in one line how it stands.
 pub(super) fn verdict(findings: &[CheckFinding]) -> String {
-    let number = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let number = |severity| {
+        findings
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
+    };
     match (number(Severity::Problem), number(Severity::Note)) {
-        (0, 0) => format!("all is well ({}; `-v` shows each)", count(findings.len(), "check")),
+        (0, 0) => format!(
+            "all is well ({}; `-v` shows each)",
+            count(findings.len(), "check")
+        ),
         (0, notes) => format!("no problem, {}", count(notes, "note")),
         (problems, 0) => count(problems, "problem"),
         (problems, notes) => format!("{}, {}", count(problems, "problem"), count(notes, "note")),
     }
 }
 
-/// Lays findings out for people, those of what is well only with `verbose`: the check, how it stands, and below each that is not as it should be what it means and
-/// what to do next.
+/// Lays findings out for people, those of what is well only with `verbose`: the check, how it
+/// stands, and below each that is not as it should be what it means and what to do next.
 pub(super) fn show(findings: &[CheckFinding], verbose: bool) -> String {
-    let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
+    let width = findings
+        .iter()
+        .map(|finding| finding.check.len())
+        .max()
+        .unwrap_or(0);
     let mut text = String::new();
-    for finding in findings.iter().filter(|it| verbose || it.severity != Severity::Ok) {
+    for finding in findings
+        .iter()
+        .filter(|it| verbose || it.severity != Severity::Ok)
+    {
         let (style, state) = match finding.severity {
             Severity::Ok => (Style::new(), "ok"),
             Severity::Note => (BOLD, "note"),
             Severity::Problem => (BAD, "problem"),
         };
-        let what = (finding.check, paint(style, format_args!("{state:<7}")), &finding.what);
+        let what = (
+            finding.check,
+            paint(style, format_args!("{state:<7}")),
+            &finding.what,
+        );
         let means = ("", paint(DIM, "means  "), &finding.means);
         let next = ("", paint(DIM, "next   "), &finding.next);
-        for (check, label, said) in [what, means, next].into_iter().filter(|(_, _, said)| !said.is_empty()) {
-            text.push_str(&format!("{check:width$}  {label}  {}\n", escape::line(said)));
+        for (check, label, said) in [what, means, next]
+            .into_iter()
+            .filter(|(_, _, said)| !said.is_empty())
+        {
+            text.push_str(&format!(
+                "{check:width$}  {label}  {}\n",
+                escape::line(said)
+            ));
         }
     }
     text
@@ -159,7 +213,10 @@ pub(super) mod tests {
 
     /// Returns the severity and the text of what a check finds.
     pub(crate) fn told(look: impl FnOnce(&mut Check) -> Option<String>) -> Vec<(Severity, String)> {
-        run("test", look).into_iter().map(|it| (it.severity, it.what)).collect()
+        run("test", look)
+            .into_iter()
+            .map(|it| (it.severity, it.what))
+            .collect()
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! `teamctl doctor`: a dry run of a start, and what else is wrong with this machine and this team directory.
+//! `teamctl doctor`: a dry run of a start, and what else is wrong with this machine and this team
+//! directory.
 //!
-//! It reads files and `/proc`, tries no lock but that of the daemon, and changes nothing, unless it is told to ([`fix`]).
-//! While a daemon or a worker runs it looks again before it calls something wrong: only what stays is a finding.
+//! It reads files and `/proc`, tries no lock but that of the daemon, and changes nothing, unless it
+//! is told to ([`fix`]). While a daemon or a worker runs it looks again before it calls something
+//! wrong: only what stays is a finding.
 
 mod access;
 mod files;
@@ -33,8 +35,11 @@ use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 
 /// Between the looks at a team that is at work: what is in progress is over by then.
-const PAUSES: [Duration; 3] =
-    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(1)];
+const PAUSES: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+    Duration::from_secs(1),
+];
 
 /// A check of a team directory. Returns what it says if it finds nothing.
 type Look = fn(&Seen, &mut Check) -> Option<String>;
@@ -73,8 +78,12 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor) -> CommandResult {
     let confined = sandbox::look(opened.as_deref().ok());
     let mut findings = confined.findings();
     findings.extend(machine::look(context.settings.cgroup));
-    findings.extend(finding::run("prices", |check| prices::look(check, teamd_shared::clock::wall())));
-    findings.extend(finding::run("register", |check| register(check, &context.register)));
+    findings.extend(finding::run("prices", |check| {
+        prices::look(check, teamd_shared::clock::wall())
+    }));
+    findings.extend(finding::run("register", |check| {
+        register(check, &context.register)
+    }));
     let mut fixed = Fixed::default();
     match &opened {
         Ok(dir) => {
@@ -87,17 +96,34 @@ pub(in crate::ctl) fn run(context: &Context, args: &Doctor) -> CommandResult {
         }
         Err(error) => findings.extend(finding::run("team", |check| {
             if context.is_missing() {
-                return Some(format!("there is no team directory at {}", context.path.display()));
+                return Some(format!(
+                    "there is no team directory at {}",
+                    context.path.display()
+                ));
             }
             let next = error.next_step().unwrap_or_default();
             check.problem(error.to_string(), "no command works here", next);
             None
         })),
     }
-    let failed =
-        findings.iter().any(|finding| finding.severity == Severity::Problem) || !fixed.failed.is_empty();
-    print(context, &Report { findings, fixed, confined }, args.verbose)?;
-    Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
+    let failed = findings
+        .iter()
+        .any(|finding| finding.severity == Severity::Problem)
+        || !fixed.failed.is_empty();
+    print(
+        context,
+        &Report {
+            findings,
+            fixed,
+            confined,
+        },
+        args.verbose,
+    )?;
+    Ok(if failed {
+        ExitCode::Failed
+    } else {
+        ExitCode::Done
+    })
 }
 
 /// Judges the register: the team directories in it are used, and hidden from tools.
@@ -106,15 +132,15 @@ fn register(check: &mut Check, register: &Register) -> Option<String> {
     match register.all() {
         Ok((found, unread)) => {
             for why in unread {
-                let next = "remove that file, and enter the directory with `teamd start --adopt DIR`";
+                let next =
+                    "remove that file, and enter the directory with `teamd start --adopt DIR`";
                 check.problem(why.to_string(), MEANS, next);
             }
             let teams = render::count(found.len().saturating_sub(1), "team");
             Some(format!("{teams} in {}", register.state().root().display()))
         }
         Err(error) => {
-            let next =
-                "make the state directory yours again (`ls -ld`), or set XDG_STATE_HOME to another one";
+            let next = "make the state directory yours again (`ls -ld`), or set XDG_STATE_HOME to another one";
             check.problem(error.to_string(), MEANS, next);
             None
         }
@@ -126,7 +152,11 @@ fn examine(dir: &Arc<TeamDir>) -> Vec<CheckFinding> {
     let mut seen = Seen::look(dir);
     let mut findings = judge(&seen);
     for pause in PAUSES {
-        if !seen.is_at_work() || findings.iter().all(|finding| finding.severity == Severity::Ok) {
+        if !seen.is_at_work()
+            || findings
+                .iter()
+                .all(|finding| finding.severity == Severity::Ok)
+        {
             break;
         }
         wait(pause);
@@ -138,7 +168,10 @@ fn examine(dir: &Arc<TeamDir>) -> Vec<CheckFinding> {
 }
 
 fn judge(seen: &Seen) -> Vec<CheckFinding> {
-    CHECKS.iter().flat_map(|(name, look)| finding::run(name, |check| look(seen, check))).collect()
+    CHECKS
+        .iter()
+        .flat_map(|(name, look)| finding::run(name, |check| look(seen, check)))
+        .collect()
 }
 
 #[expect(
@@ -155,7 +188,9 @@ fn print(context: &Context, report: &Report, verbose: bool) -> Result<(), Comman
         return out.json(report);
     }
     out.wrapped(&finding::show(&report.findings, verbose))?;
-    report.confined.missing.iter().for_each(|why| out.note(format_args!("missing: {why}")));
+    for why in &report.confined.missing {
+        out.note(format_args!("missing: {why}"));
+    }
     for done in &report.fixed.done {
         out.text(format_args!("fixed: {}", escape::line(done)))?;
     }
@@ -163,9 +198,15 @@ fn print(context: &Context, report: &Report, verbose: bool) -> Result<(), Comman
         out.note(format_args!("not fixed: {}", escape::line(why)));
     }
     out.text(finding::verdict(&report.findings))?;
-    let fixable = report.findings.iter().filter(|finding| finding.fixable).count();
+    let fixable = report
+        .findings
+        .iter()
+        .filter(|finding| finding.fixable)
+        .count();
     if fixable > 0 {
-        out.hint(format_args!("`teamctl doctor --fix` sets {fixable} of these right, and deletes no data"));
+        out.hint(format_args!(
+            "`teamctl doctor --fix` sets {fixable} of these right, and deletes no data"
+        ));
     }
     Ok(())
 }

@@ -26,9 +26,17 @@ mod tests {
     fn old_prices_are_a_note() {
         let said = |now: f64| {
             let found = run("prices", |check| look(check, now));
-            found.iter().map(|finding| finding.what.clone()).collect::<Vec<_>>().join("; ")
+            found
+                .iter()
+                .map(|finding| finding.what.clone())
+                .collect::<Vec<_>>()
+                .join("; ")
         };
         assert!(said(0.0).starts_with("those of 20"), "{}", said(0.0));
-        assert!(said(4e9).starts_with("the prices of models are those of 20"), "{}", said(4e9));
+        assert!(
+            said(4e9).starts_with("the prices of models are those of 20"),
+            "{}",
+            said(4e9)
+        );
     }
 }

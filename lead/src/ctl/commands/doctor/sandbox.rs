@@ -1,9 +1,9 @@
-//! The promises of the sandbox: which layer keeps each on this machine, and whether a confined child could break it.
+//! The promises of the sandbox: which layer keeps each on this machine, and whether a confined
+//! child could break it.
 //!
 //! It needs neither a team nor a daemon, and changes nothing.
 
 use serde::Serialize;
-use teamd_shared::config::RosterMember;
 use teamd_shared::member::SandboxMode;
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe, Promise};
 use teamd_shared::team_dir::TeamDir;
@@ -38,29 +38,52 @@ struct Judged {
     attacks: Vec<Attack>,
 }
 
-/// Lets a confined child try to break out. A team that does not exist yet would be made apart where that is needed.
+/// Lets a confined child try to break out. A team that does not exist yet would be made apart where
+/// that is needed.
 pub(super) fn look(dir: Option<&TeamDir>) -> Confined {
     match programs::attack() {
         Ok(probe) => {
             let apart = dir.map_or(probe.layers.namespaces == Namespaces::None, |dir| {
                 !dir.root().starts_with(dir.workspace())
             });
-            let promises = Promise::ALL.into_iter().map(|promise| judge(promise, &probe, apart)).collect();
-            Confined { layers: Some(probe.layers), missing: probe.missing, promises, error: None }
+            let promises = Promise::ALL
+                .into_iter()
+                .map(|promise| judge(promise, &probe, apart))
+                .collect();
+            Confined {
+                layers: Some(probe.layers),
+                missing: probe.missing,
+                promises,
+                error: None,
+            }
         }
-        Err(why) => Confined { error: Some(why), ..Confined::default() },
+        Err(why) => Confined {
+            error: Some(why),
+            ..Confined::default()
+        },
     }
 }
 
 fn judge(promise: Promise, probe: &Probe, apart: bool) -> Judged {
-    let attacks: Vec<Attack> = probe.attacks.iter().filter(|it| it.promise == promise).cloned().collect();
+    let attacks: Vec<Attack> = probe
+        .attacks
+        .iter()
+        .filter(|it| it.promise == promise)
+        .cloned()
+        .collect();
     let succeeded = attacks.iter().find(|attack| !attack.refused);
     let (held, because) = match (probe.layers.enforcement(promise, apart), succeeded) {
         (Ok(by), None) => (true, by.join(", ")),
         (Ok(_), Some(attack)) => (false, format!("a confined child could {}", attack.tried)),
         (Err(why), _) => (false, why.to_owned()),
     };
-    Judged { promise, held, because, vital: promise.is_vital(), attacks }
+    Judged {
+        promise,
+        held,
+        because,
+        vital: promise.is_vital(),
+        attacks,
+    }
 }
 
 impl Confined {
@@ -70,7 +93,11 @@ impl Confined {
             if let Some(why) = &self.error {
                 let means = "no teammate can be started, and nothing is known of the sandbox";
                 let install = "install team-worker beside teamctl, of the same version";
-                check.problem(why, means, programs::place_for_probe(why).unwrap_or(install));
+                check.problem(
+                    why,
+                    means,
+                    programs::place_for_probe(why).unwrap_or(install),
+                );
             }
             for it in &self.promises {
                 if it.held {
@@ -78,20 +105,30 @@ impl Confined {
                         0 => it.because.clone(),
                         tried => format!("{}; {} refused", it.because, count(tried, "attempt")),
                     };
-                    check.add(Severity::Ok, format!("{} ({by})", it.promise.describe()), "", "");
+                    check.add(
+                        Severity::Ok,
+                        format!("{} ({by})", it.promise.describe()),
+                        "",
+                        "",
+                    );
                     continue;
                 }
-                let (means, next) = match it.vital {
-                    true => (
+                let (means, next) = if it.vital {
+                    (
                         "`teamd start` refuses here",
                         "`teamd start --allow-weak-sandbox` starts nevertheless; docs/sandbox.md says what is lost",
-                    ),
-                    false => (
+                    )
+                } else {
+                    (
                         "teams work; what a teammate runs is confined less than promised",
                         "docs/sandbox.md says what this machine lacks",
-                    ),
+                    )
                 };
-                check.problem(format!("not held: {} ({})", it.promise.describe(), it.because), means, next);
+                check.problem(
+                    format!("not held: {} ({})", it.promise.describe(), it.because),
+                    means,
+                    next,
+                );
             }
             match self.layers.map(|layers| layers.namespaces) {
                 None => {}
@@ -112,14 +149,17 @@ impl Confined {
 
 /// Judges whether a tool call could change a program of the team by another name.
 pub(super) fn programs(seen: &Seen, check: &mut Check) -> Option<String> {
-    let writes = |member: &&RosterMember| {
-        !member.status.is_ended() && member.sandbox.mode == SandboxMode::WorkspaceWrite
-    };
     let roster = seen.roster.as_ref().ok()?.as_ref()?;
-    for member in roster.members.iter().filter(writes) {
+    for member in roster.members.iter().filter(|member| {
+        !member.status.is_ended() && member.sandbox.mode == SandboxMode::WorkspaceWrite
+    }) {
         if let Some(program) = programs::with_another_name(member.where_it_writes()) {
             check.note(
-                format!("{} has another name where {} may write", program.display(), member.name),
+                format!(
+                    "{} has another name where {} may write",
+                    program.display(),
+                    member.name
+                ),
                 "a tool call can change it by that name, and you would run the changed program",
                 programs::INSTALL_ELSEWHERE,
             );
@@ -133,15 +173,30 @@ mod tests {
     use super::*;
 
     fn probe(refused: bool) -> Probe {
-        let layers = Layers { namespaces: Namespaces::Own, landlock: 7, seccomp: true };
-        let attack = Attack { promise: Promise::Outside, tried: "append to a file".to_owned(), refused };
-        Probe { layers, missing: Vec::new(), attacks: vec![attack] }
+        let layers = Layers {
+            namespaces: Namespaces::Own,
+            landlock: 7,
+            seccomp: true,
+        };
+        let attack = Attack {
+            promise: Promise::Outside,
+            tried: "append to a file".to_owned(),
+            refused,
+        };
+        Probe {
+            layers,
+            missing: Vec::new(),
+            attacks: vec![attack],
+        }
     }
 
     #[test]
     fn a_promise_is_held_when_a_layer_keeps_it_and_no_attack_breaks_it() {
         let held = judge(Promise::Outside, &probe(true), false);
-        assert_eq!((held.held, held.because.as_str()), (true, "namespaces, landlock"));
+        assert_eq!(
+            (held.held, held.because.as_str()),
+            (true, "namespaces, landlock")
+        );
         let broken = judge(Promise::Outside, &probe(false), false);
         assert_eq!(
             (broken.held, broken.because.as_str()),
@@ -155,8 +210,15 @@ mod tests {
         bare.layers.namespaces = Namespaces::None;
         let promises = [Promise::TeamDirectory, Promise::Outside, Promise::Settings];
         let promises = promises.map(|promise| judge(promise, &bare, false)).into();
-        let told = Confined { promises, ..Confined::default() }.findings();
-        let told: Vec<String> = told.into_iter().map(|it| format!("{:?} {}", it.severity, it.what)).collect();
+        let told = Confined {
+            promises,
+            ..Confined::default()
+        }
+        .findings();
+        let told: Vec<String> = told
+            .into_iter()
+            .map(|it| format!("{:?} {}", it.severity, it.what))
+            .collect();
         insta::assert_snapshot!(told.join("\n"), @r"
         Problem not held: nothing in the team directory can be written (the team directory lies in the workspace: without namespaces nothing parts them)
         Ok nothing outside the workspace can be written (landlock; 1 attempt refused)

@@ -1,5 +1,6 @@
-//! One look at a team directory: everything is read once, in an order that makes what runs meanwhile look like work in
-//! progress and not like a mistake. Nothing is changed, and no lock but that of the daemon is tried.
+//! One look at a team directory: everything is read once, in an order that makes what runs
+//! meanwhile look like work in progress and not like a mistake. Nothing is changed, and no lock but
+//! that of the daemon is tried.
 
 use std::sync::Arc;
 
@@ -41,14 +42,15 @@ pub(super) struct JournalView {
 }
 
 impl Seen {
-    /// Looks. Processes come first: a worker that is seen before the journal is read, and is not in it, began without it.
-    /// The roster comes before the journal, which is never behind it.
+    /// Looks. Processes come first: a worker that is seen before the journal is read, and is not in
+    /// it, began without it. The roster comes before the journal, which is never behind it.
     pub(super) fn look(dir: &Arc<TeamDir>) -> Self {
         let locked = is_locked(dir);
         let processes = Processes::read();
         let roster = Roster::load(dir);
         let journal = JournalView::look(dir);
-        let (mut files, mut unlisted) = (Vec::new(), Vec::new());
+        let mut files = Vec::new();
+        let mut unlisted = Vec::new();
         for folder in [None].into_iter().chain(FOLDERS.map(Some)) {
             match dir.list(folder) {
                 Ok(found) => files.extend(found),
@@ -58,7 +60,16 @@ impl Seen {
         let locks = locks::list().unwrap_or_default();
         let locked = locked || is_locked(dir);
         let dir = Arc::clone(dir);
-        Self { dir, locked, processes, roster, journal, files, unlisted, locks }
+        Self {
+            dir,
+            locked,
+            processes,
+            roster,
+            journal,
+            files,
+            unlisted,
+            locks,
+        }
     }
 
     /// Returns the state of the team, if all of the journal can be read.
@@ -68,8 +79,13 @@ impl Seen {
 
     /// Returns the members that have not ended, by the journal.
     pub(super) fn running(&self) -> impl Iterator<Item = &Member> {
-        let members = self.team().into_iter().flat_map(|team| team.members.values());
-        members.map(|state| &state.record).filter(|member| !member.phase.is_ended())
+        let members = self
+            .team()
+            .into_iter()
+            .flat_map(|team| team.members.values());
+        members
+            .map(|state| &state.record)
+            .filter(|member| !member.phase.is_ended())
     }
 
     /// Tells whether the journal was written in another directory, of which this one is a copy.
@@ -85,14 +101,19 @@ impl Seen {
 
     /// Returns the files in a folder that belong to a teammate or the lead.
     pub(super) fn owned(&self, folder: &'static str) -> impl Iterator<Item = (&Found, Name)> {
-        let files =
-            self.files.iter().filter(move |it| it.at.folder() == Some(folder) && it.kind == FileKind::File);
+        let files = self
+            .files
+            .iter()
+            .filter(move |it| it.at.folder() == Some(folder) && it.kind == FileKind::File);
         files.filter_map(|found| Some((found, owner_of(found.at.file_name())?)))
     }
 
     /// Returns the processes that hold a file's lock.
     pub(super) fn holders(&self, identity: (u64, u64)) -> impl Iterator<Item = u32> {
-        self.locks.iter().filter(move |held| held.is_of(identity)).map(|held| held.pid)
+        self.locks
+            .iter()
+            .filter(move |held| held.is_of(identity))
+            .map(|held| held.pid)
     }
 
     /// Tells whether a process holds the liveness lock of a member.
@@ -102,21 +123,28 @@ impl Seen {
         found.is_some_and(|found| self.holders(found.identity).next().is_some())
     }
 
-    /// Tells whether a daemon or a worker may be at work here: what is found once may be gone in a moment.
+    /// Tells whether a daemon or a worker may be at work here: what is found once may be gone in a
+    /// moment.
     pub(super) fn is_at_work(&self) -> bool {
         self.locked
-            || self.owned("transcript").any(|(found, _)| self.holders(found.identity).next().is_some())
             || self
-                .processes
-                .all()
-                .any(|it| it.command().worker_in(self.dir.root()).is_some() || it.is_shim_in(self.dir.root()))
+                .owned("transcript")
+                .any(|(found, _)| self.holders(found.identity).next().is_some())
+            || self.processes.all().any(|it| {
+                it.command().worker_in(self.dir.root()).is_some() || it.is_shim_in(self.dir.root())
+            })
     }
 }
 
 impl JournalView {
     fn look(dir: &TeamDir) -> Result<Self, JournalError> {
         let bytes = reader::read(dir)?;
-        let (exists, bytes) = (bytes.is_some(), bytes.unwrap_or_default());
-        Ok(Self { exists, team: reader::fold(&bytes, |_, _| {})?, torn: reader::torn(&bytes) })
+        let exists = bytes.is_some();
+        let bytes = bytes.unwrap_or_default();
+        Ok(Self {
+            exists,
+            team: reader::fold(&bytes, |_, _| {})?,
+            torn: reader::torn(&bytes),
+        })
     }
 }

@@ -9,7 +9,9 @@ use super::{LintLevel, Remark, without_place};
 /// Reads a journal as a start does.
 pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
     const REFUSED: &str = "`teamd start` refuses, unless a snapshot follows";
-    let (mut remarks, mut team, mut continues) = (Vec::new(), Team::default(), true);
+    let mut remarks = Vec::new();
+    let mut team = Team::default();
+    let mut continues = true;
     let texts: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
     for line in read_lines(bytes) {
         match line {
@@ -35,21 +37,40 @@ pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
             Ok(_) => {}
         }
     }
-    remarks.extend(each_line(bytes, "`teamd start` sets it aside in journal.torn", |_, _| {}));
+    remarks.extend(each_line(
+        bytes,
+        "`teamd start` sets it aside in journal.torn",
+        |_, _| {},
+    ));
     remarks
 }
 
-/// Hands over each whole line that is not blank, with its number. Returns a remark about a last line without a newline.
-pub(super) fn each_line(bytes: &[u8], reader: &str, mut take: impl FnMut(usize, &[u8])) -> Option<Remark> {
+/// Hands over each whole line that is not blank, with its number. Returns a remark about a last
+/// line without a newline.
+pub(super) fn each_line(
+    bytes: &[u8],
+    reader: &str,
+    mut take: impl FnMut(usize, &[u8]),
+) -> Option<Remark> {
     let mut lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
     let rest = lines.pop().unwrap_or_default();
     let number = lines.len() + 1;
-    for (line, number) in lines.into_iter().zip(1..).filter(|(line, _)| !line.trim_ascii().is_empty()) {
+    for (line, number) in lines
+        .into_iter()
+        .zip(1..)
+        .filter(|(line, _)| !line.trim_ascii().is_empty())
+    {
         take(number, line);
     }
     (!rest.is_empty()).then(|| {
-        let what = format!("the file ends with {} without a newline", count(rest.len(), "byte"));
-        Remark { severity: LintLevel::Torn, ..Remark::error((number, 1), what, reader) }
+        let what = format!(
+            "the file ends with {} without a newline",
+            count(rest.len(), "byte")
+        );
+        Remark {
+            severity: LintLevel::Torn,
+            ..Remark::error((number, 1), what, reader)
+        }
     })
 }
 
@@ -60,14 +81,20 @@ pub(super) fn unreadable(number: usize, line: &[u8], why: &str, reader: &str) ->
 
 /// Returns the column that an error of JSON names in its text, in characters from 1.
 pub(super) fn column_in(line: &[u8], error: &str) -> usize {
-    let named = error.rsplit_once(" column ").and_then(|(_, column)| column.parse::<usize>().ok());
+    let named = error
+        .rsplit_once(" column ")
+        .and_then(|(_, column)| column.parse::<usize>().ok());
     named.map_or(1, |byte| column_of(line, byte.saturating_sub(1)))
 }
 
 /// Returns the column of a byte, in characters from 1.
 pub(super) fn column_of(line: &[u8], byte: usize) -> usize {
     // Every byte of a character but its first one is a continuation.
-    line[..byte.min(line.len())].iter().filter(|&&byte| byte & 0xC0 != 0x80).count() + 1
+    line[..byte.min(line.len())]
+        .iter()
+        .filter(|&&byte| byte & 0xC0 != 0x80)
+        .count()
+        + 1
 }
 
 #[cfg(test)]
@@ -75,7 +102,10 @@ mod tests {
     use super::*;
 
     fn told(remarks: &[Remark]) -> Vec<String> {
-        remarks.iter().map(|it| format!("{}:{}: {}", it.line, it.column, it.what)).collect()
+        remarks
+            .iter()
+            .map(|it| format!("{}:{}: {}", it.line, it.column, it.what))
+            .collect()
     }
 
     fn started(seq: u64) -> String {
@@ -94,7 +124,10 @@ mod tests {
         let broken = first() + "{\"ä\";1}\n" + &started(2) + "{\"seq\"";
         assert_eq!(
             told(&journal(broken.as_bytes())),
-            ["2:5: expected `:`", "4:1: the file ends with 6 bytes without a newline"]
+            [
+                "2:5: expected `:`",
+                "4:1: the file ends with 6 bytes without a newline"
+            ]
         );
     }
 }

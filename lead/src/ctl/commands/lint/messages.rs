@@ -7,26 +7,37 @@ use teamd_shared::message::{Body, MAX_LINE, Message, ParseError};
 use super::Remark;
 use super::lines::{column_in, column_of, each_line};
 
-/// The longest line that a shell writes with one system call, in bytes: a longer one may be parted by another writer.
+/// The longest line that a shell writes with one system call, in bytes: a longer one may be parted
+/// by another writer.
 const ONE_WRITE: usize = 4096;
 
 /// Reads an inbox as its owner does.
 pub(in crate::ctl::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
-    let (mut remarks, mut ids) = (Vec::new(), HashMap::new());
-    let torn = each_line(bytes, "not read yet: it is no line before its newline", |number, line| {
-        let message = match parse(line) {
-            Ok(message) => message,
-            Err(error) => {
-                let reader = "rejected: it goes to NAME.rejected.jsonl, and the lead is told";
-                return remarks.push(Remark::error((number, column(line, &error)), what(&error), reader));
+    let mut remarks = Vec::new();
+    let mut ids = HashMap::new();
+    let torn = each_line(
+        bytes,
+        "not read yet: it is no line before its newline",
+        |number, line| {
+            let message = match parse(line) {
+                Ok(message) => message,
+                Err(error) => {
+                    let reader = "rejected: it goes to NAME.rejected.jsonl, and the lead is told";
+                    return remarks.push(Remark::error(
+                        (number, column(line, &error)),
+                        what(&error),
+                        reader,
+                    ));
+                }
+            };
+            remarks.extend(unwise(number, line, &message));
+            if let Some(first) = message.id.and_then(|id| ids.insert(id, number)) {
+                let place = (number, key(line, "id"));
+                let said = format!("the same id as line {first}");
+                remarks.push(Remark::warning(place, said, "dropped: it was read before"));
             }
-        };
-        remarks.extend(unwise(number, line, &message));
-        if let Some(first) = message.id.and_then(|id| ids.insert(id, number)) {
-            let (place, said) = ((number, key(line, "id")), format!("the same id as line {first}"));
-            remarks.push(Remark::warning(place, said, "dropped: it was read before"));
-        }
-    });
+        },
+    );
     remarks.extend(torn);
     remarks
 }
@@ -52,14 +63,19 @@ fn column(line: &[u8], error: &ParseError) -> usize {
         ParseError::NotJson(why) => column_in(line, why),
         ParseError::NotUtf8(byte) => column_of(line, *byte),
         ParseError::Wrong { field, .. } => key(line, field),
-        ParseError::TooLong(_) | ParseError::TooDeep | ParseError::NotAnObject | ParseError::Missing(_) => 1,
+        ParseError::TooLong(_)
+        | ParseError::TooDeep
+        | ParseError::NotAnObject
+        | ParseError::Missing(_) => 1,
     }
 }
 
 /// Returns the column of a field; 1 if it is not there under this name.
 fn key(line: &[u8], field: &str) -> usize {
     let name = format!("\"{field}\"");
-    let found = line.windows(name.len()).position(|window| window == name.as_bytes());
+    let found = line
+        .windows(name.len())
+        .position(|window| window == name.as_bytes());
     found.map_or(1, |byte| column_of(line, byte))
 }
 
@@ -70,13 +86,18 @@ fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
         remarks.push(Remark::warning((number, key(line, field)), what, reader));
     };
     if message.id.is_none() {
-        match message.extra.contains_key("id") {
-            true => warn(
+        if message.extra.contains_key("id") {
+            warn(
                 "id",
                 "the id is no UUID",
                 "kept, and means nothing: a line that is written twice is read twice",
-            ),
-            false => warn("id", "no id", "taken: but a line that is written twice is read twice"),
+            )
+        } else {
+            warn(
+                "id",
+                "no id",
+                "taken: but a line that is written twice is read twice",
+            )
         }
         if line.len() >= ONE_WRITE {
             warn(
@@ -87,7 +108,11 @@ fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
         }
     }
     if let Body::Unknown { kind } = &message.body {
-        warn("type", &format!("the type {kind:?} is unknown"), "delivered as text");
+        warn(
+            "type",
+            &format!("the type {kind:?} is unknown"),
+            "delivered as text",
+        );
     }
     remarks
 }
@@ -131,7 +156,10 @@ mod tests {
     #[test]
     fn a_long_line_without_an_id_may_be_parted_and_a_line_over_the_limit_is_rejected() {
         let line = |length: usize| {
-            format!("{{\"type\":\"message\",\"from\":\"user\",\"content\":\"{}\"}}\n", "x".repeat(length))
+            format!(
+                "{{\"type\":\"message\",\"from\":\"user\",\"content\":\"{}\"}}\n",
+                "x".repeat(length)
+            )
         };
         assert!(told(&line(5000)).contains("longer than 4,096 bytes"));
         assert!(!told(&line(4000)).contains("longer"));

@@ -1,7 +1,8 @@
 //! `teamctl lint`: what our readers make of a file that another program has written, line by line.
 //!
-//! It asks the readers that the programs use, and has no rules of its own. It reads files wherever they are, needs no team,
-//! and changes nothing. `doctor` runs the same checks on the team's own inboxes and transcripts.
+//! It asks the readers that the programs use, and has no rules of its own. It reads files wherever
+//! they are, needs no team, and changes nothing. `doctor` runs the same checks on the team's own
+//! inboxes and transcripts.
 
 mod lines;
 pub(super) mod messages;
@@ -55,12 +56,22 @@ pub(super) struct Remark {
 
 impl Remark {
     fn error(place: (usize, usize), what: impl Into<String>, reader: impl Into<String>) -> Self {
-        let (what, reader) = (what.into(), reader.into());
-        Self { line: place.0, column: place.1, severity: LintLevel::Error, what, reader }
+        let what = what.into();
+        let reader = reader.into();
+        Self {
+            line: place.0,
+            column: place.1,
+            severity: LintLevel::Error,
+            what,
+            reader,
+        }
     }
 
     fn warning(place: (usize, usize), what: impl Into<String>, reader: impl Into<String>) -> Self {
-        Self { severity: LintLevel::Warning, ..Self::error(place, what, reader) }
+        Self {
+            severity: LintLevel::Warning,
+            ..Self::error(place, what, reader)
+        }
     }
 }
 
@@ -73,15 +84,27 @@ pub(in crate::ctl) fn run(context: &Context, args: &Lint) -> CommandResult {
             None => kind_by_name(Path::new(file))?,
         };
         let remarks = read(file).map_or_else(
-            |why| vec![Remark::error((0, 0), format!("cannot be read: {why}"), "nothing")],
+            |why| {
+                vec![Remark::error(
+                    (0, 0),
+                    format!("cannot be read: {why}"),
+                    "nothing",
+                )]
+            },
             |bytes| of(kind, file, &bytes),
         );
-        failed |= remarks.iter().any(|remark| remark.severity != LintLevel::Warning);
+        failed |= remarks
+            .iter()
+            .any(|remark| remark.severity != LintLevel::Warning);
         for remark in &remarks {
             print(context, file, remark)?;
         }
     }
-    Ok(if failed { ExitCode::Failed } else { ExitCode::Done })
+    Ok(if failed {
+        ExitCode::Failed
+    } else {
+        ExitCode::Done
+    })
 }
 
 /// Reads a file whole: no more than [`MAX_FILE`], whatever it is.
@@ -99,16 +122,25 @@ fn read(file: &str) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Says what a file is by where it stands and what it is called; what is called otherwise is taken for an inbox.
+/// Says what a file is by where it stands and what it is called; what is called otherwise is taken
+/// for an inbox.
 fn kind_by_name(file: &Path) -> Result<LintAs, CommandError> {
-    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let folder = file.parent().and_then(|folder| folder.file_name()?.to_str());
+    let name = file
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let folder = file
+        .parent()
+        .and_then(|folder| folder.file_name()?.to_str());
     Ok(match name {
         "journal.jsonl" => LintAs::Journal,
         "config.json" => LintAs::Roster,
         _ if name.ends_with(".toml") => LintAs::Settings,
         _ if name.ends_with(".rejected.jsonl") => {
-            let message = format!("{} holds what was rejected, and no messages", file.display());
+            let message = format!(
+                "{} holds what was rejected, and no messages",
+                file.display()
+            );
             return Err(CommandError::new(ExitCode::Usage, message)
                 .hint("lint the inbox itself: it holds the same lines, and the others"));
         }
@@ -145,7 +177,10 @@ fn roster(bytes: &[u8]) -> Vec<Remark> {
 
 /// Takes from an error of JSON where it is: that stands before it already.
 fn without_place(error: &str) -> String {
-    error.split_once(" at line ").map_or(error, |(what, _)| what).to_owned()
+    error
+        .split_once(" at line ")
+        .map_or(error, |(what, _)| what)
+        .to_owned()
 }
 
 fn print(context: &Context, file: &str, remark: &Remark) -> Result<(), CommandError> {
@@ -158,15 +193,28 @@ fn print(context: &Context, file: &str, remark: &Remark) -> Result<(), CommandEr
     if context.out.is_json() {
         return context.out.json(&OfFile { file, remark });
     }
-    let (file, line, column) = (escape::line(file), remark.line, remark.column);
-    let place = if line > 0 { format!("{file}:{line}:{column}") } else { file.into_owned() };
+    let file = escape::line(file);
+    let line = remark.line;
+    let column = remark.column;
+    let place = if line > 0 {
+        format!("{file}:{line}:{column}")
+    } else {
+        file.into_owned()
+    };
     let severity = match remark.severity {
         LintLevel::Error | LintLevel::Torn => paint(BAD, "error"),
         LintLevel::Warning => paint(BOLD, "warning"),
     };
-    let (what, reader) = (escape::line(&remark.what), escape::line(&remark.reader));
-    let reader = if line > 0 { format!(" ({reader})") } else { String::new() };
-    context.out.text(format_args!("{place}: {severity}: {what}{reader}"))
+    let what = escape::line(&remark.what);
+    let reader = escape::line(&remark.reader);
+    let reader = if line > 0 {
+        format!(" ({reader})")
+    } else {
+        String::new()
+    };
+    context
+        .out
+        .text(format_args!("{place}: {severity}: {what}{reader}"))
 }
 
 #[cfg(test)]
@@ -178,7 +226,10 @@ mod tests {
         let kind = |path: &str| kind_by_name(Path::new(path)).ok();
         assert_eq!(kind(".team/journal.jsonl"), Some(LintAs::Journal));
         assert_eq!(kind("config.json"), Some(LintAs::Roster));
-        assert_eq!(kind(".team/transcript/alice.jsonl"), Some(LintAs::Transcript));
+        assert_eq!(
+            kind(".team/transcript/alice.jsonl"),
+            Some(LintAs::Transcript)
+        );
         assert_eq!(kind(".team/inbox/alice.jsonl"), Some(LintAs::Messages));
         assert_eq!(kind("team.toml"), Some(LintAs::Settings));
         assert_eq!(kind("-"), Some(LintAs::Messages));
@@ -190,7 +241,10 @@ mod tests {
         assert!(roster(br#"{"version": 1, "members": []}"#).is_empty());
         let wrong = roster(b"{\"version\": 1,\n \"members\": 7}");
         assert_eq!((wrong[0].line, wrong[0].severity), (2, LintLevel::Error));
-        assert_eq!(wrong[0].what, "invalid type: integer `7`, expected a sequence");
+        assert_eq!(
+            wrong[0].what,
+            "invalid type: integer `7`, expected a sequence"
+        );
         assert_eq!(roster(br#"{"version": 2}"#)[0].severity, LintLevel::Warning);
     }
 }

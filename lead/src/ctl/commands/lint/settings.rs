@@ -17,8 +17,14 @@ pub(super) fn lint(file: &str, bytes: &[u8]) -> Vec<Remark> {
     match read {
         Ok(_) => Vec::new(),
         Err(error) => {
-            let place = error.place().map_or((0, 0), |place| (place.line, place.column));
-            vec![Remark::error(place, format!("{}; {}", error.what(), error.hint()), READER)]
+            let place = error
+                .place()
+                .map_or((0, 0), |place| (place.line, place.column));
+            vec![Remark::error(
+                place,
+                format!("{}; {}", error.what(), error.hint()),
+                READER,
+            )]
         }
     }
 }
@@ -35,7 +41,11 @@ mod tests {
         let bytes = lint("-", b"# \xff");
         assert_eq!(
             (bytes[0].line, bytes[0].column, bytes[0].what.as_str()),
-            (1, 3, "this byte is not UTF-8; correct that line, or move the file away")
+            (
+                1,
+                3,
+                "this byte is not UTF-8; correct that line, or move the file away"
+            )
         );
     }
 }

@@ -11,9 +11,12 @@ use super::lines::{each_line, unreadable};
 /// Reads a transcript as a worker does that resumes.
 pub(in crate::ctl::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
     const PASSED: &str = "passed over when the conversation goes on";
-    let (mut remarks, mut open) = (Vec::new(), HashSet::new());
-    let torn = each_line(bytes, "the next incarnation sets it aside", |number, line| {
-        match json::read::<Entry>(line) {
+    let mut remarks = Vec::new();
+    let mut open = HashSet::new();
+    let torn = each_line(
+        bytes,
+        "the next incarnation sets it aside",
+        |number, line| match json::read::<Entry>(line) {
             Ok(entry) => {
                 if !follow(&mut open, entry.event) {
                     let what = "it is the result of no call, or a second one";
@@ -21,25 +24,28 @@ pub(in crate::ctl::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
                 }
             }
             Err(error) => remarks.push(unreadable(number, line, &error.to_string(), PASSED)),
-        }
-    });
+        },
+    );
     remarks.extend(torn);
     remarks
 }
 
-/// Follows the conversation by one entry; `open` has the calls without a result. Returns false for the
-/// result of no call, or a second one.
+/// Follows the conversation by one entry; `open` has the calls without a result. Returns false for
+/// the result of no call, or a second one.
 fn follow(open: &mut HashSet<String>, event: Event) -> bool {
     match event {
         // A new conversation leaves the calls of the one before behind.
-        Event::Incarnation { incarnation, conversation, .. } if incarnation == conversation => open.clear(),
+        Event::Incarnation {
+            incarnation,
+            conversation,
+            ..
+        } if incarnation == conversation => open.clear(),
         Event::Answer { content, .. } => {
-            let call = |block| match block {
+            // An agent may say more before a call of it has its result.
+            open.extend(content.into_iter().filter_map(|block| match block {
                 Block::ToolUse { id, .. } => Some(id),
                 Block::Text { .. } | Block::Opaque { .. } => None,
-            };
-            // An agent may say more before a call of it has its result.
-            open.extend(content.into_iter().filter_map(call));
+            }));
         }
         Event::Result { tool_use_id, .. } => return open.remove(&tool_use_id),
         // The worker gave its work up: its calls get no results any more.
@@ -57,16 +63,23 @@ mod tests {
     fn told(entries: &[Value]) -> Vec<String> {
         let line = |entry: &Value| {
             let mut line = json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}});
-            line.as_object_mut().unwrap().extend(entry.as_object().unwrap().clone());
+            line.as_object_mut()
+                .unwrap()
+                .extend(entry.as_object().unwrap().clone());
             format!("{line}\n")
         };
         let lines: String = entries.iter().map(line).collect();
-        lint(lines.as_bytes()).iter().map(|it| format!("{}: {}", it.line, it.what)).collect()
+        lint(lines.as_bytes())
+            .iter()
+            .map(|it| format!("{}: {}", it.line, it.what))
+            .collect()
     }
 
     fn answer(ids: &[&str]) -> Value {
-        let call = |id: &&str| json!({"type": "tool_use", "id": id, "name": "bash", "input": {}});
-        let calls: Vec<_> = ids.iter().map(call).collect();
+        let calls: Vec<_> = ids
+            .iter()
+            .map(|id| json!({"type": "tool_use", "id": id, "name": "bash", "input": {}}))
+            .collect();
         json!({"entry": "answer", "content": calls, "usage": {"input_tokens": 0, "output_tokens": 0}})
     }
 
@@ -79,7 +92,10 @@ mod tests {
         let left = json!({"entry": "left", "reason": "x"});
         assert_eq!(told(std::slice::from_ref(&left)), [""; 0]);
         let unknown = told(&[left, json!({"entry": "gone"})]);
-        assert!(unknown[0].starts_with("2: unknown variant `gone`"), "{unknown:?}");
+        assert!(
+            unknown[0].starts_with("2: unknown variant `gone`"),
+            "{unknown:?}"
+        );
     }
 
     #[test]
@@ -87,11 +103,23 @@ mod tests {
         let both = [answer(&["a", "b"]), result("a"), result("b"), answer(&[])];
         assert_eq!(told(&both), [""; 0]);
         assert_eq!(told(&both[..2]), [""; 0]);
-        let beside = [answer(&["a"]), answer(&["b"]), answer(&[]), result("b"), result("a")];
+        let beside = [
+            answer(&["a"]),
+            answer(&["b"]),
+            answer(&[]),
+            result("b"),
+            result("a"),
+        ];
         assert_eq!(told(&beside), [""; 0]);
         let twice = [answer(&["a"]), result("a"), result("a")];
-        assert_eq!(told(&twice), ["3: it is the result of no call, or a second one"]);
+        assert_eq!(
+            told(&twice),
+            ["3: it is the result of no call, or a second one"]
+        );
         let fresh = json!({"entry": "life", "incarnation": 2, "conversation": 2, "prompt": null});
-        assert_eq!(told(&[answer(&["a"]), fresh, answer(&["a"]), result("a")]), [""; 0]);
+        assert_eq!(
+            told(&[answer(&["a"]), fresh, answer(&["a"]), result("a")]),
+            [""; 0]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! How a run begins: the members, the tasks, the goal; and how it finds what an earlier run has begun.
+//! How a run begins: the members, the tasks, the goal; and how it finds what an earlier run has
+//! begun.
 
 use std::time::{Duration, Instant};
 
@@ -34,8 +35,16 @@ const WITH_GOAL: &str = "No person is here while you work on this. Make tasks of
     you are told what becomes of the tasks. The run ends when no task is left and you are idle.";
 
 pub(super) fn member(name: &Name) -> SpawnRequest<'_> {
-    let flags = TermsPatch { auto: Some(true), ..TermsPatch::default() };
-    SpawnRequest { name, flags, ca: None, resume: false }
+    let flags = TermsPatch {
+        auto: Some(true),
+        ..TermsPatch::default()
+    };
+    SpawnRequest {
+        name,
+        flags,
+        ca: None,
+        resume: false,
+    }
 }
 
 /// Refuses a run with nothing to do.
@@ -52,7 +61,11 @@ pub(super) fn has_work(dir: Option<&TeamDir>, is_given: bool) -> Result<(), Comm
         "`teamctl run --tasks FILE` makes tasks first; `teamctl run 'fix the failing test'` has the lead agent make them",
     );
     let retry = "`teamctl task retry ID` opens a task again that has failed or was cancelled";
-    Err(if team.last_task > 0 { error.hint(retry) } else { error })
+    Err(if team.last_task > 0 {
+        error.hint(retry)
+    } else {
+        error
+    })
 }
 
 impl<'a> Work<'a> {
@@ -64,7 +77,11 @@ impl<'a> Work<'a> {
         let mut journal = JournalFollower::begin(dir)?;
         journal.read(&mut NewLines::default())?;
         let team = &journal.team;
-        let open = team.tasks.values().filter(|task| !task.status.is_finished()).map(|task| task.id);
+        let open = team
+            .tasks
+            .values()
+            .filter(|task| !task.status.is_finished())
+            .map(|task| task.id);
         let roster = roster::load(dir)?;
         Ok(Self {
             context,
@@ -74,7 +91,10 @@ impl<'a> Work<'a> {
             started,
             began: (Instant::now(), wall()),
             prices: money::prices(context),
-            scope: Scope { open: open.collect(), since: team.last_task + 1 },
+            scope: Scope {
+                open: open.collect(),
+                since: team.last_task + 1,
+            },
             has_goal: false,
             starting: None,
             spent: Spent::since(&roster),
@@ -91,12 +111,16 @@ impl<'a> Work<'a> {
     ) -> Result<(), CommandError> {
         for name in names {
             self.starting = Some(name.clone());
-            let started = up::start(self.context, self.dir, member(name), (READY, |_, _| Ok(()))).await;
+            let started =
+                up::start(self.context, self.dir, member(name), (READY, |_, _| Ok(()))).await;
             // What its code means of a run is something else.
             let is_new = started.map_err(|error| match error.code() {
                 ExitCode::TimedOut | ExitCode::Conflict | ExitCode::NotFound => {
                     let failed = CommandError::new(ExitCode::Failed, error.message());
-                    error.next_step().into_iter().fold(failed, CommandError::hint)
+                    error
+                        .next_step()
+                        .into_iter()
+                        .fold(failed, CommandError::hint)
                 }
                 _ => error,
             })?;
@@ -125,17 +149,25 @@ impl<'a> Work<'a> {
 
     /// Refuses a limit of cost where a price is not known.
     fn require_prices(&self) -> Result<(), CommandError> {
+        if self.args.max_cost.is_none() {
+            return Ok(());
+        }
         let roster = roster::load(self.dir)?;
-        let running =
-            roster.members.iter().filter(|member| roster::runs(&roster, member) && member.model != "script");
-        let mut models = running.filter(|_| self.args.max_cost.is_some()).map(money::model);
-        Ok(models.try_for_each(|model| self.prices.require(&model))?)
+        for member in &roster.members {
+            if roster::runs(&roster, member) && member.model != "script" {
+                self.prices.require(&money::model(member))?;
+            }
+        }
+        Ok(())
     }
 
     /// Gives the goal to the lead agent, unless that is at it already.
     async fn tell(&mut self, goal: &str) -> Result<(), CommandError> {
         self.has_goal = true;
-        let target = ChatTarget { name: Name::lead(), start: Some(LeadOptions::default()) };
+        let target = ChatTarget {
+            name: Name::lead(),
+            start: Some(LeadOptions::default()),
+        };
         self.starting = Some(target.name.clone());
         if target.ensure(self.context, self.dir, false).await? {
             self.started.member(&target.name)?;
@@ -143,38 +175,50 @@ impl<'a> Work<'a> {
         self.starting = None;
         self.require_prices()?;
         let text = format!("{}\n\n{}", goal.trim(), WITH_GOAL);
-        let (team, roster) = (journal::fold(self.dir)?, roster::load(self.dir)?);
+        let team = journal::fold(self.dir)?;
+        let roster = roster::load(self.dir)?;
         let busy = match roster.member(&target.name) {
             Some(lead) => lead.status != MemberStatus::Idle || !roster::is_at_rest(self.dir, lead)?,
             None => false,
         };
-        if let Some(at) = said_at(self.dir, &text)?.filter(|_| busy || team.has_open_tasks()) {
-            let made = task::all(self.dir, &team)?.into_iter().find(|task| task.created_at >= at);
+        if (busy || team.has_open_tasks())
+            && let Some(at) = said_at(self.dir, &text)?
+        {
+            let made = task::all(self.dir, &team)?
+                .into_iter()
+                .find(|task| task.created_at >= at);
             self.scope.since = made.map_or(self.scope.since, |task| task.id.min(self.scope.since));
-            self.context.out.note("the lead agent was given this goal before: the run goes on with it");
+            self.context
+                .out
+                .note("the lead agent was given this goal before: the run goes on with it");
             return Ok(());
         }
         target.send(self.context, self.dir, &text).map(drop)
     }
 }
 
-/// Finds the tasks of a file that an earlier run has made, if they are not all finished; returns the first.
+/// Finds the tasks of a file that an earlier run has made, if they are not all finished; returns
+/// the first.
 fn under_way(known: &[Task], tasks: &[TaskFields]) -> Option<TaskId> {
-    let is_made = |(task, fields): (&Task, &TaskFields)| {
-        fields.subject.as_deref().map(str::trim) == Some(task.subject.as_str())
-            && fields.description.as_deref().unwrap_or_default().trim() == task.description.trim()
-    };
-    let mut runs = known.windows(tasks.len().max(1)).filter(|_| !tasks.is_empty());
-    let found = runs
-        .find(|run| run.iter().zip(tasks).all(is_made) && run.iter().any(|task| !task.status.is_finished()));
+    if tasks.is_empty() {
+        return None;
+    }
+    let found = known.windows(tasks.len()).find(|run| {
+        run.iter().zip(tasks).all(|(task, fields)| {
+            fields.subject.as_deref().map(str::trim) == Some(task.subject.as_str())
+                && fields.description.as_deref().unwrap_or_default().trim()
+                    == task.description.trim()
+        }) && run.iter().any(|task| !task.status.is_finished())
+    });
     found.and_then(|run| run.first()).map(|task| task.id)
 }
 
 /// Returns when a person has last said this to the lead agent, in seconds since 1970.
 fn said_at(dir: &TeamDir, text: &str) -> Result<Option<f64>, CommandError> {
     let lines = Tail::new(dir, TeamPath::inbox(&Name::lead())).read_all()?;
-    let messages =
-        lines.iter().filter_map(|line| Message::from_json(serde_json::from_slice(line).ok()?).ok());
+    let messages = lines
+        .iter()
+        .filter_map(|line| Message::from_json(serde_json::from_slice(line).ok()?).ok());
     let said = messages.filter(|message| message.from == USER && message.content == text);
     Ok(said.filter_map(|message| message.timestamp).next_back())
 }

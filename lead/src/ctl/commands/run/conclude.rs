@@ -19,33 +19,47 @@ impl Work<'_> {
         self.spent.observe(&roster::load(self.dir)?);
         let (report, code) = self.report(&ended)?;
         // A task without a check has no log.
-        let log = |id| match task::read_log(self.dir, id) {
-            Ok(output) => output.unwrap_or_default(),
-            Err(error) => error.to_string(),
-        };
-        let written = file.map_or(Ok(()), |file| file.write(&report, log));
+        let written = file.map_or(Ok(()), |file| {
+            file.write(&report, |id| match task::read_log(self.dir, id) {
+                Ok(output) => output.unwrap_or_default(),
+                Err(error) => error.to_string(),
+            })
+        });
         let out = &self.context.out;
         if out.is_json() {
             out.json(&report)?;
         } else {
             if !report.tasks.is_empty() {
-                out.text(format!("\n{}", report.table(task::style).render(out.width())))?;
+                out.text(format!(
+                    "\n{}",
+                    report.table(task::style).render(out.width())
+                ))?;
             }
             out.text(report.summary())?;
             self.say(&report);
         }
         written?;
-        if let Ending::Failed(error) = ended { Err(error) } else { Ok(code) }
+        if let Ending::Failed(error) = ended {
+            Err(error)
+        } else {
+            Ok(code)
+        }
     }
 
     /// Says why not all is done, and what to do next.
     fn say(&self, report: &Report) {
         let out = &self.context.out;
         for obstacle in &report.obstacles {
-            let what = obstacle.task.map_or("the goal".to_owned(), |id| format!("task {id}"));
+            let what = obstacle
+                .task
+                .map_or("the goal".to_owned(), |id| format!("task {id}"));
             out.note(escape::line(&format!("{what} is stuck: {}", obstacle.why)));
         }
-        if report.obstacles.iter().any(|obstacle| !obstacle.requests.is_empty()) {
+        if report
+            .obstacles
+            .iter()
+            .any(|obstacle| !obstacle.requests.is_empty())
+        {
             out.hint("`teamctl run --keep` leaves the team running: then `teamctl approve ID` or `reject ID` answers, and `teamctl run` goes on");
         }
         if report.count(TaskStatus::Failed) > 0 {
@@ -69,9 +83,13 @@ impl Work<'_> {
                 claimed_at.entry(record.task.id).or_insert(line.at);
             }
         })?;
-        let tasks: Vec<Task> =
-            task::all(self.dir, &team)?.into_iter().filter(|task| self.scope.has(task.id)).collect();
-        let all_done = tasks.iter().all(|task| task.status == TaskStatus::Completed);
+        let tasks: Vec<Task> = task::all(self.dir, &team)?
+            .into_iter()
+            .filter(|task| self.scope.has(task.id))
+            .collect();
+        let all_done = tasks
+            .iter()
+            .all(|task| task.status == TaskStatus::Completed);
         let (outcome, limit, code) = match ended {
             Ending::Over(obstacles) if obstacles.is_empty() && all_done => {
                 ("completed", None, ExitCode::Done)
@@ -81,13 +99,10 @@ impl Work<'_> {
             Ending::Signal(code) => ("interrupted", None, *code),
             Ending::Failed(error) => ("failed", None, error.code()),
         };
-        let obstacles = if let Ending::Over(obstacles) = ended { obstacles.clone() } else { Vec::new() };
-        let of_task = |task: &Task| {
-            TaskLine::of(
-                task,
-                &claimed_at,
-                self.spent.sum(&self.prices, |purpose| purpose.task == Some(task.id)),
-            )
+        let obstacles = if let Ending::Over(obstacles) = ended {
+            obstacles.clone()
+        } else {
+            Vec::new()
         };
         let (usage, cost) = self.spent.sum(&self.prices, |_| true);
         let report = Report {
@@ -100,7 +115,17 @@ impl Work<'_> {
             usage,
             cost,
             obstacles,
-            tasks: tasks.iter().map(of_task).collect(),
+            tasks: tasks
+                .iter()
+                .map(|task| {
+                    TaskLine::of(
+                        task,
+                        &claimed_at,
+                        self.spent
+                            .sum(&self.prices, |purpose| purpose.task == Some(task.id)),
+                    )
+                })
+                .collect(),
         };
         Ok((report, code))
     }

@@ -1,7 +1,8 @@
 //! What came of a run: for people a table, for programs JSON, for CI a JUnit file.
 //!
-//! **Who writes** the report file: this command alone. It is emptied when the run begins, so that no earlier report is taken for
-//! this one, and written when the run has ended. **When the command dies** before, the file is empty.
+//! **Who writes** the report file: this command alone. It is emptied when the run begins, so that
+//! no earlier report is taken for this one, and written when the run has ended. **When the command
+//! dies** before, the file is empty.
 
 use crate::ctl::render::count;
 use std::collections::BTreeMap;
@@ -51,7 +52,8 @@ pub(super) struct TaskLine {
     /// The teammate that holds it, or that has submitted it last.
     pub(super) owner: Option<String>,
     pub(super) attempts: u32,
-    /// How often the work was sent back without a failed check: by a review, or because it could not be merged.
+    /// How often the work was sent back without a failed check: by a review, or because it could
+    /// not be merged.
     pub(super) returns: u32,
     /// From the first claim to the last change; null if it was never claimed.
     pub(super) seconds: Option<f64>,
@@ -74,11 +76,17 @@ impl TaskLine {
             id: task.id,
             subject: task.subject.clone(),
             status: task.status,
-            verified: result.filter(|_| task.status == TaskStatus::Completed).map(|result| result.verified()),
+            verified: if task.status == TaskStatus::Completed {
+                result.map(|result| result.verified())
+            } else {
+                None
+            },
             owner: task.owner.as_ref().or(by).map(ToString::to_string),
             attempts: task.attempts,
             returns: task.returns,
-            seconds: claimed_at.get(&task.id).map(|at| (task.updated_at - at).max(0.0)),
+            seconds: claimed_at
+                .get(&task.id)
+                .map(|at| (task.updated_at - at).max(0.0)),
             usage,
             cost,
             check: result.and_then(|result| result.check.clone()),
@@ -90,37 +98,60 @@ impl TaskLine {
 impl Report {
     /// Counts the tasks with a status.
     pub(super) fn count(&self, status: TaskStatus) -> usize {
-        self.tasks.iter().filter(|task| task.status == status).count()
+        self.tasks
+            .iter()
+            .filter(|task| task.status == status)
+            .count()
     }
 
     /// Lays the tasks out for people, without the columns that have nothing to show.
     pub(super) fn table(&self, style: fn(TaskStatus) -> anstyle::Style) -> Table {
         let titles = [
-            "TASK", "STATUS", "VERIFIED", "OWNER", "ATTEMPTS", "TIME", "TOKENS", "COST", "COMMIT", "SUBJECT",
+            "TASK", "STATUS", "VERIFIED", "OWNER", "ATTEMPTS", "TIME", "TOKENS", "COST", "COMMIT",
+            "SUBJECT",
         ];
-        let (mut table, mut told) = (Table::new(&titles), [true; 10]);
+        let mut table = Table::new(&titles);
+        let mut told = [true; 10];
         let money = |cost: Option<Dollars>| {
-            cost.filter(|cost| *cost > Dollars::default()).map(|cost| cost.to_string())
+            cost.filter(|cost| *cost > Dollars::default())
+                .map(|cost| cost.to_string())
         };
-        (told[6], told[7]) = (!self.usage.is_nothing(), money(self.cost).is_some());
+        told[6] = !self.usage.is_nothing();
+        told[7] = money(self.cost).is_some();
         told[8] = self.tasks.iter().any(|task| task.commit.is_some());
         for task in &self.tasks {
-            let used =
-                if task.usage.is_nothing() { String::new() } else { tokens::count(task.usage.billed()) };
+            let used = if task.usage.is_nothing() {
+                String::new()
+            } else {
+                tokens::count(task.usage.billed())
+            };
             table.row(vec![
                 Cell::new(task.id.to_string()),
                 Cell::styled(task.status.as_str(), style(task.status)),
                 Cell::new(task.verified.unwrap_or_default()),
                 Cell::new(task.owner.as_deref().unwrap_or_default()),
-                Cell::new(if task.attempts == 0 { String::new() } else { task.attempts.to_string() }),
+                Cell::new(if task.attempts == 0 {
+                    String::new()
+                } else {
+                    task.attempts.to_string()
+                }),
                 Cell::new(task.seconds.map(clock::span).unwrap_or_default()),
                 Cell::new(used),
                 Cell::new(money(task.cost).unwrap_or_default()),
-                Cell::new(task.commit.as_deref().and_then(|commit| commit.get(..8)).unwrap_or_default()),
+                Cell::new(
+                    task.commit
+                        .as_deref()
+                        .and_then(|commit| commit.get(..8))
+                        .unwrap_or_default(),
+                ),
                 Cell::new(&task.subject),
             ]);
         }
-        table.only(&(0..titles.len()).filter(|&column| told[column]).collect::<Vec<_>>())
+        table.only(
+            &(0..titles.len())
+                .filter(|&column| told[column])
+                .collect::<Vec<_>>(),
+        )
     }
 
     /// Says the whole in one line.
@@ -142,23 +173,34 @@ impl Report {
         summary
     }
 
-    /// Returns the report as JUnit XML, which CI systems show: a task is a test case. `log` reads the output of a check.
+    /// Returns the report as JUnit XML, which CI systems show: a task is a test case. `log` reads
+    /// the output of a check.
     fn junit(&self, log: impl Fn(TaskId) -> String) -> String {
         let mut cases = String::new();
-        let (mut failures, mut errors, mut skipped) = (0, 0, 0);
+        let mut failures = 0;
+        let mut errors = 0;
+        let mut skipped = 0;
         for task in &self.tasks {
             let why = |tag: &str, why: &str, text: &str| {
                 format!("<{tag} message=\"{}\">{}</{tag}>", xml(why), xml(text))
             };
-            let obstacle = self.obstacles.iter().find(|obstacle| obstacle.task == Some(task.id));
+            let obstacle = self
+                .obstacles
+                .iter()
+                .find(|obstacle| obstacle.task == Some(task.id));
             let inside = match (task.status, &task.check) {
                 (TaskStatus::Completed, _) => String::new(),
                 (TaskStatus::Failed, check) => {
                     failures += 1;
-                    let command = check.as_ref().map_or("it was not submitted", |check| &check.check.command);
+                    let command = check
+                        .as_ref()
+                        .map_or("it was not submitted", |check| &check.check.command);
                     why(
                         "failure",
-                        &format!("failed after {}: {command}", count(task.attempts as usize, "attempt")),
+                        &format!(
+                            "failed after {}: {command}",
+                            count(task.attempts as usize, "attempt")
+                        ),
                         &log(task.id),
                     )
                 }
@@ -168,41 +210,45 @@ impl Report {
                 }
                 _ => {
                     errors += 1;
-                    let reason =
-                        obstacle.map_or_else(|| task.status.as_str().replace('_', " "), |it| it.why.clone());
+                    let reason = obstacle.map_or_else(
+                        || task.status.as_str().replace('_', " "),
+                        |it| it.why.clone(),
+                    );
                     why("error", &reason, "")
                 }
             };
             let time = task.seconds.unwrap_or_default();
-            let (name, owner) = (
-                xml(&format!("{}. {}", task.id, task.subject)),
-                xml(task.owner.as_deref().unwrap_or("task")),
-            );
+            let name = xml(&format!("{}. {}", task.id, task.subject));
+            let owner = xml(task.owner.as_deref().unwrap_or("task"));
             let verified = xml(task.verified.unwrap_or("no"));
             cases += &format!(
                 "  <testcase classname=\"{owner}\" name=\"{name}\" time=\"{time:.3}\"><properties><property name=\"verified\" value=\"{verified}\"/></properties>{inside}</testcase>\n"
             );
         }
-        let (name, tests, seconds) = (xml(&self.team_name), self.tasks.len(), self.seconds);
+        let name = xml(&self.team_name);
+        let tests = self.tasks.len();
+        let seconds = self.seconds;
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{seconds:.3}\">\n{cases} </testsuite>\n</testsuites>\n"
         )
     }
 }
 
-/// Writes a text so that it means itself in XML; characters that XML has not, and those that a person does not see, are replaced.
+/// Writes a text so that it means itself in XML; characters that XML has not, and those that a
+/// person does not see, are replaced.
 fn xml(text: &str) -> String {
-    let escaped = |c: char| match c {
-        '&' => "&amp;".to_owned(),
-        '<' => "&lt;".to_owned(),
-        '>' => "&gt;".to_owned(),
-        '"' => "&quot;".to_owned(),
-        '\n' | '\t' => format!("&#{};", u32::from(c)),
-        '\u{fffe}' | '\u{ffff}' => '\u{fffd}'.to_string(),
-        c if is_hidden(c) => '\u{fffd}'.to_string(),
-        c => c.to_string(),
-    };
-    text.chars().map(escaped).collect()
+    text.chars()
+        .map(|c| match c {
+            '&' => "&amp;".to_owned(),
+            '<' => "&lt;".to_owned(),
+            '>' => "&gt;".to_owned(),
+            '"' => "&quot;".to_owned(),
+            '\n' | '\t' => format!("&#{};", u32::from(c)),
+            '\u{fffe}' | '\u{ffff}' => '\u{fffd}'.to_string(),
+            c if is_hidden(c) => '\u{fffd}'.to_string(),
+            c => c.to_string(),
+        })
+        .collect()
 }
 
 /// The file that the report goes to.
@@ -216,19 +262,35 @@ impl ReportFile {
     /// Makes the file, and empties one that is there.
     ///
     /// # Errors
-    /// [`ExitCode::Usage`] if its name ends neither with `.json` nor with `.xml`, or it cannot be written.
+    /// [`ExitCode::Usage`] if its name ends neither with `.json` nor with `.xml`, or it cannot be
+    /// written.
     pub(super) fn create(path: &Path) -> Result<Self, CommandError> {
         let usage = |message: String| CommandError::new(ExitCode::Usage, message);
         let extension = path.extension().and_then(|extension| extension.to_str());
-        let Some(is_xml) = extension.filter(|it| ["json", "xml"].contains(it)).map(|it| it == "xml") else {
-            return Err(usage(format!("--report {}: it is neither .json nor .xml", path.display()))
-                .hint("name a file such as report.json, or report.xml for JUnit"));
+        let Some(is_xml) = extension
+            .filter(|it| ["json", "xml"].contains(it))
+            .map(|it| it == "xml")
+        else {
+            return Err(usage(format!(
+                "--report {}: it is neither .json nor .xml",
+                path.display()
+            ))
+            .hint("name a file such as report.json, or report.xml for JUnit"));
         };
         let file = File::create(path).map_err(|error| {
-            let failed = usage(format!("--report {} cannot be written: {error}", path.display()));
-            io_hint(&error, Some(path)).into_iter().fold(failed, CommandError::hint)
+            let failed = usage(format!(
+                "--report {} cannot be written: {error}",
+                path.display()
+            ));
+            io_hint(&error, Some(path))
+                .into_iter()
+                .fold(failed, CommandError::hint)
         })?;
-        Ok(Self { file, path: path.to_owned(), is_xml })
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            is_xml,
+        })
     }
 
     /// Writes the report. `log` reads the output of a task's check.
@@ -240,15 +302,19 @@ impl ReportFile {
         report: &Report,
         log: impl Fn(TaskId) -> String,
     ) -> Result<(), CommandError> {
-        let text = match self.is_xml {
-            true => Ok(report.junit(log)),
-            false => {
-                serde_json::to_string_pretty(report).map(|text| text + "\n").map_err(std::io::Error::from)
-            }
+        let text = if self.is_xml {
+            Ok(report.junit(log))
+        } else {
+            serde_json::to_string_pretty(report)
+                .map(|text| text + "\n")
+                .map_err(std::io::Error::from)
         };
         let written = text.and_then(|text| self.file.write_all(text.as_bytes()));
         written.map_err(|error| {
-            CommandError::refused(&format!("cannot write the report {}", self.path.display()), &error)
+            CommandError::refused(
+                &format!("cannot write the report {}", self.path.display()),
+                &error,
+            )
         })
     }
 }
@@ -261,9 +327,16 @@ mod tests {
 
     fn report() -> Report {
         let task = |id, subject: &str, status: &str| {
-            let fields = TaskFields { subject: Some(subject.to_owned()), ..TaskFields::default() };
+            let fields = TaskFields {
+                subject: Some(subject.to_owned()),
+                ..TaskFields::default()
+            };
             let status = serde_json::from_value(json!(status)).unwrap();
-            let task = Task { status, updated_at: 65.0, ..fields.create(id, "user", 1.0).unwrap() };
+            let task = Task {
+                status,
+                updated_at: 65.0,
+                ..fields.create(id, "user", 1.0).unwrap()
+            };
             TaskLine::of(&task, &BTreeMap::from([(1, 5.0)]), (Usage::default(), None))
         };
         let tasks = vec![
@@ -277,7 +350,9 @@ mod tests {
             why: "it is blocked by 2 (failed)".to_owned(),
             requests: Vec::new(),
         }];
-        let (team_name, usage, cost) = ("web".to_owned(), Usage::default(), None);
+        let team_name = "web".to_owned();
+        let usage = Usage::default();
+        let cost = None;
         Report {
             team_name,
             outcome: "unfinished",

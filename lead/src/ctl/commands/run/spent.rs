@@ -1,4 +1,5 @@
-//! What a run has spent: the tokens that the roster shows beyond those at its beginning, by member, model and task. Pure.
+//! What a run has spent: the tokens that the roster shows beyond those at its beginning, by member,
+//! model and task. Pure.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +31,15 @@ pub(super) struct Spent {
 impl Spent {
     /// Begins an account: what was used so far is not of this run.
     pub(super) fn since(roster: &Roster) -> Self {
-        let counted = roster.members.iter().map(|member| (member.name.clone(), member.usage)).collect();
-        Self { counted, ..Self::default() }
+        let counted = roster
+            .members
+            .iter()
+            .map(|member| (member.name.clone(), member.usage))
+            .collect();
+        Self {
+            counted,
+            ..Self::default()
+        }
     }
 
     /// Takes in that a task has changed: what its owner uses from now on is for this task.
@@ -44,11 +52,19 @@ impl Spent {
     /// Takes in what the members have used.
     pub(super) fn observe(&mut self, roster: &Roster) {
         for member in &roster.members {
-            let before = self.counted.insert(member.name.clone(), member.usage).unwrap_or_default();
+            let before = self
+                .counted
+                .insert(member.name.clone(), member.usage)
+                .unwrap_or_default();
             let more = member.usage.since(&before);
             if !more.is_nothing() {
-                let (name, model) = (member.name.clone(), money::model(member));
-                let purpose = Purpose { task: self.held.get(&name).copied(), member: name, model };
+                let name = member.name.clone();
+                let model = money::model(member);
+                let purpose = Purpose {
+                    task: self.held.get(&name).copied(),
+                    member: name,
+                    model,
+                };
                 *self.all.entry(purpose).or_default() += more;
             }
         }
@@ -60,7 +76,8 @@ impl Spent {
         prices: &Prices,
         is_wanted: impl Fn(&Purpose) -> bool,
     ) -> (Usage, Option<Dollars>) {
-        let (mut usage, mut cost) = (Usage::default(), Some(Dollars::default()));
+        let mut usage = Usage::default();
+        let mut cost = Some(Dollars::default());
         for (purpose, more) in self.all.iter().filter(|(purpose, _)| is_wanted(purpose)) {
             usage += *more;
             cost = cost.and_then(|cost| Some(cost + prices.cost(&purpose.model, more)?));
@@ -75,18 +92,26 @@ mod tests {
     use serde_json::json;
 
     fn roster(members: &[(&str, &str, u64)]) -> Roster {
-        let member = |(name, model, tokens): &(&str, &str, u64)| {
-            json!({"name": name, "model": model, "status": "idle", "gate": "open",
+        let members: Vec<_> = members
+            .iter()
+            .map(|(name, model, tokens)| {
+                json!({"name": name, "model": model, "status": "idle", "gate": "open",
                 "usage": {"input_tokens": tokens, "output_tokens": 0}})
-        };
-        let members: Vec<_> = members.iter().map(member).collect();
+            })
+            .collect();
         serde_json::from_value(json!({"version": 1, "daemon": null, "members": members})).unwrap()
     }
 
     fn hold(spent: &mut Spent, name: &str, id: TaskId) {
-        let fields = teamd_shared::task::TaskFields { subject: Some("x".to_owned()), ..Default::default() };
+        let fields = teamd_shared::task::TaskFields {
+            subject: Some("x".to_owned()),
+            ..Default::default()
+        };
         let task = fields.create(id, "user", 0.0).unwrap();
-        spent.task(&Task { owner: Some(Name::new(name).unwrap()), ..task });
+        spent.task(&Task {
+            owner: Some(Name::new(name).unwrap()),
+            ..task
+        });
     }
 
     #[test]
@@ -95,12 +120,29 @@ mod tests {
         let mut spent = Spent::since(&roster(&[("bob", "script", 100)]));
         spent.observe(&roster(&[("bob", "script", 110)]));
         hold(&mut spent, "bob", 7);
-        spent.observe(&roster(&[("bob", "script", 130), ("amy", "openai:unknown", 5)]));
+        spent.observe(&roster(&[
+            ("bob", "script", 130),
+            ("amy", "openai:unknown", 5),
+        ]));
         // Spawned anew, it has used 3 since.
-        spent.observe(&roster(&[("bob", "script", 3), ("amy", "openai:unknown", 5)]));
-        let tokens = |id| spent.sum(&prices, |purpose| purpose.task == id).0.input_tokens;
-        assert_eq!((tokens(None), tokens(Some(7)), tokens(Some(8))), (15, 23, 0));
+        spent.observe(&roster(&[
+            ("bob", "script", 3),
+            ("amy", "openai:unknown", 5),
+        ]));
+        let tokens = |id| {
+            spent
+                .sum(&prices, |purpose| purpose.task == id)
+                .0
+                .input_tokens
+        };
+        assert_eq!(
+            (tokens(None), tokens(Some(7)), tokens(Some(8))),
+            (15, 23, 0)
+        );
         assert_eq!(spent.sum(&prices, |_| true).1, None, "a price is not known");
-        assert_eq!(spent.sum(&prices, |_| false), (Usage::default(), Some(Dollars::default())));
+        assert_eq!(
+            spent.sum(&prices, |_| false),
+            (Usage::default(), Some(Dollars::default()))
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! What a run is to end: what it has started, and what a run before it had started that was killed. The lock of the file lets one
-//! run at a time do so.
+//! What a run is to end: what it has started, and what a run before it had started that was killed.
+//! The lock of the file lets one run at a time do so.
 //!
-//! **Who writes** `run/run`: the run that holds its `flock`. **When the file is lost**, the next run leaves the team running.
+//! **Who writes** `run/run`: the run that holds its `flock`. **When the file is lost**, the next
+//! run leaves the team running.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -54,7 +55,11 @@ impl Started {
     /// [`ExitCode::Conflict`] if another run holds it.
     pub(super) fn lock(dir: &TeamDir) -> Result<Self, CommandError> {
         let at = TeamPath::run();
-        let refused = |source| DirError::Io { verb: "lock", path: dir.path(&at), source };
+        let refused = |source| DirError::Io {
+            verb: "lock",
+            path: dir.path(&at),
+            source,
+        };
         let mut file = dir.open_file(&at, OFlags::RDWR | OFlags::CREATE)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -71,22 +76,33 @@ impl Started {
         }
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(refused)?;
-        Ok(Self { file, record: serde_json::from_str(&text).ok() })
+        Ok(Self {
+            file,
+            record: serde_json::from_str(&text).ok(),
+        })
     }
 
-    /// Takes in how the team stands before the run starts a member; `is_new`: the run has started the daemon.
+    /// Takes in how the team stands before the run starts a member; `is_new`: the run has started
+    /// the daemon.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub(super) fn begin(&mut self, roster: &Roster, is_new: bool) -> Result<(), CommandError> {
         let daemon = roster.daemon.as_ref().map(|daemon| daemon.process.clone());
         let mut before = roster::running_names(roster);
-        let earlier = self.record.take().filter(|earlier| is_new || earlier.daemon == daemon);
+        let earlier = self
+            .record
+            .take()
+            .filter(|earlier| is_new || earlier.daemon == daemon);
         if let Some(earlier) = &earlier {
             before.retain(|name| earlier.before.contains(name));
         }
         let is_own = is_new || earlier.is_some_and(|earlier| earlier.is_own);
-        self.write(Some(Record { daemon, is_own, before }))
+        self.write(Some(Record {
+            daemon,
+            is_own,
+            before,
+        }))
     }
 
     /// Takes in that the run has started a member.
@@ -94,18 +110,27 @@ impl Started {
     /// # Errors
     /// If the file cannot be written.
     pub(super) fn member(&mut self, name: &Name) -> Result<(), CommandError> {
-        let Some(mut record) = self.record.take() else { return Ok(()) };
+        let Some(mut record) = self.record.take() else {
+            return Ok(());
+        };
         record.before.remove(name);
         self.write(Some(record))
     }
 
     /// Returns what is to be ended.
     pub(super) fn to_end(&self, roster: &Roster) -> ToEnd {
-        let before = |name: &Name| self.record.as_ref().is_some_and(|record| record.before.contains(name));
         let (stay, members): (Vec<Name>, Vec<Name>) =
-            roster::running_names(roster).into_iter().partition(before);
+            roster::running_names(roster).into_iter().partition(|name| {
+                self.record
+                    .as_ref()
+                    .is_some_and(|record| record.before.contains(name))
+            });
         let is_own = self.record.as_ref().is_some_and(|record| record.is_own);
-        ToEnd { members, daemon: is_own && stay.is_empty(), stay }
+        ToEnd {
+            members,
+            daemon: is_own && stay.is_empty(),
+            stay,
+        }
     }
 
     /// Takes in that nothing is left to be ended.
@@ -117,7 +142,10 @@ impl Started {
     }
 
     fn write(&mut self, record: Option<Record>) -> Result<(), CommandError> {
-        let text = record.as_ref().map_or(Ok(Vec::new()), serde_json::to_vec).map_err(std::io::Error::from);
+        let text = record
+            .as_ref()
+            .map_or(Ok(Vec::new()), serde_json::to_vec)
+            .map_err(std::io::Error::from);
         let written = text.and_then(|text| {
             self.file.set_len(0)?;
             self.file.write_all_at(&text, 0)
@@ -138,11 +166,22 @@ mod tests {
         let (_scratch, dir) = team(&json!([member("ana", "idle")]));
         let with = |names: &[&str]| {
             let members: Vec<_> = names.iter().map(|name| member(name, "idle")).collect();
-            serde_json::from_value::<Roster>(json!({"version": 1, "daemon": null, "members": members}))
-                .unwrap()
+            serde_json::from_value::<Roster>(
+                json!({"version": 1, "daemon": null, "members": members}),
+            )
+            .unwrap()
         };
-        let names = |names: &[&str]| names.iter().map(|name| Name::new(name).unwrap()).collect::<Vec<_>>();
-        let told = |members, daemon, stay| ToEnd { members: names(members), daemon, stay: names(stay) };
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| Name::new(name).unwrap())
+                .collect::<Vec<_>>()
+        };
+        let told = |members, daemon, stay| ToEnd {
+            members: names(members),
+            daemon,
+            stay: names(stay),
+        };
         let mut run = Started::lock(&dir).unwrap();
         assert_eq!(Started::lock(&dir).unwrap_err().code(), ExitCode::Conflict);
         // It has started the daemon, which has adopted ana.

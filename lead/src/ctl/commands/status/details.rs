@@ -33,19 +33,34 @@ fn spent(usage: &Usage) -> String {
 /// Shows what one piece of work may cost.
 fn budget(member: &RosterMember) -> String {
     let turns = member.limits.max_turns.unwrap_or(DEFAULT_TURNS);
-    let tokens = member.limits.max_tokens.map(|most| format!(", {} tokens", tokens::count(most)));
+    let tokens = member
+        .limits
+        .max_tokens
+        .map(|most| format!(", {} tokens", tokens::count(most)));
     let cost = member.limits.max_cost.map(|most| format!(", {most}"));
-    let (tokens, cost) = (tokens.unwrap_or_default(), cost.unwrap_or_default());
-    format!("{}{tokens}{cost} for a piece of work", count(turns as usize, "model call"))
+    let tokens = tokens.unwrap_or_default();
+    let cost = cost.unwrap_or_default();
+    format!(
+        "{}{tokens}{cost} for a piece of work",
+        count(turns as usize, "model call")
+    )
 }
 
 /// Shows what an incarnation may use, and what enforces that.
 fn bounds(member: &RosterMember) -> String {
-    let Bounds { memory, cpu_time, max_procs, max_time } = member.bounds;
+    let Bounds {
+        memory,
+        cpu_time,
+        max_procs,
+        max_time,
+    } = member.bounds;
     let seconds = |most| format_duration(Duration::from_secs(most));
     let sum = member.cgroup.clone().unwrap_or_default();
-    let of_memory =
-        if sum.memory { "all together (cgroup), and each process (rlimit)" } else { "each process (rlimit)" };
+    let of_memory = if sum.memory {
+        "all together (cgroup), and each process (rlimit)"
+    } else {
+        "each process (rlimit)"
+    };
     let of_procs = if sum.procs {
         "all together (cgroup), and each tool call (its shim)"
     } else {
@@ -54,8 +69,12 @@ fn bounds(member: &RosterMember) -> String {
     let bounds = [
         memory.map(|most| format!("memory {}, {of_memory}", format_size(most))),
         cpu_time.map(|most| format!("CPU time {}, each process (rlimit)", seconds(most))),
-        max_procs
-            .map(|most| format!("{most} {}, {of_procs}", if most == 1 { "process" } else { "processes" })),
+        max_procs.map(|most| {
+            format!(
+                "{most} {}, {of_procs}",
+                if most == 1 { "process" } else { "processes" }
+            )
+        }),
         max_time.map(|most| format!("{} for an incarnation (the daemon)", seconds(most))),
     ];
     bounds.into_iter().flatten().collect::<Vec<_>>().join("; ")
@@ -80,7 +99,11 @@ fn sandbox(member: &RosterMember) -> String {
         SandboxMode::Off => "OFF: its commands may do whatever you may",
     };
     let mut shown = mode.to_owned();
-    match sandbox.network().0.filter(|_| sandbox.mode != SandboxMode::Off) {
+    match if sandbox.mode != SandboxMode::Off {
+        sandbox.network().0
+    } else {
+        None
+    } {
         Some(hosts) if hosts.is_empty() => shown.push_str(", no network"),
         Some(hosts) => shown.push_str(&format!(", network: {}", hosts.join(", "))),
         None => {}
@@ -106,35 +129,84 @@ fn sandbox(member: &RosterMember) -> String {
 pub(super) fn details(row: &Row<'_>) -> String {
     let member = row.member;
     let status = paint(row.standing.group.style(), row.status());
-    let heading = format!("{}  {status} for {}", paint(BOLD, &member.name), clock::age(member.updated_at));
-    let doing = if member.status.is_ended() { String::new() } else { row.standing.what.clone() };
-    let restarts = if member.restarts > 0 { member.restarts.to_string() } else { String::new() };
+    let heading = format!(
+        "{}  {status} for {}",
+        paint(BOLD, &member.name),
+        clock::age(member.updated_at)
+    );
+    let doing = if member.status.is_ended() {
+        String::new()
+    } else {
+        row.standing.what.clone()
+    };
+    let restarts = if member.restarts > 0 {
+        member.restarts.to_string()
+    } else {
+        String::new()
+    };
     let mut all = vec![
         ("role", member.role.clone()),
         ("doing", doing),
-        ("task", row.task.map(|task| task.title()).unwrap_or_default()),
-        ("unread", row.unread.map_or_else(|| "?".to_owned(), |unread| unread.to_string())),
+        (
+            "task",
+            row.task.map(|task| task.title()).unwrap_or_default(),
+        ),
+        (
+            "unread",
+            row.unread
+                .map_or_else(|| "?".to_owned(), |unread| unread.to_string()),
+        ),
         ("gate", member.gate.as_str().to_owned()),
         ("pid", pid(member)),
         ("incarnation", member.incarnation.to_string()),
-        ("agent", member.agent.as_ref().map(ToString::to_string).unwrap_or_default()),
+        (
+            "agent",
+            member
+                .agent
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        ),
         ("model", member.mind()),
         ("tokens", spent(&member.usage)),
-        ("cost", row.cost.map(|cost| cost.to_string()).unwrap_or_default()),
+        (
+            "cost",
+            row.cost.map(|cost| cost.to_string()).unwrap_or_default(),
+        ),
         ("budget", budget(member)),
         ("limits", bounds(member)),
-        ("cgroup", member.cgroup.as_ref().map(|cgroup| cgroup.path.clone()).unwrap_or_default()),
+        (
+            "cgroup",
+            member
+                .cgroup
+                .as_ref()
+                .map(|cgroup| cgroup.path.clone())
+                .unwrap_or_default(),
+        ),
         ("workspace", member.workspace.clone()),
         ("sandbox", sandbox(member)),
-        ("uses", row.resources.as_ref().map(Resources::describe).unwrap_or_default()),
+        (
+            "uses",
+            row.resources
+                .as_ref()
+                .map(Resources::describe)
+                .unwrap_or_default(),
+        ),
         ("spawned", clock::time_of_day(member.spawned_at)),
         ("restarts", restarts),
     ];
     let ended = member.exit.as_ref().map(|ended| ("ended", ended));
     if let Some((label, it)) = ended.or(member.last_exit.as_ref().map(|last| ("last exit", last))) {
-        let request = it.request_id.as_ref().map(|id| format!(", by request {id}")).unwrap_or_default();
+        let request = it
+            .request_id
+            .as_ref()
+            .map(|id| format!(", by request {id}"))
+            .unwrap_or_default();
         let at = clock::time_of_day(it.at);
-        all.push((label, format!("{at}, {}, {} unread{request}", exit(it), it.unread)));
+        all.push((
+            label,
+            format!("{at}, {}, {} unread{request}", exit(it), it.unread),
+        ));
         all.push(("note", it.note.clone().unwrap_or_default()));
         all.push(("left", left(it)));
     }

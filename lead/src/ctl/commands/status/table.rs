@@ -46,17 +46,26 @@ pub(super) fn wide(rows: &[Row<'_>]) -> Table {
     of_columns(rows, &telling(rows))
 }
 
-/// Lays out the members, if `has_unread` with their unread messages, below the headings of their groups, so that a line has room for what they do.
+/// Lays out the members, if `has_unread` with their unread messages, below the headings of their
+/// groups, so that a line has room for what they do.
 pub(super) fn fitting(rows: &[Row<'_>], terminal: usize, has_unread: bool) -> Table {
     let all = table(rows, true);
     let widths = all.widths();
     let mut columns = telling(rows);
     // What a member does tells its restarts, too: that column would be the first without room.
-    columns.retain(|column| *column != Column::Restarts && (has_unread || *column != Column::Unread));
+    columns
+        .retain(|column| *column != Column::Restarts && (has_unread || *column != Column::Unread));
     let wanted = widths.last().copied().unwrap_or(0);
     for left_out in LEFT_OUT {
-        let enough = wanted.min(if left_out == Column::Since { LEAST } else { DOING.max(terminal * 2 / 5) });
-        let taken: Vec<usize> = indices(&columns).into_iter().map(|index| widths[index]).collect();
+        let enough = wanted.min(if left_out == Column::Since {
+            LEAST
+        } else {
+            DOING.max(terminal * 2 / 5)
+        });
+        let taken: Vec<usize> = indices(&columns)
+            .into_iter()
+            .map(|index| widths[index])
+            .collect();
         if room(&taken, terminal) >= enough {
             break;
         }
@@ -73,23 +82,28 @@ fn indices(columns: &[Column]) -> Vec<usize> {
 fn telling(rows: &[Row<'_>]) -> Vec<Column> {
     // A team of scripts has no tokens, and most teams have no crash to show.
     let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
-    let money = rows.iter().any(|row| row.cost.is_some_and(|cost| cost > Dollars::default()));
+    let money = rows
+        .iter()
+        .any(|row| row.cost.is_some_and(|cost| cost > Dollars::default()));
     let restarts = rows.iter().any(|row| row.member.restarts > 0);
     let tasks = rows.iter().any(|row| row.task.is_some());
-    let tells = |column: &Column| match column {
-        Column::Tokens => costs,
-        Column::Cost => money,
-        Column::Restarts => restarts,
-        Column::Task => tasks,
-        _ => true,
-    };
-    Column::value_variants().iter().copied().filter(tells).collect()
+    Column::value_variants()
+        .iter()
+        .copied()
+        .filter(|column| match column {
+            Column::Tokens => costs,
+            Column::Cost => money,
+            Column::Restarts => restarts,
+            Column::Task => tasks,
+            _ => true,
+        })
+        .collect()
 }
 
 fn table(rows: &[Row<'_>], headings: bool) -> Table {
     let mut table = Table::new(&[
-        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "COST", "RESTARTS",
-        "TASK", "DOING",
+        "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "COST",
+        "RESTARTS", "TASK", "DOING",
     ]);
     let mut last = None;
     for row in rows {
@@ -98,13 +112,21 @@ fn table(rows: &[Row<'_>], headings: bool) -> Table {
             table.row(vec![heading(rows, group)]);
             last = Some(group);
         }
-        table.row(Column::value_variants().iter().map(|&column| row.cell(column, headings)).collect());
+        table.row(
+            Column::value_variants()
+                .iter()
+                .map(|&column| row.cell(column, headings))
+                .collect(),
+        );
     }
     table
 }
 
 fn heading(rows: &[Row<'_>], group: Group) -> Cell {
-    let count = rows.iter().filter(|row| row.standing.group == group).count();
+    let count = rows
+        .iter()
+        .filter(|row| row.standing.group == group)
+        .count();
     Cell::styled(format!("{} {count}", group.title()), group.style())
 }
 
@@ -118,27 +140,37 @@ impl Row<'_> {
         let spent = !member.usage.is_nothing();
         match column {
             Column::Name => Cell::styled(member.name.as_str(), BOLD),
-            Column::Role => {
-                Cell::new(cut(if member.role.is_empty() { "-" } else { &member.role }, Some(ROLE)))
+            Column::Role => Cell::new(cut(
+                if member.role.is_empty() {
+                    "-"
+                } else {
+                    &member.role
+                },
+                Some(ROLE),
+            )),
+            Column::Status if words => {
+                Cell::styled(self.standing.word, self.standing.group.style())
             }
-            Column::Status if words => Cell::styled(self.standing.word, self.standing.group.style()),
             Column::Status => Cell::styled(self.status(), self.standing.group.style()),
-            Column::Since => {
-                Cell::new(clock::age(if words { self.standing.since } else { member.updated_at }))
-            }
+            Column::Since => Cell::new(clock::age(if words {
+                self.standing.since
+            } else {
+                member.updated_at
+            })),
             Column::Unread => match self.unread {
                 None => Cell::styled("?", BOLD),
                 Some(0) => Cell::styled("-", DIM),
                 Some(unread) => Cell::styled(unread.to_string(), BOLD),
             },
-            Column::Gate => {
-                Cell::styled(member.gate.as_str(), if member.gate == Gate::Open { DIM } else { BOLD })
-            }
+            Column::Gate => Cell::styled(
+                member.gate.as_str(),
+                if member.gate == Gate::Open { DIM } else { BOLD },
+            ),
             Column::Pid => Cell::new(pid(member)),
             Column::Model => Cell::new(cut(&member.mind(), Some(MODEL))),
-            Column::Tokens if words => {
-                dash_or(spent.then(|| tokens::count(member.usage.input() + member.usage.output_tokens)))
-            }
+            Column::Tokens if words => dash_or(
+                spent.then(|| tokens::count(member.usage.input() + member.usage.output_tokens)),
+            ),
             Column::Tokens => dash_or(spent.then(|| tokens::cost(&member.usage))),
             Column::Cost => dash_or(self.cost.map(|cost| cost.to_string())),
             Column::Restarts if member.restarts == 0 => Cell::styled("-", DIM),
@@ -151,23 +183,33 @@ impl Row<'_> {
     /// Shows what it does; on a `terminal` no more of it than can ever be seen.
     fn doing(&self, terminal: bool) -> Cell {
         let restarts = self.member.restarts;
-        let what = match terminal && restarts > 0 && !self.member.status.is_ended() {
-            true => format!("restarted {restarts}×; {}", self.standing.what),
-            false => self.standing.what.clone(),
+        let what = if terminal && restarts > 0 && !self.member.status.is_ended() {
+            format!("restarted {restarts}×; {}", self.standing.what)
+        } else {
+            self.standing.what.clone()
         };
         let what = what.trim_end_matches("; ");
-        let end = what.char_indices().map(|(at, _)| at).nth(SEEN).filter(|_| terminal);
+        let end = if terminal {
+            what.char_indices().map(|(at, _)| at).nth(SEEN)
+        } else {
+            None
+        };
         let what = &what[..end.unwrap_or(what.len())];
         if self.standing.group == Group::Stuck {
             return Cell::styled(what, BAD).wrapping();
         }
         // A shell without a sandbox is not to be overlooked.
-        let unconfined = self.member.sandbox.mode == SandboxMode::Off && !self.member.status.is_ended();
+        let unconfined =
+            self.member.sandbox.mode == SandboxMode::Off && !self.member.status.is_ended();
         let cell = match (unconfined, what.is_empty()) {
             (false, _) => Cell::new(what),
             (true, true) => Cell::styled("SANDBOX OFF", BAD),
             (true, false) => Cell::new(format!("SANDBOX OFF; {what}")),
         };
-        if self.standing.group == Group::NeedsYou { cell.wrapping() } else { cell }
+        if self.standing.group == Group::NeedsYou {
+            cell.wrapping()
+        } else {
+            cell
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Many tasks from one file: a Markdown checklist, TOML, or JSON. Pure but for the reading of the file.
+//! Many tasks from one file: a Markdown checklist, TOML, or JSON. Pure but for the reading of the
+//! file.
 
 mod checklist;
 
@@ -58,13 +59,21 @@ const SET_BY_DAEMON: [&str; 15] = [
 ];
 
 impl Item {
-    /// Looks whether it can become a task. Else a word that is written wrong would take away a check, for example.
+    /// Looks whether it can become a task. Else a word that is written wrong would take away a
+    /// check, for example.
     fn is_usable(&self) -> Result<(), String> {
         let told = |why: String| format!("line {}: {why}", self.line);
-        if let Some(unknown) = self.more.keys().find(|it| !SET_BY_DAEMON.contains(&it.as_str())) {
+        if let Some(unknown) = self
+            .more
+            .keys()
+            .find(|it| !SET_BY_DAEMON.contains(&it.as_str()))
+        {
             return Err(told(format!("a task has no field `{unknown}`")));
         }
-        let alone = TaskFields { blocked_by: None, ..self.fields.clone() };
+        let alone = TaskFields {
+            blocked_by: None,
+            ..self.fields.clone()
+        };
         alone.create(0, USER, 0.0).map(drop).map_err(told)
     }
 }
@@ -75,22 +84,31 @@ struct TomlFile {
     task: Vec<Spanned<Table>>,
 }
 
-/// Reads a file: each task stands behind those that it waits for, and names them by their places, from 1. Says which lines of a
-/// checklist became no task.
+/// Reads a file: each task stands behind those that it waits for, and names them by their places,
+/// from 1. Says which lines of a checklist became no task.
 ///
 /// # Errors
 /// [`ExitCode::Usage`] for what is no list of tasks, with the place in the file.
-pub(in crate::ctl) fn read(context: &Context, file: &Path) -> Result<Vec<TaskFields>, CommandError> {
+pub(in crate::ctl) fn read(
+    context: &Context,
+    file: &Path,
+) -> Result<Vec<TaskFields>, CommandError> {
     let content = text::from_file(file)?;
     let (tasks, passed_over) = parse(&content).map_err(|why| {
         CommandError::new(ExitCode::Usage, format!("{}: {why}", file.display()))
             .hint("`teamctl task import --help` shows the forms; nothing was made")
     })?;
     if tasks.len() > MOST {
-        let message = format!("{} has {} tasks, the limit is {MOST}", file.display(), tasks.len());
+        let message = format!(
+            "{} has {} tasks, the limit is {MOST}",
+            file.display(),
+            tasks.len()
+        );
         return Err(CommandError::new(ExitCode::Usage, message).hint("import it in parts"));
     }
-    passed_over.into_iter().for_each(|note| context.out.note(note));
+    if let Some(note) = passed_over {
+        context.out.note(note);
+    }
     Ok(tasks)
 }
 
@@ -118,31 +136,49 @@ fn is_json(content: &str) -> bool {
     inside.is_some_and(|inside| inside.is_empty() || inside.starts_with(['{', ']']))
 }
 
-/// Tells whether it is TOML: its first line that is no comment begins a task. (A Markdown text may show one further below.)
+/// Tells whether it is TOML: its first line that is no comment begins a task. (A Markdown text may
+/// show one further below.)
 fn is_toml(content: &str) -> bool {
-    let first = content.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+    let first = content
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with('#'));
     first.is_some_and(|line| line.starts_with("[[task]]"))
 }
 
 fn toml(content: &str) -> Result<Vec<Item>, String> {
     let place = |at: usize| content[..at.min(content.len())].lines().count().max(1);
     let error = |at: usize, error: &toml::de::Error| {
-        format!("line {}: {}", place(at), error.to_string().trim().replace('\n', ", "))
+        format!(
+            "line {}: {}",
+            place(at),
+            error.to_string().trim().replace('\n', ", ")
+        )
     };
-    let whole = |it: toml::de::Error| error(it.span().map_or(0, |span| span.start + 1), &it);
-    let tasks = toml::from_str::<TomlFile>(content).map_err(whole)?.task;
-    let item = |task: Spanned<Table>| {
-        let at = task.span().start + 1;
-        let item = task.into_inner().try_into::<Item>().map_err(|it| error(at, &it))?;
-        Ok(Item { line: place(at), ..item })
-    };
-    tasks.into_iter().map(item).collect()
+    let tasks = toml::from_str::<TomlFile>(content)
+        .map_err(|it| error(it.span().map_or(0, |span| span.start + 1), &it))?
+        .task;
+    tasks
+        .into_iter()
+        .map(|task| {
+            let at = task.span().start + 1;
+            let item = task
+                .into_inner()
+                .try_into::<Item>()
+                .map_err(|it| error(at, &it))?;
+            Ok(Item {
+                line: place(at),
+                ..item
+            })
+        })
+        .collect()
 }
 
 fn json(content: &str) -> Result<Vec<Item>, String> {
     let items = serde_json::from_str::<Vec<Item>>(content).map_err(|error| error.to_string())?;
     let raw = serde_json::from_str::<Vec<&RawValue>>(content).map_err(|error| error.to_string())?;
-    let (mut line, mut rest) = (1, content);
+    let mut line = 1;
+    let mut rest = content;
     let placed = items.into_iter().zip(raw).map(|(item, raw)| {
         let at = raw.get().as_ptr().addr() - rest.as_ptr().addr();
         line += rest[..at].matches('\n').count();
@@ -156,56 +192,98 @@ fn json(content: &str) -> Result<Vec<Item>, String> {
 fn in_order(items: Vec<Item>) -> Result<Vec<TaskFields>, String> {
     let mut places = BTreeMap::new();
     for (place, item) in items.iter().enumerate() {
-        let id = item.id.or_else(|| u32::try_from(place + 1).ok()).unwrap_or_default();
+        let id = item
+            .id
+            .or_else(|| u32::try_from(place + 1).ok())
+            .unwrap_or_default();
         if places.insert(id, place).is_some() {
             return Err(format!("line {}: two tasks have the id {id}", item.line));
         }
     }
     let waits_for = |item: &Item| -> Result<Vec<usize>, String> {
-        let unknown =
-            |id: &TaskId| format!("line {}: it waits for {id}, which is not in the file", item.line);
-        let place = |id: &TaskId| places.get(id).copied().ok_or_else(|| unknown(id));
-        item.fields.blocked_by.iter().flatten().map(place).collect()
+        let unknown = |id: &TaskId| {
+            format!(
+                "line {}: it waits for {id}, which is not in the file",
+                item.line
+            )
+        };
+        item.fields
+            .blocked_by
+            .iter()
+            .flatten()
+            .map(|id| places.get(id).copied().ok_or_else(|| unknown(id)))
+            .collect()
     };
     let waits: Vec<Vec<usize>> = items.iter().map(waits_for).collect::<Result<_, _>>()?;
-    let (mut done, mut order) = (BTreeSet::new(), Vec::new());
+    let mut done = BTreeSet::new();
+    let mut order = Vec::new();
     // Kahn's algorithm; of those that can come next, the first of the file.
-    let mut open: BTreeSet<usize> = (0..items.len()).filter(|&place| waits[place].is_empty()).collect();
+    let mut open: BTreeSet<usize> = (0..items.len())
+        .filter(|&place| waits[place].is_empty())
+        .collect();
     let mut behind: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
-    waits.iter().enumerate().for_each(|(place, before)| before.iter().for_each(|&it| behind[it].push(place)));
+    for (place, before) in waits.iter().enumerate() {
+        for &it in before.iter() {
+            behind[it].push(place);
+        }
+    }
     while let Some(place) = open.pop_first() {
         done.insert(place);
         order.push(place);
-        open.extend(
-            behind[place]
-                .iter()
-                .filter(|&&next| waits[next].iter().all(|it| done.contains(it)) && !done.contains(&next)),
-        );
+        open.extend(behind[place].iter().filter(|&&next| {
+            waits[next].iter().all(|it| done.contains(it)) && !done.contains(&next)
+        }));
     }
     if let Some(stuck) = (0..items.len()).find(|place| !done.contains(place)) {
         return Err(cycle(&items, (stuck, &waits, &done)));
     }
-    let new: BTreeMap<usize, TaskId> = order.iter().zip(1..).map(|(&place, new)| (place, new)).collect();
+    let new: BTreeMap<usize, TaskId> = order
+        .iter()
+        .zip(1..)
+        .map(|(&place, new)| (place, new))
+        .collect();
     let mut items: Vec<Option<Item>> = items.into_iter().map(Some).collect();
     let taken = order.iter().filter_map(|&place| {
         let fields = items[place].take()?.fields;
         let blocked_by = waits[place].iter().map(|before| new[before]).collect();
-        Some(TaskFields { blocked_by: Some(blocked_by), ..fields })
+        Some(TaskFields {
+            blocked_by: Some(blocked_by),
+            ..fields
+        })
     });
     Ok(taken.collect())
 }
 
-/// Says which tasks wait for each other: from one that is not done, always one that is not done follows.
+/// Says which tasks wait for each other: from one that is not done, always one that is not done
+/// follows.
 fn cycle(items: &[Item], (stuck, waits, done): (usize, &[Vec<usize>], &BTreeSet<usize>)) -> String {
-    let (mut way, mut at) = (Vec::new(), stuck);
+    let mut way = Vec::new();
+    let mut at = stuck;
     while !way.contains(&at) {
         way.push(at);
-        at = waits[at].iter().copied().find(|next| !done.contains(next)).unwrap_or(stuck);
+        at = waits[at]
+            .iter()
+            .copied()
+            .find(|next| !done.contains(next))
+            .unwrap_or(stuck);
     }
-    way.drain(..way.iter().position(|&first| first == at).unwrap_or_default());
-    let lines: Vec<String> = way.iter().take(NAMED).map(|&it| items[it].line.to_string()).collect();
+    way.drain(
+        ..way
+            .iter()
+            .position(|&first| first == at)
+            .unwrap_or_default(),
+    );
+    let lines: Vec<String> = way
+        .iter()
+        .take(NAMED)
+        .map(|&it| items[it].line.to_string())
+        .collect();
     let more = if way.len() > NAMED { " and others" } else { "" };
-    format!("line {}: tasks wait for each other: lines {}{more}", items[at].line, lines.join(", "))
+    format!(
+        "line {}: tasks wait for each other: lines {}{more}",
+        items[at].line,
+        lines.join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -216,7 +294,12 @@ mod tests {
         let (tasks, _) = parse(content)?;
         Ok(tasks
             .into_iter()
-            .map(|task| (task.subject.unwrap_or_default(), task.blocked_by.unwrap_or_default()))
+            .map(|task| {
+                (
+                    task.subject.unwrap_or_default(),
+                    task.blocked_by.unwrap_or_default(),
+                )
+            })
             .collect())
     }
 
@@ -229,18 +312,30 @@ mod tests {
         let content = "# Release\n\n- [ ] ship\n  - [ ] test\n    all of it\n    - [ ] build\n  - [x] old\n- [ ] tell\n";
         assert_eq!(
             read(content).unwrap(),
-            [task("build", &[]), task("test", &[1]), task("ship", &[2]), task("tell", &[])]
+            [
+                task("build", &[]),
+                task("test", &[1]),
+                task("ship", &[2]),
+                task("tell", &[])
+            ]
         );
-        assert_eq!(parse(content).unwrap().0[1].description.as_deref(), Some("all of it"));
+        assert_eq!(
+            parse(content).unwrap().0[1].description.as_deref(),
+            Some("all of it")
+        );
     }
 
     #[test]
     fn toml_and_json_have_the_fields_of_a_task() {
         let json = r#"[{"id": 7, "subject": "a", "blocked_by": [9], "check": "true"}, {"id": 9, "subject": "b", "status": "pending"}]"#;
         assert_eq!(read(json).unwrap(), [task("b", &[]), task("a", &[1])]);
-        let toml = "[[task]]\nsubject = 'a'\nfor = 'coder'\n\n[[task]]\nsubject = 'b'\nblocked_by = [1]\n";
+        let toml =
+            "[[task]]\nsubject = 'a'\nfor = 'coder'\n\n[[task]]\nsubject = 'b'\nblocked_by = [1]\n";
         assert_eq!(read(toml).unwrap(), [task("a", &[]), task("b", &[1])]);
-        assert_eq!(parse(toml).unwrap().0[0].reserved_for.as_deref(), Some("coder"));
+        assert_eq!(
+            parse(toml).unwrap().0[0].reserved_for.as_deref(),
+            Some("coder")
+        );
     }
 
     #[test]
@@ -250,9 +345,15 @@ mod tests {
             ("just text", "line 1"),
             ("[]", "no tasks"),
             ("[{\"subject\": 5}]", "line 1 column"),
-            ("\n[[task]]\nsubject = 'a'\nblocked_by = 'x'\n", "line 2: invalid type"),
+            (
+                "\n[[task]]\nsubject = 'a'\nblocked_by = 'x'\n",
+                "line 2: invalid type",
+            ),
             ("[[task]]\nsubject = \n", "line 2: "),
-            ("\n[[task]]\nsubject = 'a'\nblocked_by = [4]\n", "line 2: it waits for 4"),
+            (
+                "\n[[task]]\nsubject = 'a'\nblocked_by = [4]\n",
+                "line 2: it waits for 4",
+            ),
             (
                 "[\n{\"subject\":\"x\",\"blocked_by\":[3]},\n{\"subject\":\"a\",\"blocked_by\":[3]},\n{\"subject\":\"b\",\"blocked_by\":[2]}\n]",
                 "line 4: tasks wait for each other: lines 4, 3",
@@ -266,9 +367,18 @@ mod tests {
                 "line 4: tasks wait for each other: lines 4",
             ),
             ("- [ ] a\n- [ ]  \n", "line 2: the subject"),
-            ("[\n{\"subject\": \"a\", \"chek\": \"false\"}]", "line 2: a task has no field `chek`"),
-            ("[[task]]\nsubject = 'a'\nChecks = 'x'\n", "line 1: a task has no field `Checks`"),
-            ("[{\"description\": \"a\"}]", "line 1: a task needs a subject"),
+            (
+                "[\n{\"subject\": \"a\", \"chek\": \"false\"}]",
+                "line 2: a task has no field `chek`",
+            ),
+            (
+                "[[task]]\nsubject = 'a'\nChecks = 'x'\n",
+                "line 1: a task has no field `Checks`",
+            ),
+            (
+                "[{\"description\": \"a\"}]",
+                "line 1: a task needs a subject",
+            ),
         ] {
             let error = read(content).unwrap_err();
             assert!(error.contains(told), "{content:?}: {error}");

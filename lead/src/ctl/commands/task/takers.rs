@@ -1,4 +1,5 @@
-//! Who can take a task: a name or a role that no teammate has is a slip, more often than not, and then the task waits for ever.
+//! Who can take a task: a name or a role that no teammate has is a slip, more often than not, and
+//! then the task waits for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,8 @@ use crate::exit_code::ExitCode;
 /// How many tasks are named that wait for the same reason, and how many reasons.
 const NAMED: usize = 5;
 
-/// Refuses tasks for a name or role that neither the roster nor `team.toml` knows, unless it is to come later.
+/// Refuses tasks for a name or role that neither the roster nor `team.toml` knows, unless it is to
+/// come later.
 ///
 /// # Errors
 /// [`ExitCode::NotFound`] for the first of them, or if the roster cannot be read.
@@ -24,16 +26,24 @@ pub(in crate::ctl) fn check(
     tasks: &[TaskFields],
     later: bool,
 ) -> Result<(), CommandError> {
-    let wanted = tasks.iter().filter_map(|fields| fields.reserved_for.as_deref()).map(str::trim);
+    let wanted = tasks
+        .iter()
+        .filter_map(|fields| fields.reserved_for.as_deref())
+        .map(str::trim);
     let wanted: Vec<&str> = wanted.filter(|whom| !whom.is_empty()).collect();
     if wanted.is_empty() {
         return Ok(());
     }
     let known = known(context)?;
-    match wanted.into_iter().find(|whom| *whom == LEAD || !later && !known.contains(*whom)) {
+    match wanted
+        .into_iter()
+        .find(|whom| *whom == LEAD || !later && !known.contains(*whom))
+    {
         None => Ok(()),
-        Some(LEAD) => Err(CommandError::new(ExitCode::Usage, "the lead agent cannot hold tasks")
-            .hint("`--for` takes the name or the role of a teammate")),
+        Some(LEAD) => Err(
+            CommandError::new(ExitCode::Usage, "the lead agent cannot hold tasks")
+                .hint("`--for` takes the name or the role of a teammate"),
+        ),
         Some(unknown) => Err(refused(unknown, &known)),
     }
 }
@@ -42,7 +52,11 @@ pub(in crate::ctl) fn check(
 fn known(context: &Context) -> Result<BTreeSet<String>, CommandError> {
     let mut known = BTreeSet::new();
     if let Ok(dir) = context.dir() {
-        for member in roster::load(&dir)?.members.into_iter().filter(|member| member.name.as_str() != LEAD) {
+        for member in roster::load(&dir)?
+            .members
+            .into_iter()
+            .filter(|member| member.name.as_str() != LEAD)
+        {
             known.extend([member.name.to_string(), member.role]);
         }
     }
@@ -64,9 +78,15 @@ fn refused(unknown: &str, known: &BTreeSet<String>) -> CommandError {
     let there_are = if known.is_empty() {
         "there is no teammate yet".to_owned()
     } else {
-        suggest::among(unknown, "names and roles are", known.iter().map(String::as_str))
+        suggest::among(
+            unknown,
+            "names and roles are",
+            known.iter().map(String::as_str),
+        )
     };
-    error.hint(there_are).hint("`--later` keeps the task for one that is spawned later")
+    error
+        .hint(there_are)
+        .hint("`--later` keeps the task for one that is spawned later")
 }
 
 /// Tasks that no teammate can take, for one reason.
@@ -83,9 +103,18 @@ impl Untaken {
     pub(in crate::ctl) fn of(team: &Team) -> Vec<Self> {
         let mut reasons: BTreeMap<String, Self> = BTreeMap::new();
         for task in team.tasks.values() {
-            let Some(why) = team.no_taker(task) else { continue };
-            let new = || Self { why: why.clone(), ids: Vec::new(), next: next_step(team, task) };
-            reasons.entry(why.clone()).or_insert_with(new).ids.push(task.id);
+            let Some(why) = team.no_taker(task) else {
+                continue;
+            };
+            reasons
+                .entry(why.clone())
+                .or_insert_with(|| Self {
+                    why: why.clone(),
+                    ids: Vec::new(),
+                    next: next_step(team, task),
+                })
+                .ids
+                .push(task.id);
         }
         reasons.into_values().collect()
     }
@@ -93,12 +122,21 @@ impl Untaken {
     /// Says which tasks these are, and why no teammate can take them.
     pub(in crate::ctl) fn describe(&self) -> String {
         let noun = if self.ids.len() == 1 { "task" } else { "tasks" };
-        let ids: Vec<String> = self.ids.iter().take(NAMED).map(ToString::to_string).collect();
+        let ids: Vec<String> = self
+            .ids
+            .iter()
+            .take(NAMED)
+            .map(ToString::to_string)
+            .collect();
         let more = match self.ids.len().saturating_sub(NAMED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        format!("no teammate can take {noun} {}{more}: {}", ids.join(", "), self.why)
+        format!(
+            "no teammate can take {noun} {}{more}: {}",
+            ids.join(", "),
+            self.why
+        )
     }
 }
 
@@ -106,7 +144,10 @@ fn next_step(team: &Team, task: &Task) -> String {
     let able = team.able(task).next();
     match (able, &task.reserved_for) {
         (Some(member), _) => format!("`teamctl spawn {} --resume` starts it again", member.name),
-        (None, Some(_)) => format!("`teamctl task edit {} --for NAME` keeps it for another one", task.id),
+        (None, Some(_)) => format!(
+            "`teamctl task edit {} --for NAME` keeps it for another one",
+            task.id
+        ),
         (None, None) => "`teamctl spawn NAME --auto` starts one".to_owned(),
     }
 }
@@ -134,9 +175,16 @@ mod tests {
         let (_scratch, dir) = team(&json!([alice, member("lead", "idle")]));
         let (context, ..) = context(&dir, false);
         let told = |whom: &str, later: bool| {
-            let fields = TaskFields { reserved_for: Some(whom.to_owned()), ..TaskFields::default() };
-            check(&context, &[TaskFields::default(), fields], later)
-                .map_err(|error| (error.code(), error.next_step().unwrap_or_default().to_owned()))
+            let fields = TaskFields {
+                reserved_for: Some(whom.to_owned()),
+                ..TaskFields::default()
+            };
+            check(&context, &[TaskFields::default(), fields], later).map_err(|error| {
+                (
+                    error.code(),
+                    error.next_step().unwrap_or_default().to_owned(),
+                )
+            })
         };
         for known in ["alice", "coder", " coder ", ""] {
             assert_eq!(told(known, false), Ok(()), "{known}");

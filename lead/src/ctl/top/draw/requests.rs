@@ -21,26 +21,46 @@ impl App {
     pub(super) fn requests(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
         let requests = pending(scene.seen.team, &self.filter);
         if requests.is_empty() {
-            let text = match self.filter.is_empty() {
-                true => "No request is pending. A teammate's plan waits here for your answer.",
-                false => "No request is of or to a teammate with that in its name: Esc shows all.",
+            let text = if self.filter.is_empty() {
+                "No request is pending. A teammate's plan waits here for your answer."
+            } else {
+                "No request is of or to a teammate with that in its name: Esc shows all."
             };
             return say(frame, area, text);
         }
-        let [list, text] = match self.reads_request {
-            true => [Rect { height: 0, ..area }, area],
-            false => beside(area, requests.len()),
+        let [list, text] = if self.reads_request {
+            [Rect { height: 0, ..area }, area]
+        } else {
+            beside(area, requests.len())
         };
         let room = usize::from(list.height);
         let at = self.requests.at().unwrap_or(0);
         let top = self.requests.scroll(at, requests.len(), room);
-        let widest = requests.iter().map(|it| width(it.member())).max().unwrap_or(0).min(NAME);
+        let widest = requests
+            .iter()
+            .map(|it| width(it.member()))
+            .max()
+            .unwrap_or(0)
+            .min(NAME);
         for (y, request) in (list.y..).zip(requests.iter().skip(top).take(room)) {
-            let line = Rect { y, height: 1, ..list };
+            let line = Rect {
+                y,
+                height: 1,
+                ..list
+            };
             let is_selected = self.requests.selected() == Some(&request.request_id);
             let age = self.age(request.created_at, scene.now);
-            frame.render_widget(row(&entry(request, &age, (is_selected, widest), list.width.into())), line);
-            self.targets.push((line, Target::Request(request.request_id.clone())));
+            frame.render_widget(
+                row(&entry(
+                    request,
+                    &age,
+                    (is_selected, widest),
+                    list.width.into(),
+                )),
+                line,
+            );
+            self.targets
+                .push((line, Target::Request(request.request_id.clone())));
         }
         if let Some(request) = requests.get(at) {
             self.request_text(frame, text, request);
@@ -49,22 +69,37 @@ impl App {
 
     /// Draws the whole text of a request; what a person can answer can be answered from now on.
     pub(super) fn request_text(&mut self, frame: &mut Frame<'_>, area: Rect, request: &Request) {
-        let [heading, rest] = match self.reads_request && area.height < LOW {
-            true => [Rect { height: 0, ..area }, area],
-            false => headed(area),
+        let [heading, rest] = if self.reads_request && area.height < LOW {
+            [Rect { height: 0, ..area }, area]
+        } else {
+            headed(area)
         };
-        let what = format!("{} {} of {}", request.kind.noun(), request.request_id, request.member());
+        let what = format!(
+            "{} {} of {}",
+            request.kind.noun(),
+            request.request_id,
+            request.member()
+        );
         let asked = request.payload.text();
         let answer = match request.kind.rules().answered_by {
             Answerer::Lead => String::new(),
             Answerer::Member => {
-                format!("\n\n{}", paint(DIM, format_args!("Only {} answers this.", request.member())))
+                format!(
+                    "\n\n{}",
+                    paint(DIM, format_args!("Only {} answers this.", request.member()))
+                )
             }
         };
         let lines = asked.lines().count();
         let text = format!("{}{answer}", escape::text(asked.trim_end()));
-        self.request.set(request.request_id.as_str(), &text, inset(area).width.into());
-        page(frame, [heading, rest], &format!("{what}, {}", count(lines, "line")), &mut self.request);
+        self.request
+            .set(request.request_id.as_str(), &text, inset(area).width.into());
+        page(
+            frame,
+            [heading, rest],
+            &format!("{what}, {}", count(lines, "line")),
+            &mut self.request,
+        );
         // Where no line fits, none was shown.
         if rest.height > 0 && request.kind.rules().answered_by == Answerer::Lead {
             self.showing = Some((request.request_id.clone(), what));
@@ -72,7 +107,12 @@ impl App {
     }
 }
 
-fn entry(request: &Request, age: &str, (is_selected, name): (bool, usize), columns: usize) -> String {
+fn entry(
+    request: &Request,
+    age: &str,
+    (is_selected, name): (bool, usize),
+    columns: usize,
+) -> String {
     let style = match request.kind.rules().answered_by {
         Answerer::Lead => Group::NeedsYou.style(),
         Answerer::Member => DIM,
@@ -86,5 +126,10 @@ fn entry(request: &Request, age: &str, (is_selected, name): (bool, usize), colum
         age
     );
     let room = columns.saturating_sub(width(&front) + 1);
-    front + &cell(anstyle::Style::new(), headline(&request.payload.text()), room)
+    front
+        + &cell(
+            anstyle::Style::new(),
+            headline(&request.payload.text()),
+            room,
+        )
 }

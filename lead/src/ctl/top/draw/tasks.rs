@@ -22,28 +22,38 @@ const NARROW: u16 = 48;
 impl App {
     pub(super) fn tasks(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
         if self.tasks.keys().is_empty() {
-            let text = match self.filter.is_empty() {
-                true => "There are no tasks: a adds one.",
-                false => "No task has that in its subject or owner: Esc shows all.",
+            let text = if self.filter.is_empty() {
+                "There are no tasks: a adds one."
+            } else {
+                "No task has that in its subject or owner: Esc shows all."
             };
             return say(frame, area, text);
         }
         let columns = self.columns.clone();
-        let is_selected = |ids: &&Vec<TaskId>| self.tasks.selected().is_some_and(|id| ids.contains(id));
+        let is_selected =
+            |ids: &&Vec<TaskId>| self.tasks.selected().is_some_and(|id| ids.contains(id));
         let is_narrow = area.width < NARROW;
-        // Where there is room for one column, it is that of the selected task. An empty one needs room for its title, or is left out.
-        let widths = columns.each_ref().map(|ids| match (is_narrow, ids.is_empty()) {
-            (true, _) => u16::from(is_selected(&ids)),
-            (false, true) => u16::from(area.width >= WIDE),
-            (false, false) => 3,
-        });
+        // Where there is room for one column, it is that of the selected task. An empty one needs
+        // room for its title, or is left out.
+        let widths = columns
+            .each_ref()
+            .map(|ids| match (is_narrow, ids.is_empty()) {
+                (true, _) => u16::from(is_selected(&ids)),
+                (false, true) => u16::from(area.width >= WIDE),
+                (false, false) => 3,
+            });
         let widths = widths.map(Constraint::Fill);
-        let areas: [Rect; 4] = Layout::horizontal(widths).spacing(u16::from(!is_narrow)).areas(area);
+        let areas: [Rect; 4] = Layout::horizontal(widths)
+            .spacing(u16::from(!is_narrow))
+            .areas(area);
         for ((title, ids), area) in COLUMNS.into_iter().zip(&columns).zip(areas) {
             let [heading, cards] = headed(area);
             let title = format!(" {title} {}", ids.len());
             let dashes = "─".repeat(usize::from(heading.width).saturating_sub(width(&title) + 1));
-            frame.render_widget(row(&format!("{} {}", paint(BOLD, title), paint(DIM, dashes))), heading);
+            frame.render_widget(
+                row(&format!("{} {}", paint(BOLD, title), paint(DIM, dashes))),
+                heading,
+            );
             let lines = LINES.min(cards.height).max(1);
             let room = usize::from(cards.height / lines);
             let at = ids.iter().position(|id| Some(id) == self.tasks.selected());
@@ -56,10 +66,23 @@ impl App {
                 .filter_map(|id| scene.seen.past.tasks.get(id))
                 .map(|past| &past.task);
             for (y, task) in (cards.y..).step_by(lines.into()).zip(shown) {
-                let place = Rect { y, height: lines, ..cards };
+                let place = Rect {
+                    y,
+                    height: lines,
+                    ..cards
+                };
                 let is_selected = self.tasks.selected() == Some(&task.id);
-                for (y, line) in (y..y + lines).zip(card(task, scene, is_selected, cards.width.into())) {
-                    frame.render_widget(row(&line), Rect { y, height: 1, ..cards });
+                for (y, line) in
+                    (y..y + lines).zip(card(task, scene, is_selected, cards.width.into()))
+                {
+                    frame.render_widget(
+                        row(&line),
+                        Rect {
+                            y,
+                            height: 1,
+                            ..cards
+                        },
+                    );
                 }
                 self.targets.push((place, Target::Task(task.id)));
             }
@@ -81,5 +104,11 @@ fn card(task: &Task, scene: &Scene<'_>, is_selected: bool, columns: usize) -> [S
     let room = columns.saturating_sub(width(&number) + 3);
     let first = format!("{mark} {number} {}", cell(subject, &task.subject, room));
     let (how, group) = standing(task, &blocked_by);
-    [first, format!("{mark}   {}", cell(group.style(), how, columns.saturating_sub(4)))]
+    [
+        first,
+        format!(
+            "{mark}   {}",
+            cell(group.style(), how, columns.saturating_sub(4))
+        ),
+    ]
 }

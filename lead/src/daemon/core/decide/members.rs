@@ -24,7 +24,9 @@ impl View<'_> {
     ) -> Result<Decision, Refusal> {
         // Names are validated where they are read; `lead` is the lead agent.
         let before = self.team.members.get(&order.name);
-        if let Some(MemberState { record, .. }) = before.filter(|it| it.spawn_id.as_ref() == Some(id)) {
+        if let Some(MemberState { record, .. }) =
+            before.filter(|it| it.spawn_id.as_ref() == Some(id))
+        {
             let first = record.incarnation - record.restarted.min(record.incarnation);
             return Ok(Decision::default().act(Action::Wait(
                 client,
@@ -35,13 +37,21 @@ impl View<'_> {
         let before = before.map(|state| &state.record);
         self.may_begin(before, order, facts)?;
         let member = self.begun(before, order, facts);
-        let (name, number) = (member.name.clone(), member.incarnation);
+        let name = member.name.clone();
+        let number = member.incarnation;
         let prompt = order.terms.prompt.clone();
-        // To a conversation that goes on it is the next message: its line is appended once, by its id, also after a kill.
-        let content = prompt.clone().filter(|_| order.resume);
-        let tell = content.iter().map(|_| Notice { to: name.clone(), id: ids.message() }).collect();
+        // To a conversation that goes on it is the next message: its line is appended once, by its
+        // id, also after a kill.
+        let content = if order.resume { prompt.clone() } else { None };
+        let tell = content
+            .iter()
+            .map(|_| Notice {
+                to: name.clone(),
+                id: ids.message(),
+            })
+            .collect();
         let record = MemberRecord {
-            prompt: prompt.filter(|_| !order.resume),
+            prompt: if !order.resume { prompt } else { None },
             content,
             tell,
             command_id: Some(id.clone()),
@@ -49,7 +59,13 @@ impl View<'_> {
         };
         Ok(Decision::default()
             .record(Record::Member(Box::new(record)))
-            .act(Action::Start(Incarnation { name: name.clone(), number }, Some(order.environment.clone())))
+            .act(Action::Start(
+                Incarnation {
+                    name: name.clone(),
+                    number,
+                },
+                Some(order.environment.clone()),
+            ))
             .act(Action::Wait(client, name, Until::Ready(number))))
     }
 
@@ -59,9 +75,13 @@ impl View<'_> {
         order: &SpawnOrder,
         facts: &SpawnFacts,
     ) -> Result<(), Refusal> {
-        let (name, terms) = (&order.name, &order.terms);
+        let name = &order.name;
+        let terms = &order.terms;
         if self.team.stopping {
-            return Err(conflict("the daemon is stopping", "`teamd start` again, later"));
+            return Err(conflict(
+                "the daemon is stopping",
+                "`teamd start` again, later",
+            ));
         }
         if before.is_some_and(|member| !member.phase.is_ended()) {
             let hint = format!("take another name, or `teamctl shutdown {name}` first");
@@ -72,7 +92,8 @@ impl View<'_> {
             return Err(Refusal::new(RefusalCode::NotFound, message)
                 .hint(format!("`teamctl spawn {name}` without --resume starts it")));
         }
-        let works = terms.plan == Some(true) || terms.approve_by.is_some() || terms.auto == Some(true);
+        let works =
+            terms.plan == Some(true) || terms.approve_by.is_some() || terms.auto == Some(true);
         if *name == Name::lead() && works {
             return Err(Refusal::new(
                 RefusalCode::Usage,
@@ -95,17 +116,26 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Returns the member of an incarnation that begins: a fresh one, or a resumed one with the same conversation, of which the
-    /// order changes what it names.
+    /// Returns the member of an incarnation that begins: a fresh one, or a resumed one with the
+    /// same conversation, of which the order changes what it names.
     fn begun(&self, before: Option<&Member>, order: &SpawnOrder, facts: &SpawnFacts) -> Member {
         let incarnation = self.team.last_incarnation(&order.name) + 1;
-        let resumed = before.filter(|_| order.resume);
+        let resumed = if order.resume { before } else { None };
         let exit = before.and_then(|member| member.exit.clone());
-        let fresh = || {
-            let role = before.map(|member| member.terms.role.clone()).unwrap_or_default();
-            Terms { role, ..Terms::of_workspace(facts.default_workspace.clone()) }
-        };
-        let mut terms = resumed.map_or_else(fresh, |member| member.terms.clone()).with(&order.terms);
+        let mut terms = resumed
+            .map_or_else(
+                || {
+                    let role = before
+                        .map(|member| member.terms.role.clone())
+                        .unwrap_or_default();
+                    Terms {
+                        role,
+                        ..Terms::of_workspace(facts.default_workspace.clone())
+                    }
+                },
+                |member| member.terms.clone(),
+            )
+            .with(&order.terms);
         terms.checkout.clone_from(&facts.checkout);
         let read_so_far = exit.as_ref().map_or(Position::START, |exit| exit.inbox);
         Member {
@@ -113,7 +143,9 @@ impl View<'_> {
             terms,
             incarnation,
             conversation: resumed.map_or(incarnation, |member| member.conversation),
-            begins_at: resumed.map_or(facts.lead_inbox.unwrap_or(read_so_far), |member| member.begins_at),
+            begins_at: resumed.map_or(facts.lead_inbox.unwrap_or(read_so_far), |member| {
+                member.begins_at
+            }),
             phase: Phase::Spawning,
             process: None,
             cgroup: None,
@@ -139,10 +171,19 @@ impl View<'_> {
         asked_at: Duration,
     ) -> Result<Decision, Refusal> {
         let incarnation = Incarnation::of(self.running(name)?);
-        if !self.live.of(&incarnation).is_some_and(|alive| alive.connected && alive.ready) {
-            return Err(conflict(format!("{name} cannot be reached just now"), "try again in a moment"));
+        if !self
+            .live
+            .of(&incarnation)
+            .is_some_and(|alive| alive.connected && alive.ready)
+        {
+            return Err(conflict(
+                format!("{name} cannot be reached just now"),
+                "try again in a moment",
+            ));
         }
-        let done = Done::Recorded { incarnation: incarnation.number };
+        let done = Done::Recorded {
+            incarnation: incarnation.number,
+        };
         Ok(Decision::default()
             .act(Action::Say(incarnation, ToWorker::Interrupt { asked_at }))
             .act(Action::Reply(client, Ok(done))))
@@ -151,7 +192,10 @@ impl View<'_> {
     pub(super) fn forget(&self, client: ReplyTo, name: &Name) -> Result<Decision, Refusal> {
         let member = self.known(name)?;
         if !member.phase.is_ended() {
-            return Err(conflict(format!("{name} is running"), format!("`teamctl shutdown {name}` first")));
+            return Err(conflict(
+                format!("{name} is running"),
+                format!("`teamctl shutdown {name}` first"),
+            ));
         }
         if let Some(task) = self.team.in_review_of(name) {
             let message = format!("the work of {name} on {} is in review", task.title());

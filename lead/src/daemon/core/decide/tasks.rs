@@ -1,4 +1,5 @@
-//! Tasks: who may do what with them, and who is told. Where a task stands after an event says [`TaskEvent::leads_to`].
+//! Tasks: who may do what with them, and who is told. Where a task stands after an event says
+//! [`TaskEvent::leads_to`].
 
 mod claims;
 mod fields;
@@ -26,7 +27,10 @@ impl View<'_> {
     ) -> Result<Decision, Refusal> {
         let is_leads = matches!(
             order,
-            TaskOrder::Assign(..) | TaskOrder::Cancel(_) | TaskOrder::Edit(..) | TaskOrder::Retry(..)
+            TaskOrder::Assign(..)
+                | TaskOrder::Cancel(_)
+                | TaskOrder::Edit(..)
+                | TaskOrder::Retry(..)
         );
         if is_leads && by.is_teammate() {
             return Err(not_for_teammates("that is for a person or the lead to do"));
@@ -42,8 +46,14 @@ impl View<'_> {
             TaskOrder::Release(id) => (self.release(by, *id, ids)?, None),
             TaskOrder::Assign(id, to) => (self.assign(by, *id, to, ids)?, None),
             TaskOrder::Cancel(id) => (self.withdraw((*id, TaskEvent::Cancelled), by, ids)?, None),
-            TaskOrder::Edit(id, fields) => (self.rewrite(by, (*id, TaskEvent::Edited), fields, ids)?, None),
-            TaskOrder::Retry(id, fields) => (self.rewrite(by, (*id, TaskEvent::Retried), fields, ids)?, None),
+            TaskOrder::Edit(id, fields) => (
+                self.rewrite(by, (*id, TaskEvent::Edited), fields, ids)?,
+                None,
+            ),
+            TaskOrder::Retry(id, fields) => (
+                self.rewrite(by, (*id, TaskEvent::Retried), fields, ids)?,
+                None,
+            ),
         };
         let changed = decision.records.iter().filter_map(|record| match record {
             Record::Task(record) => Some(record.task.clone()),
@@ -60,51 +70,78 @@ impl View<'_> {
         match id {
             Some(id) => Ok(vec![self.known_task(id)?.clone()]),
             None => {
+                let open = self
+                    .team
+                    .tasks
+                    .values()
+                    .filter(|task| !task.status.is_finished());
                 // A list does not show the long texts, which may be longer together than a frame.
-                let brief = |task: &Task| Task {
-                    description: String::new(),
-                    check: None,
-                    submission: None,
-                    result: None,
-                    ..task.clone()
-                };
-                let open = self.team.tasks.values().filter(|task| !task.status.is_finished());
-                Ok(open.take(MOST_LISTED).map(brief).collect())
+                Ok(open
+                    .take(MOST_LISTED)
+                    .map(|task| Task {
+                        description: String::new(),
+                        check: None,
+                        submission: None,
+                        result: None,
+                        ..task.clone()
+                    })
+                    .collect())
             }
         }
     }
 
-    /// Returns a task that is not completed long ago: those are out of the daemon's memory, and nothing can happen to them.
+    /// Returns a task that is not completed long ago: those are out of the daemon's memory, and
+    /// nothing can happen to them.
     fn known_task(&self, id: TaskId) -> Result<&Task, Refusal> {
-        self.team.tasks.get(&id).ok_or_else(|| match self.team.task_status(id) {
-            Some(status) => conflict(
-                format!("task {id} is {}", status.as_str()),
-                format!("`teamctl task show {id}` shows its result"),
-            ),
-            None => no_task(&format!("there is no task {id}")),
-        })
+        self.team
+            .tasks
+            .get(&id)
+            .ok_or_else(|| match self.team.task_status(id) {
+                Some(status) => conflict(
+                    format!("task {id} is {}", status.as_str()),
+                    format!("`teamctl task show {id}` shows its result"),
+                ),
+                None => no_task(&format!("there is no task {id}")),
+            })
     }
 
     /// Returns a task after an event, or why the two do not fit.
     fn stepped(&self, task: &Task, event: TaskEvent) -> Result<Task, Refusal> {
-        task.after(event, self.now.wall).ok_or_else(|| does_not_fit(task, event))
+        task.after(event, self.now.wall)
+            .ok_or_else(|| does_not_fit(task, event))
     }
 
     /// Records what the daemon itself decides about a task.
-    fn system(&self, task: &Task, event: TaskEvent, content: Option<String>, ids: &mut dyn Ids) -> Decision {
-        let Some(next) = task.after(event, self.now.wall) else { return Decision::default() };
+    fn system(
+        &self,
+        task: &Task,
+        event: TaskEvent,
+        content: Option<String>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let Some(next) = task.after(event, self.now.wall) else {
+            return Decision::default();
+        };
         let record = self.recorded(event, (next, TEAMD), ids);
         Decision::default().task(TaskRecord { content, ..record })
     }
 
-    /// Returns the record of a task after an event, with those who are told: its owner, unless that did it; the lead, of what the
-    /// daemon decides; and the teammate that the task is for, unless that is given its work.
-    fn recorded(&self, event: TaskEvent, (task, by): (Task, &str), ids: &mut dyn Ids) -> TaskRecord {
+    /// Returns the record of a task after an event, with those who are told: its owner, unless that
+    /// did it; the lead, of what the daemon decides; and the teammate that the task is for, unless
+    /// that is given its work.
+    fn recorded(
+        &self,
+        event: TaskEvent,
+        (task, by): (Task, &str),
+        ids: &mut dyn Ids,
+    ) -> TaskRecord {
         use TaskEvent as E;
         let before = self.team.tasks.get(&task.id);
         let owner = match event {
             E::Claimed => task.owner.as_ref(),
-            E::Completed | E::Checked | E::Stalled | E::Submitted | E::Queued | E::Integrating => None,
+            E::Completed | E::Checked | E::Stalled | E::Submitted | E::Queued | E::Integrating => {
+                None
+            }
             _ => before.and_then(|before| before.owner.as_ref()),
         };
         let lead = by == TEAMD
@@ -121,20 +158,41 @@ impl View<'_> {
                 && !state.record.phase.is_ended()
                 && !state.record.terms.auto
         });
-        let named = named.filter(|_| matches!(event, E::Created | E::Assigned)).map(|(name, _)| name.clone());
-        let owner = owner.filter(|owner| owner.as_str() != by && named.as_ref() != Some(owner)).cloned();
+        let named = if matches!(event, E::Created | E::Assigned) {
+            named.map(|(name, _)| name.clone())
+        } else {
+            None
+        };
+        let owner = owner
+            .filter(|owner| owner.as_str() != by && named.as_ref() != Some(owner))
+            .cloned();
         let told = owner.into_iter().chain(lead.then(Name::lead)).chain(named);
-        let tell = told.map(|to| Notice { to, id: ids.message() }).collect();
-        TaskRecord { tell, ..TaskRecord::of(event, task, by) }
+        let tell = told
+            .map(|to| Notice {
+                to,
+                id: ids.message(),
+            })
+            .collect();
+        TaskRecord {
+            tell,
+            ..TaskRecord::of(event, task, by)
+        }
     }
 }
 
 fn does_not_fit(task: &Task, event: TaskEvent) -> Refusal {
     let id = task.id;
-    let owner = task.owner.as_ref().map(|owner| format!(" by {owner}")).unwrap_or_default();
+    let owner = task
+        .owner
+        .as_ref()
+        .map(|owner| format!(" by {owner}"))
+        .unwrap_or_default();
     let hint = match (task.status, event) {
         (TaskStatus::InReview, _) => {
-            let number = task.submission.as_ref().map_or(0, |submission| submission.number);
+            let number = task
+                .submission
+                .as_ref()
+                .map_or(0, |submission| submission.number);
             format!("attempt {number} is in review; `teamctl task release {id}` withdraws it")
         }
         (TaskStatus::Failed | TaskStatus::Cancelled, _) => {
@@ -146,7 +204,14 @@ fn does_not_fit(task: &Task, event: TaskEvent) -> Refusal {
         }
         _ => format!("`teamctl task show {id}` says more"),
     };
-    conflict(format!("{} is {}{owner}", task.title(), task.status.as_str().replace('_', " ")), hint)
+    conflict(
+        format!(
+            "{} is {}{owner}",
+            task.title(),
+            task.status.as_str().replace('_', " ")
+        ),
+        hint,
+    )
 }
 
 fn no_task(message: &str) -> Refusal {
@@ -154,5 +219,6 @@ fn no_task(message: &str) -> Refusal {
 }
 
 fn not_for_teammates(message: &str) -> Refusal {
-    Refusal::new(RefusalCode::Rejected, message).hint("tell the lead what you need, with send_message")
+    Refusal::new(RefusalCode::Rejected, message)
+        .hint("tell the lead what you need, with send_message")
 }

@@ -1,5 +1,6 @@
-//! Tests of the decisions: cell by cell (`table`), and in a simulated team (`sim`) that keeps what the
-//! specification promises (`promises`) whichever process dies, and when. `mutants` tests these tests.
+//! Tests of the decisions: cell by cell (`table`), and in a simulated team (`sim`) that keeps what
+//! the specification promises (`promises`) whichever process dies, and when. `mutants` tests these
+//! tests.
 
 mod harness;
 mod mutants;

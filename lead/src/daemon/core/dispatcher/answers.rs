@@ -10,7 +10,8 @@ use super::{Answer, Dispatcher, End};
 use crate::daemon::core::event::{Incarnation, ReplyTo};
 use crate::daemon::core::owners::{Failed, Owners};
 
-/// How long commands wait for a roster that cannot be written: what they are told is in the journal.
+/// How long commands wait for a roster that cannot be written: what they are told is in the
+/// journal.
 const ROSTER_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Dispatcher {
@@ -19,8 +20,8 @@ impl Dispatcher {
         !self.answers.is_empty() || self.is_closed && self.end.is_none()
     }
 
-    /// Has the commands answered after the roster shows what they are told. While the roster cannot be written they wait, for
-    /// up to [`ROSTER_PATIENCE`]; so does the end of the daemon.
+    /// Has the commands answered after the roster shows what they are told. While the roster cannot
+    /// be written they wait, for up to [`ROSTER_PATIENCE`]; so does the end of the daemon.
     pub(crate) fn answer(&mut self, owners: &mut dyn Owners) {
         let now = owners.now().monotonic;
         let since = *self.unshown.get_or_insert(now);
@@ -43,8 +44,9 @@ impl Dispatcher {
         std::mem::take(&mut self.replies)
     }
 
-    /// Tells the commands that wait until nothing happens any more what is stuck. Mail that has just been sent is not read yet, as
-    /// its reader has last said: so each inbox is looked at, once all messages of the daemon are in them.
+    /// Tells the commands that wait until nothing happens any more what is stuck. Mail that has
+    /// just been sent is not read yet, as its reader has last said: so each inbox is looked at,
+    /// once all messages of the daemon are in them.
     pub(super) fn answer_quiet(&mut self, owners: &mut dyn Owners) {
         let settles = self.has_undecided() || self.has_unfinished_effects();
         if settles || !self.waiters.seems_quiet(&self.team, &self.live) {
@@ -53,10 +55,12 @@ impl Dispatcher {
         for member in self.team.members.values().map(|state| &state.record) {
             let incarnation = Incarnation::of(member);
             if let Some(read) = self.live.of(&incarnation).map(|alive| alive.said.read) {
-                self.live.note_unread(&incarnation, owners.has_unread(&member.name, read));
+                self.live
+                    .note_unread(&incarnation, owners.has_unread(&member.name, read));
             }
         }
-        self.answers.extend(self.waiters.quiet(&self.team, &self.live));
+        self.answers
+            .extend(self.waiters.quiet(&self.team, &self.live));
     }
 
     /// Tells the commands that wait for the stop which teammates have rejected it.
@@ -66,14 +70,21 @@ impl Dispatcher {
             let reason = request.reason.clone().unwrap_or_default();
             (request.status == Status::Rejected).then(|| (name.clone(), reason))
         };
-        let alive = self.team.members.iter().filter(|(_, state)| !state.record.phase.is_ended());
+        let alive = self
+            .team
+            .members
+            .iter()
+            .filter(|(_, state)| !state.record.phase.is_ended());
         let unwilling = alive.filter_map(|(name, _)| rejected(name)).collect();
-        self.answers.extend(self.waiters.stopped(&StopOutcome::Rejected(unwilling)));
+        self.answers
+            .extend(self.waiters.stopped(&StopOutcome::Rejected(unwilling)));
     }
 
-    /// Takes in that the journal is closed: the commands that wait for the stop are answered, and the daemon ends.
+    /// Takes in that the journal is closed: the commands that wait for the stop are answered, and
+    /// the daemon ends.
     pub(super) fn journal_closed(&mut self) {
-        self.answers.extend(self.waiters.stopped(&StopOutcome::Stopped));
+        self.answers
+            .extend(self.waiters.stopped(&StopOutcome::Stopped));
         self.is_closed = true;
     }
 }

@@ -1,11 +1,11 @@
-//! An append that failed. The state is as before, the commands are refused, and the other events stay at the front of the
-//! queue. Nothing else is decided until those events can be journaled. A command or a signal brings the next attempt at once.
+//! An append that failed. The state is as before, the commands are refused, and the other events
+//! stay at the front of the queue. Nothing else is decided until those events can be journaled. A
+//! command or a signal brings the next attempt at once.
 //!
-//! A person can end processes all the same: what a command ends by force at once, or a second signal ends, is killed, and
-//! journaled later.
+//! A person can end processes all the same: what a command ends by force at once, or a second
+//! signal ends, is killed, and journaled later.
 
 use teamd_shared::control::{Command, Refusal, RefusalCode};
-use teamd_shared::name::Name;
 
 use super::{Batch, Dispatcher, End, RETRY};
 use crate::daemon::core::event::{Action, Event, Incarnation, Now};
@@ -13,8 +13,8 @@ use crate::daemon::core::owners::{NotWritten, Owners};
 use crate::unwritten;
 
 impl Dispatcher {
-    /// Undoes the batch that could not be written: the state becomes what the file says, and every command is told why. The
-    /// daemon ends if it cannot know what the file says.
+    /// Undoes the batch that could not be written: the state becomes what the file says, and every
+    /// command is told why. The daemon ends if it cannot know what the file says.
     pub(super) fn not_written(&mut self, batch: Batch, error: NotWritten, owners: &mut dyn Owners) {
         match error.journal {
             Err(unknown) => self.end = Some(End::Failed(unknown)),
@@ -41,15 +41,16 @@ impl Dispatcher {
             }
             let stops = matches!(event, Event::Command(_, Command::Stop { force: true }));
             if stops || ends {
-                let why =
-                    "told to end by force, and the journal cannot be written: its teammates were killed";
+                let why = "told to end by force, and the journal cannot be written: its teammates were killed";
                 self.end = Some(End::Failed(why.to_owned()));
             }
             if let Some(client) = event.client() {
                 let hint = hint((&event, &why), stops, &forced);
                 let refusal = Refusal::new(RefusalCode::Failed, why.clone()).hint(hint);
                 self.replies.push((client, Err(refusal)));
-                forced.into_iter().for_each(|it| self.events.push_front(Event::Forced { incarnation: it }));
+                for it in forced {
+                    self.events.push_front(Event::Forced { incarnation: it });
+                }
                 continue;
             }
             match event {
@@ -65,32 +66,43 @@ impl Dispatcher {
         // The reason for a kill was journaled earlier.
         for action in batch.actions {
             if let Action::Kill(incarnation) = action
-                && self.team.members.get(&incarnation.name).is_some_and(|state| state.record.ending.is_some())
+                && self
+                    .team
+                    .members
+                    .get(&incarnation.name)
+                    .is_some_and(|state| state.record.ending.is_some())
             {
                 self.kill(&incarnation, owners);
             }
         }
-        self.replies.extend(self.waiters.cannot_become_ready(&self.live, &why));
+        self.replies
+            .extend(self.waiters.cannot_become_ready(&self.live, &why));
         // What workers have said holds nevertheless.
         owners.show(&self.team, &self.live, &batch.touched);
     }
 
     /// Returns the incarnations that an event ends by force.
     fn forced(&self, event: &Event) -> Vec<Incarnation> {
-        let is_meant = |name: &Name| match event {
-            Event::Command(_, Command::Shutdown(order)) => {
-                order.force_after.is_some_and(|after| after <= 0.0) && order.name == *name
-            }
-            Event::Command(_, Command::Stop { force }) => *force,
-            Event::Terminate => self.live.terminations > 1,
-            _ => false,
-        };
         let members = self.team.members.values().map(|state| &state.record);
-        members.filter(|it| !it.phase.is_ended() && is_meant(&it.name)).map(Incarnation::of).collect()
+        members
+            .filter(|it| {
+                !it.phase.is_ended()
+                    && (match event {
+                        Event::Command(_, Command::Shutdown(order)) => {
+                            order.force_after.is_some_and(|after| after <= 0.0)
+                                && order.name == it.name
+                        }
+                        Event::Command(_, Command::Stop { force }) => *force,
+                        Event::Terminate => self.live.terminations > 1,
+                        _ => false,
+                    })
+            })
+            .map(Incarnation::of)
+            .collect()
     }
 
-    /// Queues an event. While the journal cannot be written, only the last of a worker's repeated reports is queued: a disk may
-    /// be full for a long time.
+    /// Queues an event. While the journal cannot be written, only the last of a worker's repeated
+    /// reports is queued: a disk may be full for a long time.
     pub(super) fn queue(&mut self, event: Event) {
         if self.stuck_until.is_some() {
             self.events.retain(|earlier| !replaces(&event, earlier));
@@ -148,8 +160,13 @@ fn hint((event, why): (&Event, &str), stops: bool, forced: &[Incarnation]) -> St
         _ => format!("nothing was changed; {next}, and try again"),
     };
     match event {
-        Event::Command(_, Command::Shutdown(order)) if order.force_after.is_some() && forced.is_empty() => {
-            format!("{hint}; `teamctl shutdown {} --force --timeout 0s` kills it at once", order.name)
+        Event::Command(_, Command::Shutdown(order))
+            if order.force_after.is_some() && forced.is_empty() =>
+        {
+            format!(
+                "{hint}; `teamctl shutdown {} --force --timeout 0s` kills it at once",
+                order.name
+            )
         }
         _ => hint.to_owned(),
     }
@@ -158,8 +175,20 @@ fn hint((event, why): (&Event, &str), stops: bool, forced: &[Incarnation]) -> St
 /// Tells whether an event says all that an earlier one said.
 fn replaces(event: &Event, earlier: &Event) -> bool {
     match (event, earlier) {
-        (Event::Said { incarnation, .. }, Event::Said { incarnation: before, .. })
-        | (Event::Pong { incarnation, .. }, Event::Pong { incarnation: before, .. }) => incarnation == before,
+        (
+            Event::Said { incarnation, .. },
+            Event::Said {
+                incarnation: before,
+                ..
+            },
+        )
+        | (
+            Event::Pong { incarnation, .. },
+            Event::Pong {
+                incarnation: before,
+                ..
+            },
+        ) => incarnation == before,
         (Event::Deadline, Event::Deadline) => true,
         (Event::LeadRead { .. }, Event::LeadRead { rejected, .. }) => rejected.is_empty(),
         _ => false,

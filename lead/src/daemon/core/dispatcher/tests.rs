@@ -1,4 +1,5 @@
-//! The order of steps, one case at a time. Every order, with deaths at any time, is tried in `decide::tests::sim`.
+//! The order of steps, one case at a time. Every order, with deaths at any time, is tried in
+//! `decide::tests::sim`.
 
 mod full;
 
@@ -10,14 +11,18 @@ use teamd_shared::member::{Doing, Member, Phase};
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 use teamd_shared::settings::Settings;
-use teamd_shared::task::TaskId;
+use teamd_shared::task::{Task, TaskId};
 
 use super::*;
 use crate::daemon::core::decide::{Decision, decide};
 use crate::daemon::core::event::{Ended, SpawnFacts};
 use crate::daemon::core::owners::NotWritten;
 
-const CLIENT: ReplyTo = ReplyTo { connection: 7, tag: 1, agent: false };
+const CLIENT: ReplyTo = ReplyTo {
+    connection: 7,
+    tag: 1,
+    agent: false,
+};
 
 fn next_id() -> RequestId {
     static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0x5000_0000);
@@ -26,8 +31,17 @@ fn next_id() -> RequestId {
 
 /// An order to alice.
 fn leave(decide_within: f64, force_after: Option<f64>) -> ShutdownOrder {
-    let (request_id, name, reason) = (next_id(), alice().name, String::new());
-    ShutdownOrder { request_id, name, reason, decide_within, force_after, wait: true }
+    let request_id = next_id();
+    let name = alice().name;
+    let reason = String::new();
+    ShutdownOrder {
+        request_id,
+        name,
+        reason,
+        decide_within,
+        force_after,
+        wait: true,
+    }
 }
 
 /// A dispatcher, and a disk that may be full.
@@ -77,24 +91,35 @@ impl Owners for Recorder {
     }
 
     fn append(&mut self, lines: &[Line]) -> Result<(), NotWritten> {
-        self.taken.push(if self.full { "append fails" } else { "append" });
+        self.taken
+            .push(if self.full { "append fails" } else { "append" });
         if self.full {
             let mut team = Team::default();
-            self.journal.iter().for_each(|line| team.apply(line).unwrap());
-            return Err(NotWritten { why: "it is full".to_owned(), journal: Ok(Box::new(team)) });
+            for line in &self.journal {
+                team.apply(line).unwrap();
+            }
+            return Err(NotWritten {
+                why: "it is full".to_owned(),
+                journal: Ok(Box::new(team)),
+            });
         }
         self.journal.extend_from_slice(lines);
         Ok(())
     }
 
     fn complete(&mut self, _: &Team, again: bool) -> Result<(), Failed> {
-        self.taken.push(if again { "complete again" } else { "complete" });
+        self.taken
+            .push(if again { "complete again" } else { "complete" });
         Ok(())
     }
 
     fn finish_effects(&mut self) -> Result<u64, Failed> {
         self.taken.push("finish");
-        if self.finish_fails { Err(Failed) } else { Ok(self.journal.len() as u64) }
+        if self.finish_fails {
+            Err(Failed)
+        } else {
+            Ok(self.journal.len() as u64)
+        }
     }
 
     fn start(&mut self, member: &Member, environment: &Environment) -> Event {
@@ -104,8 +129,16 @@ impl Owners for Recorder {
         if self.start_fails {
             return Event::not_started(incarnation, "no descriptor is left");
         }
-        let identity = Identity { pid: 100, start_ticks: 1, boot_id: "boot".to_owned() };
-        Event::Started { incarnation, process: Ok(identity), cgroup: None }
+        let identity = Identity {
+            pid: 100,
+            start_ticks: 1,
+            boot_id: "boot".to_owned(),
+        };
+        Event::Started {
+            incarnation,
+            process: Ok(identity),
+            cgroup: None,
+        }
     }
 
     fn terminate(&mut self, _: &Incarnation) {
@@ -117,7 +150,11 @@ impl Owners for Recorder {
     }
 
     fn say(&mut self, _: &Incarnation, frame: ToWorker) {
-        self.taken.push(if matches!(frame, ToWorker::Welcome(_)) { "welcome" } else { "say" });
+        self.taken.push(if matches!(frame, ToWorker::Welcome(_)) {
+            "welcome"
+        } else {
+            "say"
+        });
     }
 
     fn show(&mut self, _: &Team, _: &Live, _: &BTreeSet<Name>) {
@@ -126,12 +163,19 @@ impl Owners for Recorder {
 
     fn write_roster(&mut self, _: &Team) -> Result<(), Failed> {
         self.taken.push("roster");
-        if self.roster_fails { Err(Failed) } else { Ok(()) }
+        if self.roster_fails {
+            Err(Failed)
+        } else {
+            Ok(())
+        }
     }
 }
 
 fn alice() -> Incarnation {
-    Incarnation { name: Name::new("alice").unwrap(), number: 1 }
+    Incarnation {
+        name: Name::new("alice").unwrap(),
+        number: 1,
+    }
 }
 
 impl Fixture {
@@ -146,7 +190,10 @@ impl Fixture {
         };
         let owners = Recorder {
             taken: Vec::new(),
-            now: Now { wall: 1_763_756_100.0, monotonic: Duration::from_secs(5) },
+            now: Now {
+                wall: 1_763_756_100.0,
+                monotonic: Duration::from_secs(5),
+            },
             ids: CountingIds::default(),
             journal: Vec::new(),
             full: false,
@@ -156,7 +203,10 @@ impl Fixture {
             has_mail: false,
             environment: Environment::default(),
         };
-        let mut fixture = Self { dispatcher: Dispatcher::new(Team::default(), rules), owners };
+        let mut fixture = Self {
+            dispatcher: Dispatcher::new(Team::default(), rules),
+            owners,
+        };
         let record = TeamRecord::of(TeamEvent::Started, "default".to_owned(), None);
         fixture.dispatcher.begin(record, &mut fixture.owners);
         fixture
@@ -166,9 +216,17 @@ impl Fixture {
     fn with_alice() -> Self {
         let mut fixture = Self::new();
         fixture.on(spawn_alice(CLIENT));
-        fixture.on(Event::Greeted { incarnation: alice() });
-        let state = WorkerState { doing: Doing::Idle, ..WorkerState::default() };
-        fixture.on(Event::Said { incarnation: alice(), state });
+        fixture.on(Event::Greeted {
+            incarnation: alice(),
+        });
+        let state = WorkerState {
+            doing: Doing::Idle,
+            ..WorkerState::default()
+        };
+        fixture.on(Event::Said {
+            incarnation: alice(),
+            state,
+        });
         fixture
     }
 
@@ -181,12 +239,13 @@ impl Fixture {
 
     fn taken(&mut self) -> Vec<&'static str> {
         let replies = self.dispatcher.take_replies();
-        let word = |reply: &(ReplyTo, Answer)| match reply.1 {
-            Ok(Done::Stop(StopOutcome::Stopped)) => "reply stopped",
-            Ok(_) => "reply",
-            Err(_) => "refuse",
-        };
-        self.owners.taken.extend(replies.iter().map(word));
+        self.owners
+            .taken
+            .extend(replies.iter().map(|reply| match reply.1 {
+                Ok(Done::Stop(StopOutcome::Stopped)) => "reply stopped",
+                Ok(_) => "reply",
+                Err(_) => "refuse",
+            }));
         std::mem::take(&mut self.owners.taken)
     }
 
@@ -230,12 +289,22 @@ fn how_it_ended() -> Ended {
 }
 
 fn ended() -> Event {
-    Event::Ended { incarnation: alice(), ended: how_it_ended() }
+    Event::Ended {
+        incarnation: alice(),
+        ended: how_it_ended(),
+    }
 }
 
 fn bad_line_before(offset: u64) -> Event {
-    let bad = RejectedLine { offset: offset - 1, reason: "no JSON".to_owned(), line: "{".to_owned() };
-    Event::LeadRead { position: Position { offset, tail: 0 }, rejected: vec![bad] }
+    let bad = RejectedLine {
+        offset: offset - 1,
+        reason: "no JSON".to_owned(),
+        line: "{".to_owned(),
+    };
+    Event::LeadRead {
+        position: Position { offset, tail: 0 },
+        rejected: vec![bad],
+    }
 }
 
 #[test]
@@ -243,8 +312,14 @@ fn lines_come_first_then_what_follows_then_the_roster_then_answers() {
     let mut fixture = Fixture::with_alice();
     let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
     assert_eq!(taken, ["append", "complete", "say", "show"]);
-    let order = Command::Forget { name: alice().name, discard: false };
-    assert_eq!(fixture.on(Event::Command(CLIENT, order)), ["show", "roster", "refuse"]);
+    let order = Command::Forget {
+        name: alice().name,
+        discard: false,
+    };
+    assert_eq!(
+        fixture.on(Event::Command(CLIENT, order)),
+        ["show", "roster", "refuse"]
+    );
 }
 
 #[test]
@@ -264,9 +339,20 @@ fn nothing_of_a_batch_that_could_not_be_written_holds_or_is_done() {
 /// Alice has left, and a command is to forget her.
 fn without_alice() -> (Fixture, Event) {
     let mut fixture = Fixture::with_alice();
-    fixture.on(Event::Leaving { incarnation: alice() });
+    fixture.on(Event::Leaving {
+        incarnation: alice(),
+    });
     fixture.on(ended());
-    (fixture, Event::Command(CLIENT, Command::Forget { name: alice().name, discard: false }))
+    (
+        fixture,
+        Event::Command(
+            CLIENT,
+            Command::Forget {
+                name: alice().name,
+                discard: false,
+            },
+        ),
+    )
 }
 
 fn spawn_alice(client: ReplyTo) -> Event {
@@ -284,14 +370,22 @@ fn spawn_alice(client: ReplyTo) -> Event {
 fn the_name_of_a_forgotten_teammate_is_free_once_its_files_are_in_the_archive() {
     let (mut fixture, forget) = without_alice();
     assert_eq!(fixture.on(forget)[..3], ["append", "complete", "finish"]);
-    assert_eq!(fixture.on(spawn_alice(CLIENT))[..3], ["append", "complete", "start"]);
+    assert_eq!(
+        fixture.on(spawn_alice(CLIENT))[..3],
+        ["append", "complete", "start"]
+    );
 }
 
 #[test]
 fn a_forget_and_a_spawn_at_once_are_both_carried_out() {
     let (mut fixture, forget) = without_alice();
     let taken = fixture.handle(vec![forget, spawn_alice(CLIENT)]);
-    assert_eq!(taken[..7], ["append", "complete", "finish", "show", "append", "complete", "start"]);
+    assert_eq!(
+        taken[..7],
+        [
+            "append", "complete", "finish", "show", "append", "complete", "start"
+        ]
+    );
 }
 
 #[test]
@@ -300,7 +394,10 @@ fn the_name_of_a_forgotten_teammate_is_refused_while_its_files_cannot_be_moved()
     fixture.owners.finish_fails = true;
     fixture.on(forget);
     let refused = fixture.on(spawn_alice(CLIENT));
-    assert_eq!(refused, ["complete again", "finish", "show", "roster", "refuse"]);
+    assert_eq!(
+        refused,
+        ["complete again", "finish", "show", "roster", "refuse"]
+    );
     // The next spawn tries again, and waits for no timer.
     fixture.owners.finish_fails = false;
     assert!(fixture.on(spawn_alice(CLIENT)).contains(&"start"));
@@ -314,12 +411,18 @@ fn a_start_whose_end_is_journaled_with_it_leaves_nothing_behind() {
     fixture.owners.full = false;
     fixture.on(ended());
     fixture.seconds_later(1);
-    assert_eq!(fixture.dispatcher.team.members[&alice().name].record.incarnation, 2, "it is started again");
+    assert_eq!(
+        fixture.dispatcher.team.members[&alice().name]
+            .record
+            .incarnation,
+        2,
+        "it is started again"
+    );
     assert!(fixture.dispatcher.live.of(&alice()).is_none());
 }
 
-/// A pending shutdown would have prevented the restart, and the spawn would have brought its environment: both were refused
-/// with the batch.
+/// A pending shutdown would have prevented the restart, and the spawn would have brought its
+/// environment: both were refused with the batch.
 #[test]
 fn a_restart_does_not_get_the_environment_of_a_refused_order() {
     let mut fixture = Fixture::with_alice();
@@ -334,10 +437,17 @@ fn a_restart_does_not_get_the_environment_of_a_refused_order() {
     let leave = leave(30.0, None);
     let leave = Event::Command(CLIENT, Command::Shutdown(leave));
     fixture.owners.full = true;
-    let taken = fixture.handle(vec![leave, ended(), Event::Spawn(CLIENT, next_id(), Box::new(order), facts)]);
+    let taken = fixture.handle(vec![
+        leave,
+        ended(),
+        Event::Spawn(CLIENT, next_id(), Box::new(order), facts),
+    ]);
     assert_eq!(taken, ["append fails", "show", "refuse", "refuse"]);
     fixture.owners.full = false;
-    assert_eq!(fixture.seconds_later(1)[..3], ["append", "complete", "start"]);
+    assert_eq!(
+        fixture.seconds_later(1)[..3],
+        ["append", "complete", "start"]
+    );
     assert_eq!(fixture.owners.environment, Environment::default());
 }
 
@@ -345,11 +455,20 @@ fn a_restart_does_not_get_the_environment_of_a_refused_order() {
 fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
     let mut fixture = Fixture::with_alice();
     fixture.owners.full = true;
-    fixture.on(Event::Leaving { incarnation: alice() });
+    fixture.on(Event::Leaving {
+        incarnation: alice(),
+    });
     fixture.owners.full = false;
-    assert_eq!(fixture.on(ended()), Vec::<&str>::new(), "it waits for what was heard before");
+    assert_eq!(
+        fixture.on(ended()),
+        Vec::<&str>::new(),
+        "it waits for what was heard before"
+    );
     fixture.seconds_later(1);
-    assert_eq!(fixture.dispatcher.team.members[&alice().name].record.phase, Phase::Killed);
+    assert_eq!(
+        fixture.dispatcher.team.members[&alice().name].record.phase,
+        Phase::Killed
+    );
 }
 
 #[test]
@@ -369,16 +488,34 @@ fn a_command_goes_on_waiting_for_an_end_while_the_journal_cannot_be_written() {
 fn of_what_a_worker_says_while_the_journal_cannot_be_written_the_last_waits() {
     let mut fixture = Fixture::with_alice();
     fixture.owners.full = true;
-    fixture.on(Event::Leaving { incarnation: alice() });
+    fixture.on(Event::Leaving {
+        incarnation: alice(),
+    });
     for round in 0..20 {
-        let said = |number: u64| {
-            let state = WorkerState { activity: format!("{round} {number}"), ..WorkerState::default() };
-            Event::Said { incarnation: alice(), state }
-        };
         fixture.owners.now.monotonic += RETRY;
-        let taken = fixture.handle((0..5).map(said).collect());
-        assert!(taken.iter().filter(|step| **step == "say").count() <= 1, "{taken:?}");
-        assert!(fixture.dispatcher.events.len() <= 3, "{:?}", fixture.dispatcher.events);
+        let taken = fixture.handle(
+            (0..5)
+                .map(|number| {
+                    let state = WorkerState {
+                        activity: format!("{round} {number}"),
+                        ..WorkerState::default()
+                    };
+                    Event::Said {
+                        incarnation: alice(),
+                        state,
+                    }
+                })
+                .collect(),
+        );
+        assert!(
+            taken.iter().filter(|step| **step == "say").count() <= 1,
+            "{taken:?}"
+        );
+        assert!(
+            fixture.dispatcher.events.len() <= 3,
+            "{:?}",
+            fixture.dispatcher.events
+        );
     }
 }
 
@@ -388,18 +525,45 @@ fn no_member_is_restarted_before_the_stop_is_journaled() {
     fixture.owners.full = true;
     fixture.on(Event::Terminate);
     fixture.owners.full = false;
-    let killed = Ended { code: None, signal: Some(9), ..how_it_ended() };
-    assert_eq!(fixture.on(Event::Ended { incarnation: alice(), ended: killed }), Vec::<&str>::new());
+    let killed = Ended {
+        code: None,
+        signal: Some(9),
+        ..how_it_ended()
+    };
+    assert_eq!(
+        fixture.on(Event::Ended {
+            incarnation: alice(),
+            ended: killed
+        }),
+        Vec::<&str>::new()
+    );
     fixture.seconds_later(1);
-    assert!(fixture.dispatcher.team.members[&alice().name].record.phase.is_ended(), "it does not come back");
+    assert!(
+        fixture.dispatcher.team.members[&alice().name]
+            .record
+            .phase
+            .is_ended(),
+        "it does not come back"
+    );
 }
 
 /// Alice has crashed, and her next incarnation could not be run.
 fn not_run_again() -> Fixture {
     let mut fixture = Fixture::with_alice();
-    let killed = Ended { code: None, signal: Some(9), ..how_it_ended() };
+    let killed = Ended {
+        code: None,
+        signal: Some(9),
+        ..how_it_ended()
+    };
     fixture.owners.start_fails = true;
-    assert!(fixture.on(Event::Ended { incarnation: alice(), ended: killed }).contains(&"start"));
+    assert!(
+        fixture
+            .on(Event::Ended {
+                incarnation: alice(),
+                ended: killed
+            })
+            .contains(&"start")
+    );
     fixture
 }
 
@@ -415,7 +579,10 @@ fn a_next_incarnation_that_cannot_be_run_is_tried_again_after_a_while() {
         );
         assert!(fixture.seconds_later(1).contains(&"start"), "{next}");
     }
-    assert!(!fixture.seconds_later(1).contains(&"start"), "no more often than one that crashes");
+    assert!(
+        !fixture.seconds_later(1).contains(&"start"),
+        "no more often than one that crashes"
+    );
     assert_eq!(fixture.alice().phase, Phase::Crashed);
 }
 
@@ -451,13 +618,21 @@ fn bad_lines_do_not_overtake_those_that_could_not_be_journaled() {
     fixture.on(bad_line_before(4));
     fixture.owners.full = false;
     fixture.on(bad_line_before(9));
-    assert_eq!(fixture.lead_position(), 0, "a daemon that starts now reads both again");
+    assert_eq!(
+        fixture.lead_position(),
+        0,
+        "a daemon that starts now reads both again"
+    );
     fixture.seconds_later(1);
     assert_eq!(fixture.lead_position(), 9);
-    let told = fixture.owners.journal.iter().filter_map(|line| match &line.record {
-        Record::Team(record) => record.rejected.first().map(|bad| bad.offset),
-        _ => None,
-    });
+    let told = fixture
+        .owners
+        .journal
+        .iter()
+        .filter_map(|line| match &line.record {
+            Record::Team(record) => record.rejected.first().map(|bad| bad.offset),
+            _ => None,
+        });
     assert_eq!(told.collect::<Vec<_>>(), [3, 8]);
 }
 
@@ -498,16 +673,46 @@ fn a_daemon_whose_roster_cannot_be_written_ends_all_the_same_after_a_while() {
 fn a_team_is_quiet_once_messages_are_on_the_disk_and_read() {
     let mut fixture = Fixture::with_alice();
     let wait = Event::Command(CLIENT, Command::AwaitQuiet { goal: Some(1) });
-    assert_eq!(fixture.on(wait), ["show"], "the effects of the last lines are not known to be done");
+    assert_eq!(
+        fixture.on(wait),
+        ["show"],
+        "the effects of the last lines are not known to be done"
+    );
     fixture.dispatcher.mark_done(fixture.dispatcher.team.seq);
     fixture.owners.has_mail = true;
-    assert_eq!(fixture.seconds_later(1), Vec::<&str>::new(), "she has not read it");
+    assert_eq!(
+        fixture.seconds_later(1),
+        Vec::<&str>::new(),
+        "she has not read it"
+    );
     fixture.owners.has_mail = false;
-    let state = WorkerState { doing: Doing::Working, ..WorkerState::default() };
-    assert_eq!(fixture.on(Event::Said { incarnation: alice(), state }), ["show"]);
-    let state = WorkerState { doing: Doing::Idle, ..WorkerState::default() };
+    let state = WorkerState {
+        doing: Doing::Working,
+        ..WorkerState::default()
+    };
+    assert_eq!(
+        fixture.on(Event::Said {
+            incarnation: alice(),
+            state
+        }),
+        ["show"]
+    );
+    let state = WorkerState {
+        doing: Doing::Idle,
+        ..WorkerState::default()
+    };
     // As her worker is idle, its inbox was looked at.
     fixture.dispatcher.live.note_unread(&alice(), false);
-    assert_eq!(fixture.on(Event::Said { incarnation: alice(), state }), ["show", "roster", "reply"]);
-    assert_eq!(fixture.seconds_later(1), Vec::<&str>::new(), "it is answered once");
+    assert_eq!(
+        fixture.on(Event::Said {
+            incarnation: alice(),
+            state
+        }),
+        ["show", "roster", "reply"]
+    );
+    assert_eq!(
+        fixture.seconds_later(1),
+        Vec::<&str>::new(),
+        "it is answered once"
+    );
 }

@@ -1,4 +1,5 @@
-//! The cgroup of one incarnation or check: killing all that is in it, and waiting until the kernel says that it is empty.
+//! The cgroup of one incarnation or check: killing all that is in it, and waiting until the kernel
+//! says that it is empty.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -61,8 +62,9 @@ impl Group {
         write(&self.folder().join("cgroup.kill"), "1")
     }
 
-    /// Kills what is in it, waits until the kernel says that it is empty, and removes it. As long as the kernel says that a
-    /// process is in it, what ran there is not over, whatever refuses the kill. `of` says for the log what that is.
+    /// Kills what is in it, waits until the kernel says that it is empty, and removes it. As long
+    /// as the kernel says that a process is in it, what ran there is not over, whatever refuses the
+    /// kill. `of` says for the log what that is.
     pub(crate) async fn empty(&self, of: &str) -> Emptiness {
         let path = &self.record.path;
         let mut unreadable: Option<Instant> = None;
@@ -95,17 +97,26 @@ impl Group {
             return Ok(true);
         }
         if let Err(error) = self.kill() {
-            tracing::debug!("cannot kill what is in the cgroup {}: {error}", self.record.path);
+            tracing::debug!(
+                "cannot kill what is in the cgroup {}: {error}",
+                self.record.path
+            );
         }
         let events = self.folder().join("cgroup.events");
-        tokio::task::spawn_blocking(move || wait_for_change(&events)).await.map_err(io::Error::other)??;
+        tokio::task::spawn_blocking(move || wait_for_change(&events))
+            .await
+            .map_err(io::Error::other)??;
         Ok(false)
     }
 
-    /// Removes it, and the team's above it if another daemon had made that, and it holds no other incarnation.
+    /// Removes it, and the team's above it if another daemon had made that, and it holds no other
+    /// incarnation.
     pub(crate) fn remove(&self) {
         remove_empty(self.folder());
-        if let Some(team) = self.folder().parent().filter(|it| Some(*it) != self.team.as_deref())
+        if let Some(team) = self
+            .folder()
+            .parent()
+            .filter(|it| Some(*it) != self.team.as_deref())
             && let Err(error) = remove(&team.join(DAEMON)).and_then(|()| fs::remove_dir(team))
         {
             tracing::debug!("the cgroup above {} stays: {error}", self.record.path);
@@ -113,7 +124,8 @@ impl Group {
     }
 }
 
-/// Waits until a `cgroup.events` file of a populated cgroup changes (`cgroups(7)`: `poll(2)` says `POLLPRI`), or for a while.
+/// Waits until a `cgroup.events` file of a populated cgroup changes (`cgroups(7)`: `poll(2)` says
+/// `POLLPRI`), or for a while.
 fn wait_for_change(events: &Path) -> io::Result<()> {
     let mut file = File::open(events)?;
     let mut text = String::new();

@@ -1,8 +1,10 @@
-//! The limits that hold for all processes of an incarnation together, where the daemon can delegate the kernel's controllers.
+//! The limits that hold for all processes of an incarnation together, where the daemon can delegate
+//! the kernel's controllers.
 //!
-//! A cgroup that delegates a controller may hold no process of its own (but the topmost one). So the daemon moves into a cgroup
-//! of its own, if it is alone in its cgroup. In a service it does not: the service manager could not start the next daemon there
-//! while workers live. No error here fails a spawn: a limit that is not held here is held for each process.
+//! A cgroup that delegates a controller may hold no process of its own (but the topmost one). So
+//! the daemon moves into a cgroup of its own, if it is alone in its cgroup. In a service it does
+//! not: the service manager could not start the next daemon there while workers live. No error here
+//! fails a spawn: a limit that is not held here is held for each process.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -17,15 +19,17 @@ const SPARE_MEMORY: u64 = 128 << 20;
 /// Threads and processes beyond the limit: the worker's, its shims and their helpers.
 const SPARE_PROCS: u32 = 64;
 
-/// Returns how many bytes of memory all processes together may have. (The kernel ends a process that takes too much alone:
-/// `memory.oom.group` is 0 in a new cgroup.)
+/// Returns how many bytes of memory all processes together may have. (The kernel ends a process
+/// that takes too much alone: `memory.oom.group` is 0 in a new cgroup.)
 pub(super) fn memory(bounds: &Bounds) -> Option<u64> {
     bounds.memory.map(|most| most.saturating_add(SPARE_MEMORY))
 }
 
 /// Returns how many threads and processes there may be.
 pub(super) fn procs(bounds: &Bounds) -> Option<u64> {
-    bounds.max_procs.map(|most| most.saturating_add(SPARE_PROCS).into())
+    bounds
+        .max_procs
+        .map(|most| most.saturating_add(SPARE_PROCS).into())
 }
 
 /// Sets the limits of a new cgroup, and tells which of them hold: memory, processes.
@@ -42,11 +46,16 @@ pub(super) fn hold(place: &Place, team: &Path, folder: &Path, bounds: &Bounds) -
             false
         })
     };
-    let memory = memory(bounds).is_some_and(|most| set("memory", "memory.max", most) && no_swap(folder));
-    (memory, procs(bounds).is_some_and(|most| set("pids", "pids.max", most)))
+    let memory =
+        memory(bounds).is_some_and(|most| set("memory", "memory.max", most) && no_swap(folder));
+    (
+        memory,
+        procs(bounds).is_some_and(|most| set("pids", "pids.max", most)),
+    )
 }
 
-/// Lets a cgroup use no swap, so that the limit of its memory is the limit of the sum. Tells whether that holds.
+/// Lets a cgroup use no swap, so that the limit of its memory is the limit of the sum. Tells
+/// whether that holds.
 fn no_swap(folder: &Path) -> bool {
     match write(&folder.join("memory.swap.max"), "0") {
         Ok(()) => true,
@@ -84,7 +93,9 @@ fn delegate(place: &Place, team: &Path, controller: &str) -> io::Result<bool> {
 }
 
 fn lists(controllers: &str, controller: &str) -> bool {
-    controllers.split_ascii_whitespace().any(|it| it == controller)
+    controllers
+        .split_ascii_whitespace()
+        .any(|it| it == controller)
 }
 
 fn is_busy(error: &io::Error) -> bool {
@@ -94,7 +105,10 @@ fn is_busy(error: &io::Error) -> bool {
 /// Moves this process into a cgroup of its own, if it is alone in its cgroup.
 fn make_way(place: &Place, team: &Path) -> io::Result<bool> {
     let own = std::process::id().to_string();
-    if !fs::read_to_string(place.folder.join("cgroup.procs"))?.lines().eq([own.as_str()]) {
+    if !fs::read_to_string(place.folder.join("cgroup.procs"))?
+        .lines()
+        .eq([own.as_str()])
+    {
         return Ok(false);
     }
     let daemon = team.join(DAEMON);
@@ -106,32 +120,48 @@ fn make_way(place: &Place, team: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Moves this process back to its first cgroup, if it had made way, so that the cgroup of the team can be removed.
+/// Moves this process back to its first cgroup, if it had made way, so that the cgroup of the team
+/// can be removed.
 pub(super) fn come_back(place: &Place, team: &Path) -> io::Result<()> {
     let stands = fs::read_to_string("/proc/self/cgroup")?;
     let away = team.file_name().map(|name| Path::new(name).join(DAEMON));
-    let is_away = |path: &str| away.as_ref().is_some_and(|away| Path::new(path).ends_with(away));
-    if !path_in(&stands).is_some_and(is_away) {
+    if !path_in(&stands).is_some_and(|path| {
+        away.as_ref()
+            .is_some_and(|away| Path::new(path).ends_with(away))
+    }) {
         return Ok(());
     }
     for folder in [team, &place.folder] {
         for controller in ["memory", "pids"] {
             // The kernel refuses this for a controller that is not delegated.
-            if let Err(error) = write(&folder.join("cgroup.subtree_control"), &format!("-{controller}")) {
-                tracing::debug!("{controller} stays with what is below {}: {error}", folder.display());
+            if let Err(error) = write(
+                &folder.join("cgroup.subtree_control"),
+                &format!("-{controller}"),
+            ) {
+                tracing::debug!(
+                    "{controller} stays with what is below {}: {error}",
+                    folder.display()
+                );
             }
         }
     }
-    write(&place.folder.join("cgroup.procs"), &std::process::id().to_string())
+    write(
+        &place.folder.join("cgroup.procs"),
+        &std::process::id().to_string(),
+    )
 }
 
-/// Writes to a file of a cgroup, in one write: each write is an order to the kernel, and the rest of one would be another
-/// order (half a pid is the pid of another process). No file is made.
+/// Writes to a file of a cgroup, in one write: each write is an order to the kernel, and the rest
+/// of one would be another order (half a pid is the pid of another process). No file is made.
 ///
 /// # Errors
 /// The system's error, or that the kernel took only a part.
 pub(super) fn write(file: &Path, order: &str) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(file)?;
     let taken = retry_on_intr(|| rustix::io::write(&file, order.as_bytes()))?;
-    if taken == order.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    if taken == order.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
 }

@@ -1,5 +1,5 @@
-//! What is written where is tried against a plain directory that plays a cgroup; killing and emptiness against real ones,
-//! where this user may make some.
+//! What is written where is tried against a plain directory that plays a cgroup; killing and
+//! emptiness against real ones, where this user may make some.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -19,11 +19,18 @@ use crate::daemon::io::lock::liveness_lock_is_held;
 use crate::daemon::io::reaper::{Beginning, ExitContext, Reaper};
 
 fn alice(incarnation: u32) -> Incarnation {
-    Incarnation { name: Name::new("alice").unwrap(), number: incarnation }
+    Incarnation {
+        name: Name::new("alice").unwrap(),
+        number: incarnation,
+    }
 }
 
 fn bounds() -> Bounds {
-    Bounds { memory: Some(1 << 30), max_procs: Some(100), ..Bounds::default() }
+    Bounds {
+        memory: Some(1 << 30),
+        max_procs: Some(100),
+        ..Bounds::default()
+    }
 }
 
 /// A directory that plays a cgroup, with that of a team and of an incarnation in it.
@@ -38,11 +45,22 @@ impl Plain {
     fn new(path: &str, standing: Standing) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().to_owned();
-        let (team, incarnation) = (folder.join("teamd-1"), folder.join("teamd-1/alice.1"));
+        let team = folder.join("teamd-1");
+        let incarnation = folder.join("teamd-1/alice.1");
         fs::create_dir_all(&incarnation).unwrap();
         let controllers = "cpu memory pids".to_owned();
-        let place = Place { path: path.to_owned(), folder, standing, controllers };
-        let plain = Self { _scratch: scratch, place, team, incarnation };
+        let place = Place {
+            path: path.to_owned(),
+            folder,
+            standing,
+            controllers,
+        };
+        let plain = Self {
+            _scratch: scratch,
+            place,
+            team,
+            incarnation,
+        };
         for file in ["cgroup.subtree_control", "teamd-1/cgroup.subtree_control"] {
             plain.file(file);
         }
@@ -76,7 +94,10 @@ fn a_limit_holds_for_the_sum_with_room_for_worker_and_shims() {
         plain.file(&format!("teamd-1/alice.1/{file}"));
     }
     assert_eq!(plain.hold(&bounds()), (true, true));
-    assert_eq!(plain.text("teamd-1/alice.1/memory.max"), ((1_u64 << 30) + (128 << 20)).to_string());
+    assert_eq!(
+        plain.text("teamd-1/alice.1/memory.max"),
+        ((1_u64 << 30) + (128 << 20)).to_string()
+    );
     assert_eq!(plain.text("teamd-1/alice.1/memory.swap.max"), "0");
     assert_eq!(plain.text("teamd-1/alice.1/pids.max"), "164");
     for control in ["cgroup.subtree_control", "teamd-1/cgroup.subtree_control"] {
@@ -88,18 +109,33 @@ fn a_limit_holds_for_the_sum_with_room_for_worker_and_shims() {
 fn without_swap_accounting_memory_is_held_all_the_same() {
     let plain = Plain::new("/run-1.scope", Standing::Delegated);
     plain.file("teamd-1/alice.1/memory.max");
-    assert_eq!(plain.hold(&Bounds { max_procs: None, ..bounds() }), (true, false));
+    assert_eq!(
+        plain.hold(&Bounds {
+            max_procs: None,
+            ..bounds()
+        }),
+        (true, false)
+    );
 }
 
 #[test]
 fn only_a_delegated_controller_is_handed_on_and_not_in_a_service_nor_without_need() {
-    for (path, standing) in [("/x.scope", Standing::Writable), ("/teamd.service", Standing::Delegated)] {
+    for (path, standing) in [
+        ("/x.scope", Standing::Writable),
+        ("/teamd.service", Standing::Delegated),
+    ] {
         let plain = Plain::new(path, standing);
         assert_eq!(plain.hold(&bounds()), (false, false), "{path}");
         assert_eq!(plain.text("cgroup.subtree_control"), "", "{path}");
     }
     let plain = Plain::new("/x.scope", Standing::Delegated);
-    assert_eq!(plain.hold(&Bounds { cpu_time: Some(5), ..Bounds::default() }), (false, false));
+    assert_eq!(
+        plain.hold(&Bounds {
+            cpu_time: Some(5),
+            ..Bounds::default()
+        }),
+        (false, false)
+    );
     assert_eq!(plain.text("cgroup.subtree_control"), "");
 }
 
@@ -115,13 +151,24 @@ fn what_the_kernel_refuses_is_not_said_to_be_held() {
 
 #[test]
 fn no_limit_overflows() {
-    let most = Bounds { memory: Some(u64::MAX), max_procs: Some(u32::MAX), ..Bounds::default() };
+    let most = Bounds {
+        memory: Some(u64::MAX),
+        max_procs: Some(u32::MAX),
+        ..Bounds::default()
+    };
     let told = format!("{:?} {:?}", memory(&most), procs(&most));
-    assert!(told.contains(&u64::MAX.to_string()) && told.contains(&u32::MAX.to_string()), "{told}");
-    assert_eq!((memory(&Bounds::default()), procs(&Bounds::default())), (None, None));
+    assert!(
+        told.contains(&u64::MAX.to_string()) && told.contains(&u32::MAX.to_string()),
+        "{told}"
+    );
+    assert_eq!(
+        (memory(&Bounds::default()), procs(&Bounds::default())),
+        (None, None)
+    );
 }
 
-/// A team that may make cgroups, and removes them when it is dropped; none, and a note, where it may not.
+/// A team that may make cgroups, and removes them when it is dropped; none, and a note, where it
+/// may not.
 struct Real {
     _scratch: tempfile::TempDir,
     dir: Arc<TeamDir>,
@@ -138,7 +185,11 @@ impl Real {
             writeln!(io::stderr(), "note: no cgroup can be made here: not tried").unwrap();
             return None;
         }
-        Some(Self { _scratch: scratch, dir, cgroups })
+        Some(Self {
+            _scratch: scratch,
+            dir,
+            cgroups,
+        })
     }
 
     /// Runs a script in the cgroup of an incarnation, which it enters as a worker does.
@@ -153,11 +204,15 @@ impl Real {
         (child, group)
     }
 
-    /// Waits until nothing of an incarnation is left in its cgroup; returns how that was established.
+    /// Waits until nothing of an incarnation is left in its cgroup; returns how that was
+    /// established.
     fn reaps(&self, group: Group) -> Option<Emptied> {
         let (ends, mut ended) = mpsc::unbounded_channel();
         let context = ExitContext {
-            how: How { ours: true, ..How::default() },
+            how: How {
+                ours: true,
+                ..How::default()
+            },
             beginning: Beginning::default(),
             closed: None,
             group: Some(group),
@@ -188,20 +243,34 @@ impl Drop for Real {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), future).await.unwrap() })
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(60), future)
+            .await
+            .unwrap()
+    })
 }
 
 /// What is left of a test that fails must not hold the output of the tests open.
 fn bash(script: &str) -> Command {
     let mut command = Command::new("bash");
-    command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command
 }
 
 fn sleeping(folder: &Path) -> usize {
     let comm = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    listed(folder).iter().filter(|pid| comm(pid) == "sleep\n").count()
+    listed(folder)
+        .iter()
+        .filter(|pid| comm(pid) == "sleep\n")
+        .count()
 }
 
 fn listed(folder: &Path) -> Vec<u32> {
@@ -231,7 +300,10 @@ fn a_shim_that_does_not_end_is_killed_with_the_whole_incarnation() {
     let Some(real) = Real::new() else { return };
     let transcript = TeamPath::transcript(&alice(1).name);
     teamd_shared::fs::replace(&real.dir, &transcript, b"").unwrap();
-    let script = format!("exec flock {} sleep 600", real.dir.path(&transcript).display());
+    let script = format!(
+        "exec flock {} sleep 600",
+        real.dir.path(&transcript).display()
+    );
     let (mut child, group) = real.enclosed(&alice(1), &script);
     while !liveness_lock_is_held(&real.dir, &alice(1).name) {
         std::thread::yield_now();
@@ -244,7 +316,10 @@ fn a_shim_that_does_not_end_is_killed_with_the_whole_incarnation() {
 #[test]
 fn a_cgroup_that_is_gone_proves_nothing() {
     let Some(real) = Real::new() else { return };
-    let record = Cgroup { path: "/sys/fs/cgroup/there/is/none".to_owned(), ..Cgroup::default() };
+    let record = Cgroup {
+        path: "/sys/fs/cgroup/there/is/none".to_owned(),
+        ..Cgroup::default()
+    };
     let group = Group::new(record, None);
     assert_eq!(block_on(group.empty("alice")), Emptiness::Gone);
     assert_eq!(real.reaps(group), Some(Emptied::Tree));
@@ -256,7 +331,10 @@ fn where_the_kill_is_refused_the_daemon_waits_until_the_processes_have_ended_by_
     let plain = Plain::new("/x.scope", Standing::Writable);
     let path = plain.incarnation.clone();
     plain.put(Path::new("cgroup.events"), "populated 1\n");
-    let record = Cgroup { path: path.to_str().unwrap().to_owned(), ..Cgroup::default() };
+    let record = Cgroup {
+        path: path.to_str().unwrap().to_owned(),
+        ..Cgroup::default()
+    };
     let group = Group::new(record, Some(plain.team.clone()));
     let kernel = std::thread::spawn(move || {
         limits::write(&path.join("cgroup.events"), "populated 0\n").unwrap();
@@ -274,12 +352,18 @@ fn the_cgroup_that_an_earlier_daemon_had_made_for_the_team_goes_with_the_last_in
     fs::create_dir(team.join("bob.1")).unwrap();
     // A daemon that makes its own elsewhere.
     let found = |record: &Cgroup| Group::new(record.clone(), Some(PathBuf::from("/elsewhere")));
-    assert_eq!(block_on(found(group.record()).empty("alice")), Emptiness::Empty);
+    assert_eq!(
+        block_on(found(group.record()).empty("alice")),
+        Emptiness::Empty
+    );
     child.wait().unwrap();
     let bob = team.join("bob.1");
     assert!(bob.exists(), "it is another incarnation's");
     fs::create_dir_all(team.join(cgroup::DAEMON)).unwrap();
-    let bob = Cgroup { path: bob.to_str().unwrap().to_owned(), ..Cgroup::default() };
+    let bob = Cgroup {
+        path: bob.to_str().unwrap().to_owned(),
+        ..Cgroup::default()
+    };
     assert_eq!(block_on(found(&bob).empty("alice")), Emptiness::Empty);
     assert!(!team.exists());
 }
@@ -290,12 +374,29 @@ fn only_the_cgroup_of_this_team_and_incarnation_is_found() {
     let (mut child, group) = real.enclosed(&alice(1), "exec sleep 600");
     let path = group.record().path.clone();
     let finds = |cgroups: &Cgroups, incarnation: &Incarnation, path: &str| {
-        cgroups.find(incarnation, &Cgroup { path: path.to_owned(), ..Cgroup::default() }).is_some()
+        cgroups
+            .find(
+                incarnation,
+                &Cgroup {
+                    path: path.to_owned(),
+                    ..Cgroup::default()
+                },
+            )
+            .is_some()
     };
     assert!(finds(&real.cgroups, &alice(1), &path));
-    assert!(!finds(&real.cgroups, &alice(2), &path), "another incarnation");
-    assert!(!finds(&real.cgroups, &alice(1), &path.replace("teamd-", "teamd-0")), "another team");
-    assert!(!finds(&real.cgroups, &alice(1), &path.replacen('/', "", 1)), "not absolute");
+    assert!(
+        !finds(&real.cgroups, &alice(2), &path),
+        "another incarnation"
+    );
+    assert!(
+        !finds(&real.cgroups, &alice(1), &path.replace("teamd-", "teamd-0")),
+        "another team"
+    );
+    assert!(
+        !finds(&real.cgroups, &alice(1), &path.replacen('/', "", 1)),
+        "not absolute"
+    );
     // A copy of the team directory names the same, and is another team.
     let copy = TeamDir::create(&real.dir.root().with_file_name("copy")).unwrap();
     assert!(!finds(&Cgroups::open(&copy, Use::Auto), &alice(1), &path));

@@ -31,12 +31,18 @@ impl Scene {
             inbox::create(&dir, &name).unwrap();
         }
         let effects = new_effects(&dir);
-        Self { _scratch: scratch, dir, team: Team::default(), effects }
+        Self {
+            _scratch: scratch,
+            dir,
+            team: Team::default(),
+            effects,
+        }
     }
 
     /// A line of which these are told.
     fn told(&mut self, event: MemberEvent, to: &[&str]) {
-        let (name_of, seq) = ("carol", self.team.seq + 1);
+        let name_of = "carol";
+        let seq = self.team.seq + 1;
         let member: Member = serde_json::from_value(serde_json::json!({
             "name": name_of, "role": "", "model": "script", "workspace": "/", "plan": false,
             "approve_by": "person", "restart": "never", "incarnation": 1, "conversation": 1,
@@ -45,14 +51,24 @@ impl Scene {
             "spawned_at": 0.0, "updated_at": 0.0,
         }))
         .unwrap();
-        let tell = to
-            .iter()
-            .zip(0_u64..)
-            .map(|(to, at)| Notice { to: name(to), id: Uuid::from_u128(u128::from(seq * 100 + at)) });
-        let record = MemberRecord { tell: tell.collect(), ..MemberRecord::of(event, member) };
+        let tell = to.iter().zip(0_u64..).map(|(to, at)| Notice {
+            to: name(to),
+            id: Uuid::from_u128(u128::from(seq * 100 + at)),
+        });
+        let record = MemberRecord {
+            tell: tell.collect(),
+            ..MemberRecord::of(event, member)
+        };
         let record = Record::Member(Box::new(record));
         let done = self.team.done;
-        self.team.undone.push_back(Line { seq, at: 1.0, version: None, done, lead: None, record });
+        self.team.undone.push_back(Line {
+            seq,
+            at: 1.0,
+            version: None,
+            done,
+            lead: None,
+            record,
+        });
         self.team.seq = seq;
     }
 
@@ -92,13 +108,22 @@ fn one_inbox_that_cannot_be_written_does_not_make_the_others_be_looked_at_again(
     scene.block("bob");
     scene.told(MemberEvent::Silent, &["bob"]);
     scene.told(MemberEvent::Silent, &["alice"]);
-    assert_eq!((scene.go_on(false), scene.up_to(), scene.lines("alice")), (false, 0, 1));
+    assert_eq!(
+        (scene.go_on(false), scene.up_to(), scene.lines("alice")),
+        (false, 0, 1)
+    );
     // A second look at what is told already would fail.
     scene.block("alice");
-    assert!(scene.go_on(false), "nothing is new, and it is not time to try again");
+    assert!(
+        scene.go_on(false),
+        "nothing is new, and it is not time to try again"
+    );
     assert!(!scene.go_on(true));
     scene.told(MemberEvent::Silent, &["lead", "bob"]);
-    assert!(scene.go_on(false), "the new line for bob waits behind the earlier one");
+    assert!(
+        scene.go_on(false),
+        "the new line for bob waits behind the earlier one"
+    );
     assert_eq!((scene.up_to(), scene.lines("lead")), (0, 1));
     scene.unblock("bob");
     assert_eq!((scene.go_on(true), scene.up_to()), (true, 3));
@@ -113,9 +138,15 @@ fn an_end_that_the_lead_cannot_be_told_of_is_told_to_the_others_once() {
     assert!(!scene.go_on(false));
     scene.effects.do_some().unwrap();
     assert_eq!((scene.go_on(true), scene.lines("alice")), (false, 1));
-    assert!(!scene.effects.is_waiting(), "what is told is not looked at again");
+    assert!(
+        !scene.effects.is_waiting(),
+        "what is told is not looked at again"
+    );
     scene.unblock("lead");
-    assert_eq!((scene.go_on(true), scene.lines("lead"), scene.lines("alice")), (true, 1, 1));
+    assert_eq!(
+        (scene.go_on(true), scene.lines("lead"), scene.lines("alice")),
+        (true, 1, 1)
+    );
 }
 
 #[test]
@@ -127,14 +158,24 @@ fn what_an_earlier_daemon_has_told_is_synced_before_it_counts_as_done() {
     scene.effects = new_effects(&scene.dir);
     assert_eq!((scene.go_on(true), scene.lines("alice")), (true, 1));
     let unsynced = scene.effects.take_unsynced();
-    assert_eq!((unsynced.inboxes, unsynced.up_to), (BTreeSet::from([name("alice")]), 1));
+    assert_eq!(
+        (unsynced.inboxes, unsynced.up_to),
+        (BTreeSet::from([name("alice")]), 1)
+    );
 }
 
 #[test]
 fn an_end_does_not_count_as_done_before_all_are_told() {
     let mut scene = Scene::new();
     scene.told(MemberEvent::Exited, &["lead", "alice"]);
-    assert_eq!((scene.go_on(false), scene.lines("lead"), scene.lines("alice")), (true, 1, 0));
+    assert_eq!(
+        (
+            scene.go_on(false),
+            scene.lines("lead"),
+            scene.lines("alice")
+        ),
+        (true, 1, 0)
+    );
     assert_eq!(scene.up_to(), 0, "alice is still to be told");
     scene.effects.do_some().unwrap();
     assert_eq!((scene.lines("alice"), scene.up_to()), (1, 1));
@@ -159,14 +200,29 @@ fn what_comes_together_is_written_together_and_in_order() {
     scene.told(MemberEvent::Exited, &["alice", "bob"]);
     assert!(scene.go_on(false));
     scene.told(MemberEvent::Silent, &["alice"]);
-    assert!(scene.go_on(false), "what is urgent takes along what came before it");
-    assert_eq!((scene.lines("alice"), scene.lines("bob"), scene.up_to()), (3, 0, 1));
+    assert!(
+        scene.go_on(false),
+        "what is urgent takes along what came before it"
+    );
+    assert_eq!(
+        (scene.lines("alice"), scene.lines("bob"), scene.up_to()),
+        (3, 0, 1)
+    );
     let inbox = scene.dir.read(&TeamPath::inbox(&name("alice"))).unwrap();
     let told = |line: &[u8]| serde_json::from_slice::<serde_json::Value>(line).unwrap();
-    let whole = inbox.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    let ids: Vec<_> = whole.map(|line| told(line)["id"].as_str().unwrap()[33..].to_owned()).collect();
+    let whole = inbox
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let ids: Vec<_> = whole
+        .map(|line| told(line)["id"].as_str().unwrap()[33..].to_owned())
+        .collect();
     assert_eq!(ids, ["064", "0c8", "12c"]);
-    assert!(inbox.split(|&byte| byte == b'\n').filter(|l| !l.is_empty()).all(|l| told(l)["to"] == "alice"));
+    assert!(
+        inbox
+            .split(|&byte| byte == b'\n')
+            .filter(|l| !l.is_empty())
+            .all(|l| told(l)["to"] == "alice")
+    );
 }
 
 #[test]
@@ -176,7 +232,14 @@ fn a_forgotten_member_is_told_nothing() {
     scene.told(MemberEvent::Exited, &["alice", "bob"]);
     assert!(scene.go_on(false) && scene.effects.do_some().is_ok());
     assert_eq!((scene.lines("bob"), scene.up_to()), (1, 1));
-    assert!(scene.dir.identity(&TeamPath::inbox(&name("alice"))).unwrap().is_none(), "none is made for it");
+    assert!(
+        scene
+            .dir
+            .identity(&TeamPath::inbox(&name("alice")))
+            .unwrap()
+            .is_none(),
+        "none is made for it"
+    );
 }
 
 #[test]
@@ -187,7 +250,8 @@ fn a_forget_is_not_done_before_the_move_into_the_archive_is_synced() {
     assert!(scene.go_on(false));
     assert!(!scene.dir.path(&TeamPath::inbox(&name("carol"))).exists());
     // A folder that cannot be synced.
-    let (transcripts, away) = (scene.dir.root().join("transcript"), scene.dir.root().join("away"));
+    let transcripts = scene.dir.root().join("transcript");
+    let away = scene.dir.root().join("away");
     std::fs::rename(&transcripts, &away).unwrap();
     std::os::unix::fs::symlink(&away, &transcripts).unwrap();
     for _ in 0..2 {

@@ -1,12 +1,14 @@
-//! What a hook finds around it. It runs outside of every sandbox, so nothing of it may come from where a teammate writes: neither the
-//! directory, nor a variable that names programs, modules or settings there.
+//! What a hook finds around it. It runs outside of every sandbox, so nothing of it may come from
+//! where a teammate writes: neither the directory, nor a variable that names programs, modules or
+//! settings there.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The variables of the daemon that a hook is given beside `PATH`: who the user is, and how their session is reached. Those that an interpreter believes
-/// (`PYTHONPATH`, `NODE_OPTIONS`, `GIT_DIR`, `LD_PRELOAD` …) are not among them, and no list of those would be complete.
+/// The variables of the daemon that a hook is given beside `PATH`: who the user is, and how their
+/// session is reached. Those that an interpreter believes (`PYTHONPATH`, `NODE_OPTIONS`, `GIT_DIR`,
+/// `LD_PRELOAD` …) are not among them, and no list of those would be complete.
 const KEPT: [&str; 22] = [
     "HOME",
     "USER",
@@ -47,7 +49,8 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Makes them of the variables of the daemon. `named`: what the user passes on by name; `territory`: where teammates write.
+    /// Makes them of the variables of the daemon. `named`: what the user passes on by name;
+    /// `territory`: where teammates write.
     pub(super) fn new(
         folder: PathBuf,
         all: impl Iterator<Item = (OsString, OsString)>,
@@ -82,11 +85,13 @@ fn safe_path(value: &OsStr, territory: &[PathBuf]) -> OsString {
 
 fn leads_into(value: &OsStr, territory: &[PathBuf]) -> bool {
     let words = value.as_bytes().split(|byte| SEPARATORS.contains(byte));
-    words.map(|word| Path::new(OsStr::from_bytes(word))).any(|path| is_in(path, territory))
+    words
+        .map(|word| Path::new(OsStr::from_bytes(word)))
+        .any(|path| is_in(path, territory))
 }
 
-/// Tells whether a path is in one of these directories: as it is written, or where its links lead. What is not there is judged by the
-/// nearest directory above it: a teammate could make the rest.
+/// Tells whether a path is in one of these directories: as it is written, or where its links lead.
+/// What is not there is judged by the nearest directory above it: a teammate could make the rest.
 fn is_in(path: &Path, territory: &[PathBuf]) -> bool {
     if !path.is_absolute() {
         return false;
@@ -104,18 +109,32 @@ mod tests {
     fn nothing_leads_where_a_teammate_writes() {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
-        let (work, link) = (root.join("work"), root.join("link"));
+        let work = root.join("work");
+        let link = root.join("link");
         std::fs::create_dir_all(work.join("bin")).unwrap();
         std::os::unix::fs::symlink(&work, &link).unwrap();
-        let (bin, linked, missing) = (work.join("bin"), link.join("bin"), link.join("not/yet"));
-        let (bin, linked, missing) = (bin.display(), linked.display(), missing.display());
+        let bin = work.join("bin");
+        let linked = link.join("bin");
+        let missing = link.join("not/yet");
+        let bin = bin.display();
+        let linked = linked.display();
+        let missing = missing.display();
         let given = [
-            ("PATH", format!(":.:bin:{bin}:{linked}:{missing}:/usr/bin:{}/../x:/bin", work.display())),
+            (
+                "PATH",
+                format!(
+                    ":.:bin:{bin}:{linked}:{missing}:/usr/bin:{}/../x:/bin",
+                    work.display()
+                ),
+            ),
             ("HOME", work.display().to_string()),
             ("LANG", "C".to_owned()),
             ("LC_ALL", "C".to_owned()),
             ("TMPDIR", missing.to_string()),
-            ("DBUS_SESSION_BUS_ADDRESS", format!("unix:path={linked}/bus,guid=1")),
+            (
+                "DBUS_SESSION_BUS_ADDRESS",
+                format!("unix:path={linked}/bus,guid=1"),
+            ),
             ("XDG_RUNTIME_DIR", "/run/user/1".to_owned()),
             ("PYTHONPATH", "/usr/lib".to_owned()),
             ("OLDPWD", "/".to_owned()),
@@ -123,8 +142,15 @@ mod tests {
             ("TOKEN", "secret".to_owned()),
             ("MINE", bin.to_string()),
         ];
-        let given = given.map(|(name, value)| (name.into(), value.into())).into_iter();
-        let made = Surroundings::new("/c".into(), given, &["MINE".to_owned()], std::slice::from_ref(&work));
+        let given = given
+            .map(|(name, value)| (name.into(), value.into()))
+            .into_iter();
+        let made = Surroundings::new(
+            "/c".into(),
+            given,
+            &["MINE".to_owned()],
+            std::slice::from_ref(&work),
+        );
         let shown = made.variables.iter().map(|(name, value)| {
             format!(
                 "{}={}",

@@ -17,7 +17,11 @@ impl Scratch {
     fn with(inbox: &str) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
-        let scratch = Self { _scratch: scratch, dir, alice: Name::new("alice").unwrap() };
+        let scratch = Self {
+            _scratch: scratch,
+            dir,
+            alice: Name::new("alice").unwrap(),
+        };
         scratch.put(&TeamPath::inbox(&scratch.alice), inbox);
         scratch
     }
@@ -28,23 +32,43 @@ impl Scratch {
 
     /// The incarnation has begun, has read its inbox up to here, and was ended by SIGTERM.
     fn has_read(&self, inbox: Position) {
-        let life = Happened::Incarnation { incarnation: 1, conversation: 1, prompt: None };
-        let left =
-            Happened::Left { reason: "SIGTERM".to_owned(), incarnation: 1, by_signal: true, goes_on: false };
-        let line = |event| {
-            serde_json::to_string(&Entry { at: 1.0, inbox, pending_notices: Vec::new(), event }).unwrap()
+        let life = Happened::Incarnation {
+            incarnation: 1,
+            conversation: 1,
+            prompt: None,
         };
-        self.put(&TeamPath::transcript(&self.alice), &format!("{}\n{}\n", line(life), line(left)));
+        let left = Happened::Left {
+            reason: "SIGTERM".to_owned(),
+            incarnation: 1,
+            by_signal: true,
+            goes_on: false,
+        };
+        let line = |event| {
+            serde_json::to_string(&Entry {
+                at: 1.0,
+                inbox,
+                pending_notices: Vec::new(),
+                event,
+            })
+            .unwrap()
+        };
+        self.put(
+            &TeamPath::transcript(&self.alice),
+            &format!("{}\n{}\n", line(life), line(left)),
+        );
     }
 
     fn life(&self) -> Incarnation {
-        Incarnation { name: self.alice.clone(), number: 1 }
+        Incarnation {
+            name: self.alice.clone(),
+            number: 1,
+        }
     }
 }
 
 fn mail(text: &str) -> String {
-    let message =
-        Message::new(uuid::Uuid::new_v4(), "lead", "alice", 1.0, Body::Message).with_content(text.to_owned());
+    let message = Message::new(uuid::Uuid::new_v4(), "lead", "alice", 1.0, Body::Message)
+        .with_content(text.to_owned());
     String::from_utf8(message.to_line().unwrap()).unwrap()
 }
 
@@ -54,38 +78,70 @@ fn behind(text: &str) -> Position {
 
 #[test]
 fn an_end_is_not_told_before_it_can_be_seen_what_was_not_read() {
-    let (read, unread) = (mail("read"), mail("unread"));
+    let read = mail("read");
+    let unread = mail("unread");
     let inbox = format!("{read}{unread}");
     let team = Scratch::with(&inbox);
     team.has_read(behind(&read));
-    let beginning = Beginning { at: Position::START, conversation: 1 };
-    let (dir, life, looks) = (Arc::clone(&team.dir), team.life(), Arc::new(AtomicU32::new(0)));
+    let beginning = Beginning {
+        at: Position::START,
+        conversation: 1,
+    };
+    let dir = Arc::clone(&team.dir);
+    let life = team.life();
+    let looks = Arc::new(AtomicU32::new(0));
     // No descriptor is left for a moment.
     let looking = move || {
         if looks.fetch_add(1, Ordering::Relaxed) < 3 {
             let source = rustix::io::Errno::MFILE.into();
-            return Err(DirError::Io { verb: "open", path: "inbox".into(), source }.into());
+            return Err(DirError::Io {
+                verb: "open",
+                path: "inbox".into(),
+                source,
+            }
+            .into());
         }
         left(&dir, &life, beginning)
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let left = runtime.block_on(look(&team.life(), looking));
-    assert_eq!(left, Left { inbox: behind(&inbox), unread: 1, by_signal: true });
+    assert_eq!(
+        left,
+        Left {
+            inbox: behind(&inbox),
+            unread: 1,
+            by_signal: true
+        }
+    );
 }
 
 #[test]
 fn what_cannot_be_read_is_no_answer_and_what_is_missing_is_one() {
     let read = mail("read");
     let team = Scratch::with(&read);
-    let beginning = Beginning { at: Position::START, conversation: 1 };
+    let beginning = Beginning {
+        at: Position::START,
+        conversation: 1,
+    };
     let look = || left(&team.dir, &team.life(), beginning);
-    let nothing = Left { inbox: Position::START, unread: 0, by_signal: false };
+    let nothing = Left {
+        inbox: Position::START,
+        unread: 0,
+        by_signal: false,
+    };
     assert_eq!(look().unwrap(), nothing, "no transcript");
     team.has_read(behind(&read));
     let path = |at: TeamPath| team.dir.path(&at);
     let inbox = path(TeamPath::inbox(&team.alice));
     std::fs::remove_file(&inbox).unwrap();
-    let gone = Left { inbox: behind(&read), unread: 0, by_signal: true };
+    let gone = Left {
+        inbox: behind(&read),
+        unread: 0,
+        by_signal: true,
+    };
     assert_eq!(look().unwrap(), gone, "no inbox");
     std::fs::create_dir(&inbox).unwrap();
     assert_eq!(look().unwrap(), gone, "something else");
@@ -99,9 +155,20 @@ fn what_cannot_be_read_is_no_answer_and_what_is_missing_is_one() {
 fn the_farewell_of_an_earlier_incarnation_does_not_count() {
     let team = Scratch::with("");
     team.has_read(Position::START);
-    let beginning = Beginning { at: Position::START, conversation: 1 };
+    let beginning = Beginning {
+        at: Position::START,
+        conversation: 1,
+    };
     let of = |incarnation| {
-        left(&team.dir, &Incarnation { number: incarnation, ..team.life() }, beginning).unwrap()
+        left(
+            &team.dir,
+            &Incarnation {
+                number: incarnation,
+                ..team.life()
+            },
+            beginning,
+        )
+        .unwrap()
     };
     assert!(of(1).by_signal);
     assert!(!of(2).by_signal, "it died before it could write anything");
@@ -110,13 +177,20 @@ fn the_farewell_of_an_earlier_incarnation_does_not_count() {
 #[test]
 fn of_an_inbox_that_was_cut_only_what_came_since_counts() {
     let before = [mail("before"), mail("before")].concat();
-    let (read, unread) = (mail("read"), mail("unread"));
+    let read = mail("read");
+    let unread = mail("unread");
     let team = Scratch::with(&format!("{read}{unread}"));
     team.has_read(behind(&read));
-    let beginning = Beginning { at: behind(&before), conversation: 1 };
+    let beginning = Beginning {
+        at: behind(&before),
+        conversation: 1,
+    };
     assert_eq!(left(&team.dir, &team.life(), beginning).unwrap().unread, 1);
     // As long as the beginning stands there, nothing before it was its mail.
     team.put(&TeamPath::inbox(&team.alice), &format!("{before}{unread}"));
     let uncut = left(&team.dir, &team.life(), beginning).unwrap();
-    assert_eq!((uncut.inbox, uncut.unread), (behind(&format!("{before}{unread}")), 1));
+    assert_eq!(
+        (uncut.inbox, uncut.unread),
+        (behind(&format!("{before}{unread}")), 1)
+    );
 }

@@ -21,7 +21,10 @@ fn a_command_that_was_running_is_not_run_again() {
     worker.crash();
     team.resume().idle();
     let results = team.results();
-    assert!(results[0].1 && results[0].0.contains("may have run"), "{results:?}");
+    assert!(
+        results[0].1 && results[0].0.contains("may have run"),
+        "{results:?}"
+    );
     assert_eq!(results[1], ("next".to_owned(), false));
     assert_eq!(ran(), "x\n");
     assert_eq!(team.entries()[..4], ["life", "answer", "life", "result"]);
@@ -39,34 +42,58 @@ fn a_waiting_plan_is_named_again_under_the_same_ids_and_waits_on() {
     let (request_id, first) = worker.submitted();
     worker.record_plan(&request_id, Status::Pending);
     worker.crash();
-    let mut next = team.begin(&Begin { incarnation: 2, ..begin });
+    let mut next = team.begin(&Begin {
+        incarnation: 2,
+        ..begin
+    });
     let (again, second) = next.submitted();
-    assert_eq!((&again, &second["id"], &second["plan"]), (&request_id, &first["id"], &first["plan"]));
+    assert_eq!(
+        (&again, &second["id"], &second["plan"]),
+        (&request_id, &first["id"], &first["plan"])
+    );
     next.record_plan(&request_id, Status::Pending);
     next.doing("waiting for approval");
     next.directive(|directive| {
         directive.gate = Gate::Open;
-        directive.verdict =
-            Some(PlanVerdict { request_id, status: Status::Approved, feedback: String::new() });
+        directive.verdict = Some(PlanVerdict {
+            request_id,
+            status: Status::Approved,
+            feedback: String::new(),
+        });
     });
     next.idle();
-    assert_eq!(team.results(), [("approved".to_owned(), false), ("go".to_owned(), false)]);
+    assert_eq!(
+        team.results(),
+        [("approved".to_owned(), false), ("go".to_owned(), false)]
+    );
 }
 
 #[test]
 fn a_verdict_that_came_while_no_worker_ran_is_found() {
     let team = Team::new();
-    let begin = Begin { prompt: Some("/plan_approval Drop it"), gate: Gate::Closed, ..Begin::default() };
+    let begin = Begin {
+        prompt: Some("/plan_approval Drop it"),
+        gate: Gate::Closed,
+        ..Begin::default()
+    };
     let mut worker = team.begin(&begin);
     let (request_id, _) = worker.submitted();
     worker.crash();
-    let mut next = team.begin(&Begin { incarnation: 2, ..begin });
+    let mut next = team.begin(&Begin {
+        incarnation: 2,
+        ..begin
+    });
     next.record_plan(&request_id, Status::Rejected);
     next.idle();
-    assert!(team.results()[0].0.starts_with("rejected"), "{:?}", team.results());
+    assert!(
+        team.results()[0].0.starts_with("rejected"),
+        "{:?}",
+        team.results()
+    );
 }
 
-/// As if the worker had died in a call that sends bob a message, before or behind its line. Returns the id of the message.
+/// As if the worker had died in a call that sends bob a message, before or behind its line. Returns
+/// the id of the message.
 fn broken_off_while_it_sent(team: &Team) -> uuid::Uuid {
     let sent = uuid::Uuid::now_v7();
     broken_off_in(
@@ -86,7 +113,11 @@ fn broken_off_in(team: &Team, call: &serde_json::Value) {
     let mut entry: serde_json::Value = serde_json::from_str(answer).unwrap();
     entry["content"] = json!([call]);
     let cut = format!("{}\n{entry}\n", lines.lines().next().unwrap());
-    let file = std::fs::OpenOptions::new().write(true).truncate(true).open(&transcript).unwrap();
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(&transcript)
+        .unwrap();
     std::io::Write::write_all(&mut { file }, cut.as_bytes()).unwrap();
 }
 
@@ -108,7 +139,10 @@ fn a_message_that_was_sent_is_not_sent_again_to_a_reader_that_may_have_forgotten
     inbox::append(&team.dir, &bob, &line, inbox::Durability::Process).unwrap();
     team.resume().idle();
     let (told, is_error) = team.results().remove(0);
-    assert!(told.starts_with("sent to bob before the worker was restarted") && !is_error, "{told}");
+    assert!(
+        told.starts_with("sent to bob before the worker was restarted") && !is_error,
+        "{told}"
+    );
     assert_eq!(team.lines("bob").len(), 1);
 }
 
@@ -122,7 +156,13 @@ fn a_notification_that_was_not_written_is_written_and_one_that_was_is_not_double
         let told = team.lead("idle_notification");
         if lost {
             let path = team.dir.path(&TeamPath::inbox(&Name::lead()));
-            drop(std::fs::OpenOptions::new().write(true).truncate(true).open(path).unwrap());
+            drop(
+                std::fs::OpenOptions::new()
+                    .write(true)
+                    .truncate(true)
+                    .open(path)
+                    .unwrap(),
+            );
         }
         team.resume().idle();
         assert_eq!(team.lead("idle_notification")[0]["id"], told[0]["id"]);
@@ -130,26 +170,43 @@ fn a_notification_that_was_not_written_is_written_and_one_that_was_is_not_double
     }
 }
 
-/// Found by the simulation: the result of the broken call came first, and then no notice was pending any more.
+/// Found by the simulation: the result of the broken call came first, and then no notice was
+/// pending any more.
 #[test]
 fn a_notice_is_told_although_a_call_was_broken_off_in_the_same_moment() {
     let team = Team::new();
     team.work("/bash true").idle();
     let transcript = team.dir.path(&TeamPath::transcript(&alice()));
     let lines = std::fs::read_to_string(&transcript).unwrap();
-    let (begins, answer) = (lines.lines().next().unwrap(), lines.lines().nth(1).unwrap());
+    let begins = lines.lines().next().unwrap();
+    let answer = lines.lines().nth(1).unwrap();
     let mut entry: serde_json::Value = serde_json::from_str(answer).unwrap();
-    entry["content"] = json!([{"type": "tool_use", "id": "call-1-1", "name": "read_inbox", "input": {}}]);
+    entry["content"] =
+        json!([{"type": "tool_use", "id": "call-1-1", "name": "read_inbox", "input": {}}]);
     // The call has consumed a line that is no message, and the worker died before it told the lead.
     let id = uuid::Uuid::now_v7();
     let rejected = json!({"at": 1.5, "inbox": entry["inbox"], "entry": "rejected", "offset": 0,
         "reason": "not JSON", "message_id": id});
     let cut = format!("{begins}\n{entry}\n{rejected}\n");
-    let file = std::fs::OpenOptions::new().write(true).truncate(true).open(&transcript).unwrap();
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(&transcript)
+        .unwrap();
     std::io::Write::write_all(&mut { file }, cut.as_bytes()).unwrap();
     team.resume().idle();
-    assert!(team.results()[0].0.contains("may have run"), "{:?}", team.results());
-    assert_eq!(team.lead("message").iter().filter(|line| line["id"] == json!(id)).count(), 1);
+    assert!(
+        team.results()[0].0.contains("may have run"),
+        "{:?}",
+        team.results()
+    );
+    assert_eq!(
+        team.lead("message")
+            .iter()
+            .filter(|line| line["id"] == json!(id))
+            .count(),
+        1
+    );
 }
 
 #[test]
@@ -178,8 +235,12 @@ fn a_fresh_incarnation_knows_nothing_of_the_one_before() {
     let mut worker = team.work("/sleep 600");
     worker.doing("sleep: 600.0");
     worker.crash();
-    let mut fresh =
-        team.begin(&Begin { incarnation: 2, conversation: 2, prompt: Some("anew"), ..Begin::default() });
+    let mut fresh = team.begin(&Begin {
+        incarnation: 2,
+        conversation: 2,
+        prompt: Some("anew"),
+        ..Begin::default()
+    });
     fresh.idle();
     assert_eq!(team.entries(), ["life", "answer", "life", "answer", "idle"]);
     assert_eq!(team.lead("idle_notification")[0]["content"], "anew");
@@ -195,7 +256,10 @@ fn a_conversation_whose_first_incarnation_wrote_nothing_begins_with_its_prompt()
         ..Begin::default()
     });
     worker.idle();
-    assert_eq!(team.lead("idle_notification")[0]["content"], "from the start");
+    assert_eq!(
+        team.lead("idle_notification")[0]["content"],
+        "from the start"
+    );
 }
 
 #[test]
@@ -211,5 +275,8 @@ fn a_shutdown_of_an_earlier_incarnation_is_not_answered_in_the_next() {
     worker.crash();
     team.resume().idle();
     let last = team.results().pop().unwrap();
-    assert_eq!(last, ("no shutdown request 5d0c0ffe is pending".to_owned(), true));
+    assert_eq!(
+        last,
+        ("no shutdown request 5d0c0ffe is pending".to_owned(), true)
+    );
 }

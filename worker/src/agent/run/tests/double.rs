@@ -50,7 +50,13 @@ pub(super) struct Begin<'a> {
 
 impl Default for Begin<'_> {
     fn default() -> Self {
-        Self { incarnation: 1, conversation: 1, prompt: None, gate: Gate::Open, watch: true }
+        Self {
+            incarnation: 1,
+            conversation: 1,
+            prompt: None,
+            gate: Gate::Open,
+            watch: true,
+        }
     }
 }
 
@@ -65,16 +71,30 @@ impl Team {
         for owner in ["lead", "alice", "bob"] {
             inbox::create(&dir, &Name::of_inbox(owner).unwrap()).unwrap();
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let team = Self { scratch, dir, runtime };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let team = Self {
+            scratch,
+            dir,
+            runtime,
+        };
         team.roster(&[("alice", "idle"), ("bob", "idle")]);
         team
     }
 
     pub(super) fn roster(&self, members: &[(&str, &str)]) {
-        let member = |(name, status): &(&str, &str)| json!({"name": name, "status": status, "gate": "open"});
-        let roster = json!({"version": 1, "members": members.iter().map(member).collect::<Vec<_>>()});
-        teamd_shared::fs::replace(&self.dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+        let member =
+            |(name, status): &(&str, &str)| json!({"name": name, "status": status, "gate": "open"});
+        let roster =
+            json!({"version": 1, "members": members.iter().map(member).collect::<Vec<_>>()});
+        teamd_shared::fs::replace(
+            &self.dir,
+            &TeamPath::config(),
+            roster.to_string().as_bytes(),
+        )
+        .unwrap();
     }
 
     pub(super) fn workspace(&self) -> &Path {
@@ -85,7 +105,12 @@ impl Team {
     pub(super) fn echo(&self, line: &str) {
         let path = self.dir.path(&TeamPath::inbox(&alice()));
         let line = format!("{line}\n");
-        File::options().append(true).open(path).unwrap().write_all(line.as_bytes()).unwrap();
+        File::options()
+            .append(true)
+            .open(path)
+            .unwrap()
+            .write_all(line.as_bytes())
+            .unwrap();
     }
 
     /// Sends alice a message of the user.
@@ -94,35 +119,60 @@ impl Team {
     }
 
     pub(super) fn lines(&self, owner: &str) -> Vec<Value> {
-        let bytes = self.dir.read(&TeamPath::inbox(&Name::of_inbox(owner).unwrap())).unwrap();
-        let lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-        lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+        let bytes = self
+            .dir
+            .read(&TeamPath::inbox(&Name::of_inbox(owner).unwrap()))
+            .unwrap();
+        let lines = bytes
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty());
+        lines
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect()
     }
 
     /// The lines of one type in the lead's inbox.
     pub(super) fn lead(&self, kind: &str) -> Vec<Value> {
-        self.lines("lead").into_iter().filter(|line| line["type"] == kind).collect()
+        self.lines("lead")
+            .into_iter()
+            .filter(|line| line["type"] == kind)
+            .collect()
     }
 
     pub(super) fn transcript(&self) -> Vec<Entry> {
         let bytes = self.dir.read(&TeamPath::transcript(&alice())).unwrap();
-        let lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-        lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+        let lines = bytes
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty());
+        lines
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect()
     }
 
     /// The names of the transcript's entries, in order.
     pub(super) fn entries(&self) -> Vec<String> {
-        let name = |entry: Entry| serde_json::to_value(entry).unwrap()["entry"].as_str().unwrap().to_owned();
-        self.transcript().into_iter().map(name).collect()
+        self.transcript()
+            .into_iter()
+            .map(|entry| {
+                serde_json::to_value(entry).unwrap()["entry"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect()
     }
 
     /// The results in the transcript: text, and whether it is an error.
     pub(super) fn results(&self) -> Vec<(String, bool)> {
-        let result = |entry: Entry| match entry.event {
-            Event::Result { content, is_error, .. } => Some((content, is_error)),
-            _ => None,
-        };
-        self.transcript().into_iter().filter_map(result).collect()
+        self.transcript()
+            .into_iter()
+            .filter_map(|entry| match entry.event {
+                Event::Result {
+                    content, is_error, ..
+                } => Some((content, is_error)),
+                _ => None,
+            })
+            .collect()
     }
 
     /// Waits for a condition that makes no event here.
@@ -141,25 +191,50 @@ impl Team {
 
     fn wait<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
         let log = || {
-            String::from_utf8_lossy(&self.dir.read(&TeamPath::log("alice")).unwrap_or_default()).into_owned()
+            String::from_utf8_lossy(&self.dir.read(&TeamPath::log("alice")).unwrap_or_default())
+                .into_owned()
         };
-        let waited = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await });
+        let waited = self
+            .runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, future).await });
         waited.unwrap_or_else(|_| panic!("waited in vain for {what}; her log:\n{}", log()))
     }
 
     /// Starts a worker, and hears nothing of it yet.
     pub(super) fn start(&self, incarnation: u32) -> Worker<'_> {
         let (ours, theirs) = pair().unwrap();
-        let log =
-            File::options().append(true).create(true).open(self.dir.path(&TeamPath::log("alice"))).unwrap();
+        let log = File::options()
+            .append(true)
+            .create(true)
+            .open(self.dir.path(&TeamPath::log("alice")))
+            .unwrap();
         let mut command = Command::new("/proc/self/exe");
-        command.args([ENTRY, "--exact", "--quiet", "--nocapture", "--test-threads=1", "--", AS_WORKER]);
-        command.arg(self.dir.root()).args(["alice", &incarnation.to_string()]);
-        command.env_clear().env("TEAM_DURABILITY", "process").env("TEAM_LOG", "debug");
-        command.stdin(theirs).stdout(Stdio::from(log.try_clone().unwrap())).stderr(Stdio::from(log));
+        command.args([
+            ENTRY,
+            "--exact",
+            "--quiet",
+            "--nocapture",
+            "--test-threads=1",
+            "--",
+            AS_WORKER,
+        ]);
+        command
+            .arg(self.dir.root())
+            .args(["alice", &incarnation.to_string()]);
+        command
+            .env_clear()
+            .env("TEAM_DURABILITY", "process")
+            .env("TEAM_LOG", "debug");
+        command
+            .stdin(theirs)
+            .stdout(Stdio::from(log.try_clone().unwrap()))
+            .stderr(Stdio::from(log));
         let child = command.spawn().unwrap();
         drop(command);
-        let connection = self.runtime.block_on(async { Connection::from_fd(ours) }).unwrap();
+        let connection = self
+            .runtime
+            .block_on(async { Connection::from_fd(ours) })
+            .unwrap();
         Worker {
             team: self,
             child,
@@ -183,8 +258,19 @@ impl Team {
     pub(super) fn bear(&self, incarnation: u32) -> Worker<'_> {
         let mut worker = self.start(incarnation);
         let greeting: Greeting = worker.receive("the greeting");
-        let Peer::Worker { name, incarnation: said, environment, state } = greeting.peer else { panic!() };
-        assert_eq!((name, said, environment.is_some()), (alice(), incarnation, false));
+        let Peer::Worker {
+            name,
+            incarnation: said,
+            environment,
+            state,
+        } = greeting.peer
+        else {
+            panic!()
+        };
+        assert_eq!(
+            (name, said, environment.is_some()),
+            (alice(), incarnation, false)
+        );
         assert_eq!(*state, WorkerState::default());
         worker
     }
@@ -197,9 +283,16 @@ impl Team {
         let welcome = Welcome {
             terms: Terms {
                 role: "coder".to_owned(),
-                // These tests are about the worker: the sandbox has its own, with the real programs.
-                sandbox: Sandbox { mode: SandboxMode::Off, ..Sandbox::default() },
-                limits: Limits { max_turns: Some(12), ..Limits::default() },
+                // These tests are about the worker: the sandbox has its own, with the real
+                // programs.
+                sandbox: Sandbox {
+                    mode: SandboxMode::Off,
+                    ..Sandbox::default()
+                },
+                limits: Limits {
+                    max_turns: Some(12),
+                    ..Limits::default()
+                },
                 ..Terms::of_workspace(self.workspace().to_str().unwrap().to_owned())
             },
             conversation: begin.conversation,
@@ -221,17 +314,25 @@ impl Team {
 
     /// An incarnation with a prompt.
     pub(super) fn work(&self, prompt: &str) -> Worker<'_> {
-        self.begin(&Begin { prompt: Some(prompt), ..Begin::default() })
+        self.begin(&Begin {
+            prompt: Some(prompt),
+            ..Begin::default()
+        })
     }
 
     /// The next incarnation of the first conversation.
     pub(super) fn resume(&self) -> Worker<'_> {
-        self.begin(&Begin { incarnation: 2, ..Begin::default() })
+        self.begin(&Begin {
+            incarnation: 2,
+            ..Begin::default()
+        })
     }
 
     /// Listens as a daemon does that was started again.
     pub(super) fn listen(&self) -> Listener {
-        self.runtime.block_on(async { Listener::bind(&self.dir) }).unwrap()
+        self.runtime
+            .block_on(async { Listener::bind(&self.dir) })
+            .unwrap()
     }
 }
 
@@ -258,11 +359,17 @@ impl Worker<'_> {
 
     pub(super) fn send(&mut self, frame: ToWorker) {
         let connection = self.connection.as_mut().unwrap();
-        self.team.wait("a frame to be taken", connection.send(&frame)).unwrap();
+        self.team
+            .wait("a frame to be taken", connection.send(&frame))
+            .unwrap();
     }
 
     /// Reads frames until one is the expected one.
-    fn receive_until<T>(&mut self, what: &str, mut expected: impl FnMut(FromWorker) -> Option<T>) -> T {
+    fn receive_until<T>(
+        &mut self,
+        what: &str,
+        mut expected: impl FnMut(FromWorker) -> Option<T>,
+    ) -> T {
         loop {
             let frame = self.receive::<FromWorker>(what);
             if let FromWorker::State(state) = &frame {
@@ -276,7 +383,11 @@ impl Worker<'_> {
     }
 
     /// Waits for a state; the one that was said last counts.
-    pub(super) fn state_where(&mut self, what: &str, mut expected: impl FnMut(&WorkerState) -> bool) {
+    pub(super) fn state_where(
+        &mut self,
+        what: &str,
+        mut expected: impl FnMut(&WorkerState) -> bool,
+    ) {
         if !expected(&self.state) {
             self.receive_until(what, |frame| {
                 matches!(frame, FromWorker::State(state) if expected(&state)).then_some(())
@@ -285,7 +396,9 @@ impl Worker<'_> {
     }
 
     pub(super) fn idle(&mut self) {
-        self.state_where("idle", |state| state.doing == Doing::Idle && state.awaits.is_none());
+        self.state_where("idle", |state| {
+            state.doing == Doing::Idle && state.awaits.is_none()
+        });
     }
 
     pub(super) fn doing(&mut self, activity: &str) {
@@ -294,13 +407,17 @@ impl Worker<'_> {
 
     /// Waits until it runs what begins with [`UNTIL_GO`].
     pub(super) fn waits_for_go(&mut self) {
-        self.state_where("the call that waits", |state| state.activity.starts_with("bash: until [ -e go ]"));
+        self.state_where("the call that waits", |state| {
+            state.activity.starts_with("bash: until [ -e go ]")
+        });
     }
 
     /// Waits until it reports that it has applied the last directive.
     pub(super) fn acts(&mut self) {
         let seq = self.directive.seq;
-        self.state_where("the directive to be applied", |state| state.applied_seq == seq);
+        self.state_where("the directive to be applied", |state| {
+            state.applied_seq == seq
+        });
     }
 
     /// Says a new directive, as the old one but for a change.
@@ -311,45 +428,66 @@ impl Worker<'_> {
     }
 
     pub(super) fn ask_to_leave(&mut self, decide_within: f64) {
-        let shutdown =
-            PendingShutdown { request_id: id("5d0c0ffe"), reason: "tidy up".to_owned(), decide_within };
+        let shutdown = PendingShutdown {
+            request_id: id("5d0c0ffe"),
+            reason: "tidy up".to_owned(),
+            decide_within,
+        };
         self.directive(|directive| directive.shutdown = Some(shutdown));
     }
 
     /// Waits for a submitted line, and reads it.
     pub(super) fn submitted(&mut self) -> (RequestId, Value) {
-        let (request_id, offset, len) = self.receive_until("a submitted line", |frame| match frame {
-            FromWorker::Submitted { request_id, offset, len } => Some((request_id, offset, len)),
-            _ => None,
-        });
+        let (request_id, offset, len) =
+            self.receive_until("a submitted line", |frame| match frame {
+                FromWorker::Submitted {
+                    request_id,
+                    offset,
+                    len,
+                } => Some((request_id, offset, len)),
+                _ => None,
+            });
         let line = inbox::read_line_at(&self.team.dir, &Name::lead(), offset, len).unwrap();
         (request_id, serde_json::from_slice(&line).unwrap())
     }
 
     pub(super) fn record_plan(&mut self, request_id: &RequestId, status: Status) {
-        self.send(ToWorker::Recorded { request_id: request_id.clone(), status });
+        self.send(ToWorker::Recorded {
+            request_id: request_id.clone(),
+            status,
+        });
     }
 
     /// Records an answer to the pending shutdown.
     pub(super) fn record_answer(&mut self, approve: bool) {
-        self.directive(|directive| (directive.shutdown, directive.release) = (None, approve));
+        self.directive(|directive| {
+            directive.shutdown = None;
+            directive.release = approve;
+        });
     }
 
     /// Records the approval of a shutdown that the worker names.
     pub(super) fn release(&mut self) -> Value {
         let (request_id, line) = self.submitted();
-        assert_eq!((request_id.as_str(), &line["approve"]), ("5d0c0ffe", &json!(true)));
+        assert_eq!(
+            (request_id.as_str(), &line["approve"]),
+            ("5d0c0ffe", &json!(true))
+        );
         self.record_answer(true);
         line
     }
 
     /// Waits for the answer to a question.
     pub(super) fn answers(&mut self, number: u64) {
-        self.receive_until("a pong", |frame| (frame == FromWorker::Pong { number }).then_some(()));
+        self.receive_until("a pong", |frame| {
+            (frame == FromWorker::Pong { number }).then_some(())
+        });
     }
 
     pub(super) fn leaves_with_a_word(&mut self) {
-        self.receive_until("its leave", |frame| (frame == FromWorker::Leaving).then_some(()));
+        self.receive_until("its leave", |frame| {
+            (frame == FromWorker::Leaving).then_some(())
+        });
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -367,9 +505,21 @@ impl Worker<'_> {
 
     /// Takes the connection that the worker makes to a daemon that was started again.
     pub(super) fn welcome_back(&mut self, listener: &Listener) -> Option<Environment> {
-        let mut connection = self.team.wait("a new connection", listener.accept()).unwrap();
-        let greeting: Greeting = self.team.wait("a greeting", connection.receive()).unwrap().unwrap();
-        let Peer::Worker { environment, state, .. } = greeting.peer else { panic!() };
+        let mut connection = self
+            .team
+            .wait("a new connection", listener.accept())
+            .unwrap();
+        let greeting: Greeting = self
+            .team
+            .wait("a greeting", connection.receive())
+            .unwrap()
+            .unwrap();
+        let Peer::Worker {
+            environment, state, ..
+        } = greeting.peer
+        else {
+            panic!()
+        };
         self.state = *state;
         self.connection = Some(connection);
         environment
@@ -378,7 +528,8 @@ impl Worker<'_> {
     /// Waits for the end of the process.
     pub(super) fn end(&mut self) -> ExitStatus {
         let mut status = None;
-        let (team, child) = (self.team, &mut self.child);
+        let team = self.team;
+        let child = &mut self.child;
         team.until("the end of the worker", || {
             status = child.try_wait().unwrap();
             status.is_some()
@@ -398,10 +549,20 @@ impl Worker<'_> {
     /// Kills it, and waits until nothing of it is left.
     pub(super) fn crash(mut self) {
         self.signal(Signal::SIGKILL);
-        let transcript = self.team.dir.identity(&TeamPath::transcript(&alice())).unwrap().unwrap();
-        // Before it is reaped: in a container, the list leaves out the locks of who is gone. To try the lock would take it.
-        self.team
-            .until("the liveness lock", || !locks::list().unwrap().iter().any(|held| held.is_of(transcript)));
+        let transcript = self
+            .team
+            .dir
+            .identity(&TeamPath::transcript(&alice()))
+            .unwrap()
+            .unwrap();
+        // Before it is reaped: in a container, the list leaves out the locks of who is gone. To try
+        // the lock would take it.
+        self.team.until("the liveness lock", || {
+            !locks::list()
+                .unwrap()
+                .iter()
+                .any(|held| held.is_of(transcript))
+        });
         self.end();
     }
 }

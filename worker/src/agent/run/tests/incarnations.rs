@@ -35,7 +35,11 @@ fn an_incarnation_without_a_prompt_is_idle_and_writes_only_that_it_began() {
     let team = Team::new();
     let worker = team.begin(&Begin::default());
     assert_eq!(
-        (worker.state.doing, worker.state.applied_seq, worker.state.needs_waking),
+        (
+            worker.state.doing,
+            worker.state.applied_seq,
+            worker.state.needs_waking
+        ),
         (Doing::Idle, 1, false)
     );
     assert_eq!(team.entries(), ["life"]);
@@ -46,7 +50,10 @@ fn a_prompt_is_worked_on_and_the_lead_is_told_once() {
     let team = Team::new();
     let mut worker = team.work("/bash umask; echo hello > made; ls\nall done");
     worker.idle();
-    assert_eq!(team.entries(), ["life", "answer", "result", "answer", "idle"]);
+    assert_eq!(
+        team.entries(),
+        ["life", "answer", "result", "answer", "idle"]
+    );
     assert_eq!(team.results(), [("0027\nmade".to_owned(), false)]);
     let told = team.lead("idle_notification");
     assert_eq!(
@@ -64,15 +71,24 @@ fn a_message_wakes_her_and_what_starts_no_turn_does_not() {
     team.write("hi");
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     worker.idle();
-    assert_eq!(team.entries(), ["life", "messages", "messages", "answer", "idle"]);
+    assert_eq!(
+        team.entries(),
+        ["life", "messages", "messages", "answer", "idle"]
+    );
     let inbox = team.dir.read(&TeamPath::inbox(&alice())).unwrap();
-    assert_eq!(team.transcript().last().unwrap().inbox.offset, inbox.len() as u64);
+    assert_eq!(
+        team.transcript().last().unwrap().inbox.offset,
+        inbox.len() as u64
+    );
 }
 
 #[test]
 fn who_may_not_watch_is_rung() {
     let team = Team::new();
-    let mut worker = team.begin(&Begin { watch: false, ..Begin::default() });
+    let mut worker = team.begin(&Begin {
+        watch: false,
+        ..Begin::default()
+    });
     assert!(worker.state.needs_waking);
     team.write("hi");
     worker.send(ToWorker::Wake);
@@ -87,8 +103,14 @@ fn messages_that_arrive_during_a_turn_reach_the_model_with_the_next_results() {
     team.write("one more thing");
     team.go();
     worker.idle();
-    assert_eq!(team.entries(), ["life", "answer", "result", "messages", "answer", "idle"]);
-    assert_eq!(team.lead("idle_notification")[0]["content"], "one more thing");
+    assert_eq!(
+        team.entries(),
+        ["life", "answer", "result", "messages", "answer", "idle"]
+    );
+    assert_eq!(
+        team.lead("idle_notification")[0]["content"],
+        "one more thing"
+    );
 }
 
 #[test]
@@ -102,16 +124,23 @@ fn a_line_that_is_no_message_is_kept_and_told_and_reading_goes_on() {
     let kept = team.dir.read(&TeamPath::rejected(&alice())).unwrap();
     assert_eq!(kept.iter().filter(|&&byte| byte == b'\n').count(), 1);
     let told = team.lead("message");
-    assert!(told.len() == 1 && told[0]["content"].as_str().unwrap().contains("offset 0"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0]["content"].as_str().unwrap().contains("offset 0"),
+        "{told:?}"
+    );
 }
 
 #[test]
 fn what_arrives_while_a_call_runs_is_delivered_with_its_result_and_not_again() {
     let team = Team::new();
     let line = json!({"type": "message", "from": "bob", "content": "the build is red"});
-    let mut worker = team.work(&format!("/bash echo '{line}' >> .team/inbox/alice.jsonl\n/read_inbox"));
+    let mut worker = team.work(&format!(
+        "/bash echo '{line}' >> .team/inbox/alice.jsonl\n/read_inbox"
+    ));
     worker.idle();
-    let entries = ["life", "answer", "result", "messages", "answer", "result", "answer", "idle"];
+    let entries = [
+        "life", "answer", "result", "messages", "answer", "result", "answer", "idle",
+    ];
     assert_eq!(team.entries(), entries);
     assert_eq!(team.results()[1], ("no new messages".to_owned(), false));
 }
@@ -125,8 +154,14 @@ fn a_message_is_sent_to_who_runs_and_refused_to_who_does_not() {
     worker.idle();
     let results = team.results();
     assert_eq!(results[0], ("sent to bob".to_owned(), false));
-    assert_eq!(results[1], ("carol is not running (crashed)".to_owned(), true));
-    assert_eq!(results[2], ("there is no teammate named dave".to_owned(), true));
+    assert_eq!(
+        results[1],
+        ("carol is not running (crashed)".to_owned(), true)
+    );
+    assert_eq!(
+        results[2],
+        ("there is no teammate named dave".to_owned(), true)
+    );
     assert_eq!(team.lines("bob")[0]["content"], "hello");
 }
 
@@ -136,7 +171,10 @@ fn unknown_tools_and_bad_input_are_results() {
     let mut worker = team.work("/fly away\n/sleep soon");
     worker.idle();
     let results = team.results();
-    assert!(results.len() == 2 && results.iter().all(|(_, is_error)| *is_error), "{results:?}");
+    assert!(
+        results.len() == 2 && results.iter().all(|(_, is_error)| *is_error),
+        "{results:?}"
+    );
 }
 
 #[test]
@@ -144,8 +182,17 @@ fn a_piece_of_work_ends_at_the_turn_limit_and_the_process_stays() {
     let team = Team::new();
     let mut worker = team.work(&"/read_inbox\n".repeat(20));
     worker.idle();
-    assert_eq!(team.lead("idle_notification")[0]["idle_reason"], "max_turns");
-    assert_eq!(team.entries().iter().filter(|name| *name == "answer").count(), 12);
+    assert_eq!(
+        team.lead("idle_notification")[0]["idle_reason"],
+        "max_turns"
+    );
+    assert_eq!(
+        team.entries()
+            .iter()
+            .filter(|name| *name == "answer")
+            .count(),
+        12
+    );
     assert!(worker.runs());
 }
 
@@ -154,11 +201,25 @@ fn an_interruption_ends_the_turn_and_not_the_teammate() {
     let team = Team::new();
     let mut worker = team.work("/bash sleep 600\n/bash echo never");
     worker.doing("bash: sleep 600");
-    worker.send(ToWorker::Interrupt { asked_at: since_boot() });
+    worker.send(ToWorker::Interrupt {
+        asked_at: since_boot(),
+    });
     worker.idle();
-    assert_eq!(team.results(), [("[interrupted by the lead]".to_owned(), true)]);
+    assert_eq!(
+        team.results(),
+        [("[interrupted by the lead]".to_owned(), true)]
+    );
     let last = team.transcript().pop().unwrap().event;
-    assert!(matches!(last, Event::Idle { idle_reason: IdleReason::Interrupted, .. }), "{last:?}");
+    assert!(
+        matches!(
+            last,
+            Event::Idle {
+                idle_reason: IdleReason::Interrupted,
+                ..
+            }
+        ),
+        "{last:?}"
+    );
     team.write("still there?");
     team.until("an answer", || team.lead("idle_notification").len() == 2);
     assert_eq!(team.lead("idle_notification")[1]["content"], "still there?");
@@ -168,7 +229,10 @@ fn an_interruption_ends_the_turn_and_not_the_teammate() {
     team.until("the next work", || team.workspace().join("begun").exists());
     worker.send(ToWorker::Interrupt { asked_at });
     team.until("its end", || team.lead("idle_notification").len() == 3);
-    assert_eq!(team.lead("idle_notification")[2]["idle_reason"], "available");
+    assert_eq!(
+        team.lead("idle_notification")[2]["idle_reason"],
+        "available"
+    );
 }
 
 #[test]
@@ -180,7 +244,9 @@ fn a_command_that_floods_its_output_does_not_make_her_deaf() {
         worker.send(ToWorker::Ping { number });
         worker.answers(number);
     }
-    worker.send(ToWorker::Interrupt { asked_at: since_boot() });
+    worker.send(ToWorker::Interrupt {
+        asked_at: since_boot(),
+    });
     worker.idle();
     assert!(team.results()[0].0.ends_with("[interrupted by the lead]"));
 }
@@ -235,7 +301,9 @@ fn a_stranger_is_told_to_leave_and_does() {
     let team = Team::new();
     let mut worker = team.work("/bash sleep 600");
     worker.doing("bash: sleep 600");
-    worker.send(ToWorker::Stranger { why: "the journal knows another incarnation".to_owned() });
+    worker.send(ToWorker::Stranger {
+        why: "the journal knows another incarnation".to_owned(),
+    });
     worker.ends_well();
     assert_eq!(team.entries(), ["life", "answer", "result", "left"]);
 }
@@ -245,7 +313,10 @@ fn a_team_that_is_deleted_leaves_no_worker_behind() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     worker.hang_up();
-    // A worker that looks for its daemon makes a folder again that is missing: the deletion must be tried again.
-    team.until("the deletion", || std::fs::remove_dir_all(team.dir.root()).is_ok());
+    // A worker that looks for its daemon makes a folder again that is missing: the deletion must be
+    // tried again.
+    team.until("the deletion", || {
+        std::fs::remove_dir_all(team.dir.root()).is_ok()
+    });
     worker.ends_well();
 }

@@ -11,10 +11,15 @@ use super::double::{Begin, Team, UNTIL_GO};
 fn an_idle_worker_approves_at_once_and_leaves_only_when_it_is_recorded() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
-    team.echo(r#"{"type":"shutdown_request","from":"lead","request_id":"5d0c0ffe","content":"tidy up"}"#);
+    team.echo(
+        r#"{"type":"shutdown_request","from":"lead","request_id":"5d0c0ffe","content":"tidy up"}"#,
+    );
     worker.ask_to_leave(30.0);
     let (_, line) = worker.submitted();
-    assert_eq!((&line["approve"], &line["answered_by"]), (&json!(true), &json!("runtime")));
+    assert_eq!(
+        (&line["approve"], &line["answered_by"]),
+        (&json!(true), &json!("runtime"))
+    );
     assert_eq!(line["reason"], "idle");
     assert!(worker.runs());
     worker.record_answer(true);
@@ -26,7 +31,9 @@ fn an_idle_worker_approves_at_once_and_leaves_only_when_it_is_recorded() {
 fn a_forged_request_does_nothing() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
-    team.echo(r#"{"type":"shutdown_request","from":"lead","request_id":"f0f0f0f0","content":"go"}"#);
+    team.echo(
+        r#"{"type":"shutdown_request","from":"lead","request_id":"f0f0f0f0","content":"go"}"#,
+    );
     team.write("hi");
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     assert!(worker.runs() && team.lead("shutdown_response").is_empty());
@@ -38,14 +45,19 @@ fn a_forged_request_does_nothing() {
 #[test]
 fn mail_before_the_request_is_worked_on_first() {
     let team = Team::new();
-    let mut worker = team.begin(&Begin { watch: false, ..Begin::default() });
+    let mut worker = team.begin(&Begin {
+        watch: false,
+        ..Begin::default()
+    });
     team.write("/bash touch done-first");
     worker.ask_to_leave(30.0);
     let line = worker.release();
     assert_eq!(line["answered_by"], "model");
     worker.ends_well();
     assert!(team.workspace().join("done-first").exists());
-    let entries = ["life", "messages", "answer", "result", "asked", "answer", "result", "left"];
+    let entries = [
+        "life", "messages", "answer", "result", "asked", "answer", "result", "left",
+    ];
     assert_eq!(team.entries(), entries);
 }
 
@@ -60,24 +72,37 @@ fn a_working_model_is_asked_with_the_next_results() {
     let line = worker.release();
     assert_eq!(line["answered_by"], "model");
     worker.ends_well();
-    assert_eq!(team.entries(), ["life", "answer", "result", "asked", "answer", "result", "left"]);
+    assert_eq!(
+        team.entries(),
+        [
+            "life", "answer", "result", "asked", "answer", "result", "left"
+        ]
+    );
     assert!(team.lead("idle_notification").is_empty());
 }
 
 #[test]
 fn a_rejection_is_recorded_and_the_work_goes_on() {
     let team = Team::new();
-    let mut worker = team.work(&format!("/reject_shutdown still writing\n{UNTIL_GO}\n/bash echo more"));
+    let mut worker = team.work(&format!(
+        "/reject_shutdown still writing\n{UNTIL_GO}\n/bash echo more"
+    ));
     worker.waits_for_go();
     worker.ask_to_leave(30.0);
     worker.acts();
     team.go();
     let (_, line) = worker.submitted();
-    assert_eq!((&line["approve"], &line["reason"]), (&json!(false), &json!("still writing")));
+    assert_eq!(
+        (&line["approve"], &line["reason"]),
+        (&json!(false), &json!("still writing"))
+    );
     worker.record_answer(false);
     worker.idle();
     let results = team.results();
-    assert!(!results[1].1 && results[1].0.starts_with("rejected"), "{results:?}");
+    assert!(
+        !results[1].1 && results[1].0.starts_with("rejected"),
+        "{results:?}"
+    );
     assert_eq!(results[2], ("more".to_owned(), false));
     assert!(worker.runs());
 }
@@ -94,13 +119,19 @@ fn an_answer_that_came_second_finds_the_first_one() {
     worker.record_answer(true);
     worker.ends_well();
     let results = team.results();
-    assert!(results[1].1 && results[1].0.contains("approved already"), "{results:?}");
+    assert!(
+        results[1].1 && results[1].0.contains("approved already"),
+        "{results:?}"
+    );
 }
 
 #[test]
 fn a_turn_that_ends_without_an_answer_is_an_approval() {
     let team = Team::new();
-    let mut worker = team.begin(&Begin { watch: false, ..Begin::default() });
+    let mut worker = team.begin(&Begin {
+        watch: false,
+        ..Begin::default()
+    });
     team.write("only words");
     worker.ask_to_leave(30.0);
     let line = worker.release();
@@ -136,7 +167,10 @@ fn an_answer_to_what_is_not_pending_moves_nothing() {
     let team = Team::new();
     let mut worker = team.work("/shutdown_response 5d0c0ffe approve bye\n/bash echo here");
     worker.idle();
-    assert_eq!(team.results()[0], ("no shutdown request 5d0c0ffe is pending".to_owned(), true));
+    assert_eq!(
+        team.results()[0],
+        ("no shutdown request 5d0c0ffe is pending".to_owned(), true)
+    );
     assert_eq!(team.results()[1].0, "here");
     assert!(team.lead("shutdown_response").is_empty() && worker.runs());
 }
@@ -165,7 +199,11 @@ fn a_refused_answer_is_no_release() {
     let (request_id, _) = worker.submitted();
     // The directive first: one that stays pending is answered again.
     worker.directive(|directive| directive.shutdown = None);
-    worker.send(ToWorker::Refused { request_id, why: "it is expired".to_owned(), taken: false });
+    worker.send(ToWorker::Refused {
+        request_id,
+        why: "it is expired".to_owned(),
+        taken: false,
+    });
     team.write("hi");
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     assert!(worker.runs());

@@ -20,7 +20,12 @@ fn a_piece_of_work_has_a_limit_of_turns_and_the_next_one_its_own() {
 fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_count() {
     let spend = |state: &mut State, input_tokens, cache_read_input_tokens| {
         state.thinking();
-        let usage = Usage { input_tokens, output_tokens: 9, cache_read_input_tokens, ..Usage::default() };
+        let usage = Usage {
+            input_tokens,
+            output_tokens: 9,
+            cache_read_input_tokens,
+            ..Usage::default()
+        };
         state.count_usage(usage);
         state.answered(true);
         state.call_ended(false);
@@ -29,17 +34,36 @@ fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_cou
     spend(&mut state, 900, 1_000_000);
     assert_eq!(state.next(NOW), Step::Think);
     spend(&mut state, 82, 0);
-    assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTurns), "the limit of turns goes before");
+    assert_eq!(
+        state.next(NOW),
+        Step::Finish(IdleReason::MaxTurns),
+        "the limit of turns goes before"
+    );
     state.limits.turns = 50;
     assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTokens));
     state.finished(IdleReason::MaxTokens, "");
     state.takes_in(true, false);
-    assert_eq!(state.next(NOW), Step::Think, "the next piece of work has as much again");
-    assert_eq!(state.report(false).usage.cache_read_input_tokens, 1_000_000, "all that was spent is said");
+    assert_eq!(
+        state.next(NOW),
+        Step::Think,
+        "the next piece of work has as much again"
+    );
+    assert_eq!(
+        state.report(false).usage.cache_read_input_tokens,
+        1_000_000,
+        "all that was spent is said"
+    );
     assert_eq!(state.budget_left().tokens, Some(1000));
-    state.count_usage(Usage { output_tokens: 400, cache_read_input_tokens: 9, ..Usage::default() });
+    state.count_usage(Usage {
+        output_tokens: 400,
+        cache_read_input_tokens: 9,
+        ..Usage::default()
+    });
     assert_eq!(state.budget_left().tokens, Some(600));
-    state.count_usage(Usage { output_tokens: 4000, ..Usage::default() });
+    state.count_usage(Usage {
+        output_tokens: 4000,
+        ..Usage::default()
+    });
     assert_eq!(state.budget_left().tokens, Some(0));
     state.limits.tokens = None;
     assert_eq!(state.budget_left().tokens, None);
@@ -52,11 +76,20 @@ fn why_work_came_to_nothing_is_said_until_other_work_begins() {
     let mut state = at(At::Turn { results: false });
     let activity = |state: &State| state.report(false).activity;
     state.failed("told".to_owned());
-    let Step::Finish(reason) = state.next(NOW) else { panic!() };
-    state.finished(reason, "\nthe key was refused (401) (hint: take\nanother one)");
+    let Step::Finish(reason) = state.next(NOW) else {
+        panic!()
+    };
+    state.finished(
+        reason,
+        "\nthe key was refused (401) (hint: take\nanother one)",
+    );
     assert_eq!(activity(&state), "failed: the key was refused (401)");
     state.takes_in(false, false);
-    assert_eq!(activity(&state), "failed: the key was refused (401)", "news are no work");
+    assert_eq!(
+        activity(&state),
+        "failed: the key was refused (401)",
+        "news are no work"
+    );
     state.takes_in(true, false);
     assert_eq!(activity(&state), "thinking");
     for (reason, said) in [
@@ -74,11 +107,21 @@ fn why_work_came_to_nothing_is_said_until_other_work_begins() {
 
 #[test]
 fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
-    let budget = Budget { turns: 3, asks_itself: false, tokens: Some(1000), cost: None };
+    let budget = Budget {
+        turns: 3,
+        asks_itself: false,
+        tokens: Some(1000),
+        cost: None,
+    };
     let told = budget.explain(IdleReason::MaxTurns).unwrap();
-    assert!(told.starts_with("stopped at the limit of 3 model calls") && told.contains("`--max-turns`"));
+    assert!(
+        told.starts_with("stopped at the limit of 3 model calls") && told.contains("`--max-turns`")
+    );
     let told = budget.explain(IdleReason::MaxTokens).unwrap();
-    assert!(told.contains("1000 tokens") && told.contains("`max_tokens` in team.toml"), "{told}");
+    assert!(
+        told.contains("1000 tokens") && told.contains("`max_tokens` in team.toml"),
+        "{told}"
+    );
     assert_eq!(budget.explain(IdleReason::Available), None);
 }
 
@@ -86,7 +129,10 @@ fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
 fn what_arrives_when_a_limit_is_reached_begins_the_next_piece_of_work() {
     for (turns, spent) in [(3, 0), (1, 1000)] {
         let mut state = state_of(At::Turn { results: true }, turns, spent, Relevance::Work);
-        assert!(matches!(state.next(NOW), Step::Finish(_)), "{turns} {spent}");
+        assert!(
+            matches!(state.next(NOW), Step::Finish(_)),
+            "{turns} {spent}"
+        );
         state.finished(IdleReason::MaxTurns, "told");
         assert_eq!(state.next(NOW), Step::TakeIn);
         state.takes_in(true, false);

@@ -76,12 +76,17 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
         state.submitted();
         state.refused(&id("p2"), ("no such line".to_owned(), false), NOW);
     }
-    assert_eq!(state.next(NOW), Step::Resolve(Err("no such line".to_owned())));
+    assert_eq!(
+        state.next(NOW),
+        Step::Resolve(Err("no such line".to_owned()))
+    );
 }
 
-/// The incarnation before submitted the same plan under its next id, which is approved; the daemon answers for the id that is submitted.
+/// The incarnation before submitted the same plan under its next id, which is approved; the daemon
+/// answers for the id that is submitted.
 #[test]
-fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_submitted_already() {
+fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_submitted_already()
+{
     let submitted = || {
         let mut state = planning();
         state.submitted();
@@ -92,7 +97,11 @@ fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_
         state.refused(&id("p1"), ("taken".to_owned(), true), NOW);
         state
     };
-    for (mut state, told) in [(planning(), "nothing"), (submitted(), "submitted"), (taken(), "taken")] {
+    for (mut state, told) in [
+        (planning(), "nothing"),
+        (submitted(), "submitted"),
+        (taken(), "taken"),
+    ] {
         state.directive(judges(2, Status::Expired), NOW);
         assert_eq!(state.next(NOW), Step::Renumber, "{told}");
         state.submitting(plan("p2"));
@@ -103,14 +112,21 @@ fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_
 #[test]
 fn an_approved_plan_opens_the_gate_only_with_the_word() {
     let mut state = submitted();
-    state.directive(Directive { gate: Gate::Closed, ..judges(2, Status::Approved) }, NOW);
+    state.directive(
+        Directive {
+            gate: Gate::Closed,
+            ..judges(2, Status::Approved)
+        },
+        NOW,
+    );
     state.call_ended(true);
     assert_eq!(state.gate(), Gate::Closed);
     state.directive(judges(3, Status::Approved), NOW);
     assert_eq!(state.gate(), Gate::Open);
 }
 
-/// Crash window P4: the daemon died between its decision and its directive; the line was there before.
+/// Crash window P4: the daemon died between its decision and its directive; the line was there
+/// before.
 #[test]
 fn a_message_that_closes_the_gate_holds_until_the_directive_of_its_line() {
     let mut state = at(At::Idle);
@@ -122,14 +138,21 @@ fn a_message_that_closes_the_gate_holds_until_the_directive_of_its_line() {
     assert_eq!((state.gate(), state.report(false).doubts), (Gate::Open, 0));
 }
 
-/// Each process of the user can write such a line: the daemon, who alone knows its journal, is asked.
+/// Each process of the user can write such a line: the daemon, who alone knows its journal, is
+/// asked.
 #[test]
 fn a_forged_message_about_the_gate_counts_until_the_daemon_has_answered() {
     let mut state = at(At::Idle);
-    let settles = |seq, settles| Directive { settles, ..directive(seq) };
+    let settles = |seq, settles| Directive {
+        settles,
+        ..directive(seq)
+    };
     for (seq, doubts) in [(u64::MAX, 1), (3, 2)] {
         state.told_of_a_gate_closed(seq);
-        assert_eq!((state.gate(), state.report(false).doubts), (Gate::Closed, doubts));
+        assert_eq!(
+            (state.gate(), state.report(false).doubts),
+            (Gate::Closed, doubts)
+        );
         state.directive(settles(1, doubts - 1), NOW);
         assert_eq!(state.gate(), Gate::Closed, "the daemon had not heard of it");
         state.directive(settles(1, doubts), NOW);

@@ -26,9 +26,17 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     ];
     let directive = (0_u64..20, any::<(bool, bool, bool)>(), status.clone()).prop_map(
         |(seq, (open, asked, go), status)| {
-            let directive = if asked { asks(seq) } else { judges(seq, status) };
+            let directive = if asked {
+                asks(seq)
+            } else {
+                judges(seq, status)
+            };
             let gate = if open { Gate::Open } else { Gate::Closed };
-            Move::Directive(Directive { gate, release: go && seq > 15, ..directive })
+            Move::Directive(Directive {
+                gate,
+                release: go && seq > 15,
+                ..directive
+            })
         },
     );
     let one = prop_oneof![
@@ -44,7 +52,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 0..60)
 }
 
-/// Plays the session: performs steps until the state waits. Returns whether the incarnation has ended.
+/// Plays the session: performs steps until the state waits. Returns whether the incarnation has
+/// ended.
 fn perform(
     state: &mut State,
     now: Duration,
@@ -92,8 +101,15 @@ fn perform(
                 state.finished(reason, "");
             }
             Step::Leave(end) => {
-                prop_assert_eq!(*open, 0, "an incarnation ends although calls have no result");
-                prop_assert!(may_leave || end == End::Terminated, "no approval is recorded");
+                prop_assert_eq!(
+                    *open,
+                    0,
+                    "an incarnation ends although calls have no result"
+                );
+                prop_assert!(
+                    may_leave || end == End::Terminated,
+                    "no approval is recorded"
+                );
                 return Ok(true);
             }
         }

@@ -58,7 +58,9 @@ fn calls_that_came_with_an_approval_still_run() {
     state.calling("answering".to_owned(), false, false);
     state.answering(id("s1"), true, AnsweredBy::Model);
     assert_eq!(state.directive(releases(3), NOW), Some(id("s1")));
-    let Step::ResolveAnswer(answer) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    let Step::ResolveAnswer(answer) = state.next(NOW) else {
+        panic!("{:?}", state.next(NOW))
+    };
     assert_eq!(answer.outcome, Some(Ok(Status::Approved)));
     state.answer_told(NOW);
     state.call_ended(true);
@@ -86,7 +88,10 @@ fn an_answer_is_on_its_way_while_the_word_calls_the_shutdown_pending() {
     let mut state = at(At::Idle);
     state.directive(asks(2), NOW);
     state.answering(id("s1"), true, AnsweredBy::Runtime);
-    assert_eq!((state.directive(asks(3), NOW), state.next(NOW)), (None, WAIT));
+    assert_eq!(
+        (state.directive(asks(3), NOW), state.next(NOW)),
+        (None, WAIT)
+    );
     assert_eq!(state.directive(releases(4), NOW), Some(id("s1")));
     assert_eq!(state.next(NOW), Step::Leave(End::Approved));
 }
@@ -97,7 +102,9 @@ fn a_rejected_shutdown_is_over_although_an_older_word_still_tells_it() {
     state.directive(asks(2), NOW);
     state.answering(id("s1"), false, AnsweredBy::Model);
     state.directive(directive(3), NOW);
-    let Step::ResolveAnswer(answer) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    let Step::ResolveAnswer(answer) = state.next(NOW) else {
+        panic!("{:?}", state.next(NOW))
+    };
     assert_eq!(answer.outcome, Some(Ok(Status::Rejected)));
     state.answer_told(NOW);
     state.call_ended(false);
@@ -112,7 +119,9 @@ fn a_refused_answer_is_given_again_a_little_later_while_the_word_calls_it_pendin
     state.directive(asks(2), NOW);
     state.answering(id("s1"), true, AnsweredBy::Runtime);
     state.refused(&id("s1"), ("no line stands there".to_owned(), false), NOW);
-    let Step::Wait(Some(later)) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    let Step::Wait(Some(later)) = state.next(NOW) else {
+        panic!("{:?}", state.next(NOW))
+    };
     assert_eq!(state.next(later), approve("idle"));
     state.directive(directive(3), NOW);
     assert_eq!(state.next(later), WAIT);
@@ -123,7 +132,9 @@ fn an_answer_that_could_not_be_written_is_tried_again_a_little_later() {
     let mut state = at(At::Idle);
     state.directive(asks(2), NOW);
     state.answer_failed(NOW);
-    let Step::Wait(Some(later)) = state.next(NOW) else { panic!("{:?}", state.next(NOW)) };
+    let Step::Wait(Some(later)) = state.next(NOW) else {
+        panic!("{:?}", state.next(NOW))
+    };
     assert_eq!(state.next(later), approve("idle"));
 }
 
@@ -133,16 +144,33 @@ fn the_time_to_decide_begins_with_the_first_word_that_tells_the_request() {
     state.directive(asks(2), NOW);
     state.directive(asks(5), NOW + WITHIN);
     assert_eq!(state.hold(NOW + WITHIN), Err(Why::Overdue));
-    for (decide_within, over) in
-        [(-1.0, true), (f64::NAN, true), (1e19, false), (f64::INFINITY, false), (1e300, false)]
-    {
-        let shutdown = PendingShutdown { request_id: id("s2"), reason: String::new(), decide_within };
+    for (decide_within, over) in [
+        (-1.0, true),
+        (f64::NAN, true),
+        (1e19, false),
+        (f64::INFINITY, false),
+        (1e300, false),
+    ] {
+        let shutdown = PendingShutdown {
+            request_id: id("s2"),
+            reason: String::new(),
+            decide_within,
+        };
         let mut state = at(At::Thinking { results: true });
-        state.directive(Directive { shutdown: Some(shutdown), ..directive(2) }, NOW);
+        state.directive(
+            Directive {
+                shutdown: Some(shutdown),
+                ..directive(2)
+            },
+            NOW,
+        );
         let held = state.hold(NOW + WITHIN);
         assert_eq!(held == Err(Why::Overdue), over, "{decide_within}");
         if let Ok(Some(until)) = held {
-            assert!(std::time::Instant::now().checked_add(until).is_some(), "a clock reaches {until:?}");
+            assert!(
+                std::time::Instant::now().checked_add(until).is_some(),
+                "a clock reaches {until:?}"
+            );
         }
     }
 }

@@ -14,20 +14,30 @@ pub(super) fn how_it_ended(turn: &Value) -> Option<String> {
     match turn["status"].as_str() {
         Some("completed") => None,
         Some("failed") => Some(failure(&turn["error"])),
-        other => Some(format!("its turn is {}", other.unwrap_or("over, without a status"))),
+        other => Some(format!(
+            "its turn is {}",
+            other.unwrap_or("over, without a status")
+        )),
     }
 }
 
 pub(super) fn failure(error: &Value) -> String {
     let kinds = error["codexErrorInfo"].as_object();
-    let status = kinds.and_then(|kinds| kinds.values().find_map(|kind| kind["httpStatusCode"].as_u64()));
-    let said = ["message", "additionalDetails"].into_iter().filter_map(|name| error[name].as_str());
+    let status = kinds.and_then(|kinds| {
+        kinds
+            .values()
+            .find_map(|kind| kind["httpStatusCode"].as_u64())
+    });
+    let said = ["message", "additionalDetails"]
+        .into_iter()
+        .filter_map(|name| error[name].as_str());
     why_it_failed(status, &said.collect::<Vec<_>>().join(": "))
 }
 
 pub(super) fn usage(value: &Value) -> Usage {
     let count = |name: &str| value[name].as_u64().unwrap_or_default();
-    let (read, written) = (count("cachedInputTokens"), count("cacheWriteInputTokens"));
+    let read = count("cachedInputTokens");
+    let written = count("cacheWriteInputTokens");
     Usage {
         input_tokens: count("inputTokens").saturating_sub(read + written),
         output_tokens: count("outputTokens"),

@@ -16,8 +16,13 @@ pub(super) fn find(state: &Path, session: Uuid) -> Option<PathBuf> {
     let mut level = vec![state.join("codex/sessions")];
     // A folder each for year, month and day.
     for _ in 0..4 {
-        let inside = level.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-        level = inside.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        let inside = level
+            .iter()
+            .filter_map(|folder| std::fs::read_dir(folder).ok())
+            .flatten();
+        level = inside
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .collect();
     }
     level.retain(|file| thread_of(file).is_some() && is_marked(file, session));
     level.into_iter().max()
@@ -25,15 +30,21 @@ pub(super) fn find(state: &Path, session: Uuid) -> Option<PathBuf> {
 
 /// Returns the thread whose file it is: `rollout-TIME-THREAD.jsonl`.
 pub(super) fn thread_of(file: &Path) -> Option<String> {
-    let name = file.file_name()?.to_str()?.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
+    let name = file
+        .file_name()?
+        .to_str()?
+        .strip_prefix("rollout-")?
+        .strip_suffix(".jsonl")?;
     let thread: Uuid = name.get(name.len().checked_sub(36)?..)?.parse().ok()?;
     Some(thread.to_string())
 }
 
 /// Returns the texts of messages at the end of a thread whose ids were not written any more.
 pub(super) fn texts_without_id(history: &str) -> Vec<String> {
-    let lines =
-        history.lines().rev().filter(|line| line.contains("\"user\"") || line.contains("UserMessage"));
+    let lines = history
+        .lines()
+        .rev()
+        .filter(|line| line.contains("\"user\"") || line.contains("UserMessage"));
     let mut texts = Vec::new();
     for entry in lines.filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let payload = &entry["payload"];
@@ -50,7 +61,9 @@ pub(super) fn texts_without_id(history: &str) -> Vec<String> {
 
 /// Tells whether a file is that of a session.
 fn is_marked(file: &Path, session: Uuid) -> bool {
-    let Ok(file) = open_kept(file) else { return false };
+    let Ok(file) = open_kept(file) else {
+        return false;
+    };
     let mut first = Vec::new();
     let read = BufReader::new(file.take(MAX_FIRST_LINE)).read_until(b'\n', &mut first);
     let first: Value = serde_json::from_slice(&first).unwrap_or_default();

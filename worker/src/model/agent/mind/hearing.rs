@@ -23,7 +23,8 @@ const OUTAGE: f64 = 120.0;
 /// How long the end of a turn may take that is interrupted.
 const INTERRUPTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long an agent may say nothing between a turn that has ended and the one that takes in what it was told meanwhile.
+/// How long an agent may say nothing between a turn that has ended and the one that takes in what
+/// it was told meanwhile.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// What is told of a call whose agent is gone.
@@ -33,10 +34,13 @@ pub(super) const GONE: &str = "the agent has ended; the call may have run";
 const UNTAKEN: &str = "has ended its turn without a word about a message that it was told";
 
 impl AgentMind {
-    /// Ends the turn, and with it what it has told so far; the process, if it does not obey, or if it would begin another turn for a
-    /// message that waits.
+    /// Ends the turn, and with it what it has told so far; the process, if it does not obey, or if
+    /// it would begin another turn for a message that waits.
     pub(crate) async fn interrupt(&mut self) {
-        let Some(process) = self.process.as_ref().filter(|_| self.in_turn && self.untaken.is_empty()) else {
+        if !(self.in_turn && self.untaken.is_empty()) {
+            return self.abandon();
+        }
+        let Some(process) = self.process.as_ref() else {
             return self.abandon();
         };
         process.interrupt();
@@ -49,7 +53,10 @@ impl AgentMind {
                 }
             }
         };
-        if !tokio::time::timeout(INTERRUPTED_WITHIN, ended).await.unwrap_or(false) {
+        if !tokio::time::timeout(INTERRUPTED_WITHIN, ended)
+            .await
+            .unwrap_or(false)
+        {
             tracing::warn!("the agent does not end its turn when it is interrupted: it is ended");
             return self.abandon();
         }
@@ -67,7 +74,10 @@ impl AgentMind {
             match self.next().await {
                 Ok(Heard::Ready) => return Ok(()),
                 Ok(Heard::Nonsense(line)) => {
-                    return Err(format!("it says {:?}", line.chars().take(200).collect::<String>()));
+                    return Err(format!(
+                        "it says {:?}",
+                        line.chars().take(200).collect::<String>()
+                    ));
                 }
                 Ok(_) => {}
                 Err(how) => return Err(how),
@@ -77,7 +87,9 @@ impl AgentMind {
 
     /// Waits for what the agent says next; a long silence is told.
     async fn heard(&mut self) -> Result<Heard, String> {
-        let Some(process) = &mut self.process else { return pending().await };
+        let Some(process) = &mut self.process else {
+            return pending().await;
+        };
         if self.is_between {
             let heard = tokio::time::timeout(TAKEN_WITHIN, process.heard()).await;
             return heard.unwrap_or_else(|_| Err(UNTAKEN.to_owned()));
@@ -86,7 +98,11 @@ impl AgentMind {
             return heard;
         }
         let until = teamd_shared::clock::wall();
-        let why = format!("{} for {}", Waiting::UNHEARD, format_duration(self.patience));
+        let why = format!(
+            "{} for {}",
+            Waiting::UNHEARD,
+            format_duration(self.patience)
+        );
         self.pauses.send_replace(Some(Waiting { until, why }));
         process.heard().await
     }
@@ -99,7 +115,9 @@ impl AgentMind {
 
     /// Takes in what was heard.
     pub(super) fn take_in(&mut self, heard: Result<Heard, String>) -> Result<Heard, String> {
-        let Some(process) = &self.process else { return heard };
+        let Some(process) = &self.process else {
+            return heard;
+        };
         match heard {
             // The kernel decides what it may do.
             Ok(Heard::Asks(asked)) if self.permissions == Permissions::Allow => {
@@ -109,13 +127,15 @@ impl AgentMind {
             // What it asks beside its turns is refused.
             Ok(Heard::Retry(why)) if !self.in_turn => Ok(Heard::Retry(why)),
             Ok(Heard::Retry(said)) => {
-                let why = process
-                    .meter
-                    .trouble()
-                    .map_or(said, |trouble| format!("{}; attempt {}", trouble.brief, trouble.attempts));
+                let why = process.meter.trouble().map_or(said, |trouble| {
+                    format!("{}; attempt {}", trouble.brief, trouble.attempts)
+                });
                 tracing::warn!("the service of the agent does not answer: {why}");
                 let until = teamd_shared::clock::wall() + OUTAGE;
-                self.pauses.send_replace(Some(Waiting { until, why: why.clone() }));
+                self.pauses.send_replace(Some(Waiting {
+                    until,
+                    why: why.clone(),
+                }));
                 Ok(Heard::Retry(why))
             }
             Ok(Heard::Begins) => {
@@ -133,13 +153,39 @@ impl AgentMind {
                 self.untaken.remove(&id);
                 Ok(Heard::Taken(id))
             }
-            Ok(Heard::Outcome { id, content, is_error }) => {
-                self.outcomes.insert(id.clone(), Outcome { content: content.clone(), is_error });
-                Ok(Heard::Outcome { id, content, is_error })
+            Ok(Heard::Outcome {
+                id,
+                content,
+                is_error,
+            }) => {
+                self.outcomes.insert(
+                    id.clone(),
+                    Outcome {
+                        content: content.clone(),
+                        is_error,
+                    },
+                );
+                Ok(Heard::Outcome {
+                    id,
+                    content,
+                    is_error,
+                })
             }
-            Ok(Heard::Call { id, name, input, is_handed, refused }) => {
+            Ok(Heard::Call {
+                id,
+                name,
+                input,
+                is_handed,
+                refused,
+            }) => {
                 self.refused.extend(refused.map(|why| (id.clone(), why)));
-                Ok(Heard::Call { id, name, input, is_handed, refused })
+                Ok(Heard::Call {
+                    id,
+                    name,
+                    input,
+                    is_handed,
+                    refused,
+                })
             }
             Ok(Heard::Unusable(why)) => {
                 self.abandon();
@@ -163,11 +209,13 @@ impl AgentMind {
         }
     }
 
-    /// Waits for the next answer: what the model of the agent says until it calls a tool, or its turn ends.
+    /// Waits for the next answer: what the model of the agent says until it calls a tool, or its
+    /// turn ends.
     ///
     /// # Errors
-    /// [`ModelError::Gone`] if the agent has ended, and is to be started again; [`ModelError::Spent`] if its model is asked again although the
-    /// budget is spent; [`ModelError::Failed`].
+    /// [`ModelError::Gone`] if the agent has ended, and is to be started again;
+    /// [`ModelError::Spent`] if its model is asked again although the budget is spent;
+    /// [`ModelError::Failed`].
     pub(crate) async fn answer(
         &mut self,
         budget: Budget,
@@ -198,8 +246,16 @@ impl AgentMind {
                 // It is asked anew.
                 Ok(Heard::Retry(_)) => observe(Progress::Again),
                 Ok(Heard::Text(text)) => content.push(Block::Text { text }),
-                Ok(Heard::Call { id, name, input, .. }) => {
-                    content.push(Block::ToolUse { id, name, input, message_id: None, request_id: None });
+                Ok(Heard::Call {
+                    id, name, input, ..
+                }) => {
+                    content.push(Block::ToolUse {
+                        id,
+                        name,
+                        input,
+                        message_id: None,
+                        request_id: None,
+                    });
                     return Ok(self.event(content));
                 }
                 Ok(Heard::TurnEnded { failure }) => {
@@ -231,7 +287,12 @@ impl AgentMind {
                     self.restarts += 1;
                     return Err(ModelError::Gone(how));
                 }
-                Err(how) => return Err(ModelError::Failed(format!("the agent {} {how}", self.agent.name))),
+                Err(how) => {
+                    return Err(ModelError::Failed(format!(
+                        "the agent {} {how}",
+                        self.agent.name
+                    )));
+                }
             }
         }
     }
@@ -243,17 +304,34 @@ impl AgentMind {
 
     pub(super) fn event(&mut self, mut content: Vec<Block>) -> Event {
         if let Some(text) = self.begun_afresh.take() {
-            content.insert(0, Block::Text { text: format!("[{text}]") });
+            content.insert(
+                0,
+                Block::Text {
+                    text: format!("[{text}]"),
+                },
+            );
         }
         self.is_answering = false;
         let (usage, model_calls) = self.take_unrecorded();
-        Event::Answer { content, usage, cut: None, length: None, model_calls }
+        Event::Answer {
+            content,
+            usage,
+            cut: None,
+            length: None,
+            model_calls,
+        }
     }
 
     /// Returns a call that it makes beside another one, with what it has said before.
     pub(super) fn called(&mut self, id: String, name: String, input: Value) -> Event {
         let mut content = self.take_texts();
-        content.push(Block::ToolUse { id, name, input, message_id: None, request_id: None });
+        content.push(Block::ToolUse {
+            id,
+            name,
+            input,
+            message_id: None,
+            request_id: None,
+        });
         self.event(content)
     }
 
@@ -282,9 +360,14 @@ impl AgentMind {
                 continue;
             }
             let known = self.take_outcome(&tool_use_id);
-            let gone = || self.process.is_none().then(|| Outcome::error(GONE));
-            if let Some(Outcome { content, is_error }) = known.or_else(gone) {
-                return Some(Event::Result { tool_use_id, content, is_error });
+            if let Some(Outcome { content, is_error }) =
+                known.or_else(|| self.process.is_none().then(|| Outcome::error(GONE)))
+            {
+                return Some(Event::Result {
+                    tool_use_id,
+                    content,
+                    is_error,
+                });
             }
         }
         None
@@ -300,7 +383,10 @@ impl AgentMind {
                 return Came::Beside(event);
             }
             // Another question may have been open.
-            let asked = self.later.iter().position(|heard| matches!(heard, Heard::Asks(_)));
+            let asked = self
+                .later
+                .iter()
+                .position(|heard| matches!(heard, Heard::Asks(_)));
             if let Some(Heard::Asks(asked)) = asked.and_then(|at| self.later.remove(at)) {
                 if self.permissions == Permissions::Ask {
                     return Came::Asks(asked);
@@ -308,7 +394,11 @@ impl AgentMind {
                 self.permit(&asked.id, None);
             }
             // The turn may have ended while the outcome of another call was waited for.
-            if self.later.iter().any(|heard| matches!(heard, Heard::TurnEnded { .. })) {
+            if self
+                .later
+                .iter()
+                .any(|heard| matches!(heard, Heard::TurnEnded { .. }))
+            {
                 return Came::Outcome(Outcome::error(NO_OUTCOME));
             }
             if self.process.is_none() {
@@ -316,13 +406,19 @@ impl AgentMind {
             }
             match self.next().await {
                 Ok(heard @ Heard::TurnEnded { .. }) => self.later.push_back(heard),
-                Ok(Heard::Asks(asked)) if self.permissions == Permissions::Ask => return Came::Asks(asked),
-                Ok(Heard::Call { id, name, input, .. }) => return Came::Beside(self.called(id, name, input)),
+                Ok(Heard::Asks(asked)) if self.permissions == Permissions::Ask => {
+                    return Came::Asks(asked);
+                }
+                Ok(Heard::Call {
+                    id, name, input, ..
+                }) => return Came::Beside(self.called(id, name, input)),
                 Ok(heard @ Heard::Text(_)) => self.later.push_back(heard),
                 Ok(Heard::Cost(_)) => return Came::Cost,
                 Ok(_) => {}
                 Err(how) => {
-                    return Came::Outcome(Outcome::error(format!("the agent {how}; the call may have run")));
+                    return Came::Outcome(Outcome::error(format!(
+                        "the agent {how}; the call may have run"
+                    )));
                 }
             }
         }

@@ -20,18 +20,34 @@ impl AgentMind {
     /// Takes in the next entry of the transcript.
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
-            Event::Incarnation { incarnation, conversation, prompt } if incarnation == conversation => {
-                (self.conversation, self.count) = (*conversation, 0);
-                (self.lines, self.earlier) = (Vec::new(), 0);
-                (self.before, self.has_answered) = (String::new(), false);
-                prompt.iter().for_each(|prompt| self.push(prompt.clone(), false));
-            }
-            Event::Messages { messages } => {
-                for message in messages.iter().filter_map(|it| Message::from_json(it.clone()).ok()) {
-                    show(&message, &self.name).into_iter().for_each(|text| self.push(text, false));
+            Event::Incarnation {
+                incarnation,
+                conversation,
+                prompt,
+            } if incarnation == conversation => {
+                self.conversation = *conversation;
+                self.count = 0;
+                self.lines = Vec::new();
+                self.earlier = 0;
+                self.before = String::new();
+                self.has_answered = false;
+                if let Some(prompt) = prompt {
+                    self.push(prompt.clone(), false);
                 }
             }
-            Event::Asked { request_id, reason } => self.push(ask(request_id.as_str(), reason), true),
+            Event::Messages { messages } => {
+                for message in messages
+                    .iter()
+                    .filter_map(|it| Message::from_json(it.clone()).ok())
+                {
+                    if let Some(text) = show(&message, &self.name) {
+                        self.push(text, false);
+                    }
+                }
+            }
+            Event::Asked { request_id, reason } => {
+                self.push(ask(request_id.as_str(), reason), true)
+            }
             Event::Answer { content, .. } => {
                 self.has_answered = true;
                 // Nothing follows from what it says behind a plan.
@@ -39,33 +55,46 @@ impl AgentMind {
                     self.unfollowed = 0;
                 }
                 for block in content {
-                    let Block::ToolUse { id, name, .. } = block else { continue };
+                    let Block::ToolUse { id, name, .. } = block else {
+                        continue;
+                    };
                     if self.runs(id, name) {
                         self.running.push(id.clone());
                     }
                     match self.tools.iter().find(|tool| tool.text.name == name) {
-                        Some(HandedTool { at_once: Some(_), .. }) => self.told_later.insert(id.clone()),
+                        Some(HandedTool {
+                            at_once: Some(_), ..
+                        }) => self.told_later.insert(id.clone()),
                         // It may have been answered when it was heard.
                         Some(_) if !self.refused.contains_key(id) => self.handed.insert(id.clone()),
                         _ => continue,
                     };
                 }
             }
-            Event::Result { tool_use_id, content, is_error } => {
+            Event::Result {
+                tool_use_id,
+                content,
+                is_error,
+            } => {
                 self.running.retain(|id| id != tool_use_id);
                 let is_told_later = self.told_later.remove(tool_use_id);
                 if is_told_later && content != PLAN_WAITS {
                     self.push(content.clone(), false);
                 }
                 let is_handed = self.handed.remove(tool_use_id) || is_told_later;
-                if let Some(process) = self.process.as_ref().filter(|_| is_handed) {
+                if is_handed && let Some(process) = self.process.as_ref() {
                     process.answer(tool_use_id, content, *is_error);
                 }
             }
             Event::Idle { .. } | Event::Left { .. } => {
                 self.running.clear();
                 // Of work that has not ended by itself, the session holds what was told.
-                if let Event::Idle { idle_reason: IdleReason::Available, content, .. } = event {
+                if let Event::Idle {
+                    idle_reason: IdleReason::Available,
+                    content,
+                    ..
+                } = event
+                {
                     self.remember(content);
                     self.lines.clear();
                 }
@@ -75,7 +104,8 @@ impl AgentMind {
                     self.abandon();
                 }
                 self.forget_turn();
-                (self.in_turn, self.restarts) = (false, 0);
+                self.in_turn = false;
+                self.restarts = 0;
             }
             _ => {}
         }
@@ -83,16 +113,23 @@ impl AgentMind {
 
     /// Takes the messages of work that has ended to what was said before, with its answer.
     fn remember(&mut self, answer: &str) {
-        self.lines.iter().for_each(|told| self.before.push_str(&format!("\n\n[told] {}", told.text)));
+        for told in &self.lines {
+            self.before.push_str(&format!("\n\n[told] {}", told.text));
+        }
         self.before.push_str(&format!("\n\n[answered] {answer}"));
         let end = self.before.len();
-        let from = (end.saturating_sub(MAX_BEFORE)..end).find(|at| self.before.is_char_boundary(*at));
+        let from =
+            (end.saturating_sub(MAX_BEFORE)..end).find(|at| self.before.is_char_boundary(*at));
         self.before.drain(..from.unwrap_or(end));
     }
 
     fn push(&mut self, text: String, is_of_work: bool) {
         self.count += 1;
-        self.lines.push(Line { id: self.id("line", self.count), text, is_of_work });
+        self.lines.push(Line {
+            id: self.id("line", self.count),
+            text,
+            is_of_work,
+        });
     }
 
     /// Returns an id that is always the same for the same thing of the same conversation.
@@ -100,30 +137,54 @@ impl AgentMind {
         let of = format!("{what} {number} of {}", self.conversation);
         // FNV-1a, 64 bits, from two beginnings: within one state directory that is enough.
         let hash = |seed: u64| {
-            of.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+            of.bytes().fold(seed, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            })
         };
-        let (high, low) = (hash(0xcbf2_9ce4_8422_2325), hash(0x6c62_272e_07bb_0142));
-        Builder::from_random_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes()).into_uuid()
+        let high = hash(0xcbf2_9ce4_8422_2325);
+        let low = hash(0x6c62_272e_07bb_0142);
+        Builder::from_random_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
+            .into_uuid()
     }
 
-    /// Returns what the agent was not told yet; where a turn was broken off and nothing more has come, that it goes on.
+    /// Returns what the agent was not told yet; where a turn was broken off and nothing more has
+    /// come, that it goes on.
     pub(crate) fn news(&mut self) -> Vec<Line> {
-        let is_new = |line: &&Line| !self.written.contains(&line.id);
-        let mut news: Vec<_> = self.lines.iter().filter(is_new).cloned().collect();
+        let mut news: Vec<_> = self
+            .lines
+            .iter()
+            .filter(|line| !self.written.contains(&line.id))
+            .cloned()
+            .collect();
         let is_stuck = self.is_work && !self.in_turn && news.is_empty();
         let without_id = self.without_id.take();
         let goes_on = std::mem::take(&mut self.is_broken) || is_stuck || without_id.is_some();
-        let mut first = if goes_on { GO_ON.to_owned() } else { String::new() };
+        let mut first = if goes_on {
+            GO_ON.to_owned()
+        } else {
+            String::new()
+        };
         if (goes_on || !news.is_empty()) && std::mem::take(&mut self.is_lost) {
             first = format!("{LOST}{}\n\n{first}", self.before);
         }
         // In one message with what is new: a turn may begin with the first one alone.
-        match news.first_mut().filter(|_| without_id.is_none()) {
+        match if without_id.is_none() {
+            news.first_mut()
+        } else {
+            None
+        } {
             _ if first.is_empty() => {}
             Some(new) => new.text = format!("{}\n\n{}", first.trim_end(), new.text),
             None => {
                 let id = without_id.map_or_else(Uuid::new_v4, stands_for);
-                news.insert(0, Line { id, text: first, is_of_work: true });
+                news.insert(
+                    0,
+                    Line {
+                        id,
+                        text: first,
+                        is_of_work: true,
+                    },
+                );
             }
         }
         news

@@ -8,7 +8,8 @@ use crate::model::service::events::ServerEvent;
 use crate::model::service::failure::{Failure, FailureKind};
 use crate::model::service::streams;
 
-/// A stream as the service sends it: thinking, text, two calls, an unknown kind of block and of event.
+/// A stream as the service sends it: thinking, text, two calls, an unknown kind of block and of
+/// event.
 const STREAM: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"cache_creation_input_tokens":7,"cache_read_input_tokens":1800,"output_tokens":1}}}
 
@@ -79,7 +80,8 @@ data: {"type":"message_stop"}
 
 fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
     let mut events = EventReader::default();
-    let (wire, mut draft) = (Anthropic::new("x", 200_000), Draft::default());
+    let wire = Anthropic::new("x", 200_000);
+    let mut draft = Draft::default();
     let mut heard = String::new();
     for chunk in chunks {
         for event in events.push(chunk).unwrap() {
@@ -87,9 +89,10 @@ fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
             heard += &std::mem::take(&mut draft.heard);
         }
     }
-    match draft.is_complete() {
-        true => Ok((draft.end().answer, heard)),
-        false => Err(cut_off()),
+    if draft.is_complete() {
+        Ok((draft.end().answer, heard))
+    } else {
+        Err(cut_off())
     }
 }
 
@@ -99,11 +102,20 @@ fn cut_off() -> Failure {
 
 /// An answer that comes in one piece.
 fn whole(body: &Value) -> ServerEvent {
-    ServerEvent { name: String::new(), data: body.to_string() }
+    ServerEvent {
+        name: String::new(),
+        data: body.to_string(),
+    }
 }
 
 fn call(id: &str, name: &str, input: Value) -> Block {
-    Block::ToolUse { id: id.to_owned(), name: name.to_owned(), input, message_id: None, request_id: None }
+    Block::ToolUse {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        input,
+        message_id: None,
+        request_id: None,
+    }
 }
 
 fn expected() -> Answer {
@@ -112,7 +124,9 @@ fn expected() -> Answer {
         content: vec![
             opaque(json!({"type": "thinking", "thinking": "Let me see.", "signature": "EqQB"})),
             opaque(json!({"type": "redacted_thinking", "data": "xyz"})),
-            Block::Text { text: "Grüße 🦀".to_owned() },
+            Block::Text {
+                text: "Grüße 🦀".to_owned(),
+            },
             call("toolu_1", "bash", json!({"command": "echo"})),
             call("toolu_2", "read_inbox", json!({})),
             opaque(json!({"type": "novelty", "part": "ab", "more": 1})),
@@ -130,7 +144,10 @@ fn expected() -> Answer {
 
 #[test]
 fn a_stream_becomes_an_answer_and_its_text_is_heard() {
-    assert_eq!(read(&[STREAM.as_bytes()]).unwrap(), (expected(), "Grüße 🦀".to_owned()));
+    assert_eq!(
+        read(&[STREAM.as_bytes()]).unwrap(),
+        (expected(), "Grüße 🦀".to_owned())
+    );
     let bytes: Vec<_> = STREAM.as_bytes().chunks(1).collect();
     assert_eq!(read(&bytes).unwrap().0, expected());
 }
@@ -163,7 +180,10 @@ proptest! {
 }
 
 fn short(events: &[Value]) -> Result<Answer, Failure> {
-    let text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let text: String = events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
     read(&[text.as_bytes()]).map(|(answer, _)| answer)
 }
 
@@ -184,12 +204,20 @@ fn how_an_answer_ended_is_told() {
 
 #[test]
 fn an_answer_that_is_paused_is_told_from_one_that_has_ended() {
-    for (reason, paused) in [("pause_turn", true), ("end_turn", false), ("max_tokens", false)] {
+    for (reason, paused) in [
+        ("pause_turn", true),
+        ("end_turn", false),
+        ("max_tokens", false),
+    ] {
         let body = json!({"content": [{"type": "text", "text": "so"}], "stop_reason": reason});
-        let (wire, mut draft) = (Anthropic::new("x", 200_000), Draft::default());
+        let wire = Anthropic::new("x", 200_000);
+        let mut draft = Draft::default();
         wire.read(&whole(&body), &mut draft).unwrap();
         let piece = draft.end();
-        assert_eq!((piece.paused, piece.answer.cut.is_some()), (paused, reason == "max_tokens"));
+        assert_eq!(
+            (piece.paused, piece.answer.cut.is_some()),
+            (paused, reason == "max_tokens")
+        );
     }
 }
 
@@ -215,9 +243,13 @@ fn half_a_json_stays_what_it_is() {
 
 #[test]
 fn an_error_in_the_stream_is_the_services_word_and_noise_is_noise() {
-    let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let error =
+        json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     assert_eq!(short(&[error]).unwrap_err().kind, FailureKind::Status(529));
-    assert_eq!(read(&[b"data: {oops\n\n"]).unwrap_err().kind, FailureKind::Incomplete);
+    assert_eq!(
+        read(&[b"data: {oops\n\n"]).unwrap_err().kind,
+        FailureKind::Incomplete
+    );
     // What makes no sense is passed over.
     let odd = [
         json!({"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta", "text": "x"}}),
@@ -234,14 +266,22 @@ fn an_answer_in_one_piece_is_read_as_well() {
     let body = json!({"type": "message", "content": [
         {"type": "text", "text": "hello"}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "x"}}],
         "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 4}});
-    let (wire, mut draft) = (Anthropic::new("x", 200_000), Draft::default());
+    let wire = Anthropic::new("x", 200_000);
+    let mut draft = Draft::default();
     wire.read(&whole(&body), &mut draft).unwrap();
     assert_eq!(draft.heard, "hello");
     let answer = draft.end().answer;
-    assert_eq!(answer.content[1], call("t", "bash", json!({"command": "x"})));
+    assert_eq!(
+        answer.content[1],
+        call("t", "bash", json!({"command": "x"}))
+    );
     assert_eq!(answer.usage.output_tokens, 4);
     let error = json!({"type": "error", "error": {"type": "api_error", "message": "oops"}});
-    assert!(Anthropic::new("x", 200_000).read(&whole(&error), &mut Draft::default()).is_err());
+    assert!(
+        Anthropic::new("x", 200_000)
+            .read(&whole(&error), &mut Draft::default())
+            .is_err()
+    );
 }
 
 fn turn(role: Role, parts: Vec<Part>) -> Turn {
@@ -253,7 +293,11 @@ fn text(text: &str) -> Part {
 }
 
 fn result(id: &str, content: &str, is_error: bool) -> Part {
-    Part::Result { id: id.to_owned(), content: content.to_owned(), is_error }
+    Part::Result {
+        id: id.to_owned(),
+        content: content.to_owned(),
+        is_error,
+    }
 }
 
 fn tools() -> Vec<ToolText> {
@@ -266,7 +310,11 @@ fn tools() -> Vec<ToolText> {
 }
 
 fn turns() -> Vec<Turn> {
-    let called = |id: &str, name: &str, input| Part::Call { id: id.to_owned(), name: name.to_owned(), input };
+    let called = |id: &str, name: &str, input| Part::Call {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        input,
+    };
     vec![
         turn(Role::User, vec![text("do it")]),
         turn(
@@ -281,7 +329,11 @@ fn turns() -> Vec<Turn> {
         ),
         turn(
             Role::User,
-            vec![result("toolu_1", "", false), result("functions.x:0", "unknown", true), text(" ")],
+            vec![
+                result("toolu_1", "", false),
+                result("functions.x:0", "unknown", true),
+                text(" "),
+            ],
         ),
         turn(Role::Assistant, vec![text("done")]),
         turn(Role::User, vec![text("more")]),
@@ -290,8 +342,14 @@ fn turns() -> Vec<Turn> {
 
 #[test]
 fn a_prompt_becomes_a_request() {
-    let (tools, turns) = (tools(), turns());
-    let prompt = Prompt { system: "you are alice", tools: &tools, turns: &turns, max_output: None };
+    let tools = tools();
+    let turns = turns();
+    let prompt = Prompt {
+        system: "you are alice",
+        tools: &tools,
+        turns: &turns,
+        max_output: None,
+    };
     let mark = json!({"type": "ephemeral"});
     let schema = json!({"type": "object", "properties": {}});
     assert_eq!(
@@ -324,14 +382,33 @@ fn a_prompt_becomes_a_request() {
             ],
         })
     );
-    let prompt = Prompt { system: "", tools: &[], turns: &turns[..1], max_output: Some(7) };
+    let prompt = Prompt {
+        system: "",
+        tools: &[],
+        turns: &turns[..1],
+        max_output: Some(7),
+    };
     let body = Anthropic::new("x", 200_000).body(&prompt);
     assert!(body.get("tools").is_none() && body.get("system").is_none() && body["max_tokens"] == 7);
     // An answer is not asked for more than the window has room for.
-    let wide = [Turn { role: Role::User, parts: vec![Part::Text("x".repeat(90_000))] }];
-    for (window, room) in [(32_000, 1_000..2_000), (40_000, 9_000..10_000), (200_000, 32_000..32_001)] {
-        let prompt = Prompt { system: "", tools: &[], turns: &wide, max_output: None };
-        let asked = Anthropic::new("claude-sonnet-5-5", window).body(&prompt)["max_tokens"].as_u64().unwrap();
+    let wide = [Turn {
+        role: Role::User,
+        parts: vec![Part::Text("x".repeat(90_000))],
+    }];
+    for (window, room) in [
+        (32_000, 1_000..2_000),
+        (40_000, 9_000..10_000),
+        (200_000, 32_000..32_001),
+    ] {
+        let prompt = Prompt {
+            system: "",
+            tools: &[],
+            turns: &wide,
+            max_output: None,
+        };
+        let asked = Anthropic::new("claude-sonnet-5-5", window).body(&prompt)["max_tokens"]
+            .as_u64()
+            .unwrap();
         assert!(room.contains(&asked), "{window}: {asked}");
     }
 }
@@ -340,19 +417,36 @@ fn a_prompt_becomes_a_request() {
 fn a_paused_answer_goes_back_as_it_is_and_once_it_has_ended_without_what_is_half() {
     let search = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}});
     let said = vec![text("I look. "), Part::Opaque(search.clone())];
-    let mut turns = vec![turn(Role::User, vec![text("find it")]), turn(Role::Assistant, said)];
+    let mut turns = vec![
+        turn(Role::User, vec![text("find it")]),
+        turn(Role::Assistant, said),
+    ];
     let messages = |turns: &[Turn]| {
-        let prompt = Prompt { system: "", tools: &[], turns, max_output: None };
+        let prompt = Prompt {
+            system: "",
+            tools: &[],
+            turns,
+            max_output: None,
+        };
         Anthropic::new("x", 200_000).body(&prompt)["messages"].clone()
     };
     let told = json!({"type": "text", "text": "I look. "});
-    assert_eq!(messages(&turns)[1], json!({"role": "assistant", "content": [told, search]}));
+    assert_eq!(
+        messages(&turns)[1],
+        json!({"role": "assistant", "content": [told, search]})
+    );
     turns.push(turn(Role::User, vec![text("and now?")]));
-    assert_eq!(messages(&turns)[1], json!({"role": "assistant", "content": [told]}));
+    assert_eq!(
+        messages(&turns)[1],
+        json!({"role": "assistant", "content": [told]})
+    );
     assert_eq!(messages(&turns)[2]["content"][0]["text"], "and now?");
     // Neither a space at the end nor an empty answer is taken.
     let ends = |parts| [turns[0].clone(), turn(Role::Assistant, parts)];
-    assert_eq!(messages(&ends(vec![text("I look. \n")]))[1]["content"][0]["text"], "I look.");
+    assert_eq!(
+        messages(&ends(vec![text("I look. \n")]))[1]["content"][0]["text"],
+        "I look."
+    );
     let other = Part::Opaque(json!({"reasoning_content": "of another provider"}));
     assert_eq!(messages(&ends(vec![other])).as_array().unwrap().len(), 1);
 }
@@ -360,7 +454,12 @@ fn a_paused_answer_goes_back_as_it_is_and_once_it_has_ended_without_what_is_half
 #[test]
 fn what_another_model_thought_is_left_out_once_it_is_refused() {
     let turns = turns();
-    let prompt = Prompt { system: "", tools: &[], turns: &turns, max_output: None };
+    let prompt = Prompt {
+        system: "",
+        tools: &[],
+        turns: &turns,
+        max_output: None,
+    };
     let mut wire = Anthropic::new("x", 200_000);
     let message = "messages.1.content.0: Invalid `signature` in `thinking` block";
     let complaint = Failure::new(FailureKind::Status(400), message);
@@ -371,35 +470,54 @@ fn what_another_model_thought_is_left_out_once_it_is_refused() {
 
 #[test]
 fn the_key_goes_into_one_header() {
-    let names = |wire: &Anthropic| wire.headers(None).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let names = |wire: &Anthropic| {
+        wire.headers(None)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(names(&Anthropic::new("x", 200_000)), ["anthropic-version"]);
 }
 
 #[test]
 fn a_stream_that_says_why_it_stopped_is_whole_and_any_other_is_not() {
     let (before, _) = STREAM.split_once("event: message_stop").unwrap();
-    assert_eq!(read(&[before.as_bytes()]).unwrap().0, read(&[STREAM.as_bytes()]).unwrap().0);
+    assert_eq!(
+        read(&[before.as_bytes()]).unwrap().0,
+        read(&[STREAM.as_bytes()]).unwrap().0
+    );
     let (before, _) = STREAM.split_once("event: message_delta").unwrap();
     assert_eq!(read(&[before.as_bytes()]).unwrap_err(), cut_off());
 }
 
 #[test]
 fn a_tool_of_the_service_without_its_result_or_the_other_way_round_is_left_out() {
-    let used = |id: &str| json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {}});
-    let found = |id: &str| json!({"type": "web_search_tool_result", "tool_use_id": id, "content": []});
+    let used =
+        |id: &str| json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {}});
+    let found =
+        |id: &str| json!({"type": "web_search_tool_result", "tool_use_id": id, "content": []});
     let text = || json!({"type": "text", "text": "so"});
     let ours = || json!({"type": "tool_use", "id": "t", "name": "bash", "input": {}});
     for (mut content, left) in [
-        (vec![text(), used("a"), found("a"), ours()], vec![text(), used("a"), found("a"), ours()]),
+        (
+            vec![text(), used("a"), found("a"), ours()],
+            vec![text(), used("a"), found("a"), ours()],
+        ),
         (vec![text(), used("a")], vec![text()]),
         (vec![found("a"), text()], vec![text()]),
         (vec![found("a"), used("a"), text()], vec![text()]),
-        (vec![used("a"), used("b"), found("b")], vec![used("b"), found("b")]),
+        (
+            vec![used("a"), used("b"), found("b")],
+            vec![used("b"), found("b")],
+        ),
         (
             vec![used("a"), used("b"), found("b"), found("a")],
             vec![used("a"), used("b"), found("b"), found("a")],
         ),
-        (vec![used("a"), used("a"), found("a")], vec![used("a"), found("a")]),
+        (
+            vec![used("a"), used("a"), found("a")],
+            vec![used("a"), found("a")],
+        ),
     ] {
         pair(&mut content);
         assert_eq!(content, left);

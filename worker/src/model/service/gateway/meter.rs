@@ -1,5 +1,6 @@
-//! What the calls of a model cost that an agent makes through the gateway, read from the answers as they pass, and whether it may make
-//! another one. The agent's tools make calls as well as the agent itself: here both are counted, and both are held to the budget.
+//! What the calls of a model cost that an agent makes through the gateway, read from the answers as
+//! they pass, and whether it may make another one. The agent's tools make calls as well as the
+//! agent itself: here both are counted, and both are held to the budget.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,8 @@ use crate::model::service::{anthropic, openai};
 /// How much of an answer that comes in one piece is read, in bytes.
 const MAX_WHOLE: usize = 4 << 20;
 
-/// How many calls of one agent run at once: what they cost is known when they end, so more could pass a budget by.
+/// How many calls of one agent run at once: what they cost is known when they end, so more could
+/// pass a budget by.
 const AT_ONCE: usize = 8;
 
 /// What an agent is told whose turn is over, or has not begun.
@@ -73,7 +75,10 @@ impl Meter {
     /// Takes out what was spent, and in how many calls.
     pub(crate) fn take(&self) -> (Usage, u32) {
         let mut account = self.account();
-        (std::mem::take(&mut account.usage), std::mem::take(&mut account.calls))
+        (
+            std::mem::take(&mut account.usage),
+            std::mem::take(&mut account.calls),
+        )
     }
 
     /// Sets what may be spent, beyond what was taken out; none: no turn runs.
@@ -102,7 +107,10 @@ impl Meter {
 
     /// Returns how many calls in turn have failed.
     pub(super) fn attempts(&self) -> u32 {
-        self.account().trouble.as_ref().map_or(0, |trouble| trouble.attempts)
+        self.account()
+            .trouble
+            .as_ref()
+            .map_or(0, |trouble| trouble.attempts)
     }
 
     /// A call has failed, or none has any more.
@@ -115,7 +123,10 @@ impl Meter {
     /// # Errors
     /// That none does.
     pub(super) fn admit_free(&self) -> Result<(), String> {
-        self.account().allowed.map(|_| ()).ok_or_else(|| NO_TURN.to_owned())
+        self.account()
+            .allowed
+            .map(|_| ())
+            .ok_or_else(|| NO_TURN.to_owned())
     }
 
     /// Admits a call that asks so many bytes, when there is room.
@@ -127,12 +138,19 @@ impl Meter {
         let permit = Arc::clone(&self.room).acquire_owned().await.ok();
         let begun = self.account().begin();
         begun.map_err(|reason| self.refuse(reason))?;
-        Ok(Admission { meter: self.clone(), asked, is_open: true, _permit: permit })
+        Ok(Admission {
+            meter: self.clone(),
+            asked,
+            is_open: true,
+            _permit: permit,
+        })
     }
 
     /// Says why a call may not be made; none: no turn runs.
     fn refuse(&self, limit: Option<IdleReason>) -> String {
-        let Some(limit) = limit else { return NO_TURN.to_owned() };
+        let Some(limit) = limit else {
+            return NO_TURN.to_owned();
+        };
         self.refused.send_replace(Some(limit));
         let name = match limit {
             IdleReason::MaxTokens => "max_tokens",
@@ -155,7 +173,9 @@ impl Account {
     fn begin(&mut self) -> Result<(), Option<IdleReason>> {
         let left = self.allowed.ok_or(None)?;
         let is_last = self.calls.saturating_add(self.open) >= left.turns;
-        let reached = is_last.then_some(IdleReason::MaxTurns).or_else(|| left.reached(&self.usage));
+        let reached = is_last
+            .then_some(IdleReason::MaxTurns)
+            .or_else(|| left.reached(&self.usage));
         match reached {
             Some(limit) => Err(Some(limit)),
             None => {
@@ -186,8 +206,18 @@ impl Admission {
     /// Returns a body that counts what it says of its cost as it passes.
     pub(super) fn read(mut self, provider: Provider, is_stream: bool, body: Body) -> Body {
         self.begun();
-        let text = if is_stream { Text::Events(EventReader::default()) } else { Text::Whole(Vec::new()) };
-        let count = Count { provider, text, usage: Usage::default(), written: 0, admission: self };
+        let text = if is_stream {
+            Text::Events(EventReader::default())
+        } else {
+            Text::Whole(Vec::new())
+        };
+        let count = Count {
+            provider,
+            text,
+            usage: Usage::default(),
+            written: 0,
+            admission: self,
+        };
         Body::wrap(Metered { body, count })
     }
 
@@ -200,8 +230,13 @@ impl Admission {
 
     /// Counts about what it cost where its service has not said so: four bytes are about one token.
     fn estimate(&self, written: u64) {
-        let (input_tokens, output_tokens) = (self.asked.div_ceil(4), written.div_ceil(4));
-        self.meter.account().usage += Usage { input_tokens, output_tokens, ..Usage::default() };
+        let input_tokens = self.asked.div_ceil(4);
+        let output_tokens = written.div_ceil(4);
+        self.meter.account().usage += Usage {
+            input_tokens,
+            output_tokens,
+            ..Usage::default()
+        };
     }
 }
 
@@ -265,23 +300,35 @@ impl Count {
     fn push(&mut self, bytes: &[u8]) {
         match &mut self.text {
             Text::Events(reader) => match reader.push(bytes) {
-                Ok(events) => events.iter().for_each(|event| self.said(event.data.as_bytes())),
+                Ok(events) => {
+                    for event in events.iter() {
+                        self.said(event.data.as_bytes());
+                    }
+                }
                 Err(_) => self.text = Text::TooLong,
             },
-            Text::Whole(text) if text.len() + bytes.len() <= MAX_WHOLE => text.extend_from_slice(bytes),
+            Text::Whole(text) if text.len() + bytes.len() <= MAX_WHOLE => {
+                text.extend_from_slice(bytes)
+            }
             Text::Whole(_) => self.text = Text::TooLong,
             Text::TooLong => {}
         }
     }
 
-    /// Takes in an answer, or a part of one, before the agent reads it. Each service says the usage in one of three places, and the last
-    /// one holds.
+    /// Takes in an answer, or a part of one, before the agent reads it. Each service says the usage
+    /// in one of three places, and the last one holds.
     fn said(&mut self, json: &[u8]) {
-        let Ok(value) = serde_json::from_slice::<Value>(json) else { return };
+        let Ok(value) = serde_json::from_slice::<Value>(json) else {
+            return;
+        };
         let written = ["delta", "choices", "content"].map(|field| letters(&value[field]));
         self.written += written.iter().sum::<u64>();
         let before = self.usage;
-        for usage in [&value["usage"], &value["message"]["usage"], &value["response"]["usage"]] {
+        for usage in [
+            &value["usage"],
+            &value["message"]["usage"],
+            &value["response"]["usage"],
+        ] {
             match self.provider {
                 Provider::Anthropic => anthropic::count(usage, &mut self.usage),
                 Provider::OpenAi | Provider::Script => openai::count(usage, &mut self.usage),
@@ -306,7 +353,9 @@ impl Count {
     fn end(&mut self) {
         match std::mem::replace(&mut self.text, Text::TooLong) {
             Text::Events(reader) => {
-                reader.finish().into_iter().for_each(|event| self.said(event.data.as_bytes()))
+                if let Some(event) = reader.finish() {
+                    self.said(event.data.as_bytes());
+                }
             }
             Text::Whole(text) => self.said(&text),
             Text::TooLong => {}
@@ -328,7 +377,12 @@ mod tests {
     use super::*;
 
     fn budget(turns: u32, tokens: Option<u64>) -> Budget {
-        Budget { turns, asks_itself: true, tokens, cost: None }
+        Budget {
+            turns,
+            asks_itself: true,
+            tokens,
+            cost: None,
+        }
     }
 
     async fn admitted(meter: &Meter) -> Admission {
@@ -340,13 +394,29 @@ mod tests {
         let meter = Meter::default();
         let mut admission = admitted(&meter).await;
         admission.begun();
-        let text = if is_stream { Text::Events(EventReader::default()) } else { Text::Whole(Vec::new()) };
-        let mut count = Count { provider, text, usage: Usage::default(), written: 0, admission };
-        chunks.iter().for_each(|chunk| count.push(chunk.as_bytes()));
+        let text = if is_stream {
+            Text::Events(EventReader::default())
+        } else {
+            Text::Whole(Vec::new())
+        };
+        let mut count = Count {
+            provider,
+            text,
+            usage: Usage::default(),
+            written: 0,
+            admission,
+        };
+        for chunk in chunks.iter() {
+            count.push(chunk.as_bytes());
+        }
         drop(count);
         let (usage, calls) = meter.take();
         assert!(calls == 1 && meter.take() == (Usage::default(), 0));
-        [usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens]
+        [
+            usage.input_tokens,
+            usage.cache_read_input_tokens,
+            usage.output_tokens,
+        ]
     }
 
     #[tokio::test]
@@ -371,20 +441,38 @@ mod tests {
             "event: response.completed\ndata: {\"response\":{\"usage\":{\"input_tokens\":8,\"output_tokens\":2,\"input_tokens_details\":{\"cached_tokens\":6}}}}\n\n",
         ];
         assert_eq!(counted(Provider::OpenAi, true, &responses).await, [2, 6, 2]);
-        assert_eq!(counted(Provider::OpenAi, false, &["no JSON"]).await, [10, 0, 0]);
+        assert_eq!(
+            counted(Provider::OpenAi, false, &["no JSON"]).await,
+            [10, 0, 0]
+        );
         let long = "x".repeat(MAX_WHOLE + 1);
-        assert_eq!(counted(Provider::OpenAi, false, &[&long, &whole.concat()]).await, [10, 0, 0]);
-        let silent = ["data: {\"choices\":[{\"delta\":{\"content\":\"eight by\"}}]}\n\n", "data: [DONE]\n\n"];
-        assert_eq!(counted(Provider::OpenAi, true, &silent).await, [10, 0, 2], "its service says nothing");
+        assert_eq!(
+            counted(Provider::OpenAi, false, &[&long, &whole.concat()]).await,
+            [10, 0, 0]
+        );
+        let silent = [
+            "data: {\"choices\":[{\"delta\":{\"content\":\"eight by\"}}]}\n\n",
+            "data: [DONE]\n\n",
+        ];
+        assert_eq!(
+            counted(Provider::OpenAi, true, &silent).await,
+            [10, 0, 2],
+            "its service says nothing"
+        );
     }
 
     #[tokio::test]
     async fn a_call_needs_a_turn_and_a_budget_and_one_that_is_refused_costs_nothing() {
         let meter = Meter::default();
-        assert!(meter.admit(1).await.is_err() && meter.admit_free().is_err() && meter.refused().is_none());
+        assert!(
+            meter.admit(1).await.is_err()
+                && meter.admit_free().is_err()
+                && meter.refused().is_none()
+        );
         meter.allow(Some(budget(2, Some(25))));
         meter.admit(1).await.unwrap().refused();
-        let (first, second) = (meter.admit(40).await.unwrap(), meter.admit(40).await.unwrap());
+        let first = meter.admit(40).await.unwrap();
+        let second = meter.admit(40).await.unwrap();
         assert!(meter.admit(1).await.unwrap_err().contains("max_turns"));
         assert_eq!(meter.refused(), Some(IdleReason::MaxTurns));
         // The agent gives both up: they count.
@@ -392,8 +480,14 @@ mod tests {
         assert!(meter.admit(1).await.is_err() && meter.admit_free().is_ok());
         meter.allow(Some(budget(9, Some(20))));
         assert!(meter.admit(1).await.unwrap_err().contains("max_tokens"));
-        assert_eq!((meter.take().1, meter.refused()), (2, Some(IdleReason::MaxTokens)));
-        assert!(meter.admit(1).await.is_ok(), "what was taken out does not count again");
+        assert_eq!(
+            (meter.take().1, meter.refused()),
+            (2, Some(IdleReason::MaxTokens))
+        );
+        assert!(
+            meter.admit(1).await.is_ok(),
+            "what was taken out does not count again"
+        );
         meter.allow(None);
         assert!(meter.refused().is_none() && meter.admit_free().is_err());
     }

@@ -1,5 +1,6 @@
-//! The key is taken out of what a service answers, wherever it stands in it, and however the answer is cut into pieces: some repeat what
-//! they were sent. What takes its place is as long, so that the length of the answer stays what its header says.
+//! The key is taken out of what a service answers, wherever it stands in it, and however the answer
+//! is cut into pieces: some repeat what they were sent. What takes its place is as long, so that
+//! the length of the answer stays what its header says.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -30,7 +31,11 @@ pub(super) fn headers(key: &Key, headers: &mut HeaderMap) {
 
 /// Returns a body from which the key is taken out as it passes.
 pub(super) fn body(key: &Key, body: Body) -> Body {
-    Body::wrap(Scrubbed { body, scrubber: Scrubber::new(key), is_over: false })
+    Body::wrap(Scrubbed {
+        body,
+        scrubber: Scrubber::new(key),
+        is_over: false,
+    })
 }
 
 /// Takes the key out of bytes that come in pieces.
@@ -47,10 +52,16 @@ impl Scrubber {
         let mut keys = Vec::new();
         if key.is_secret() {
             let quoted = serde_json::json!(key.expose()).to_string();
-            keys = vec![key.expose().as_bytes().to_vec(), quoted.trim_matches('"').as_bytes().to_vec()];
+            keys = vec![
+                key.expose().as_bytes().to_vec(),
+                quoted.trim_matches('"').as_bytes().to_vec(),
+            ];
             keys.dedup();
         }
-        Self { keys, held: Vec::new() }
+        Self {
+            keys,
+            held: Vec::new(),
+        }
     }
 
     /// Takes in a piece; returns what may go on.
@@ -64,9 +75,10 @@ impl Scrubber {
                 from += at + key.len();
             }
         }
-        let may_begin = |at: &usize| self.keys.iter().any(|key| key.starts_with(&text[*at..]));
         let longest = self.keys.iter().map(Vec::len).max().unwrap_or_default();
-        let end = (text.len().saturating_sub(longest)..text.len()).find(may_begin).unwrap_or(text.len());
+        let end = (text.len().saturating_sub(longest)..text.len())
+            .find(|at| self.keys.iter().any(|key| key.starts_with(&text[*at..])))
+            .unwrap_or(text.len());
         self.held = text.split_off(end);
         text
     }
@@ -109,7 +121,9 @@ impl hyper::body::Body for Scrubbed {
                 }
             };
             // What follows a body in a frame of its own is passed to no agent.
-            let Ok(bytes) = frame.into_data() else { continue };
+            let Ok(bytes) = frame.into_data() else {
+                continue;
+            };
             let mut clean = self.scrubber.push(&bytes);
             if self.body.is_end_stream() {
                 self.is_over = true;
@@ -144,11 +158,18 @@ mod tests {
                 out.extend(scrubber.end());
                 let out = String::from_utf8(out).unwrap();
                 assert!(!out.contains("secret") && out.len() == text.len(), "{out}");
-                assert!(out.starts_with("data: sk-***") && out.ends_with(" and sk-s") && clean > 0, "{out}");
+                assert!(
+                    out.starts_with("data: sk-***") && out.ends_with(" and sk-s") && clean > 0,
+                    "{out}"
+                );
             }
         }
         let short = Key::of_test("local");
-        assert_eq!(Scrubber::new(&short).push(b"a local one"), b"a local one", "it is no secret");
+        assert_eq!(
+            Scrubber::new(&short).push(b"a local one"),
+            b"a local one",
+            "it is no secret"
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Which hosts an agent reaches, and the connection to one. A name is looked up here, and the addresses it leads to are judged: none may
-//! belong to this machine or to a network that it is part of, whatever the class of the address.
+//! Which hosts an agent reaches, and the connection to one. A name is looked up here, and the
+//! addresses it leads to are judged: none may belong to this machine or to a network that it is
+//! part of, whatever the class of the address.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use hyper::Uri;
@@ -17,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub(super) struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// Makes it of names as `network` of `[sandbox]` has them; without one, all public hosts are reached.
+    /// Makes it of names as `network` of `[sandbox]` has them; without one, all public hosts are
+    /// reached.
     pub(super) fn new(named: &[String]) -> Self {
         Self(named.iter().map(|name| name.to_ascii_lowercase()).collect())
     }
@@ -27,22 +29,33 @@ impl Hosts {
     /// # Errors
     /// Why not, for the agent.
     pub(super) async fn connect(&self, asked: &Uri) -> Result<TcpStream, String> {
-        let (Some(host), Some(port)) = (asked.host(), asked.port_u16()) else {
+        let Some(host) = asked.host() else {
             return Err("a host and a port are expected".to_owned());
         };
-        let host = host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
+        let Some(port) = asked.port_u16() else {
+            return Err("a host and a port are expected".to_owned());
+        };
+        let host = host
+            .trim_matches(['[', ']'])
+            .trim_end_matches('.')
+            .to_ascii_lowercase();
         let is_listed = self.0.contains(&host);
         if !is_listed && !self.permits(&host) {
-            return Err(format!("{host} is not among the hosts of `network`, in `[sandbox]` of team.toml"));
+            return Err(format!(
+                "{host} is not among the hosts of `network`, in `[sandbox]` of team.toml"
+            ));
         }
-        let found = lookup_host((host.as_str(), port)).await.map_err(|error| format!("{host}: {error}"))?;
+        let found = lookup_host((host.as_str(), port))
+            .await
+            .map_err(|error| format!("{host}: {error}"))?;
         let own = Networks::of_this_machine().map_err(|error| format!("{host}: {error}"))?;
         let is_plain = host == "localhost" || host.parse::<IpAddr>().is_ok();
-        let is_permitted = |address: &SocketAddr| match address.ip() {
-            ip if is_listed => is_plain || !is_of_machine(ip) && !own.has(ip),
-            ip => is_public(ip) && !own.contain(ip),
-        };
-        let found: Vec<_> = found.filter(is_permitted).collect();
+        let found: Vec<_> = found
+            .filter(|address| match address.ip() {
+                ip if is_listed => is_plain || !is_of_machine(ip) && !own.has(ip),
+                ip => is_public(ip) && !own.contain(ip),
+            })
+            .collect();
         if found.is_empty() {
             return Err(format!(
                 "{host} leads into this machine or its network: list its address in `network`, or its port in `ports`, of `[sandbox]`"
@@ -55,8 +68,11 @@ impl Hosts {
 
     /// Tells whether a host is one of them, if it is public.
     fn permits(&self, host: &str) -> bool {
-        let is_below = |name: &String| name.strip_prefix('*').is_some_and(|end| host.ends_with(end));
-        self.0.is_empty() || self.0.iter().any(is_below)
+        self.0.is_empty()
+            || self.0.iter().any(|name| {
+                name.strip_prefix('*')
+                    .is_some_and(|end| host.ends_with(end))
+            })
     }
 }
 
@@ -68,8 +84,13 @@ impl Networks {
         let interfaces = nix::ifaddrs::getifaddrs()?;
         let networks =
             interfaces.filter_map(|it| Some((bits_of(it.address?)?, it.netmask.and_then(bits_of))));
-        // Without a mask, or with one that takes in everything, the interface stands for its own address.
-        Ok(Self(networks.map(|(own, mask)| (own, mask.filter(|&mask| mask != 0).unwrap_or(!0))).collect()))
+        // Without a mask, or with one that takes in everything, the interface stands for its own
+        // address.
+        Ok(Self(
+            networks
+                .map(|(own, mask)| (own, mask.filter(|&mask| mask != 0).unwrap_or(!0)))
+                .collect(),
+        ))
     }
 
     /// Tells whether an address is that of an interface.
@@ -84,7 +105,8 @@ impl Networks {
     }
 }
 
-/// Returns an address as one of version 6, where one of version 4 has a prefix of ones, so that a mask of it covers that, too.
+/// Returns an address as one of version 6, where one of version 4 has a prefix of ones, so that a
+/// mask of it covers that, too.
 fn bits(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(address) => u128::from(u32::from(address)) | (!0 << 32),
@@ -94,10 +116,12 @@ fn bits(address: IpAddr) -> u128 {
 
 fn bits_of(address: SockaddrStorage) -> Option<u128> {
     let v4 = address.as_sockaddr_in().map(|it| it.ip().into());
-    v4.or_else(|| address.as_sockaddr_in6().map(|it| it.ip().into())).map(bits)
+    v4.or_else(|| address.as_sockaddr_in6().map(|it| it.ip().into()))
+        .map(bits)
 }
 
-/// Tells whether an address leads into this machine, or to what serves it alone: a name that is listed could be made to lead there.
+/// Tells whether an address leads into this machine, or to what serves it alone: a name that is
+/// listed could be made to lead there.
 fn is_of_machine(address: IpAddr) -> bool {
     let address = address.to_canonical();
     let is_link_local = match address {
@@ -107,7 +131,8 @@ fn is_of_machine(address: IpAddr) -> bool {
     is_link_local || address.is_loopback() || address.is_unspecified()
 }
 
-/// Tells whether an address belongs to the internet, and not to this machine, its network, or the network of its provider.
+/// Tells whether an address belongs to the internet, and not to this machine, its network, or the
+/// network of its provider.
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -145,9 +170,12 @@ mod tests {
     #[test]
     fn hosts_are_reached_by_name_and_below_a_star() {
         let hosts = Hosts::new(&["GitHub.com".to_owned(), "*.npmjs.org".to_owned()]);
-        for (host, permitted) in
-            [("registry.npmjs.org", true), ("npmjs.org", false), ("evil-npmjs.org", false), ("x.org", false)]
-        {
+        for (host, permitted) in [
+            ("registry.npmjs.org", true),
+            ("npmjs.org", false),
+            ("evil-npmjs.org", false),
+            ("x.org", false),
+        ] {
             assert_eq!(hosts.permits(host), permitted, "{host}");
         }
         assert!(hosts.0.contains(&"github.com".to_owned()));
@@ -161,7 +189,13 @@ mod tests {
         for address in own.split_whitespace() {
             assert!(!is_public(address.parse().unwrap()), "{address}");
         }
-        for address in ["1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "64:ff9b::101:101"] {
+        for address in [
+            "1.1.1.1",
+            "172.32.0.1",
+            "100.128.0.1",
+            "2606:4700::1111",
+            "64:ff9b::101:101",
+        ] {
             assert!(is_public(address.parse().unwrap()), "{address}");
         }
     }
@@ -170,10 +204,17 @@ mod tests {
     fn an_address_in_the_network_of_an_interface_is_not_outside() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let of = |own: &str, mask: &str| (bits(ip(own)), bits(ip(mask)));
-        let own =
-            Networks(vec![of("203.0.113.5", "255.255.255.0"), of("2001:db8:1::5", "ffff:ffff:ffff:ffff::")]);
-        for near in ["203.0.113.5", "203.0.113.77", "::ffff:203.0.113.9", "2001:db8:1::5", "2001:db8:1::abc"]
-        {
+        let own = Networks(vec![
+            of("203.0.113.5", "255.255.255.0"),
+            of("2001:db8:1::5", "ffff:ffff:ffff:ffff::"),
+        ]);
+        for near in [
+            "203.0.113.5",
+            "203.0.113.77",
+            "::ffff:203.0.113.9",
+            "2001:db8:1::5",
+            "2001:db8:1::abc",
+        ] {
             assert!(own.contain(ip(near)), "{near}");
         }
         for far in ["203.0.114.1", "2001:db8:2::5", "1.1.1.1"] {
@@ -200,19 +241,37 @@ mod tests {
     #[tokio::test]
     async fn no_name_leads_into_the_machine_unless_it_is_listed() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let to =
-            |host: &str| format!("{host}:{}", listener.local_addr().unwrap().port()).parse::<Uri>().unwrap();
+        let to = |host: &str| {
+            format!("{host}:{}", listener.local_addr().unwrap().port())
+                .parse::<Uri>()
+                .unwrap()
+        };
         for host in ["localhost", "127.0.0.1", "LOCALHOST."] {
             let refused = Hosts::new(&[]).connect(&to(host)).await.unwrap_err();
             assert!(refused.contains("leads into this machine"), "{refused}");
         }
-        let others = Hosts::new(&["example.org".to_owned()]).connect(&to("localhost")).await.unwrap_err();
+        let others = Hosts::new(&["example.org".to_owned()])
+            .connect(&to("localhost"))
+            .await
+            .unwrap_err();
         assert!(others.contains("is not among"), "{others}");
         for host in ["localhost", "127.0.0.1"] {
-            assert!(Hosts::new(&[host.to_owned()]).connect(&to(host)).await.is_ok(), "{host}");
+            assert!(
+                Hosts::new(&[host.to_owned()])
+                    .connect(&to(host))
+                    .await
+                    .is_ok(),
+                "{host}"
+            );
         }
         // A name that is listed, and resolves to this machine.
-        let redirected = Hosts::new(&["127.1".to_owned()]).connect(&to("127.1")).await.unwrap_err();
-        assert!(redirected.contains("leads into this machine"), "{redirected}");
+        let redirected = Hosts::new(&["127.1".to_owned()])
+            .connect(&to("127.1"))
+            .await
+            .unwrap_err();
+        assert!(
+            redirected.contains("leads into this machine"),
+            "{redirected}"
+        );
     }
 }

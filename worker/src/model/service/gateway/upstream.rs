@@ -1,5 +1,5 @@
-//! The service of a model, as an agent reaches it: requests go on as they are, but for the key; so do answers. Nothing is tried again,
-//! and nothing is kept.
+//! The service of a model, as an agent reaches it: requests go on as they are, but for the key; so
+//! do answers. Nothing is tried again, and nothing is kept.
 
 use std::sync::OnceLock;
 
@@ -19,7 +19,8 @@ use crate::model::service::failure::{Failure, FailureKind};
 use crate::model::service::http::unreachable;
 use crate::model::service::settings::Settings;
 
-/// What an agent may ask of a service: the method, and the path below its base; a path that ends in `/` stands for all below it.
+/// What an agent may ask of a service: the method, and the path below its base; a path that ends in
+/// `/` stands for all below it.
 const ANTHROPIC: &[(Method, &str)] = &[
     (Method::POST, "v1/messages"),
     (Method::POST, "v1/messages/count_tokens"),
@@ -76,12 +77,22 @@ pub(super) struct Upstream {
 impl Upstream {
     /// Makes that of a provider; none if its key is not in the environment.
     pub(super) fn new(provider: Provider, environment: &Environment) -> Option<Self> {
-        let settings = Settings::read(&ModelSpec { provider, model: None }, environment);
-        let mut settings =
-            settings.inspect_err(|error| tracing::info!("an agent has no model of it: {error}")).ok()?;
+        let settings = Settings::read(
+            &ModelSpec {
+                provider,
+                model: None,
+            },
+            environment,
+        );
+        let mut settings = settings
+            .inspect_err(|error| tracing::info!("an agent has no model of it: {error}"))
+            .ok()?;
         // The agent names it.
         settings.model.clear();
-        Some(Self { settings, client: OnceLock::new() })
+        Some(Self {
+            settings,
+            client: OnceLock::new(),
+        })
     }
 
     fn name(&self) -> &'static str {
@@ -90,7 +101,9 @@ impl Upstream {
 
     /// Returns the path below the base of the service.
     fn below<'p>(&self, path: &'p str) -> Option<&'p str> {
-        path.strip_prefix('/')?.strip_prefix(self.name())?.strip_prefix('/')
+        path.strip_prefix('/')?
+            .strip_prefix(self.name())?
+            .strip_prefix('/')
     }
 
     /// Tells whether a path leads to it.
@@ -98,7 +111,8 @@ impl Upstream {
         self.below(path).is_some()
     }
 
-    /// Returns the variables by which programs find it through a gateway, and the key that they show to that.
+    /// Returns the variables by which programs find it through a gateway, and the key that they
+    /// show to that.
     pub(super) fn variables(&self, gateway: &str, token: &str) -> [(&'static str, String); 2] {
         let base = format!("{gateway}/{}", self.name());
         let (at, key) = match self.settings.provider {
@@ -108,14 +122,17 @@ impl Upstream {
         [(at, base), (key, token.to_owned())]
     }
 
-    /// Sends a request on that shows the token, and returns the answer, whose body comes as the service sends it.
+    /// Sends a request on that shows the token, and returns the answer, whose body comes as the
+    /// service sends it.
     pub(super) async fn forward(
         &self,
         request: Request<Incoming>,
         token: &str,
         meter: &Meter,
     ) -> Response<Body> {
-        let shown = ["x-api-key", "authorization"].into_iter().filter_map(|name| request.headers().get(name));
+        let shown = ["x-api-key", "authorization"]
+            .into_iter()
+            .filter_map(|name| request.headers().get(name));
         let mut shown = shown.filter_map(|value| value.to_str().ok());
         if !shown.any(|shown| shown.strip_prefix("Bearer ").unwrap_or(shown) == token) {
             return refusal(
@@ -124,8 +141,12 @@ impl Upstream {
             );
         }
         let Some(url) = self.url(request.method(), request.uri()) else {
-            let (method, path) = (request.method(), request.uri().path());
-            return refusal(StatusCode::NOT_FOUND, &format!("the gateway does not pass on {method} {path}"));
+            let method = request.method();
+            let path = request.uri().path();
+            return refusal(
+                StatusCode::NOT_FOUND,
+                &format!("the gateway does not pass on {method} {path}"),
+            );
         };
         let client = match self.client() {
             Ok(client) => client,
@@ -144,11 +165,16 @@ impl Upstream {
         match sent.await {
             Ok(answer) => self.answer(answer, admission, meter).await,
             Err(error) => {
-                admission.into_iter().for_each(Admission::refused);
+                if let Some(admission) = admission {
+                    admission.refused();
+                }
                 let failure = self.failed(unreachable(error), meter);
                 // An agent tries a 502 again, and nothing that is the fault of its request.
-                let status =
-                    if failure.is_temporary() { StatusCode::BAD_GATEWAY } else { StatusCode::NOT_FOUND };
+                let status = if failure.is_temporary() {
+                    StatusCode::BAD_GATEWAY
+                } else {
+                    StatusCode::NOT_FOUND
+                };
                 refusal(status, &failure.brief(&self.settings.host()))
             }
         }
@@ -157,15 +183,24 @@ impl Upstream {
     /// Tells the worker why a call has failed: the agent says less of it.
     fn failed(&self, failure: Failure, meter: &Meter) -> Failure {
         let failure = failure.sanitized(|text| self.settings.scrub(text));
-        let (brief, attempts) = (failure.brief(&self.settings.host()), meter.attempts() + 1);
+        let brief = failure.brief(&self.settings.host());
+        let attempts = meter.attempts() + 1;
         tracing::warn!("a model call of the agent has failed: {brief} ({failure})");
         let error = explain(&failure, &self.settings, attempts);
-        meter.set_trouble(Some(Trouble { brief, error, attempts }));
+        meter.set_trouble(Some(Trouble {
+            brief,
+            error,
+            attempts,
+        }));
         failure
     }
 
     /// Admits a request; none if its service takes nothing for it.
-    async fn admit(&self, request: &Request<Incoming>, meter: &Meter) -> Result<Option<Admission>, String> {
+    async fn admit(
+        &self,
+        request: &Request<Incoming>,
+        meter: &Meter,
+    ) -> Result<Option<Admission>, String> {
         if request.method() == Method::GET || request.uri().path().ends_with(COUNTS) {
             return meter.admit_free().map(|()| None);
         }
@@ -195,7 +230,8 @@ impl Upstream {
         if let Some(client) = self.client.get() {
             return Ok(client.clone());
         }
-        let built = client::build(&self.settings).map_err(|error| format!("{error} ({})", error.hint()))?;
+        let built =
+            client::build(&self.settings).map_err(|error| format!("{error} ({})", error.hint()))?;
         Ok(self.client.get_or_init(|| built).clone())
     }
 
@@ -206,19 +242,26 @@ impl Upstream {
             Provider::Anthropic => ANTHROPIC,
             Provider::OpenAi | Provider::Script => OPENAI,
         };
-        let is_plain = path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte));
+        let is_plain = path
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte));
         let fits = |known: &str| match known.strip_suffix('/') {
-            Some(_) => path.strip_prefix(known).is_some_and(|rest| !rest.is_empty() && !rest.contains('/')),
+            Some(_) => path
+                .strip_prefix(known)
+                .is_some_and(|rest| !rest.is_empty() && !rest.contains('/')),
             None => path == known,
         };
-        let is_known = table.iter().any(|(known, path)| known == method && fits(path));
+        let is_known = table
+            .iter()
+            .any(|(known, path)| known == method && fits(path));
         if !is_known || !is_plain || path.contains("..") {
             return None;
         }
         let mut url = client::below(&self.settings.base, path);
         let query = Url::parse(&format!("http://x/?{}", asked.query().unwrap_or_default())).ok()?;
-        let pairs =
-            query.query_pairs().filter(|(name, _)| !KEYS.contains(&name.to_ascii_lowercase().as_str()));
+        let pairs = query
+            .query_pairs()
+            .filter(|(name, _)| !KEYS.contains(&name.to_ascii_lowercase().as_str()));
         let pairs: Vec<_> = pairs.collect();
         if !pairs.is_empty() {
             url.query_pairs_mut().extend_pairs(pairs);
@@ -228,8 +271,12 @@ impl Upstream {
 
     /// Puts the key in the place of what the agent has shown.
     fn headers(&self, mut headers: HeaderMap) -> HeaderMap {
-        OWN.iter().for_each(|name| drop(headers.remove(*name)));
-        let Some(key) = &self.settings.key else { return headers };
+        for name in OWN.iter() {
+            drop(headers.remove(*name));
+        }
+        let Some(key) = &self.settings.key else {
+            return headers;
+        };
         let (name, value) = match (self.settings.provider, key.variable) {
             (Provider::Anthropic, "ANTHROPIC_API_KEY") => ("x-api-key", key.expose().to_owned()),
             _ => ("authorization", format!("Bearer {}", key.expose())),
@@ -251,7 +298,9 @@ impl Upstream {
     ) -> Response<Body> {
         let error = read_error(&mut answer).await;
         if let Some(failure) = self.judge(&answer, error.as_deref(), meter) {
-            admission.into_iter().for_each(Admission::refused);
+            if let Some(admission) = admission {
+                admission.refused();
+            }
             return self.error(&answer, &failure, error.unwrap_or_default());
         }
         if admission.is_some() {
@@ -263,21 +312,37 @@ impl Upstream {
             return refusal(StatusCode::BAD_GATEWAY, &not_asked_for(&encoding));
         }
         let of_connection = OWN.iter().filter(|name| **name != "content-length");
-        of_connection.for_each(|name| drop(response.headers_mut().remove(*name)));
+        for name in of_connection {
+            drop(response.headers_mut().remove(*name));
+        }
         if let Some(key) = &self.settings.key {
             scrub::headers(key, response.headers_mut());
             response = response.map(|body| scrub::body(key, body));
         }
-        let Some(admission) = admission else { return response };
-        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let Some(admission) = admission else {
+            return response;
+        };
+        let kind = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok());
         let is_stream = kind.is_some_and(|kind| kind.starts_with("text/event-stream"));
         response.map(|body| admission.read(self.settings.provider, is_stream, body))
     }
 
     /// Tells the worker why a call brings no answer, if it brings none.
-    fn judge(&self, answer: &reqwest::Response, error: Option<&str>, meter: &Meter) -> Option<Failure> {
+    fn judge(
+        &self,
+        answer: &reqwest::Response,
+        error: Option<&str>,
+        meter: &Meter,
+    ) -> Option<Failure> {
         let status = answer.status();
-        let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = answer
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok())
+            .unwrap_or_default();
         let failure = match (wrong_service(status, kind), error) {
             (Some(why), _) => Failure::new(FailureKind::WrongService, &why),
             (None, Some(error)) => Failure::of_body(status.as_u16(), error),
@@ -287,7 +352,12 @@ impl Upstream {
     }
 
     /// Returns an error as the agent may see it.
-    fn error(&self, answer: &reqwest::Response, failure: &Failure, error: String) -> Response<Body> {
+    fn error(
+        &self,
+        answer: &reqwest::Response,
+        failure: &Failure,
+        error: String,
+    ) -> Response<Body> {
         if failure.kind == FailureKind::WrongService {
             let why = format!("{}: {failure}", failure.brief(&self.settings.host()));
             return refusal(StatusCode::NOT_FOUND, &why);
@@ -298,7 +368,9 @@ impl Upstream {
         let mut response = Response::new(Body::from(self.settings.scrub(&error)));
         *response.status_mut() = answer.status();
         *response.headers_mut() = answer.headers().clone();
-        OWN.iter().for_each(|name| drop(response.headers_mut().remove(*name)));
+        for name in OWN.iter() {
+            drop(response.headers_mut().remove(*name));
+        }
         if let Some(key) = &self.settings.key {
             scrub::headers(key, response.headers_mut());
         }
@@ -322,26 +394,44 @@ async fn read_error(answer: &mut reqwest::Response) -> Option<String> {
 
 /// Returns the encoding of an answer; none if it can be read.
 fn encoding_of(headers: &HeaderMap) -> Option<HeaderValue> {
-    headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity").cloned()
+    headers
+        .get(CONTENT_ENCODING)
+        .filter(|encoding| *encoding != "identity")
+        .cloned()
 }
 
 fn not_asked_for(encoding: &HeaderValue) -> String {
     // It is said by the service, and may be anything: only what kind it is matters.
-    let known =
-        ["gzip", "br", "zstd", "deflate"].into_iter().find(|known| encoding.as_bytes() == known.as_bytes());
-    format!("the service answered in an encoding that it was not asked for ({})", known.unwrap_or("unknown"))
+    let known = ["gzip", "br", "zstd", "deflate"]
+        .into_iter()
+        .find(|known| encoding.as_bytes() == known.as_bytes());
+    format!(
+        "the service answered in an encoding that it was not asked for ({})",
+        known.unwrap_or("unknown")
+    )
 }
 
-/// Says why an answer is none of such a service, if so: a page, a redirection, a path that is not there.
+/// Says why an answer is none of such a service, if so: a page, a redirection, a path that is not
+/// there.
 fn wrong_service(status: StatusCode, kind: &str) -> Option<String> {
     if status.is_redirection() {
-        return Some(format!("it redirects (status {}), which is not followed", status.as_u16()));
+        return Some(format!(
+            "it redirects (status {}), which is not followed",
+            status.as_u16()
+        ));
     }
     if status.is_success() && kind.contains("html")
         || status == StatusCode::NOT_FOUND && !kind.contains("json")
     {
-        let what = if kind.contains("html") { "a page" } else { "nothing" };
-        return Some(format!("there is {what} at this address (status {})", status.as_u16()));
+        let what = if kind.contains("html") {
+            "a page"
+        } else {
+            "nothing"
+        };
+        return Some(format!(
+            "there is {what} at this address (status {})",
+            status.as_u16()
+        ));
     }
     None
 }
@@ -351,9 +441,13 @@ mod tests {
     use super::*;
 
     fn upstream(variables: &[(&str, &str)]) -> Option<Upstream> {
-        let bytes = |(name, value): &(&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
-        let environment =
-            Environment { variables: variables.iter().map(bytes).collect(), ..Environment::default() };
+        let environment = Environment {
+            variables: variables
+                .iter()
+                .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+                .collect(),
+            ..Environment::default()
+        };
         let provider = if variables.iter().any(|(name, _)| name.starts_with("OPENAI")) {
             Provider::OpenAi
         } else {
@@ -365,13 +459,23 @@ mod tests {
     #[test]
     fn only_what_the_table_lists_is_passed_on_and_no_key_in_an_address() {
         let anthropic = upstream(&[("ANTHROPIC_API_KEY", "sk-1")]).unwrap();
-        let openai =
-            upstream(&[("OPENAI_API_KEY", "sk-2"), ("OPENAI_BASE_URL", "https://gate/x/v1?v=2")]).unwrap();
+        let openai = upstream(&[
+            ("OPENAI_API_KEY", "sk-2"),
+            ("OPENAI_BASE_URL", "https://gate/x/v1?v=2"),
+        ])
+        .unwrap();
         let url = |upstream: &Upstream, method: Method, asked: &str| {
-            upstream.url(&method, &asked.parse().unwrap()).map(|url| url.to_string())
+            upstream
+                .url(&method, &asked.parse().unwrap())
+                .map(|url| url.to_string())
         };
         assert_eq!(
-            url(&anthropic, Method::POST, "/anthropic/v1/messages?beta=true&key=x&API_KEY=y").as_deref(),
+            url(
+                &anthropic,
+                Method::POST,
+                "/anthropic/v1/messages?beta=true&key=x&API_KEY=y"
+            )
+            .as_deref(),
             Some("https://api.anthropic.com/v1/messages?beta=true")
         );
         assert_eq!(
@@ -396,19 +500,37 @@ mod tests {
     #[test]
     fn the_key_takes_the_place_of_all_that_the_agent_shows() {
         let mut headers = HeaderMap::new();
-        for name in ["x-api-key", "authorization", "cookie", "anthropic-version", "host"] {
+        for name in [
+            "x-api-key",
+            "authorization",
+            "cookie",
+            "anthropic-version",
+            "host",
+        ] {
             headers.insert(name, HeaderValue::from_static("of-the-agent"));
         }
         let names = |headers: &HeaderMap| {
-            let mut all: Vec<String> =
-                headers.iter().map(|(name, value)| format!("{name}={}", value.to_str().unwrap())).collect();
+            let mut all: Vec<String> = headers
+                .iter()
+                .map(|(name, value)| format!("{name}={}", value.to_str().unwrap()))
+                .collect();
             all.sort();
             all.join(" ")
         };
-        let sent = upstream(&[("ANTHROPIC_API_KEY", "sk-1")]).unwrap().headers(headers.clone());
-        assert_eq!(names(&sent), "anthropic-version=of-the-agent x-api-key=sk-1");
-        let sent = upstream(&[("ANTHROPIC_AUTH_TOKEN", "t")]).unwrap().headers(headers);
-        assert_eq!(names(&sent), "anthropic-version=of-the-agent authorization=Bearer t");
+        let sent = upstream(&[("ANTHROPIC_API_KEY", "sk-1")])
+            .unwrap()
+            .headers(headers.clone());
+        assert_eq!(
+            names(&sent),
+            "anthropic-version=of-the-agent x-api-key=sk-1"
+        );
+        let sent = upstream(&[("ANTHROPIC_AUTH_TOKEN", "t")])
+            .unwrap()
+            .headers(headers);
+        assert_eq!(
+            names(&sent),
+            "anthropic-version=of-the-agent authorization=Bearer t"
+        );
         assert!(upstream(&[]).is_none());
     }
 }

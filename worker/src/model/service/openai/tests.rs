@@ -35,7 +35,8 @@ data: [DONE]
 
 fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
     let mut events = EventReader::default();
-    let (wire, mut draft) = (OpenAi::new("x", true), Draft::default());
+    let wire = OpenAi::new("x", true);
+    let mut draft = Draft::default();
     let mut heard = String::new();
     for chunk in chunks {
         for event in events.push(chunk).unwrap() {
@@ -43,9 +44,10 @@ fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
             heard += &std::mem::take(&mut draft.heard);
         }
     }
-    match draft.is_complete() {
-        true => Ok((draft.end().answer, heard)),
-        false => Err(cut_off()),
+    if draft.is_complete() {
+        Ok((draft.end().answer, heard))
+    } else {
+        Err(cut_off())
     }
 }
 
@@ -55,15 +57,26 @@ fn cut_off() -> Failure {
 
 /// An answer that comes in one piece.
 fn whole(body: &Value) -> ServerEvent {
-    ServerEvent { name: String::new(), data: body.to_string() }
+    ServerEvent {
+        name: String::new(),
+        data: body.to_string(),
+    }
 }
 
 fn call(id: &str, name: &str, input: Value) -> Block {
-    Block::ToolUse { id: id.to_owned(), name: name.to_owned(), input, message_id: None, request_id: None }
+    Block::ToolUse {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        input,
+        message_id: None,
+        request_id: None,
+    }
 }
 
 fn text(text: &str) -> Block {
-    Block::Text { text: text.to_owned() }
+    Block::Text {
+        text: text.to_owned(),
+    }
 }
 
 fn expected() -> Answer {
@@ -86,7 +99,10 @@ fn expected() -> Answer {
 
 #[test]
 fn a_stream_becomes_an_answer_and_its_text_is_heard() {
-    assert_eq!(read(&[STREAM.as_bytes()]).unwrap(), (expected(), "Grüße 🦀".to_owned()));
+    assert_eq!(
+        read(&[STREAM.as_bytes()]).unwrap(),
+        (expected(), "Grüße 🦀".to_owned())
+    );
     let bytes: Vec<_> = STREAM.as_bytes().chunks(1).collect();
     assert_eq!(read(&bytes).unwrap().0, expected());
 }
@@ -114,7 +130,10 @@ proptest! {
 }
 
 fn short(chunks: &[Value]) -> Result<Answer, Failure> {
-    let text: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let text: String = chunks
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
     read(&[text.as_bytes()]).map(|(answer, _)| answer)
 }
 
@@ -137,38 +156,71 @@ fn how_an_answer_ended_is_told() {
         let answer = short(&[end(reason)]).unwrap();
         assert_eq!((answer.cut, answer.content), (cut, vec![]), "{reason}");
     }
-    let refused = short(&[delta(json!({"content": null, "refusal": "I will not."})), end("stop")]).unwrap();
-    assert_eq!((refused.cut, refused.content), (Some(Cut::Refusal), vec![text("I will not.")]));
+    let refused = short(&[
+        delta(json!({"content": null, "refusal": "I will not."})),
+        end("stop"),
+    ])
+    .unwrap();
+    assert_eq!(
+        (refused.cut, refused.content),
+        (Some(Cut::Refusal), vec![text("I will not.")])
+    );
 }
 
 #[test]
 fn calls_are_told_apart_however_a_server_writes_them() {
     let whole = |id: &str, index: Value, arguments: Value| json!({"id": id, "index": index, "function": {"name": "bash", "arguments": arguments}});
-    // Whole, all under one index (Ollama); without an index; without ids; the arguments as an object.
+    // Whole, all under one index (Ollama); without an index; without ids; the arguments as an
+    // object.
     for calls in [
-        json!([whole("a", json!(0), json!("{}")), whole("b", json!(0), json!("{}"))]),
-        json!([whole("a", Value::Null, json!("{}")), whole("b", Value::Null, json!("{}"))]),
-        json!([whole("a", json!(0), json!({})), whole("b", json!(1), json!({}))]),
+        json!([
+            whole("a", json!(0), json!("{}")),
+            whole("b", json!(0), json!("{}"))
+        ]),
+        json!([
+            whole("a", Value::Null, json!("{}")),
+            whole("b", Value::Null, json!("{}"))
+        ]),
+        json!([
+            whole("a", json!(0), json!({})),
+            whole("b", json!(1), json!({}))
+        ]),
     ] {
         let answer = short(&[delta(json!({"tool_calls": calls})), end("tool_calls")]).unwrap();
-        assert_eq!(answer.content, [call("a", "bash", json!({})), call("b", "bash", json!({}))]);
+        assert_eq!(
+            answer.content,
+            [call("a", "bash", json!({})), call("b", "bash", json!({}))]
+        );
     }
     let pieces = [
         json!({"function": {"name": "bash", "arguments": "{\"a\""}}),
         json!({"function": {"arguments": ":1}"}}),
         json!({"function": {"name": "bash", "arguments": null}}),
     ];
-    let chunks: Vec<_> = pieces.into_iter().map(|piece| delta(json!({"tool_calls": [piece]}))).collect();
+    let chunks: Vec<_> = pieces
+        .into_iter()
+        .map(|piece| delta(json!({"tool_calls": [piece]})))
+        .collect();
     let answer = short(&[&chunks[..], &[end("tool_calls")]].concat()).unwrap();
-    assert_eq!(answer.content, [call("", "bash", json!({"a": 1})), call("", "bash", json!({}))]);
+    assert_eq!(
+        answer.content,
+        [
+            call("", "bash", json!({"a": 1})),
+            call("", "bash", json!({}))
+        ]
+    );
 }
 
 #[test]
 fn half_a_json_stays_what_it_is() {
-    for (arguments, input) in
-        [("{\"comm", json!("{\"comm")), ("\"x\"", json!("\"x\"")), ("null", json!({})), (" ", json!({}))]
-    {
-        let piece = json!({"index": 0, "id": "c", "function": {"name": "bash", "arguments": arguments}});
+    for (arguments, input) in [
+        ("{\"comm", json!("{\"comm")),
+        ("\"x\"", json!("\"x\"")),
+        ("null", json!({})),
+        (" ", json!({})),
+    ] {
+        let piece =
+            json!({"index": 0, "id": "c", "function": {"name": "bash", "arguments": arguments}});
         let answer = short(&[delta(json!({"tool_calls": [piece]})), end("length")]).unwrap();
         assert_eq!(answer.content, [call("c", "bash", input)]);
     }
@@ -177,14 +229,31 @@ fn half_a_json_stays_what_it_is() {
 #[test]
 fn an_error_in_the_stream_is_the_services_word() {
     for (error, status) in [
-        (json!({"error": {"message": "The server is overloaded", "type": "server_error"}}), 529),
+        (
+            json!({"error": {"message": "The server is overloaded", "type": "server_error"}}),
+            529,
+        ),
         (json!({"error": {"message": "slow", "code": 503}}), 503),
-        (json!({"object": "error", "message": "bad", "code": 400}), 400),
+        (
+            json!({"object": "error", "message": "bad", "code": 400}),
+            400,
+        ),
     ] {
-        assert_eq!(short(&[error]).unwrap_err().kind, FailureKind::Status(status));
+        assert_eq!(
+            short(&[error]).unwrap_err().kind,
+            FailureKind::Status(status)
+        );
     }
-    assert_eq!(read(&[b"data: {oops\n\n"]).unwrap_err().kind, FailureKind::Incomplete);
-    let odd = [json!(7), json!({"choices": "x"}), delta(json!({"tool_calls": {"a": 1}})), end("stop")];
+    assert_eq!(
+        read(&[b"data: {oops\n\n"]).unwrap_err().kind,
+        FailureKind::Incomplete
+    );
+    let odd = [
+        json!(7),
+        json!({"choices": "x"}),
+        delta(json!({"tool_calls": {"a": 1}})),
+        end("stop"),
+    ];
     assert_eq!(short(&odd).unwrap().content, []);
 }
 
@@ -192,20 +261,32 @@ fn an_error_in_the_stream_is_the_services_word() {
 fn an_answer_in_one_piece_is_read_as_well() {
     let message = json!({"role": "assistant", "content": "hi", "tool_calls": [
         {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}]});
-    let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
-    let (wire, mut draft) = (OpenAi::new("x", true), Draft::default());
+    let body =
+        json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
+    let wire = OpenAi::new("x", true);
+    let mut draft = Draft::default();
     wire.read(&whole(&body), &mut draft).unwrap();
     assert_eq!(draft.heard, "hi");
-    assert_eq!(draft.end().answer.content, [text("hi"), call("c", "bash", json!({}))]);
+    assert_eq!(
+        draft.end().answer.content,
+        [text("hi"), call("c", "bash", json!({}))]
+    );
     assert!(
         OpenAi::new("x", true)
-            .read(&whole(&json!({"error": "model not found"})), &mut Draft::default())
+            .read(
+                &whole(&json!({"error": "model not found"})),
+                &mut Draft::default()
+            )
             .is_err()
     );
 }
 
 fn turns() -> Vec<Turn> {
-    let called = |id: &str, name: &str, input| Part::Call { id: id.to_owned(), name: name.to_owned(), input };
+    let called = |id: &str, name: &str, input| Part::Call {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        input,
+    };
     let result = |id: &str, content: &str, is_error| Part::Result {
         id: id.to_owned(),
         content: content.to_owned(),
@@ -224,7 +305,14 @@ fn turns() -> Vec<Turn> {
                 called("b", "", json!("{\"half")),
             ],
         ),
-        turn(Role::User, vec![result("a", "", false), result("b", "unknown", true), said("mail")]),
+        turn(
+            Role::User,
+            vec![
+                result("a", "", false),
+                result("b", "unknown", true),
+                said("mail"),
+            ],
+        ),
         turn(Role::Assistant, vec![said("done")]),
         turn(Role::User, vec![said("more")]),
     ]
@@ -233,9 +321,18 @@ fn turns() -> Vec<Turn> {
 #[test]
 fn a_prompt_becomes_a_request() {
     let schema = json!({"type": "object", "properties": {}});
-    let tools = [ToolText { name: "bash", description: "does".to_owned(), input: schema.clone() }];
+    let tools = [ToolText {
+        name: "bash",
+        description: "does".to_owned(),
+        input: schema.clone(),
+    }];
     let turns = turns();
-    let prompt = Prompt { system: "you are alice", tools: &tools, turns: &turns, max_output: None };
+    let prompt = Prompt {
+        system: "you are alice",
+        tools: &tools,
+        turns: &turns,
+        max_output: None,
+    };
     assert_eq!(
         OpenAi::new("gpt-x", true).body(&prompt),
         json!({
@@ -266,7 +363,12 @@ fn a_prompt_becomes_a_request() {
 #[test]
 fn what_a_server_does_not_take_is_asked_in_another_way_once() {
     let turns = turns();
-    let prompt = Prompt { system: "", tools: &[], turns: &turns, max_output: Some(9) };
+    let prompt = Prompt {
+        system: "",
+        tools: &[],
+        turns: &turns,
+        max_output: Some(9),
+    };
     let complain = |message: &str| Failure::new(FailureKind::Status(400), message);
     let mut wire = OpenAi::new("x", true);
     assert_eq!(wire.body(&prompt)["max_completion_tokens"], 9);

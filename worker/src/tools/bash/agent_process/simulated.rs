@@ -1,4 +1,5 @@
-//! An agent without a process, for simulations: what becomes of it, and when, the simulation decides.
+//! An agent without a process, for simulations: what becomes of it, and when, the simulation
+//! decides.
 
 use super::agent_gate::AgentGate;
 use super::*;
@@ -14,10 +15,15 @@ pub(crate) struct SimulatedAgent {
 
 impl AgentProcess {
     /// Makes it, with this gate; `is_live`: whether that changes while it runs.
-    pub(crate) fn simulated(known: Known, gate: Gate, is_live: bool) -> (Self, GateHandle, SimulatedAgent) {
+    pub(crate) fn simulated(
+        known: Known,
+        gate: Gate,
+        is_live: bool,
+    ) -> (Self, GateHandle, SimulatedAgent) {
         let (handle, side) = agent_gate::pair(gate, is_live);
-        let ((hears, heard), (says, said), (ends, ended)) =
-            (mpsc::channel(UNHEARD), mpsc::unbounded_channel(), oneshot::channel());
+        let (hears, heard) = mpsc::channel(UNHEARD);
+        let (says, said) = mpsc::unbounded_channel();
+        let (ends, ended) = oneshot::channel();
         let fixed = (!is_live).then_some(gate);
         let process = Self {
             known,
@@ -31,7 +37,16 @@ impl AgentProcess {
             closed_at: None,
             _tasks: JoinSet::new(),
         };
-        (process, handle, SimulatedAgent { said, hears, ends, gate: side })
+        (
+            process,
+            handle,
+            SimulatedAgent {
+                said,
+                hears,
+                ends,
+                gate: side,
+            },
+        )
     }
 }
 
@@ -52,10 +67,15 @@ impl SimulatedAgent {
         drop(self.hears.try_send(heard));
     }
 
-    /// Returns the gate that its shim is told to set; `Err`: it cannot, and a gate that closes ends the agent.
+    /// Returns the gate that its shim is told to set; `Err`: it cannot, and a gate that closes ends
+    /// the agent.
     pub(crate) fn ordered(&mut self) -> Option<Result<Gate, Gate>> {
         let wanted = self.gate.try_wanted()?;
-        Some(if self.gate.ask(wanted).is_some() { Ok(wanted) } else { Err(wanted) })
+        Some(if self.gate.ask(wanted).is_some() {
+            Ok(wanted)
+        } else {
+            Err(wanted)
+        })
     }
 
     /// Its shim answers that the gate is set.

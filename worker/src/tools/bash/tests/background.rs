@@ -5,17 +5,32 @@ use super::*;
 #[tokio::test]
 async fn a_command_in_the_background_writes_its_log_and_ends_when_told() {
     let mut scratch = Scratch::new();
-    let outcome = scratch.background(&format!("echo hello; {SURVIVORS} sleep 1000")).await;
+    let outcome = scratch
+        .background(&format!("echo hello; {SURVIVORS} sleep 1000"))
+        .await;
     let log = scratch.path(".team/log/alice.background-1.log");
     let at = scratch.log_of(&outcome);
-    assert!(!outcome.is_error && !at.starts_with(scratch.path("")), "{outcome:?}");
-    assert!(outcome.content.starts_with("started in the background as 1;"), "{outcome:?}");
+    assert!(
+        !outcome.is_error && !at.starts_with(scratch.path("")),
+        "{outcome:?}"
+    );
+    assert!(
+        outcome
+            .content
+            .starts_with("started in the background as 1;"),
+        "{outcome:?}"
+    );
     let pids = scratch.pids(SURVIVOR_COUNT).await;
     assert!(scratch.toolbox.has_background());
     until(|| fs::read_to_string(&at).unwrap() == "hello\n").await;
     let said = fs::read_to_string(&log).unwrap();
-    assert_eq!(said, format!("[until it has ended, its output is in {}]\n", at.display()));
-    timeout(LIMIT, scratch.toolbox.end_background()).await.unwrap();
+    assert_eq!(
+        said,
+        format!("[until it has ended, its output is in {}]\n", at.display())
+    );
+    timeout(LIMIT, scratch.toolbox.end_background())
+        .await
+        .unwrap();
     assert!(!scratch.toolbox.has_background());
     assert!(pids.into_iter().all(is_gone));
     assert_eq!(fs::read_to_string(log).unwrap(), "hello\n\n[ended]\n");
@@ -24,9 +39,10 @@ async fn a_command_in_the_background_writes_its_log_and_ends_when_told() {
 #[tokio::test]
 async fn a_command_in_the_background_that_ends_by_itself_says_so_in_its_log() {
     let mut scratch = Scratch::new();
-    for (id, command, log) in
-        [(1, "echo a; exit 3", "a\n\n[exit code 3]\n"), (2, "kill -9 $$", "\n[ended by signal 9]\n")]
-    {
+    for (id, command, log) in [
+        (1, "echo a; exit 3", "a\n\n[exit code 3]\n"),
+        (2, "kill -9 $$", "\n[ended by signal 9]\n"),
+    ] {
         scratch.background(command).await;
         until(|| !scratch.toolbox.has_background()).await;
         let at = scratch.path(&format!(".team/log/alice.background-{id}.log"));
@@ -47,8 +63,15 @@ async fn what_is_kept_of_a_log_is_what_the_command_wrote_whatever_it_does_with_t
     let at = scratch.log_of(&outcome);
     assert!(at.is_symlink());
     let kept = fs::read_to_string(scratch.path(".team/log/alice.background-1.log")).unwrap();
-    assert!(kept.starts_with("1\n2\n") && kept.ends_with("\nend\n\n[exit code 0]\n"), "{}", &kept[..100]);
-    let gaps = kept.lines().filter(|line| line.ends_with(" bytes cut]")).count();
+    assert!(
+        kept.starts_with("1\n2\n") && kept.ends_with("\nend\n\n[exit code 0]\n"),
+        "{}",
+        &kept[..100]
+    );
+    let gaps = kept
+        .lines()
+        .filter(|line| line.ends_with(" bytes cut]"))
+        .count();
     assert_eq!(gaps, 1);
     assert!(kept.len() < 3 << 20, "{}", kept.len());
 }
@@ -56,7 +79,9 @@ async fn what_is_kept_of_a_log_is_what_the_command_wrote_whatever_it_does_with_t
 #[tokio::test]
 async fn what_a_killed_shim_of_the_background_leaves_is_ended_at_once() {
     let mut scratch = Scratch::new();
-    scratch.background(&format!("{SURVIVORS} kill -9 $PPID; sleep 1000")).await;
+    scratch
+        .background(&format!("{SURVIVORS} kill -9 $PPID; sleep 1000"))
+        .await;
     let pids = scratch.pids(SURVIVOR_COUNT).await;
     until(|| !scratch.toolbox.has_background()).await;
     assert!(pids.into_iter().all(is_gone));
@@ -80,8 +105,16 @@ async fn logs_of_an_earlier_incarnation_are_not_written_over() {
     scratch.background("echo first incarnation").await;
     until(|| !scratch.toolbox.has_background()).await;
     let mut second = toolbox_of_next_incarnation(scratch.folder.path());
-    let outcome = second.start(bash("echo second", None, true), Gate::Open).finish().await;
-    assert!(outcome.content.starts_with("started in the background as 2;"), "{outcome:?}");
+    let outcome = second
+        .start(bash("echo second", None, true), Gate::Open)
+        .finish()
+        .await;
+    assert!(
+        outcome
+            .content
+            .starts_with("started in the background as 2;"),
+        "{outcome:?}"
+    );
     timeout(LIMIT, second.end_background()).await.unwrap();
     let first = fs::read_to_string(scratch.path(".team/log/alice.background-1.log")).unwrap();
     assert_eq!(first, "first incarnation\n\n[exit code 0]\n");

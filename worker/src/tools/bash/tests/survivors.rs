@@ -37,14 +37,25 @@ async fn a_command_that_kills_its_shim_is_ended_by_the_worker() {
     let mut scratch = Scratch::new();
     let command = format!("{SURVIVORS} echo $$ >> pids; echo begun; kill -9 $PPID; sleep 1000");
     let outcome = scratch.run(&command).await;
-    assert_eq!(outcome, Outcome::error("begun\n[the shim of this command was killed]"));
-    assert!(scratch.pids(SURVIVOR_COUNT + 1).await.into_iter().all(is_gone));
+    assert_eq!(
+        outcome,
+        Outcome::error("begun\n[the shim of this command was killed]")
+    );
+    assert!(
+        scratch
+            .pids(SURVIVOR_COUNT + 1)
+            .await
+            .into_iter()
+            .all(is_gone)
+    );
 }
 
 #[tokio::test]
 async fn a_shim_that_is_told_to_end_ends_its_command() {
     let mut scratch = Scratch::new();
-    let outcome = scratch.run(&format!("{SURVIVORS} kill -TERM $PPID; sleep 1000")).await;
+    let outcome = scratch
+        .run(&format!("{SURVIVORS} kill -TERM $PPID; sleep 1000"))
+        .await;
     assert!(outcome.is_error, "{outcome:?}");
     assert!(scratch.pids(SURVIVOR_COUNT).await.into_iter().all(is_gone));
 }
@@ -65,7 +76,10 @@ async fn a_command_that_stops_its_shim_again_and_again_times_out() {
     let command = "echo $$ >> pids; while :; do kill -STOP $PPID 2> /dev/null; done";
     let mut running = scratch.start_with(command, Some(3.0));
     let outcome = timeout(LIMIT, running.finish()).await.unwrap();
-    assert_eq!(outcome, Outcome::error("[timed out after 3 s; everything it had started was ended]"));
+    assert_eq!(
+        outcome,
+        Outcome::error("[timed out after 3 s; everything it had started was ended]")
+    );
     assert!(scratch.pids(1).await.into_iter().all(is_gone));
 }
 
@@ -91,9 +105,14 @@ async fn a_tree_of_sessions_that_has_lost_its_shim_is_ended_by_the_worker() {
     let mut scratch = Scratch::new();
     write(&scratch.path("grow"), GROW);
     let grown = "while [ \"$(cat pids 2> /dev/null | wc -l)\" -lt 31 ]; do sleep 0.01; done";
-    let outcome = scratch.run(&format!("bash grow 4 & {grown}; kill -9 $PPID; sleep 1000")).await;
+    let outcome = scratch
+        .run(&format!("bash grow 4 & {grown}; kill -9 $PPID; sleep 1000"))
+        .await;
     assert!(
-        outcome.is_error && outcome.content.ends_with("[the shim of this command was killed]"),
+        outcome.is_error
+            && outcome
+                .content
+                .ends_with("[the shim of this command was killed]"),
         "{outcome:?}"
     );
     assert!(scratch.pids(31).await.into_iter().all(is_gone));
@@ -109,13 +128,17 @@ async fn a_command_can_be_cancelled_at_any_moment() {
         assert_eq!(outcome, Outcome::error("[enough]"), "{moment}");
         let pids = fs::read_to_string(scratch.path("pids")).unwrap_or_default();
         for pid in pids.lines() {
-            assert!(is_gone(Pid::from_raw(pid.parse().unwrap()).unwrap()), "{pid} of {moment}");
+            assert!(
+                is_gone(Pid::from_raw(pid.parse().unwrap()).unwrap()),
+                "{pid} of {moment}"
+            );
         }
         drop(fs::remove_file(scratch.path("pids")));
     }
 }
 
-/// Each link of the chain forks the next one in a new session, and ends: there is never a parent to be found.
+/// Each link of the chain forks the next one in a new session, and ends: there is never a parent to
+/// be found.
 const CHAIN: &str = r#"
     use POSIX "setsid";
     while (1) { my $child = fork(); if (!defined $child || $child) { POSIX::_exit(0) } setsid(); }
@@ -134,5 +157,7 @@ async fn a_chain_of_forks_is_caught() {
 }
 
 fn processes() -> impl Iterator<Item = u32> {
-    fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
 }

@@ -20,15 +20,24 @@ async fn a_shim_holds_the_liveness_lock_until_its_call_is_over() {
 /// No test by itself: the worker that the next test kills.
 #[tokio::test]
 async fn worker_entry() {
-    let mut arguments = std::env::args().skip_while(|argument| argument != "as-worker").skip(1);
-    let Some(folder) = arguments.next() else { return };
+    let mut arguments = std::env::args()
+        .skip_while(|argument| argument != "as-worker")
+        .skip(1);
+    let Some(folder) = arguments.next() else {
+        return;
+    };
     let stops_its_shim = arguments.next().as_deref() == Some("stopped");
     // A worker has a session of its own.
     rustix::process::setsid().unwrap();
     let mut toolbox = toolbox_in(Path::new(&folder));
-    let stop = if stops_its_shim { "kill -STOP $PPID;" } else { "" };
+    let stop = if stops_its_shim {
+        "kill -STOP $PPID;"
+    } else {
+        ""
+    };
     let command = format!("{SURVIVORS} {stop} echo $$ >> pids; sleep 1000");
-    let background = "echo $$ >> pids; setsid bash -c 'echo $$ >> pids; sleep 1000' & sleep 1000".to_owned();
+    let background =
+        "echo $$ >> pids; setsid bash -c 'echo $$ >> pids; sleep 1000' & sleep 1000".to_owned();
     let mut running = toolbox.start(bash(&command, None, false), Gate::Open);
     toolbox.start(bash(&background, None, true), Gate::Open);
     running.finish().await;
@@ -44,7 +53,12 @@ fn worker_in(folder: &Path, how: &str) -> std::process::Child {
         "--test-threads=1",
         "--",
     ]);
-    command.arg("as-worker").arg(folder).arg(how).spawn().unwrap()
+    command
+        .arg("as-worker")
+        .arg(folder)
+        .arg(how)
+        .spawn()
+        .unwrap()
 }
 
 #[tokio::test]

@@ -5,12 +5,18 @@ use super::*;
 #[test]
 fn a_file_is_made_with_the_directories_that_are_missing() {
     let scratch = ScratchWorkspace::new();
-    assert_eq!(scratch.write("a/b/c.txt", "héllo").unwrap(), "wrote 6 bytes to a/b/c.txt");
+    assert_eq!(
+        scratch.write("a/b/c.txt", "héllo").unwrap(),
+        "wrote 6 bytes to a/b/c.txt"
+    );
     assert_eq!(scratch.get("a/b/c.txt"), "héllo");
     put(&scratch.path("by_hand"), "");
     let mode = |name: &str| scratch.path(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("a/b/c.txt"), mode("by_hand"));
-    assert_eq!(scratch.write("a/b/c.txt", "").unwrap(), "wrote 0 bytes to a/b/c.txt");
+    assert_eq!(
+        scratch.write("a/b/c.txt", "").unwrap(),
+        "wrote 0 bytes to a/b/c.txt"
+    );
     assert_eq!(scratch.get("a/b/c.txt"), "");
     scratch.is_tidy();
 }
@@ -33,11 +39,19 @@ fn a_replaced_file_keeps_its_mode_and_its_owner() {
     );
     scratch.edit("run.sh", "new", "newer").unwrap();
     let after = scratch.path("run.sh").metadata().unwrap();
-    assert_eq!((after.mode(), after.uid(), after.gid()), (before.mode(), before.uid(), before.gid()));
+    assert_eq!(
+        (after.mode(), after.uid(), after.gid()),
+        (before.mode(), before.uid(), before.gid())
+    );
     assert_eq!(scratch.get("run.sh"), "newer");
     if !is_root {
         fs::set_permissions(scratch.path("run.sh"), fs::Permissions::from_mode(0o444)).unwrap();
-        assert!(scratch.write("run.sh", "no").unwrap_err().contains("Permission denied"));
+        assert!(
+            scratch
+                .write("run.sh", "no")
+                .unwrap_err()
+                .contains("Permission denied")
+        );
     }
 }
 
@@ -61,16 +75,25 @@ fn other_hard_links_keep_the_old_content() {
     let scratch = ScratchWorkspace::new();
     fs::hard_link(scratch.folder.path().join("secret"), scratch.path("hard")).unwrap();
     scratch.write("hard", "changed").unwrap();
-    assert_eq!(fs::read_to_string(scratch.folder.path().join("secret")).unwrap(), "outside");
+    assert_eq!(
+        fs::read_to_string(scratch.folder.path().join("secret")).unwrap(),
+        "outside"
+    );
 }
 
 #[test]
 fn an_edit_replaces_a_text_that_occurs_once() {
     let scratch = ScratchWorkspace::new();
     scratch.put("a.txt", "one\n  two\nthree\n");
-    assert_eq!(scratch.edit("a.txt", "  two\n", "2\n").unwrap(), "edited a.txt at line 2");
+    assert_eq!(
+        scratch.edit("a.txt", "  two\n", "2\n").unwrap(),
+        "edited a.txt at line 2"
+    );
     assert_eq!(scratch.get("a.txt"), "one\n2\nthree\n");
-    assert_eq!(scratch.edit("a.txt", "three", "").unwrap(), "edited a.txt at line 3");
+    assert_eq!(
+        scratch.edit("a.txt", "three", "").unwrap(),
+        "edited a.txt at line 3"
+    );
     assert_eq!(scratch.get("a.txt"), "one\n2\n\n");
     scratch.is_tidy();
 }
@@ -97,7 +120,12 @@ fn an_edit_that_cannot_be_made_says_why_and_changes_nothing() {
         assert_eq!(scratch.edit("a.rs", old, new).unwrap_err(), error);
     }
     assert_eq!(scratch.get("a.rs"), content);
-    assert!(scratch.edit("missing", "a", "b").unwrap_err().starts_with("cannot open missing: No such file"));
+    assert!(
+        scratch
+            .edit("missing", "a", "b")
+            .unwrap_err()
+            .starts_with("cannot open missing: No such file")
+    );
     scratch.is_tidy();
 }
 
@@ -137,7 +165,12 @@ fn what_a_killed_call_has_left_is_removed_by_the_next() {
     scratch.is_tidy();
     // Something else in that place is not removed.
     fs::create_dir(scratch.path(&left)).unwrap();
-    assert!(scratch.write("d.txt", "whole").unwrap_err().starts_with("cannot write d.txt"));
+    assert!(
+        scratch
+            .write("d.txt", "whole")
+            .unwrap_err()
+            .starts_with("cannot write d.txt")
+    );
     assert!(scratch.workspace.clear_up("d.txt").is_err());
     fs::remove_dir(scratch.path(&left)).unwrap();
 }

@@ -38,7 +38,12 @@ fn no_path_leads_out_of_the_workspace() {
     scratch.link("self", "/proc/self/cwd");
     scratch.link("first", "second");
     scratch.link("second", "../secret");
-    let secret = scratch.folder.path().join("secret").to_string_lossy().into_owned();
+    let secret = scratch
+        .folder
+        .path()
+        .join("secret")
+        .to_string_lossy()
+        .into_owned();
     let sneaky = format!("{}/../secret", scratch.path("").display());
     for path in [
         "../secret",
@@ -60,8 +65,13 @@ fn no_path_leads_out_of_the_workspace() {
         scratch.refused(path, "leads out of the workspace");
     }
     // A name that only begins like the workspace is another one.
-    scratch
-        .refused(&format!("{}x", scratch.path("").display().to_string().trim_end_matches('/')), "leads out");
+    scratch.refused(
+        &format!(
+            "{}x",
+            scratch.path("").display().to_string().trim_end_matches('/')
+        ),
+        "leads out",
+    );
 }
 
 #[test]
@@ -82,7 +92,10 @@ fn no_path_leads_into_the_team_directory() {
     scratch.link("inbox", ".team/inbox");
     scratch.link("mail", ".team/inbox/alice.jsonl");
     scratch.link("absolute", scratch.path(".team"));
-    let absolute = scratch.path(".team/inbox/alice.jsonl").to_string_lossy().into_owned();
+    let absolute = scratch
+        .path(".team/inbox/alice.jsonl")
+        .to_string_lossy()
+        .into_owned();
     for path in [
         ".team/inbox/alice.jsonl",
         "./.team/../.team/inbox/alice.jsonl",
@@ -105,12 +118,15 @@ fn no_path_leads_into_the_team_directory() {
 #[test]
 fn a_team_directory_elsewhere_is_refused_by_its_link_and_its_folders_by_their_inodes() {
     let folder = tempfile::tempdir().unwrap();
-    let (work, state) = (folder.path().join("desk"), folder.path().join("state"));
+    let work = folder.path().join("desk");
+    let state = folder.path().join("state");
     fs::create_dir(&work).unwrap();
     let team_dir = Arc::new(TeamDir::create(&state).unwrap());
     symlink(&state, work.join(".team")).unwrap();
     let workspace = Workspace::open(&work, Arc::clone(&team_dir), &alice()).unwrap();
-    let error = workspace.write(&write_file(".team/config.json", "{}")).unwrap_err();
+    let error = workspace
+        .write(&write_file(".team/config.json", "{}"))
+        .unwrap_err();
     assert!(error.contains("leads into a team directory"), "{error}");
     // As with a bind mount: the folder itself is inside the workspace, under another name.
     fs::rename(state.join("inbox"), work.join("letters")).unwrap();
@@ -123,7 +139,10 @@ fn a_team_directory_elsewhere_is_refused_by_its_link_and_its_folders_by_their_in
     let error = Workspace::open(&state.join("log"), Arc::clone(&team_dir), &alice()).unwrap_err();
     assert!(error.contains("leads into a team directory"), "{error}");
     let error = Workspace::open(&folder.path().join("missing"), team_dir, &alice()).unwrap_err();
-    assert!(error.starts_with("the workspace ") && error.contains("cannot be used: No such file"), "{error}");
+    assert!(
+        error.starts_with("the workspace ") && error.contains("cannot be used: No such file"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -136,16 +155,19 @@ fn a_directory_that_is_swapped_for_a_link_out_leads_no_tool_out() {
     scratch.link("trap", &outside);
     scratch.put("spare/file", "inside");
     let done = AtomicBool::new(false);
-    let (real, trap) = (scratch.path("real"), scratch.path("trap"));
+    let real = scratch.path("real");
+    let trap = scratch.path("trap");
     std::thread::scope(|threads| {
         threads.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let flags = rustix::fs::RenameFlags::EXCHANGE;
-                rustix::fs::renameat_with(rustix::fs::CWD, &real, rustix::fs::CWD, &trap, flags).unwrap();
+                rustix::fs::renameat_with(rustix::fs::CWD, &real, rustix::fs::CWD, &trap, flags)
+                    .unwrap();
             }
         });
         let begun = Instant::now();
-        let (mut inside, mut refused) = (0, 0);
+        let mut inside = 0;
+        let mut refused = 0;
         while begun.elapsed() < Duration::from_secs(1) || inside == 0 || refused == 0 {
             match scratch.read("real/file") {
                 Ok(content) => {
@@ -229,16 +251,34 @@ fn secrets_of_a_home_in_the_workspace_are_not_read_wherever_they_are_moved() {
     put(&home.join(".ssh/key"), "hush");
     symlink(".ssh", home.join("link")).unwrap();
     let secrets = [".docker/config.json", ".ssh", ".netrc"].map(|name| home.join(name));
-    scratch.workspace.protect(secrets.to_vec().into(), Vec::new(), Vec::new(), (Vec::new(), &[])).unwrap();
+    scratch
+        .workspace
+        .protect(
+            secrets.to_vec().into(),
+            Vec::new(),
+            Vec::new(),
+            (Vec::new(), &[]),
+        )
+        .unwrap();
     // The first call looks where they are.
-    assert!(scratch.read(".ssh/key").unwrap_err().contains("hidden from tools"));
+    assert!(
+        scratch
+            .read(".ssh/key")
+            .unwrap_err()
+            .contains("hidden from tools")
+    );
     fs::rename(home.join(".docker"), home.join("moved")).unwrap();
     put(&home.join(".netrc"), "hush");
     for path in ["moved/config.json", ".ssh/key", "link/key", ".netrc"] {
         let error = scratch.read(path).unwrap_err();
         assert!(error.contains("hidden from tools"), "{path} {error}");
     }
-    assert!(scratch.write(".docker/config.json", "").unwrap_err().contains("hidden from tools"));
+    assert!(
+        scratch
+            .write(".docker/config.json", "")
+            .unwrap_err()
+            .contains("hidden from tools")
+    );
     put(&home.join("moved/else"), "fine");
     assert_eq!(scratch.read("moved/else").unwrap(), "fine");
 }

@@ -16,7 +16,10 @@ fn a_file_is_read_by_lines() {
         "five has 5 lines: offset 9 is behind its end"
     );
     scratch.put("ended", "1\n");
-    assert_eq!(scratch.read_from("ended", Some(2), None).unwrap(), "[the file ends here]");
+    assert_eq!(
+        scratch.read_from("ended", Some(2), None).unwrap(),
+        "[the file ends here]"
+    );
     scratch.put("empty", "");
     assert_eq!(scratch.read("empty").unwrap(), "[the file is empty]");
     assert_eq!(
@@ -30,13 +33,22 @@ fn a_long_file_is_read_in_pages_that_make_up_the_whole() {
     let scratch = ScratchWorkspace::new();
     let whole: String = (1..=9000).map(|line| format!("line {line} ä\n")).collect();
     scratch.put("long", &whole);
-    let (mut text, mut offset) = (String::new(), 1);
+    let mut text = String::new();
+    let mut offset = 1;
     loop {
         let page = scratch.read_from("long", Some(offset), Some(5000)).unwrap();
-        let Some((lines, note)) = page.rsplit_once('[') else { break text.push_str(&page) };
+        let Some((lines, note)) = page.rsplit_once('[') else {
+            break text.push_str(&page);
+        };
         assert!(lines.chars().count() <= KEPT);
         text.push_str(lines);
-        offset = note.trim_end_matches(']').rsplit(' ').next().unwrap().parse().unwrap();
+        offset = note
+            .trim_end_matches(']')
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
     }
     assert_eq!(text, whole);
 }
@@ -46,7 +58,10 @@ fn a_line_without_an_end_is_cut() {
     let scratch = ScratchWorkspace::new();
     scratch.put("wide", &format!("short\n{}\nafter", "ö".repeat(60_000)));
     let page = scratch.read("wide").unwrap();
-    assert_eq!(page, "short\n[50000 characters are the limit: read on with offset 2]");
+    assert_eq!(
+        page,
+        "short\n[50000 characters are the limit: read on with offset 2]"
+    );
     let page = scratch.read_from("wide", Some(2), None).unwrap();
     assert!(page.starts_with(&"ö".repeat(50_000)));
     assert!(page.ends_with(
@@ -54,18 +69,42 @@ fn a_line_without_an_end_is_cut() {
     ));
     assert_eq!(scratch.read_from("wide", Some(3), None).unwrap(), "after");
     scratch.put("widest", &"😀".repeat(50_001));
-    assert_eq!(scratch.read("widest").unwrap().chars().take(50_001).filter(|&c| c == '😀').count(), 50_000);
+    assert_eq!(
+        scratch
+            .read("widest")
+            .unwrap()
+            .chars()
+            .take(50_001)
+            .filter(|&c| c == '😀')
+            .count(),
+        50_000
+    );
 }
 
 #[test]
 fn a_huge_file_costs_nothing_but_its_page() {
     let scratch = ScratchWorkspace::new();
     scratch.put("huge", &"x\n".repeat(5000));
-    File::options().write(true).open(scratch.path("huge")).unwrap().set_len(1 << 40).unwrap();
+    File::options()
+        .write(true)
+        .open(scratch.path("huge"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
     let begun = Instant::now();
     assert!(scratch.read("huge").unwrap().ends_with("offset 2001]"));
-    assert!(scratch.read_from("huge", Some(5001), None).unwrap().contains("line 5001 alone is longer"));
-    assert!(scratch.edit("huge", "x", "y").unwrap_err().contains("the limit for edit_file is 16777216"));
+    assert!(
+        scratch
+            .read_from("huge", Some(5001), None)
+            .unwrap()
+            .contains("line 5001 alone is longer")
+    );
+    assert!(
+        scratch
+            .edit("huge", "x", "y")
+            .unwrap_err()
+            .contains("the limit for edit_file is 16777216")
+    );
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
@@ -73,10 +112,19 @@ fn a_huge_file_costs_nothing_but_its_page() {
 fn a_file_that_is_no_text_is_refused_with_its_size() {
     let scratch = ScratchWorkspace::new();
     scratch.put("binary", "ab\0cd");
-    assert_eq!(scratch.read("binary").unwrap_err(), "binary is not text (5 bytes)");
-    File::create(scratch.path("latin")).unwrap().write_all(b"caf\xe9\n").unwrap();
+    assert_eq!(
+        scratch.read("binary").unwrap_err(),
+        "binary is not text (5 bytes)"
+    );
+    File::create(scratch.path("latin"))
+        .unwrap()
+        .write_all(b"caf\xe9\n")
+        .unwrap();
     assert_eq!(scratch.read("latin").unwrap(), "caf\u{fffd}\n");
-    assert_eq!(scratch.edit("latin", "caf", "x").unwrap_err(), "latin is not text (5 bytes)");
+    assert_eq!(
+        scratch.edit("latin", "caf", "x").unwrap_err(),
+        "latin is not text (5 bytes)"
+    );
 }
 
 #[test]
@@ -86,8 +134,16 @@ fn a_line_far_behind_the_beginning_is_left_to_bash() {
     (&file).write_all("text\n".repeat(2000).as_bytes()).unwrap();
     file.set_len(1 << 40).unwrap();
     let error = scratch.read_from("sparse", Some(3000), None).unwrap_err();
-    assert!(error.contains("offset 3000 lies more than") && error.contains("sed -n 3000,5000p"), "{error}");
-    assert!(scratch.read_from("sparse", Some(2000), Some(1)).unwrap().starts_with("text\n"));
+    assert!(
+        error.contains("offset 3000 lies more than") && error.contains("sed -n 3000,5000p"),
+        "{error}"
+    );
+    assert!(
+        scratch
+            .read_from("sparse", Some(2000), Some(1))
+            .unwrap()
+            .starts_with("text\n")
+    );
 }
 
 #[test]
@@ -95,16 +151,40 @@ fn a_guide_is_taken_whole_if_it_fits_and_else_its_first_lines() {
     let scratch = ScratchWorkspace::new();
     scratch.put("CLAUDE.md", "the other one");
     scratch.put("AGENTS.md", "one\ntwo\nthree\n");
-    let whole = Guide { file: "AGENTS.md".to_owned(), text: "one\ntwo\nthree\n".to_owned(), rest: None };
+    let whole = Guide {
+        file: "AGENTS.md".to_owned(),
+        text: "one\ntwo\nthree\n".to_owned(),
+        rest: None,
+    };
     assert_eq!(scratch.guide(14), whole);
     let cut = scratch.guide(13);
-    assert_eq!((cut.text.as_str(), cut.rest), ("one\ntwo\n", Some(Rest { line: 3, taken: 8, of: 14 })));
+    assert_eq!(
+        (cut.text.as_str(), cut.rest),
+        (
+            "one\ntwo\n",
+            Some(Rest {
+                line: 3,
+                taken: 8,
+                of: 14
+            })
+        )
+    );
     let from = cut.rest.map(|rest| rest.line as u64);
-    assert_eq!(scratch.read_from("AGENTS.md", from, None).unwrap(), "three\n");
+    assert_eq!(
+        scratch.read_from("AGENTS.md", from, None).unwrap(),
+        "three\n"
+    );
     // However much room there is.
     scratch.put("AGENTS.md", &"x".repeat(100_000));
     let cut = scratch.guide(usize::MAX);
-    assert_eq!(cut.rest, Some(Rest { line: 1, taken: 64 << 10, of: 100_000 }));
+    assert_eq!(
+        cut.rest,
+        Some(Rest {
+            line: 1,
+            taken: 64 << 10,
+            of: 100_000
+        })
+    );
     scratch.put("AGENTS.md", " \n");
     assert_eq!(scratch.guide(100).file, "CLAUDE.md");
 }

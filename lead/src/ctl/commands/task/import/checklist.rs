@@ -1,6 +1,7 @@
 //! The items of a Markdown checklist: those with an open box become tasks. Pure.
 //!
-//! The Markdown parser says what is an item, and what is code, a comment or text. The lines of a task stay as they are written.
+//! The Markdown parser says what is an item, and what is code, a comment or text. The lines of a
+//! task stay as they are written.
 
 use std::ops::Range;
 
@@ -50,8 +51,8 @@ struct Reader<'c> {
     open: Vec<usize>,
 }
 
-/// Reads the items of a checklist. What stands below an item and is no task itself belongs to its description. Returns also which
-/// lines became no task, if there are such.
+/// Reads the items of a checklist. What stands below an item and is no task itself belongs to its
+/// description. Returns also which lines became no task, if there are such.
 ///
 /// # Errors
 /// If there is no open item.
@@ -73,7 +74,10 @@ pub(super) fn read(content: &str) -> Result<(Vec<Item>, Option<String>), String>
     if reader.entries.iter().any(|entry| entry.ticked.is_some()) {
         return Err("every item is ticked off: nothing is left to do".to_owned());
     }
-    Err("line 1: this is no checklist (`- [ ] subject`), TOML (`[[task]]`) or JSON array".to_owned())
+    Err(
+        "line 1: this is no checklist (`- [ ] subject`), TOML (`[[task]]`) or JSON array"
+            .to_owned(),
+    )
 }
 
 impl<'c> Reader<'c> {
@@ -81,7 +85,13 @@ impl<'c> Reader<'c> {
         let ends = content.match_indices('\n').map(|(at, _)| at + 1);
         let begins: Vec<usize> = std::iter::once(0).chain(ends).collect();
         let parts = vec![TEXT; begins.len()];
-        Self { content, begins, parts, entries: Vec::new(), open: Vec::new() }
+        Self {
+            content,
+            begins,
+            parts,
+            entries: Vec::new(),
+            open: Vec::new(),
+        }
     }
 
     fn take(&mut self, event: &Event<'_>, range: Range<usize>) {
@@ -90,14 +100,23 @@ impl<'c> Reader<'c> {
                 self.mark(range, Part::Item(self.entries.len()));
                 let parent = self.open.last().copied();
                 self.open.push(self.entries.len());
-                self.entries.push(Entry { parent, ticked: None, subject: String::new(), line: 0 });
+                self.entries.push(Entry {
+                    parent,
+                    ticked: None,
+                    subject: String::new(),
+                    line: 0,
+                });
             }
             Event::End(TagEnd::Item) => {
                 self.open.pop();
             }
             Event::TaskListMarker(ticked) => {
                 let line = self.line_of(range.start);
-                let subject = self.content[range.end..].lines().next().unwrap_or_default().trim();
+                let subject = self.content[range.end..]
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .trim();
                 if let Some(entry) = self.open.last().and_then(|&at| self.entries.get_mut(at)) {
                     entry.ticked = Some(*ticked);
                     entry.line = line;
@@ -114,20 +133,27 @@ impl<'c> Reader<'c> {
     }
 
     fn line_of(&self, at: usize) -> usize {
-        self.begins.partition_point(|&begin| begin <= at).saturating_sub(1)
+        self.begins
+            .partition_point(|&begin| begin <= at)
+            .saturating_sub(1)
     }
 
     fn mark(&mut self, range: Range<usize>, part: Part) {
         // Behind a tab the parser counts the end of the line before as a part of the item.
         let written = self.content[range.clone()].trim();
-        let blank = self.content[range.clone()].find(written).unwrap_or_default();
+        let blank = self.content[range.clone()]
+            .find(written)
+            .unwrap_or_default();
         let first = self.line_of(range.start + blank);
         let last = self.line_of(range.start + blank + written.len().saturating_sub(1));
         self.parts[first..=last].fill(part);
     }
 
     fn line(&self, number: usize) -> &'c str {
-        self.content[self.begins[number]..].lines().next().unwrap_or_default()
+        self.content[self.begins[number]..]
+            .lines()
+            .next()
+            .unwrap_or_default()
     }
 
     /// Returns the item with a box that this one stands in, or is itself.
@@ -148,8 +174,9 @@ impl<'c> Reader<'c> {
     }
 
     fn items(&self) -> Result<Vec<Item>, String> {
-        let open: Vec<usize> =
-            (0..self.entries.len()).filter(|&at| self.entries[at].ticked == Some(false)).collect();
+        let open: Vec<usize> = (0..self.entries.len())
+            .filter(|&at| self.entries[at].ticked == Some(false))
+            .collect();
         let mut lines = vec![Vec::new(); self.entries.len()];
         for (number, part) in self.parts.iter().enumerate() {
             if let Part::Item(at) = part
@@ -167,13 +194,24 @@ impl<'c> Reader<'c> {
                 description: self.description(&lines[at]),
                 ..TaskFields::default()
             };
-            items.push(Item { id: Some(id), fields, line: self.entries[at].line + 1, ..Item::default() });
+            items.push(Item {
+                id: Some(id),
+                fields,
+                line: self.entries[at].line + 1,
+                ..Item::default()
+            });
         }
         for (place, &at) in open.iter().enumerate() {
-            let outer = self.task_around(at).and_then(|outer| open.binary_search(&outer).ok());
+            let outer = self
+                .task_around(at)
+                .and_then(|outer| open.binary_search(&outer).ok());
             if let Some(outer) = outer {
                 let id = items[place].id;
-                items[outer].fields.blocked_by.get_or_insert_default().extend(id);
+                items[outer]
+                    .fields
+                    .blocked_by
+                    .get_or_insert_default()
+                    .extend(id);
             }
         }
         Ok(items)
@@ -181,17 +219,28 @@ impl<'c> Reader<'c> {
 
     /// Returns lines as a text of their own: without the indentation that all of them have.
     fn description(&self, numbers: &[usize]) -> Option<String> {
-        let written: Vec<usize> =
-            numbers.iter().copied().filter(|&number| !self.line(number).trim().is_empty()).collect();
-        let indent = written.iter().map(|&number| indentation(self.line(number)).0).min()?;
+        let written: Vec<usize> = numbers
+            .iter()
+            .copied()
+            .filter(|&number| !self.line(number).trim().is_empty())
+            .collect();
+        let indent = written
+            .iter()
+            .map(|&number| indentation(self.line(number)).0)
+            .min()?;
         let mut text = String::new();
         let mut last = *written.first()?;
         for &number in &written {
-            // Empty lines stay between lines that stood together, and one in the place of what became another task.
+            // Empty lines stay between lines that stood together, and one in the place of what
+            // became another task.
             let is_apart = (last + 1..number).any(|between| self.line(between).trim().is_empty());
             let is_near = (last + 1..number).all(|between| self.line(between).trim().is_empty());
             let gap = number.saturating_sub(last);
-            let ends = if is_near { gap } else { 1 + usize::from(is_apart) };
+            let ends = if is_near {
+                gap
+            } else {
+                1 + usize::from(is_apart)
+            };
             text.push_str(&"\n".repeat(ends));
             let (columns, rest) = indentation(self.line(number));
             text.push_str(&" ".repeat(columns - indent));
@@ -205,7 +254,10 @@ impl<'c> Reader<'c> {
     fn passed_over(&self) -> Option<String> {
         let mut kinds: Vec<(&str, Vec<usize>)> = Vec::new();
         for (number, part) in self.parts.iter().enumerate() {
-            let Some(kind) = self.kind(*part).filter(|_| !self.line(number).trim().is_empty()) else {
+            if self.line(number).trim().is_empty() {
+                continue;
+            }
+            let Some(kind) = self.kind(*part) else {
                 continue;
             };
             match kinds.iter_mut().find(|(known, _)| *known == kind) {
@@ -213,8 +265,10 @@ impl<'c> Reader<'c> {
                 None => kinds.push((kind, vec![number + 1])),
             }
         }
-        let said: Vec<String> =
-            kinds.iter().map(|(kind, lines)| format!("{} ({kind})", ranges(lines))).collect();
+        let said: Vec<String> = kinds
+            .iter()
+            .map(|(kind, lines)| format!("{} ({kind})", ranges(lines)))
+            .collect();
         (!said.is_empty()).then(|| format!("passed over: {}", said.join(", ")))
     }
 
@@ -245,11 +299,15 @@ fn kind_of(tag: &Tag<'_>) -> Option<&'static str> {
 /// Returns how many columns a line is indented, and what stands behind that.
 fn indentation(line: &str) -> (usize, &str) {
     let rest = line.trim_start_matches([' ', '\t']);
-    let column = |column: usize, char: char| match char {
-        '\t' => (column / TAB + 1) * TAB,
-        _ => column + 1,
-    };
-    (line[..line.len() - rest.len()].chars().fold(0, column), rest)
+    (
+        line[..line.len() - rest.len()]
+            .chars()
+            .fold(0, |column, char| match char {
+                '\t' => (column / TAB + 1) * TAB,
+                _ => column + 1,
+            }),
+        rest,
+    )
 }
 
 /// Says numbers of lines: `lines 3-5, 9`.
@@ -261,11 +319,22 @@ fn ranges(lines: &[usize]) -> String {
             _ => groups.push((line, line)),
         }
     }
-    let group = |(first, last): &(usize, usize)| {
-        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    let named: Vec<String> = groups
+        .iter()
+        .take(NAMED)
+        .map(|(first, last)| {
+            if first == last {
+                first.to_string()
+            } else {
+                format!("{first}-{last}")
+            }
+        })
+        .collect();
+    let more = if groups.len() > NAMED {
+        " and others"
+    } else {
+        ""
     };
-    let named: Vec<String> = groups.iter().take(NAMED).map(group).collect();
-    let more = if groups.len() > NAMED { " and others" } else { "" };
     let noun = if lines.len() == 1 { "line" } else { "lines" };
     format!("{noun} {}{more}", named.join(", "))
 }
@@ -279,9 +348,19 @@ mod tests {
         let (items, over) = read(content).unwrap();
         let tasks = items.into_iter().map(|item| {
             let fields = item.fields;
-            let text = fields.description.map(|text| format!(": {text}")).unwrap_or_default();
-            let after = fields.blocked_by.map(|ids| format!(" {ids:?}")).unwrap_or_default();
-            format!("{} {}{text}{after}", item.line, fields.subject.unwrap_or_default())
+            let text = fields
+                .description
+                .map(|text| format!(": {text}"))
+                .unwrap_or_default();
+            let after = fields
+                .blocked_by
+                .map(|ids| format!(" {ids:?}"))
+                .unwrap_or_default();
+            format!(
+                "{} {}{text}{after}",
+                item.line,
+                fields.subject.unwrap_or_default()
+            )
         });
         (tasks.collect(), over.unwrap_or_default())
     }
@@ -292,8 +371,14 @@ mod tests {
                        <!--\n- [ ] no\n-->\n\ntext\n\n    - [ ] no\n";
         let (tasks, over) = told(content);
         let fence = "```md\n- [ ] no\n\n\n  - deep\n```";
-        assert_eq!(tasks, [format!("1 a:: {fence}"), "9 b: - [ ] no".to_owned()]);
-        assert_eq!(over, "passed over: lines 13-15, 22 (code), lines 16-18 (HTML), line 20 (text)");
+        assert_eq!(
+            tasks,
+            [format!("1 a:: {fence}"), "9 b: - [ ] no".to_owned()]
+        );
+        assert_eq!(
+            over,
+            "passed over: lines 13-15, 22 (code), lines 16-18 (HTML), line 20 (text)"
+        );
     }
 
     #[test]
@@ -323,9 +408,20 @@ mod tests {
 
     #[test]
     fn a_description_keeps_its_lines_and_its_own_indentation() {
-        let content = "- [ ] a\r\n  first\r\n\r\n  - point\r\n    - deep\r\n  - [ ] b\r\n\r\n  last\r\n";
-        assert_eq!(told(content).0, ["1 a: first\n\n- point\n  - deep\n\nlast [2]", "6 b"]);
-        assert_eq!(read("- [x] a\n").unwrap_err(), "every item is ticked off: nothing is left to do");
-        assert!(read("- a\n").unwrap_err().starts_with("line 1: this is no checklist"));
+        let content =
+            "- [ ] a\r\n  first\r\n\r\n  - point\r\n    - deep\r\n  - [ ] b\r\n\r\n  last\r\n";
+        assert_eq!(
+            told(content).0,
+            ["1 a: first\n\n- point\n  - deep\n\nlast [2]", "6 b"]
+        );
+        assert_eq!(
+            read("- [x] a\n").unwrap_err(),
+            "every item is ticked off: nothing is left to do"
+        );
+        assert!(
+            read("- a\n")
+                .unwrap_err()
+                .starts_with("line 1: this is no checklist")
+        );
     }
 }

@@ -20,7 +20,9 @@ impl View<'_> {
         id: Option<TaskId>,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
-        let Actor::Member(name) = by else { return Err(works_on_no_task("a person")) };
+        let Actor::Member(name) = by else {
+            return Err(works_on_no_task("a person"));
+        };
         if !by.is_teammate() {
             return Err(works_on_no_task("the lead agent"));
         }
@@ -31,14 +33,23 @@ impl View<'_> {
         }
         let task = match id {
             Some(id) => self.known_task(id)?,
-            None => self.team.next_for(member, &BTreeSet::new()).ok_or_else(|| {
-                conflict("no task can be claimed now", "`teamctl task list` shows what the others wait for")
-            })?,
+            None => self
+                .team
+                .next_for(member, &BTreeSet::new())
+                .ok_or_else(|| {
+                    conflict(
+                        "no task can be claimed now",
+                        "`teamctl task list` shows what the others wait for",
+                    )
+                })?,
         };
         if task.status == TaskStatus::Pending {
             self.may_claim(task, member)?;
         }
-        let next = Task { kept: self.kept(member)?, ..self.stepped(task, TaskEvent::Claimed)?.held_by(name) };
+        let next = Task {
+            kept: self.kept(member)?,
+            ..self.stepped(task, TaskEvent::Claimed)?.held_by(name)
+        };
         Ok(Decision::default().task(self.recorded(TaskEvent::Claimed, (next, name.as_str()), ids)))
     }
 
@@ -47,18 +58,31 @@ impl View<'_> {
         match (self.prepared, &member.terms.checkout) {
             (Some(JobReport::Git(GitReport::Branched(kept))), _) => Ok(kept.clone()),
             (_, None) => Ok(Vec::new()),
-            (_, Some(_)) => Err(conflict("the task was not free a moment ago", "claim it again")),
+            (_, Some(_)) => Err(conflict(
+                "the task was not free a moment ago",
+                "claim it again",
+            )),
         }
     }
 
     fn may_claim(&self, task: &Task, member: &Member) -> Result<(), Refusal> {
         if task.waits_for_person() {
-            let why = format!("{} was given back {} times in a row", task.title(), task.idle_releases);
-            return Err(conflict(why, "it waits for a person or the lead; claim another one"));
+            let why = format!(
+                "{} was given back {} times in a row",
+                task.title(),
+                task.idle_releases
+            );
+            return Err(conflict(
+                why,
+                "it waits for a person or the lead; claim another one",
+            ));
         }
         if !task.is_for(member) {
             let whom = task.reserved_for.as_deref().unwrap_or_default();
-            return Err(conflict(format!("{} is for {whom}", task.title()), "claim another one"));
+            return Err(conflict(
+                format!("{} is for {whom}", task.title()),
+                "claim another one",
+            ));
         }
         let blockers: Vec<String> = self
             .team
@@ -66,16 +90,20 @@ impl View<'_> {
             .iter()
             .map(|(id, status)| format!("{id} ({})", status.as_str().replace('_', " ")))
             .collect();
-        match blockers.is_empty() {
-            true => Ok(()),
-            false => {
-                let message = format!("{} is blocked by {}", task.title(), blockers.join(", "));
-                Err(conflict(message, "claim another one"))
-            }
+        if blockers.is_empty() {
+            Ok(())
+        } else {
+            let message = format!("{} is blocked by {}", task.title(), blockers.join(", "));
+            Err(conflict(message, "claim another one"))
         }
     }
 
-    pub(super) fn release(&self, by: &Actor, id: TaskId, ids: &mut dyn Ids) -> Result<Decision, Refusal> {
+    pub(super) fn release(
+        &self,
+        by: &Actor,
+        id: TaskId,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
         is_theirs(by, self.known_task(id)?)?;
         self.withdraw((id, TaskEvent::Released), by, ids)
     }
@@ -87,11 +115,15 @@ impl View<'_> {
         to: &Name,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
-        let (task, member) = (self.known_task(id)?, self.known(to)?);
+        let task = self.known_task(id)?;
+        let member = self.known(to)?;
         if member.name == Name::lead() {
             return Err(works_on_no_task("the lead agent"));
         }
-        let next = Task { reserved_for: Some(to.to_string()), ..self.stepped(task, TaskEvent::Assigned)? };
+        let next = Task {
+            reserved_for: Some(to.to_string()),
+            ..self.stepped(task, TaskEvent::Assigned)?
+        };
         Ok(Decision::default().task(self.recorded(TaskEvent::Assigned, (next, by.as_str()), ids)))
     }
 
@@ -105,17 +137,28 @@ impl View<'_> {
         let task = self.known_task(id)?;
         if is_integrating(task) {
             let hint = format!("`teamctl task show {id}` shows how that ends");
-            return Err(conflict(format!("{} is being integrated", task.title()), hint));
+            return Err(conflict(
+                format!("{} is being integrated", task.title()),
+                hint,
+            ));
         }
         let mut record = self.recorded(event, (self.stepped(task, event)?, by.as_str()), ids);
         record.expired.extend(task.review_id().cloned());
         let decision = Decision::default().task(record);
-        Ok(if task.status == TaskStatus::InReview { decision.act(Action::EndCheck(id)) } else { decision })
+        Ok(if task.status == TaskStatus::InReview {
+            decision.act(Action::EndCheck(id))
+        } else {
+            decision
+        })
     }
 
     /// Returns the tasks that lose their owner when it ends for good.
     pub(in crate::daemon::core::decide) fn released_by(&self, name: &Name) -> Vec<TaskId> {
-        self.team.held_by(name).map(|task| task.id).into_iter().collect()
+        self.team
+            .held_by(name)
+            .map(|task| task.id)
+            .into_iter()
+            .collect()
     }
 }
 
@@ -123,14 +166,24 @@ impl View<'_> {
 pub(super) fn is_theirs(by: &Actor, task: &Task) -> Result<(), Refusal> {
     match by {
         Actor::Member(name) if by.is_teammate() && task.owner.as_ref() != Some(name) => {
-            let owner =
-                task.owner.as_ref().map_or("claimed by no teammate".to_owned(), |owner| format!("{owner}'s"));
-            Err(conflict(format!("{} is {owner}", task.title()), "claim a task before you work on it"))
+            let owner = task
+                .owner
+                .as_ref()
+                .map_or("claimed by no teammate".to_owned(), |owner| {
+                    format!("{owner}'s")
+                });
+            Err(conflict(
+                format!("{} is {owner}", task.title()),
+                "claim a task before you work on it",
+            ))
         }
         _ => Ok(()),
     }
 }
 
 fn works_on_no_task(who: &str) -> Refusal {
-    conflict(format!("{who} cannot hold tasks"), "`teamctl task assign ID NAME` gives it to a teammate")
+    conflict(
+        format!("{who} cannot hold tasks"),
+        "`teamctl task assign ID NAME` gives it to a teammate",
+    )
 }

@@ -1,4 +1,5 @@
-//! A harness that decides and applies one event after another, as the dispatcher does when no write fails.
+//! A harness that decides and applies one event after another, as the dispatcher does when no write
+//! fails.
 
 use std::time::Duration;
 
@@ -17,13 +18,23 @@ use teamd_shared::request::{Request, Status};
 use teamd_shared::settings::Settings;
 
 use crate::daemon::core::decide::{Decision, View, decide};
-use crate::daemon::core::event::{Action, Ended, Event, Incarnation, Now, ReplyTo, SpawnFacts, Until};
+use crate::daemon::core::event::{
+    Action, Ended, Event, Incarnation, Now, ReplyTo, SpawnFacts, Until,
+};
 use crate::daemon::core::live::{Live, Rules};
 use crate::daemon::core::watchdog::LookResult;
 
-pub(super) const CLIENT: ReplyTo = ReplyTo { connection: 7, tag: 1, agent: false };
+pub(super) const CLIENT: ReplyTo = ReplyTo {
+    connection: 7,
+    tag: 1,
+    agent: false,
+};
 /// The lead agent, over the connection of its worker.
-pub(super) const AGENT: ReplyTo = ReplyTo { connection: 8, tag: 1, agent: true };
+pub(super) const AGENT: ReplyTo = ReplyTo {
+    connection: 8,
+    tag: 1,
+    agent: true,
+};
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
 
@@ -47,7 +58,10 @@ pub(super) struct Harness {
 
 impl Harness {
     pub(super) fn new() -> Self {
-        let now = Now { wall: 1_763_756_100.0, monotonic: Duration::from_secs(5) };
+        let now = Now {
+            wall: 1_763_756_100.0,
+            monotonic: Duration::from_secs(5),
+        };
         Self {
             team: Team::default(),
             live: Live::default(),
@@ -60,8 +74,13 @@ impl Harness {
     /// Handles one event; returns what was decided.
     pub(super) fn on(&mut self, event: &Event) -> Decision {
         self.live.observe(&self.team, event);
-        let view =
-            View { team: &self.team, live: &self.live, now: self.now, rules: self.rules, prepared: None };
+        let view = View {
+            team: &self.team,
+            live: &self.live,
+            now: self.now,
+            rules: self.rules,
+            prepared: None,
+        };
         let decision = decide(&view, event, &mut self.ids);
         for record in decision.records.clone() {
             self.write(record);
@@ -75,7 +94,8 @@ impl Harness {
                     self.live.ordered(incarnation, environment.clone());
                 }
                 Action::Start(incarnation, None) => {
-                    self.live.restarted(&self.team.members[&incarnation.name].record, self.now);
+                    self.live
+                        .restarted(&self.team.members[&incarnation.name].record, self.now);
                 }
                 _ => {}
             }
@@ -88,8 +108,19 @@ impl Harness {
     }
 
     fn write(&mut self, record: Record) {
-        let (seq, at, done) = (self.team.seq + 1, self.now.wall, self.team.done);
-        self.team.apply(&Line { seq, at, version: None, done, lead: None, record }).unwrap();
+        let seq = self.team.seq + 1;
+        let at = self.now.wall;
+        let done = self.team.done;
+        self.team
+            .apply(&Line {
+                seq,
+                at,
+                version: None,
+                done,
+                lead: None,
+                record,
+            })
+            .unwrap();
     }
 
     /// Runs a command; returns its reply.
@@ -114,7 +145,12 @@ impl Harness {
         self.spawn_as(id, order, facts)
     }
 
-    fn spawn_as(&mut self, id: RequestId, order: SpawnOrder, facts: SpawnFacts) -> Result<u32, Refusal> {
+    fn spawn_as(
+        &mut self,
+        id: RequestId,
+        order: SpawnOrder,
+        facts: SpawnFacts,
+    ) -> Result<u32, Refusal> {
         let decision = self.on(&Event::Spawn(CLIENT, id, Box::new(order), facts));
         match decision.actions.last() {
             Some(Action::Wait(CLIENT, _, Until::Ready(incarnation))) => Ok(*incarnation),
@@ -125,11 +161,18 @@ impl Harness {
     /// Starts the process of the incarnation that is being spawned, which then is ready.
     pub(super) fn starts(&mut self, who: &str) -> Incarnation {
         let incarnation = incarnation(who, self.member(who).incarnation);
-        self.on(&Event::Started { incarnation: incarnation.clone(), process: Ok(identity()), cgroup: None });
+        self.on(&Event::Started {
+            incarnation: incarnation.clone(),
+            process: Ok(identity()),
+            cgroup: None,
+        });
         let applied_seq = self.team.seq;
         self.on(&Event::Said {
             incarnation: incarnation.clone(),
-            state: WorkerState { applied_seq, ..idle() },
+            state: WorkerState {
+                applied_seq,
+                ..idle()
+            },
         });
         incarnation
     }
@@ -142,13 +185,23 @@ impl Harness {
 
     /// Spawns a member that must submit a plan first.
     pub(super) fn runs_with_plan(&mut self, who: &str) -> Incarnation {
-        let terms = TermsPatch { plan: Some(true), ..TermsPatch::default() };
-        self.spawn(SpawnOrder { terms, ..order(who) }).unwrap();
+        let terms = TermsPatch {
+            plan: Some(true),
+            ..TermsPatch::default()
+        };
+        self.spawn(SpawnOrder {
+            terms,
+            ..order(who)
+        })
+        .unwrap();
         self.starts(who)
     }
 
     pub(super) fn ends(&mut self, incarnation: &Incarnation) -> Decision {
-        self.on(&Event::Ended { incarnation: incarnation.clone(), ended: ended() })
+        self.on(&Event::Ended {
+            incarnation: incarnation.clone(),
+            ended: ended(),
+        })
     }
 
     pub(super) fn member(&self, who: &str) -> &Member {
@@ -185,8 +238,13 @@ impl Harness {
             | Body::PermissionRequest { request_id, .. } => request_id,
             other => panic!("{other:?}"),
         };
-        let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
-        self.on(&Event::Submitted { incarnation: incarnation.clone(), request_id, line })
+        let request_id = request_id.clone();
+        let line = Ok(Box::new(line.clone()));
+        self.on(&Event::Submitted {
+            incarnation: incarnation.clone(),
+            request_id,
+            line,
+        })
     }
 
     /// Lets an incarnation submit a plan.
@@ -196,9 +254,11 @@ impl Harness {
         id
     }
 
-    /// Lets time pass, second by second, and looks at the workers. Returns what was asked, and decided.
+    /// Lets time pass, second by second, and looks at the workers. Returns what was asked, and
+    /// decided.
     pub(super) fn run_watchdog(&mut self, seconds: u64) -> (Vec<u64>, Vec<Decision>) {
-        let (mut asked, mut decisions) = (Vec::new(), Vec::new());
+        let mut asked = Vec::new();
+        let mut decisions = Vec::new();
         for _ in 0..seconds {
             self.now.monotonic += Duration::from_secs(1);
             self.now.wall += 1.0;
@@ -235,7 +295,10 @@ pub(super) fn reply(decision: &Decision) -> Result<Done, Refusal> {
             _ => None,
         })
         .collect();
-    assert!(matches!(replies.as_slice(), [(client, _)] if [CLIENT, AGENT].contains(client)), "{decision:?}");
+    assert!(
+        matches!(replies.as_slice(), [(client, _)] if [CLIENT, AGENT].contains(client)),
+        "{decision:?}"
+    );
     replies[0].1.clone()
 }
 
@@ -250,7 +313,15 @@ pub(super) fn refusal<T: std::fmt::Debug>(reply: Result<T, Refusal>) -> (Refusal
 pub(super) fn said(decision: &Decision) -> Vec<&ToWorker> {
     let frame = |action: &'_ Action| matches!(action, Action::Say(..));
     let frames = decision.actions.iter().filter(|action| frame(action));
-    frames.map(|action| if let Action::Say(_, frame) = action { frame } else { unreachable!() }).collect()
+    frames
+        .map(|action| {
+            if let Action::Say(_, frame) = action {
+                frame
+            } else {
+                unreachable!()
+            }
+        })
+        .collect()
 }
 
 /// Returns the status that the worker is told of its plan.
@@ -275,7 +346,10 @@ pub(super) fn ended() -> Ended {
     Ended {
         code: None,
         signal: Some(9),
-        inbox: Position { offset: 70, tail: 1 },
+        inbox: Position {
+            offset: 70,
+            tail: 1,
+        },
         unread: 2,
         emptied: Some(Emptied::Tree),
         unworkable: None,
@@ -291,7 +365,10 @@ pub(super) fn name(who: &str) -> Name {
 }
 
 pub(super) fn incarnation(who: &str, incarnation: u32) -> Incarnation {
-    Incarnation { name: name(who), number: incarnation }
+    Incarnation {
+        name: name(who),
+        number: incarnation,
+    }
 }
 
 pub(super) fn request_id(id: &str) -> RequestId {
@@ -299,15 +376,25 @@ pub(super) fn request_id(id: &str) -> RequestId {
 }
 
 pub(super) fn identity() -> Identity {
-    Identity { pid: 4242, start_ticks: 81_991, boot_id: "boot".to_owned() }
+    Identity {
+        pid: 4242,
+        start_ticks: 81_991,
+        boot_id: "boot".to_owned(),
+    }
 }
 
 pub(super) fn idle() -> WorkerState {
-    WorkerState { doing: Doing::Idle, ..WorkerState::default() }
+    WorkerState {
+        doing: Doing::Idle,
+        ..WorkerState::default()
+    }
 }
 
 pub(super) fn environment(number: u8) -> Environment {
-    Environment { variables: vec![(b"N".to_vec(), vec![number])], ..Environment::default() }
+    Environment {
+        variables: vec![(b"N".to_vec(), vec![number])],
+        ..Environment::default()
+    }
 }
 
 pub(super) fn order(who: &str) -> SpawnOrder {
@@ -316,8 +403,14 @@ pub(super) fn order(who: &str) -> SpawnOrder {
 
 /// Returns the order of a teammate that is not restarted after a crash.
 pub(super) fn never_restarted(who: &str) -> SpawnOrder {
-    let terms = TermsPatch { restart: Some(Restart::Never), ..TermsPatch::default() };
-    SpawnOrder { terms, ..order(who) }
+    let terms = TermsPatch {
+        restart: Some(Restart::Never),
+        ..TermsPatch::default()
+    };
+    SpawnOrder {
+        terms,
+        ..order(who)
+    }
 }
 
 pub(super) fn shutdown(who: &str, force_after: Option<f64>) -> Command {
@@ -331,14 +424,29 @@ pub(super) fn next_id() -> RequestId {
 }
 
 pub(super) fn plan_request(who: &str) -> Command {
-    let (name, content) = (name(who), "what will you do?".to_owned());
-    Command::RequestPlan { id: next_id(), name, content, wait: false }
+    let name = name(who);
+    let content = "what will you do?".to_owned();
+    Command::RequestPlan {
+        id: next_id(),
+        name,
+        content,
+        wait: false,
+    }
 }
 
 pub(super) fn shutdown_as(request_id: RequestId, who: &str, force_after: Option<f64>) -> Command {
-    let (name, reason) = (name(who), "no more work".to_owned());
-    let (decide_within, wait) = (30.0, false);
-    Command::Shutdown(ShutdownOrder { request_id, name, reason, decide_within, force_after, wait })
+    let name = name(who);
+    let reason = "no more work".to_owned();
+    let decide_within = 30.0;
+    let wait = false;
+    Command::Shutdown(ShutdownOrder {
+        request_id,
+        name,
+        reason,
+        decide_within,
+        force_after,
+        wait,
+    })
 }
 
 pub(super) fn verdict(id: &RequestId, approve: bool) -> Command {
@@ -351,10 +459,20 @@ pub(super) fn verdict(id: &RequestId, approve: bool) -> Command {
 }
 
 pub(super) fn answer(id: &RequestId, approve: bool) -> Body {
-    let (reason, answered_by) = ("still writing".to_owned(), Some(AnsweredBy::Model));
-    Body::ShutdownResponse { request_id: id.clone(), approve, reason, answered_by }
+    let reason = "still writing".to_owned();
+    let answered_by = Some(AnsweredBy::Model);
+    Body::ShutdownResponse {
+        request_id: id.clone(),
+        approve,
+        reason,
+        answered_by,
+    }
 }
 
 pub(super) fn plan(id: &RequestId) -> Body {
-    Body::PlanApprovalRequest { request_id: id.clone(), plan: "drop the cache".to_owned(), incarnation: None }
+    Body::PlanApprovalRequest {
+        request_id: id.clone(),
+        plan: "drop the cache".to_owned(),
+        incarnation: None,
+    }
 }

@@ -1,4 +1,5 @@
-//! Tests of the tests: if a rule of the specification is dropped, a promise must break within a few schedules.
+//! Tests of the tests: if a rule of the specification is dropped, a promise must break within a few
+//! schedules.
 //!
 //! The rules are dropped in the simulated world, around the decisions, which do not know of it.
 
@@ -101,18 +102,29 @@ impl World {
     /// Returns the state that the decisions see instead, if a rule is dropped in it.
     pub(super) fn doctored(&self, team: &Team, event: &Event) -> Option<Team> {
         let forgets = self.is(Mutant::StoppingIsForgotten) && team.stopping;
-        let answers = matches!(event, Event::Command(client, Command::Answer { .. }) if client.agent);
+        let answers =
+            matches!(event, Event::Command(client, Command::Answer { .. }) if client.agent);
         let leaves_all = self.is(Mutant::LeadAnswersForPeople) && answers;
         let claims = self.is(Mutant::ClaimsAreNotLookedAt)
-            && matches!(event, Event::Task(_, _, TaskOrder::Claim(_), _) | Event::Offer);
+            && matches!(
+                event,
+                Event::Task(_, _, TaskOrder::Claim(_), _) | Event::Offer
+            );
         (forgets || leaves_all || claims).then(|| {
             let mut doctored = team.clone();
             doctored.stopping &= !forgets;
-            for task in doctored.tasks.values_mut().filter(|task| claims && task.owner.is_some()) {
-                (task.status, task.owner) = (TaskStatus::Pending, None);
+            for task in doctored
+                .tasks
+                .values_mut()
+                .filter(|task| claims && task.owner.is_some())
+            {
+                task.status = TaskStatus::Pending;
+                task.owner = None;
             }
-            for state in doctored.members.values_mut().filter(|_| leaves_all) {
-                state.record.terms.approve_by = ApproveBy::Lead;
+            if leaves_all {
+                for state in doctored.members.values_mut() {
+                    state.record.terms.approve_by = ApproveBy::Lead;
+                }
             }
             doctored
         })
@@ -120,21 +132,32 @@ impl World {
 
     /// Returns an order of a teammate as the lead would give it, if that rule is dropped.
     pub(super) fn as_a_person(&self, event: &Event) -> Option<Event> {
-        let Event::Task(client, Actor::Member(_), order, _) = event else { return None };
+        let Event::Task(client, Actor::Member(_), order, _) = event else {
+            return None;
+        };
         let order = order.clone();
-        self.is(Mutant::TeammatesChooseTheirChecks).then(|| Event::Task(*client, Actor::Person, order, None))
+        self.is(Mutant::TeammatesChooseTheirChecks)
+            .then(|| Event::Task(*client, Actor::Person, order, None))
     }
 
     /// Changes a decision as the dropped rule would.
     pub(super) fn spoil(&self, team: &Team, event: &Event, decision: &mut Decision) {
         if self.is(Mutant::NoDirectiveOnReconnect) {
-            decision.actions.retain(|action| !matches!(action, Action::Say(_, ToWorker::Directive(_))));
+            decision
+                .actions
+                .retain(|action| !matches!(action, Action::Say(_, ToWorker::Directive(_))));
         }
         if self.is(Mutant::ExpiriesAreLinesOfTheirOwn) {
-            decision.records = decision.records.drain(..).flat_map(|record| parted(team, record)).collect();
+            decision.records = decision
+                .records
+                .drain(..)
+                .flat_map(|record| parted(team, record))
+                .collect();
         }
         if self.is(Mutant::StalledChecksAreForgotten) {
-            decision.actions.retain(|action| !matches!(action, Action::CheckAgain(_)));
+            decision
+                .actions
+                .retain(|action| !matches!(action, Action::CheckAgain(_)));
         }
         if self.is(Mutant::LeadApprovesItsOwn) {
             approve_own(team, event, decision);
@@ -142,7 +165,8 @@ impl World {
         if self.is(Mutant::HungWithoutNotice) && matches!(event, Event::Silent { .. }) {
             for record in &mut decision.records {
                 if let Record::Member(record) = record {
-                    (record.member.ending, record.tell) = (Some(Ending::Hung), Vec::new());
+                    record.member.ending = Some(Ending::Hung);
+                    record.tell = Vec::new();
                     record.event = MemberEvent::Ending;
                 }
             }
@@ -154,9 +178,12 @@ impl World {
                 }
             }
         }
-        let asked = |incarnation: &Incarnation| team.pending(&incarnation.name, Kind::Shutdown).is_some();
-        let Event::Ended { incarnation, .. } = event else { return };
-        if !self.is(Mutant::RestartsDespiteShutdown) || !asked(incarnation) {
+        let Event::Ended { incarnation, .. } = event else {
+            return;
+        };
+        if !self.is(Mutant::RestartsDespiteShutdown)
+            || team.pending(&incarnation.name, Kind::Shutdown).is_none()
+        {
             return;
         }
         for record in &mut decision.records {
@@ -165,9 +192,12 @@ impl World {
                 && record.member.phase == Phase::Crashed
             {
                 record.ended_incarnation = Some(incarnation.number);
-                (record.member.phase, record.member.incarnation) = (Phase::Spawning, incarnation.number + 1);
-                let incarnation =
-                    Incarnation { name: incarnation.name.clone(), number: incarnation.number + 1 };
+                record.member.phase = Phase::Spawning;
+                record.member.incarnation = incarnation.number + 1;
+                let incarnation = Incarnation {
+                    name: incarnation.name.clone(),
+                    number: incarnation.number + 1,
+                };
                 decision.actions.push(Action::Start(incarnation, None));
             }
         }
@@ -193,24 +223,42 @@ impl World {
             return;
         }
         let mut queues = EffectQueues::default();
-        lines.iter().for_each(|line| queues.take_in_line(line, false));
+        for line in lines.iter() {
+            queues.take_in_line(line, false);
+        }
         while let Some((to, effects)) = queues.next() {
-            effects.iter().for_each(|effect| self.does(&to, effect));
+            for effect in effects.iter() {
+                self.does(&to, effect);
+            }
         }
     }
 
     /// Takes the last line of the lead's inbox for an answer, from any writer.
     pub(super) fn answers_any_line(&self, daemon: &Daemon, events: &mut Vec<Event>) {
-        let line = self.disk.inboxes.get(&Name::lead()).and_then(|inbox| inbox.last());
-        let Some(line) = line.filter(|_| self.is(Mutant::AnyLineCounts)) else { return };
-        let (Body::ShutdownResponse { request_id, .. }, Ok(name)) = (&line.body, Name::new(&line.from))
-        else {
+        let line = self
+            .disk
+            .inboxes
+            .get(&Name::lead())
+            .and_then(|inbox| inbox.last());
+        if !self.is(Mutant::AnyLineCounts) {
+            return;
+        }
+        let Some(line) = line else { return };
+        let Body::ShutdownResponse { request_id, .. } = &line.body else {
+            return;
+        };
+        let Ok(name) = Name::new(&line.from) else {
             return;
         };
         if let Some(member) = daemon.dispatcher.team.members.get(&name) {
             let incarnation = Incarnation::of(&member.record);
-            let (request_id, line) = (request_id.clone(), Ok(Box::new(line.clone())));
-            events.push(Event::Submitted { incarnation, request_id, line });
+            let request_id = request_id.clone();
+            let line = Ok(Box::new(line.clone()));
+            events.push(Event::Submitted {
+                incarnation,
+                request_id,
+                line,
+            });
         }
     }
 }
@@ -230,9 +278,25 @@ impl Decision {
 
 /// Lets the lead agent approve its own plan.
 fn approve_own(team: &Team, event: &Event, decision: &mut Decision) {
-    let Event::Command(client, Command::Answer { request_id, approve: true, .. }) = event else { return };
-    let own = team.requests.get(request_id).filter(|plan| client.agent && plan.member() == LEAD);
-    let approves = request::Trigger::Answer { by: Answerer::Lead, approve: true };
+    let Event::Command(
+        client,
+        Command::Answer {
+            request_id,
+            approve: true,
+            ..
+        },
+    ) = event
+    else {
+        return;
+    };
+    let own = team
+        .requests
+        .get(request_id)
+        .filter(|plan| client.agent && plan.member() == LEAD);
+    let approves = request::Trigger::Answer {
+        by: Answerer::Lead,
+        approve: true,
+    };
     if let Some(approved) = own.and_then(|plan| plan.after(approves, 0.0, "").ok()) {
         let record = RequestRecord::of(RequestEvent::Approved, approved);
         decision.records.push(Record::Request(Box::new(record)));
@@ -247,14 +311,22 @@ fn parted(team: &Team, mut record: Record) -> Vec<Record> {
         Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => Vec::new(),
     };
     let expired = expired.iter().filter_map(|id| {
-        let request = team.requests.get(id)?.after(request::Trigger::Withdrawn, 0.0, "").ok()?;
-        Some(Record::Request(Box::new(RequestRecord::of(RequestEvent::Expired, request))))
+        let request = team
+            .requests
+            .get(id)?
+            .after(request::Trigger::Withdrawn, 0.0, "")
+            .ok()?;
+        Some(Record::Request(Box::new(RequestRecord::of(
+            RequestEvent::Expired,
+            request,
+        ))))
     });
     let expired: Vec<_> = expired.collect();
     std::iter::once(record).chain(expired).collect()
 }
 
-/// Checks that the mutant breaks a promise in one of the schedules, in all of which the real rules keep them.
+/// Checks that the mutant breaks a promise in one of the schedules, in all of which the real rules
+/// keep them.
 fn is_missed(mutant: Mutant) {
     let broken = (0..SCHEDULES).find_map(|seed| run(seed, Some(mutant), false).err());
     match broken {

@@ -1,6 +1,8 @@
-//! What is promised, whichever process dies, and when. It is checked after every line of the journal and every step.
+//! What is promised, whichever process dies, and when. It is checked after every line of the
+//! journal and every step.
 //!
-//! Each prefix of the journal is looked at by itself, since a kill may cut a batch between any two lines.
+//! Each prefix of the journal is looked at by itself, since a kill may cut a batch between any two
+//! lines.
 
 mod asks;
 mod ends;
@@ -72,7 +74,8 @@ pub(super) struct Promises {
     pub(super) environments: BTreeMap<Name, Environment>,
     /// The incarnations that ended themselves because they were released.
     pub(super) left: BTreeSet<Incarnation>,
-    /// The incarnations that a person has ended by force: they are killed although that cannot be journaled.
+    /// The incarnations that a person has ended by force: they are killed although that cannot be
+    /// journaled.
     pub(super) forced: BTreeSet<Incarnation>,
     /// When each member was started again, since its last spawn.
     restarts: BTreeMap<Name, Vec<Duration>>,
@@ -93,7 +96,11 @@ enum Told {
 
 impl Promises {
     pub(super) fn new(jumps: bool, thorough: bool) -> Self {
-        Self { jumps, thorough, ..Self::default() }
+        Self {
+            jumps,
+            thorough,
+            ..Self::default()
+        }
     }
 
     /// Takes in a line that holds from now on.
@@ -102,23 +109,35 @@ impl Promises {
             is_read_as_it_was_written(line)?;
         }
         match &line.record {
-            Record::Member(record) if record.derived_from.is_none() => self.member_line(record, facts)?,
+            Record::Member(record) if record.derived_from.is_none() => {
+                self.member_line(record, facts)?
+            }
             // The next daemon knows only the time of day of what an earlier one did.
-            Record::Team(record) if self.jumps && record.event == TeamEvent::Started => self.restarts.clear(),
+            Record::Team(record) if self.jumps && record.event == TeamEvent::Started => {
+                self.restarts.clear()
+            }
             Record::Request(record) => {
-                self.told_status.insert(record.request.request_id.clone(), record.request.status);
+                self.told_status
+                    .insert(record.request.request_id.clone(), record.request.status);
             }
             _ => {}
         }
-        let before: BTreeMap<Name, Gate> =
-            self.fold.members.iter().map(|(name, state)| (name.clone(), state.record.gate)).collect();
-        self.fold.apply(line).map_err(|e| format!("line {} does not continue the journal: {e}", line.seq))?;
+        let before: BTreeMap<Name, Gate> = self
+            .fold
+            .members
+            .iter()
+            .map(|(name, state)| (name.clone(), state.record.gate))
+            .collect();
+        self.fold
+            .apply(line)
+            .map_err(|e| format!("line {} does not continue the journal: {e}", line.seq))?;
         self.fold.mark_done(line.seq);
         self.tasks.line(line, &self.fold)?;
         self.requests_changed(line, facts)?;
         self.notices_follow(line)?;
         for (name, state) in &self.fold.members {
-            self.gates.insert((name.clone(), state.seq), self.fold.gate(name));
+            self.gates
+                .insert((name.clone(), state.seq), self.fold.gate(name));
         }
         self.gates_opened(line, &before)?;
         self.pending_requests_are_of_running_members()
@@ -129,12 +148,15 @@ impl Promises {
         match record.event {
             MemberEvent::Spawning => self.spawning(member),
             MemberEvent::Exited => self.exited(record, facts),
-            MemberEvent::Adopted | MemberEvent::Silent | MemberEvent::Answering | MemberEvent::Ending => {
-                self.silence(record)
-            }
+            MemberEvent::Adopted
+            | MemberEvent::Silent
+            | MemberEvent::Answering
+            | MemberEvent::Ending => self.silence(record),
             MemberEvent::Forgotten => {
-                self.answers.retain(|(incarnation, ..)| incarnation.name != member.name);
-                self.left.retain(|incarnation| incarnation.name != member.name);
+                self.answers
+                    .retain(|(incarnation, ..)| incarnation.name != member.name);
+                self.left
+                    .retain(|incarnation| incarnation.name != member.name);
                 Ok(())
             }
             _ => Ok(()),
@@ -144,14 +166,21 @@ impl Promises {
     fn spawning(&mut self, member: &Member) -> Checked {
         let name = &member.name;
         self.restarts.remove(name);
-        check(!self.fold.stopping, || format!("{name} is spawned while the team is stopping"))?;
-        let before = self.fold.members.get(name).map(|state| &state.record);
-        check(before.is_none_or(|before| before.phase.is_ended()), || format!("{name} is spawned twice"))?;
-        check(before.is_none_or(|before| before.incarnation < member.incarnation), || {
-            format!("an incarnation of {name} is counted twice")
+        check(!self.fold.stopping, || {
+            format!("{name} is spawned while the team is stopping")
         })?;
+        let before = self.fold.members.get(name).map(|state| &state.record);
+        check(before.is_none_or(|before| before.phase.is_ended()), || {
+            format!("{name} is spawned twice")
+        })?;
+        check(
+            before.is_none_or(|before| before.incarnation < member.incarnation),
+            || format!("an incarnation of {name} is counted twice"),
+        )?;
         let opens = member.gate == Gate::Open && member.terms.plan;
-        check(!opens, || format!("{name} must submit a plan, and begins with an open gate"))
+        check(!opens, || {
+            format!("{name} must submit a plan, and begins with an open gate")
+        })
     }
 
     /// Checks that a gate opens only where a plan was approved.
@@ -164,10 +193,14 @@ impl Promises {
                         && record.request.status == Status::Approved
                         && record.request.member() == name.as_str()
                 }
-                Record::Member(record) => record.event == MemberEvent::Spawning && !record.member.terms.plan,
+                Record::Member(record) => {
+                    record.event == MemberEvent::Spawning && !record.member.terms.plan
+                }
                 Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => false,
             };
-            check(!opened || by, || format!("the gate of {name} opens without an approval"))?;
+            check(!opened || by, || {
+                format!("the gate of {name} opens without an approval")
+            })?;
         }
         Ok(())
     }
@@ -181,12 +214,21 @@ impl Promises {
         let incarnation = &worker.incarnation;
         let double = others.any(|other| other.begun && other.incarnation.name == incarnation.name);
         check(!double, || format!("{} runs twice", incarnation.name))?;
-        let member = self.fold.members.get(&incarnation.name).map(|state| &state.record);
-        let known =
-            member.filter(|member| member.incarnation == incarnation.number && !member.phase.is_ended());
-        let process = known.and_then(|member| member.process.as_ref()).map(|process| process.pid);
+        let member = self
+            .fold
+            .members
+            .get(&incarnation.name)
+            .map(|state| &state.record);
+        let known = member
+            .filter(|member| member.incarnation == incarnation.number && !member.phase.is_ended());
+        let process = known
+            .and_then(|member| member.process.as_ref())
+            .map(|process| process.pid);
         check(process == Some(worker.pid), || {
-            format!("{} begins, and the journal does not know it", incarnation.name)
+            format!(
+                "{} begins, and the journal does not know it",
+                incarnation.name
+            )
         })
     }
 
@@ -204,25 +246,35 @@ impl Promises {
     /// Checks a worker that begins something that an open gate lets through.
     pub(super) fn changes(&self, worker: &Worker) -> Checked {
         let name = &worker.incarnation.name;
-        check(worker.plan.as_ref().is_none_or(|plan| plan.is_question), || {
-            format!("{name} changes something while its plan is unanswered")
-        })?;
-        let seq = worker.directive.as_ref().map_or(0, |directive| directive.seq);
+        check(
+            worker.plan.as_ref().is_none_or(|plan| plan.is_question),
+            || format!("{name} changes something while its plan is unanswered"),
+        )?;
+        let seq = worker
+            .directive
+            .as_ref()
+            .map_or(0, |directive| directive.seq);
         let gate = self.gates.get(&(name.clone(), seq));
         check(gate == Some(&Gate::Open), || {
             format!("{name} changes something, and its gate at {seq} was {gate:?}")
         })
     }
 
-    /// Checks that the daemon's state is what its journal says, and that derived records have lines of their own.
+    /// Checks that the daemon's state is what its journal says, and that derived records have lines
+    /// of their own.
     pub(super) fn agrees_with(&self, team: &Team) -> Checked {
         let mut team = team.clone();
         team.mark_done(team.seq);
-        check(team == self.fold, || "the daemon's state is not what its journal says".to_owned())?;
+        check(team == self.fold, || {
+            "the daemon's state is not what its journal says".to_owned()
+        })?;
         for (id, request) in &self.fold.requests {
             let told = self.told_status.get(id);
             check(told == Some(&request.status), || {
-                format!("{id} is {:?}, and its last line says {told:?}", request.status)
+                format!(
+                    "{id} is {:?}, and its last line says {told:?}",
+                    request.status
+                )
             })?;
         }
         Ok(())
@@ -234,9 +286,11 @@ pub(super) fn check(checked: bool, why: impl FnOnce() -> String) -> Checked {
 }
 
 fn is_read_as_it_was_written(line: &Line) -> Checked {
-    let text =
-        serde_json::to_string(line).map_err(|e| format!("line {} cannot be written: {e}", line.seq))?;
-    let read: Line =
-        serde_json::from_str(&text).map_err(|e| format!("line {} cannot be read: {e}", line.seq))?;
-    check(read == *line, || format!("line {} is read as another one: {text}", line.seq))
+    let text = serde_json::to_string(line)
+        .map_err(|e| format!("line {} cannot be written: {e}", line.seq))?;
+    let read: Line = serde_json::from_str(&text)
+        .map_err(|e| format!("line {} cannot be read: {e}", line.seq))?;
+    check(read == *line, || {
+        format!("line {} is read as another one: {text}", line.seq)
+    })
 }

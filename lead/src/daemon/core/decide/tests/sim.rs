@@ -1,7 +1,9 @@
-//! A simulated team: the real decisions, fold, volatile state and directives, driven through one schedule after another of
-//! deaths, cuts, lost frames, forgeries and jumps of the clock. All follows from a seed.
+//! A simulated team: the real decisions, fold, volatile state and directives, driven through one
+//! schedule after another of deaths, cuts, lost frames, forgeries and jumps of the clock. All
+//! follows from a seed.
 //!
-//! `TEAM_SIM_SEED=n` replays one schedule and prints it; `TEAM_SIM_FROM=n` and `TEAM_SIM_SCHEDULES=n` run others.
+//! `TEAM_SIM_SEED=n` replays one schedule and prints it; `TEAM_SIM_FROM=n` and
+//! `TEAM_SIM_SCHEDULES=n` run others.
 
 mod agent;
 mod clients;
@@ -56,7 +58,11 @@ impl Rng {
     /// Returns one of them; none if there is none.
     pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
         let n = u32::try_from(from.len()).unwrap();
-        if n == 0 { None } else { Some(from[self.below(n) as usize].clone()) }
+        if n == 0 {
+            None
+        } else {
+            Some(from[self.below(n) as usize].clone())
+        }
     }
 }
 
@@ -93,7 +99,11 @@ pub(super) fn run(seed: u64, mutant: Option<Mutant>, told: bool) -> Result<(), B
     world.settle();
     match world.broken.take() {
         None => Ok(()),
-        Some(what) => Err(Broken { seed, what, story: world.story }),
+        Some(what) => Err(Broken {
+            seed,
+            what,
+            story: world.story,
+        }),
     }
 }
 
@@ -103,7 +113,9 @@ fn keeps_its_promises(seed: u64) -> Result<(), Broken> {
 }
 
 fn from_env(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect("a number"))
 }
 
 #[test]

@@ -9,7 +9,8 @@ use super::*;
 use crate::daemon::core::event::{Actor, Until};
 
 impl Fixture {
-    /// Three commands come, none of which can be journaled, and then nothing more, until a second is over.
+    /// Three commands come, none of which can be journaled, and then nothing more, until a second
+    /// is over.
     fn is_kept_busy(&mut self) {
         for _ in 0..3 {
             self.owners.now.monotonic += RETRY / 4;
@@ -24,25 +25,41 @@ impl Fixture {
 fn what_could_not_be_journaled_is_tried_again_although_commands_keep_coming() {
     let mut fixture = Fixture::with_alice();
     fixture.owners.full = true;
-    fixture.on(Event::Leaving { incarnation: alice() });
+    fixture.on(Event::Leaving {
+        incarnation: alice(),
+    });
     fixture.is_kept_busy();
     fixture.owners.full = false;
     fixture.on(ended());
-    let taken =
-        fixture.on(Event::Command(CLIENT, Command::Interrupt { name: alice().name, asked_at: RETRY }));
-    assert!(taken.contains(&"append"), "each command brings what waits before it: {taken:?}");
+    let taken = fixture.on(Event::Command(
+        CLIENT,
+        Command::Interrupt {
+            name: alice().name,
+            asked_at: RETRY,
+        },
+    ));
+    assert!(
+        taken.contains(&"append"),
+        "each command brings what waits before it: {taken:?}"
+    );
     assert_eq!(fixture.alice().phase, Phase::Killed, "the farewell first");
 }
 
 #[test]
 fn what_is_due_comes_although_commands_keep_coming() {
     let mut fixture = Fixture::with_alice();
-    fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, Some(0.0)))));
+    fixture.on(Event::Command(
+        CLIENT,
+        Command::Shutdown(leave(0.0, Some(0.0))),
+    ));
     fixture.owners.full = true;
     assert!(fixture.seconds_later(1).contains(&"append fails"));
     fixture.is_kept_busy();
     fixture.owners.full = false;
-    assert!(fixture.seconds_later(1).contains(&"signal"), "she is made to leave");
+    assert!(
+        fixture.seconds_later(1).contains(&"signal"),
+        "she is made to leave"
+    );
 }
 
 #[test]
@@ -56,10 +73,19 @@ fn a_second_sigterm_ends_the_daemon_although_neither_can_be_journaled() {
                 fixture.is_kept_busy();
             }
             fixture.seconds_later(1);
-            assert!(fixture.dispatcher.end.is_none(), "told once, it waits for the disk");
+            assert!(
+                fixture.dispatcher.end.is_none(),
+                "told once, it waits for the disk"
+            );
         }
-        assert!(fixture.on(Event::Terminate).contains(&"signal"), "{commands}");
-        assert!(matches!(fixture.dispatcher.end, Some(End::Failed(_))), "{commands}");
+        assert!(
+            fixture.on(Event::Terminate).contains(&"signal"),
+            "{commands}"
+        );
+        assert!(
+            matches!(fixture.dispatcher.end, Some(End::Failed(_))),
+            "{commands}"
+        );
     }
 }
 
@@ -68,20 +94,38 @@ fn what_a_person_ends_by_force_is_killed_at_once_and_recorded_later() {
     let mut fixture = Fixture::with_alice();
     fixture.owners.full = true;
     let taken = fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, None))));
-    assert!(taken.contains(&"refuse") && !taken.contains(&"signal"), "{taken:?}");
+    assert!(
+        taken.contains(&"refuse") && !taken.contains(&"signal"),
+        "{taken:?}"
+    );
     let shutdown = |after| Event::Command(CLIENT, Command::Shutdown(leave(0.0, Some(after))));
     fixture.owners.taken.clear();
-    fixture.dispatcher.handle(vec![shutdown(10.0)], &mut fixture.owners);
+    fixture
+        .dispatcher
+        .handle(vec![shutdown(10.0)], &mut fixture.owners);
     let replies = fixture.dispatcher.take_replies();
-    assert!(!fixture.owners.taken.contains(&"signal"), "it is to have its ten seconds: {replies:?}");
+    assert!(
+        !fixture.owners.taken.contains(&"signal"),
+        "it is to have its ten seconds: {replies:?}"
+    );
     let hint = replies[0].1.clone().unwrap_err().hint.unwrap();
-    assert!(hint.contains("`teamctl shutdown alice --force --timeout 0s`"), "{hint}");
+    assert!(
+        hint.contains("`teamctl shutdown alice --force --timeout 0s`"),
+        "{hint}"
+    );
     let taken = fixture.on(shutdown(0.0));
-    assert!(taken.contains(&"refuse") && taken.contains(&"signal"), "{taken:?}");
+    assert!(
+        taken.contains(&"refuse") && taken.contains(&"signal"),
+        "{taken:?}"
+    );
     fixture.on(ended());
     fixture.owners.full = false;
     fixture.seconds_later(1);
-    assert_eq!(fixture.alice().phase, Phase::Killed, "and not started again");
+    assert_eq!(
+        fixture.alice().phase,
+        Phase::Killed,
+        "and not started again"
+    );
     assert!(fixture.dispatcher.end.is_none());
 }
 
@@ -89,8 +133,15 @@ fn what_a_person_ends_by_force_is_killed_at_once_and_recorded_later() {
 fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
     let mut fixture = Fixture::with_alice();
     fixture.owners.full = true;
-    let fields = TaskFields { subject: Some("x".to_owned()), ..TaskFields::default() };
-    let add = TaskOrder::Add { id: next_id(), tasks: vec![fields], within: false };
+    let fields = TaskFields {
+        subject: Some("x".to_owned()),
+        ..TaskFields::default()
+    };
+    let add = TaskOrder::Add {
+        id: next_id(),
+        tasks: vec![fields],
+        within: false,
+    };
     let looked = JobReport::Protected(Baseline::Hash("1".to_owned()));
     for event in [
         Event::Task(CLIENT, Actor::Person, add, Some(looked)),
@@ -102,7 +153,11 @@ fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
         ),
     ] {
         let taken = fixture.on(event);
-        assert_eq!(taken, ["append fails", "show", "refuse"], "at once, although an attempt has just failed");
+        assert_eq!(
+            taken,
+            ["append fails", "show", "refuse"],
+            "at once, although an attempt has just failed"
+        );
     }
     fixture.owners.full = false;
     fixture.seconds_later(1);
@@ -114,23 +169,43 @@ fn a_stop_by_force_ends_the_daemon_and_all_teammates() {
     let mut fixture = Fixture::with_alice();
     fixture.owners.full = true;
     let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
-    assert!(taken.contains(&"refuse") && taken.contains(&"signal"), "{taken:?}");
+    assert!(
+        taken.contains(&"refuse") && taken.contains(&"signal"),
+        "{taken:?}"
+    );
     assert!(matches!(fixture.dispatcher.end, Some(End::Failed(_))));
 }
 
 #[test]
 fn a_spawn_that_waits_is_told_that_nothing_can_be_recorded() {
     let mut fixture = Fixture::with_alice();
-    fixture.dispatcher.waiters.add(CLIENT, alice().name, Until::Ready(alice().number));
+    fixture
+        .dispatcher
+        .waiters
+        .add(CLIENT, alice().name, Until::Ready(alice().number));
     fixture.owners.full = true;
     fixture.dispatcher.handle(
-        vec![Event::Unable { incarnation: alice(), why: "cannot write: no space left".to_owned() }, ended()],
+        vec![
+            Event::Unable {
+                incarnation: alice(),
+                why: "cannot write: no space left".to_owned(),
+            },
+            ended(),
+        ],
         &mut fixture.owners,
     );
     let replies = fixture.dispatcher.take_replies();
     let refusal = replies[0].1.clone().unwrap_err();
-    assert!(refusal.message.starts_with("alice cannot begin: cannot write: no space left; "), "{refusal:?}");
-    assert!(refusal.message.contains("cannot write the journal: "), "{refusal:?}");
+    assert!(
+        refusal
+            .message
+            .starts_with("alice cannot begin: cannot write: no space left; "),
+        "{refusal:?}"
+    );
+    assert!(
+        refusal.message.contains("cannot write the journal: "),
+        "{refusal:?}"
+    );
     assert!(fixture.dispatcher.trouble().is_some());
     fixture.owners.full = false;
     fixture.seconds_later(1);

@@ -1,5 +1,5 @@
-//! Tasks: each is held by one running teammate at a time, none is lost, and none is completed unless the check of that submission
-//! has passed and the review that it asks for was approved.
+//! Tasks: each is held by one running teammate at a time, none is lost, and none is completed
+//! unless the check of that submission has passed and the review that it asks for was approved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +47,8 @@ impl Tasks {
         };
     }
 
-    /// Takes in that a command is to make so many tasks. Ids collide: one of another command is not told apart.
+    /// Takes in that a command is to make so many tasks. Ids collide: one of another command is not
+    /// told apart.
     pub(in super::super) fn is_to_make(&mut self, id: &RequestId, tasks: usize) {
         let most = self.to_make.entry(id.clone()).or_default();
         *most = tasks.max(*most);
@@ -61,13 +62,17 @@ impl Tasks {
                 for id in &record.released {
                     let owner = self.tasks.get(id).and_then(|task| task.owner.as_ref());
                     check(owner == Some(&record.member.name), || {
-                        format!("{} ends, and releases task {id} of {owner:?}", record.member.name)
+                        format!(
+                            "{} ends, and releases task {id} of {owner:?}",
+                            record.member.name
+                        )
                     })?;
                 }
             }
             _ => {}
         }
-        self.tasks.extend(fold.tasks.iter().map(|(id, task)| (*id, task.clone())));
+        self.tasks
+            .extend(fold.tasks.iter().map(|(id, task)| (*id, task.clone())));
         let mut owners: BTreeSet<&Name> = BTreeSet::new();
         for (id, task) in &self.tasks {
             let told = fold.task_status(*id);
@@ -75,27 +80,43 @@ impl Tasks {
                 format!("task {id} is {:?}, and taken for {told:?}", task.status)
             })?;
             let held = matches!(task.status, TaskStatus::InProgress | TaskStatus::InReview);
-            check(held || task.owner.is_none(), || format!("task {id} is {:?} and owned", task.status))?;
-            check(task.owner.is_some() || task.status != TaskStatus::InProgress, || {
-                format!("task {id} is in progress without an owner")
+            check(held || task.owner.is_none(), || {
+                format!("task {id} is {:?} and owned", task.status)
             })?;
+            check(
+                task.owner.is_some() || task.status != TaskStatus::InProgress,
+                || format!("task {id} is in progress without an owner"),
+            )?;
             let Some(owner) = &task.owner else { continue };
-            check(owners.insert(owner), || format!("{owner} holds task {id} and another one"))?;
-            let runs = fold.members.get(owner).is_some_and(|state| !state.record.phase.is_ended());
-            check(runs, || format!("task {id} is held by {owner}, which has ended"))?;
+            check(owners.insert(owner), || {
+                format!("{owner} holds task {id} and another one")
+            })?;
+            let runs = fold
+                .members
+                .get(owner)
+                .is_some_and(|state| !state.record.phase.is_ended());
+            check(runs, || {
+                format!("task {id} is held by {owner}, which has ended")
+            })?;
         }
         Ok(())
     }
 
     fn changed(&mut self, record: &TaskRecord, fold: &Team) -> Checked {
-        let (id, task) = (record.task.id, &record.task);
+        let id = record.task.id;
+        let task = &record.task;
         let Some(before) = self.tasks.get(&id).cloned() else {
             return self.created(record);
         };
         let leads_to = record.event.leads_to(before.status);
         let fits = leads_to == Some(task.status)
             || (record.event == TaskEvent::Returned && task.status == TaskStatus::Pending);
-        check(fits, || format!("{:?} leads task {id} from {:?}", record.event, before.status))?;
+        check(fits, || {
+            format!(
+                "{:?} leads task {id} from {:?}",
+                record.event, before.status
+            )
+        })?;
         let sets = (&before.check, before.no_check, before.max_attempts)
             != (&task.check, task.no_check, task.max_attempts);
         check(!sets || [USER, LEAD].contains(&record.by.as_str()), || {
@@ -106,11 +127,16 @@ impl Tasks {
             TaskEvent::Claimed => self.claimed(record, &before, fold),
             TaskEvent::Submitted => {
                 let number = |task: &Task| task.submission.as_ref().map_or(0, |it| it.number);
-                check(number(task) == number(&before) + 1, || format!("a submission of task {id} is skipped"))
+                check(number(task) == number(&before) + 1, || {
+                    format!("a submission of task {id} is skipped")
+                })
             }
             TaskEvent::Completed => {
                 let submission = self.judges(record, &before)?;
-                let result = task.result.as_ref().ok_or_else(|| format!("task {id} has no result"))?;
+                let result = task
+                    .result
+                    .as_ref()
+                    .ok_or_else(|| format!("task {id} has no result"))?;
                 let passed = self.passed.contains(&(id, submission.number));
                 let right = match result.verified {
                     Verified::No => result.check.is_none() && submission.checks.is_empty(),
@@ -121,15 +147,18 @@ impl Tasks {
                 })?;
                 let review = before.review_id().and_then(|id| fold.requests.get(id));
                 let approved = review.is_some_and(|review| review.status == Status::Approved);
-                check(approved || before.review.is_none(), || format!("task {id} is completed unreviewed"))
+                check(approved || before.review.is_none(), || {
+                    format!("task {id} is completed unreviewed")
+                })
             }
             TaskEvent::Returned if before.review_id().is_some() => {
                 self.judges(record, &before)?;
                 let review = before.review_id().and_then(|id| fold.requests.get(id));
                 let status = review.map(|review| review.status);
-                check(status == Some(Status::Rejected) && task.attempts == before.attempts, || {
-                    format!("task {id} is returned, and its review is {status:?}")
-                })
+                check(
+                    status == Some(Status::Rejected) && task.attempts == before.attempts,
+                    || format!("task {id} is returned, and its review is {status:?}"),
+                )
             }
             TaskEvent::Returned => self.attempt_failed(record, &before),
             TaskEvent::Failed if before.status == TaskStatus::InReview => {
@@ -143,25 +172,39 @@ impl Tasks {
     }
 
     fn created(&mut self, record: &TaskRecord) -> Checked {
-        let (id, task) = (record.task.id, &record.task);
+        let id = record.task.id;
+        let task = &record.task;
         let next = self.tasks.last_key_value().map_or(1, |(last, _)| last + 1);
         check(record.event == TaskEvent::Created && id == next, || {
-            format!("task {id} begins with {:?}, and {next} is the next", record.event)
+            format!(
+                "task {id} begins with {:?}, and {next} is the next",
+                record.event
+            )
         })?;
         let is_chosen = task.check.is_some() || task.no_check || task.reserved_for.is_some();
-        check(!is_chosen || [USER, LEAD].contains(&record.by.as_str()), || {
-            format!("{} chooses how task {id} is checked", record.by)
-        })?;
-        let command = record.command_id.clone().ok_or_else(|| format!("no command made task {id}"))?;
+        check(
+            !is_chosen || [USER, LEAD].contains(&record.by.as_str()),
+            || format!("{} chooses how task {id} is checked", record.by),
+        )?;
+        let command = record
+            .command_id
+            .clone()
+            .ok_or_else(|| format!("no command made task {id}"))?;
         let made = self.made.entry(command.clone()).or_default();
         *made += 1;
         let most = self.to_make.get(&command).copied().unwrap_or_default();
-        check(*made <= most, || format!("the command {command} made {made} tasks instead of {most}"))
+        check(*made <= most, || {
+            format!("the command {command} made {made} tasks instead of {most}")
+        })
     }
 
     fn claimed(&self, record: &TaskRecord, before: &Task, fold: &Team) -> Checked {
-        let (id, task) = (record.task.id, &record.task);
-        let owner = task.owner.as_ref().ok_or_else(|| format!("task {id} is claimed by no member"))?;
+        let id = record.task.id;
+        let task = &record.task;
+        let owner = task
+            .owner
+            .as_ref()
+            .ok_or_else(|| format!("task {id} is claimed by no member"))?;
         let member = fold.members.get(owner).map(|state| &state.record);
         let member = member.ok_or_else(|| format!("{owner} claims task {id}, and is no member"))?;
         let own = record.by == owner.as_str() || (record.by == TEAMD && member.terms.auto);
@@ -170,25 +213,45 @@ impl Tasks {
         check(!task.plan || member.gate == Gate::Closed, || {
             format!("{owner} claims task {id}, and its gate stays open")
         })?;
-        let done =
-            |other: &TaskId| self.tasks.get(other).is_some_and(|it| it.status == TaskStatus::Completed);
-        check(task.blocked_by.iter().all(done), || format!("task {id} is claimed before what it waits for"))
+        check(
+            task.blocked_by.iter().all(|other| {
+                self.tasks
+                    .get(other)
+                    .is_some_and(|it| it.status == TaskStatus::Completed)
+            }),
+            || format!("task {id} is claimed before what it waits for"),
+        )
     }
 
     fn attempt_failed(&mut self, record: &TaskRecord, before: &Task) -> Checked {
-        let (id, number) = (record.task.id, self.judges(record, before)?.number);
+        let id = record.task.id;
+        let number = self.judges(record, before)?.number;
         let failed = self.failed.contains(&(id, number));
-        check(failed && record.task.attempts == before.attempts + 1, || {
-            format!("attempt {} of task {id} counts, and its check failed: {failed}", record.task.attempts)
-        })
+        check(
+            failed && record.task.attempts == before.attempts + 1,
+            || {
+                format!(
+                    "attempt {} of task {id} counts, and its check failed: {failed}",
+                    record.task.attempts
+                )
+            },
+        )
     }
 
     /// Takes in that a submission is judged, which it is once.
     fn judges(&mut self, record: &TaskRecord, before: &Task) -> Result<Submission, String> {
         let id = record.task.id;
-        let submission = before.submission.clone().ok_or_else(|| format!("task {id} was not submitted"))?;
+        let submission = before
+            .submission
+            .clone()
+            .ok_or_else(|| format!("task {id} was not submitted"))?;
         let once = self.judged.insert((id, submission.number));
-        check(once, || format!("submission {} of task {id} is judged twice", submission.number))?;
+        check(once, || {
+            format!(
+                "submission {} of task {id} is judged twice",
+                submission.number
+            )
+        })?;
         Ok(submission)
     }
 }

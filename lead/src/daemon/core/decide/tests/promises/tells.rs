@@ -13,8 +13,12 @@ use super::{Checked, Promises, Told, check};
 impl Promises {
     pub(super) fn notices_follow(&mut self, line: &Line) -> Checked {
         for tell in line.record.tell() {
-            let before = self.tells.insert((tell.id, tell.to.clone()), Told::Expected);
-            check(before.is_none(), || format!("the id {} is given twice", tell.id))?;
+            let before = self
+                .tells
+                .insert((tell.id, tell.to.clone()), Told::Expected);
+            check(before.is_none(), || {
+                format!("the id {} is given twice", tell.id)
+            })?;
         }
         Ok(())
     }
@@ -27,7 +31,9 @@ impl Promises {
         match told {
             Told::Expected => {}
             Told::Done(before) => {
-                check(**before == *message, || format!("{to} is told two things under one id"))?;
+                check(**before == *message, || {
+                    format!("{to} is told two things under one id")
+                })?;
             }
             Told::NoInbox => {}
         }
@@ -37,7 +43,9 @@ impl Promises {
 
     /// Takes in that there is no inbox to append to.
     pub(in super::super) fn has_no_inbox(&mut self, to: &Name, message: &Message) {
-        let told = message.id.and_then(|id| self.tells.get_mut(&(id, to.clone())));
+        let told = message
+            .id
+            .and_then(|id| self.tells.get_mut(&(id, to.clone())));
         if let Some(told @ Told::Expected) = told {
             *told = Told::NoInbox;
         }
@@ -55,23 +63,37 @@ impl Promises {
             state.record.phase == Phase::Running && state.record.ending.is_none() && stays(name)
         });
         for name in running.map(|(name, _)| name).chain([&Name::lead()]) {
-            check(told.contains(name), || format!("{name} is not told that {gone} has ended"))?;
+            check(told.contains(name), || {
+                format!("{name} is not told that {gone} has ended")
+            })?;
         }
         // What stands in the inbox of the lead is for people, too.
-        check(*gone == Name::lead() || !told.contains(gone), || format!("{gone} is told of its own end"))
+        check(*gone == Name::lead() || !told.contains(gone), || {
+            format!("{gone} is told of its own end")
+        })
     }
 
     /// Checks that everything is delivered.
     pub(in super::super) fn at_rest(&self) -> Checked {
         for ((id, to), told) in &self.tells {
-            check(*told != Told::Expected, || format!("{to} was never told {id}"))?;
+            check(*told != Told::Expected, || {
+                format!("{to} was never told {id}")
+            })?;
         }
-        let asked = self.fold.members.keys().filter_map(|name| self.fold.pending(name, Kind::Shutdown));
+        let asked = self
+            .fold
+            .members
+            .keys()
+            .filter_map(|name| self.fold.pending(name, Kind::Shutdown));
         for request in asked {
-            let incarnation =
-                self.fold.shutdown_of(&Name::of_inbox(request.member()).map_err(|e| e.to_string())?);
+            let incarnation = self
+                .fold
+                .shutdown_of(&Name::of_inbox(request.member()).map_err(|e| e.to_string())?);
             check(incarnation == Some(request), || {
-                format!("{} is pending, and no incarnation is asked", request.request_id)
+                format!(
+                    "{} is pending, and no incarnation is asked",
+                    request.request_id
+                )
             })?;
         }
         Ok(())

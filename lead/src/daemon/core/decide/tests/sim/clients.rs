@@ -19,7 +19,11 @@ impl World {
             return;
         }
         self.next_client += 1;
-        let client = ReplyTo { connection: self.next_client, tag: 1, agent: false };
+        let client = ReplyTo {
+            connection: self.next_client,
+            tag: 1,
+            agent: false,
+        };
         let event = match self.rng.below(42) {
             _ if self.rng.one_in(12) && !self.said.is_empty() => {
                 let again = self.rng.pick(&self.said).map(|said| to(client, &said));
@@ -32,7 +36,12 @@ impl World {
             9..=23 => Event::Command(client, self.order()),
             24..=29 => Event::Command(client, self.verdict()),
             31..=41 => Event::Task(client, Actor::Person, self.task_order(), None),
-            30 if self.rng.one_in(3) => Event::Command(client, Command::Stop { force: self.rng.one_in(4) }),
+            30 if self.rng.one_in(3) => Event::Command(
+                client,
+                Command::Stop {
+                    force: self.rng.one_in(4),
+                },
+            ),
             _ => return,
         };
         self.note(|| format!("client {}: {event:?}", client.connection));
@@ -44,25 +53,38 @@ impl World {
 
     /// Returns a name: mostly of a running member, or of one that does not run, as wanted.
     pub(super) fn some_name(&mut self, runs: bool) -> Name {
-        let names = ["lead"].iter().chain(&NAMES).map(|name| Name::of_inbox(name).unwrap());
+        let names = ["lead"]
+            .iter()
+            .chain(&NAMES)
+            .map(|name| Name::of_inbox(name).unwrap());
         let names: Vec<Name> = names.collect();
-        let fits = |name: &&Name| {
-            let member = self.promises.fold.members.get(*name);
-            member.is_some_and(|member| !member.record.phase.is_ended()) == runs
-        };
-        let fitting: Vec<Name> = names.iter().filter(fits).cloned().collect();
+        let fitting: Vec<Name> = names
+            .iter()
+            .filter(|name| {
+                let member = self.promises.fold.members.get(*name);
+                member.is_some_and(|member| !member.record.phase.is_ended()) == runs
+            })
+            .cloned()
+            .collect();
         let any = self.rng.pick(&names).unwrap();
-        if self.rng.one_in(6) { any } else { self.rng.pick(&fitting).unwrap_or(any) }
+        if self.rng.one_in(6) {
+            any
+        } else {
+            self.rng.pick(&fitting).unwrap_or(any)
+        }
     }
 
     fn order(&mut self) -> Command {
         match self.rng.below(15) {
             0..=5 => {
                 let name = self.some_name(true);
-                let force_after =
-                    self.rng.pick(&[None, None, None, Some(0.0), Some(5.0), Some(30.0)]).flatten();
+                let force_after = self
+                    .rng
+                    .pick(&[None, None, None, Some(0.0), Some(5.0), Some(30.0)])
+                    .flatten();
                 let reason = "asked by a person".to_owned();
-                let (request_id, wait) = (self.ids.request(), self.rng.one_in(2));
+                let request_id = self.ids.request();
+                let wait = self.rng.one_in(2);
                 Command::Shutdown(ShutdownOrder {
                     request_id,
                     name,
@@ -73,11 +95,24 @@ impl World {
                 })
             }
             6..=9 => {
-                let (id, name, wait) = (self.ids.request(), self.some_name(true), self.rng.one_in(2));
-                Command::RequestPlan { id, name, content: "what will you do?".to_owned(), wait }
+                let id = self.ids.request();
+                let name = self.some_name(true);
+                let wait = self.rng.one_in(2);
+                Command::RequestPlan {
+                    id,
+                    name,
+                    content: "what will you do?".to_owned(),
+                    wait,
+                }
             }
-            10..=12 => Command::Interrupt { name: self.some_name(true), asked_at: Duration::ZERO },
-            13 => Command::Forget { name: self.some_name(false), discard: false },
+            10..=12 => Command::Interrupt {
+                name: self.some_name(true),
+                asked_at: Duration::ZERO,
+            },
+            13 => Command::Forget {
+                name: self.some_name(false),
+                discard: false,
+            },
             _ => self.verdict_of_another(),
         }
     }
@@ -89,21 +124,37 @@ impl World {
         let open = open.filter(|request| request.is_pending() && request.kind != Kind::Shutdown);
         let open: Vec<RequestId> = open.map(|request| request.request_id.clone()).collect();
         let from = if self.rng.one_in(4) { known } else { open };
-        let request_id = self.rng.pick(&from).unwrap_or(RequestId::from_bits(self.rng.below(256)));
-        let (approve, feedback) = (!self.rng.one_in(3), "as you like".to_owned());
+        let request_id = self
+            .rng
+            .pick(&from)
+            .unwrap_or(RequestId::from_bits(self.rng.below(256)));
+        let approve = !self.rng.one_in(3);
+        let feedback = "as you like".to_owned();
         let permissions = self.rng.one_in(4).then_some(Permissions::Ask);
-        Command::Answer { request_id, approve, feedback, permissions }
+        Command::Answer {
+            request_id,
+            approve,
+            feedback,
+            permissions,
+        }
     }
 
     fn order_spawn(&mut self, client: ReplyTo) -> Event {
         let lead = self.promises.fold.members.get(&Name::lead());
         let leads = lead.is_some_and(|lead| !lead.record.phase.is_ended());
         // Without it there is less to see.
-        let name = if !leads && self.rng.one_in(2) { Name::lead() } else { self.some_name(false) };
+        let name = if !leads && self.rng.one_in(2) {
+            Name::lead()
+        } else {
+            self.some_name(false)
+        };
         let before = self.promises.fold.members.get(&name);
         let resume = before.is_some() && self.rng.one_in(2);
         let environment = environment(u32::try_from(client.connection).unwrap());
-        let mut order = self.varied(SpawnOrder { resume, ..SpawnOrder::new(name, environment) });
+        let mut order = self.varied(SpawnOrder {
+            resume,
+            ..SpawnOrder::new(name, environment)
+        });
         order.terms.prompt = (!resume || self.rng.one_in(2)).then(|| "begin".to_owned());
         order.terms.restart = self.rng.one_in(4).then_some(Restart::Never);
         let facts = SpawnFacts {
@@ -115,7 +166,8 @@ impl World {
         Event::Spawn(client, self.ids.request(), Box::new(order), facts)
     }
 
-    /// Returns the order with a plan or without, answered by a person or by the lead agent, which itself has none.
+    /// Returns the order with a plan or without, answered by a person or by the lead agent, which
+    /// itself has none.
     pub(super) fn varied(&mut self, mut order: SpawnOrder) -> SpawnOrder {
         order.asked_at = Duration::ZERO;
         if order.name == Name::lead() && !self.rng.one_in(8) {
@@ -124,7 +176,10 @@ impl World {
         let approve_by = self.rng.one_in(2).then_some(ApproveBy::Lead);
         let auto = (self.works || self.rng.one_in(2)).then_some(true);
         let terms = TermsPatch {
-            plan: self.rng.one_in(if self.works { 8 } else { 2 }).then_some(true),
+            plan: self
+                .rng
+                .one_in(if self.works { 8 } else { 2 })
+                .then_some(true),
             approve_by,
             auto,
             ..TermsPatch::default()
@@ -134,7 +189,9 @@ impl World {
 
     /// Sends SIGTERM or Ctrl-C to the daemon.
     pub(super) fn signal_daemon(&mut self) {
-        let Some(daemon) = &mut self.daemon else { return };
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
         daemon.commands.push_back(Event::Terminate);
         self.note(|| "the daemon is told to end".to_owned());
     }

@@ -1,7 +1,8 @@
-//! The simulated daemon: the real dispatcher, and owners of its resources that may kill it at any call.
+//! The simulated daemon: the real dispatcher, and owners of its resources that may kill it at any
+//! call.
 //!
-//! What is decided, folded and said, and in which order, comes from the real code; only what touches the world is played
-//! here.
+//! What is decided, folded and said, and in which order, comes from the real code; only what
+//! touches the world is played here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -73,12 +74,17 @@ impl World {
     }
 
     pub(super) fn now(&self, daemon: &Daemon) -> Now {
-        Now { wall: self.clocks.wall, monotonic: self.since(daemon) }
+        Now {
+            wall: self.clocks.wall,
+            monotonic: self.since(daemon),
+        }
     }
 
     /// The daemon takes in something of what is ready, and handles it.
     pub(super) fn daemon_step(&mut self) {
-        let Some(mut daemon) = self.daemon.take() else { return };
+        let Some(mut daemon) = self.daemon.take() else {
+            return;
+        };
         let mut events = Vec::new();
         let many = if self.calm { 64 } else { 1 + self.rng.below(5) };
         for _ in 0..many {
@@ -101,9 +107,13 @@ impl World {
             }
             Ok(()) if daemon.dispatcher.end.is_some() => {
                 self.note(|| format!("  the daemon ends: {:?}", daemon.dispatcher.end));
-                let checked = self.promises.ends(matches!(daemon.dispatcher.end, Some(End::Stopped)));
+                let checked = self
+                    .promises
+                    .ends(matches!(daemon.dispatcher.end, Some(End::Stopped)));
                 self.check(checked);
-                self.links.values_mut().for_each(|link| link.daemon_open = false);
+                for link in self.links.values_mut() {
+                    link.daemon_open = false;
+                }
             }
             Ok(()) => self.daemon = Some(daemon),
         }
@@ -147,9 +157,17 @@ impl World {
         act: impl FnOnce(&mut Dispatcher, &mut Hands<'_>),
     ) -> Result<(), Killed> {
         let knows_its_journal = knows_its_journal(daemon);
-        let mut dispatcher =
-            std::mem::replace(&mut daemon.dispatcher, Dispatcher::new(Team::default(), RULES));
-        let mut hands = Hands { world: self, daemon, killed: false, unjournaled: false, knows_its_journal };
+        let mut dispatcher = std::mem::replace(
+            &mut daemon.dispatcher,
+            Dispatcher::new(Team::default(), RULES),
+        );
+        let mut hands = Hands {
+            world: self,
+            daemon,
+            killed: false,
+            unjournaled: false,
+            knows_its_journal,
+        };
         act(&mut dispatcher, &mut hands);
         let killed = hands.killed;
         daemon.dispatcher = dispatcher;
@@ -164,16 +182,27 @@ impl World {
 
     fn decides(&mut self, heard: &mut Heard, view: &View<'_>, event: &Event) -> Decision {
         let doctored = self.doctored(view.team, event);
-        let seen = View { team: doctored.as_ref().unwrap_or(view.team), ..*view };
+        let seen = View {
+            team: doctored.as_ref().unwrap_or(view.team),
+            ..*view
+        };
         let as_person = self.as_a_person(event);
         let mut decision = decide(&seen, as_person.as_ref().unwrap_or(event), &mut self.ids);
-        if let (Some(_), Event::Task(_, Actor::Member(name), ..)) = (as_person, event) {
+        if let Some(_) = as_person
+            && let Event::Task(_, Actor::Member(name), ..) = event
+        {
             decision.is_by(name);
         }
         self.spoil(view.team, event, &mut decision);
         self.remember(heard, event, !decision.records.is_empty());
-        let members = view.team.members.values().map(|state| Incarnation::of(&state.record));
-        self.promises.forced.extend(members.filter(|member| is_forced(event, &member.name)));
+        let members = view
+            .team
+            .members
+            .values()
+            .map(|state| Incarnation::of(&state.record));
+        self.promises
+            .forced
+            .extend(members.filter(|member| is_forced(event, &member.name)));
         if let Event::Task(_, _, TaskOrder::Add { id, tasks, .. }, _) = event {
             self.promises.tasks.is_to_make(id, tasks.len());
         }
@@ -181,7 +210,9 @@ impl World {
             let checked = self.promises.is_asked(client, &decision.actions);
             self.check(checked);
             if !decision.records.is_empty() {
-                let checked = self.promises.done_for(client, view.team, matches!(event, Event::Task(..)));
+                let checked =
+                    self.promises
+                        .done_for(client, view.team, matches!(event, Event::Task(..)));
                 self.check(checked);
             }
         }
@@ -192,30 +223,63 @@ impl World {
     fn remember(&mut self, heard: &mut Heard, event: &Event, decided: bool) {
         match event {
             Event::Spawn(_, _, order, _) if decided => {
-                heard.environments.insert(order.name.clone(), order.environment.clone());
-                heard.farewells.retain(|incarnation| incarnation.name != order.name);
-                self.promises.environments.insert(order.name.clone(), order.environment.clone());
+                heard
+                    .environments
+                    .insert(order.name.clone(), order.environment.clone());
+                heard
+                    .farewells
+                    .retain(|incarnation| incarnation.name != order.name);
+                self.promises
+                    .environments
+                    .insert(order.name.clone(), order.environment.clone());
             }
-            Event::Command(client, Command::Answer { request_id, approve, .. }) if decided => {
-                let Promises { verdicts, verdicts_of_the_lead, .. } = &mut self.promises;
-                let verdicts = if client.agent { verdicts_of_the_lead } else { verdicts };
+            Event::Command(
+                client,
+                Command::Answer {
+                    request_id,
+                    approve,
+                    ..
+                },
+            ) if decided => {
+                let Promises {
+                    verdicts,
+                    verdicts_of_the_lead,
+                    ..
+                } = &mut self.promises;
+                let verdicts = if client.agent {
+                    verdicts_of_the_lead
+                } else {
+                    verdicts
+                };
                 verdicts.insert((request_id.clone(), *approve));
             }
             _ => {}
         }
     }
 
-    fn starts(&mut self, daemon: &mut Daemon, incarnation: Incarnation, environment: Environment) -> Event {
+    fn starts(
+        &mut self,
+        daemon: &mut Daemon,
+        incarnation: Incarnation,
+        environment: Environment,
+    ) -> Event {
         if !self.calm && self.rng.one_in(40) {
             return Event::not_started(incarnation, "cannot run it");
         }
         let checked = self.promises.starts(&incarnation, &environment);
         self.check(checked);
-        self.disk.inboxes.entry(incarnation.name.clone()).or_default();
+        self.disk
+            .inboxes
+            .entry(incarnation.name.clone())
+            .or_default();
         let (pid, link) = self.fork(&incarnation, environment);
         daemon.supervised.insert(incarnation.clone(), pid);
         daemon.connections.insert(incarnation.clone(), link);
-        Event::Started { incarnation, process: Ok(identity(pid)), cgroup: None }
+        Event::Started {
+            incarnation,
+            process: Ok(identity(pid)),
+            cgroup: None,
+        }
     }
 
     pub(super) fn say(&mut self, daemon: &Daemon, incarnation: &Incarnation, mut frame: ToWorker) {
@@ -225,20 +289,31 @@ impl World {
         {
             directive.gate = Gate::Open;
         }
-        let link = daemon.connections.get(incarnation).and_then(|number| self.links.get_mut(number));
+        let link = daemon
+            .connections
+            .get(incarnation)
+            .and_then(|number| self.links.get_mut(number));
         if let Some(link) = link.filter(|link| link.daemon_open && link.worker_open) {
             link.down.push_back(frame);
         }
     }
 
-    pub(in super::super) fn signal(&mut self, daemon: &Daemon, incarnation: &Incarnation, kill: bool) {
-        let Some(&pid) = daemon.supervised.get(incarnation) else { return };
+    pub(in super::super) fn signal(
+        &mut self,
+        daemon: &Daemon,
+        incarnation: &Incarnation,
+        kill: bool,
+    ) {
+        let Some(&pid) = daemon.supervised.get(incarnation) else {
+            return;
+        };
         let checked = self.promises.signalled(incarnation);
         self.check(checked);
         if kill {
             self.kill(pid);
         } else if let Some(worker) = self.processes.get_mut(&pid) {
-            (worker.term, worker.frozen) = (true, false);
+            worker.term = true;
+            worker.frozen = false;
         }
     }
 }
@@ -246,13 +321,16 @@ impl World {
 /// Tells whether an event ends a member whatever that says, also when it cannot be journaled.
 fn is_forced(event: &Event, name: &Name) -> bool {
     match event {
-        Event::Command(_, Command::Shutdown(order)) => order.force_after.is_some() && order.name == *name,
+        Event::Command(_, Command::Shutdown(order)) => {
+            order.force_after.is_some() && order.name == *name
+        }
         Event::Command(_, Command::Stop { force }) => *force,
         event => *event == Event::Terminate,
     }
 }
 
-/// What the dispatcher of a simulated daemon acts on. Once the daemon is killed, nothing that it does has an effect.
+/// What the dispatcher of a simulated daemon acts on. Once the daemon is killed, nothing that it
+/// does has an effect.
 pub(super) struct Hands<'a> {
     world: &'a mut World,
     daemon: &'a mut Daemon,
@@ -285,7 +363,10 @@ impl Hands<'_> {
 
     fn rests_on(&mut self, team: &Team) {
         if self.knows_its_journal {
-            let checked = self.world.promises.is_written(team, self.world.disk.journal.len());
+            let checked = self
+                .world
+                .promises
+                .is_written(team, self.world.disk.journal.len());
             self.world.check(checked);
         }
     }
@@ -342,15 +423,24 @@ impl Owners for Hands<'_> {
 
     fn append(&mut self, lines: &[Line]) -> Result<(), NotWritten> {
         self.unjournaled = false;
-        let dead = || NotWritten { why: "it is dead".to_owned(), journal: Err("it is dead".to_owned()) };
+        let dead = || NotWritten {
+            why: "it is dead".to_owned(),
+            journal: Err("it is dead".to_owned()),
+        };
         if self.dies() {
             return Err(dead());
         }
-        let appended = self.world.appends(self.daemon, lines).unwrap_or_else(|Killed| {
-            self.killed = true;
-            Err(dead())
-        });
-        if let Err(NotWritten { journal: Err(_), .. }) = appended {
+        let appended = self
+            .world
+            .appends(self.daemon, lines)
+            .unwrap_or_else(|Killed| {
+                self.killed = true;
+                Err(dead())
+            });
+        if let Err(NotWritten {
+            journal: Err(_), ..
+        }) = appended
+        {
             self.knows_its_journal = false;
         }
         appended
@@ -375,7 +465,8 @@ impl Owners for Hands<'_> {
 
     fn start(&mut self, member: &Member, environment: &Environment) -> Event {
         if self.acts() {
-            self.world.starts(self.daemon, Incarnation::of(member), environment.clone())
+            self.world
+                .starts(self.daemon, Incarnation::of(member), environment.clone())
         } else {
             Event::not_started(Incarnation::of(member), "it is dead")
         }
@@ -424,7 +515,8 @@ impl Owners for Hands<'_> {
         self.rests_on(team);
         let unshown = std::mem::take(&mut self.daemon.unshown);
         self.show_tasks(&unshown.values().collect::<Vec<_>>());
-        let (now, world) = (self.now(), &mut *self.world);
+        let now = self.now();
+        let world = &mut *self.world;
         if !world.calm && world.rng.one_in(20) {
             world.note(|| "  the roster cannot be written".to_owned());
             self.daemon.unwritten.get_or_insert(now.monotonic);
@@ -438,8 +530,8 @@ impl Owners for Hands<'_> {
     }
 }
 
-/// Tells whether the state of a daemon is what its journal says. After a refused sync that is not known: what it still says,
-/// before it ends, rests on earlier lines.
+/// Tells whether the state of a daemon is what its journal says. After a refused sync that is not
+/// known: what it still says, before it ends, rests on earlier lines.
 pub(super) fn knows_its_journal(daemon: &Daemon) -> bool {
     !matches!(daemon.dispatcher.end, Some(End::Failed(_)))
 }

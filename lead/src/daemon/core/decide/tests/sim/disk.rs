@@ -1,4 +1,5 @@
-//! The files of the simulated team: the journal (in some schedules byte for byte), inboxes, transcripts, the roster.
+//! The files of the simulated team: the journal (in some schedules byte for byte), inboxes,
+//! transcripts, the roster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,8 @@ use crate::daemon::io::journal;
 pub(in super::super) struct Disk {
     /// The whole lines of the journal.
     pub(in super::super) journal: Vec<Line>,
-    /// Its bytes, in the schedules that look at them: what makes and reads them takes most of the time.
+    /// Its bytes, in the schedules that look at them: what makes and reads them takes most of the
+    /// time.
     bytes: Option<Vec<u8>>,
     pub(in super::super) inboxes: BTreeMap<Name, Vec<Message>>,
     /// The numbers of the lines of the lead's inbox that are no messages.
@@ -55,7 +57,10 @@ pub(in super::super) struct PlanCall {
 
 impl Disk {
     pub(super) fn new(bytewise: bool) -> Self {
-        Self { bytes: bytewise.then(Vec::new), ..Self::default() }
+        Self {
+            bytes: bytewise.then(Vec::new),
+            ..Self::default()
+        }
     }
 
     /// Adds a line to the journal.
@@ -68,14 +73,20 @@ impl Disk {
 
     /// Adds a piece of a line to the journal.
     pub(super) fn tears(&mut self, piece: &[u8]) {
-        self.bytes.iter_mut().for_each(|bytes| bytes.extend(piece));
+        if let Some(bytes) = &mut self.bytes {
+            bytes.extend(piece);
+        }
     }
 
-    /// Returns the state that the journal says, folded from its last snapshot as a starting daemon does.
+    /// Returns the state that the journal says, folded from its last snapshot as a starting daemon
+    /// does.
     pub(super) fn fold(&self) -> Team {
         let mut team = Team::default();
-        let is_snapshot = |line: &Line| matches!(line.record, Record::Snapshot(_));
-        let first = self.journal.iter().rposition(is_snapshot).unwrap_or(0);
+        let first = self
+            .journal
+            .iter()
+            .rposition(|line| matches!(line.record, Record::Snapshot(_)))
+            .unwrap_or(0);
         for line in &self.journal[first..] {
             team.apply(line).unwrap();
         }
@@ -100,20 +111,30 @@ impl Disk {
 
 /// Returns a line as the journal holds it.
 pub(super) fn in_bytes(line: &Line) -> Vec<u8> {
-    [to_json_line(&serde_json::to_value(line).unwrap()).as_slice(), b"\n"].concat()
+    [
+        to_json_line(&serde_json::to_value(line).unwrap()).as_slice(),
+        b"\n",
+    ]
+    .concat()
 }
 
 impl World {
-    /// Appends a message as the rules say: behind what is torn it looks back, and writes its line again.
+    /// Appends a message as the rules say: behind what is torn it looks back, and writes its line
+    /// again.
     pub(super) fn sends(&mut self, to: &Name, message: Message) {
         if *to == Name::lead() {
             self.disk.glue();
             self.rings_the_daemon();
         }
-        self.disk.inboxes.entry(to.clone()).or_default().push(message);
+        self.disk
+            .inboxes
+            .entry(to.clone())
+            .or_default()
+            .push(message);
     }
 
-    /// Appends a message as a foreign program does, if there is such an inbox: behind what is torn it is lost.
+    /// Appends a message as a foreign program does, if there is such an inbox: behind what is torn
+    /// it is lost.
     pub(super) fn echoes(&mut self, to: &Name, message: Message) {
         if *to == Name::lead() && self.disk.glue() {
             return self.rings_the_daemon();
@@ -139,15 +160,22 @@ impl World {
 
     /// Reads the journal as a daemon does that starts, and cuts off what is torn.
     pub(super) fn repairs_the_journal(&mut self) {
-        let Some(bytes) = &self.disk.bytes else { return };
+        let Some(bytes) = &self.disk.bytes else {
+            return;
+        };
         let checked = match journal::fold(bytes) {
             Ok(team) if team == self.disk.fold() => Ok(()),
             Ok(_) => Err("the journal is read as another one".to_owned()),
             Err(error) => Err(format!("the journal cannot be read: {error}")),
         };
-        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-        if !self.is(Mutant::TornTailStays) {
-            self.disk.bytes.iter_mut().for_each(|bytes| bytes.truncate(whole));
+        let whole = bytes
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |at| at + 1);
+        if !self.is(Mutant::TornTailStays)
+            && let Some(bytes) = &mut self.disk.bytes
+        {
+            bytes.truncate(whole);
         }
         self.check(checked);
     }

@@ -48,7 +48,9 @@ impl World {
         self.signals_first(daemon, lines);
         self.does_effects_first(lines);
         match self.fate(lines) {
-            Fate::Well if self.is(Mutant::SyncIsForgotten) => daemon.unsynced.extend_from_slice(lines),
+            Fate::Well if self.is(Mutant::SyncIsForgotten) => {
+                daemon.unsynced.extend_from_slice(lines)
+            }
             Fate::Well => self.journals(daemon, lines),
             Fate::Cut(some) => {
                 self.journals(daemon, &lines[..some]);
@@ -61,14 +63,20 @@ impl World {
                 self.note(|| "  the disk is full".to_owned());
                 if !self.is(Mutant::FailuresAreForgotten) {
                     let journal = Ok(Box::new(self.disk.fold()));
-                    return Ok(Err(NotWritten { why: "the disk is full".to_owned(), journal }));
+                    return Ok(Err(NotWritten {
+                        why: "the disk is full".to_owned(),
+                        journal,
+                    }));
                 }
             }
             Fate::Unsynced(some) => {
                 self.note(|| "  the sync is refused".to_owned());
                 self.journals(daemon, &lines[..some]);
                 let journal = Err("the disk cannot be trusted".to_owned());
-                return Ok(Err(NotWritten { why: "no sync".to_owned(), journal }));
+                return Ok(Err(NotWritten {
+                    why: "no sync".to_owned(),
+                    journal,
+                }));
             }
         }
         Ok(Ok(()))
@@ -94,8 +102,18 @@ impl World {
             Record::Request(record) => Name::of_inbox(record.request.member()).ok(),
             Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => None,
         };
-        let Some(name) = name else { return Facts { monotonic, ..Facts::default() } };
-        let incarnation = self.promises.fold.members.get(&name).map_or(0, |state| state.record.incarnation);
+        let Some(name) = name else {
+            return Facts {
+                monotonic,
+                ..Facts::default()
+            };
+        };
+        let incarnation = self
+            .promises
+            .fold
+            .members
+            .get(&name)
+            .map_or(0, |state| state.record.incarnation);
         let transcript = self.disk.transcripts.get(&name);
         let call = transcript.and_then(|transcript| transcript.plan.as_ref());
         let written = transcript.is_some_and(|it| it.left_by_signal == Some(incarnation));
@@ -103,7 +121,10 @@ impl World {
             monotonic,
             environment: daemon.heard.environments.get(&name).cloned(),
             farewell: written
-                || daemon.heard.farewells.contains(&Incarnation { name: name.clone(), number: incarnation }),
+                || daemon.heard.farewells.contains(&Incarnation {
+                    name: name.clone(),
+                    number: incarnation,
+                }),
             waits_for: call.map(|call| call.submitted.clone()).unwrap_or_default(),
         }
     }
@@ -129,14 +150,23 @@ impl World {
     }
 
     /// Does the other effects, and syncs all: from now on the journal counts them as done.
-    pub(super) fn finishes_effects(&mut self, daemon: &mut Daemon) -> Result<Result<u64, Failed>, Killed> {
+    pub(super) fn finishes_effects(
+        &mut self,
+        daemon: &mut Daemon,
+    ) -> Result<Result<u64, Failed>, Killed> {
         let mut all = Ok(());
         while let Some((to, effects)) = daemon.effects.next() {
             all = self.performs(daemon, to, effects)?.and(all);
         }
         let early = self.is(Mutant::DoneIsSaidTooEarly);
         let written = u64::try_from(self.disk.journal.len()).unwrap();
-        Ok(all.map(|()| if early { written } else { daemon.effects.up_to() }))
+        Ok(all.map(|()| {
+            if early {
+                written
+            } else {
+                daemon.effects.up_to()
+            }
+        }))
     }
 
     /// Does effects for a member, in their order.
@@ -161,15 +191,27 @@ impl World {
         Ok(Ok(()))
     }
 
-    pub(in super::super) fn does(&mut self, to: &Name, PendingEffect { effect, again, .. }: &PendingEffect) {
+    pub(in super::super) fn does(
+        &mut self,
+        to: &Name,
+        PendingEffect { effect, again, .. }: &PendingEffect,
+    ) {
         let message = match effect {
             Effect::Quarantine { .. } => return,
             Effect::Archive => return self.archive(to),
             Effect::Tell(message) => message,
         };
-        let mut message = Message { to: Some(to.to_string()), ..Message::clone(message) };
-        let known = |inbox: &Vec<_>| inbox.contains(&message);
-        if *again && self.disk.inboxes.get(to).is_some_and(known) {
+        let mut message = Message {
+            to: Some(to.to_string()),
+            ..Message::clone(message)
+        };
+        if *again
+            && self
+                .disk
+                .inboxes
+                .get(to)
+                .is_some_and(|inbox| inbox.contains(&message))
+        {
             return;
         }
         if *again && self.is(Mutant::OtherIdsWhenDoneAgain) {
@@ -185,13 +227,21 @@ impl World {
     }
 
     fn archive(&mut self, name: &Name) {
-        let present = self.promises.fold.members.get(name).map(|state| state.record.incarnation);
-        let runs =
-            |worker: &Worker| worker.incarnation.name == *name && Some(worker.incarnation.number) == present;
+        let present = self
+            .promises
+            .fold
+            .members
+            .get(name)
+            .map(|state| state.record.incarnation);
+        let runs = |worker: &Worker| {
+            worker.incarnation.name == *name && Some(worker.incarnation.number) == present
+        };
         let runs = self.processes.values().any(runs);
         let checked = !(runs && self.disk.inboxes.contains_key(name));
         self.check(
-            checked.then_some(()).ok_or_else(|| format!("the files of {name} are archived while it runs")),
+            checked
+                .then_some(())
+                .ok_or_else(|| format!("the files of {name} are archived while it runs")),
         );
         if *name != Name::lead() {
             self.disk.inboxes.remove(name);
@@ -205,18 +255,34 @@ fn told(record: &Record) -> String {
     match record {
         Record::Team(record) => format!("team {:?}", record.event),
         Record::Snapshot(_) => "snapshot".to_owned(),
-        Record::Task(record) => format!("task {} {:?} {:?}", record.task.id, record.event, record.task.owner),
+        Record::Task(record) => format!(
+            "task {} {:?} {:?}",
+            record.task.id, record.event, record.task.owner
+        ),
         Record::Member(record) => {
             let member = &record.member;
-            let because = if record.derived_from.is_some() { " (told)" } else { "" };
+            let because = if record.derived_from.is_some() {
+                " (told)"
+            } else {
+                ""
+            };
             format!(
                 "{} {}: {:?}{because}, {:?}, gate {:?}, expired {:?}",
-                member.name, member.incarnation, record.event, member.phase, member.gate, record.expired
+                member.name,
+                member.incarnation,
+                record.event,
+                member.phase,
+                member.gate,
+                record.expired
             )
         }
         Record::Request(record) => {
-            let (request, because) =
-                (&record.request, if record.derived_from.is_some() { " (told)" } else { "" });
+            let request = &record.request;
+            let because = if record.derived_from.is_some() {
+                " (told)"
+            } else {
+                ""
+            };
             format!(
                 "{} {:?} of {} {}: {:?}{because}, {:?}, expired {:?}",
                 request.request_id,

@@ -1,4 +1,5 @@
-//! The machine of the simulated team: processes, liveness locks, connections, clocks. They outlive the daemon.
+//! The machine of the simulated team: processes, liveness locks, connections, clocks. They outlive
+//! the daemon.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -58,7 +59,10 @@ pub(super) struct SimIds {
 
 impl SimIds {
     pub(super) fn new(rng: Rng) -> Self {
-        Self { messages: 0, requests: rng }
+        Self {
+            messages: 0,
+            requests: rng,
+        }
     }
 }
 
@@ -76,33 +80,54 @@ impl Ids for SimIds {
 /// Returns the next ids of a plan whose id was taken. They walk through all ids.
 pub(super) fn renamed(request_id: &RequestId, message_id: Uuid) -> (RequestId, Uuid) {
     let before = u32::from_str_radix(request_id.as_str(), 16).unwrap();
-    let (low, high) = (message_id.as_u128() & u128::from(u64::MAX), message_id.as_u128() >> 64);
+    let low = message_id.as_u128() & u128::from(u64::MAX);
+    let high = message_id.as_u128() >> 64;
     let step = u32::try_from(low % 64).unwrap() * 2 + 1;
-    (RequestId::from_bits((before + step) % REQUEST_IDS), Uuid::from_u128(((high + 1) << 64) | low))
+    (
+        RequestId::from_bits((before + step) % REQUEST_IDS),
+        Uuid::from_u128(((high + 1) << 64) | low),
+    )
 }
 
 pub(super) fn identity(pid: u32) -> Identity {
-    Identity { pid, start_ticks: u64::from(pid) * 10, boot_id: "boot".to_owned() }
+    Identity {
+        pid,
+        start_ticks: u64::from(pid) * 10,
+        boot_id: "boot".to_owned(),
+    }
 }
 
 /// Returns an environment that tells which command it came from.
 pub(super) fn environment(number: u32) -> Environment {
     let text = number.to_string().into_bytes();
-    Environment { variables: vec![(b"N".to_vec(), text)], ..Environment::default() }
+    Environment {
+        variables: vec![(b"N".to_vec(), text)],
+        ..Environment::default()
+    }
 }
 
 impl World {
     /// Tells whether anything holds the liveness lock: a worker, or a shim that still ends a call.
     pub(in super::super) fn lock_is_held(&self, name: &Name) -> bool {
-        let holds = |worker: &Worker| worker.locked && worker.incarnation.name == *name;
-        self.shims.contains_key(name) || self.processes.values().any(holds)
+        self.shims.contains_key(name)
+            || self
+                .processes
+                .values()
+                .any(|worker| worker.locked && worker.incarnation.name == *name)
     }
 
-    pub(super) fn fork(&mut self, incarnation: &Incarnation, environment: Environment) -> (u32, u64) {
+    pub(super) fn fork(
+        &mut self,
+        incarnation: &Incarnation,
+        environment: Environment,
+    ) -> (u32, u64) {
         self.next_pid += 1;
         let pid = self.next_pid;
         let link = self.connect(pid, incarnation);
-        self.processes.insert(pid, Worker::new(pid, incarnation.clone(), environment, link));
+        self.processes.insert(
+            pid,
+            Worker::new(pid, incarnation.clone(), environment, link),
+        );
         (pid, link)
     }
 
@@ -129,8 +154,17 @@ impl World {
 
     /// Takes in that a process has ended. What it had started may run a little longer.
     pub(super) fn process_ended(&mut self, worker: &Worker) {
-        self.note(|| format!("  process {} of {} is gone", worker.pid, worker.incarnation.name));
-        for link in self.links.values_mut().filter(|link| link.pid == worker.pid) {
+        self.note(|| {
+            format!(
+                "  process {} of {} is gone",
+                worker.pid, worker.incarnation.name
+            )
+        });
+        for link in self
+            .links
+            .values_mut()
+            .filter(|link| link.pid == worker.pid)
+        {
             link.worker_open = false;
         }
         if worker.begun {
@@ -163,12 +197,19 @@ impl World {
             .filter(|(_, link)| link.worker_open && link.daemon_open)
             .map(|(n, _)| *n)
             .collect();
-        let Some(number) = self.rng.pick(&open) else { return };
+        let Some(number) = self.rng.pick(&open) else {
+            return;
+        };
         self.note(|| format!("connection {number} breaks"));
-        let Some(link) = self.links.get_mut(&number) else { return };
-        (link.worker_open, link.daemon_open) = (false, false);
-        link.up.truncate(self.rng.below(u32::try_from(link.up.len()).unwrap() + 1) as usize);
-        link.down.truncate(self.rng.below(u32::try_from(link.down.len()).unwrap() + 1) as usize);
+        let Some(link) = self.links.get_mut(&number) else {
+            return;
+        };
+        link.worker_open = false;
+        link.daemon_open = false;
+        link.up
+            .truncate(self.rng.below(u32::try_from(link.up.len()).unwrap() + 1) as usize);
+        link.down
+            .truncate(self.rng.below(u32::try_from(link.down.len()).unwrap() + 1) as usize);
     }
 
     /// Lets the shims that are left work, and end.

@@ -21,7 +21,9 @@ impl World {
         }
         self.note(|| "now all is calm".to_owned());
         self.calm = true;
-        self.processes.values_mut().for_each(|worker| worker.frozen = false);
+        for worker in self.processes.values_mut() {
+            worker.frozen = false;
+        }
         if self.daemon.is_none() {
             self.start_daemon();
         }
@@ -48,33 +50,48 @@ impl World {
         self.questions_rest()?;
         self.tasks_rest()?;
         let fold = &self.promises.fold;
-        let alive =
-            fold.members.values().map(|state| &state.record).filter(|member| !member.phase.is_ended());
+        let alive = fold
+            .members
+            .values()
+            .map(|state| &state.record)
+            .filter(|member| !member.phase.is_ended());
         let mut hung = false;
         for member in alive.clone() {
-            let here = |worker: &&Worker| {
-                worker.incarnation.name == member.name && worker.incarnation.number == member.incarnation
-            };
-            let worker = self.processes.values().find(here);
-            let worker = worker.ok_or_else(|| format!("{} runs in the journal alone", member.name))?;
+            let worker = self.processes.values().find(|worker| {
+                worker.incarnation.name == member.name
+                    && worker.incarnation.number == member.incarnation
+            });
+            let worker =
+                worker.ok_or_else(|| format!("{} runs in the journal alone", member.name))?;
             hung |= worker.hung;
-            let rests = if worker.hung { self.may_hang(member) } else { self.rests(member, worker) };
+            let rests = if worker.hung {
+                self.may_hang(member)
+            } else {
+                self.rests(member, worker)
+            };
             rests.map_err(|why| format!("{}: {why}", member.name))?;
         }
         for worker in self.processes.values().filter(|worker| !worker.hung) {
-            if !alive.clone().any(|member| member.name == worker.incarnation.name) {
+            if !alive
+                .clone()
+                .any(|member| member.name == worker.incarnation.name)
+            {
                 return Err(format!(
                     "process {} of {} is there, and the journal does not know it",
                     worker.pid, worker.incarnation.name
                 ));
             }
         }
-        let sees = |dispatcher: &Dispatcher| obstacles(&dispatcher.team, &dispatcher.live, Some(1)).is_some();
+        let sees = |dispatcher: &Dispatcher| {
+            obstacles(&dispatcher.team, &dispatcher.live, Some(1)).is_some()
+        };
         match &self.daemon {
             Some(daemon) if !fold.stopping && !hung && !sees(&daemon.dispatcher) => {
                 Err("all is at rest, and the daemon does not see it".to_owned())
             }
-            Some(_) if fold.stopping && !hung => Err("the team is stopping, and does not end".to_owned()),
+            Some(_) if fold.stopping && !hung => {
+                Err("the team is stopping, and does not end".to_owned())
+            }
             Some(daemon) if !daemon.dispatcher.team.undone.is_empty() => {
                 Err("effects are not complete".to_owned())
             }
@@ -86,8 +103,18 @@ impl World {
     /// A worker that reacts to nothing is there only as long as no signal is due.
     fn may_hang(&self, member: &Member) -> Result<(), String> {
         let fold = &self.promises.fold;
-        let forced = |payload: &Payload| matches!(payload, Payload::Shutdown { force_after: Some(_), .. });
-        let forced = fold.shutdown_of(&member.name).is_some_and(|request| forced(&request.payload));
+        let forced = |payload: &Payload| {
+            matches!(
+                payload,
+                Payload::Shutdown {
+                    force_after: Some(_),
+                    ..
+                }
+            )
+        };
+        let forced = fold
+            .shutdown_of(&member.name)
+            .is_some_and(|request| forced(&request.payload));
         if member.ending.is_some() || forced || fold.release(&member.name).is_some() {
             return Err("it hangs, and was not killed".to_owned());
         }
@@ -95,13 +122,19 @@ impl World {
     }
 
     fn rests(&self, member: &Member, worker: &Worker) -> Result<(), String> {
-        let (fold, name): (_, &Name) = (&self.promises.fold, &member.name);
-        let (Some(_), Some(directive)) = (worker.link, &worker.directive) else {
+        let fold = &self.promises.fold;
+        let name: &Name = &member.name;
+        let Some(_) = worker.link else {
+            return Err("it has no connection or heard no directive".to_owned());
+        };
+        let Some(directive) = &worker.directive else {
             return Err("it has no connection or heard no directive".to_owned());
         };
         let seq = fold.members.get(name).map(|state| state.seq);
         if seq != Some(directive.seq) || directive.gate != member.gate {
-            return Err(format!("it has not heard the last directive: {seq:?}, {directive:?}"));
+            return Err(format!(
+                "it has not heard the last directive: {seq:?}, {directive:?}"
+            ));
         }
         if member.ending.is_some()
             || fold.pending(name, Kind::Shutdown).is_some()
@@ -109,12 +142,20 @@ impl World {
         {
             return Err("it should have left".to_owned());
         }
-        let pending = fold.awaited_by(name).map(|request| request.request_id.clone());
+        let pending = fold
+            .awaited_by(name)
+            .map(|request| request.request_id.clone());
         let awaited: Option<RequestId> = worker.plan.as_ref().map(|plan| plan.request_id.clone());
         if pending != awaited {
-            return Err(format!("it waits for {awaited:?}, and {pending:?} is pending"));
+            return Err(format!(
+                "it waits for {awaited:?}, and {pending:?} is pending"
+            ));
         }
-        if worker.said.as_ref().is_none_or(|said| said.applied_seq != directive.seq) {
+        if worker
+            .said
+            .as_ref()
+            .is_none_or(|said| said.applied_seq != directive.seq)
+        {
             return Err("it has not said that it has applied the last directive".to_owned());
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! The start of a simulated daemon: the fold, which workers are adopted or reaped, and what is done again.
+//! The start of a simulated daemon: the fold, which workers are adopted or reaped, and what is done
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -51,17 +52,31 @@ impl World {
     }
 
     fn begins_anew(&mut self, daemon: &mut Daemon) -> Result<(), Killed> {
-        let record = DaemonRecord { process: identity(1), started_at: self.clocks.wall, directory: None };
+        let record = DaemonRecord {
+            process: identity(1),
+            started_at: self.clocks.wall,
+            directory: None,
+        };
         let started = TeamRecord::of(TeamEvent::Started, "default".to_owned(), Some(record));
         self.dispatches(daemon, |dispatcher, hands| dispatcher.begin(started, hands))
     }
 
     fn reconcile(&mut self, daemon: &mut Daemon) -> Vec<Event> {
         let mut events = Vec::new();
-        for state in daemon.dispatcher.team.members.values().filter(|state| !state.record.phase.is_ended()) {
+        for state in daemon
+            .dispatcher
+            .team
+            .members
+            .values()
+            .filter(|state| !state.record.phase.is_ended())
+        {
             let member = &state.record;
             let incarnation = Incarnation::of(member);
-            let process = member.process.as_ref().filter(|_| self.lock_is_held(&member.name));
+            let process = if self.lock_is_held(&member.name) {
+                member.process.as_ref()
+            } else {
+                None
+            };
             let there = process.filter(|process| {
                 self.processes.contains_key(&process.pid) && identity(process.pid) == **process
             });

@@ -1,9 +1,9 @@
-//! Tasks in the simulated team: what people and teammates want of them, their checks, and their files.
+//! Tasks in the simulated team: what people and teammates want of them, their checks, and their
+//! files.
 
 use teamd_shared::check::CheckReport;
 use teamd_shared::control::TaskOrder;
 use teamd_shared::id::Ids;
-use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskFields, TaskId, TaskStatus};
 
@@ -19,8 +19,15 @@ const OPEN: usize = 5;
 impl World {
     /// Returns what a person wants of tasks.
     pub(super) fn task_order(&mut self) -> TaskOrder {
-        let open = self.promises.fold.tasks.values().filter(|task| !task.status.is_finished()).count();
-        let (id, name) = (self.some_task(), self.some_name(true));
+        let open = self
+            .promises
+            .fold
+            .tasks
+            .values()
+            .filter(|task| !task.status.is_finished())
+            .count();
+        let id = self.some_task();
+        let name = self.some_name(true);
         // Work that is withdrawn while it is checked, and submitted again, is rare otherwise.
         if self.rng.one_in(5)
             && let Some(in_review) = self.some_at(TaskStatus::InReview)
@@ -51,7 +58,8 @@ impl World {
         }
     }
 
-    /// Returns what a member wants of tasks: mostly to claim one, or to submit the one that it holds.
+    /// Returns what a member wants of tasks: mostly to claim one, or to submit the one that it
+    /// holds.
     pub(super) fn task_wish(&mut self, name: &Name) -> TaskOrder {
         let held = self.promises.fold.held_by(name).map(|task| task.id);
         match (self.rng.below(12), held) {
@@ -71,16 +79,27 @@ impl World {
     /// Returns the number of a task, mostly of one that is not finished, or of none.
     fn some_task(&mut self) -> TaskId {
         let fold = &self.promises.fold;
-        let open: Vec<TaskId> =
-            fold.tasks.values().filter(|task| !task.status.is_finished()).map(|task| task.id).collect();
+        let open: Vec<TaskId> = fold
+            .tasks
+            .values()
+            .filter(|task| !task.status.is_finished())
+            .map(|task| task.id)
+            .collect();
         let any = self.rng.below(fold.last_task + 2);
-        if self.rng.one_in(4) { any } else { self.rng.pick(&open).unwrap_or(any) }
+        if self.rng.one_in(4) {
+            any
+        } else {
+            self.rng.pick(&open).unwrap_or(any)
+        }
     }
 
     /// Returns the number of a task of that status.
     fn some_at(&mut self, status: TaskStatus) -> Option<TaskId> {
         let tasks = self.promises.fold.tasks.values();
-        let at: Vec<TaskId> = tasks.filter(|task| task.status == status).map(|task| task.id).collect();
+        let at: Vec<TaskId> = tasks
+            .filter(|task| task.status == status)
+            .map(|task| task.id)
+            .collect();
         self.rng.pick(&at)
     }
 
@@ -88,10 +107,16 @@ impl World {
         let within = self.rng.one_in(3);
         let many = if within { 2 } else { 1 };
         let mut tasks: Vec<TaskFields> = (0..many).map(|_| self.fields(reserved)).collect();
-        if let Some(last) = tasks.last_mut().filter(|_| self.rng.one_in(2)) {
+        if self.rng.one_in(2)
+            && let Some(last) = tasks.last_mut()
+        {
             last.blocked_by = Some(vec![if within { 1 } else { self.some_task() }]);
         }
-        TaskOrder::Add { id: self.ids.request(), tasks, within }
+        TaskOrder::Add {
+            id: self.ids.request(),
+            tasks,
+            within,
+        }
     }
 
     fn fields(&mut self, reserved: bool) -> TaskFields {
@@ -106,9 +131,12 @@ impl World {
         }
         let whom = self.rng.pick(&NAMES).map(str::to_owned);
         TaskFields {
-            reserved_for: whom.filter(|_| self.rng.one_in(4)),
+            reserved_for: if self.rng.one_in(4) { whom } else { None },
             check: (!self.rng.one_in(4)).then(|| "make test".to_owned()),
-            review: self.rng.one_in(4).then(|| self.rng.pick(&["person", "lead"]).unwrap().to_owned()),
+            review: self
+                .rng
+                .one_in(4)
+                .then(|| self.rng.pick(&["person", "lead"]).unwrap().to_owned()),
             no_check: self.rng.one_in(6).then_some(true),
             max_attempts: self.rng.one_in(4).then_some(1),
             ..chosen
@@ -117,7 +145,10 @@ impl World {
 
     /// Runs a check, unless it runs or waits already.
     pub(super) fn starts_check(&mut self, daemon: &mut Daemon, task: &Task) {
-        let number = task.submission.as_ref().map_or(0, |submission| submission.number);
+        let number = task
+            .submission
+            .as_ref()
+            .map_or(0, |submission| submission.number);
         if !daemon.checks.contains(&(task.id, number)) {
             daemon.checks.push_back((task.id, number));
         }
@@ -130,11 +161,18 @@ impl World {
 
     /// Looks whether the author of checked work changes something.
     fn looks_at_its_author(&mut self, task: &Task, when: &str) {
-        let Some(author) = task.checked_in_place() else { return };
-        let changes =
-            self.processes.values().any(|worker| worker.incarnation.name == *author && worker.changes());
+        let Some(author) = task.checked_in_place() else {
+            return;
+        };
+        let changes = self
+            .processes
+            .values()
+            .any(|worker| worker.incarnation.name == *author && worker.changes());
         let checked = check(!changes, || {
-            format!("the check of task {} {when} while {author} changes something", task.id)
+            format!(
+                "the check of task {} {when} while {author} changes something",
+                task.id
+            )
         });
         self.check(checked);
     }
@@ -149,8 +187,16 @@ impl World {
     /// Returns a check that was ended, and whose task was submitted again since.
     fn overtaken_check(daemon: &mut Daemon) -> Option<(TaskId, u32)> {
         let tasks = &daemon.dispatcher.team.tasks;
-        let present = |id| tasks.get(id).and_then(|task| task.submission.as_ref()).map_or(0, |it| it.number);
-        let at = daemon.ended_checks.iter().position(|(id, number)| present(id) > *number)?;
+        let present = |id| {
+            tasks
+                .get(id)
+                .and_then(|task| task.submission.as_ref())
+                .map_or(0, |it| it.number)
+        };
+        let at = daemon
+            .ended_checks
+            .iter()
+            .position(|(id, number)| present(id) > *number)?;
         Some(daemon.ended_checks.remove(at))
     }
 
@@ -162,7 +208,11 @@ impl World {
         }
         let outcome = self.rng.below(6);
         if outcome == 0 && !self.calm {
-            return Some(Event::Checked { task, number, ended: Err("no room".to_owned()) });
+            return Some(Event::Checked {
+                task,
+                number,
+                ended: Err("no room".to_owned()),
+            });
         }
         let passed = outcome > 2;
         self.note(|| format!("the check of submission {number} of task {task} ends: {passed}"));
@@ -177,12 +227,25 @@ impl World {
             starved: !passed && self.rng.one_in(4),
             ..CheckReport::default()
         };
-        let present = daemon.dispatcher.team.tasks.get(&task).and_then(|task| task.submission.as_ref());
-        let number = match present.filter(|_| self.is(Mutant::AnyCheckCounts)) {
+        let present = daemon
+            .dispatcher
+            .team
+            .tasks
+            .get(&task)
+            .and_then(|task| task.submission.as_ref());
+        let number = match if self.is(Mutant::AnyCheckCounts) {
+            present
+        } else {
+            None
+        } {
             Some(present) => present.number,
             None => number,
         };
-        Some(Event::Checked { task, number, ended: Ok(report) })
+        Some(Event::Checked {
+            task,
+            number,
+            ended: Ok(report),
+        })
     }
 
     /// Writes the file of a task, unless the disk refuses.
@@ -197,47 +260,69 @@ impl World {
         self.disk.tasks.insert(task.id, task.clone());
     }
 
-    /// Looks whether the tasks have come to rest: each file says how its task stands, no check or review is due, and no member that takes
-    /// work is without it while there is some.
+    /// Looks whether the tasks have come to rest: each file says how its task stands, no check or
+    /// review is due, and no member that takes work is without it while there is some.
     pub(super) fn tasks_rest(&self) -> Result<(), String> {
-        let Some(daemon) = &self.daemon else { return Ok(()) };
+        let Some(daemon) = &self.daemon else {
+            return Ok(());
+        };
         let fold = &self.promises.fold;
         for task in self.promises.tasks.all() {
             let review = task.review_id().and_then(|id| fold.requests.get(id));
             let waits = review.is_some_and(|review| review.is_pending());
             // It can still write, as far as is known.
             let author = task.checked_in_place();
-            let hangs = self.processes.values().any(|it| it.hung && author == Some(&it.incarnation.name));
-            check(task.status != TaskStatus::InReview || waits || hangs, || {
-                format!("task {} is never checked, or no review of it is asked for", task.id)
-            })?;
+            let hangs = self
+                .processes
+                .values()
+                .any(|it| it.hung && author == Some(&it.incarnation.name));
+            check(
+                task.status != TaskStatus::InReview || waits || hangs,
+                || {
+                    format!(
+                        "task {} is never checked, or no review of it is asked for",
+                        task.id
+                    )
+                },
+            )?;
             // A daemon that died behind a refusal has told in its log that the file is old.
-            let is_excused = self.disk.refused.contains(&task.id) && !fold.tasks.contains_key(&task.id);
+            let is_excused =
+                self.disk.refused.contains(&task.id) && !fold.tasks.contains_key(&task.id);
             let shown = self.disk.tasks.get(&task.id);
             // What waits for it can come when it is completed, and no more in memory.
-            let as_shown = |shown: &Task| match task.status {
-                TaskStatus::Completed => shown.status == task.status && shown.result == task.result,
-                _ => *shown == *task,
-            };
-            check(is_excused || shown.is_some_and(as_shown), || {
-                format!("task {} is {task:?}, and its file says {shown:?}", task.id)
-            })?;
+            check(
+                is_excused
+                    || shown.is_some_and(|shown| match task.status {
+                        TaskStatus::Completed => {
+                            shown.status == task.status && shown.result == task.result
+                        }
+                        _ => *shown == *task,
+                    }),
+                || format!("task {} is {task:?}, and its file says {shown:?}", task.id),
+            )?;
         }
-        let free = |member: &&Member| {
-            let alive = daemon.dispatcher.live.of(&Incarnation::of(member));
-            let hung = self.processes.values().any(|it| it.hung && it.incarnation.name == member.name);
-            let rests = alive.is_some_and(|alive| alive.connected && alive.ready) && !hung;
-            rests
-                && member.terms.auto
-                && member.ending.is_none()
-                && fold.pending_of(&member.name).next().is_none()
-                && fold.held_by(&member.name).is_none()
-        };
         let members = fold.members.values().map(|state| &state.record);
-        for member in members.filter(|member| !member.phase.is_ended()).filter(free) {
+        for member in members
+            .filter(|member| !member.phase.is_ended())
+            .filter(|member| {
+                let alive = daemon.dispatcher.live.of(&Incarnation::of(member));
+                let hung = self
+                    .processes
+                    .values()
+                    .any(|it| it.hung && it.incarnation.name == member.name);
+                let rests = alive.is_some_and(|alive| alive.connected && alive.ready) && !hung;
+                rests
+                    && member.terms.auto
+                    && member.ending.is_none()
+                    && fold.pending_of(&member.name).next().is_none()
+                    && fold.held_by(&member.name).is_none()
+            })
+        {
             let next = fold.next_for(member, &Default::default());
-            let next = next.filter(|_| !fold.stopping);
-            check(next.is_none(), || format!("{} is idle, and is not given {next:?}", member.name))?;
+            let next = if !fold.stopping { next } else { None };
+            check(next.is_none(), || {
+                format!("{} is idle, and is not given {next:?}", member.name)
+            })?;
         }
         Ok(())
     }

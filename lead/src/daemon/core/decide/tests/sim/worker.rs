@@ -1,5 +1,5 @@
-//! A simulated worker: it behaves as the specification says (sections 7, 8 and 12), and may be killed,
-//! frozen or cut off at any time.
+//! A simulated worker: it behaves as the specification says (sections 7, 8 and 12), and may be
+//! killed, frozen or cut off at any time.
 
 mod acts;
 
@@ -57,7 +57,8 @@ pub(in super::super) struct Worker {
 pub(in super::super) struct Waiting {
     pub(in super::super) request_id: RequestId,
     message_id: Uuid,
-    /// Whether it is a question: its gate stays as it is, and its next incarnation does not know of it.
+    /// Whether it is a question: its gate stays as it is, and its next incarnation does not know of
+    /// it.
     pub(in super::super) is_question: bool,
     heard: Heard,
 }
@@ -72,7 +73,12 @@ enum Heard {
 }
 
 impl Worker {
-    pub(super) fn new(pid: u32, incarnation: Incarnation, environment: Environment, link: u64) -> Self {
+    pub(super) fn new(
+        pid: u32,
+        incarnation: Incarnation,
+        environment: Environment,
+        link: u64,
+    ) -> Self {
         Self {
             pid,
             incarnation,
@@ -106,7 +112,9 @@ impl Worker {
         if plan {
             Gate::Closed
         } else {
-            self.directive.as_ref().map_or(Gate::Closed, |directive| directive.gate)
+            self.directive
+                .as_ref()
+                .map_or(Gate::Closed, |directive| directive.gate)
         }
     }
 
@@ -116,7 +124,11 @@ impl Worker {
     }
 
     fn report(&self) -> WorkerState {
-        let doing = if self.working && self.plan.is_none() { Doing::Working } else { Doing::Idle };
+        let doing = if self.working && self.plan.is_none() {
+            Doing::Working
+        } else {
+            Doing::Idle
+        };
         let awaits = self.plan.as_ref().map(|plan| plan.request_id.clone());
         WorkerState {
             applied_seq: self.applied_seq,
@@ -128,9 +140,12 @@ impl Worker {
         }
     }
 
-    /// Applies the directive. A closing one is applied when nothing runs any more that an open gate let through.
+    /// Applies the directive. A closing one is applied when nothing runs any more that an open gate
+    /// let through.
     fn act(&mut self) {
-        let Some(directive) = &self.directive else { return };
+        let Some(directive) = &self.directive else {
+            return;
+        };
         if directive.gate == Gate::Open || !self.changing {
             self.applied_seq = directive.seq;
         }
@@ -139,7 +154,9 @@ impl Worker {
 
 impl World {
     pub(super) fn worker_step(&mut self, pid: u32) {
-        let Some(mut worker) = self.processes.remove(&pid) else { return };
+        let Some(mut worker) = self.processes.remove(&pid) else {
+            return;
+        };
         if worker.frozen || worker.hung || self.survives(&mut worker) {
             self.processes.insert(pid, worker);
         } else {
@@ -190,7 +207,9 @@ impl World {
     }
 
     pub(super) fn says(&mut self, worker: &Worker, what: Up) {
-        let Some(link) = worker.link.and_then(|number| self.links.get_mut(&number)) else { return };
+        let Some(link) = worker.link.and_then(|number| self.links.get_mut(&number)) else {
+            return;
+        };
         if link.worker_open && link.daemon_open {
             link.up.push_back(what);
         }
@@ -198,32 +217,61 @@ impl World {
 
     /// Hears one frame. Returns false if its incarnation ends by that.
     fn hears(&mut self, worker: &mut Worker) -> bool {
-        let Some(number) = worker.link else { return true };
-        let frame = self.links.get_mut(&number).and_then(|link| link.down.pop_front());
+        let Some(number) = worker.link else {
+            return true;
+        };
+        let frame = self
+            .links
+            .get_mut(&number)
+            .and_then(|link| link.down.pop_front());
         let Some(frame) = frame else {
-            let open = self.links.get(&number).is_some_and(|link| link.worker_open && link.daemon_open);
+            let open = self
+                .links
+                .get(&number)
+                .is_some_and(|link| link.worker_open && link.daemon_open);
             if open {
                 return true;
             }
-            self.links.get_mut(&number).into_iter().for_each(|link| link.worker_open = false);
-            (worker.link, worker.said, worker.said_leaving) = (None, None, false);
+            if let Some(link) = self.links.get_mut(&number) {
+                link.worker_open = false;
+            }
+            worker.link = None;
+            worker.said = None;
+            worker.said_leaving = false;
             // What became of it is not known.
             worker.asking = None;
             return worker.begun;
         };
-        self.note(|| format!("{} ({}) hears {frame:?}", worker.incarnation.name, worker.pid));
+        self.note(|| {
+            format!(
+                "{} ({}) hears {frame:?}",
+                worker.incarnation.name, worker.pid
+            )
+        });
         match frame {
             ToWorker::Welcome(welcome) => {
                 self.is_welcome(worker, *welcome);
                 self.says(worker, Up::Says(FromWorker::Pong { number: 0 }));
             }
             ToWorker::Directive(directive) => {
-                if worker.directive.as_ref().is_none_or(|before| before.seq <= directive.seq) {
-                    let pending = directive.shutdown.as_ref().map(|pending| &pending.request_id);
-                    if let Some((id, outcome)) = worker.answer.as_mut().filter(|(id, _)| Some(id) != pending)
+                if worker
+                    .directive
+                    .as_ref()
+                    .is_none_or(|before| before.seq <= directive.seq)
+                {
+                    let pending = directive
+                        .shutdown
+                        .as_ref()
+                        .map(|pending| &pending.request_id);
+                    if let Some((id, outcome)) =
+                        worker.answer.as_mut().filter(|(id, _)| Some(id) != pending)
                     {
                         worker.submitted.retain(|(submitted, _)| submitted != id);
-                        let status = if directive.release { Status::Approved } else { Status::Rejected };
+                        let status = if directive.release {
+                            Status::Approved
+                        } else {
+                            Status::Rejected
+                        };
                         *outcome = Some(status);
                     }
                     worker.directive = Some(directive);
@@ -232,22 +280,37 @@ impl World {
             }
             ToWorker::Recorded { request_id, status } => {
                 worker.submitted.retain(|(id, _)| *id != request_id);
-                if let Some(plan) = worker.plan.as_mut().filter(|plan| plan.request_id == request_id) {
+                if let Some(plan) = worker
+                    .plan
+                    .as_mut()
+                    .filter(|plan| plan.request_id == request_id)
+                {
                     plan.heard = Heard::Recorded(status);
                 }
             }
             ToWorker::Reply(reply) => self.hears_an_answer(worker, number, &reply),
-            ToWorker::Refused { request_id, taken, .. } => {
+            ToWorker::Refused {
+                request_id, taken, ..
+            } => {
                 worker.submitted.retain(|(id, _)| *id != request_id);
-                if worker.answer.as_ref().is_some_and(|(id, _)| *id == request_id) {
+                if worker
+                    .answer
+                    .as_ref()
+                    .is_some_and(|(id, _)| *id == request_id)
+                {
                     worker.answer = None;
                 }
-                if let Some(plan) = worker.plan.as_mut().filter(|plan| plan.request_id == request_id) {
+                if let Some(plan) = worker
+                    .plan
+                    .as_mut()
+                    .filter(|plan| plan.request_id == request_id)
+                {
                     plan.heard = if taken { Heard::Taken } else { Heard::Refused };
                 }
             }
             ToWorker::Interrupt { .. } => {
-                (worker.working, worker.changing) = (false, false);
+                worker.working = false;
+                worker.changing = false;
                 self.plan_ends(worker);
             }
             ToWorker::Stranger { .. } => worker.stranger = true,
@@ -260,16 +323,28 @@ impl World {
     fn is_welcome(&mut self, worker: &mut Worker, welcome: Welcome) {
         let right = welcome.environment == worker.environment;
         self.check(
-            right.then_some(()).ok_or_else(|| "a worker is welcomed with another environment".to_owned()),
+            right
+                .then_some(())
+                .ok_or_else(|| "a worker is welcomed with another environment".to_owned()),
         );
         self.begins(worker);
-        let transcript = self.disk.transcripts.entry(worker.incarnation.name.clone()).or_default();
+        let transcript = self
+            .disk
+            .transcripts
+            .entry(worker.incarnation.name.clone())
+            .or_default();
         if transcript.conversation != welcome.conversation {
-            (transcript.conversation, transcript.plan) = (welcome.conversation, None);
+            transcript.conversation = welcome.conversation;
+            transcript.plan = None;
         }
         worker.plan = transcript.plan.as_ref().map(|call| {
             let (request_id, message_id) = call.first.clone();
-            Waiting { request_id, message_id, is_question: false, heard: Heard::Nothing }
+            Waiting {
+                request_id,
+                message_id,
+                is_question: false,
+                heard: Heard::Nothing,
+            }
         });
         worker.working = worker.plan.is_some();
         worker.directive = Some(welcome.directive);
@@ -283,7 +358,14 @@ impl World {
         self.says(worker, Up::Back(worker.environment.clone(), state));
         self.says(worker, Up::Says(FromWorker::Pong { number: 0 }));
         for (request_id, offset) in worker.submitted.clone() {
-            self.says(worker, Up::Says(FromWorker::Submitted { request_id, offset, len: 0 }));
+            self.says(
+                worker,
+                Up::Says(FromWorker::Submitted {
+                    request_id,
+                    offset,
+                    len: 0,
+                }),
+            );
         }
     }
 

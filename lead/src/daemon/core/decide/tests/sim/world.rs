@@ -24,7 +24,10 @@ pub(super) const NAMES: [&str; 3] = ["alice", "bob", "carol"];
 pub(in super::super) const RULES: Rules = Rules {
     grace: Duration::from_secs(10),
     permission_timeout: Duration::from_secs(30),
-    restart: RestartLimit { max: 3, period: Duration::from_secs(60) },
+    restart: RestartLimit {
+        max: 3,
+        period: Duration::from_secs(60),
+    },
     watchdog: Some(Duration::from_secs(20)),
     snapshot_lines: 5,
 };
@@ -101,19 +104,30 @@ impl World {
         let mut rng = Rng::new(seed);
         let ids = SimIds::new(Rng::new(seed ^ 0x5eed));
         let varied = |rng: &mut Rng, weight, varies: bool| {
-            if varies { weight * rng.pick(&[0, 1, 1, 3]).unwrap_or(1) } else { weight }
+            if varies {
+                weight * rng.pick(&[0, 1, 1, 3]).unwrap_or(1)
+            } else {
+                weight
+            }
         };
-        let weights: Vec<_> =
-            WEIGHTS.iter().map(|&(step, weight, varies)| (step, varied(&mut rng, weight, varies))).collect();
+        let weights: Vec<_> = WEIGHTS
+            .iter()
+            .map(|&(step, weight, varies)| (step, varied(&mut rng, weight, varies)))
+            .collect();
         // Each line is also written and read in some schedules: that takes most of the time.
         let thorough = seed.is_multiple_of(16) || mutant == Some(Mutant::TornTailStays);
-        let jumps = weights.iter().any(|&(step, weight)| step == Move::Jump && weight > 0);
+        let jumps = weights
+            .iter()
+            .any(|&(step, weight)| step == Move::Jump && weight > 0);
         Self {
             rng,
             ids,
             mutant,
             disk: Disk::new(thorough),
-            clocks: Clocks { wall: 1_763_756_100.0, monotonic: Duration::from_secs(1000) },
+            clocks: Clocks {
+                wall: 1_763_756_100.0,
+                monotonic: Duration::from_secs(1000),
+            },
             processes: BTreeMap::new(),
             shims: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -170,7 +184,10 @@ impl World {
             Move::Worker => self.each_worker(|world, pid| world.worker_step(pid)),
             Move::ReplyTo => self.client_step(),
             Move::Time => {
-                let seconds = self.rng.pick(&[0.125, 1.0, 1.5, 5.0, 15.0, 600.0]).unwrap_or(1.0);
+                let seconds = self
+                    .rng
+                    .pick(&[0.125, 1.0, 1.5, 5.0, 15.0, 600.0])
+                    .unwrap_or(1.0);
                 self.time_passes(seconds);
             }
             Move::KillWorker => self.each_worker(World::kill),
@@ -189,14 +206,18 @@ impl World {
             Move::Shims => self.shims_work(),
             Move::While => self.a_while_passes(),
             Move::Jump => {
-                let seconds = self.rng.pick(&[-3600.0, -30.0, 30.0, 3600.0]).unwrap_or(0.0);
+                let seconds = self
+                    .rng
+                    .pick(&[-3600.0, -30.0, 30.0, 3600.0])
+                    .unwrap_or(0.0);
                 self.note(|| format!("the clock is set by {seconds} s"));
                 self.clocks.wall += seconds;
             }
         }
     }
 
-    /// Lets time pass, longer than the watchdog period, in which every process that can acts on everything.
+    /// Lets time pass, longer than the watchdog period, in which every process that can acts on
+    /// everything.
     fn a_while_passes(&mut self) {
         for _ in 0..10 {
             self.time_passes(5.0);
@@ -218,26 +239,47 @@ impl World {
 
     fn change_a_worker(&mut self, change: impl FnOnce(&mut Worker)) {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
-        let Some(worker) = self.rng.pick(&pids).and_then(|pid| self.processes.get_mut(&pid)) else { return };
+        let Some(worker) = self
+            .rng
+            .pick(&pids)
+            .and_then(|pid| self.processes.get_mut(&pid))
+        else {
+            return;
+        };
         change(worker);
-        let (pid, frozen, hung, term) = (worker.pid, worker.frozen, worker.hung, worker.term);
+        let pid = worker.pid;
+        let frozen = worker.frozen;
+        let hung = worker.hung;
+        let term = worker.term;
         self.note(|| format!("process {pid}: frozen {frozen}, hung {hung}, told to end {term}"));
     }
 
-    /// Appends a line under another's name: it looks like the real thing, but no connection submits it.
+    /// Appends a line under another's name: it looks like the real thing, but no connection submits
+    /// it.
     fn forge(&mut self) {
-        let Some(name) = self.rng.pick(&NAMES).and_then(|name| Name::new(name).ok()) else { return };
-        let pending =
-            |kind| self.promises.fold.pending(&name, kind).map(|request| request.request_id.clone());
+        let Some(name) = self.rng.pick(&NAMES).and_then(|name| Name::new(name).ok()) else {
+            return;
+        };
+        let pending = |kind| {
+            self.promises
+                .fold
+                .pending(&name, kind)
+                .map(|request| request.request_id.clone())
+        };
         let any = RequestId::from_bits(self.rng.below(256));
         let shutdown = pending(Kind::Shutdown).unwrap_or_else(|| any.clone());
         let plan = pending(Kind::PlanApproval).unwrap_or(any.clone());
         let id = teamd_shared::id::Ids::message(&mut self.ids);
         let (from, to, body) = match self.rng.below(3) {
             0 => {
-                let (reason, answered_by) = (String::new(), Some(AnsweredBy::Model));
-                let body =
-                    Body::ShutdownResponse { request_id: shutdown, approve: true, reason, answered_by };
+                let reason = String::new();
+                let answered_by = Some(AnsweredBy::Model);
+                let body = Body::ShutdownResponse {
+                    request_id: shutdown,
+                    approve: true,
+                    reason,
+                    answered_by,
+                };
                 (name.as_str(), Name::lead(), body)
             }
             1 => {
@@ -249,8 +291,11 @@ impl World {
                 (name.as_str(), Name::lead(), body)
             }
             _ => {
-                let body =
-                    Body::PlanApprovalResponse { request_id: plan, approve: true, feedback: String::new() };
+                let body = Body::PlanApprovalResponse {
+                    request_id: plan,
+                    approve: true,
+                    feedback: String::new(),
+                };
                 ("lead", name.clone(), body)
             }
         };

@@ -15,7 +15,12 @@ use crate::daemon::core::notices::messages;
 use crate::daemon::core::waiters::Waiters;
 
 fn answer(id: &teamd_shared::id::RequestId, approve: bool) -> Command {
-    Command::Answer { request_id: id.clone(), approve, feedback: String::new(), permissions: None }
+    Command::Answer {
+        request_id: id.clone(),
+        approve,
+        feedback: String::new(),
+        permissions: None,
+    }
 }
 
 fn order_to_leave(who: &str) -> Command {
@@ -24,26 +29,56 @@ fn order_to_leave(who: &str) -> Command {
 
 /// Who asked for the end that a decision tells of, as its messages say.
 fn asked_by(decision: &Decision) -> Vec<Option<serde_json::Value>> {
-    let exited =
-        decision.records.iter().find(|record| matches!(record, Record::Member(it) if !it.tell.is_empty()));
+    let exited = decision
+        .records
+        .iter()
+        .find(|record| matches!(record, Record::Member(it) if !it.tell.is_empty()));
     let record = exited.unwrap().clone();
-    let line = Line { seq: 1, at: 1.0, version: None, done: 0, lead: None, record };
+    let line = Line {
+        seq: 1,
+        at: 1.0,
+        version: None,
+        done: 0,
+        lead: None,
+        record,
+    };
     let ended = |body: &Body| matches!(body, Body::TeammateTerminated { .. });
-    let told = messages(&line).into_iter().filter(|(_, message)| ended(&message.body));
-    told.map(|(_, message)| message.extra.get(ASKED_BY).cloned()).collect()
+    let told = messages(&line)
+        .into_iter()
+        .filter(|(_, message)| ended(&message.body));
+    told.map(|(_, message)| message.extra.get(ASKED_BY).cloned())
+        .collect()
 }
 
 #[test]
 fn the_lead_agent_is_a_member_and_begins_where_the_inbox_ends() {
     let mut harness = Harness::new();
-    let end = Position { offset: 700, tail: 9 };
-    let facts =
-        SpawnFacts { held: None, default_workspace: "/".to_owned(), lead_inbox: Some(end), checkout: None };
-    let decision = harness.on(&Event::Spawn(CLIENT, next_id(), Box::new(order("lead")), facts));
-    assert_eq!(decision.actions[1..], [Action::Wait(CLIENT, Name::lead(), Until::Ready(1))]);
+    let end = Position {
+        offset: 700,
+        tail: 9,
+    };
+    let facts = SpawnFacts {
+        held: None,
+        default_workspace: "/".to_owned(),
+        lead_inbox: Some(end),
+        checkout: None,
+    };
+    let decision = harness.on(&Event::Spawn(
+        CLIENT,
+        next_id(),
+        Box::new(order("lead")),
+        facts,
+    ));
+    assert_eq!(
+        decision.actions[1..],
+        [Action::Wait(CLIENT, Name::lead(), Until::Ready(1))]
+    );
     let lead = harness.starts("lead");
     assert_eq!(harness.member("lead").begins_at, end);
-    assert_eq!(refusal(harness.spawn(order("lead"))).0, RefusalCode::Conflict);
+    assert_eq!(
+        refusal(harness.spawn(order("lead"))).0,
+        RefusalCode::Conflict
+    );
     let id = harness.request_shutdown("lead", None);
     let body = Body::ShutdownResponse {
         request_id: id.clone(),
@@ -56,10 +91,15 @@ fn the_lead_agent_is_a_member_and_begins_where_the_inbox_ends() {
     harness.ends(&lead);
     assert_eq!(harness.member("lead").phase, Phase::Shutdown);
     assert_eq!(
-        harness.ask(Command::Forget { name: name("lead"), discard: false }).map(|done| match done {
-            Done::Forgotten { files } => files.iter().any(|file| file.contains("inbox")),
-            other => panic!("{other:?}"),
-        }),
+        harness
+            .ask(Command::Forget {
+                name: name("lead"),
+                discard: false
+            })
+            .map(|done| match done {
+                Done::Forgotten { files } => files.iter().any(|file| file.contains("inbox")),
+                other => panic!("{other:?}"),
+            }),
         Ok(false)
     );
 }
@@ -73,7 +113,10 @@ fn a_lead_agent_that_crashes_is_started_again_and_its_shutdown_expires() {
     assert_eq!((again.number, harness.member("lead").conversation), (2, 1));
     let id = harness.request_shutdown("lead", None);
     harness.ends(&again);
-    assert_eq!((harness.member("lead").phase, harness.status(&id)), (Phase::Crashed, Status::Expired));
+    assert_eq!(
+        (harness.member("lead").phase, harness.status(&id)),
+        (Phase::Crashed, Status::Expired)
+    );
 }
 
 #[test]
@@ -85,19 +128,41 @@ fn the_lead_agent_answers_only_the_plans_that_a_person_has_left_to_it() {
     for approve in [true, false] {
         let (code, message) = refusal(harness.agent_asks(answer(&of_alice, approve)));
         assert_eq!(code, RefusalCode::Rejected);
-        assert_eq!(message, "the plan aaaa0001 of alice is a person's to answer");
+        assert_eq!(
+            message,
+            "the plan aaaa0001 of alice is a person's to answer"
+        );
     }
     assert_eq!(harness.status(&of_alice), Status::Pending);
     harness.ask(answer(&of_alice, true)).unwrap();
     // The same answer, once a person has given it, changes nothing.
-    assert_eq!(harness.agent_asks(answer(&of_alice, true)), Ok(Done::Answered { repeated: true }));
-    assert_eq!(refusal(harness.agent_asks(answer(&of_alice, false))).0, RefusalCode::Conflict);
-    let (plan, approve_by) = (Some(true), Some(ApproveBy::Lead));
-    let terms = TermsPatch { plan, approve_by, ..TermsPatch::default() };
-    harness.spawn(SpawnOrder { terms, ..order("bob") }).unwrap();
+    assert_eq!(
+        harness.agent_asks(answer(&of_alice, true)),
+        Ok(Done::Answered { repeated: true })
+    );
+    assert_eq!(
+        refusal(harness.agent_asks(answer(&of_alice, false))).0,
+        RefusalCode::Conflict
+    );
+    let plan = Some(true);
+    let approve_by = Some(ApproveBy::Lead);
+    let terms = TermsPatch {
+        plan,
+        approve_by,
+        ..TermsPatch::default()
+    };
+    harness
+        .spawn(SpawnOrder {
+            terms,
+            ..order("bob")
+        })
+        .unwrap();
     let bob = harness.starts("bob");
     let of_bob = harness.submit_plan(&bob, "bbbb0001");
-    assert_eq!(harness.agent_asks(answer(&of_bob, false)), Ok(Done::Answered { repeated: false }));
+    assert_eq!(
+        harness.agent_asks(answer(&of_bob, false)),
+        Ok(Done::Answered { repeated: false })
+    );
     assert_eq!(harness.status(&of_bob), Status::Rejected);
 }
 
@@ -105,16 +170,34 @@ fn the_lead_agent_answers_only_the_plans_that_a_person_has_left_to_it() {
 fn the_lead_agent_has_no_plans_and_none_of_its_own_is_answered_by_it() {
     let mut harness = Harness::new();
     let refused = |harness: &mut Harness, order| refusal(harness.spawn(order)).0;
-    let planning = TermsPatch { plan: Some(true), ..TermsPatch::default() };
-    let approving = TermsPatch { approve_by: Some(ApproveBy::Lead), ..TermsPatch::default() };
+    let planning = TermsPatch {
+        plan: Some(true),
+        ..TermsPatch::default()
+    };
+    let approving = TermsPatch {
+        approve_by: Some(ApproveBy::Lead),
+        ..TermsPatch::default()
+    };
     for terms in [planning, approving] {
-        assert_eq!(refused(&mut harness, SpawnOrder { terms, ..order("lead") }), RefusalCode::Usage);
+        assert_eq!(
+            refused(
+                &mut harness,
+                SpawnOrder {
+                    terms,
+                    ..order("lead")
+                }
+            ),
+            RefusalCode::Usage
+        );
     }
     let lead = harness.runs("lead");
     let ask = plan_request("lead");
     assert_eq!(refusal(harness.ask(ask)).0, RefusalCode::Conflict);
     let own = harness.submit_plan(&lead, "cccc0001");
-    assert_eq!(refusal(harness.agent_asks(answer(&own, true))).0, RefusalCode::Rejected);
+    assert_eq!(
+        refusal(harness.agent_asks(answer(&own, true))).0,
+        RefusalCode::Rejected
+    );
 }
 
 #[test]
@@ -122,7 +205,12 @@ fn a_notice_of_an_end_says_if_the_lead_agent_asked_for_it() {
     let mut harness = Harness::new();
     let told = |harness: &mut Harness, who: &str| {
         let incarnation = incarnation(who, 1);
-        let id = harness.team.shutdown_of(&name(who)).unwrap().request_id.clone();
+        let id = harness
+            .team
+            .shutdown_of(&name(who))
+            .unwrap()
+            .request_id
+            .clone();
         harness.submit(
             &incarnation,
             Body::ShutdownResponse {
@@ -155,16 +243,46 @@ fn a_plan_that_is_awaited_is_told_when_it_is_answered() {
     let alice = harness.runs_with_plan("alice");
     let id = harness.submit_plan(&alice, "aaaa0001");
     let mut waiters = Waiters::default();
-    let awaits = harness.on(&Event::Command(AGENT, Command::AwaitVerdict { request_id: id.clone() }));
-    assert_eq!(awaits.actions, [Action::Wait(AGENT, alice.name.clone(), Until::Judged(id.clone()))]);
+    let awaits = harness.on(&Event::Command(
+        AGENT,
+        Command::AwaitVerdict {
+            request_id: id.clone(),
+        },
+    ));
+    assert_eq!(
+        awaits.actions,
+        [Action::Wait(
+            AGENT,
+            alice.name.clone(),
+            Until::Judged(id.clone())
+        )]
+    );
     waiters.add(AGENT, alice.name.clone(), Until::Judged(id.clone()));
-    assert_eq!(waiters.answered(&harness.team, &harness.live, &alice.name), []);
+    assert_eq!(
+        waiters.answered(&harness.team, &harness.live, &alice.name),
+        []
+    );
     // Its incarnation may end meanwhile: the plan belongs to the conversation.
     harness.ends(&alice);
-    assert_eq!(waiters.answered(&harness.team, &harness.live, &alice.name), []);
+    assert_eq!(
+        waiters.answered(&harness.team, &harness.live, &alice.name),
+        []
+    );
     let feedback = "mind the tests".to_owned();
-    harness.ask(Command::Answer { request_id: id, approve: true, feedback, permissions: None }).unwrap();
+    harness
+        .ask(Command::Answer {
+            request_id: id,
+            approve: true,
+            feedback,
+            permissions: None,
+        })
+        .unwrap();
     let answers = waiters.answered(&harness.team, &harness.live, &alice.name);
-    let [(AGENT, Ok(Done::Judged(verdict)))] = answers.as_slice() else { panic!("{answers:?}") };
-    assert_eq!((verdict.status, verdict.feedback.as_str()), (Status::Approved, "mind the tests"));
+    let [(AGENT, Ok(Done::Judged(verdict)))] = answers.as_slice() else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(
+        (verdict.status, verdict.feedback.as_str()),
+        (Status::Approved, "mind the tests")
+    );
 }

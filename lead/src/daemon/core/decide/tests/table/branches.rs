@@ -12,8 +12,10 @@ use crate::daemon::core::decide::Decision;
 use crate::daemon::core::event::{Actor, Event};
 
 /// What the first commit of the user, and the next one, are called.
-const COMMITS: [&str; 2] =
-    ["1111111111111111111111111111111111111111", "2222222222222222222222222222222222222222"];
+const COMMITS: [&str; 2] = [
+    "1111111111111111111111111111111111111111",
+    "2222222222222222222222222222222222222222",
+];
 
 struct Synced(Harness);
 
@@ -21,29 +23,51 @@ impl Synced {
     /// Asks for the branch to be integrated; returns the task that does it.
     fn asks(&mut self, commit: Option<&str>) -> Option<Task> {
         let commit = commit.map(str::to_owned);
-        let decision = self.0.on(&Event::Synced(CLIENT, next_id(), branch(), commit));
-        let Ok(Done::Tasks(tasks)) = reply(&decision) else { panic!("{decision:?}") };
+        let decision = self
+            .0
+            .on(&Event::Synced(CLIENT, next_id(), branch(), commit));
+        let Ok(Done::Tasks(tasks)) = reply(&decision) else {
+            panic!("{decision:?}")
+        };
         tasks.into_iter().next()
     }
 
     fn is_checked(&mut self, task: TaskId, report: CheckReport) {
         let number = self.task(task).submission.as_ref().unwrap().number;
-        self.0.on(&Event::Checked { task, number, ended: Ok(report) });
+        self.0.on(&Event::Checked {
+            task,
+            number,
+            ended: Ok(report),
+        });
     }
 
     fn conflicts(&mut self, task: TaskId) {
         self.is_checked(
             task,
-            CheckReport { conflicts: vec!["a".to_owned(), "b".to_owned()], ..CheckReport::default() },
+            CheckReport {
+                conflicts: vec!["a".to_owned(), "b".to_owned()],
+                ..CheckReport::default()
+            },
         );
     }
 
     fn is_integrated(&mut self, task: TaskId) -> Decision {
-        let merged = Merged { commit: COMMITS[1].to_owned(), old: COMMITS[0].to_owned() };
-        let report = CheckReport { exit: Some(0), merged: Some(merged), ..CheckReport::default() };
+        let merged = Merged {
+            commit: COMMITS[1].to_owned(),
+            old: COMMITS[0].to_owned(),
+        };
+        let report = CheckReport {
+            exit: Some(0),
+            merged: Some(merged),
+            ..CheckReport::default()
+        };
         self.is_checked(task, report);
         let number = self.task(task).submission.as_ref().unwrap().number;
-        self.0.on(&Event::Integrated { task, number, ended: Ok(true) })
+        self.0.on(&Event::Integrated {
+            task,
+            number,
+            ended: Ok(true),
+        })
     }
 
     fn task(&self, id: TaskId) -> &Task {
@@ -56,7 +80,12 @@ impl Synced {
 
     fn is_claimed(&mut self, id: TaskId) {
         let alice = Actor::Member(name("alice"));
-        self.0.on(&Event::Task(CLIENT, alice, TaskOrder::Claim(Some(id)), None));
+        self.0.on(&Event::Task(
+            CLIENT,
+            alice,
+            TaskOrder::Claim(Some(id)),
+            None,
+        ));
         assert_eq!(self.task(id).status, TaskStatus::InProgress);
     }
 }
@@ -68,7 +97,10 @@ fn branch() -> (String, String) {
 fn begun() -> Synced {
     let mut harness = Harness::new();
     harness.runs("alice");
-    harness.team.work = Work { check: Some("true".to_owned()), ..Work::default() };
+    harness.team.work = Work {
+        check: Some("true".to_owned()),
+        ..Work::default()
+    };
     Synced(harness)
 }
 
@@ -87,11 +119,18 @@ fn a_branch_that_conflicts_stays_one_task_until_it_is_integrated() {
     }
     // The user has merged by hand.
     let task = it.asks(Some(COMMITS[1])).unwrap();
-    assert_eq!((task.id, task.subject.as_str()), (1, "Integrate main at 222222222222"));
+    assert_eq!(
+        (task.id, task.subject.as_str()),
+        (1, "Integrate main at 222222222222")
+    );
     assert_eq!(task.branch.unwrap().commit, COMMITS[1]);
     it.is_integrated(1);
     assert_eq!(it.stands(1), (TaskStatus::Completed, None));
-    assert_eq!(it.asks(Some(COMMITS[0])).unwrap().id, 2, "a new piece of work");
+    assert_eq!(
+        it.asks(Some(COMMITS[0])).unwrap().id,
+        2,
+        "a new piece of work"
+    );
 }
 
 #[test]
@@ -99,7 +138,13 @@ fn a_check_that_fails_too_often_leaves_one_task_that_can_be_tried_again() {
     let mut it = begun();
     for attempt in [1, 2, 3, 1] {
         assert_eq!(it.asks(Some(COMMITS[0])).unwrap().id, 1);
-        it.is_checked(1, CheckReport { exit: Some(1), ..CheckReport::default() });
+        it.is_checked(
+            1,
+            CheckReport {
+                exit: Some(1),
+                ..CheckReport::default()
+            },
+        );
         assert_eq!(it.task(1).attempts, attempt);
     }
     it.asks(Some(COMMITS[1]));
@@ -111,15 +156,28 @@ fn a_check_that_fails_too_often_leaves_one_task_that_can_be_tried_again() {
 fn a_task_of_a_branch_that_is_in_without_it_is_cancelled_and_its_owner_told() {
     let landed = |after: &str| {
         let tip = COMMITS[1].to_owned();
-        let (before, after) = (COMMITS[0].to_owned(), after.to_owned());
-        Event::Landed(CLIENT, Landed { branch: "main".to_owned(), before, after, tip, pointers: Vec::new() })
+        let before = COMMITS[0].to_owned();
+        let after = after.to_owned();
+        Event::Landed(
+            CLIENT,
+            Landed {
+                branch: "main".to_owned(),
+                before,
+                after,
+                tip,
+                pointers: Vec::new(),
+            },
+        )
     };
     for way in 0..3 {
         let mut it = begun();
         it.asks(Some(COMMITS[0]));
         it.conflicts(1);
         it.is_claimed(1);
-        assert_eq!(it.asks(Some(COMMITS[0])).unwrap().owner, Some(name("alice")));
+        assert_eq!(
+            it.asks(Some(COMMITS[0])).unwrap().owner,
+            Some(name("alice"))
+        );
         let decision = match way {
             0 => {
                 assert_eq!(it.asks(Some(COMMITS[1])).unwrap().id, 2);
@@ -127,12 +185,21 @@ fn a_task_of_a_branch_that_is_in_without_it_is_cancelled_and_its_owner_told() {
             }
             1 => it.0.on(&Event::Synced(CLIENT, next_id(), branch(), None)),
             _ => {
-                assert!(it.0.on(&landed(COMMITS[0])).records.is_empty(), "it has not landed");
+                assert!(
+                    it.0.on(&landed(COMMITS[0])).records.is_empty(),
+                    "it has not landed"
+                );
                 it.0.on(&landed(COMMITS[1]))
             }
         };
         assert_eq!(it.task(1).status, TaskStatus::Cancelled, "{way}");
-        let tells = decision.records.iter().flat_map(|record| record.tell().to_vec());
-        assert!(tells.into_iter().any(|tell| tell.to == name("alice")), "{way}");
+        let tells = decision
+            .records
+            .iter()
+            .flat_map(|record| record.tell().to_vec());
+        assert!(
+            tells.into_iter().any(|tell| tell.to == name("alice")),
+            "{way}"
+        );
     }
 }

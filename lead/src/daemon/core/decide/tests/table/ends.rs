@@ -17,11 +17,18 @@ use crate::daemon::core::live::Live;
 use crate::daemon::core::notices::messages;
 
 fn note(harness: &Harness) -> Option<String> {
-    harness.member("alice").exit.as_ref().and_then(|exit| exit.note.clone())
+    harness
+        .member("alice")
+        .exit
+        .as_ref()
+        .and_then(|exit| exit.note.clone())
 }
 
 fn restarts(decision: &Decision) -> bool {
-    decision.actions.iter().any(|action| matches!(action, Action::Start(_, None)))
+    decision
+        .actions
+        .iter()
+        .any(|action| matches!(action, Action::Start(_, None)))
 }
 
 #[test]
@@ -56,7 +63,9 @@ fn the_status_of_an_end_is_a_function_of_the_journal() {
         (
             "told by a signal",
             |harness, alice| {
-                harness.on(&Event::Leaving { incarnation: alice.clone() });
+                harness.on(&Event::Leaving {
+                    incarnation: alice.clone(),
+                });
             },
             Phase::Killed,
         ),
@@ -71,9 +80,16 @@ fn the_status_of_an_end_is_a_function_of_the_journal() {
         let alice = harness.runs("alice");
         before(&mut harness, &alice);
         let ended = harness.ends(&alice);
-        assert_eq!((harness.member("alice").phase, ended.records.len()), (phase, 1), "{case}");
+        assert_eq!(
+            (harness.member("alice").phase, ended.records.len()),
+            (phase, 1),
+            "{case}"
+        );
         assert!(!restarts(&ended), "{case}");
-        let process = (&harness.member("alice").process, harness.member("alice").ending);
+        let process = (
+            &harness.member("alice").process,
+            harness.member("alice").ending,
+        );
         assert_eq!(process, (&None, None), "{case}");
     }
 }
@@ -88,7 +104,10 @@ fn an_exit_names_the_shutdown_that_was_agreed_to_and_no_other() {
         harness.ends(&alice);
         let exit = harness.member("alice").exit.clone().unwrap();
         assert_eq!(exit.request_id, agreed.then_some(id));
-        assert_eq!((exit.signal, exit.unread, exit.inbox.offset), (Some(9), 2, 70));
+        assert_eq!(
+            (exit.signal, exit.unread, exit.inbox.offset),
+            (Some(9), 2, 70)
+        );
     }
 }
 
@@ -99,14 +118,29 @@ fn a_crash_and_the_next_incarnation_are_one_line() {
     let alice = harness.runs_with_plan("alice");
     let plan = harness.submit_plan(&alice, "aaaa0001");
     let crashed = harness.ends(&alice);
-    let [Record::Member(record)] = crashed.records.as_slice() else { panic!("{crashed:?}") };
+    let [Record::Member(record)] = crashed.records.as_slice() else {
+        panic!("{crashed:?}")
+    };
     assert_eq!(
-        (record.ended_incarnation, record.member.incarnation, record.member.phase),
+        (
+            record.ended_incarnation,
+            record.member.incarnation,
+            record.member.phase
+        ),
         (Some(1), 2, Phase::Spawning)
     );
-    assert_eq!((record.member.conversation, record.member.process.clone()), (1, None));
-    assert_eq!((harness.status(&plan), record.expired.len()), (Status::Pending, 0));
-    assert_eq!(crashed.actions, [Action::Start(incarnation("alice", 2), None)]);
+    assert_eq!(
+        (record.member.conversation, record.member.process.clone()),
+        (1, None)
+    );
+    assert_eq!(
+        (harness.status(&plan), record.expired.len()),
+        (Status::Pending, 0)
+    );
+    assert_eq!(
+        crashed.actions,
+        [Action::Start(incarnation("alice", 2), None)]
+    );
     let told: Vec<_> = record.tell.iter().map(|tell| tell.to.to_string()).collect();
     assert_eq!(told, ["lead", "bob"]);
 }
@@ -143,15 +177,27 @@ fn a_member_that_must_not_be_restarted_is_not() {
             |harness| drop(harness.on(&Event::Command(CLIENT, Command::Stop { force: false }))),
             "stopping",
         ),
-        ("without environment", |harness| harness.live = Live::default(), "environment was lost"),
+        (
+            "without environment",
+            |harness| harness.live = Live::default(),
+            "environment was lost",
+        ),
     ];
     for (case, before, why) in cases {
         let mut harness = Harness::new();
         let alice = harness.runs("alice");
         before(&mut harness);
         let ended = harness.ends(&alice);
-        assert_eq!((harness.member("alice").phase, restarts(&ended)), (Phase::Crashed, false), "{case}");
-        assert!(note(&harness).unwrap().contains(why), "{case}: {:?}", note(&harness));
+        assert_eq!(
+            (harness.member("alice").phase, restarts(&ended)),
+            (Phase::Crashed, false),
+            "{case}"
+        );
+        assert!(
+            note(&harness).unwrap().contains(why),
+            "{case}: {:?}",
+            note(&harness)
+        );
     }
 }
 
@@ -163,7 +209,11 @@ fn a_crash_without_the_policy_is_the_end_and_needs_no_note() {
     let plan = harness.submit_plan(&alice, "aaaa0001");
     assert!(!restarts(&harness.ends(&alice)));
     assert_eq!(
-        (harness.member("alice").phase, note(&harness), harness.status(&plan)),
+        (
+            harness.member("alice").phase,
+            note(&harness),
+            harness.status(&plan)
+        ),
         (Phase::Crashed, None, Status::Expired)
     );
 }
@@ -186,9 +236,24 @@ fn restarts_are_counted_within_their_window_and_a_spawn_begins_anew() {
     }
     let present = harness.starts("alice");
     assert!(!restarts(&harness.ends(&present)));
-    assert!(note(&harness).unwrap().contains("3 times in 60 s"), "{:?}", note(&harness));
-    assert_eq!((harness.member("alice").restarted, harness.member("alice").restarts.len()), (6, 3));
-    harness.spawn(SpawnOrder { resume: true, ..order("alice") }).unwrap();
+    assert!(
+        note(&harness).unwrap().contains("3 times in 60 s"),
+        "{:?}",
+        note(&harness)
+    );
+    assert_eq!(
+        (
+            harness.member("alice").restarted,
+            harness.member("alice").restarts.len()
+        ),
+        (6, 3)
+    );
+    harness
+        .spawn(SpawnOrder {
+            resume: true,
+            ..order("alice")
+        })
+        .unwrap();
     assert_eq!(harness.member("alice").restarted, 0);
     let present = harness.starts("alice");
     assert!(restarts(&harness.ends(&present)));
@@ -198,15 +263,26 @@ fn restarts_are_counted_within_their_window_and_a_spawn_begins_anew() {
 #[test]
 fn how_often_it_is_restarted_and_in_which_time_is_a_setting() {
     let mut harness = Harness::new();
-    harness.rules.restart = RestartLimit { max: 1, period: Duration::from_millis(500) };
+    harness.rules.restart = RestartLimit {
+        max: 1,
+        period: Duration::from_millis(500),
+    };
     harness.runs("alice");
     for again in [true, false] {
         let present = harness.starts("alice");
         harness.skip_time(0.25);
         assert_eq!(restarts(&harness.ends(&present)), again);
     }
-    assert_eq!(note(&harness).unwrap(), "not started again: it was 1 time in 0.5 s");
-    harness.spawn(SpawnOrder { resume: true, ..order("alice") }).unwrap();
+    assert_eq!(
+        note(&harness).unwrap(),
+        "not started again: it was 1 time in 0.5 s"
+    );
+    harness
+        .spawn(SpawnOrder {
+            resume: true,
+            ..order("alice")
+        })
+        .unwrap();
     for _ in 0..5 {
         let present = harness.starts("alice");
         harness.skip_time(0.5);
@@ -239,9 +315,16 @@ fn a_clock_that_jumps_takes_no_restart_away_and_adds_none() {
         let present = harness.starts("alice");
         harness.live = Live::default();
         harness.now.wall += jump;
-        let state = WorkerState { applied_seq: harness.team.seq, ..idle() };
+        let state = WorkerState {
+            applied_seq: harness.team.seq,
+            ..idle()
+        };
         let environment = Some(environment(1));
-        harness.on(&Event::Connected { incarnation: present.clone(), environment, state });
+        harness.on(&Event::Connected {
+            incarnation: present.clone(),
+            environment,
+            state,
+        });
         assert_eq!(restarts(&harness.ends(&present)), again, "{jump}");
     }
 }
@@ -251,9 +334,17 @@ fn no_member_is_restarted_in_an_unusable_workspace() {
     let mut harness = Harness::new();
     let alice = harness.runs("alice");
     let why = "the workspace /home/u/web cannot be used: it does not answer".to_owned();
-    let decision =
-        harness.on(&Event::Ended { incarnation: alice, ended: Ended { unworkable: Some(why), ..ended() } });
-    assert_eq!((harness.member("alice").phase, restarts(&decision)), (Phase::Crashed, false));
+    let decision = harness.on(&Event::Ended {
+        incarnation: alice,
+        ended: Ended {
+            unworkable: Some(why),
+            ..ended()
+        },
+    });
+    assert_eq!(
+        (harness.member("alice").phase, restarts(&decision)),
+        (Phase::Crashed, false)
+    );
     assert_eq!(
         note(&harness).unwrap(),
         "not started again: the workspace /home/u/web cannot be used: it does not answer"
@@ -266,12 +357,26 @@ fn a_next_incarnation_that_cannot_be_run_is_tried_again_as_often_as_one_that_cra
     let alice = harness.runs("alice");
     assert!(restarts(&harness.ends(&alice)));
     for (next, again) in [(2, true), (3, true), (4, false)] {
-        let failed = harness.on(&Event::not_started(incarnation("alice", next), "no descriptor is left"));
+        let failed = harness.on(&Event::not_started(
+            incarnation("alice", next),
+            "no descriptor is left",
+        ));
         assert_eq!(restarts(&failed), again, "{next}");
         let record = failed.records[0].clone();
-        let line = Line { seq: 1, at: 1.0, version: None, done: 0, lead: None, record };
+        let line = Line {
+            seq: 1,
+            at: 1.0,
+            version: None,
+            done: 0,
+            lead: None,
+            record,
+        };
         let (_, told) = messages(&line).remove(0);
-        assert!(told.content.contains(": it was never run: no descriptor is left"), "{told:?}");
+        assert!(
+            told.content
+                .contains(": it was never run: no descriptor is left"),
+            "{told:?}"
+        );
     }
     assert_eq!(harness.member("alice").phase, Phase::Crashed);
     let why = "it was never run: no descriptor is left; not started again: it was 3 times in 60 s";
@@ -321,7 +426,11 @@ fn the_lead_and_all_that_stay_are_told_of_an_end() {
     harness.request_shutdown("forced", Some(0.0));
     harness.advance(0);
     let ended = harness.ends(&incarnations[0]);
-    let told: Vec<_> = ended.records[0].tell().iter().map(|tell| tell.to.to_string()).collect();
+    let told: Vec<_> = ended.records[0]
+        .tell()
+        .iter()
+        .map(|tell| tell.to.to_string())
+        .collect();
     assert_eq!(told, ["lead", "stays"]);
     assert!(harness.team.members.contains_key(&name("starting")));
 }

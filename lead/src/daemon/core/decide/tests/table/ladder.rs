@@ -24,8 +24,17 @@ fn force(harness: &Harness, id: &RequestId) -> Option<f64> {
 }
 
 fn team_events(decision: &Decision) -> Vec<TeamEvent> {
-    let event = |record: &Record| if let Record::Team(record) = record { Some(record.event) } else { None };
-    decision.records.iter().filter_map(event).collect()
+    decision
+        .records
+        .iter()
+        .filter_map(|record| {
+            if let Record::Team(record) = record {
+                Some(record.event)
+            } else {
+                None
+            }
+        })
+        .collect()
 }
 
 #[test]
@@ -33,11 +42,22 @@ fn a_shutdown_is_pending_with_its_line_and_told_to_the_one_who_is_asked() {
     let mut harness = Harness::new();
     harness.runs("alice");
     let asked = harness.on(&Event::Command(CLIENT, shutdown("alice", None)));
-    let [Record::Request(record)] = asked.records.as_slice() else { panic!("{asked:?}") };
-    assert_eq!((record.event, record.request.status), (RequestEvent::Asked, Status::Pending));
+    let [Record::Request(record)] = asked.records.as_slice() else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(
+        (record.event, record.request.status),
+        (RequestEvent::Asked, Status::Pending)
+    );
     let told = &record.tell[0];
-    assert_eq!((told.to.as_str(), told.id), ("alice", record.request.message_id));
-    assert_eq!((record.request.incarnation, record.request.member()), (1, "alice"));
+    assert_eq!(
+        (told.to.as_str(), told.id),
+        ("alice", record.request.message_id)
+    );
+    assert_eq!(
+        (record.request.incarnation, record.request.member()),
+        (1, "alice")
+    );
 }
 
 /// Its process has ended in time; what it started takes longer.
@@ -59,22 +79,46 @@ fn a_further_shutdown_joins_the_open_one_and_only_more_force_is_recorded() {
     let alice = harness.runs("alice");
     let id = harness.request_shutdown("alice", None);
     let seq = harness.team.seq;
-    assert_eq!((harness.request_shutdown("alice", None), harness.team.seq), (id.clone(), seq));
     assert_eq!(
-        (harness.request_shutdown("alice", Some(20.0)), force(&harness, &id)),
+        (harness.request_shutdown("alice", None), harness.team.seq),
+        (id.clone(), seq)
+    );
+    assert_eq!(
+        (
+            harness.request_shutdown("alice", Some(20.0)),
+            force(&harness, &id)
+        ),
         (id.clone(), Some(20.0))
     );
     assert_eq!(
-        (harness.request_shutdown("alice", Some(30.0)), force(&harness, &id)),
+        (
+            harness.request_shutdown("alice", Some(30.0)),
+            force(&harness, &id)
+        ),
         (id.clone(), Some(20.0))
     );
-    assert_eq!((harness.request_shutdown("alice", None), force(&harness, &id)), (id.clone(), Some(20.0)));
+    assert_eq!(
+        (
+            harness.request_shutdown("alice", None),
+            force(&harness, &id)
+        ),
+        (id.clone(), Some(20.0))
+    );
     assert_eq!(harness.team.seq, seq + 1);
     harness.submit(&alice, answer(&id, true));
     // Agreed, but not gone: more force still counts.
-    assert_eq!((harness.request_shutdown("alice", Some(5.0)), force(&harness, &id)), (id.clone(), Some(5.0)));
     assert_eq!(
-        (harness.status(&id), harness.team.pending(&name("alice"), Kind::Shutdown)),
+        (
+            harness.request_shutdown("alice", Some(5.0)),
+            force(&harness, &id)
+        ),
+        (id.clone(), Some(5.0))
+    );
+    assert_eq!(
+        (
+            harness.status(&id),
+            harness.team.pending(&name("alice"), Kind::Shutdown)
+        ),
         (Status::Approved, None)
     );
     assert_eq!(harness.advance(5).actions, [Action::Terminate(alice)]);
@@ -88,7 +132,10 @@ fn after_a_rejection_a_further_shutdown_is_a_new_request() {
     harness.submit(&alice, answer(&first, false));
     let second = harness.request_shutdown("alice", None);
     assert_ne!(first, second);
-    assert_eq!((harness.status(&first), harness.status(&second)), (Status::Rejected, Status::Pending));
+    assert_eq!(
+        (harness.status(&first), harness.status(&second)),
+        (Status::Rejected, Status::Pending)
+    );
 }
 
 #[test]
@@ -143,8 +190,11 @@ fn deadlines_begin_anew_with_the_daemon() {
     let alice = harness.runs("alice");
     harness.request_shutdown("alice", Some(5.0));
     harness.advance(4);
-    (harness.live, harness.now.monotonic) = (Default::default(), Duration::ZERO);
-    harness.on(&Event::Found { incarnation: alice.clone() });
+    harness.live = Default::default();
+    harness.now.monotonic = Duration::ZERO;
+    harness.on(&Event::Found {
+        incarnation: alice.clone(),
+    });
     assert!(nothing(&harness.advance(4)));
     assert_eq!(harness.advance(1).actions, [Action::Terminate(alice)]);
 }
@@ -155,7 +205,10 @@ fn a_rejection_under_force_is_overruled_at_once() {
     let alice = harness.runs("alice");
     let id = harness.request_shutdown("alice", Some(30.0));
     let rejected = harness.submit(&alice, answer(&id, false));
-    assert_eq!(rejected.actions.last(), Some(&Action::Terminate(alice.clone())));
+    assert_eq!(
+        rejected.actions.last(),
+        Some(&Action::Terminate(alice.clone()))
+    );
     assert_eq!(
         (harness.status(&id), harness.member("alice").ending),
         (Status::Rejected, Some(Ending::Force))
@@ -171,22 +224,43 @@ fn a_stop_asks_all_and_waits() {
     harness.runs("bob");
     let joined = harness.request_shutdown("bob", None);
     let stopped = harness.on(&Event::Command(CLIENT, Command::Stop { force: false }));
-    assert_eq!((team_events(&stopped), stopped.records.len()), (vec![TeamEvent::Stopping], 2));
+    assert_eq!(
+        (team_events(&stopped), stopped.records.len()),
+        (vec![TeamEvent::Stopping], 2)
+    );
     assert_eq!(stopped.actions, [Action::WaitForStop(CLIENT)]);
     assert!(harness.team.stopping && force(&harness, &joined).is_none());
     let again = harness.on(&Event::Command(CLIENT, Command::Stop { force: true }));
     // Nothing new is asked, but with force now.
-    assert_eq!((team_events(&again), again.records.len(), force(&harness, &joined)), (vec![], 2, Some(10.0)));
+    assert_eq!(
+        (
+            team_events(&again),
+            again.records.len(),
+            force(&harness, &joined)
+        ),
+        (vec![], 2, Some(10.0))
+    );
 }
 
 #[test]
 fn a_rejection_keeps_the_daemon_running() {
     let mut harness = Harness::new();
-    let (alice, bob) = (harness.runs("alice"), harness.runs("bob"));
+    let alice = harness.runs("alice");
+    let bob = harness.runs("bob");
     harness.on(&Event::Command(CLIENT, Command::Stop { force: false }));
-    let id = |harness: &Harness, who| harness.team.shutdown_of(&name(who)).unwrap().request_id.clone();
+    let id = |harness: &Harness, who| {
+        harness
+            .team
+            .shutdown_of(&name(who))
+            .unwrap()
+            .request_id
+            .clone()
+    };
     let rejected = harness.submit(&alice, answer(&id(&harness, "alice"), false));
-    assert_eq!((team_events(&rejected), harness.team.stopping), (vec![TeamEvent::Staying], false));
+    assert_eq!(
+        (team_events(&rejected), harness.team.stopping),
+        (vec![TeamEvent::Staying], false)
+    );
     assert_eq!(harness.member("alice").ending, None);
     let approved = harness.submit(&bob, answer(&id(&harness, "bob"), true));
     assert_eq!(team_events(&approved), []);
@@ -208,15 +282,24 @@ fn a_rejection_of_another_shutdown_does_not_end_a_stop_that_never_was() {
 #[test]
 fn a_signal_to_the_daemon_cannot_be_refused() {
     let mut harness = Harness::new();
-    let (alice, bob) = (harness.runs("alice"), harness.runs("bob"));
+    let alice = harness.runs("alice");
+    let bob = harness.runs("bob");
     let told = harness.on(&Event::Terminate);
     assert_eq!(
         (team_events(&told), told.records.len(), told.actions.len()),
         (vec![TeamEvent::Stopping], 3, 0)
     );
-    let id = harness.team.shutdown_of(&name("alice")).unwrap().request_id.clone();
+    let id = harness
+        .team
+        .shutdown_of(&name("alice"))
+        .unwrap()
+        .request_id
+        .clone();
     let rejected = harness.submit(&alice, answer(&id, false));
-    assert_eq!((team_events(&rejected), rejected.actions.last()), (vec![], Some(&Action::Terminate(alice))));
+    assert_eq!(
+        (team_events(&rejected), rejected.actions.last()),
+        (vec![], Some(&Action::Terminate(alice)))
+    );
     assert_eq!(harness.member("alice").ending, Some(Ending::Stop));
     assert!(nothing(&harness.advance(5)));
     assert_eq!(harness.advance(1).actions, [Action::Terminate(bob)]);
@@ -225,13 +308,20 @@ fn a_signal_to_the_daemon_cannot_be_refused() {
 #[test]
 fn a_second_signal_kills_and_the_lines_come_first() {
     let mut harness = Harness::new();
-    let (alice, bob) = (harness.runs("alice"), harness.runs("bob"));
-    harness.on(&Event::Leaving { incarnation: alice.clone() });
+    let alice = harness.runs("alice");
+    let bob = harness.runs("bob");
+    harness.on(&Event::Leaving {
+        incarnation: alice.clone(),
+    });
     harness.on(&Event::Terminate);
     let killed = harness.on(&Event::Terminate);
     // alice is being ended already: no second line for her.
     assert_eq!((team_events(&killed), killed.records.len()), (vec![], 1));
-    let expected = [Action::Terminate(bob.clone()), Action::Kill(bob), Action::Kill(alice)];
+    let expected = [
+        Action::Terminate(bob.clone()),
+        Action::Kill(bob),
+        Action::Kill(alice),
+    ];
     assert_eq!(killed.actions, expected);
     assert_eq!(harness.member("bob").ending, Some(Ending::Stop));
 }
@@ -240,7 +330,10 @@ fn a_second_signal_kills_and_the_lines_come_first() {
 fn a_stop_of_an_empty_team_is_recorded_and_asks_no_member() {
     let mut harness = Harness::new();
     let stopped = harness.on(&Event::Command(CLIENT, Command::Stop { force: false }));
-    assert_eq!((team_events(&stopped), stopped.records.len()), (vec![TeamEvent::Stopping], 1));
+    assert_eq!(
+        (team_events(&stopped), stopped.records.len()),
+        (vec![TeamEvent::Stopping], 1)
+    );
 }
 
 /// Gives the first request id twice, and then others.
@@ -272,11 +365,21 @@ fn an_id_that_is_drawn_twice_is_given_once() {
         prepared: None,
     };
     let stopped = decide(&view, &Event::Terminate, &mut Doubled(3));
-    let id = |record: &Record| {
-        if let Record::Request(it) = record { Some(it.request.request_id.clone()) } else { None }
-    };
-    let ids: Vec<_> = stopped.records.iter().filter_map(id).collect();
-    assert!(matches!(ids.as_slice(), [first, second] if first != second), "{ids:?}");
+    let ids: Vec<_> = stopped
+        .records
+        .iter()
+        .filter_map(|record| {
+            if let Record::Request(it) = record {
+                Some(it.request.request_id.clone())
+            } else {
+                None
+            }
+        })
+        .collect();
+    assert!(
+        matches!(ids.as_slice(), [first, second] if first != second),
+        "{ids:?}"
+    );
 }
 
 #[test]
@@ -286,14 +389,23 @@ fn times_that_are_no_times_are_refused() {
     let seq = harness.team.seq;
     for bad in [f64::NAN, f64::NEG_INFINITY, -1.0] {
         let order = |decide_within, force_after| {
-            let Command::Shutdown(order) = shutdown("alice", None) else { panic!() };
-            Command::Shutdown(ShutdownOrder { decide_within, force_after, ..order })
+            let Command::Shutdown(order) = shutdown("alice", None) else {
+                panic!()
+            };
+            Command::Shutdown(ShutdownOrder {
+                decide_within,
+                force_after,
+                ..order
+            })
         };
         harness.ask(order(bad, None)).unwrap_err();
         harness.ask(order(1.0, Some(bad))).unwrap_err();
     }
     assert_eq!(harness.team.seq, seq);
-    assert!(matches!(harness.ask(shutdown("alice", None)), Ok(Done::Asked { .. })));
+    assert!(matches!(
+        harness.ask(shutdown("alice", None)),
+        Ok(Done::Asked { .. })
+    ));
 }
 
 /// The first order was carried out, but its client lost the daemon before it heard so.
@@ -319,9 +431,16 @@ fn an_order_that_is_said_again_joins_its_request_and_asks_no_later_incarnation()
     let ended = Done::Ended {
         request_id: request_id("aaaa0001"),
         status: member::MemberStatus::Killed,
-        exit: harness.team.members[&name].record.exit.clone().map(Box::new),
+        exit: harness.team.members[&name]
+            .record
+            .exit
+            .clone()
+            .map(Box::new),
     };
-    assert_eq!(waiters.answered(&harness.team, &harness.live, &name), [(CLIENT, Ok(ended))]);
+    assert_eq!(
+        waiters.answered(&harness.team, &harness.live, &name),
+        [(CLIENT, Ok(ended))]
+    );
 }
 
 #[test]
@@ -330,23 +449,34 @@ fn an_id_of_another_request_is_refused_as_taken() {
     harness.runs("alice");
     let bob = harness.runs_with_plan("bob");
     let plan = harness.submit_plan(&bob, "aaaa0001");
-    harness.ask(shutdown_as(request_id("aaaa0002"), "bob", None)).unwrap();
+    harness
+        .ask(shutdown_as(request_id("aaaa0002"), "bob", None))
+        .unwrap();
     for id in [plan, request_id("aaaa0002")] {
-        assert_eq!(refusal(harness.ask(shutdown_as(id, "alice", None))).0, RefusalCode::Taken);
+        assert_eq!(
+            refusal(harness.ask(shutdown_as(id, "alice", None))).0,
+            RefusalCode::Taken
+        );
     }
 }
 
 fn asked(decision: &Decision) -> Vec<String> {
-    let to = |record: &Record| match record {
-        Record::Request(record) => Some(record.request.to.clone()),
-        _ => None,
-    };
-    decision.records.iter().filter_map(to).collect()
+    decision
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Request(record) => Some(record.request.to.clone()),
+            _ => None,
+        })
+        .collect()
 }
 
 #[test]
 fn a_team_is_stopped_in_reverse_order_of_its_spawns_and_the_lead_agent_goes_last() {
-    let stops = [Event::Terminate, Event::Command(CLIENT, Command::Stop { force: false })];
+    let stops = [
+        Event::Terminate,
+        Event::Command(CLIENT, Command::Stop { force: false }),
+    ];
     for stop in stops {
         let mut harness = Harness::new();
         for who in ["lead", "bob", "alice", "carol"] {
@@ -364,10 +494,17 @@ fn a_team_is_stopped_in_reverse_order_of_its_spawns_and_the_lead_agent_goes_last
     }
     harness.on(&Event::Terminate);
     let killed = harness.on(&Event::Terminate);
-    let name = |action: &Action| match action {
-        Action::Kill(incarnation) => Some(incarnation.name.to_string()),
-        _ => None,
-    };
-    let order: Vec<_> = killed.actions.iter().filter_map(name).collect();
-    assert_eq!(order, ["alice", "bob", "lead"], "a second signal ends them at once, in the same order");
+    let order: Vec<_> = killed
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Kill(incarnation) => Some(incarnation.name.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        order,
+        ["alice", "bob", "lead"],
+        "a second signal ends them at once, in the same order"
+    );
 }

@@ -1,18 +1,10 @@
-//! The lead: `teamd`, the daemon of a team, and `teamctl`, which talks to it.
+//! The lead, put together: `teamd`, the daemon of a team, and `teamctl`, which talks to it.
 //!
-//! The two sides of this crate meet on the control socket and in the files of the team directory:
-//! `ctl` uses nothing of `daemon`, and `daemon` nothing of `ctl`. Only the front of `teamd` knows
-//! both.
+//! The two sides meet on the control socket and in the files of the team directory. Only the front
+//! of `teamd` knows both.
 
-mod client;
 mod ctl;
-mod daemon;
-mod error;
-mod exit_code;
-mod programs;
-mod registered;
 mod teamd;
-mod unwritten;
 
 use clap::{Command, CommandFactory};
 

@@ -13,16 +13,15 @@ use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
-use crate::client::{Client, unexpected};
 use crate::ctl::args::{Completions, Down, Global};
 use crate::ctl::commands::down;
 use crate::ctl::completion;
 use crate::ctl::context::{self, Context, block_on};
 use crate::ctl::{escape, journal, roster};
-use crate::daemon;
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
-use crate::registered;
+use teamd_client::connection::{Client, unexpected};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::registered;
 
 /// The daemon of a team of agent processes: it supervises the teammates and tracks their requests
 #[derive(Debug, Parser)]
@@ -151,11 +150,11 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
             worker,
             handed_over,
         }) => {
-            let confinement = daemon::Confinement {
+            let confinement = teamd_daemon::Confinement {
                 layers: sandbox_layers,
                 weakness,
             };
-            Ok(daemon::serve(
+            Ok(teamd_daemon::serve(
                 &context.path,
                 (&confinement, worker),
                 handed_over,
@@ -180,7 +179,7 @@ fn start(context: &Context, args: &Start) -> CommandResult {
         registered::check(&context.register, &dir, ExitCode::Rejected)?;
     }
     context.ask_for_trust()?;
-    let options = daemon::StartOptions {
+    let options = teamd_daemon::StartOptions {
         dir: context.path.clone(),
         foreground: args.foreground,
         replace: args.replace,
@@ -192,7 +191,7 @@ fn start(context: &Context, args: &Start) -> CommandResult {
         adopt: args.adopt.is_some(),
         register: context.register.clone(),
     };
-    let started = daemon::start(options)?;
+    let started = teamd_daemon::start(options)?;
     // In the foreground it has run and ended by now: there is nothing to tell.
     if args.foreground && !started.already_running {
         return Ok(ExitCode::Done);
@@ -202,7 +201,7 @@ fn start(context: &Context, args: &Start) -> CommandResult {
 
 /// Tells that the daemon is running, and what it found. It is running even where that cannot be
 /// read.
-fn report(context: &Context, started: &daemon::Started) -> CommandResult {
+fn report(context: &Context, started: &teamd_daemon::Started) -> CommandResult {
     let pid = started.pid;
     let path = context.path.display();
     let found = if started.already_running {
@@ -237,7 +236,7 @@ fn report(context: &Context, started: &daemon::Started) -> CommandResult {
             .hint("`teamctl status` and `teamctl requests` show it");
         journal::TakenOver::default()
     });
-    let daemon::SetAside { torn, roster } = started.aside.clone();
+    let teamd_daemon::SetAside { torn, roster } = started.aside.clone();
     let found = journal::TakenOver {
         torn,
         roster,
@@ -347,11 +346,11 @@ mod tests {
     #[test]
     fn a_daemon_runs_although_it_cannot_be_read_what_it_has_found() {
         let (_scratch, dir) = unreadable();
-        let aside = daemon::SetAside {
+        let aside = teamd_daemon::SetAside {
             torn: Some(3),
             roster: None,
         };
-        let started = daemon::Started {
+        let started = teamd_daemon::Started {
             pid: 7,
             already_running: false,
             replaced: false,

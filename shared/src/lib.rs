@@ -54,6 +54,7 @@ pub mod team_file;
 pub mod terms;
 pub mod transcript;
 pub mod trust;
+pub mod unwritten;
 pub mod visible;
 pub mod watch;
 pub mod work;

@@ -10,11 +10,11 @@ use teamd_shared::team_dir::{DirError, TeamDir};
 use super::commands::down;
 use super::context::{Context, block_on};
 use super::{escape, roster};
-use crate::client::{Client, is_locked};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
-use crate::programs;
-use crate::registered;
+use teamd_client::connection::{Client, is_locked};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::programs;
+use teamd_client::registered;
 
 /// Starts the daemon if none runs, unless the person or a setting says otherwise. Then the command
 /// itself says what is missing. Returns whether it has started one.

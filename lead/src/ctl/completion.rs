@@ -13,8 +13,8 @@ use super::args::{Completions, Global};
 use super::context::Context;
 use super::output::Output;
 use super::{context, requests};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// The variable by which a shell asks for completions.
 const VARIABLE: &str = "COMPLETE";

@@ -18,9 +18,9 @@ use super::args::Global;
 use super::escape;
 use super::output::Output;
 use super::render::count;
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
-use crate::registered;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::registered;
 
 /// The keys that can have long lists.
 const LISTS: [&str; 3] = ["sandbox.writable", "sandbox.visible", "sandbox.env"];

@@ -9,7 +9,7 @@ use teamd_shared::request::Status as Answer;
 use teamd_shared::team_dir::TeamDir;
 
 use super::render::count;
-use crate::error::CommandError;
+use teamd_client::error::CommandError;
 
 /// How many names are listed before only the number of the others is.
 const LISTED: usize = 8;
@@ -18,7 +18,7 @@ const LISTED: usize = 8;
 /// line is not there yet.
 ///
 /// # Errors
-/// [`crate::exit_code::ExitCode::Failed`] if a line cannot be read.
+/// [`teamd_client::exit_code::ExitCode::Failed`] if a line cannot be read.
 pub(crate) fn fold(dir: &TeamDir) -> Result<Team, CommandError> {
     Ok(load(dir, Since::Snapshot, |_, _| {})?)
 }

@@ -38,7 +38,7 @@ use teamd_shared::request::Kind;
 use args::{Cli, Command, TaskCommand, Tasks};
 use context::Context;
 
-use crate::error::CommandResult;
+use teamd_client::error::CommandResult;
 
 /// Runs the program.
 pub(crate) fn run(version: &'static str) -> std::process::ExitCode {

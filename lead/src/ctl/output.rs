@@ -21,8 +21,8 @@ use serde_json::json;
 
 use super::escape;
 use super::table::{cut, width};
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 pub(crate) use dock::Dock;
 pub(crate) use screen::{Layout, Screen, lines};

@@ -9,8 +9,8 @@ use teamd_shared::request::{Kind, Request};
 use teamd_shared::team_dir::TeamDir;
 
 use super::{clock, journal};
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 /// Returns every request that was ever asked, as its last line says, in the order in which they
 /// were asked.

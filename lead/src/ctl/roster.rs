@@ -14,11 +14,11 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript;
 use teamd_shared::watch::SLOW_TICK;
 
-use crate::client::is_locked;
 use crate::ctl::grouping::natural;
 use crate::ctl::journal;
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::connection::is_locked;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 /// How long a daemon may take to write the roster anew: it looks after it on its slow tick at the
 /// latest, which may be late.

@@ -8,8 +8,8 @@ use super::args::Range;
 use super::context::{Context, block_on};
 use super::tail::Tail;
 use super::wake::Wake;
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// A file of records, and how to show one.
 pub(super) struct Stream {

@@ -7,8 +7,8 @@ use std::path::Path;
 use teamd_shared::message::{MAX_LINE, MAX_SHOWN};
 
 use crate::ctl::context::Context;
-use crate::error::{CommandError, io_hint};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, io_hint};
+use teamd_client::exit_code::ExitCode;
 
 /// How far a text that is too long is counted: some inputs never end.
 const MAX_COUNTED: u64 = 64 << 20;

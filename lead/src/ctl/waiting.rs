@@ -13,9 +13,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::output::Output;
 use super::roster;
-use crate::client::{CallError, Client, has_stopped};
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::connection::{CallError, Client, has_stopped};
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 /// Between two attempts to reach the next daemon, at first and at last.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -231,7 +231,7 @@ async fn ask(
 mod tests {
     use super::super::output::tests::captured;
     use super::*;
-    use crate::client::tests::{runtime, scratch};
+    use teamd_client::testing::{runtime, scratch};
     use teamd_shared::control::{
         Connection, Greeting, Listener, Reply, ShutdownOrder, TaggedCommand,
     };

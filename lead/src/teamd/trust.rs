@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::ctl::context::Context;
 use crate::ctl::escape;
-use crate::error::CommandResult;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandResult;
+use teamd_client::exit_code::ExitCode;
 
 /// Trust the current values of those keys of team.toml that give the team more rights
 ///

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::context::{Context, block_on};
 use super::output::Screen;
-use crate::error::CommandResult;
+use teamd_client::error::CommandResult;
 
 pub(super) use agent::{ChatTarget, LeadOptions};
 pub(super) use conversation::markdown;

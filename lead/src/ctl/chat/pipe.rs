@@ -21,8 +21,8 @@ use crate::ctl::view::NewEntries;
 use crate::ctl::waiting::within;
 use crate::ctl::wake::Wake;
 use crate::ctl::{clock, escape, text};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// Sends what is on stdin, and waits until the work is done.
 ///

@@ -28,8 +28,8 @@ use crate::ctl::context::Context;
 use crate::ctl::escape;
 use crate::ctl::output::{Dock, Output, Screen, paint};
 use crate::ctl::render::{BOLD, DIM};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// How many entries of the past are read: enough to know whether a turn is running, and which
 /// verdicts wait.

@@ -12,9 +12,9 @@ use teamd_shared::terms::{AgentProgram, BUILT_IN, Protocol, Published, Version};
 use crate::ctl::context::Context;
 use crate::ctl::escape;
 use crate::ctl::table::{Cell, Table};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
 use known::Known;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// What keeps an agent from being started.
 enum Problem {

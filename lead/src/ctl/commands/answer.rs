@@ -9,13 +9,13 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Request, Status};
 use teamd_shared::team_dir::TeamDir;
 
-use crate::client::{Client, unexpected};
 use crate::ctl::args::{Approve, VerdictArgs};
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::render::count;
 use crate::ctl::{escape, requests, roster, text};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::connection::{Client, unexpected};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// How much of an id an answer needs: one character, or a name that was meant for another command,
 /// opens no gate.

@@ -3,7 +3,7 @@
 use crate::ctl::args::Attach;
 use crate::ctl::chat::{self, ChatOptions, ChatTarget};
 use crate::ctl::context::Context;
-use crate::error::CommandResult;
+use teamd_client::error::CommandResult;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Attach) -> CommandResult {

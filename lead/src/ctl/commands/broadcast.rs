@@ -16,8 +16,8 @@ use super::send::{delivery, undelivered};
 use crate::ctl::args::Broadcast;
 use crate::ctl::context::Context;
 use crate::ctl::{roster, text};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Broadcast) -> CommandResult {

@@ -8,7 +8,7 @@ use crate::ctl::args::Chat;
 use crate::ctl::chat::{self, ChatOptions, ChatTarget, LeadOptions};
 use crate::ctl::context::Context;
 use crate::ctl::{auto_start, escape};
-use crate::error::CommandResult;
+use teamd_client::error::CommandResult;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Chat) -> CommandResult {

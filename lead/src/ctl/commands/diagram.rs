@@ -9,8 +9,8 @@ use crate::ctl::args::{Diagram, DiagramFormat};
 use crate::ctl::context::Context;
 use crate::ctl::requests;
 use crate::ctl::view::{EVENTS, LIFELINES, Sequence, history};
-use crate::error::CommandResult;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandResult;
+use teamd_client::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Diagram) -> CommandResult {

@@ -8,12 +8,12 @@ use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::team_dir::TeamDir;
 
-use crate::client::{CallError, Client, is_locked, unexpected};
 use crate::ctl::args::Down;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::{clock, journal, roster};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::connection::{CallError, Client, is_locked, unexpected};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// The pause between two looks whether a daemon that announced its end has exited.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -185,8 +185,8 @@ mod tests {
     use std::io::Read as _;
 
     use super::*;
-    use crate::client::tests::{daemon as answering, scratch};
     use crate::ctl::context::tests::context;
+    use teamd_client::testing::{daemon as answering, scratch};
     use teamd_shared::team_dir::TeamPath;
 
     /// A team directory whose journal is no file, as none would be of which no descriptor is left.

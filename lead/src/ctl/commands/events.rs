@@ -6,7 +6,7 @@ use crate::ctl::args::Events;
 use crate::ctl::context::Context;
 use crate::ctl::render::event::event;
 use crate::ctl::stream::Stream;
-use crate::error::CommandResult;
+use teamd_client::error::CommandResult;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Events) -> CommandResult {

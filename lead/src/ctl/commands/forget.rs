@@ -5,12 +5,12 @@ use teamd_shared::control::{Command, Done};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use crate::client::{Client, unexpected};
 use crate::ctl::args::Forget;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::{escape, roster};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::connection::{Client, unexpected};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Forget) -> CommandResult {

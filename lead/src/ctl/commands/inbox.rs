@@ -9,7 +9,7 @@ use crate::ctl::context::Context;
 use crate::ctl::render::message::{brief, message};
 use crate::ctl::roster;
 use crate::ctl::stream::Stream;
-use crate::error::CommandResult;
+use teamd_client::error::CommandResult;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Inbox) -> CommandResult {

@@ -12,13 +12,13 @@ use teamd_shared::name::Name;
 use teamd_shared::task::Task;
 
 use super::task;
-use crate::client::unexpected;
 use crate::ctl::args::{Branch, Diff};
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::escape;
 use crate::ctl::waiting::Caller;
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::connection::unexpected;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// Shows what a teammate or a submission has changed.
 pub(in crate::ctl) fn diff(context: &Context, args: &Diff) -> CommandResult {

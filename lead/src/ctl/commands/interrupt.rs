@@ -12,15 +12,15 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript::{Entry, Event};
 
-use crate::client::Client;
 use crate::ctl::args::Teammate;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::roster;
 use crate::ctl::tail::Tail;
 use crate::ctl::waiting::within;
 use crate::ctl::wake::Wake;
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::connection::Client;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// How long a turn may take to end: commands are killed, but a machine may be slow.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -13,8 +13,8 @@ use crate::ctl::output::paint;
 use crate::ctl::tail::Tail;
 use crate::ctl::wake::Wake;
 use crate::ctl::{escape, roster};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// The colours of the names, one after the other.
 const COLOURS: [AnsiColor; 5] = [

@@ -8,7 +8,7 @@ use crate::ctl::context::Context;
 use crate::ctl::grouping::headline;
 use crate::ctl::table::{Cell, Table};
 use crate::ctl::{clock, requests};
-use crate::error::CommandResult;
+use teamd_client::error::CommandResult;
 
 /// Runs the command for requests of this kind.
 pub(in crate::ctl) fn run(context: &Context, args: &Requests, kind: Kind) -> CommandResult {

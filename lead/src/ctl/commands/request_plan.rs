@@ -5,13 +5,13 @@ use serde_json::json;
 use teamd_shared::control::{Command, Done};
 use teamd_shared::id::{Ids, RandomIds};
 
-use crate::client::unexpected;
 use crate::ctl::args::RequestPlan;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::text;
 use crate::ctl::waiting::Caller;
-use crate::error::CommandResult;
-use crate::exit_code::ExitCode;
+use teamd_client::connection::unexpected;
+use teamd_client::error::CommandResult;
+use teamd_client::exit_code::ExitCode;
 
 /// What holds when the waiting has ended early.
 const GOES_ON: &str = "the gate stays closed and a plan is asked for; a running tool call may still write until it ends";

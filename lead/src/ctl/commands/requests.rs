@@ -10,8 +10,8 @@ use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD, DIM, facts};
 use crate::ctl::table::{Cell, Table};
 use crate::ctl::{clock, requests};
-use crate::error::CommandResult;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandResult;
+use teamd_client::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Requests) -> CommandResult {

@@ -29,7 +29,6 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{down, spawn, task, up};
-use crate::client::{CallError, Client, is_locked, not_running, unexpected};
 use crate::ctl::args::Run;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::{Dock, Screen};
@@ -38,8 +37,9 @@ use crate::ctl::view::{JournalFollower, NewLines};
 use crate::ctl::waiting::{Early, within};
 use crate::ctl::wake::Wake;
 use crate::ctl::{auto_start, clock, roster, text, tokens};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::connection::{CallError, Client, is_locked, not_running, unexpected};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 use begin::{has_work, member};
 use report::ReportFile;

@@ -5,8 +5,8 @@ use teamd_shared::schema::Of;
 
 use crate::ctl::args::Schema;
 use crate::ctl::context::Context;
-use crate::error::CommandResult;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandResult;
+use teamd_client::exit_code::ExitCode;
 
 /// Runs the command. Without a name all of them are printed, as one object.
 pub(in crate::ctl) fn run(context: &Context, args: &Schema) -> CommandResult {

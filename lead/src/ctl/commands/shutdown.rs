@@ -15,14 +15,14 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use crate::client::{ANSWER, CallError, is_locked, unexpected};
 use crate::ctl::args::Shutdown;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::waiting::{Caller, CommandAnswer, Early};
 use crate::ctl::wake::Wake;
 use crate::ctl::{clock, journal, render, roster};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::connection::{ANSWER, CallError, is_locked, unexpected};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// How long to wait before signals are sent.
 const PATIENCE_BEFORE_FORCE: Duration = Duration::from_secs(10);

@@ -23,16 +23,16 @@ use teamd_shared::terms::paths::resolve_paths;
 use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, require_key, resolve};
 
 use super::agents;
-use crate::client::unexpected;
 use crate::ctl::args::Spawn;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::render::count;
 use crate::ctl::tail::Tail;
 use crate::ctl::waiting::Caller;
 use crate::ctl::{auto_start, clock, escape, journal, roster, text};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
-use crate::programs;
+use teamd_client::connection::unexpected;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::programs;
 
 /// How many lines of its log tell why a worker did not become ready.
 const LOG_LINES: usize = 10;
@@ -475,9 +475,9 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::client::tests::{daemon, scratch};
     use crate::ctl::args;
     use crate::ctl::context::tests::context;
+    use teamd_client::testing::{daemon, scratch};
 
     #[test]
     fn what_may_be_written_is_there() {

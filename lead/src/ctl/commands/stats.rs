@@ -9,8 +9,8 @@ use crate::ctl::render::BOLD;
 use crate::ctl::table::{Cell, Table};
 use crate::ctl::view::{Account, Past, Share, ledger};
 use crate::ctl::{clock, money, roster, tokens};
-use crate::error::CommandResult;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandResult;
+use teamd_client::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context) -> CommandResult {

@@ -18,7 +18,6 @@ use teamd_shared::task::TaskStatus;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 
-use crate::client::Client;
 use crate::ctl::args::StatusArgs;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::grouping::{Group, natural};
@@ -31,9 +30,10 @@ use crate::ctl::table::cut;
 use crate::ctl::view::{Row, rows, sort};
 use crate::ctl::wake::Wake;
 use crate::ctl::{escape, journal, money, roster, tokens, top};
-use crate::error::CommandResult;
-use crate::exit_code::ExitCode;
-use crate::unwritten;
+use teamd_client::connection::Client;
+use teamd_client::error::CommandResult;
+use teamd_client::exit_code::ExitCode;
+use teamd_shared::unwritten;
 
 /// How long the daemon may take to say what it cannot do: the status does not depend on it.
 const PATIENCE: Duration = Duration::from_millis(300);

@@ -17,7 +17,6 @@ use teamd_shared::member::ApproveBy;
 use teamd_shared::task::{MAX_IDLE_RELEASES, Stage, Task, TaskFields, TaskId, TaskStatus};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use crate::client::{is_locked, not_running, unexpected};
 use crate::ctl::args::{TaskCommand, TaskEdit, TaskList, Tasks};
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::paint;
@@ -27,8 +26,9 @@ use crate::ctl::tail::Tail;
 use crate::ctl::waiting::{Caller, Early, within};
 use crate::ctl::wake::Wake;
 use crate::ctl::{clock, journal, text};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::connection::{is_locked, not_running, unexpected};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// How many lines of a running check `task show` shows.
 const OUTPUT_LINES: usize = 10;

@@ -7,7 +7,7 @@ use crate::ctl::context::Context;
 use crate::ctl::render::entry::entry;
 use crate::ctl::roster;
 use crate::ctl::stream::Stream;
-use crate::error::CommandResult;
+use teamd_client::error::CommandResult;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &TranscriptArgs) -> CommandResult {

@@ -17,8 +17,8 @@ use super::spawn;
 use crate::ctl::args::Up;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::{auto_start, roster};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// Runs the command.
 pub(in crate::ctl) fn run(context: &Context, args: &Up) -> CommandResult {

@@ -7,14 +7,14 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::task;
-use crate::client::{is_locked, not_running};
 use crate::ctl::args::Wait;
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::waiting::{Early, within};
 use crate::ctl::wake::Wake;
 use crate::ctl::{clock, roster};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::connection::{is_locked, not_running};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// What became of waiting for each name.
 type Outcomes = Vec<(Name, Result<MemberStatus, CommandError>)>;

@@ -13,15 +13,15 @@ use teamd_shared::task::Task;
 use teamd_shared::team_dir::TeamDir;
 use tokio::sync::oneshot;
 
-use crate::client::Client;
 use crate::ctl::args::{Command, Mailbox};
 use crate::ctl::commands::{answer, interrupt, send, shutdown, spawn, status, task};
 use crate::ctl::context::{Context, block_on};
 use crate::ctl::output::{Output, paint};
 use crate::ctl::render::DIM;
 use crate::ctl::{escape, text};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::connection::Client;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// For so many columns the commands print: what they print is wrapped once more.
 const COLUMNS: usize = 200;

@@ -32,8 +32,8 @@ use super::processes::Processes;
 use super::resources::Resources;
 use super::view::{TeamFiles, rows, sort};
 use super::{clock, money, roster};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 use act::{Act, Actions, Done, Order};
 use app::{App, Pane, Verdict, Wish};

@@ -7,7 +7,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use super::feed::Feed;
 use super::steps::Step;
 use crate::ctl::tail::Tail;
-use crate::error::CommandError;
+use teamd_client::error::CommandError;
 
 /// Returns the steps since a time (seconds since 1970), oldest first, each once.
 ///

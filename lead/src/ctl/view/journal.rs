@@ -5,8 +5,8 @@ use teamd_shared::json;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::ctl::tail::Tail;
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 /// How many snapshots back reading begins: what happened since then is the past that a view shows.
 const SNAPSHOTS: usize = 2;

@@ -20,7 +20,7 @@ use super::side::Sides;
 use super::steps::Step;
 use crate::ctl::roster;
 use crate::ctl::tail::{Mark, Tail};
-use crate::error::CommandError;
+use teamd_client::error::CommandError;
 
 /// How many messages of the lead's inbox, and of each other one, the past of a view has.
 const MESSAGES: (usize, usize) = (200, 20);

@@ -30,8 +30,8 @@ use super::context::{Context, block_on};
 use super::top::act::{self, Act, Done, in_thread};
 use super::view::TeamFiles;
 use super::{money, roster};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 use guard::{Guard, View};
 use server::{Ask, Site};

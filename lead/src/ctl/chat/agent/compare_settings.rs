@@ -11,8 +11,8 @@ use teamd_shared::terms::BUILT_IN;
 use teamd_shared::transcript::Event;
 
 use super::target::LeadOptions;
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 /// A difference of which the person is told.
 #[derive(Debug, PartialEq)]

@@ -19,14 +19,14 @@ use teamd_shared::transcript;
 use uuid::Uuid;
 
 use super::compare_settings::{self, Difference};
-use crate::client::{is_locked, not_running, unexpected};
 use crate::ctl::commands::send::{delivery, undelivered};
 use crate::ctl::commands::spawn;
 use crate::ctl::context::Context;
 use crate::ctl::waiting::Caller;
 use crate::ctl::{escape, roster};
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::connection::{is_locked, not_running, unexpected};
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 /// How long the lead agent may take until it is ready.
 const READY: Duration = Duration::from_secs(30);

@@ -9,11 +9,11 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use crate::client::is_locked;
 use crate::ctl::roster;
 use crate::ctl::view::{EntryReader, JournalFollower, NewEntries, NewLines, pending};
 use crate::ctl::wake::Wake;
-use crate::error::CommandError;
+use teamd_client::connection::is_locked;
+use teamd_client::error::CommandError;
 
 /// A reader of the files.
 pub(in crate::ctl::chat) struct Follower<'d> {

@@ -12,8 +12,8 @@ use crate::ctl::args::{Cli, Command};
 use crate::ctl::commands::answer;
 use crate::ctl::context::{Context, explain};
 use crate::ctl::perform;
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// A command of the prompt, as `/help` lists it.
 struct Slash {

@@ -13,8 +13,8 @@ use crate::ctl::context::{Context, block_on};
 use crate::ctl::escape;
 use crate::ctl::output::{lines, paint};
 use crate::ctl::render::BAD;
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// How long the prompt waits for the output of a command. A shutdown may take longer: its output is
 /// shown above the prompt.

@@ -20,7 +20,7 @@ use crate::ctl::commands::interrupt;
 use crate::ctl::escape;
 use crate::ctl::output::{lines, paint};
 use crate::ctl::render::DIM;
-use crate::error::CommandError;
+use teamd_client::error::CommandError;
 
 /// How long an interruption waits for the turn that a message begins.
 const BEGINS: Duration = Duration::from_secs(2);

@@ -15,7 +15,7 @@ use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, DIM};
 use crate::ctl::table::{cut, width};
 use crate::ctl::view::line;
-use crate::error::CommandError;
+use teamd_client::error::CommandError;
 
 impl Session<'_> {
     /// Shows what is new. A failure to read is shown once.

@@ -10,9 +10,9 @@ use teamd_shared::process::{Identity, ProcessHandle};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::finding::{CheckFinding, Fix};
-use crate::client::hold_off_daemon;
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::connection::hold_off_daemon;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 /// What came of it.
 #[derive(Debug, Default, Serialize)]

@@ -31,8 +31,8 @@ use self::seen::Seen;
 use crate::ctl::args::Doctor;
 use crate::ctl::context::Context;
 use crate::ctl::{escape, render};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// Between the looks at a team that is at work: what is in progress is over by then.
 const PAUSES: [Duration; 3] = [

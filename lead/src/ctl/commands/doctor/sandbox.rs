@@ -11,7 +11,7 @@ use teamd_shared::team_dir::TeamDir;
 use super::finding::{Check, CheckFinding, Severity, run};
 use super::seen::Seen;
 use crate::ctl::render::count;
-use crate::programs;
+use teamd_client::programs;
 
 /// What is known of the sandbox.
 #[derive(Default, Serialize)]

@@ -14,8 +14,8 @@ use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{DirError, FOLDERS, FileKind, Found, TeamDir, TeamPath};
 
-use crate::client::is_locked;
 use crate::ctl::processes::Processes;
+use teamd_client::connection::is_locked;
 
 /// What was seen.
 pub(super) struct Seen {

@@ -9,10 +9,10 @@ use teamd_shared::control::{Command, Done};
 use super::finding::Severity::{self, Note, Problem};
 use super::finding::{Check, CheckFinding, run};
 use super::seen::Seen;
-use crate::client::{Client, is_locked};
 use crate::ctl::context::block_on;
 use crate::ctl::processes::ProcessEntry;
 use crate::ctl::render::count;
+use teamd_client::connection::{Client, is_locked};
 
 /// How long a daemon may take to say that it runs.
 const ANSWER: Duration = Duration::from_secs(3);

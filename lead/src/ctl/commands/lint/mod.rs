@@ -21,8 +21,8 @@ use crate::ctl::context::Context;
 use crate::ctl::escape;
 use crate::ctl::output::paint;
 use crate::ctl::render::{BAD, BOLD};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 /// The longest file that is looked at, in bytes.
 const MAX_FILE: u64 = 1 << 30;

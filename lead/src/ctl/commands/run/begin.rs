@@ -23,8 +23,8 @@ use crate::ctl::output::Screen;
 use crate::ctl::tail::Tail;
 use crate::ctl::view::{JournalFollower, NewLines};
 use crate::ctl::{journal, money, roster};
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 /// How long a member may take until it is ready: what prepares its workspace may take minutes.
 const READY: Duration = Duration::from_secs(600);

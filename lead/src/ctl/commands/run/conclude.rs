@@ -10,8 +10,8 @@ use super::super::task;
 use super::report::{Report, ReportFile, TaskLine};
 use super::{Ending, Work};
 use crate::ctl::{escape, roster};
-use crate::error::{CommandError, CommandResult};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
 
 impl Work<'_> {
     /// Says and writes what came of the run.

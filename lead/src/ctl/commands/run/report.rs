@@ -19,8 +19,8 @@ use teamd_shared::visible::is_hidden;
 
 use crate::ctl::table::{Cell, Table};
 use crate::ctl::{clock, tokens};
-use crate::error::{CommandError, io_hint};
-use crate::exit_code::ExitCode;
+use teamd_client::error::{CommandError, io_hint};
+use teamd_client::exit_code::ExitCode;
 
 /// What came of a run, as it is printed and written. Its schema is `teamctl schema run`.
 #[derive(Debug, Serialize)]

@@ -17,8 +17,8 @@ use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
 use crate::ctl::roster;
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 /// What stands in the file.
 #[derive(Debug, Serialize, Deserialize)]

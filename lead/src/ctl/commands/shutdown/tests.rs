@@ -1,11 +1,11 @@
 use std::sync::mpsc::{Sender, channel};
 
 use super::*;
-use crate::client::tests::daemon;
 use crate::ctl::args::Cli;
 use crate::ctl::context::tests::context;
 use crate::ctl::roster::tests::{member, team};
 use clap::Parser;
+use teamd_client::testing::daemon;
 use teamd_shared::control::{Done, Greeting, Listener, Refusal, RefusalCode, Reply, TaggedCommand};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::MemberStatus;

@@ -15,8 +15,8 @@ use toml::{Spanned, Table};
 
 use crate::ctl::context::Context;
 use crate::ctl::text;
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 /// The most tasks of a file.
 const MOST: usize = 10_000;

@@ -10,8 +10,8 @@ use teamd_shared::task::{Task, TaskFields, TaskId};
 
 use crate::ctl::context::Context;
 use crate::ctl::{escape, roster};
-use crate::error::CommandError;
-use crate::exit_code::ExitCode;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
 
 /// How many tasks are named that wait for the same reason, and how many reasons.
 const NAMED: usize = 5;

@@ -1,0 +1,311 @@
+//! Every decision of the daemon: from the state and one event to journal records and actions. Pure.
+//!
+//! No decision asks a model, a clock or a file: what it must know comes in with the event. The
+//! functions only read the state; [`Team::apply`] changes it, from the records that they return.
+
+mod ends;
+mod members;
+mod plans;
+mod shutdowns;
+mod silence;
+mod tasks;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+use teamd_shared::control::{Command, Refusal, RefusalCode};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::job::JobReport;
+use teamd_shared::journal::{
+    Line, MemberEvent, MemberRecord, Notice, Record, RequestEvent, RequestRecord, TaskRecord, Team,
+    TeamEvent, TeamRecord,
+};
+use teamd_shared::member::{Ending, Member};
+use teamd_shared::message::LEAD;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Kind, Payload, Request, Status};
+use teamd_shared::suggest;
+use uuid::Uuid;
+
+use crate::core::event::{Action, Event, Incarnation, Now, ReplyTo};
+use crate::core::live::{Live, Rules};
+use crate::core::notices::messages;
+
+/// What was decided: the records go into the journal, then the actions are performed.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct Decision {
+    pub(crate) records: Vec<Record>,
+    pub(crate) actions: Vec<Action>,
+}
+
+/// What a decision rests on.
+pub(crate) struct View<'a> {
+    pub(crate) team: &'a Team,
+    pub(crate) live: &'a Live,
+    pub(crate) now: Now,
+    pub(crate) rules: Rules,
+    /// What was done in a checkout for an order about a task, or what the protected files are.
+    pub(crate) prepared: Option<&'a JobReport>,
+}
+
+/// Decides what follows from an event.
+pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decision {
+    match event {
+        Event::Command(client, command) => or_refuse(*client, view.command(*client, command, ids)),
+        Event::Spawn(client, id, order, facts) => or_refuse(*client, view.spawn(*client, (id, order), facts, ids)),
+        Event::Greeted { incarnation } => view.greeted(incarnation),
+        Event::Connected { incarnation, state, .. } => {
+            view.connected(incarnation, state).and(view.offer_later())
+        }
+        Event::Said { incarnation, state } => {
+            let answer = if state.doubts > 0 { view.directed(incarnation) } else { Decision::default() };
+            let said = answer.and(view.said(incarnation, state));
+            said.and(view.remind(incarnation, ids)).and(view.offer_later())
+        }
+        Event::Submitted { incarnation, request_id, line } => view.submitted(incarnation, request_id, line),
+        Event::Leaving { incarnation } => view.leaving(incarnation),
+        // What it says is recorded with its end.
+        Event::Disconnected { .. } | Event::Unable { .. } => Decision::default(),
+        Event::Started { incarnation, process, cgroup } => {
+            view.started(incarnation, (process, cgroup.as_ref()), ids)
+        }
+        Event::Found { incarnation } => view.found(incarnation),
+        Event::Ended { incarnation, ended } => view.ended(incarnation, ended, ids),
+        Event::LeadRead { rejected, .. } if rejected.is_empty() => Decision::default(),
+        Event::LeadRead { rejected, .. } => {
+            let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
+            let record = TeamRecord { rejected: rejected.clone(), tell, ..view.team_record(TeamEvent::Read) };
+            Decision::default().record(Record::Team(record))
+        }
+        Event::Restored { what } => {
+            let running: Vec<&str> = view.alive().map(|member| member.name.as_str()).collect();
+            let content = format!(
+                "another process had changed the files of the team: {what}. Without namespaces a command of a teammate can do \
+                 that (running: {}), and so can every program of this user.",
+                running.join(", ")
+            );
+            let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
+            let record = view.team_record(TeamEvent::Restored);
+            Decision::default().record(Record::Team(TeamRecord { content: Some(content), tell, ..record }))
+        }
+        Event::Pong { incarnation, .. } => view.pong(incarnation, ids),
+        Event::Silent { incarnation } => view.silent(incarnation, ids),
+        Event::Task(client, by, order, prepared) => {
+            let view = View { prepared: prepared.as_ref(), ..*view };
+            or_refuse(*client, view.task(*client, by, order, ids))
+        }
+        Event::Integrated { task, number, ended } => view.integrated((*task, *number), ended, ids),
+        Event::Synced(client, id, (branch, shown), commit) => {
+            or_refuse(*client, view.synced(*client, (id, (branch, shown), commit.as_deref()), ids))
+        }
+        Event::Landed(client, landed) => view.landed(*client, landed, ids),
+        Event::Integrate => view.integrate_next(),
+        Event::Offered { name, task, ended } => view.offered((name, *task), ended, ids),
+        Event::NotKept { name, why } => view.note(
+            Name::lead(),
+            format!(
+                "{name}'s commits could not be saved: {why}. They are still in {name}'s checkout, which is kept"
+            ),
+            ids,
+        ),
+        Event::Checked { task, number, ended: Ok(ended) } => view.checked((*task, *number), ended, ids),
+        Event::Checked { task, number, ended: Err(why) } => view.not_checked((*task, *number), why, ids),
+        Event::Review { task } => view.review(*task, ids),
+        Event::Offer => view.offer(ids),
+        Event::Deadline => view.deadline(),
+        Event::Forced { incarnation } => view.terminate_incarnation(incarnation, Ending::Force),
+        Event::Terminate => view.terminate(ids),
+    }
+}
+
+impl View<'_> {
+    fn command(
+        &self,
+        client: ReplyTo,
+        command: &Command,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        match command {
+            Command::Shutdown(order) => self.shutdown(client, order, ids),
+            Command::Answer {
+                request_id,
+                approve,
+                feedback,
+                permissions,
+            } => self.answer(client, (request_id, *approve, feedback, *permissions), ids),
+            Command::RequestPlan {
+                id,
+                name,
+                content,
+                wait,
+            } => self.request_plan(client, (id, name, content, *wait), ids),
+            Command::Interrupt { name, asked_at } => self.interrupt(client, name, *asked_at),
+            Command::Forget { name, .. } => self.forget(client, name),
+            Command::Stop { force } => Ok(self.stop(client, *force, ids)),
+            Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
+            Command::AwaitQuiet { goal } => {
+                Ok(Decision::default().act(Action::WaitForQuiet(client, *goal)))
+            }
+            // The event loop answers these itself, or adds facts to them: they never come this way.
+            Command::Ping
+            | Command::HandOver(_)
+            | Command::Task(_)
+            | Command::Integration(_)
+            | Command::Spawn { .. } => {
+                Err(Refusal::new(RefusalCode::Failed, "misdirected command"))
+            }
+        }
+    }
+
+    /// Returns a member that has not ended.
+    fn running(&self, name: &Name) -> Result<&Member, Refusal> {
+        let member = self.known(name)?;
+        if member.phase.is_ended() {
+            let hint = if *name == Name::lead() {
+                "`teamctl chat` starts it".to_owned()
+            } else {
+                format!("`teamctl spawn {name} --resume` continues its conversation")
+            };
+            return Err(conflict(format!("{name} is not running"), hint));
+        }
+        Ok(member)
+    }
+
+    /// Returns a member of the roster.
+    fn known(&self, name: &Name) -> Result<&Member, Refusal> {
+        self.team
+            .members
+            .get(name)
+            .map(|state| &state.record)
+            .ok_or_else(|| {
+                let known = self.team.members.keys().map(Name::as_str);
+                let (wrong, hint) = suggest::unknown_teammate(name.as_str(), known);
+                Refusal::new(RefusalCode::NotFound, wrong).hint(hint)
+            })
+    }
+
+    /// Returns the record of an incarnation, if it is the member's present one and has not ended.
+    fn present(&self, incarnation: &Incarnation) -> Option<&Member> {
+        let member = &self.team.members.get(&incarnation.name)?.record;
+        (member.incarnation == incarnation.number && !member.phase.is_ended()).then_some(member)
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &Member> {
+        self.team
+            .members
+            .values()
+            .map(|state| &state.record)
+            .filter(|member| !member.phase.is_ended())
+    }
+
+    fn team_record(&self, event: TeamEvent) -> TeamRecord {
+        TeamRecord::of(event, self.team.team_name.clone(), self.team.daemon.clone())
+    }
+
+    /// Refuses a decision with an inbox line that could not be written: the effects of a record
+    /// must be possible.
+    fn fits(&self, decision: Decision) -> Result<Decision, Refusal> {
+        for record in &decision.records {
+            let line = Line {
+                seq: 0,
+                at: self.now.wall,
+                version: None,
+                done: 0,
+                lead: None,
+                record: record.clone(),
+            };
+            for (_, message) in messages(&line) {
+                message.to_line().map_err(|error| {
+                    Refusal::new(RefusalCode::Usage, error.to_string())
+                        .hint("write the text to a file in the workspace, and send its path")
+                })?;
+            }
+        }
+        Ok(decision)
+    }
+
+    /// Returns a request that begins: the lead asks a member to leave, or a member asks the lead.
+    fn pending(
+        &self,
+        request_id: RequestId,
+        (name, incarnation): (&Name, u32),
+        payload: Payload,
+        message_id: Uuid,
+    ) -> Request {
+        let lead = LEAD.to_owned();
+        let name = name.to_string();
+        let (kind, from, to) = match payload {
+            Payload::Shutdown { .. } => (Kind::Shutdown, lead, name),
+            Payload::Plan { .. } => (Kind::PlanApproval, name, lead),
+            Payload::Review(_) => (Kind::Review, name, lead),
+            Payload::Permission { .. } => (Kind::Permission, name, lead),
+        };
+        Request {
+            request_id,
+            kind,
+            from,
+            to,
+            status: Status::Pending,
+            payload,
+            incarnation,
+            message_id,
+            created_at: self.now.wall,
+            resolved_at: None,
+            reason: None,
+            answered_by: None,
+            agent: false,
+            permissions: None,
+        }
+    }
+
+    fn updated(&self, member: &Member) -> Member {
+        Member {
+            updated_at: self.now.wall,
+            ..member.clone()
+        }
+    }
+}
+
+impl Decision {
+    fn record(mut self, record: Record) -> Self {
+        self.records.push(record);
+        self
+    }
+
+    fn member(self, event: MemberEvent, member: Member) -> Self {
+        self.record(Record::Member(Box::new(MemberRecord::of(event, member))))
+    }
+
+    fn request(self, event: RequestEvent, request: Request, tell: Vec<Notice>) -> Self {
+        self.record(Record::Request(Box::new(RequestRecord {
+            tell,
+            ..RequestRecord::of(event, request)
+        })))
+    }
+
+    fn task(self, record: TaskRecord) -> Self {
+        self.record(Record::Task(Box::new(record)))
+    }
+
+    fn act(mut self, action: Action) -> Self {
+        self.actions.push(action);
+        self
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.records.extend(other.records);
+        self.actions.extend(other.actions);
+        self
+    }
+}
+
+/// Turns a refusal into the decision that only tells it.
+fn or_refuse(client: ReplyTo, decision: Result<Decision, Refusal>) -> Decision {
+    decision.unwrap_or_else(|refusal| Decision::default().act(Action::Reply(client, Err(refusal))))
+}
+
+/// Makes the refusal of what does not fit how things stand.
+fn conflict(message: impl Into<String>, hint: impl Into<String>) -> Refusal {
+    Refusal::new(RefusalCode::Conflict, message).hint(hint)
+}

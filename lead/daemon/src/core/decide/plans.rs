@@ -1,0 +1,229 @@
+//! Plans, reviews and permission questions: the answer of a person or of the lead. And asking for a
+//! plan.
+
+use teamd_shared::amount::format_duration;
+use teamd_shared::control::{Done, Refusal, RefusalCode};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record, RequestEvent};
+use teamd_shared::member::{ApproveBy, Gate, Member, Permissions};
+use teamd_shared::message::LEAD;
+use teamd_shared::name::Name;
+use teamd_shared::request::{self, Answerer, Kind, Request};
+
+use super::{Decision, View, conflict};
+use crate::core::event::{Action, ReplyTo, Until};
+
+impl View<'_> {
+    /// Has a command answered when a plan or review is not pending any more.
+    pub(super) fn await_verdict(
+        &self,
+        client: ReplyTo,
+        request_id: &RequestId,
+    ) -> Result<Decision, Refusal> {
+        let plan = self
+            .team
+            .requests
+            .get(request_id)
+            .filter(|it| it.kind.is_judged());
+        let author = plan.and_then(|plan| Name::of_inbox(plan.member()).ok());
+        let author = author.ok_or_else(|| no_such_request(request_id))?;
+        Ok(Decision::default().act(Action::Wait(
+            client,
+            author,
+            Until::Judged(request_id.clone()),
+        )))
+    }
+
+    pub(super) fn answer(
+        &self,
+        client: ReplyTo,
+        (request_id, approve, feedback, permissions): (&RequestId, bool, &str, Option<Permissions>),
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        let request = self
+            .team
+            .requests
+            .get(request_id)
+            .ok_or_else(|| no_such_request(request_id))?;
+        if client.agent {
+            self.agent_may_answer(request)?;
+        }
+        let event = request::Trigger::Answer {
+            by: Answerer::Lead,
+            approve,
+        };
+        match request.after(event, self.now.wall, feedback) {
+            Ok(answered) => {
+                let answered = Request {
+                    permissions: if approve { permissions } else { None },
+                    ..answered
+                };
+                // The author of a review is told what becomes of its task, and an agent gets its
+                // answer from its worker.
+                let is_told = !matches!(request.kind, Kind::Review | Kind::Permission);
+                let to = if is_told {
+                    Name::of_inbox(request.member()).ok()
+                } else {
+                    None
+                };
+                let tell = to
+                    .map(|to| Notice {
+                        to,
+                        id: ids.message(),
+                    })
+                    .into_iter()
+                    .collect();
+                let event = if approve {
+                    RequestEvent::Approved
+                } else {
+                    RequestEvent::Rejected
+                };
+                let done = Done::Answered { repeated: false };
+                let follows = self.answered_review(&answered, ids);
+                let decision = Decision::default()
+                    .request(event, answered, tell)
+                    .and(follows);
+                Ok(self.fits(decision)?.act(Action::Reply(client, Ok(done))))
+            }
+            // The new feedback would reach no teammate, so the command must not look successful.
+            Err(request::AnswerError::Repeated)
+                if !feedback.is_empty() && !says(request, feedback) =>
+            {
+                let message = format!(
+                    "{request_id} is {} already, with other words",
+                    request.status.as_str()
+                );
+                let hint = format!("`teamctl send {} TEXT` tells more", request.member());
+                Err(conflict(message, hint))
+            }
+            Err(request::AnswerError::Repeated) => {
+                let done = Done::Answered { repeated: true };
+                Ok(Decision::default().act(Action::Reply(client, Ok(done))))
+            }
+            Err(why) => Err(explain(request, why)),
+        }
+    }
+
+    /// Refuses a permission that was not given in time.
+    pub(super) fn refuse_permission(&self, name: &Name) -> Decision {
+        let within = format_duration(self.rules.permission_timeout);
+        let refused = self
+            .team
+            .pending(name, Kind::Permission)
+            .and_then(|request| {
+                let event = request::Trigger::Answer {
+                    by: Answerer::Lead,
+                    approve: false,
+                };
+                request
+                    .after(event, self.now.wall, &format!("no answer within {within}"))
+                    .ok()
+            });
+        refused.map_or_else(Decision::default, |refused| {
+            Decision::default().request(RequestEvent::Rejected, refused, Vec::new())
+        })
+    }
+
+    /// Refuses the lead agent, unless a person has left that plan or review to it. It never answers
+    /// its own.
+    fn agent_may_answer(&self, request: &Request) -> Result<(), Refusal> {
+        let by = self.team.judge_of(request);
+        let own = request.member() == LEAD;
+        if !request.kind.is_judged() || !request.is_pending() || by == ApproveBy::Lead && !own {
+            return Ok(());
+        }
+        let id = &request.request_id;
+        let from = request.member();
+        let what = request.kind.noun();
+        let message = format!("the {what} {id} of {from} is a person's to answer");
+        let hint = format!("a person answers with `teamctl approve {id}` or `teamctl reject {id}`");
+        Err(Refusal::new(RefusalCode::Rejected, message).hint(hint))
+    }
+
+    /// Closes the gate and asks for a plan, in one line.
+    pub(super) fn request_plan(
+        &self,
+        client: ReplyTo,
+        (id, name, content, wait): (&RequestId, &Name, &str, bool),
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        let answered = |incarnation, seq| {
+            if wait {
+                Action::Wait(client, name.clone(), Until::GateClosed { incarnation, seq })
+            } else {
+                Action::Reply(client, Ok(Done::Recorded { incarnation }))
+            }
+        };
+        if let Some(state) = self.team.members.get(name)
+            && let Some((_, seq)) = state.plan_request.as_ref().filter(|(known, _)| known == id)
+        {
+            return Ok(Decision::default().act(answered(state.record.incarnation, *seq)));
+        }
+        let member = self.running(name)?;
+        if *name == Name::lead() {
+            let hint = "tell it with `teamctl send lead TEXT`, or in `teamctl chat`";
+            return Err(conflict(
+                "the lead agent submits no plans: it has no lead that answers them",
+                hint,
+            ));
+        }
+        let member = Member {
+            gate: Gate::Closed,
+            ..self.updated(member)
+        };
+        let done = answered(member.incarnation, self.team.seq + 1);
+        let record = MemberRecord {
+            command_id: Some(id.clone()),
+            content: Some(content.to_owned()),
+            tell: vec![Notice {
+                to: name.clone(),
+                id: ids.message(),
+            }],
+            ..MemberRecord::of(MemberEvent::GateClosed, member)
+        };
+        Ok(self
+            .fits(Decision::default().record(Record::Member(Box::new(record))))?
+            .act(done))
+    }
+}
+
+fn no_such_request(request_id: &RequestId) -> Refusal {
+    Refusal::new(
+        RefusalCode::NotFound,
+        format!("no such request: {request_id}"),
+    )
+    .hint("`teamctl requests` lists them")
+}
+
+fn says(request: &Request, feedback: &str) -> bool {
+    request.reason.as_deref() == Some(feedback)
+}
+
+fn explain(request: &Request, why: request::AnswerError) -> Refusal {
+    let id = &request.request_id;
+    match why {
+        request::AnswerError::WrongAnswerer => conflict(
+            format!("{id} is a shutdown request: {} answers it", request.to),
+            "`teamctl plans` lists what can be answered",
+        ),
+        request::AnswerError::Resolved(status) => {
+            let reason = request
+                .reason
+                .as_deref()
+                .filter(|reason| !reason.is_empty());
+            let why = reason
+                .map(|reason| format!(": {reason}"))
+                .unwrap_or_default();
+            conflict(
+                format!("{id} is {} already{why}", status.as_str()),
+                format!(
+                    "a further {} of {} gets an id of its own: `teamctl {}`",
+                    request.kind.noun(),
+                    request.member(),
+                    request.kind.listed_by()
+                ),
+            )
+        }
+        request::AnswerError::Repeated => Refusal::new(RefusalCode::Conflict, why.to_string()),
+    }
+}

@@ -1,0 +1,313 @@
+//! The shutdown handshake, the termination ladder, and the stop of the whole team.
+
+use std::time::Duration;
+
+use teamd_shared::amount::format_duration;
+use teamd_shared::control::{Done, Refusal, RefusalCode, ShutdownOrder};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::journal::{MemberEvent, Notice, Record, RequestEvent, TeamEvent};
+use teamd_shared::member::{Ending, Member};
+use teamd_shared::name::Name;
+use teamd_shared::request::{Kind, Payload, Request, Status};
+use uuid::Uuid;
+
+use super::{Decision, View};
+use crate::core::event::{Action, Incarnation, ReplyTo, Until};
+use crate::core::live::Due;
+
+/// Seconds that a model has to decide when the daemon was told by a signal to end.
+const HURRIED: f64 = 3.0;
+/// Seconds after which a teammate is forced when `teamd stop --force` asks it.
+const STOP_FORCE_AFTER: f64 = 10.0;
+
+impl View<'_> {
+    /// Asks a teammate to shut down, or joins the request that is pending or approved. A repeated
+    /// order joins the request that it led to, in whatever state that is.
+    pub(super) fn shutdown(
+        &self,
+        client: ReplyTo,
+        order: &ShutdownOrder,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        may_be_asked(order)?;
+        let name = &order.name;
+        let agent = client.agent;
+        let known = self.team.requests.get(&order.request_id);
+        let (decision, request_id) = match known {
+            Some(known) if known.kind == Kind::Shutdown && known.member() == name.as_str() => {
+                let open = self
+                    .open_shutdown(name)
+                    .filter(|open| open.request_id == known.request_id);
+                let decision = open
+                    .map(|open| join(open, order.force_after, agent))
+                    .unwrap_or_default();
+                (decision, known.request_id.clone())
+            }
+            Some(_) => return Err(taken(&order.request_id)),
+            None => self.ask(self.running(name)?, order, agent, ids.message()),
+        };
+        let answer = if order.wait {
+            Action::Wait(client, name.clone(), Until::Ended(request_id))
+        } else {
+            Action::Reply(client, Ok(Done::Asked { request_id }))
+        };
+        Ok(self.fits(decision)?.act(answer))
+    }
+
+    /// Returns the shutdown of a member's present incarnation that can be joined.
+    fn open_shutdown(&self, name: &Name) -> Option<&Request> {
+        let last = self.team.shutdown_of(name)?;
+        matches!(last.status, Status::Pending | Status::Approved).then_some(last)
+    }
+
+    /// Asks a member to shut down, or joins the request that is open for this incarnation.
+    /// `message_id` is the id of the line in the teammate's inbox.
+    fn ask(
+        &self,
+        member: &Member,
+        order: &ShutdownOrder,
+        agent: bool,
+        message_id: Uuid,
+    ) -> (Decision, RequestId) {
+        if let Some(open) = self.open_shutdown(&member.name) {
+            return (
+                join(open, order.force_after, agent),
+                open.request_id.clone(),
+            );
+        }
+        let payload = Payload::Shutdown {
+            reason: order.reason.clone(),
+            decide_within: order.decide_within,
+            force_after: order.force_after,
+        };
+        let request = self.pending(
+            order.request_id.clone(),
+            (&member.name, member.incarnation),
+            payload,
+            message_id,
+        );
+        let tell = Notice {
+            to: member.name.clone(),
+            id: message_id,
+        };
+        let asked = Decision::default().request(
+            RequestEvent::Asked,
+            Request { agent, ..request },
+            vec![tell],
+        );
+        (asked, order.request_id.clone())
+    }
+
+    /// Returns an id that no request has. The requests of the same decision, `asked`, are not in
+    /// the state yet.
+    fn new_request_id(&self, asked: &[Record], ids: &mut dyn Ids) -> RequestId {
+        let is_in = |record: &Record, id: &RequestId| matches!(record, Record::Request(it) if it.request.request_id == *id);
+        loop {
+            let id = ids.request();
+            if !self.team.requests.contains_key(&id)
+                && !asked.iter().any(|record| is_in(record, &id))
+            {
+                return id;
+            }
+        }
+    }
+
+    /// Takes the steps of the ladder that are due. A signal is journaled before it is sent.
+    pub(super) fn deadline(&self) -> Decision {
+        let due = self.live.due(self.now).into_iter();
+        due.fold(
+            Decision::default(),
+            |decision, (incarnation, due)| match due {
+                Due::Kill => decision.act(Action::Kill(incarnation)),
+                Due::Terminate(ending) => {
+                    decision.and(self.terminate_incarnation(&incarnation, ending))
+                }
+                Due::Refuse => decision.and(self.refuse_permission(&incarnation.name)),
+            },
+        )
+    }
+
+    /// Begins to end an incarnation by signals. SIGTERM tells it to leave at the next safe point;
+    /// it cannot refuse.
+    pub(super) fn terminate_incarnation(
+        &self,
+        incarnation: &Incarnation,
+        ending: Ending,
+    ) -> Decision {
+        let Some(member) = self
+            .present(incarnation)
+            .filter(|member| member.ending.is_none())
+        else {
+            return Decision::default();
+        };
+        let limit = if ending == Ending::Limit {
+            member.terms.bounds.max_time.map(Duration::from_secs)
+        } else {
+            None
+        };
+        let ending_note =
+            limit.map(|limit| format!("it reached its time limit: {}", format_duration(limit)));
+        let member = Member {
+            ending: Some(ending),
+            ending_note,
+            ..self.updated(member)
+        };
+        Decision::default()
+            .member(MemberEvent::Ending, member)
+            .act(Action::Terminate(incarnation.clone()))
+    }
+
+    /// Records that SIGTERM ends a worker, as it says. If it was taken for hung, that is its
+    /// answer: it is not started again.
+    pub(super) fn leaving(&self, incarnation: &Incarnation) -> Decision {
+        let by_itself = |member: &Member| matches!(member.ending, None | Some(Ending::Hung));
+        match self.present(incarnation) {
+            Some(member) if by_itself(member) && self.team.release(&incarnation.name).is_none() => {
+                let ending = Some(Ending::Sigterm);
+                let ending_note = None;
+                let member = Member {
+                    ending,
+                    ending_note,
+                    ..self.updated(member)
+                };
+                Decision::default().member(MemberEvent::Ending, member)
+            }
+            _ => Decision::default(),
+        }
+    }
+
+    pub(super) fn stop(&self, client: ReplyTo, force: bool, ids: &mut dyn Ids) -> Decision {
+        let force_after = force.then_some(STOP_FORCE_AFTER);
+        self.ask_all("the team is stopped", 30.0, force_after, ids)
+            .act(Action::WaitForStop(client))
+    }
+
+    /// Decides on SIGTERM or Ctrl-C, which cannot be refused: the workers get a short time to
+    /// decide, then the termination ladder. A second signal kills them.
+    pub(super) fn terminate(&self, ids: &mut dyn Ids) -> Decision {
+        if self.live.terminations <= 1 {
+            let force_after = HURRIED + self.rules.grace.as_secs_f64().min(HURRIED);
+            return self.ask_all(
+                "the daemon was told to end",
+                HURRIED,
+                Some(force_after),
+                ids,
+            );
+        }
+        let members: Vec<_> = self.last_first().into_iter().cloned().collect();
+        members
+            .iter()
+            .fold(Decision::default(), |decision, member| {
+                let incarnation = Incarnation::of(member);
+                decision
+                    .and(self.terminate_incarnation(&incarnation, Ending::Stop))
+                    .act(Action::Kill(incarnation))
+            })
+    }
+
+    /// Returns the running members in the order of a stop: the last spawned first, since it may
+    /// need the earlier ones; the lead agent last. All are asked at once: waiting for each would
+    /// let one busy teammate hold up all others.
+    fn last_first(&self) -> Vec<&Member> {
+        let mut members: Vec<&Member> = self.alive().collect();
+        members.sort_by_key(|member| {
+            let spawned = self
+                .team
+                .members
+                .get(&member.name)
+                .map_or(0, |state| state.spawned);
+            (member.name == Name::lead(), std::cmp::Reverse(spawned))
+        });
+        members
+    }
+
+    fn ask_all(
+        &self,
+        reason: &str,
+        decide_within: f64,
+        force_after: Option<f64>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let stopping = Record::Team(self.team_record(TeamEvent::Stopping));
+        let first = if self.team.stopping {
+            Decision::default()
+        } else {
+            Decision::default().record(stopping)
+        };
+        self.last_first()
+            .into_iter()
+            .fold(first, |decision, member| {
+                let name = member.name.clone();
+                let reason = reason.to_owned();
+                let request_id = self.new_request_id(&decision.records, ids);
+                let order = ShutdownOrder {
+                    request_id,
+                    name,
+                    reason,
+                    decide_within,
+                    force_after,
+                    wait: false,
+                };
+                decision.and(self.ask(member, &order, false, ids.message()).0)
+            })
+    }
+
+    /// Decides what a rejected shutdown means for the team.
+    pub(super) fn shutdown_rejected(
+        &self,
+        request: &Request,
+        incarnation: &Incarnation,
+    ) -> Decision {
+        if self.live.terminations > 0 {
+            return self.terminate_incarnation(incarnation, Ending::Stop);
+        }
+        if let Payload::Shutdown {
+            force_after: Some(_),
+            ..
+        } = request.payload
+        {
+            return self.terminate_incarnation(incarnation, Ending::Force);
+        }
+        if self.team.stopping {
+            let staying = Record::Team(self.team_record(TeamEvent::Staying));
+            return Decision::default().record(staying).act(Action::RejectStop);
+        }
+        Decision::default()
+    }
+}
+
+/// Refuses a time that is no number: it could not be read from the journal again.
+fn may_be_asked(order: &ShutdownOrder) -> Result<(), Refusal> {
+    let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+    if is_time(order.decide_within) && order.force_after.is_none_or(is_time) {
+        return Ok(());
+    }
+    let refusal = Refusal::new(
+        RefusalCode::Usage,
+        "a time to wait is a number of seconds, 0 or more",
+    );
+    Err(refusal.hint("`teamctl shutdown --help` shows the flags"))
+}
+
+fn taken(request_id: &RequestId) -> Refusal {
+    let message = format!("the id {request_id} belongs to another request");
+    Refusal::new(RefusalCode::Taken, message).hint("try again: the next id is another one")
+}
+
+/// Joins an open request. That changes it only if the order brings more force, or if the lead agent
+/// is to hear how it ends.
+fn join(open: &Request, earlier: Option<f64>, agent: bool) -> Decision {
+    let mut request = open.clone();
+    request.agent |= agent;
+    if let Payload::Shutdown { force_after, .. } = &mut request.payload {
+        *force_after = force_after
+            .iter()
+            .copied()
+            .chain(earlier)
+            .min_by(f64::total_cmp);
+    }
+    if request == *open {
+        return Decision::default();
+    }
+    Decision::default().request(RequestEvent::Joined, request, Vec::new())
+}

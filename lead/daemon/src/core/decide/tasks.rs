@@ -1,0 +1,224 @@
+//! Tasks: who may do what with them, and who is told. Where a task stands after an event says
+//! [`TaskEvent::leads_to`].
+
+mod claims;
+mod fields;
+mod integration;
+mod offers;
+mod submissions;
+
+use teamd_shared::control::{Done, Refusal, RefusalCode, TaskOrder};
+use teamd_shared::id::Ids;
+use teamd_shared::journal::{Notice, Record, TaskRecord};
+use teamd_shared::message::TEAMD;
+use teamd_shared::name::Name;
+use teamd_shared::task::{MAX_RETURNS, MOST_LISTED, Task, TaskEvent, TaskId, TaskStatus};
+
+use super::{Decision, View, conflict};
+use crate::core::event::{Action, Actor, ReplyTo};
+
+impl View<'_> {
+    pub(super) fn task(
+        &self,
+        client: ReplyTo,
+        by: &Actor,
+        order: &TaskOrder,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        let is_leads = matches!(
+            order,
+            TaskOrder::Assign(..)
+                | TaskOrder::Cancel(_)
+                | TaskOrder::Edit(..)
+                | TaskOrder::Retry(..)
+        );
+        if is_leads && by.is_teammate() {
+            return Err(not_for_teammates("that is for a person or the lead to do"));
+        }
+        let (decision, told) = match order {
+            TaskOrder::List(id) => (Decision::default(), Some(Done::Tasks(self.listed(*id)?))),
+            TaskOrder::Add { id, tasks, within } => {
+                let (decision, made) = self.add(by, (id, tasks, *within), ids)?;
+                (decision, Some(Done::Made(made)))
+            }
+            TaskOrder::Claim(id) => (self.claim(by, *id, ids)?, None),
+            TaskOrder::Submit(id, summary) => (self.submit(by, *id, summary, ids)?, None),
+            TaskOrder::Release(id) => (self.release(by, *id, ids)?, None),
+            TaskOrder::Assign(id, to) => (self.assign(by, *id, to, ids)?, None),
+            TaskOrder::Cancel(id) => (self.withdraw((*id, TaskEvent::Cancelled), by, ids)?, None),
+            TaskOrder::Edit(id, fields) => (
+                self.rewrite(by, (*id, TaskEvent::Edited), fields, ids)?,
+                None,
+            ),
+            TaskOrder::Retry(id, fields) => (
+                self.rewrite(by, (*id, TaskEvent::Retried), fields, ids)?,
+                None,
+            ),
+        };
+        let changed = decision.records.iter().filter_map(|record| match record {
+            Record::Task(record) => Some(record.task.clone()),
+            _ => None,
+        });
+        let done = told.unwrap_or_else(|| Done::Tasks(changed.collect()));
+        let offer = (!decision.records.is_empty()).then_some(Action::Offer);
+        let mut decision = self.fits(decision)?.act(Action::Reply(client, Ok(done)));
+        decision.actions.extend(offer);
+        Ok(decision)
+    }
+
+    fn listed(&self, id: Option<TaskId>) -> Result<Vec<Task>, Refusal> {
+        match id {
+            Some(id) => Ok(vec![self.known_task(id)?.clone()]),
+            None => {
+                let open = self
+                    .team
+                    .tasks
+                    .values()
+                    .filter(|task| !task.status.is_finished());
+                // A list does not show the long texts, which may be longer together than a frame.
+                Ok(open
+                    .take(MOST_LISTED)
+                    .map(|task| Task {
+                        description: String::new(),
+                        check: None,
+                        submission: None,
+                        result: None,
+                        ..task.clone()
+                    })
+                    .collect())
+            }
+        }
+    }
+
+    /// Returns a task that is not completed long ago: those are out of the daemon's memory, and
+    /// nothing can happen to them.
+    fn known_task(&self, id: TaskId) -> Result<&Task, Refusal> {
+        self.team
+            .tasks
+            .get(&id)
+            .ok_or_else(|| match self.team.task_status(id) {
+                Some(status) => conflict(
+                    format!("task {id} is {}", status.as_str()),
+                    format!("`teamctl task show {id}` shows its result"),
+                ),
+                None => no_task(&format!("there is no task {id}")),
+            })
+    }
+
+    /// Returns a task after an event, or why the two do not fit.
+    fn stepped(&self, task: &Task, event: TaskEvent) -> Result<Task, Refusal> {
+        task.after(event, self.now.wall)
+            .ok_or_else(|| does_not_fit(task, event))
+    }
+
+    /// Records what the daemon itself decides about a task.
+    fn system(
+        &self,
+        task: &Task,
+        event: TaskEvent,
+        content: Option<String>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let Some(next) = task.after(event, self.now.wall) else {
+            return Decision::default();
+        };
+        let record = self.recorded(event, (next, TEAMD), ids);
+        Decision::default().task(TaskRecord { content, ..record })
+    }
+
+    /// Returns the record of a task after an event, with those who are told: its owner, unless that
+    /// did it; the lead, of what the daemon decides; and the teammate that the task is for, unless
+    /// that is given its work.
+    fn recorded(
+        &self,
+        event: TaskEvent,
+        (task, by): (Task, &str),
+        ids: &mut dyn Ids,
+    ) -> TaskRecord {
+        use TaskEvent as E;
+        let before = self.team.tasks.get(&task.id);
+        let owner = match event {
+            E::Claimed => task.owner.as_ref(),
+            E::Completed | E::Checked | E::Stalled | E::Submitted | E::Queued | E::Integrating => {
+                None
+            }
+            _ => before.and_then(|before| before.owner.as_ref()),
+        };
+        let lead = by == TEAMD
+            && match event {
+                E::Completed | E::Failed | E::Released | E::Stalled => true,
+                E::Returned => {
+                    let more = before.is_some_and(|before| before.returns < task.returns);
+                    more && task.returns.is_multiple_of(MAX_RETURNS)
+                }
+                _ => false,
+            };
+        let named = self.team.members.iter().find(|(name, state)| {
+            task.reserved_for.as_deref() == Some(name.as_str())
+                && !state.record.phase.is_ended()
+                && !state.record.terms.auto
+        });
+        let named = if matches!(event, E::Created | E::Assigned) {
+            named.map(|(name, _)| name.clone())
+        } else {
+            None
+        };
+        let owner = owner
+            .filter(|owner| owner.as_str() != by && named.as_ref() != Some(owner))
+            .cloned();
+        let told = owner.into_iter().chain(lead.then(Name::lead)).chain(named);
+        let tell = told
+            .map(|to| Notice {
+                to,
+                id: ids.message(),
+            })
+            .collect();
+        TaskRecord {
+            tell,
+            ..TaskRecord::of(event, task, by)
+        }
+    }
+}
+
+fn does_not_fit(task: &Task, event: TaskEvent) -> Refusal {
+    let id = task.id;
+    let owner = task
+        .owner
+        .as_ref()
+        .map(|owner| format!(" by {owner}"))
+        .unwrap_or_default();
+    let hint = match (task.status, event) {
+        (TaskStatus::InReview, _) => {
+            let number = task
+                .submission
+                .as_ref()
+                .map_or(0, |submission| submission.number);
+            format!("attempt {number} is in review; `teamctl task release {id}` withdraws it")
+        }
+        (TaskStatus::Failed | TaskStatus::Cancelled, _) => {
+            format!("`teamctl task retry {id}` opens it again")
+        }
+        (TaskStatus::Pending, TaskEvent::Submitted) => "claim it first".to_owned(),
+        (TaskStatus::InProgress, TaskEvent::Claimed) => {
+            format!("`teamctl task release {id}` takes it away from its owner")
+        }
+        _ => format!("`teamctl task show {id}` says more"),
+    };
+    conflict(
+        format!(
+            "{} is {}{owner}",
+            task.title(),
+            task.status.as_str().replace('_', " ")
+        ),
+        hint,
+    )
+}
+
+fn no_task(message: &str) -> Refusal {
+    Refusal::new(RefusalCode::NotFound, message).hint("`teamctl task list` lists them")
+}
+
+fn not_for_teammates(message: &str) -> Refusal {
+    Refusal::new(RefusalCode::Rejected, message)
+        .hint("tell the lead what you need, with send_message")
+}

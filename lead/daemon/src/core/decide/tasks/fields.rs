@@ -1,0 +1,155 @@
+//! What is to be done: tasks are added, edited and tried again.
+
+use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::fingerprint::Baseline;
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::job::JobReport;
+use teamd_shared::journal::TaskRecord;
+use teamd_shared::task::{MAX_OPEN, Task, TaskEvent, TaskFields, TaskId};
+
+use super::{no_task, not_for_teammates};
+use crate::core::decide::{Decision, View, conflict};
+use crate::core::event::Actor;
+
+/// How many tasks of a cycle are named.
+const NAMED: usize = 10;
+
+impl View<'_> {
+    /// Adds tasks. A kill may have cut off the last lines of an earlier attempt under the same id,
+    /// and other commands may have made tasks since.
+    pub(super) fn add(
+        &self,
+        by: &Actor,
+        (command, fields, within): (&RequestId, &[TaskFields], bool),
+        ids: &mut dyn Ids,
+    ) -> Result<(Decision, Vec<TaskId>), Refusal> {
+        let earlier = self.team.made_by(command).into_iter();
+        let numbers: Vec<TaskId> = earlier
+            .chain(self.team.last_task + 1..)
+            .take(fields.len())
+            .collect();
+        let new = numbers
+            .iter()
+            .filter(|id| **id > self.team.last_task)
+            .count();
+        self.allow_open(by, new)?;
+        let mut decision = Decision::default();
+        for (&id, fields) in numbers.iter().zip(fields) {
+            if by.is_teammate()
+                && let Some(field) = fields.reserved()
+            {
+                return Err(not_for_teammates(&format!(
+                    "`{field}` is for a person or the lead to set"
+                )));
+            }
+            let mut task = fields
+                .create(id, by.as_str(), self.now.wall)
+                .map_err(|why| usage("add", why))?;
+            task.protected = self.protected(by);
+            if within {
+                task.blocked_by = task
+                    .blocked_by
+                    .iter()
+                    .map(|place| {
+                        numbers
+                            .get((*place as usize).wrapping_sub(1))
+                            .copied()
+                            .unwrap_or(0)
+                    })
+                    .collect();
+            }
+            self.waits_for_known(&task)?;
+            if id > self.team.last_task {
+                let record = self.recorded(TaskEvent::Created, (task, by.as_str()), ids);
+                decision = decision.task(TaskRecord {
+                    command_id: Some(command.clone()),
+                    ..record
+                });
+            }
+        }
+        Ok((decision, numbers))
+    }
+
+    /// Refuses a member so many further tasks: what makes more than a team can do is no plan.
+    fn allow_open(&self, by: &Actor, new: usize) -> Result<(), Refusal> {
+        let Actor::Member(name) = by else {
+            return Ok(());
+        };
+        let open = self
+            .team
+            .tasks
+            .values()
+            .filter(|task| task.created_by == name.as_str() && !task.status.is_finished())
+            .count();
+        if open + new <= MAX_OPEN {
+            return Ok(());
+        }
+        let message =
+            format!("{name} has made {open} tasks that are open, and {MAX_OPEN} are the limit");
+        Err(conflict(
+            message,
+            "wait until some are completed, or put several into one task",
+        ))
+    }
+
+    /// Edits a task, or has it tried once more, with what is said of it now: no teammate can take
+    /// it as it was in between.
+    pub(super) fn rewrite(
+        &self,
+        by: &Actor,
+        (id, event): (TaskId, TaskEvent),
+        fields: &TaskFields,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        let stepped = self.stepped(self.known_task(id)?, event)?;
+        let command = if event == TaskEvent::Retried {
+            "retry"
+        } else {
+            "edit"
+        };
+        let mut task = fields
+            .change(&stepped, by.as_str())
+            .map_err(|why| usage(command, why))?;
+        task.protected = self.protected(by);
+        self.waits_for_known(&task)?;
+        if let Some(cycle) = self.team.cycle(id, &task.blocked_by) {
+            let mut way: Vec<String> = cycle.iter().map(TaskId::to_string).collect();
+            if way.len() > NAMED {
+                way.splice(NAMED / 2..way.len() - NAMED / 2, ["…".to_owned()]);
+            }
+            let message = format!(
+                "task {id} would wait for itself: {}",
+                way.join(" waits for ")
+            );
+            return Err(conflict(message, "leave one of these out of `--after`"));
+        }
+        Ok(Decision::default().task(self.recorded(event, (task, by.as_str()), ids)))
+    }
+
+    /// Refuses to wait for tasks that are not known, and are not made just now, before this one.
+    fn waits_for_known(&self, task: &Task) -> Result<(), Refusal> {
+        let is_known = |before: TaskId| {
+            (before > self.team.last_task && before < task.id)
+                || self.team.task_status(before).is_some()
+        };
+        match task.blocked_by.iter().find(|before| !is_known(**before)) {
+            Some(unknown) => Err(no_task(&format!("there is no task {unknown} to wait for"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns what the protected files must still be when the work is done. A teammate may have
+    /// changed them already, so what it wants goes by what they were for a person or the lead.
+    fn protected(&self, by: &Actor) -> Option<Baseline> {
+        match self.prepared {
+            _ if by.is_teammate() => self.team.protected.clone(),
+            Some(JobReport::Protected(baseline)) => Some(baseline.clone()),
+            _ => None,
+        }
+    }
+}
+
+fn usage(command: &str, message: String) -> Refusal {
+    let hint = format!("`teamctl task {command} --help` shows what can be said");
+    Refusal::new(RefusalCode::Usage, message).hint(hint)
+}

@@ -1,0 +1,219 @@
+//! Work for idle members: it is offered to those that take it by themselves, and owners are
+//! reminded.
+
+use std::collections::BTreeSet;
+
+use teamd_shared::id::Ids;
+use teamd_shared::job::GitReport;
+use teamd_shared::journal::{Notice, Record, TaskRecord, TeamEvent, TeamRecord};
+use teamd_shared::member::Member;
+use teamd_shared::message::TEAMD;
+use teamd_shared::name::Name;
+use teamd_shared::task::{MAX_IDLE_RELEASES, MAX_REMINDERS, Task, TaskEvent, TaskId, TaskStatus};
+
+use crate::core::decide::{Decision, View};
+use crate::core::event::{Action, Incarnation};
+use crate::core::quiet::{MOST_REFUSALS, Standing, standing};
+
+impl View<'_> {
+    /// Has idle members looked at, if there is work for any of them, or will be when this decision
+    /// is applied.
+    pub(in crate::core::decide) fn offer_later(&self) -> Decision {
+        if self.team.has_open_tasks() {
+            Decision::default().act(Action::Offer)
+        } else {
+            Decision::default()
+        }
+    }
+
+    /// Gives work to the members that are idle and take it by themselves.
+    pub(in crate::core::decide) fn offer(&self, ids: &mut dyn Ids) -> Decision {
+        let mut decision = Decision::default();
+        let mut taken: BTreeSet<TaskId> =
+            self.live.all().filter_map(|alive| alive.offered).collect();
+        for member in self
+            .alive()
+            .filter(|member| member.terms.auto && self.takes_work(member))
+        {
+            let Some(task) = self.team.next_for(member, &taken) else {
+                continue;
+            };
+            let Some(next) = task.after(TaskEvent::Claimed, self.now.wall) else {
+                continue;
+            };
+            taken.insert(task.id);
+            if member.terms.checkout.is_some() {
+                decision = decision.act(Action::Branch(member.name.clone(), task.id));
+                continue;
+            }
+            let next = next.held_by(&member.name);
+            decision = decision.task(self.recorded(TaskEvent::Claimed, (next, TEAMD), ids));
+        }
+        decision
+    }
+
+    /// Gives an idle teammate the task of which its checkout has the branch by now. One that cannot
+    /// have a branch is told why, and offered a task when it has worked again; the third time in a
+    /// row it is left alone until a person or the lead changes a task, and the lead is told.
+    pub(in crate::core::decide) fn offered(
+        &self,
+        (name, task): (&Name, TaskId),
+        ended: &Result<GitReport, String>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let Some(member) = self.team.members.get(name).map(|state| &state.record) else {
+            return Decision::default();
+        };
+        match ended {
+            Ok(report) => {
+                let next = self.team.tasks.get(&task).filter(|task| {
+                    self.takes_work(member)
+                        && task.is_for(member)
+                        && self.team.blockers(task).is_empty()
+                });
+                let next = next.and_then(|task| task.after(TaskEvent::Claimed, self.now.wall));
+                let Some(next) = next else {
+                    return Decision::default().act(Action::Offer);
+                };
+                let kept = if let GitReport::Branched(kept) = report {
+                    kept.clone()
+                } else {
+                    Vec::new()
+                };
+                let next = Task {
+                    kept,
+                    ..next.held_by(name)
+                };
+                Decision::default().task(self.recorded(TaskEvent::Claimed, (next, TEAMD), ids))
+            }
+            Err(why) => {
+                let refusals = self.live.member(name).map_or(0, |alive| alive.refusals);
+                let whom = if refusals < MOST_REFUSALS {
+                    name.clone()
+                } else {
+                    Name::lead()
+                };
+                let why = format!("{name} cannot be given a task: {why}");
+                self.held_up(task, &why).and(self.note(whom, why, ids))
+            }
+        }
+    }
+
+    /// Records why a task cannot be given to a teammate, for people to see. No member is told by
+    /// that.
+    fn held_up(&self, task: TaskId, why: &str) -> Decision {
+        let task = self
+            .team
+            .tasks
+            .get(&task)
+            .filter(|task| task.stalled.as_deref() != Some(why));
+        let next = task.and_then(|task| {
+            let stalled = Task {
+                stalled: Some(why.to_owned()),
+                ..task.clone()
+            };
+            stalled.after(TaskEvent::Stalled, self.now.wall)
+        });
+        next.map_or_else(Decision::default, |next| {
+            Decision::default().task(TaskRecord::of(TaskEvent::Stalled, next, TEAMD))
+        })
+    }
+
+    /// Tells a member something that follows for no task.
+    pub(in crate::core::decide) fn note(
+        &self,
+        whom: Name,
+        text: String,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let content = Some(text);
+        let tell = vec![Notice {
+            to: whom,
+            id: ids.message(),
+        }];
+        let record = TeamRecord {
+            content,
+            tell,
+            ..self.team_record(TeamEvent::Noted)
+        };
+        Decision::default().record(Record::Team(record))
+    }
+
+    /// Tells the lead of the tasks that wait for a person or the lead, when their owner has died
+    /// that holds them still.
+    pub(in crate::core::decide) fn let_lie_too_often<'a>(
+        &self,
+        tasks: impl Iterator<Item = &'a TaskId>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let held = tasks
+            .filter_map(|id| self.team.tasks.get(id))
+            .filter(|task| task.status == TaskStatus::InProgress);
+        let lost = held
+            .map(|task| task.clone().let_lie())
+            .filter(|task| task.idle_releases >= MAX_IDLE_RELEASES);
+        lost.fold(Decision::default(), |decision, task| {
+            let text = format!(
+                "{} has lost its owner{}",
+                task.title(),
+                waits_for_person(&task)
+            );
+            decision.and(self.note(Name::lead(), text, ids))
+        })
+    }
+
+    fn takes_work(&self, member: &Member) -> bool {
+        standing(self.team, self.live, member) == Standing::Free
+    }
+
+    /// Reminds a member that has become idle of the task that it holds; the third time the task is
+    /// released. No check has failed by that.
+    pub(in crate::core::decide) fn remind(
+        &self,
+        incarnation: &Incarnation,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let became_idle = self
+            .live
+            .of(incarnation)
+            .is_some_and(|alive| alive.became_idle);
+        let member = self.present(incarnation).filter(|member| {
+            let standing = standing(self.team, self.live, member);
+            became_idle && matches!(standing, Standing::Holds(_) | Standing::Failed(_))
+        });
+        let held = member.and_then(|member| self.team.held_by(&member.name));
+        let Some(task) = held.filter(|task| task.status == TaskStatus::InProgress) else {
+            return Decision::default();
+        };
+        let reminders = task.reminders + 1;
+        if reminders <= MAX_REMINDERS {
+            return self.system(
+                &Task {
+                    reminders,
+                    ..task.clone()
+                },
+                TaskEvent::Reminded,
+                None,
+                ids,
+            );
+        }
+        let lost = task.clone().let_lie();
+        let mut text = format!(
+            "{} went idle three times without submitting",
+            incarnation.name
+        );
+        if lost.idle_releases >= MAX_IDLE_RELEASES {
+            text.push_str(&waits_for_person(&lost));
+        }
+        self.system(&lost, TaskEvent::Released, Some(text), ids)
+            .act(Action::Offer)
+    }
+}
+
+/// Says behind a text that no teammate is given a task any more by itself.
+fn waits_for_person(task: &Task) -> String {
+    let id = task.id;
+    format!(
+        ". That was the third time in a row: it waits until `teamctl task assign {id} NAME` or `task edit {id}`"
+    )
+}

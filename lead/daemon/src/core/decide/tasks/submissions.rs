@@ -1,0 +1,395 @@
+//! Submitted work: its check, its review, and what follows from those.
+
+use teamd_shared::check::CheckReport;
+use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::job::{GitReport, JobReport};
+use teamd_shared::journal::{Notice, RequestEvent};
+use teamd_shared::member::ApproveBy;
+use teamd_shared::name::Name;
+use teamd_shared::request::{Payload, Request, Review, Status};
+use teamd_shared::task::{
+    Check, CheckResult, Stage, Submission, Task, TaskEvent, TaskId, TaskResult, TaskStatus,
+    Verified,
+};
+
+use super::claims::is_theirs;
+use super::does_not_fit;
+use crate::core::decide::{Decision, View, conflict};
+use crate::core::event::{Action, Actor};
+
+/// The longest summary of work, in bytes: it stands in the message that asks for its review.
+const MAX_SUMMARY: usize = 50_000;
+
+impl View<'_> {
+    pub(super) fn submit(
+        &self,
+        by: &Actor,
+        id: TaskId,
+        summary: &str,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        let task = self.known_task(id)?;
+        is_theirs(by, task)?;
+        let mut next = self.stepped(task, TaskEvent::Submitted)?;
+        let owner = task
+            .owner
+            .clone()
+            .ok_or_else(|| does_not_fit(task, TaskEvent::Submitted))?;
+        if summary.len() > MAX_SUMMARY {
+            let message = format!(
+                "the summary has {} bytes, the limit is {MAX_SUMMARY}",
+                summary.len()
+            );
+            return Err(Refusal::new(RefusalCode::Usage, message).hint("say it in fewer words"));
+        }
+        let number = task.submission.as_ref().map_or(0, |before| before.number) + 1;
+        let checks = if task.no_check {
+            Vec::new()
+        } else {
+            self.team
+                .work
+                .check()
+                .into_iter()
+                .chain(task.check.clone())
+                .collect()
+        };
+        let commit = match (
+            self.prepared,
+            self.known(&owner)
+                .ok()
+                .and_then(|it| it.terms.checkout.as_ref()),
+        ) {
+            (Some(JobReport::Git(GitReport::Kept { commit, .. })), _) => Some(commit.clone()),
+            (_, None) => None,
+            (_, Some(_)) => {
+                return Err(conflict(
+                    "the checkout of its owner was not looked at",
+                    "submit it again",
+                ));
+            }
+        };
+        let summary = summary.trim().to_owned();
+        let stage = Stage::Checking;
+        let merged = None;
+        let approved = false;
+        let starved = false;
+        next.submission = Some(Submission {
+            number,
+            by: owner,
+            summary,
+            checks,
+            commit,
+            merged,
+            approved,
+            starved,
+            stage,
+        });
+        let follows = self.next_step(&next, ids);
+        let record = self.recorded(TaskEvent::Submitted, (next, by.as_str()), ids);
+        Ok(Decision::default().task(record).and(follows))
+    }
+
+    /// Tells what a submitted task needs next. A daemon that begins asks this again, whatever the
+    /// one before has done of it.
+    pub(super) fn next_step(&self, task: &Task, ids: &mut dyn Ids) -> Decision {
+        let Some(submission) = &task.submission else {
+            return Decision::default();
+        };
+        match &submission.stage {
+            Stage::Checking
+                if submission.commit.is_none()
+                    && submission.checks.is_empty()
+                    && self.team.work.protect.is_empty() =>
+            {
+                self.passed(task, result_of(submission), ids)
+            }
+            Stage::Checking => Decision::default().act(Action::Check(task.id)),
+            Stage::Reviewing { request_id } => match self.team.requests.get(request_id) {
+                Some(review) => self.reviewed(task, review, ids),
+                None => self.ask_for_review(task, request_id, ids),
+            },
+            Stage::Queued => self.integrate_next(),
+            Stage::Integrating => Decision::default().act(Action::Integrate(task.id)),
+        }
+    }
+
+    /// Goes on with a task in review: after a start of the daemon, or when a check could not run.
+    pub(in crate::core::decide) fn review(&self, id: TaskId, ids: &mut dyn Ids) -> Decision {
+        match self
+            .team
+            .tasks
+            .get(&id)
+            .filter(|task| task.status == TaskStatus::InReview)
+        {
+            Some(task) => self.next_step(task, ids),
+            None => Decision::default(),
+        }
+    }
+
+    /// Returns a task whose present submission has this number.
+    pub(super) fn submitted_task(
+        &self,
+        (id, number): (TaskId, u32),
+    ) -> Option<(&Task, &Submission)> {
+        let task = self
+            .team
+            .tasks
+            .get(&id)
+            .filter(|task| task.status == TaskStatus::InReview)?;
+        Some((
+            task,
+            task.submission.as_ref().filter(|it| it.number == number)?,
+        ))
+    }
+
+    /// Takes in how a check has ended. One that is not of the present submission says nothing.
+    pub(in crate::core::decide) fn checked(
+        &self,
+        of: (TaskId, u32),
+        ended: &CheckReport,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let Some((task, submission)) = self.submitted_task(of) else {
+            return Decision::default();
+        };
+        if !ended.conflicts.is_empty() {
+            return self
+                .conflicting(task, &ended.conflicts, ids)
+                .act(Action::Offer);
+        }
+        let result = TaskResult {
+            touched_protected: ended.touched_protected.clone(),
+            ..result_of(submission)
+        };
+        let merged = Submission {
+            merged: ended.merged.clone(),
+            ..submission.clone()
+        };
+        let task = &Task {
+            submission: Some(merged),
+            ..task.clone()
+        };
+        let Some(check) = submission
+            .checks
+            .get(ended.command)
+            .or(submission.checks.last())
+        else {
+            return self.passed(task, result, ids).act(Action::Offer);
+        };
+        let passed = ended.exit == Some(0);
+        let result = TaskResult {
+            check: Some(CheckResult {
+                check: check.clone(),
+                exit: ended.exit,
+                seconds: ended.seconds,
+                log: format!("log/task-{}.log", task.id),
+            }),
+            verified: match passed {
+                true if ended.merged.is_some() => Verified::Checked,
+                true => Verified::InPlace,
+                false => Verified::No,
+            },
+            ..result
+        };
+        if passed {
+            return self.passed(task, result, ids).act(Action::Offer);
+        }
+        if ended.starved && !submission.starved {
+            return self.starved(task, ids);
+        }
+        let attempts = task.attempts + 1;
+        let text = failed_check(task, (check, attempts), ended);
+        let event = if attempts < task.max_attempts {
+            TaskEvent::Returned
+        } else {
+            TaskEvent::Failed
+        };
+        let changed = Task {
+            attempts,
+            reminders: 0,
+            stalled: None,
+            result: Some(result),
+            ..task.clone()
+        };
+        self.system(&changed, event, Some(text), ids)
+            .act(Action::Offer)
+    }
+
+    /// Tells the lead once that a check could not run. That is no attempt: it is tried again.
+    pub(in crate::core::decide) fn not_checked(
+        &self,
+        of: (TaskId, u32),
+        why: &str,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let Some((task, _)) = self.submitted_task(of) else {
+            return Decision::default();
+        };
+        let again = Decision::default().act(Action::CheckAgain(task.id));
+        if task.stalled.as_deref() == Some(why) {
+            return again;
+        }
+        let stalled = Task {
+            stalled: Some(why.to_owned()),
+            ..task.clone()
+        };
+        self.system(&stalled, TaskEvent::Stalled, Some(why.to_owned()), ids)
+            .and(again)
+    }
+
+    /// Has a check run once more that failed while the kernel killed for memory: that may have been
+    /// another program's doing.
+    fn starved(&self, task: &Task, ids: &mut dyn Ids) -> Decision {
+        let why = "it failed while the kernel killed a process for memory; it is run once more, and that one counts";
+        let mut stalled = Task {
+            stalled: Some(why.to_owned()),
+            ..task.clone()
+        };
+        if let Some(submission) = &mut stalled.submission {
+            submission.starved = true;
+        }
+        let told = self.system(&stalled, TaskEvent::Stalled, Some(why.to_owned()), ids);
+        told.act(Action::CheckAgain(task.id))
+    }
+
+    /// Takes in that a task has passed its check: it is reviewed, if the task or a protected file
+    /// wants that.
+    fn passed(&self, task: &Task, result: TaskResult, ids: &mut dyn Ids) -> Decision {
+        let reviewer = task.reviewer(&self.team.work, &result);
+        let mut task = Task {
+            result: Some(result),
+            stalled: None,
+            ..task.clone()
+        };
+        let is_approved = task.submission.as_ref().is_some_and(|it| it.approved);
+        let Some(_) = reviewer else {
+            return self.accepted(&task, ids);
+        };
+        let Some(submission) = &mut task.submission else {
+            return self.accepted(&task, ids);
+        };
+        if is_approved {
+            return self.accepted(&task, ids);
+        }
+        let mut request_id = ids.request();
+        while self.team.requests.contains_key(&request_id) {
+            request_id = ids.request();
+        }
+        submission.stage = Stage::Reviewing {
+            request_id: request_id.clone(),
+        };
+        let review = self.ask_for_review(&task, &request_id, ids);
+        self.system(&task, TaskEvent::Checked, None, ids)
+            .and(review)
+    }
+
+    fn ask_for_review(&self, task: &Task, request_id: &RequestId, ids: &mut dyn Ids) -> Decision {
+        let Some(submission) = &task.submission else {
+            return Decision::default();
+        };
+        let Some(result) = &task.result else {
+            return Decision::default();
+        };
+        let author = self.team.members.get(&submission.by);
+        let message_id = ids.message();
+        let payload = Payload::Review(Review {
+            task: task.id,
+            submission: submission.number,
+            subject: task.subject.clone(),
+            summary: submission.summary.clone(),
+            by: task
+                .reviewer(&self.team.work, result)
+                .unwrap_or(ApproveBy::Person),
+            touched_protected: result.touched_protected.clone(),
+        });
+        let author = (
+            &submission.by,
+            author.map_or(0, |author| author.record.incarnation),
+        );
+        let request = self.pending(request_id.clone(), author, payload, message_id);
+        let tell = vec![Notice {
+            to: Name::lead(),
+            id: message_id,
+        }];
+        Decision::default().request(RequestEvent::Asked, request, tell)
+    }
+
+    /// Tells what follows for a task from the answer to its review: an answer to another submission
+    /// means nothing to it.
+    pub(in crate::core::decide) fn answered_review(
+        &self,
+        review: &Request,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        match self
+            .team
+            .tasks
+            .values()
+            .find(|task| task.review_id() == Some(&review.request_id))
+        {
+            Some(task) => self.reviewed(task, review, ids).act(Action::Offer),
+            None => Decision::default(),
+        }
+    }
+
+    fn reviewed(&self, task: &Task, review: &Request, ids: &mut dyn Ids) -> Decision {
+        match review.status {
+            Status::Approved => {
+                let mut task = task.clone();
+                if let Some(it) = &mut task.submission {
+                    it.approved = true;
+                }
+                self.accepted(&task, ids)
+            }
+            Status::Rejected => {
+                let feedback = review
+                    .reason
+                    .as_deref()
+                    .filter(|text| !text.trim().is_empty());
+                let why = format!(
+                    "is not approved: {}",
+                    feedback.unwrap_or("no reason was given; ask the lead")
+                );
+                let text = format!("{} {why}", task.title());
+                let returns = task.returns + 1;
+                let returned = Task {
+                    returns,
+                    reminders: 0,
+                    returned: Some(why),
+                    ..task.clone()
+                };
+                self.system(&returned, TaskEvent::Returned, Some(text), ids)
+            }
+            // One that has expired was withdrawn together with its submission.
+            Status::Pending | Status::Expired => Decision::default(),
+        }
+    }
+}
+
+/// Returns the result of work that nothing was found out about.
+fn result_of(submission: &Submission) -> TaskResult {
+    TaskResult {
+        submission: submission.number,
+        summary: submission.summary.clone(),
+        check: None,
+        verified: Verified::No,
+        touched_protected: None,
+        commit: submission.commit.clone(),
+        merged: None,
+    }
+}
+
+fn failed_check(task: &Task, (check, attempts): (&Check, u32), ended: &CheckReport) -> String {
+    let how = match ended.exit {
+        Some(code) => format!("exited with {code}"),
+        None => ended.how.clone(),
+    };
+    let id = task.id;
+    let most = task.max_attempts;
+    format!(
+        "the check of task {id} failed (attempt {attempts} of {most}): `{}` {how}\n{}",
+        check.command,
+        ended.output.trim_end()
+    )
+}

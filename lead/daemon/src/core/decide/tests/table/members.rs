@@ -1,0 +1,377 @@
+//! Spawn, interrupt, forget.
+
+use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder, ToWorker};
+use teamd_shared::journal::{MemberEvent, Record};
+use teamd_shared::member::{Gate, Phase, Restart, TermsPatch};
+use teamd_shared::position::Position;
+
+use super::super::harness::{
+    CLIENT, Harness, environment, incarnation, name, never_restarted, next_id, order, refusal,
+    reply, said,
+};
+use crate::core::event::{Action, Event, SpawnFacts, Until};
+
+#[test]
+fn a_spawn_is_journaled_before_it_is_started_and_answered() {
+    let mut harness = Harness::new();
+    let facts = SpawnFacts {
+        held: None,
+        default_workspace: "/home/u/web".to_owned(),
+        lead_inbox: None,
+        checkout: None,
+    };
+    let terms = TermsPatch {
+        prompt: Some("count the files".to_owned()),
+        ..TermsPatch::default()
+    };
+    let order = Box::new(SpawnOrder {
+        terms,
+        ..order("alice")
+    });
+    let spawned = harness.on(&Event::Spawn(CLIENT, next_id(), order, facts));
+    let [Record::Member(record)] = spawned.records.as_slice() else {
+        panic!("{spawned:?}")
+    };
+    assert_eq!(
+        (record.event, record.member.phase),
+        (MemberEvent::Spawning, Phase::Spawning)
+    );
+    assert_eq!(
+        (
+            record.member.incarnation,
+            record.member.conversation,
+            record.member.gate
+        ),
+        (1, 1, Gate::Open)
+    );
+    assert_eq!(record.member.begins_at, Position::START);
+    assert_eq!(
+        spawned.actions[0],
+        Action::Start(incarnation("alice", 1), Some(environment(1)))
+    );
+    assert_eq!(
+        spawned.actions[1..],
+        [Action::Wait(CLIENT, name("alice"), Until::Ready(1))]
+    );
+    assert_eq!(
+        harness.team.members[&name("alice")].prompt.as_deref(),
+        Some("count the files")
+    );
+}
+
+#[test]
+fn a_member_that_must_submit_a_plan_begins_with_a_closed_gate() {
+    let mut harness = Harness::new();
+    harness.runs_with_plan("alice");
+    assert_eq!(harness.member("alice").gate, Gate::Closed);
+}
+
+#[test]
+fn a_name_is_taken_from_its_spawn_to_its_end() {
+    let mut harness = Harness::new();
+    harness.spawn(order("alice")).unwrap();
+    assert_eq!(
+        refusal(harness.spawn(order("alice"))).0,
+        RefusalCode::Conflict
+    );
+    let alice = harness.starts("alice");
+    assert_eq!(
+        refusal(harness.spawn(order("alice"))).0,
+        RefusalCode::Conflict
+    );
+    harness.request_shutdown("alice", Some(0.0));
+    harness.advance(0);
+    assert_eq!(
+        refusal(harness.spawn(order("alice"))).0,
+        RefusalCode::Conflict
+    );
+    harness.ends(&alice);
+    assert_eq!(harness.spawn(order("alice")), Ok(2));
+}
+
+#[test]
+fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
+    let mut harness = Harness::new();
+    let alice = harness.runs("alice");
+    harness.request_shutdown("alice", Some(0.0));
+    harness.advance(0);
+    harness.ends(&alice);
+    let before = harness.team.clone();
+    let planning = TermsPatch {
+        plan: Some(true),
+        ..TermsPatch::default()
+    };
+    let cases = [
+        (
+            SpawnOrder {
+                name: teamd_shared::name::Name::lead(),
+                terms: planning,
+                ..order("bob")
+            },
+            RefusalCode::Usage,
+        ),
+        (
+            SpawnOrder {
+                resume: true,
+                ..order("bob")
+            },
+            RefusalCode::NotFound,
+        ),
+    ];
+    for (order, code) in cases {
+        let refusal = harness.spawn(order.clone()).expect_err("a refusal");
+        assert_eq!(refusal.code, code, "{order:?}");
+    }
+    let facts = SpawnFacts {
+        checkout: None,
+        held: Some("process 7 holds its liveness lock".to_owned()),
+        default_workspace: "/".to_owned(),
+        lead_inbox: None,
+    };
+    let held = harness.on(&Event::Spawn(
+        CLIENT,
+        next_id(),
+        Box::new(order("alice")),
+        facts,
+    ));
+    assert_eq!(refusal(reply(&held)).0, RefusalCode::Conflict);
+    assert_eq!(harness.team, before);
+}
+
+#[test]
+fn no_member_is_spawned_while_the_team_is_stopping() {
+    let mut harness = Harness::new();
+    harness.runs("alice");
+    harness.on(&Event::Command(CLIENT, Command::Stop { force: false }));
+    assert_eq!(
+        refusal(harness.spawn(order("bob"))).0,
+        RefusalCode::Conflict
+    );
+}
+
+#[test]
+fn a_refused_spawn_leaves_the_environment_of_the_running_member() {
+    let mut harness = Harness::new();
+    let other = || SpawnOrder {
+        environment: environment(2),
+        ..order("alice")
+    };
+    harness.spawn(order("alice")).unwrap();
+    harness.spawn(other()).unwrap_err();
+    let alice = harness.starts("alice");
+    // Its connection is broken: it runs all the same.
+    harness.on(&Event::Disconnected {
+        incarnation: alice.clone(),
+    });
+    harness.spawn(other()).unwrap_err();
+    let given = |harness: &Harness| {
+        harness
+            .live
+            .member(&name("alice"))
+            .and_then(|alive| alive.environment.clone())
+    };
+    assert_eq!(given(&harness), Some(environment(1)));
+    harness.ends(&alice);
+    assert_eq!(
+        (harness.member("alice").phase, given(&harness)),
+        (Phase::Spawning, Some(environment(1)))
+    );
+}
+
+#[test]
+fn a_resume_goes_on_with_the_conversation_and_changes_what_it_names() {
+    let mut harness = Harness::new();
+    let role = Some("coder".to_owned());
+    let restart = Some(Restart::Never);
+    let terms = TermsPatch {
+        role,
+        restart,
+        ..TermsPatch::default()
+    };
+    harness
+        .spawn(SpawnOrder {
+            terms,
+            ..order("alice")
+        })
+        .unwrap();
+    let alice = harness.starts("alice");
+    harness.ends(&alice);
+    let terms = TermsPatch {
+        plan: Some(true),
+        ..TermsPatch::default()
+    };
+    let resumed = harness.spawn(SpawnOrder {
+        resume: true,
+        terms,
+        ..order("alice")
+    });
+    assert_eq!(resumed, Ok(2));
+    let member = harness.member("alice");
+    assert_eq!(
+        (
+            member.conversation,
+            member.terms.role.as_str(),
+            member.terms.restart
+        ),
+        (1, "coder", Restart::Never)
+    );
+    assert_eq!(
+        (member.terms.plan, member.gate, member.begins_at),
+        (true, Gate::Closed, Position::START)
+    );
+}
+
+#[test]
+fn a_fresh_incarnation_skips_the_mail_of_the_old_one() {
+    let mut harness = Harness::new();
+    harness.spawn(never_restarted("alice")).unwrap();
+    let alice = harness.starts("alice");
+    harness.ends(&alice);
+    assert_eq!(harness.spawn(order("alice")), Ok(2));
+    assert_eq!(
+        (
+            harness.member("alice").conversation,
+            harness.member("alice").begins_at.offset
+        ),
+        (2, 70)
+    );
+}
+
+const NOON: std::time::Duration = std::time::Duration::from_secs(12);
+
+#[test]
+fn an_interrupt_is_said_and_not_journaled() {
+    let mut harness = Harness::new();
+    harness.runs("alice");
+    let interrupted = harness.on(&Event::Command(
+        CLIENT,
+        Command::Interrupt {
+            name: name("alice"),
+            asked_at: NOON,
+        },
+    ));
+    assert_eq!(
+        (interrupted.records.len(), said(&interrupted)),
+        (0, vec![&ToWorker::Interrupt { asked_at: NOON }])
+    );
+    assert_eq!(
+        refusal(harness.ask(Command::Interrupt {
+            name: name("bob"),
+            asked_at: NOON
+        }))
+        .0,
+        RefusalCode::NotFound
+    );
+}
+
+#[test]
+fn only_an_ended_member_is_forgotten_and_its_name_is_free_once_its_files_are_moved() {
+    let mut harness = Harness::new();
+    let forget = || Command::Forget {
+        name: name("alice"),
+        discard: false,
+    };
+    assert_eq!(refusal(harness.ask(forget())).0, RefusalCode::NotFound);
+    let alice = harness.runs("alice");
+    assert_eq!(refusal(harness.ask(forget())).0, RefusalCode::Conflict);
+    let id = harness.request_shutdown("alice", Some(0.0));
+    harness.advance(0);
+    harness.ends(&alice);
+    let Ok(Done::Forgotten { files }) = harness.ask(forget()) else {
+        panic!("it was not forgotten")
+    };
+    assert!(
+        files
+            .iter()
+            .all(|file| file.contains(&format!("/{}.", harness.team.seq))),
+        "{files:?}"
+    );
+    assert!(harness.team.members.is_empty() && harness.team.requests.contains_key(&id));
+    assert_eq!(
+        refusal(harness.spawn(order("alice"))).0,
+        RefusalCode::Conflict
+    );
+    harness.team.mark_done(harness.team.seq);
+    assert_eq!(harness.spawn(order("alice")), Ok(2));
+    assert_eq!(harness.team.shutdown_of(&name("alice")), None);
+}
+
+#[test]
+fn commands_about_unknown_members_are_not_found_and_about_ended_ones_a_conflict() {
+    let mut harness = Harness::new();
+    harness.spawn(never_restarted("alice")).unwrap();
+    let alice = harness.starts("alice");
+    harness.ends(&alice);
+    let commands = |who: &str| {
+        [
+            super::super::harness::shutdown(who, None),
+            super::super::harness::plan_request(who),
+            Command::Interrupt {
+                name: name(who),
+                asked_at: NOON,
+            },
+        ]
+    };
+    for command in commands("alice") {
+        assert_eq!(refusal(harness.ask(command)).0, RefusalCode::Conflict);
+    }
+    for command in commands("bob") {
+        assert_eq!(refusal(harness.ask(command)).0, RefusalCode::NotFound);
+    }
+}
+
+#[test]
+fn a_repeated_spawn_waits_with_the_first_and_another_one_is_refused() {
+    let mut harness = Harness::new();
+    let spawn = |id| {
+        Event::Spawn(
+            CLIENT,
+            id,
+            Box::new(order("alice")),
+            SpawnFacts {
+                held: None,
+                default_workspace: "/home/u/web".to_owned(),
+                lead_inbox: None,
+                checkout: None,
+            },
+        )
+    };
+    let id = next_id();
+    harness.on(&spawn(id.clone()));
+    let waits = [Action::Wait(CLIENT, name("alice"), Until::Ready(1))];
+    let alice = harness.starts("alice");
+    for _ in 0..2 {
+        let again = harness.on(&spawn(id.clone()));
+        assert_eq!(
+            (again.records.as_slice(), again.actions.as_slice()),
+            ([].as_slice(), waits.as_slice())
+        );
+        // A restart by the policy is another incarnation: the first one was not ready, or has
+        // ended.
+        harness.ends(&alice);
+    }
+    assert_eq!(
+        refusal(reply(&harness.on(&spawn(next_id())))).0,
+        RefusalCode::Conflict
+    );
+}
+
+#[test]
+fn what_never_comes_this_way_is_refused() {
+    let mut harness = Harness::new();
+    assert_eq!(
+        harness.ask(Command::Ping).unwrap_err().code,
+        RefusalCode::Failed
+    );
+    assert_eq!(
+        harness
+            .ask(Command::Spawn {
+                id: next_id(),
+                order: Box::new(order("alice"))
+            })
+            .unwrap_err()
+            .code,
+        RefusalCode::Failed
+    );
+    assert_eq!(harness.team.seq, 0);
+}

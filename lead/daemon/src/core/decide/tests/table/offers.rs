@@ -1,0 +1,168 @@
+//! Reminders of a task that its owner has not submitted.
+
+use teamd_shared::check::CheckReport;
+use teamd_shared::control::{Command, RefusalCode, TaskOrder, WorkerState};
+use teamd_shared::journal::Record;
+use teamd_shared::member::Doing;
+use teamd_shared::task::{MAX_IDLE_RELEASES, MAX_REMINDERS, TaskEvent, TaskFields, TaskStatus};
+
+use super::super::harness::*;
+use crate::core::event::{Action, Actor, Event};
+
+/// Makes a task, which waits for a teammate.
+fn adds(harness: &mut Harness) {
+    let fields = TaskFields {
+        subject: Some("fix it".to_owned()),
+        ..TaskFields::default()
+    };
+    let add = TaskOrder::Add {
+        id: next_id(),
+        tasks: vec![fields],
+        within: false,
+    };
+    harness.on(&Event::Task(CLIENT, Actor::Person, add, None));
+}
+
+fn asks(harness: &mut Harness, who: &str, order: TaskOrder) -> Result<(), RefusalCode> {
+    let by = if who.is_empty() {
+        Actor::Person
+    } else {
+        Actor::Member(name(who))
+    };
+    let decision = harness.on(&Event::Task(CLIENT, by, order, None));
+    reply(&decision).map(drop).map_err(|refusal| refusal.code)
+}
+
+#[test]
+fn a_task_that_owners_let_lie_three_times_waits_for_a_person_and_no_check_has_failed() {
+    let mut harness = Harness::new();
+    adds(&mut harness);
+    for times in 1..=MAX_IDLE_RELEASES {
+        harness.spawn(never_restarted("alice")).unwrap();
+        let alice = harness.starts("alice");
+        assert_eq!(
+            asks(&mut harness, "alice", TaskOrder::Claim(Some(1))),
+            Ok(())
+        );
+        // The second time it crashes for good.
+        if times == 2 {
+            harness.ends(&alice);
+        } else {
+            for _ in 0..=MAX_REMINDERS {
+                for doing in [Doing::Working, Doing::Idle] {
+                    let state = WorkerState { doing, ..idle() };
+                    harness.on(&Event::Said {
+                        incarnation: alice.clone(),
+                        state,
+                    });
+                }
+            }
+        }
+        let task = &harness.team.tasks[&1];
+        assert_eq!(
+            (task.status, task.attempts, task.idle_releases),
+            (TaskStatus::Pending, 0, times)
+        );
+        if times != 2 {
+            harness.ends(&alice);
+        }
+    }
+    harness.runs("alice");
+    for id in [Some(1), None] {
+        assert_eq!(
+            asks(&mut harness, "alice", TaskOrder::Claim(id)),
+            Err(RefusalCode::Conflict)
+        );
+    }
+    assert_eq!(
+        asks(&mut harness, "", TaskOrder::Assign(1, name("alice"))),
+        Ok(())
+    );
+    assert_eq!(asks(&mut harness, "alice", TaskOrder::Claim(None)), Ok(()));
+    assert_eq!(harness.team.tasks[&1].idle_releases, 0);
+}
+
+#[test]
+fn a_check_that_fails_while_the_kernel_kills_for_memory_is_run_once_more_and_then_counts() {
+    let mut harness = Harness::new();
+    harness.runs("alice");
+    let check = Some("true".to_owned());
+    let fields = TaskFields {
+        subject: Some("fix it".to_owned()),
+        check,
+        ..TaskFields::default()
+    };
+    let add = TaskOrder::Add {
+        id: next_id(),
+        tasks: vec![fields],
+        within: false,
+    };
+    assert_eq!(asks(&mut harness, "", add), Ok(()));
+    for submission in 1..=2 {
+        if submission == 1 {
+            assert_eq!(asks(&mut harness, "alice", TaskOrder::Claim(None)), Ok(()));
+        }
+        assert_eq!(
+            asks(&mut harness, "alice", TaskOrder::Submit(1, String::new())),
+            Ok(())
+        );
+        let report = CheckReport {
+            exit: Some(137),
+            starved: true,
+            ..CheckReport::default()
+        };
+        let ended = Event::Checked {
+            task: 1,
+            number: submission,
+            ended: Ok(report),
+        };
+        let decision = harness.on(&ended);
+        assert!(
+            decision.actions.contains(&Action::CheckAgain(1)),
+            "{decision:?}"
+        );
+        let task = &harness.team.tasks[&1];
+        assert_eq!(
+            (task.status, task.attempts),
+            (TaskStatus::InReview, submission - 1)
+        );
+        assert!(task.held_up().unwrap().contains("for memory"), "{task:?}");
+        harness.on(&ended);
+        let task = &harness.team.tasks[&1];
+        assert_eq!(
+            (task.status, task.attempts),
+            (TaskStatus::InProgress, submission)
+        );
+    }
+}
+
+/// Whether an owner that goes idle is reminded, after this was asked of the daemon.
+fn is_reminded(asked: Option<Command>) -> bool {
+    let mut harness = Harness::new();
+    let alice = harness.runs("alice");
+    adds(&mut harness);
+    harness.on(&Event::Task(
+        CLIENT,
+        Actor::Member(name("alice")),
+        TaskOrder::Claim(Some(1)),
+        None,
+    ));
+    let says = |doing| Event::Said {
+        incarnation: alice.clone(),
+        state: WorkerState { doing, ..idle() },
+    };
+    harness.on(&says(Doing::Working));
+    asked.map(|command| harness.on(&Event::Command(CLIENT, command)));
+    let decision = harness.on(&says(Doing::Idle));
+    decision
+        .records
+        .iter()
+        .any(|record| matches!(record, Record::Task(it) if it.event == TaskEvent::Reminded))
+}
+
+#[test]
+fn an_owner_is_reminded_of_its_task_unless_it_is_to_leave() {
+    assert!(is_reminded(None));
+    assert!(!is_reminded(Some(Command::Stop { force: true })));
+    assert!(!is_reminded(Some(shutdown("alice", None))));
+}

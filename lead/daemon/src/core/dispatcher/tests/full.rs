@@ -1,0 +1,215 @@
+//! A disk that stays full while commands keep coming.
+
+use teamd_shared::control::TaskOrder;
+use teamd_shared::fingerprint::Baseline;
+use teamd_shared::job::JobReport;
+use teamd_shared::task::TaskFields;
+
+use super::*;
+use crate::core::event::{Actor, Until};
+
+impl Fixture {
+    /// Three commands come, none of which can be journaled, and then nothing more, until a second
+    /// is over.
+    fn is_kept_busy(&mut self) {
+        for _ in 0..3 {
+            self.owners.now.monotonic += RETRY / 4;
+            let taken = self.on(Event::Command(CLIENT, Command::Stop { force: false }));
+            assert!(taken.contains(&"refuse"), "{taken:?}");
+        }
+        self.owners.now.monotonic += RETRY / 4;
+    }
+}
+
+#[test]
+fn what_could_not_be_journaled_is_tried_again_although_commands_keep_coming() {
+    let mut fixture = Fixture::with_alice();
+    fixture.owners.full = true;
+    fixture.on(Event::Leaving {
+        incarnation: alice(),
+    });
+    fixture.is_kept_busy();
+    fixture.owners.full = false;
+    fixture.on(ended());
+    let taken = fixture.on(Event::Command(
+        CLIENT,
+        Command::Interrupt {
+            name: alice().name,
+            asked_at: RETRY,
+        },
+    ));
+    assert!(
+        taken.contains(&"append"),
+        "each command brings what waits before it: {taken:?}"
+    );
+    assert_eq!(fixture.alice().phase, Phase::Killed, "the farewell first");
+}
+
+#[test]
+fn what_is_due_comes_although_commands_keep_coming() {
+    let mut fixture = Fixture::with_alice();
+    fixture.on(Event::Command(
+        CLIENT,
+        Command::Shutdown(leave(0.0, Some(0.0))),
+    ));
+    fixture.owners.full = true;
+    assert!(fixture.seconds_later(1).contains(&"append fails"));
+    fixture.is_kept_busy();
+    fixture.owners.full = false;
+    assert!(
+        fixture.seconds_later(1).contains(&"signal"),
+        "she is made to leave"
+    );
+}
+
+#[test]
+fn a_second_sigterm_ends_the_daemon_although_neither_can_be_journaled() {
+    for commands in [false, true] {
+        let mut fixture = Fixture::with_alice();
+        fixture.owners.full = true;
+        fixture.on(Event::Terminate);
+        for _ in 0..3 {
+            if commands {
+                fixture.is_kept_busy();
+            }
+            fixture.seconds_later(1);
+            assert!(
+                fixture.dispatcher.end.is_none(),
+                "told once, it waits for the disk"
+            );
+        }
+        assert!(
+            fixture.on(Event::Terminate).contains(&"signal"),
+            "{commands}"
+        );
+        assert!(
+            matches!(fixture.dispatcher.end, Some(End::Failed(_))),
+            "{commands}"
+        );
+    }
+}
+
+#[test]
+fn what_a_person_ends_by_force_is_killed_at_once_and_recorded_later() {
+    let mut fixture = Fixture::with_alice();
+    fixture.owners.full = true;
+    let taken = fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, None))));
+    assert!(
+        taken.contains(&"refuse") && !taken.contains(&"signal"),
+        "{taken:?}"
+    );
+    let shutdown = |after| Event::Command(CLIENT, Command::Shutdown(leave(0.0, Some(after))));
+    fixture.owners.taken.clear();
+    fixture
+        .dispatcher
+        .handle(vec![shutdown(10.0)], &mut fixture.owners);
+    let replies = fixture.dispatcher.take_replies();
+    assert!(
+        !fixture.owners.taken.contains(&"signal"),
+        "it is to have its ten seconds: {replies:?}"
+    );
+    let hint = replies[0].1.clone().unwrap_err().hint.unwrap();
+    assert!(
+        hint.contains("`teamctl shutdown alice --force --timeout 0s`"),
+        "{hint}"
+    );
+    let taken = fixture.on(shutdown(0.0));
+    assert!(
+        taken.contains(&"refuse") && taken.contains(&"signal"),
+        "{taken:?}"
+    );
+    fixture.on(ended());
+    fixture.owners.full = false;
+    fixture.seconds_later(1);
+    assert_eq!(
+        fixture.alice().phase,
+        Phase::Killed,
+        "and not started again"
+    );
+    assert!(fixture.dispatcher.end.is_none());
+}
+
+#[test]
+fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
+    let mut fixture = Fixture::with_alice();
+    fixture.owners.full = true;
+    let fields = TaskFields {
+        subject: Some("x".to_owned()),
+        ..TaskFields::default()
+    };
+    let add = TaskOrder::Add {
+        id: next_id(),
+        tasks: vec![fields],
+        within: false,
+    };
+    let looked = JobReport::Protected(Baseline::Hash("1".to_owned()));
+    for event in [
+        Event::Task(CLIENT, Actor::Person, add, Some(looked)),
+        Event::Synced(
+            CLIENT,
+            next_id(),
+            ("main".to_owned(), "team/integration".to_owned()),
+            Some("0123456789ab".to_owned()),
+        ),
+    ] {
+        let taken = fixture.on(event);
+        assert_eq!(
+            taken,
+            ["append fails", "show", "refuse"],
+            "at once, although an attempt has just failed"
+        );
+    }
+    fixture.owners.full = false;
+    fixture.seconds_later(1);
+    assert!(fixture.dispatcher.team.tasks.is_empty() && !fixture.dispatcher.has_undecided());
+}
+
+#[test]
+fn a_stop_by_force_ends_the_daemon_and_all_teammates() {
+    let mut fixture = Fixture::with_alice();
+    fixture.owners.full = true;
+    let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    assert!(
+        taken.contains(&"refuse") && taken.contains(&"signal"),
+        "{taken:?}"
+    );
+    assert!(matches!(fixture.dispatcher.end, Some(End::Failed(_))));
+}
+
+#[test]
+fn a_spawn_that_waits_is_told_that_nothing_can_be_recorded() {
+    let mut fixture = Fixture::with_alice();
+    fixture
+        .dispatcher
+        .waiters
+        .add(CLIENT, alice().name, Until::Ready(alice().number));
+    fixture.owners.full = true;
+    fixture.dispatcher.handle(
+        vec![
+            Event::Unable {
+                incarnation: alice(),
+                why: "cannot write: no space left".to_owned(),
+            },
+            ended(),
+        ],
+        &mut fixture.owners,
+    );
+    let replies = fixture.dispatcher.take_replies();
+    let refusal = replies[0].1.clone().unwrap_err();
+    assert!(
+        refusal
+            .message
+            .starts_with("alice cannot begin: cannot write: no space left; "),
+        "{refusal:?}"
+    );
+    assert!(
+        refusal.message.contains("cannot write the journal: "),
+        "{refusal:?}"
+    );
+    assert!(fixture.dispatcher.trouble().is_some());
+    fixture.owners.full = false;
+    fixture.seconds_later(1);
+    assert_eq!(fixture.dispatcher.trouble(), None);
+    let note = fixture.alice().exit.clone().unwrap().note.unwrap();
+    assert!(note.starts_with("cannot write: no space left"), "{note}");
+}

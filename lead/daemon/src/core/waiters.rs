@@ -1,0 +1,294 @@
+//! The commands that wait until they are done. After every change, the state tells which of them
+//! are. Pure.
+
+use std::collections::BTreeMap;
+
+use teamd_shared::control::{Done, Refusal, RefusalCode, StopOutcome};
+use teamd_shared::journal::Team;
+use teamd_shared::member::{Doing, Gate, Member, MemberStatus};
+use teamd_shared::mutant;
+use teamd_shared::name::Name;
+use teamd_shared::request::{self, Kind, Payload, Request};
+use teamd_shared::task::TaskId;
+
+use crate::core::directive::verdict_of;
+use crate::core::dispatcher::Answer;
+use crate::core::event::{Incarnation, ReplyTo, Until};
+use crate::core::live::Live;
+use crate::core::quiet::obstacles;
+use teamd_shared::unwritten;
+
+/// The commands, and what they wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    of_members: BTreeMap<Name, Vec<(ReplyTo, Until)>>,
+    for_stop: Vec<ReplyTo>,
+    for_quiet: Vec<(ReplyTo, Option<TaskId>)>,
+}
+
+impl Waiters {
+    /// Adds a command that waits for something of a member.
+    pub(crate) fn add(&mut self, client: ReplyTo, name: Name, until: Until) {
+        self.of_members
+            .entry(name)
+            .or_default()
+            .push((client, until));
+    }
+
+    /// Adds a command that waits for the daemon to stop.
+    pub(crate) fn add_for_stop(&mut self, client: ReplyTo) {
+        self.for_stop.push(client);
+    }
+
+    /// Adds a command that waits until nothing happens any more by itself ([`obstacles`]).
+    pub(crate) fn add_for_quiet(&mut self, client: ReplyTo, goal: Option<TaskId>) {
+        self.for_quiet.push((client, goal));
+    }
+
+    /// Forgets the commands of a connection that is closed.
+    pub(crate) fn drop_connection(&mut self, connection: u64) {
+        for waiting in self.of_members.values_mut() {
+            waiting.retain(|(client, _)| client.connection != connection);
+        }
+        self.of_members.retain(|_, waiting| !waiting.is_empty());
+        self.for_stop
+            .retain(|client| client.connection != connection);
+        self.for_quiet
+            .retain(|(client, _)| client.connection != connection);
+    }
+
+    /// Takes out the commands that have an answer now, of those that wait for something of a
+    /// member.
+    pub(crate) fn answered(
+        &mut self,
+        team: &Team,
+        live: &Live,
+        name: &Name,
+    ) -> Vec<(ReplyTo, Answer)> {
+        let Some(waiting) = self.of_members.get_mut(name) else {
+            return Vec::new();
+        };
+        let mut answers = Vec::new();
+        waiting.retain(|(client, until)| {
+            let answer = answer(team, live, name, until);
+            answers.extend(answer.map(|answer| (*client, answer)));
+            answers
+                .last()
+                .is_none_or(|(answered, _)| answered != client)
+        });
+        if waiting.is_empty() {
+            self.of_members.remove(name);
+        }
+        answers
+    }
+
+    /// Takes out the commands that wait until a worker is ready, with the refusal of each: none
+    /// becomes ready while the journal cannot be written.
+    pub(crate) fn cannot_become_ready(&mut self, live: &Live, why: &str) -> Vec<(ReplyTo, Answer)> {
+        let mut answers = Vec::new();
+        for (name, waiting) in &mut self.of_members {
+            waiting.retain(|(client, until)| {
+                let Until::Ready(number) = until else { return true };
+                let incarnation = Incarnation { name: name.clone(), number: *number };
+                let unable = live.of(&incarnation).and_then(|alive| alive.unable.as_deref());
+                let message = match unable {
+                    Some(unable) => format!("{name} cannot begin: {unable}; {why}"),
+                    None => format!("{name} cannot begin: {why}"),
+                };
+                let next = unwritten::next_step(why);
+                let refusal = Refusal::new(RefusalCode::Failed, message).hint(format!(
+                    "{next}: then it is recorded, and `teamctl status {name}` shows what became of it"
+                ));
+                answers.push((*client, Err(refusal)));
+                false
+            });
+        }
+        self.of_members.retain(|_, waiting| !waiting.is_empty());
+        answers
+    }
+
+    /// Takes out the commands that wait for the stop, with how it ended.
+    pub(crate) fn stopped(&mut self, outcome: &StopOutcome) -> Vec<(ReplyTo, Answer)> {
+        self.for_stop
+            .drain(..)
+            .map(|client| (client, Ok(Done::Stop(outcome.clone()))))
+            .collect()
+    }
+
+    /// Tells whether a command seems to have waited long enough until nothing happens any more.
+    pub(crate) fn seems_quiet(&self, team: &Team, live: &Live) -> bool {
+        self.for_quiet
+            .iter()
+            .any(|(_, goal)| obstacles(team, live, *goal).is_some())
+    }
+
+    /// Takes out the commands that wait until nothing happens any more, if so, with what is stuck.
+    pub(crate) fn quiet(&mut self, team: &Team, live: &Live) -> Vec<(ReplyTo, Answer)> {
+        let mut answers = Vec::new();
+        self.for_quiet.retain(|(client, goal)| {
+            let obstacles = obstacles(team, live, *goal);
+            let is_over = obstacles.is_some();
+            answers.extend(obstacles.map(|obstacles| (*client, Ok(Done::Quiet(obstacles)))));
+            !is_over
+        });
+        answers
+    }
+}
+
+/// Returns the answer to a command that waits for something of a member, if there is one now.
+fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer> {
+    let member = team.members.get(name).map(|state| &state.record);
+    let runs = |incarnation: u32| {
+        member.filter(|member| member.incarnation == incarnation && !member.phase.is_ended())
+    };
+    match until {
+        Until::Ready(incarnation) => match runs(*incarnation) {
+            Some(member) => ready(team, live, member).map(Ok),
+            None => Some(Err(not_ready(name, member))),
+        },
+        Until::Ended(request_id) => ended(member, team.requests.get(request_id)?).map(Ok),
+        Until::GateClosed { incarnation, seq } => match (runs(*incarnation), member) {
+            (Some(member), _) => {
+                let closed = live.of(&Incarnation::of(member))?.said.applied_seq >= *seq
+                    || mutant::is_on("gate-answered-unheard");
+                closed.then_some(Ok(Done::Recorded {
+                    incarnation: *incarnation,
+                }))
+            }
+            // Nothing of that incarnation runs any more, and the next one has begun with its gate
+            // closed.
+            (None, Some(next)) if !next.phase.is_ended() && next.gate == Gate::Closed => {
+                Some(Ok(Done::Recorded {
+                    incarnation: *incarnation,
+                }))
+            }
+            (None, _) => Some(Err(ended_unasked(name))),
+        },
+        // A plan belongs to the conversation: that an incarnation has ended says nothing.
+        Until::Judged(request_id) => {
+            let request = team.requests.get(request_id)?;
+            (!request.is_pending()).then(|| Ok(Done::Judged(verdict_of(request))))
+        }
+    }
+}
+
+fn ready(team: &Team, live: &Live, member: &Member) -> Option<Done> {
+    let incarnation = member.incarnation;
+    live.of(&Incarnation::of(member))
+        .filter(|alive| alive.ready)?;
+    let pid = member.process.as_ref()?.pid;
+    let fresh = member.conversation == incarnation;
+    let skipped = member
+        .exit
+        .as_ref()
+        .filter(|_| fresh)
+        .map_or(0, |exit| exit.unread);
+    let notes = member
+        .terms
+        .checkout
+        .as_ref()
+        .map(|it| it.notes.clone())
+        .unwrap_or_default();
+    Some(Done::Ready {
+        pid,
+        incarnation,
+        status: status(team, live, member),
+        skipped,
+        notes,
+    })
+}
+
+/// Returns how a shutdown has ended, if it has.
+fn ended(member: Option<&Member>, request: &Request) -> Option<Done> {
+    let request_id = request.request_id.clone();
+    let incarnation = request.incarnation;
+    let present = member.filter(|member| member.incarnation == incarnation);
+    let status = match (present, request.status) {
+        (Some(member), request::Status::Rejected)
+            if member.ending.is_none() && !member.phase.is_ended() =>
+        {
+            let reason = request.reason.clone().unwrap_or_default();
+            return Some(Done::Rejected { request_id, reason });
+        }
+        (Some(member), _) if !member.phase.is_ended() => return None,
+        (Some(member), _) => member.phase.ended_as(),
+        // Another incarnation has taken its place: the request tells.
+        (None, request::Status::Approved) => MemberStatus::Shutdown,
+        (None, _) if is_forced(request) => MemberStatus::Killed,
+        (None, _) => MemberStatus::Crashed,
+    };
+    let exit = present
+        .or_else(|| {
+            member.filter(|next| next.incarnation == incarnation + 1 && !next.phase.is_ended())
+        })
+        .and_then(|member| member.exit.clone())
+        .map(Box::new);
+    Some(Done::Ended {
+        request_id,
+        status,
+        exit,
+    })
+}
+
+fn is_forced(request: &Request) -> bool {
+    matches!(
+        request.payload,
+        Payload::Shutdown {
+            force_after: Some(_),
+            ..
+        }
+    )
+}
+
+fn ended_unasked(name: &Name) -> Refusal {
+    Refusal::new(
+        RefusalCode::Conflict,
+        format!("{name} ended before it could be asked for a plan"),
+    )
+    .hint(format!(
+        "`teamctl spawn {name} --resume --plan` goes on with it, its gate closed"
+    ))
+}
+
+fn not_ready(name: &Name, member: Option<&Member>) -> Refusal {
+    let note = member
+        .and_then(|member| member.exit.as_ref())
+        .and_then(|exit| exit.note.as_deref());
+    let message = match (member, note) {
+        (None, _) => return Refusal::new(RefusalCode::NotFound, format!("{name} was forgotten")),
+        (_, Some(note)) => format!("{name} ended before it was ready: {note}"),
+        (_, None) => format!("{name} ended before it was ready"),
+    };
+    Refusal::new(RefusalCode::NotReady, message)
+}
+
+/// Returns the status that people see, computed from the journal and from what the worker last
+/// said.
+pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> MemberStatus {
+    let name = &member.name;
+    let leaving = team.release(name).is_some()
+        || member.ending.is_some()
+        || team.pending(name, Kind::Shutdown).is_some();
+    let waits = team.awaited_by(name).is_some();
+    MemberStatus::of(member.phase, leaving, waits, doing(team, live, member))
+}
+
+/// Returns what a worker does. If what it waits for has a verdict it is at work, even if it has not
+/// said so yet.
+pub(crate) fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
+    let incarnation = Incarnation::of(member);
+    let Some(said) = live.of(&incarnation).map(|alive| &alive.said) else {
+        return Doing::Starting;
+    };
+    // An id that is taken belongs to another member.
+    let asked = said
+        .awaits
+        .as_ref()
+        .and_then(|id| team.requests.get(id))
+        .filter(|request| request.member() == member.name.as_str());
+    if asked.is_some_and(|request| !request.is_pending()) {
+        Doing::Working
+    } else {
+        said.doing
+    }
+}

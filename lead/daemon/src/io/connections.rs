@@ -1,0 +1,501 @@
+//! The connections: accepting them, checking the peer, and carrying frames between them and the
+//! event loop.
+//!
+//! Each connection is a leaf: it holds no shared state, and reports by an [`Input`]. Every queue
+//! towards a peer is bounded, and a peer that does not read is cut off: no process waits for
+//! another.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use teamd_shared::control::{
+    Connection, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer, Refusal,
+    RefusalCode, Reply, TaggedCommand, ToWorker, WireError, WorkerState,
+};
+use teamd_shared::environment::Environment;
+use teamd_shared::process::Identity;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::core::event::{Incarnation, ReplyTo};
+use crate::io::peer::{self, PeerState};
+
+/// How long a peer may take to greet.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many frames may wait for a peer that does not read. A batch of events may answer a command
+/// that asked for a thousand things at once, before anything of it is sent.
+const QUEUE: usize = 4096;
+/// How long accepting pauses when no descriptor is left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many inputs may wait for the event loop: the connections then wait, and memory does not
+/// grow.
+pub(crate) const ROOM: usize = 1024;
+
+/// Where connections report to.
+pub(crate) type Inputs = mpsc::Sender<Input>;
+
+/// What connections report.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// A command is connected.
+    ClientConnected {
+        connection: u64,
+        replies: Outbound<Reply>,
+    },
+    /// It wants something.
+    ClientAsks {
+        connection: u64,
+        request: TaggedCommand,
+    },
+    /// A worker has greeted on the connection that it inherited.
+    WorkerGreeted { incarnation: Incarnation },
+    /// A process is connected through the socket, and says that it is a worker; the event loop
+    /// checks it.
+    WorkerConnected(Box<ConnectedWorker>),
+    /// A worker says something.
+    WorkerSays {
+        connection: u64,
+        incarnation: Incarnation,
+        frame: FromWorker,
+    },
+    /// A connection is closed.
+    Gone { connection: u64 },
+}
+
+/// A worker on a connection through the socket, or a process that says it is one.
+#[derive(Debug)]
+pub(crate) struct ConnectedWorker {
+    pub(crate) connection: u64,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) environment: Option<Environment>,
+    pub(crate) state: WorkerState,
+    /// The process at the other end, as the kernel says.
+    pub(crate) process: Identity,
+    pub(crate) outbound: Outbound<ToWorker>,
+}
+
+/// The way to a peer: a bounded queue, and the task that empties it.
+#[derive(Debug)]
+pub(crate) struct Outbound<T> {
+    queue: mpsc::Sender<T>,
+    writer: JoinHandle<()>,
+    cut_off: Arc<Notify>,
+}
+
+/// Tells a reader that nothing can be said to its peer any more.
+struct Closed {
+    /// The peer did not read: what it says counts no more.
+    cut_off: Arc<Notify>,
+    /// The writer has ended, for any reason. What the peer said before that counts.
+    ended: oneshot::Receiver<()>,
+}
+
+impl<T: serde::Serialize + Send + Sync + 'static> Outbound<T> {
+    /// Starts the task. The reader ends when the task does, so that both directions are closed.
+    fn start(out: Outgoing<T>) -> (Self, Closed) {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (ends, ended) = oneshot::channel();
+        let writer = tokio::spawn(async move {
+            write(out, waiting).await;
+            drop(ends);
+        });
+        let cut_off = Arc::new(Notify::new());
+        (
+            Self {
+                queue,
+                writer,
+                cut_off: Arc::clone(&cut_off),
+            },
+            Closed { cut_off, ended },
+        )
+    }
+
+    /// Says something. A peer that does not read is cut off: its connection is closed, and it may
+    /// come again.
+    pub(crate) fn say(&self, frame: T) {
+        if self.queue.try_send(frame).is_err() && !self.writer.is_finished() {
+            tracing::warn!("a peer does not listen: its connection is closed");
+            self.writer.abort();
+            self.cut_off.notify_one();
+        }
+    }
+}
+
+/// Numbers the connections of this process.
+fn next_connection() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Accepts connections until the listener is dropped.
+pub(crate) async fn accept(listener: Listener, inputs: Inputs) {
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                tokio::spawn(greet(stream, next_connection(), inputs.clone()));
+            }
+            Err(error) => {
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves the connection that a worker inherits; returns its number, and where to say something.
+pub(crate) fn serve_inherited(
+    fd: OwnedFd,
+    incarnation: Incarnation,
+    inputs: &Inputs,
+) -> std::io::Result<(u64, Outbound<ToWorker>)> {
+    let stream = Connection::from_fd(fd)?;
+    let connection = next_connection();
+    let (out, mut incoming) = stream.split::<ToWorker, Greeting>();
+    let (outbound, closed) = Outbound::start(out);
+    let inputs = inputs.clone();
+    tokio::spawn(async move {
+        match incoming.receive().await {
+            Ok(Some(Greeting {
+                peer: Peer::Worker { .. },
+                ..
+            })) => {
+                let greeted = Input::WorkerGreeted {
+                    incarnation: incarnation.clone(),
+                };
+                let says = of_worker(connection, incarnation);
+                listen(
+                    greeted,
+                    (incoming.cast(), closed),
+                    (connection, inputs),
+                    says,
+                )
+                .await;
+            }
+            Ok(Some(Greeting {
+                peer: Peer::Unable { why },
+                ..
+            })) => {
+                let frame = FromWorker::Unable { why };
+                tell_last(
+                    &inputs,
+                    Input::WorkerSays {
+                        connection,
+                        incarnation,
+                        frame,
+                    },
+                )
+                .await;
+                tell_last(&inputs, Input::Gone { connection }).await;
+            }
+            other => {
+                let name = incarnation.name;
+                tracing::debug!(
+                    "{name} did not greet on the connection that it inherited: {other:?}"
+                );
+                tell_last(&inputs, Input::Gone { connection }).await;
+            }
+        }
+    });
+    Ok((connection, outbound))
+}
+
+/// Identifies the peer, and serves it.
+async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
+    let user = nix::unistd::geteuid().as_raw();
+    let Some(credentials) = stream.credentials().filter(|peer| peer.uid == user) else {
+        tracing::warn!("refused a connection of another user");
+        return;
+    };
+    let pid = credentials.pid;
+    let found = match peer::look(credentials) {
+        Ok(found) => found,
+        Err(error) => {
+            // A worker connects again. It is not told to leave because this daemon cannot look.
+            tracing::warn!("cannot see who process {pid} is: {error}");
+            return;
+        }
+    };
+    let greeting = tokio::time::timeout(GREETING_TIMEOUT, stream.receive::<Greeting>());
+    let greeting = match greeting.await {
+        Ok(Ok(Some(greeting))) => greeting,
+        Ok(Ok(None)) => return,
+        Ok(Err(error)) => {
+            return tracing::warn!("process {pid} said something unreadable: {error}");
+        }
+        Err(_) => return tracing::warn!("process {pid} did not say who it is"),
+    };
+    let (process, is_confined) = match found {
+        PeerState::Free(process) => (process, false),
+        PeerState::Confined(process) => (process, true),
+        PeerState::Gone => return tracing::warn!("refused process {pid}: it is gone"),
+    };
+    match greeting.peer {
+        Peer::Client if is_confined => {
+            tracing::warn!("refused process {pid}: it is confined, as a tool is");
+            refuse(stream, confined()).await
+        }
+        Peer::Client if greeting.protocol != PROTOCOL => {
+            refuse(stream, other_version(greeting.protocol)).await
+        }
+        Peer::Client => serve_client(stream, connection, inputs).await,
+        Peer::Unable { .. } => tracing::warn!("process {pid} is no worker that was started here"),
+        // A confined worker is served too: it must be the process of the journal, and no tool can
+        // be that.
+        Peer::Worker {
+            name,
+            incarnation,
+            environment,
+            state,
+        } => {
+            let (out, incoming) = stream.split::<ToWorker, FromWorker>();
+            let (outbound, closed) = Outbound::start(out);
+            let incarnation = Incarnation {
+                name,
+                number: incarnation,
+            };
+            let says = of_worker(connection, incarnation.clone());
+            let worker = ConnectedWorker {
+                connection,
+                incarnation,
+                environment,
+                state: *state,
+                process,
+                outbound,
+            };
+            let connected = Input::WorkerConnected(Box::new(worker));
+            listen(connected, (incoming, closed), (connection, inputs), says).await;
+        }
+    }
+}
+
+fn of_worker(connection: u64, incarnation: Incarnation) -> impl Fn(FromWorker) -> Input {
+    move |frame| Input::WorkerSays {
+        connection,
+        incarnation: incarnation.clone(),
+        frame,
+    }
+}
+
+/// Answers the one request that a peer may make, and no more.
+async fn refuse(stream: Connection, refusal: Refusal) {
+    let (mut out, mut incoming) = stream.split::<Reply, TaggedCommand>();
+    if let Ok(Some(request)) = incoming.receive().await {
+        let told = out
+            .send(&Reply {
+                tag: request.tag,
+                result: Err(refusal),
+            })
+            .await;
+        tracing::debug!("told a peer why it is not served: {told:?}");
+    }
+}
+
+fn confined() -> Refusal {
+    let message = "this process is confined (no_new_privs or seccomp) more than the daemon: it may be a tool, and \
+                   a tool gives no commands";
+    Refusal::new(RefusalCode::Failed, message.to_owned())
+        .hint("give the command in a shell that is not confined")
+}
+
+fn other_version(protocol: u16) -> Refusal {
+    let message = format!(
+        "the daemon speaks version {PROTOCOL} on its socket, this command version {protocol}"
+    );
+    Refusal::new(RefusalCode::Failed, message).hint("use teamd and teamctl of one version")
+}
+
+async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
+    let (out, incoming) = stream.split::<Reply, TaggedCommand>();
+    let (replies, closed) = Outbound::start(out);
+    let connected = Input::ClientConnected {
+        connection,
+        replies,
+    };
+    listen(
+        connected,
+        (incoming, closed),
+        (connection, inputs),
+        |request| Input::ClientAsks {
+            connection,
+            request,
+        },
+    )
+    .await;
+}
+
+/// Reports a connection, what the peer says on it, and its end.
+async fn listen<T: serde::de::DeserializeOwned>(
+    connected: Input,
+    (mut incoming, mut closed): (Incoming<T>, Closed),
+    (connection, inputs): (u64, Inputs),
+    says: impl Fn(T) -> Input,
+) {
+    let mut input = connected;
+    while inputs.send(input).await.is_ok() {
+        let received = tokio::select! {
+            biased;
+            () = closed.cut_off.notified() => Ok(None),
+            received = incoming.receive() => received,
+            _ = &mut closed.ended => Ok(None),
+        };
+        input = match received {
+            Ok(Some(frame)) => says(frame),
+            Ok(None) => break,
+            // It ended with something of ours unread.
+            Err(WireError::Io(error)) => {
+                tracing::debug!("connection {connection} broke: {error}");
+                break;
+            }
+            Err(error) => {
+                tracing::warn!(
+                    "a peer said something unreadable on connection {connection}: {error}"
+                );
+                break;
+            }
+        };
+    }
+    tell_last(&inputs, Input::Gone { connection }).await;
+}
+
+async fn tell_last(inputs: &Inputs, input: Input) {
+    if inputs.send(input).await.is_err() {
+        tracing::debug!("the event loop has ended before a connection");
+    }
+}
+
+async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Receiver<T>) {
+    while let Some(frame) = queue.recv().await {
+        if let Err(error) = out.send(&frame).await {
+            tracing::debug!("a peer does not listen: {error}");
+            return;
+        }
+    }
+}
+
+/// The event loop's side of the connections: where to send what.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    clients: HashMap<u64, Outbound<Reply>>,
+    workers: HashMap<Incarnation, (u64, Outbound<ToWorker>)>,
+    /// The incarnation of each worker connection, with the older ones that are not closed yet.
+    owners: HashMap<u64, Incarnation>,
+    /// Who waits until the connection of an incarnation is closed.
+    closing: HashMap<Incarnation, oneshot::Sender<()>>,
+}
+
+impl Connections {
+    pub(crate) fn add_client(&mut self, connection: u64, replies: Outbound<Reply>) {
+        self.clients.insert(connection, replies);
+    }
+
+    /// Remembers where a worker is; an older connection of the same incarnation is dropped.
+    pub(crate) fn add_worker(
+        &mut self,
+        incarnation: Incarnation,
+        connection: u64,
+        outbound: Outbound<ToWorker>,
+    ) {
+        self.owners.insert(connection, incarnation.clone());
+        self.workers.insert(incarnation, (connection, outbound));
+    }
+
+    /// Returns the present connection of the worker that this one belongs to.
+    fn worker_on(&self, connection: u64) -> Option<(&Incarnation, &Outbound<ToWorker>)> {
+        let incarnation = self.owners.get(&connection)?;
+        let (present, outbound) = self.workers.get(incarnation)?;
+        (*present == connection).then_some((incarnation, outbound))
+    }
+
+    /// Tells whether this is the present connection of an incarnation: what an older one still says
+    /// counts for nothing.
+    pub(crate) fn is_present(&self, incarnation: &Incarnation, connection: u64) -> bool {
+        self.workers
+            .get(incarnation)
+            .is_some_and(|(present, _)| *present == connection)
+    }
+
+    /// Tells whether the client that gave a command still waits for its answer.
+    pub(crate) fn waits(&self, client: ReplyTo) -> bool {
+        let ReplyTo {
+            connection, agent, ..
+        } = client;
+        self.clients.contains_key(&connection) || agent && self.worker_on(connection).is_some()
+    }
+
+    /// Answers a command; one that is gone or does not read is cut off.
+    pub(crate) fn reply(
+        &mut self,
+        client: ReplyTo,
+        result: Result<teamd_shared::control::Done, Refusal>,
+    ) {
+        let reply = Reply {
+            tag: client.tag,
+            result,
+        };
+        if let Some(replies) = self.clients.get(&client.connection) {
+            replies.say(reply);
+        } else if client.agent
+            && let Some((_, outbound)) = self.worker_on(client.connection)
+        {
+            outbound.say(ToWorker::Reply(reply));
+        }
+    }
+
+    /// Says something to a worker; one that does not read is cut off, and hears all again when it
+    /// reconnects.
+    pub(crate) fn say(&mut self, incarnation: &Incarnation, frame: ToWorker) {
+        if let Some((_, outbound)) = self.workers.get(incarnation) {
+            outbound.say(frame);
+        }
+    }
+
+    /// Forgets a closed connection; returns the worker that it belonged to, if it was its present
+    /// one.
+    pub(crate) fn remove(&mut self, connection: u64) -> Option<Incarnation> {
+        self.clients.remove(&connection);
+        let incarnation = self
+            .worker_on(connection)
+            .map(|(incarnation, _)| incarnation.clone());
+        self.owners.remove(&connection);
+        self.forget(incarnation.as_ref()?);
+        incarnation
+    }
+
+    /// Forgets the connection of an incarnation that is over.
+    pub(crate) fn forget(&mut self, incarnation: &Incarnation) {
+        self.workers.remove(incarnation);
+        self.closing.remove(incarnation);
+    }
+
+    /// Returns what ends when all is heard that an incarnation has said; none if it has no
+    /// connection.
+    pub(crate) fn closed(&mut self, incarnation: &Incarnation) -> Option<oneshot::Receiver<()>> {
+        self.workers.contains_key(incarnation).then(|| {
+            let (sender, closed) = oneshot::channel();
+            self.closing.insert(incarnation.clone(), sender);
+            closed
+        })
+    }
+
+    /// Waits until everything that was said is on its way, or a second is over.
+    pub(crate) async fn drain(&mut self) {
+        let last = tokio::time::Instant::now() + Duration::from_secs(1);
+        let clients = self
+            .clients
+            .drain()
+            .map(|(_, Outbound { writer, .. })| ("a command", writer));
+        let workers = self
+            .workers
+            .drain()
+            .map(|(_, (_, Outbound { writer, .. }))| ("a worker", writer));
+        for (who, writer) in clients.chain(workers).collect::<Vec<_>>() {
+            if tokio::time::timeout_at(last, writer).await.is_err() {
+                tracing::warn!("{who} did not take what was said to it last");
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The lead daemon: one per team directory.
+//!
+//! ```text
+//! connections ──┐
+//! workers ──────┤ Event              ┌▶ journal (append, one sync)
+//! lead's inbox ─┼──────▶ dispatcher ─┼▶ effects: inbox lines, processes, directives
+//! signals, time ┘    decide, apply   └▶ roster, then replies
+//! ```
+//!
+//! `core` decides, and says in which order what follows is done; it is pure. `event_loop` gathers
+//! events for its dispatcher, and the owners in `io` do what follows. `run`, `start`, `reconcile`,
+//! `replace` and `hand_over` are the daemon's beginning and end.
+
+mod confinement;
+mod core;
+mod event_loop;
+mod hand_over;
+mod io;
+mod reconcile;
+mod replace;
+mod run;
+mod start;
+mod workspace;
+
+use io::signals;
+
+pub use confinement::Confinement;
+pub use start::{SetAside, StartOptions, Started, serve, start};

@@ -1,0 +1,380 @@
+//! The daemon from its start to its end, readable from top to bottom.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use teamd_shared::amount::count;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use teamd_shared::clock;
+use teamd_shared::config::Roster;
+use teamd_shared::journal::{Daemon, SNAPSHOT_LINES, Team, TeamEvent, TeamRecord};
+use teamd_shared::logging;
+use teamd_shared::process::{Identity, adopt_orphans, deny_tracing};
+use teamd_shared::settings::Settings;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::watch::Watch;
+use teamd_shared::work::Work;
+use tokio::sync::mpsc;
+
+use super::confinement::Confinement;
+use super::core::dispatcher::{Dispatcher, End};
+use super::core::event::Event;
+use super::core::live::Rules;
+use super::event_loop::{EventLoop, Sources};
+use super::hand_over::{HandOver, become_successor};
+use super::io::cgroup::Cgroups;
+use super::io::checkouts::Checkouts;
+use super::io::connections::{Connections, ROOM};
+use super::io::effects::Effects;
+use super::io::hooks::Hooks;
+use super::io::jobs::Jobs;
+use super::io::journal::{Journal, refuse_linked_copy};
+use super::io::lead_inbox::LeadInbox;
+use super::io::lock::TeamLock;
+use super::io::owned::Owned;
+use super::io::reaper::Reaper;
+use super::io::roster_file::{OnDisk, REPLACED, RosterFile, UNREADABLE, set_aside};
+use super::io::signals::{self, Signals};
+use super::io::socket::Socket;
+use super::io::task_files::TaskFiles;
+use super::io::workers::Supervisor;
+use super::reconcile::reconcile;
+use super::start::SetAside;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
+use teamd_client::programs::Program;
+
+/// Runs the daemon under a lock that is held already, until every worker is gone. `ready` is called
+/// once it answers on its control socket, with what it has set aside.
+pub(super) fn serve(
+    dir: &Path,
+    lock: TeamLock,
+    settings: Settings,
+    how: (&Confinement, Program),
+    ready: impl FnOnce(SetAside) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    deny_tracing();
+    adopt_orphans();
+    raise_file_limit();
+    // Only this thread receives signals, from when it listens until it hands over.
+    signals::hold_back();
+    let dir = TeamDir::open(dir)?;
+    dir.furnish()?;
+    let dir = Arc::new(dir);
+    logging::keep_bounded(&dir, TeamPath::log("teamd"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_start(signals::hold_back)
+        .build();
+    let runtime = runtime.map_err(|e| CommandError::refused("cannot start its runtime", &e))?;
+    let ended = runtime.block_on(async {
+        let (mut daemon, mut sources, aside) = begin(Arc::clone(&dir), settings, how)?;
+        ready(aside)?;
+        notify(&[
+            sd_notify::NotifyState::Ready,
+            sd_notify::NotifyState::Status("supervising"),
+        ]);
+        daemon.run(&mut sources).await;
+        end(daemon, sources, &dir).await
+    });
+    // The socket is gone before the lock is: the socket of the next daemon stays linked.
+    drop(runtime);
+    match ended? {
+        Some(wanted) => Err(become_successor(&wanted, lock)),
+        None => Ok(()),
+    }
+}
+
+/// Reads the journal, adopts or reaps the workers, does again what is not done, writes the roster,
+/// and listens: in this order. Returns with the daemon what it has set aside.
+fn begin(
+    dir: Arc<TeamDir>,
+    settings: Settings,
+    (confinement, worker): (&Confinement, Program),
+) -> Result<(EventLoop, Sources, SetAside), CommandError> {
+    let signals = Signals::catch()?;
+    refuse_linked_copy(&dir)?;
+    let (journal, team, torn) = Journal::open(&dir)?;
+    if let Some(length) = torn {
+        tracing::warn!(
+            "the last line of the journal was torn: {length} bytes were set aside in journal.torn"
+        );
+    }
+    let (before, roster) = earlier_roster(&dir, &team)?;
+    write_gitignore(&dir)?;
+    let (inputs_sender, inputs) = mpsc::channel(ROOM);
+    let (exited_sender, exited) = mpsc::unbounded_channel();
+    let (empty_sender, empty) = mpsc::unbounded_channel();
+    let cgroups = Cgroups::open(&dir, settings.cgroup);
+    cgroups.tidy(&team);
+    let supervisor = Supervisor::new(
+        Arc::clone(&dir),
+        worker,
+        (confinement, cgroups),
+        exited_sender,
+    )
+    .map_err(|e| CommandError::refused("cannot watch processes", &e))?;
+    let lead = LeadInbox::open(Arc::clone(&dir), team.lead)?;
+    let inboxes = watch_inboxes(&dir, settings.poll);
+    let names = Watch::names(dir.root())
+        .inspect_err(|error| {
+            tracing::info!("{error}: what is deleted there is found on the slow timer")
+        })
+        .ok();
+    let grace = settings.grace;
+    let watchdog = settings.watchdog;
+    let rules = Rules {
+        grace,
+        permission_timeout: settings.permission_timeout,
+        restart: settings.restart(),
+        watchdog,
+        snapshot_lines: SNAPSHOT_LINES,
+    };
+    let hooks = Hooks::new(Arc::clone(&supervisor.hooks));
+    let owned = Owned {
+        dir: Arc::clone(&dir),
+        journal,
+        effects: Effects::new(Arc::clone(&dir), settings.durability),
+        roster: RosterFile::new(confinement),
+        roster_trouble: None,
+        supervisor,
+        connections: Connections::default(),
+        jobs: Jobs::default(),
+        ended_jobs: Vec::new(),
+        checkouts: Checkouts::of(&dir, &settings),
+        task_files: TaskFiles::default(),
+        inputs: inputs_sender.clone(),
+        began: Instant::now(),
+        hooks,
+        news: Vec::new(),
+    };
+    let mut daemon = EventLoop {
+        dispatcher: Dispatcher::new(team, rules),
+        owned,
+        reaper: Reaper::new(Arc::clone(&dir), empty_sender),
+        lead,
+        hand_over: None,
+        modes_told: None,
+    };
+    // All lasting threads exist by now, and hold signals back. The workers that begin now must not
+    // inherit that.
+    signals::hear();
+    take_over(&mut daemon, before.as_ref(), settings.work)?;
+    let socket = Socket::listen(&dir, inputs_sender)?;
+    let version = env!("CARGO_PKG_VERSION");
+    let path = dir.root().display();
+    let pid = std::process::id();
+    tracing::info!("teamd {version} runs for {path} (pid {pid})");
+    let sources = Sources {
+        inputs,
+        exited,
+        empty,
+        inboxes,
+        names,
+        signals,
+        socket,
+    };
+    Ok((daemon, sources, SetAside { torn, roster }))
+}
+
+/// Answers the last commands, stops listening, and takes the socket away while the lock is held.
+/// Returns which program is the daemon next, if one is.
+async fn end(
+    daemon: EventLoop,
+    sources: Sources,
+    dir: &TeamDir,
+) -> Result<Option<HandOver>, CommandError> {
+    let Sources {
+        signals, socket, ..
+    } = sources;
+    let EventLoop {
+        dispatcher,
+        owned,
+        hand_over,
+        ..
+    } = daemon;
+    let Owned {
+        mut connections,
+        supervisor,
+        hooks,
+        mut task_files,
+        ..
+    } = owned;
+    socket.close();
+    task_files.finish(dir);
+    if let Some(End::HandedOver) = dispatcher.end {
+        signals::hold_back();
+    } else {
+        notify(&[sd_notify::NotifyState::Stopping]);
+    }
+    connections.drain().await;
+    hooks.end().await;
+    socket.remove(dir);
+    match dispatcher.end {
+        Some(End::Failed(why)) => {
+            tracing::error!("the daemon ends: {why}");
+            Err(CommandError::new(ExitCode::Failed, why)
+                .hint("`teamd start` takes over the workers that still run"))
+        }
+        Some(End::HandedOver) => {
+            signals.pass_on().await;
+            Ok(hand_over)
+        }
+        Some(End::Stopped) | None => {
+            supervisor.end_jobs().await;
+            supervisor.cgroups().close();
+            tracing::info!("the daemon ends: no teammate is left");
+            Ok(None)
+        }
+    }
+}
+
+/// Adopts the live workers, records the start, and does again what the last daemon left undone.
+fn take_over(
+    daemon: &mut EventLoop,
+    before: Option<&Roster>,
+    work: Work,
+) -> Result<(), CommandError> {
+    let process = Identity::of_self()
+        .map_err(|e| CommandError::refused("cannot read its own identity", &e))?;
+    let workspace = daemon.owned.dir.workspace();
+    let team_name = match (daemon.dispatcher.team.seq, workspace.file_name()) {
+        (0, None) => "default".to_owned(),
+        (0, Some(name)) => name.to_string_lossy().into_owned(),
+        _ => daemon.dispatcher.team.team_name.clone(),
+    };
+    let this = Daemon {
+        process,
+        started_at: clock::wall(),
+        directory: daemon.owned.dir.id().ok(),
+    };
+    let started = TeamRecord::of(TeamEvent::Started, team_name, Some(this));
+    // What is as in the state before is not said again.
+    let work = Some(work).filter(|work| *work != daemon.dispatcher.team.work);
+    let record = TeamRecord {
+        work: work.map(Box::new),
+        ..started
+    };
+    let mut events = reconcile(daemon).map_err(|(name, error)| {
+        CommandError::new(
+            ExitCode::Failed,
+            format!("cannot see whether {name} is alive: {error}"),
+        )
+        .hint("its worker goes on; free what is short, and `teamd start` again")
+    })?;
+    let adopted = events.len();
+    for event in &events {
+        if let Event::Found { incarnation } = event
+            && let Some((doing, usage)) =
+                before.and_then(|before| RosterFile::last_said(before, incarnation))
+        {
+            daemon.dispatcher.live.recall(incarnation, doing, usage);
+        }
+    }
+    daemon.dispatcher.begin(record, &mut daemon.owned);
+    refuse_if_over(daemon)?;
+    events.push(daemon.lead.read());
+    daemon.handle(events);
+    daemon.dispatcher.finish_effects(&mut daemon.owned);
+    refuse_if_over(daemon)?;
+    daemon.write_roster();
+    let pending = daemon
+        .dispatcher
+        .team
+        .requests
+        .values()
+        .filter(|request| request.is_pending())
+        .count();
+    tracing::info!(
+        "{} adopted, {} pending",
+        count(adopted, "worker"),
+        count(pending, "request")
+    );
+    Ok(())
+}
+
+/// Refuses to go on if the daemon has failed already: it must not say that it answers.
+fn refuse_if_over(daemon: &EventLoop) -> Result<(), CommandError> {
+    let Some(End::Failed(why)) = &daemon.dispatcher.end else {
+        return Ok(());
+    };
+    Err(CommandError::new(ExitCode::Failed, why.clone())
+        .hint("look at the permissions and the free space of the disk"))
+}
+
+/// Returns the roster that an earlier daemon of this team wrote. What is none is moved aside: then
+/// returns what to tell.
+fn earlier_roster(
+    dir: &TeamDir,
+    team: &Team,
+) -> Result<(Option<Roster>, Option<String>), CommandError> {
+    let (why, what, next) = match RosterFile::find(dir)? {
+        OnDisk::Nothing => return Ok((None, None)),
+        OnDisk::Roster(roster) if team.seq > 0 || roster.members.is_empty() => {
+            return Ok((Some(roster), None));
+        }
+        OnDisk::Roster(_) => (
+            REPLACED,
+            "there is no journal, and config.json has members",
+            "the team begins anew",
+        ),
+        OnDisk::Unreadable => (
+            UNREADABLE,
+            "config.json could not be read",
+            "it is written anew",
+        ),
+    };
+    let aside = set_aside(dir, why, clock::wall())?;
+    let told = format!("{what}: it is kept as {aside}, and {next}");
+    tracing::warn!("{told}");
+    Ok((None, Some(told)))
+}
+
+fn write_gitignore(dir: &TeamDir) -> Result<(), CommandError> {
+    if dir.identity(&TeamPath::gitignore())?.is_none() {
+        teamd_shared::fs::replace(dir, &TeamPath::gitignore(), b"*\n")?;
+    }
+    Ok(())
+}
+
+/// Watches the inboxes. Without events (no inotify instance left), the slow tick still finds every
+/// message.
+fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
+    let folder = dir.root().join("inbox");
+    match Watch::folder(&folder, poll).or_else(|_| Watch::folder(&folder, true)) {
+        Ok(watch) => {
+            if watch.polls() {
+                tracing::warn!(
+                    "no events are to be had for {}: it is polled",
+                    folder.display()
+                );
+            }
+            Some(watch)
+        }
+        Err(error) => {
+            tracing::error!("cannot watch the inboxes: {error}");
+            None
+        }
+    }
+}
+
+/// Raises the limit of open files to the hard limit: a thousand teammates need more than the 1,024
+/// that a process begins with.
+fn raise_file_limit() {
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, hard)) if soft < hard => {
+            if let Err(errno) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+                tracing::warn!("cannot raise the limit of open files: {errno}");
+            }
+        }
+        Ok(_) => {}
+        Err(errno) => tracing::warn!("cannot read the limit of open files: {errno}"),
+    }
+}
+
+fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!("cannot tell the service manager: {error}");
+    }
+}

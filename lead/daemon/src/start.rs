@@ -1,0 +1,434 @@
+//! `teamd start`: takes the lock, brings a detached daemon up, and returns when it answers.
+//!
+//! The lock is taken here and handed on as the daemon's standard input: of twenty starts at once
+//! one takes it, and the others wait until that one's daemon answers. The daemon says on its
+//! standard output that it is ready, or why not.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::prctl::set_name;
+use serde::{Deserialize, Serialize};
+use teamd_shared::control::{
+    self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, TaggedCommand,
+};
+use teamd_shared::logging;
+use teamd_shared::process::{close_inherited, keep_exit_codes, survive_file_limit};
+use teamd_shared::register::Register;
+use teamd_shared::sandbox::Layers;
+use teamd_shared::settings::Settings;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use super::confinement::{self, Confinement};
+use super::io::lock::TeamLock;
+use super::replace::replace;
+use super::run;
+use teamd_client::error::CommandError;
+use teamd_client::exit_code::ExitCode;
+use teamd_client::programs::Program;
+use teamd_client::registered;
+
+/// How long a start waits for another daemon that holds the lock and does not answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How to start.
+#[derive(Debug, Clone)]
+pub struct StartOptions {
+    /// The team directory.
+    pub dir: PathBuf,
+    /// Whether this process becomes the daemon: for systemd and containers.
+    pub foreground: bool,
+    /// Whether a daemon that runs is to become this program.
+    pub replace: bool,
+    /// Whether it starts although commands cannot be confined as promised.
+    pub allow_weak_sandbox: bool,
+    /// Whether a team directory is registered that is there.
+    pub adopt: bool,
+    /// Where it is registered.
+    pub register: Register,
+    /// Its settings.
+    pub settings: Settings,
+}
+
+/// What a starting daemon has set aside, which the journal does not tell.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct SetAside {
+    /// The length of the torn end of the journal.
+    pub torn: Option<usize>,
+    /// What became of a roster that was none.
+    pub roster: Option<String>,
+}
+
+/// A daemon that answers.
+#[derive(Debug, Clone)]
+pub struct Started {
+    /// Its process id.
+    pub pid: u32,
+    /// Whether it ran before.
+    pub already_running: bool,
+    /// Whether the one that ran before became this program.
+    pub replaced: bool,
+    /// What it has set aside at this start.
+    pub aside: SetAside,
+}
+
+/// What the daemon says to the command that starts it.
+#[derive(Debug, Serialize, Deserialize)]
+enum Readiness {
+    Ready {
+        pid: u32,
+        aside: SetAside,
+    },
+    Failed {
+        message: String,
+        hint: Option<String>,
+    },
+}
+
+/// Starts the daemon, or finds it running. In the foreground it returns when the daemon has ended.
+///
+/// # Errors
+/// [`CommandError`] with the daemon's own reason.
+pub fn start(options: StartOptions) -> Result<Started, CommandError> {
+    if options.dir.to_str().is_none() {
+        let message = format!(
+            "the path of the team directory, {}, is not UTF-8",
+            options.dir.display()
+        );
+        return Err(CommandError::new(ExitCode::Failed, message)
+            .hint("rename the directory: its path stands in files that are JSON"));
+    }
+    // Whatever the umask of the shell: what the daemon makes is for its user alone, and usable.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    let mut found = None;
+    let is_there = || options.dir.symlink_metadata().is_ok();
+    if !is_there() && !options.adopt {
+        let layers = found.insert(look(&options)?).1;
+        confinement::part(&options.dir, layers, &options.register)?;
+        if !is_there() {
+            options.register.make(&options.dir)?;
+        }
+    }
+    let dir = TeamDir::open(&options.dir)?;
+    match options.adopt {
+        true if !dir.looks_like_one()? => {
+            let message = format!(
+                "{} is no team directory: it holds other files, and no journal",
+                dir.root().display()
+            );
+            return Err(CommandError::new(ExitCode::Usage, message)
+                .hint("name the directory itself, such as `.team`"));
+        }
+        true => options.register.enter(&dir)?,
+        false => registered::check(&options.register, &dir, ExitCode::Rejected)?,
+    }
+    dir.furnish()?;
+    let taken = lock_or_running(&dir)?;
+    if let Err(started) = &taken
+        && !options.replace
+    {
+        return Ok(started.clone());
+    }
+    let (worker, layers) = found.map_or_else(|| look(&options), Ok)?;
+    let confinement = confinement::judge(layers, &dir, options.allow_weak_sandbox)?;
+    let lock = match taken {
+        Ok(lock) => lock,
+        Err(_) => match take_the_place(&dir, &options, (&confinement, &worker))? {
+            Err(started) => return Ok(started),
+            // It has ended before it answered: in what follows it says why.
+            Ok(lock) => lock,
+        },
+    };
+    if !options.foreground {
+        return detach(&dir, lock, &options.settings, (&confinement, &worker));
+    }
+    logging::to_stderr();
+    run::serve(
+        dir.root(),
+        lock,
+        options.settings,
+        (&confinement, worker),
+        |_| Ok(()),
+    )?;
+    Ok(Started {
+        pid: std::process::id(),
+        already_running: false,
+        replaced: false,
+        aside: SetAside::default(),
+    })
+}
+
+/// Opens the worker's program, and has it find out which layers work.
+fn look(options: &StartOptions) -> Result<(Program, Layers), CommandError> {
+    let worker = Program::worker().map_err(|why| {
+        CommandError::new(ExitCode::Failed, why)
+            .hint("install team-worker beside teamd, from the same version")
+    })?;
+    let layers = confinement::layers(&worker, options.allow_weak_sandbox)?;
+    Ok((worker, layers))
+}
+
+/// Has the daemon that runs become this program, and waits until it answers; if it has ended
+/// instead, takes its lock.
+fn take_the_place(
+    dir: &TeamDir,
+    options: &StartOptions,
+    how: (&Confinement, &Program),
+) -> Result<Result<TeamLock, Started>, CommandError> {
+    runtime()?.block_on(replace(dir, options, how))?;
+    // The earlier program does not answer any more: this program does.
+    Ok(lock_or_running(dir)?.map_err(|it| Started {
+        already_running: false,
+        replaced: true,
+        ..it
+    }))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.map_err(|e| CommandError::refused("cannot start a runtime", &e))
+}
+
+/// Takes the lock, or waits until the daemon that holds it answers or gives it up.
+fn lock_or_running(dir: &TeamDir) -> Result<Result<TeamLock, Started>, CommandError> {
+    let began = Instant::now();
+    runtime()?.block_on(async {
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let lock = TeamLock::try_take(dir)
+                .map_err(|e| CommandError::refused("cannot lock the team directory", &e))?;
+            if let Some(lock) = lock {
+                return Ok(Ok(lock));
+            }
+            let stopping = match ping(dir).await {
+                Some((pid, false)) => {
+                    return Ok(Err(Started {
+                        pid,
+                        already_running: true,
+                        replaced: false,
+                        aside: SetAside::default(),
+                    }));
+                }
+                // It ends, or a teammate rejects the shutdown and it stays: either is waited for.
+                Some((pid, true)) => Some(pid),
+                None => None,
+            };
+            if began.elapsed() > PATIENCE
+                && let Some(pid) = stopping
+            {
+                let message = format!(
+                    "the daemon (pid {pid}) is stopping, and waits for a teammate to leave"
+                );
+                return Err(CommandError::new(ExitCode::Conflict, message)
+                    .hint("`teamctl status` shows for whom; `teamd stop --force` does not wait"));
+            }
+            if began.elapsed() > PATIENCE {
+                let message = format!(
+                    "{} is locked, but no daemon answers there",
+                    dir.root().display()
+                );
+                return Err(CommandError::new(ExitCode::Failed, message)
+                    .hint("look for a stopped teamd (`ps`), and at log/teamd.log"));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    })
+}
+
+/// Asks the daemon for its pid, and whether it is about to end; none if no daemon answers.
+async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
+    let ask = async {
+        let mut connection = control::connect(dir).await.ok()?;
+        connection
+            .send(&Greeting {
+                protocol: PROTOCOL,
+                peer: Peer::Client,
+            })
+            .await
+            .ok()?;
+        connection
+            .send(&TaggedCommand {
+                tag: 0,
+                command: Ask::Ping,
+            })
+            .await
+            .ok()?;
+        match connection.receive::<Reply>().await.ok()??.result {
+            Ok(Done::Pong { pid, stopping, .. }) => Some((pid, stopping)),
+            _ => None,
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(2), ask)
+        .await
+        .ok()
+        .flatten()
+}
+
+/// Returns the arguments with which this program is the daemon. (The path of the directory is
+/// UTF-8: [`start`].)
+pub(super) fn serve_arguments(dir: &TeamDir, confinement: &Confinement) -> Vec<String> {
+    let root = dir.root().to_string_lossy().into_owned();
+    let layers = confinement.layers.to_string();
+    let mut arguments = vec![
+        "--team-dir".to_owned(),
+        root,
+        "serve".to_owned(),
+        "--sandbox-layers".to_owned(),
+        layers,
+    ];
+    if let Some(why) = &confinement.weakness {
+        arguments.extend(["--weakness".to_owned(), why.clone()]);
+    }
+    arguments
+}
+
+/// Returns the arguments by which the daemon finds the worker's program, which it inherits.
+pub(super) fn worker_arguments(descriptor: i32) -> [String; 2] {
+    ["--worker".to_owned(), descriptor.to_string()]
+}
+
+/// Starts this program again as the daemon, with the lock as its standard input.
+fn detach(
+    dir: &TeamDir,
+    lock: TeamLock,
+    settings: &Settings,
+    (confinement, worker): (&Confinement, &Program),
+) -> Result<Started, CommandError> {
+    let log = logging::open(dir, &TeamPath::log("teamd"))?;
+    let own = std::env::current_exe()
+        .map_err(|e| CommandError::refused("cannot find its own program", &e))?;
+    let worker = worker
+        .inherit()
+        .map_err(|e| CommandError::refused("cannot hand on the worker's program", &e))?;
+    let mut child = Command::new("/proc/self/exe")
+        .arg0(own)
+        .args(serve_arguments(dir, confinement))
+        .args(worker_arguments(worker))
+        .current_dir("/")
+        // A flag may have said otherwise, and be the default.
+        .env_remove("TEAM_CGROUP")
+        .envs(settings.variables())
+        .stdin(lock.into_file())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(|e| CommandError::refused("cannot start the daemon", &e))?;
+    let mut said = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout
+            .read_to_string(&mut said)
+            .map_err(|e| CommandError::refused("cannot hear from the daemon", &e))?;
+    }
+    match serde_json::from_str(&said) {
+        Ok(Readiness::Ready { pid, aside }) => Ok(Started {
+            pid,
+            already_running: false,
+            replaced: false,
+            aside,
+        }),
+        Ok(Readiness::Failed { message, hint }) => {
+            let error = CommandError::new(ExitCode::Failed, message);
+            Err(hint.into_iter().fold(error, CommandError::hint))
+        }
+        Err(_) => {
+            let status = child
+                .wait()
+                .map_err(|e| CommandError::refused("cannot wait for the daemon", &e))?;
+            Err(CommandError::new(
+                ExitCode::Failed,
+                format!("the daemon ended before it was ready ({status})"),
+            )
+            .hint(format!(
+                "see {}",
+                dir.root().join("log/teamd.log").display()
+            )))
+        }
+    }
+}
+
+/// Runs as the daemon: `teamd serve`, which only `teamd start` calls, or the daemon itself that is
+/// `handed_over`.
+pub fn serve(
+    dir: &Path,
+    (confinement, worker): (&Confinement, i32),
+    handed_over: bool,
+) -> ExitCode {
+    // The start command does not listen where the daemon before wrote its log: the socket tells
+    // that it answers.
+    let say = |readiness: &Readiness| if handed_over { Ok(()) } else { say(readiness) };
+    let ended = become_daemon(worker).and_then(|(lock, worker)| {
+        run::serve(
+            dir,
+            lock,
+            Settings::from_env()?,
+            (confinement, worker),
+            |aside| {
+                say(&Readiness::Ready {
+                    pid: std::process::id(),
+                    aside,
+                })
+            },
+        )
+    });
+    let Err(error) = ended else {
+        return ExitCode::Done;
+    };
+    tracing::error!("{error}");
+    let hint = error.next_step().map(str::to_owned);
+    // Once it was ready, the start command listens no more.
+    if let Err(unheard) = say(&Readiness::Failed {
+        message: error.message().to_owned(),
+        hint,
+    }) {
+        tracing::debug!("{unheard}");
+    }
+    error.code()
+}
+
+/// Becomes independent of the command that started it: a session of its own, no terminal, no
+/// inherited descriptors, and the log as its output.
+fn become_daemon(worker: i32) -> Result<(TeamLock, Program), CommandError> {
+    // For `ps`: it was started as `/proc/self/exe`, or by a descriptor.
+    set_name(c"teamd").map_err(|e| CommandError::refused("cannot name itself", &e.into()))?;
+    close_inherited(&[worker])
+        .map_err(|e| CommandError::refused("cannot close what it inherited", &e))?;
+    let worker =
+        Program::inherited(worker).map_err(|why| CommandError::new(ExitCode::Failed, why))?;
+    survive_file_limit()
+        .and_then(|()| keep_exit_codes())
+        .map_err(|e| CommandError::refused("cannot handle signals", &e))?;
+    let lock = TeamLock::inherited()
+        .map_err(|e| CommandError::refused("cannot take over the lock", &e))?;
+    let lock = lock.ok_or_else(|| {
+        CommandError::new(ExitCode::Failed, "another daemon holds the lock")
+            .hint("use `teamd start`")
+    })?;
+    if let Err(errno) = nix::unistd::setsid() {
+        tracing::debug!("it has a session of its own already: {errno}");
+    }
+    logging::to_stderr();
+    Ok((lock, worker))
+}
+
+/// Tells the starting command, once: standard output is then the log.
+fn say(readiness: &Readiness) -> Result<(), CommandError> {
+    let text = serde_json::to_string(readiness).unwrap_or_default();
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|e| CommandError::refused("the starting command does not listen", &e))?;
+    let stderr = std::io::stderr()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|e| CommandError::refused("cannot keep its log", &e))?;
+    rustix::stdio::dup2_stdout(&stderr)
+        .map_err(|e| CommandError::refused("cannot close its standard output", &e.into()))
+}

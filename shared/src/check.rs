@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::checkout::Checkout;
 use crate::environment::Environment;
 use crate::fingerprint::Baseline;
+use crate::id::TaskId;
 use crate::member::{Bounds, Sandbox};
 use crate::merged::Merged;
-use crate::task::TaskId;
 
 /// What is to be run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::effects::Effects;
 use crate::fingerprint::Patterns;
-use crate::state::name_of;
-use crate::trust::Effects;
+use crate::user_dirs::name_of;
 
 /// Where the checkout of a teammate is, as it stands in its record.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

@@ -19,7 +19,7 @@ use crate::name::Name;
 use crate::process::Identity;
 use crate::sandbox::{Layers, Namespaces};
 use crate::team_dir::{DirError, TeamDir, TeamPath};
-use crate::transcript::Usage;
+use crate::usage::Usage;
 
 /// The version that is written.
 pub const VERSION: u32 = 1;

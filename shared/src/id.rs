@@ -1,10 +1,13 @@
-//! The ids of requests and messages.
+//! The ids of requests, messages and tasks.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+/// The number of a task: 1, 2, 3 … in a team, never used again.
+pub type TaskId = u32;
 
 /// The longest request id that is read, in bytes.
 pub const MAX_REQUEST_ID: usize = 64;

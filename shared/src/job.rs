@@ -9,10 +9,10 @@ use crate::checkout::{Checkout, CheckoutSettings};
 use crate::control::Refusal;
 use crate::environment::Environment;
 use crate::fingerprint::Baseline;
+use crate::id::TaskId;
 use crate::member::{Bounds, Sandbox};
 use crate::merged::Merged;
 use crate::name::Name;
-use crate::task::TaskId;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use self::reader::JournalError;
 use crate::id::RequestId;
+use crate::id::TaskId;
 pub use crate::inbox::RejectedLine;
 use crate::json;
 use crate::member::Member;
@@ -31,7 +32,7 @@ use crate::name::Name;
 use crate::position::Position;
 use crate::process::Identity;
 use crate::request::Request;
-use crate::task::{Task, TaskEvent, TaskId};
+use crate::task::{Task, TaskEvent};
 use crate::team_dir::TeamDir;
 use crate::work::Work;
 

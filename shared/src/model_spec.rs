@@ -123,6 +123,20 @@ impl fmt::Display for ModelSpec {
     }
 }
 
+/// Names the model that is meant by a provider alone.
+pub(crate) fn full_name(model: &str) -> String {
+    match model.parse::<ModelSpec>() {
+        Ok(ModelSpec {
+            provider,
+            model: None,
+        }) => match provider.default_model() {
+            Some(default) => format!("{}:{default}", provider.as_str()),
+            None => model.to_owned(),
+        },
+        _ => model.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

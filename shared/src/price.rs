@@ -13,13 +13,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::RosterMember;
-use crate::control::SpawnOrder;
 use crate::environment::Environment;
-use crate::model_spec::{ModelSpec, Provider};
-use crate::state::config_dir;
-use crate::terms::Protocol;
-use crate::transcript::Usage;
+use crate::model_spec::{ModelSpec, Provider, full_name};
+use crate::usage::Usage;
+use crate::user_dirs::config_dir;
 
 const BUILT_IN: &str = include_str!("prices.toml");
 
@@ -252,50 +249,6 @@ impl Prices {
     }
 }
 
-/// Makes sure that the cost of a teammate can be limited, if it is to be. `recorded` is what the
-/// roster says of one that is resumed.
-///
-/// # Errors
-/// [`PriceError`] if the price of its model is not known.
-pub fn require_price(
-    order: &SpawnOrder,
-    recorded: Option<&RosterMember>,
-) -> Result<(), PriceError> {
-    let SpawnOrder {
-        terms, environment, ..
-    } = order;
-    if terms
-        .max_cost
-        .or(recorded.and_then(|member| member.limits.max_cost))
-        .is_none()
-    {
-        return Ok(());
-    }
-    let model = terms.model.as_ref().map(ToString::to_string);
-    let model = model.or_else(|| recorded.map(|member| member.model.clone()));
-    let model = model.unwrap_or_else(|| ModelSpec::script().to_string());
-    let agent = terms.program.as_ref().map(|program| program.protocol);
-    let agent = agent.or_else(|| {
-        recorded
-            .and_then(|member| member.agent.as_ref())
-            .map(|agent| agent.protocol)
-    });
-    Prices::of_environment(environment)?.require(&model_of(&model, agent))
-}
-
-/// Names the model of a teammate: its agent may have a default of its own.
-pub fn model_of(model: &str, agent: Option<Protocol>) -> String {
-    let names_none = model
-        .parse::<ModelSpec>()
-        .is_ok_and(|spec| spec.model.is_none());
-    let default = if names_none {
-        agent.and_then(Protocol::default_model)
-    } else {
-        None
-    };
-    default.map_or_else(|| full_name(model), str::to_owned)
-}
-
 /// How old the built-in prices may be, in days, before that is worth a note.
 const OLD: i64 = 183;
 
@@ -327,20 +280,6 @@ fn day(date: &str) -> Option<i64> {
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let of_era = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
     Some(year.div_euclid(400) * 146_097 + of_era - 719_468)
-}
-
-/// Names the model that is meant by a provider alone.
-fn full_name(model: &str) -> String {
-    match model.parse::<ModelSpec>() {
-        Ok(ModelSpec {
-            provider,
-            model: None,
-        }) => match provider.default_model() {
-            Some(default) => format!("{}:{default}", provider.as_str()),
-            None => model.to_owned(),
-        },
-        _ => model.to_owned(),
-    }
 }
 
 /// Returns the name of a model without the date of its release.
@@ -414,35 +353,6 @@ mod tests {
                 "what was not used is free"
             );
         }
-    }
-
-    #[test]
-    fn each_default_model_has_a_price_or_is_known_to_have_none() {
-        let prices = Prices::built_in();
-        for provider in Provider::ALL {
-            assert!(
-                prices.of(provider.as_str()).is_some(),
-                "{}",
-                provider.as_str()
-            );
-        }
-        // A long prompt to the model of Codex costs more for each token: no one price is true.
-        let unpriced = [Protocol::Codex];
-        for protocol in Protocol::KNOWN {
-            let (provider, _) = protocol.service().unwrap();
-            let model = model_of(provider.as_str(), Some(protocol));
-            assert_eq!(
-                prices.of(&model).is_none(),
-                unpriced.contains(&protocol),
-                "{model}"
-            );
-            assert_eq!(model_of("openai:x", Some(protocol)), "openai:x");
-        }
-        let hint = prices.require("openai:gpt-6.1-sol").unwrap_err().hint();
-        assert!(
-            hint.contains("--model openai:gpt-5.1") && hint.contains("--max-tokens"),
-            "{hint}"
-        );
     }
 
     #[test]

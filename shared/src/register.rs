@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::state::{StateDir, StateError, name_of};
+use crate::state::{StateDir, StateError};
 use crate::team_dir::{DirError, TeamDir};
+use crate::user_dirs::name_of;
 
 /// The folder of the entries.
 const FOLDER: &str = "teams";

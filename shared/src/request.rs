@@ -18,9 +18,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::id::RequestId;
+use crate::id::TaskId;
 use crate::member::{ApproveBy, Permissions};
 use crate::message::AnsweredBy;
-use crate::task::TaskId;
 
 /// The protocols.
 #[derive(

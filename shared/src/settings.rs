@@ -13,14 +13,11 @@ use serde::{Deserialize, Deserializer};
 use crate::amount::{amount, parse_count, parse_duration, parse_period, parse_watchdog};
 use crate::cgroup;
 use crate::checkout::CheckoutSettings;
+use crate::effects::{Effects, outside};
 use crate::inbox::Durability;
-use crate::suggest;
 use crate::terms::{RestartLimit, set};
-use crate::trust::{Effects, outside};
+use crate::variable::{Lookup, SettingError, variable};
 use crate::work::Work;
-
-/// Looks a variable up, in the environment of a process or in one that came with a command.
-pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// What can be set. Each field names its variable; in `team.toml` it is called as the field is.
 /// What the file does not say is as by default.
@@ -84,69 +81,6 @@ pub enum Notify {
     Osc9,
     /// Not at all.
     Off,
-}
-
-/// Model calls for one piece of work, where nothing says how many.
-pub const DEFAULT_TURNS: u32 = 50;
-
-/// A variable has a wrong value, or none where one is needed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.text())]
-pub struct SettingError {
-    /// The variable.
-    pub variable: &'static str,
-    /// Its value; empty if it is not set.
-    pub value: String,
-    /// What belongs there.
-    pub expected: &'static str,
-}
-
-impl SettingError {
-    /// Returns the expected word that may be meant.
-    pub fn meant(&self) -> Option<&'static str> {
-        let words = self
-            .expected
-            .split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_');
-        suggest::nearest(&self.value, words.filter(|word| word.len() >= SHORTEST))
-    }
-
-    fn text(&self) -> String {
-        let Self {
-            variable,
-            value,
-            expected,
-        } = self;
-        if value.is_empty() {
-            format!("{variable} is not set: {expected}")
-        } else {
-            format!("{variable}={value:?} is not {expected}")
-        }
-    }
-}
-
-/// The shortest word that a mistyped value is compared with: of shorter ones, most are near.
-const SHORTEST: usize = 4;
-
-/// Reads a variable that is set to something.
-///
-/// # Errors
-/// [`SettingError`] if it is not what is expected.
-pub(crate) fn variable<T>(
-    lookup: Lookup<'_>,
-    variable: &'static str,
-    parse: impl Fn(&str) -> Result<T, &'static str>,
-) -> Result<Option<T>, SettingError> {
-    let Some(value) = lookup(variable).filter(|value| !value.is_empty()) else {
-        return Ok(None);
-    };
-    match parse(value.trim()) {
-        Ok(read) => Ok(Some(read)),
-        Err(expected) => Err(SettingError {
-            variable,
-            value,
-            expected,
-        }),
-    }
 }
 
 impl Default for Settings {

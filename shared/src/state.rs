@@ -1,11 +1,11 @@
 //! The state directory of a user, `$XDG_STATE_HOME/teamd` (else `~/.local/state/teamd`): what no
 //! tool can read or write.
 //!
-//! The register ([`crate::register`]) and the trust store ([`crate::trust`]) keep small JSON files
-//! in it, one for each thing that they know. **Who writes**: a command that a person runs, by
-//! rename, and the file is on the disk before it has its name. **Who reads**: each command, and a
-//! worker for each tool call. **When a writer dies**: the old file is there, or none, and a file
-//! whose name begins with a dot, which is not read.
+//! The register ([`crate::register`]) and the trust store ([`crate::spawn::Widening`]) keep small
+//! JSON files in it, one for each thing that they record. **Who writes**: a command that a person
+//! runs, by rename, and the file is on the disk before it has its name. **Who reads**: each
+//! command, and a worker for each tool call. **When a writer dies**: the old file is there, or
+//! none, and a file whose name begins with a dot, which is not read.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -21,6 +21,7 @@ use uuid::Uuid;
 use crate::environment::Environment;
 use crate::name::Name;
 use crate::team_dir::{DIR_MODE, DirError, FILE_MODE, TeamDir};
+use crate::user_dirs::{name_of, state_dir};
 
 /// What could not be done with the state directory, or with what an entry of it is about. Fits
 /// behind "error: ".
@@ -52,40 +53,6 @@ impl StateError {
     }
 }
 
-/// Finds the directory of a user's own configuration, `$XDG_CONFIG_HOME/teamd` (else
-/// `~/.config/teamd`).
-///
-/// # Errors
-/// As [`StateDir::of`].
-pub fn config_dir(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<PathBuf> {
-    of_user(variable, "XDG_CONFIG_HOME", ".config")
-}
-
-fn of_user(
-    variable: impl Fn(&str) -> Option<OsString>,
-    name: &str,
-    below_home: &str,
-) -> io::Result<PathBuf> {
-    let named = |name: &str| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let base = named(name).or_else(|| {
-        named("HOME")
-            .or_else(|| {
-                nix::unistd::User::from_uid(nix::unistd::geteuid())
-                    .ok()
-                    .flatten()
-                    .map(|user| user.dir)
-            })
-            .map(|home| home.join(below_home))
-    });
-    let base =
-        base.ok_or_else(|| io::Error::other(format!("neither {name} nor HOME names a directory")))?;
-    Ok(base.join("teamd"))
-}
-
 /// What the name of an agent's directory begins with while it is removed: no teammate is called so.
 const FORGOTTEN: &str = ".forgotten-";
 
@@ -103,7 +70,7 @@ impl StateDir {
     /// If neither says a directory.
     pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Self> {
         Ok(Self {
-            root: of_user(variable, "XDG_STATE_HOME", ".local/state")?,
+            root: state_dir(variable)?,
         })
     }
 
@@ -363,19 +330,6 @@ fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
         }
         other => other.map(Some),
     }
-}
-
-/// Returns a name of 16 hex digits for a path (FNV-1a). Two paths can have the same one: what is
-/// stored under it says which path it is for.
-pub(crate) fn name_of(path: &Path) -> String {
-    let hash = path
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    format!("{hash:016x}")
 }
 
 #[cfg(test)]

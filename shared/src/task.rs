@@ -27,10 +27,8 @@ use crate::work::Work;
 
 mod fields;
 
+pub use crate::id::TaskId;
 pub use fields::TaskFields;
-
-/// The number of a task: 1, 2, 3 … in a team, never used again.
-pub type TaskId = u32;
 
 /// How many checks of a task may fail, where nothing says how many.
 pub const MAX_ATTEMPTS: u32 = 3;

@@ -22,12 +22,13 @@ use toml::de::{DeString, DeTable, DeValue};
 pub use error::{LineColumn, TeamFileError};
 
 use crate::amount::{parse_period, parse_window, written};
+use crate::effects::Effects;
 use crate::message::LEAD;
 use crate::name::Name;
-use crate::settings::{Lookup, Settings};
-use crate::terms::paths::absolute;
+use crate::settings::Settings;
 use crate::terms::{AgentProgram, BUILT_IN, TermsPatch};
-use crate::trust::Effects;
+use crate::variable::Lookup;
+use crate::variable::absolute;
 
 /// Its name.
 pub const FILE: &str = "team.toml";
@@ -269,6 +270,48 @@ impl TeamFile {
             *ca = absolute(base, ca, lookup)?;
         }
         Ok(())
+    }
+
+    /// Returns what its keys do to what a team may do.
+    pub(crate) fn effects(&self) -> Effects<'_> {
+        let mut effects = Effects {
+            file: Some(&self.path),
+            ..Effects::default()
+        };
+        let TeamFile {
+            path: _,
+            settings,
+            service,
+            team,
+            roles,
+            members,
+            counts: _,
+            lead,
+            agents,
+        } = self;
+        // How many teammates there are is no matter of what each may do.
+        effects.neither([
+            "count", "roles", "members", "lead", "agents", "service", "sandbox", "work",
+        ]);
+        settings.effects(&mut effects);
+        service.effects(&mut effects);
+        team.effects(&[], &mut effects);
+        effects.table = "lead.".to_owned();
+        lead.effects(&[team], &mut effects);
+        for (name, role) in roles {
+            effects.table = format!("roles.{name:?}.");
+            role.effects(&[team], &mut effects);
+        }
+        // A member can have any role: what one of them forbids is forbidden.
+        let above_members: Vec<&TermsPatch> = [team].into_iter().chain(roles.values()).collect();
+        for (name, member) in members {
+            effects.table = format!("members.{name}.");
+            member.effects(&above_members, &mut effects);
+        }
+        for (name, agent) in agents {
+            agent.effects(name, &mut effects);
+        }
+        effects
     }
 }
 

@@ -1,16 +1,12 @@
 //! The terms of a teammate: what it is to be, what it may do and use, and who answers its plans.
 //!
 //! [`Terms`] say what holds, [`TermsPatch`] what one source says of it: the flags of a command, the
-//! environment, a table of `team.toml`. [`resolve`] merges the patches of all sources, [`paths`]
+//! environment, a table of `team.toml`. [`crate::spawn`] merges the patches of all sources and
 //! resolves the paths that they name.
 
 mod agent;
-pub mod caches;
 mod network;
 mod patch;
-pub mod paths;
-pub mod resolve;
-mod service;
 
 use std::time::Duration;
 
@@ -18,7 +14,9 @@ use schemars::JsonSchema;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use agent::{Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, Protocol, Published, Version};
+pub use agent::{
+    Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, Protocol, Published, Version, model_of,
+};
 pub use network::{MAX_PORTS, Network};
 pub use patch::{SandboxPatch, TermsPatch};
 
@@ -129,7 +127,7 @@ pub(crate) fn set<T>(value: &mut T, said: Option<T>) {
 }
 
 /// Adds to a list what does not stand in it.
-fn add(list: &mut Vec<String>, more: &[String]) {
+pub(crate) fn add(list: &mut Vec<String>, more: &[String]) {
     for one in more {
         if !list.contains(one) {
             list.push(one.clone());
@@ -292,6 +290,9 @@ impl Sandbox {
         }
     }
 }
+
+/// Model calls for one piece of work, where nothing says how many.
+pub const DEFAULT_TURNS: u32 = 50;
 
 /// What one piece of work may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]

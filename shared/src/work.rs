@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::amount::{LONGEST, amount, parse_seconds};
 use crate::checkout::beneath;
+use crate::effects::Effects;
 use crate::fingerprint::Patterns;
 use crate::member::ApproveBy;
 use crate::task::Check;
-use crate::trust::Effects;
 
 /// How long a check may take, where nothing says how long.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(600);

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, mkdirat, renameat};
 use rustix::io::Errno;
+use teamd_shared::caches::PrivateCaches;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Sandbox, SandboxMode};
 use teamd_shared::name::Name;
 use teamd_shared::place::{make_below, open_below, open_itself};
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::{DIR_MODE, TeamDir};
-use teamd_shared::terms::caches::PrivateCaches;
 use uuid::Uuid;
 
 use crate::sandbox::Places;

@@ -13,9 +13,9 @@ use teamd_shared::control::Refusal;
 use teamd_shared::inbox::{AppendError, ReadError};
 use teamd_shared::journal::reader::JournalError;
 use teamd_shared::price::PriceError;
-use teamd_shared::settings::SettingError;
 use teamd_shared::team_dir::DirError;
 use teamd_shared::team_file::TeamFileError;
+use teamd_shared::variable::SettingError;
 
 use crate::exit_code::ExitCode;
 

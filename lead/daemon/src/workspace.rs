@@ -2,7 +2,7 @@
 //! incarnation.
 //!
 //! The command that spawns resolves the workspace, and the record holds the real path
-//! ([`teamd_shared::terms::paths`]). Nothing here follows a link. A network file system that is
+//! ([`teamd_shared::spawn`]). Nothing here follows a link. A network file system that is
 //! gone can block an open for as long as it likes, so a thread does it.
 
 use std::io;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use teamd_shared::name::Name;
-use teamd_shared::terms::paths::can_work;
+use teamd_shared::spawn::can_work;
 use tokio::sync::oneshot;
 
 use super::signals;

@@ -9,10 +9,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use teamd_shared::process::{keep_exit_codes, survive_file_limit};
 use teamd_shared::register::Register;
 use teamd_shared::settings::Settings;
+use teamd_shared::spawn::Widening;
 use teamd_shared::suggest;
 use teamd_shared::team_dir::{DirError, Located, TeamDir, locate};
 use teamd_shared::team_file::{TeamFile, TeamFileError};
-use teamd_shared::trust::Widening;
 
 use super::args::Global;
 use super::escape;

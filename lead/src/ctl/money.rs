@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use teamd_shared::config::{Roster, RosterMember};
-use teamd_shared::price::{Dollars, Prices, model_of};
+use teamd_shared::price::{Dollars, Prices};
+use teamd_shared::terms::model_of;
 
 use crate::ctl::context::Context;
 

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::clock::since_boot;
 use crate::environment::Environment;
 use crate::id::RequestId;
+use crate::id::TaskId;
 use crate::job::Landed;
 use crate::member::{Exit, MemberStatus, Permissions, TermsPatch};
 use crate::name::Name;
 use crate::process::Identity;
-use crate::task::{Task, TaskFields, TaskId};
+use crate::task::{Task, TaskFields};
 
 /// A command, with a number that its reply carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

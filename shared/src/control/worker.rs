@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::id::RequestId;
+use crate::id::TaskId;
 use crate::member::{Doing, Gate, Permissions, Terms, Waiting};
 use crate::message::IdleReason;
 use crate::position::Position;
-use crate::task::TaskId;
-use crate::transcript::Usage;
+use crate::usage::Usage;
 
 use super::command::{PlanVerdict, Reply, TaggedCommand};
 

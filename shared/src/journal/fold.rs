@@ -12,12 +12,13 @@ use super::{
 };
 use crate::fingerprint::Baseline;
 use crate::id::RequestId;
+use crate::id::TaskId;
 use crate::member::{ApproveBy, Gate, Member, Phase};
 use crate::message::TEAMD;
 use crate::name::Name;
 use crate::position::Position;
 use crate::request::{Kind, Payload, Request, Span, Status, Trigger};
-use crate::task::{Task, TaskEvent, TaskId};
+use crate::task::{Task, TaskEvent};
 use crate::work::Work;
 
 /// The state of a team. [`Team::apply`] is the only thing that changes it, in a running daemon as

@@ -20,8 +20,9 @@ use rustix::fs::OFlags;
 
 use super::{Record, Team};
 use crate::id::RequestId;
+use crate::id::TaskId;
 use crate::request::Request;
-use crate::task::{TaskId, TaskStatus};
+use crate::task::TaskStatus;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
 /// How many lines stand between two snapshots at least, in a daemon.

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::fold::PendingDerived;
 use super::{Line, TaskRecord, Team};
 use crate::id::RequestId;
+use crate::id::TaskId;
 use crate::member::{Gate, Member};
 use crate::message::USER;
 use crate::name::Name;
-use crate::task::{Task, TaskEvent, TaskId, TaskStatus};
+use crate::task::{Task, TaskEvent, TaskStatus};
 
 /// How many commands that made tasks are remembered: a client that has lost the daemon says its own
 /// again.

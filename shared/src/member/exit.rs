@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::RequestId;
 use crate::position::Position;
-use crate::transcript::Usage;
+use crate::usage::Usage;
 
 /// Why a worker is being ended by signals: journaled before the first one is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -8,25 +8,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{DirError, TEAM, WORKSPACE_LINK};
-use crate::state::{StateDir, name_of};
+use crate::user_dirs::{name_of, state_dir};
 
 /// Returns where the team directory of a workspace (absolute, without links) lies, if it lies
 /// apart.
 ///
 /// # Errors
-/// As [`StateDir::of`].
+/// If no state directory can be named.
 pub fn place_apart(workspace: &Path) -> io::Result<PathBuf> {
-    Ok(below(&StateDir::of_process()?, workspace))
+    Ok(below(&state_dir(|name| std::env::var_os(name))?, workspace))
 }
 
-fn below(state: &StateDir, workspace: &Path) -> PathBuf {
+fn below(state: &Path, workspace: &Path) -> PathBuf {
     let name = workspace
         .file_name()
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
     // The hash parts workspaces of the same name, and keeps nothing secret.
-    state.root().join(format!("{name}-{}", name_of(workspace)))
+    state.join(format!("{name}-{}", name_of(workspace)))
 }
 
 /// Checks that a path leads to the team directory of the workspace that it stands in, if that lies
@@ -79,7 +79,7 @@ mod tests {
         let root = scratch.path().canonicalize().unwrap();
         let workspace = root.join("web");
         let link = root.join("web/.team");
-        let place = below(&StateDir::of_home(&root), &workspace);
+        let place = below(&root.join("state"), &workspace);
         std::fs::create_dir_all(&link).unwrap();
         let check = |found: &Path| check_at(&place, &workspace, &link, found);
         assert!(check(&link).is_ok(), "nothing lies apart");
@@ -91,11 +91,11 @@ mod tests {
 
     #[test]
     fn workspaces_of_the_same_name_have_their_own_places() {
-        let state = &StateDir::of_home(Path::new("/s"));
+        let state = Path::new("/s");
         assert_ne!(
             below(state, Path::new("/a/web")),
             below(state, Path::new("/b/web"))
         );
-        assert!(below(state, Path::new("/a/web")).starts_with("/s/.local/state/teamd"));
+        assert!(below(state, Path::new("/a/web")).starts_with("/s"));
     }
 }

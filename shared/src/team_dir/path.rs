@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::id::TaskId;
 use crate::name::Name;
-use crate::task::TaskId;
 
 /// What the older one of two logs is called, behind the name of the log.
 pub(crate) const OLDER_LOG: &str = ".1";

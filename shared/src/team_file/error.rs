@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::TABLES;
-use crate::settings::{SettingError, Settings};
+use crate::settings::Settings;
 use crate::suggest;
+use crate::variable::SettingError;
 
 /// A place in a text: line and column, both from 1; a column is a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

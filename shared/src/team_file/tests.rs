@@ -605,7 +605,7 @@ fn every_key_says_whether_it_widens_narrows_or_does_neither() {
                 _ => (*key).to_owned(),
             };
             assert!(
-                crate::trust::said(&file).contains(name.as_str()),
+                file.effects().said.contains(name.as_str()),
                 "{name} does not say what it does"
             );
             count += 1;

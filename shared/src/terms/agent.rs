@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::model_spec::Provider;
-use crate::trust::Effects;
+use crate::effects::Effects;
+use crate::model_spec::{ModelSpec, Provider, full_name};
 
 /// The name of the built-in agent: the worker's own loop over a model.
 pub const BUILT_IN: &str = "builtin";
@@ -192,5 +192,53 @@ impl fmt::Display for Agent {
             Protocol::Codex => "Codex",
         };
         write!(f, "{} ({how}: {})", self.name, self.command.join(" "))
+    }
+}
+
+/// Names the model of a teammate: its agent may have a default of its own.
+pub fn model_of(model: &str, agent: Option<Protocol>) -> String {
+    let names_none = model
+        .parse::<ModelSpec>()
+        .is_ok_and(|spec| spec.model.is_none());
+    let default = if names_none {
+        agent.and_then(Protocol::default_model)
+    } else {
+        None
+    };
+    default.map_or_else(|| full_name(model), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::price::Prices;
+
+    #[test]
+    fn each_default_model_has_a_price_or_is_known_to_have_none() {
+        let prices = Prices::built_in();
+        for provider in Provider::ALL {
+            assert!(
+                prices.of(provider.as_str()).is_some(),
+                "{}",
+                provider.as_str()
+            );
+        }
+        // A long prompt to the model of Codex costs more for each token: no one price is true.
+        let unpriced = [Protocol::Codex];
+        for protocol in Protocol::KNOWN {
+            let (provider, _) = protocol.service().unwrap();
+            let model = model_of(provider.as_str(), Some(protocol));
+            assert_eq!(
+                prices.of(&model).is_none(),
+                unpriced.contains(&protocol),
+                "{model}"
+            );
+            assert_eq!(model_of("openai:x", Some(protocol)), "openai:x");
+        }
+        let hint = prices.require("openai:gpt-6.1-sol").unwrap_err().hint();
+        assert!(
+            hint.contains("--model openai:gpt-5.1") && hint.contains("--max-tokens"),
+            "{hint}"
+        );
     }
 }

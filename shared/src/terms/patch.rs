@@ -10,12 +10,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::network::ports;
 use super::{AgentProgram, ApproveBy, Network, Permissions, Restart, SandboxMode, add};
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
+use crate::effects::{Effects, outside};
 use crate::environment::is_model_key;
 use crate::free_text::FreeText;
 use crate::model_spec::ModelSpec;
 use crate::price::{Dollars, parse_dollars};
-use crate::settings::{DEFAULT_TURNS, Lookup, SettingError, variable};
-use crate::trust::{Effects, outside};
+use crate::terms::DEFAULT_TURNS;
+use crate::variable::{Lookup, SettingError, absolute, variable};
 
 /// The headings of the help of `teamctl spawn`.
 const WORK: &str = "How it works";
@@ -209,7 +210,7 @@ impl TermsPatch {
         } = &mut self.sandbox;
         let lists = [writable, hidden, visible];
         for path in self.workspace.iter_mut().chain(lists.into_iter().flatten()) {
-            *path = super::paths::absolute(base, path, lookup)?;
+            *path = absolute(base, path, lookup)?;
         }
         Ok(())
     }

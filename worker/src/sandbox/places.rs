@@ -12,8 +12,9 @@ use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::register::Register;
 use teamd_shared::repository::named_by;
 use teamd_shared::sandbox::Layers;
-use teamd_shared::state::{StateDir, StateError, config_dir};
+use teamd_shared::state::{StateDir, StateError};
 use teamd_shared::team_dir::{DIR_MODE, TeamDir};
+use teamd_shared::user_dirs::config_dir;
 
 use super::git::{self, Elsewhere};
 use super::git_settings::GitSettings;

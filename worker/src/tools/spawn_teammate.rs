@@ -10,14 +10,13 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{ApproveBy, Terms, TermsPatch};
 use teamd_shared::model_spec::{ModelSpec, UnknownModel};
 use teamd_shared::name::Name;
-use teamd_shared::price::require_price;
+use teamd_shared::spawn::{
+    RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_paths,
+};
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::team_file::TeamFile;
 use teamd_shared::terms::Network;
-use teamd_shared::terms::paths::resolve_paths;
-use teamd_shared::terms::resolve::{SpawnRequest, require_key, resolve};
-use teamd_shared::trust::Widening;
 
 use super::input::not_blank;
 use super::orders::unexpected;
@@ -109,15 +108,11 @@ impl Spawner {
         )?;
         order.terms.workspace = Some(workspace);
         self.bound(&mut order.terms);
-        let own = (self.terms.workspace.as_str(), &self.terms.sandbox);
-        resolve_paths(&mut order, dir, Some(own), || {
-            let team = team::state(dir)?;
-            Ok::<_, String>(
-                team.territory()
-                    .map(|(path, name)| (path.to_owned(), name.clone()))
-                    .collect(),
-            )
-        })?;
+        let own = RecordedPaths {
+            workspace: &self.terms.workspace,
+            sandbox: &self.terms.sandbox,
+        };
+        resolve_paths(&mut order, dir, Some(own), || team::state(dir))?;
         Ok(order)
     }
 

@@ -23,8 +23,8 @@ use rustix::io::Errno;
 use teamd_shared::name::Name;
 use teamd_shared::place;
 use teamd_shared::register::Register;
+use teamd_shared::spawn::can_work;
 use teamd_shared::team_dir::{FOLDERS, TeamDir};
-use teamd_shared::terms::paths::can_work;
 
 use crate::sandbox::{GIT, Node, Secrets, is_setting, teams};
 pub(crate) use guide::{Guide, Rest};

@@ -23,7 +23,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use teamd_shared::place::open_itself;
-use teamd_shared::state::config_dir;
+use teamd_shared::user_dirs::config_dir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;

@@ -24,8 +24,8 @@ use teamd_shared::member::{Bounds, Cgroup, Member, Terms};
 use teamd_shared::name::Name;
 use teamd_shared::process::{How, Identity, ProcessHandle};
 use teamd_shared::sandbox::Namespaces;
-use teamd_shared::state::config_dir;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::user_dirs::config_dir;
 use tokio::sync::mpsc;
 
 use crate::confinement::Confinement;

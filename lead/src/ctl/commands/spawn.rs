@@ -13,14 +13,14 @@ use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::member::{MemberStatus, SandboxMode, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::place::open_itself;
-use teamd_shared::price::require_price;
 use teamd_shared::repository;
 use teamd_shared::sandbox::{Layers, Namespaces};
+use teamd_shared::spawn::{
+    RecordedPaths, SpawnRequest, model_of_key, require_key, require_price, resolve, resolve_paths,
+};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::team_file::is_built_in;
 use teamd_shared::terms::Network;
-use teamd_shared::terms::paths::resolve_paths;
-use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, require_key, resolve};
 
 use super::agents;
 use crate::ctl::args::Spawn;
@@ -245,15 +245,11 @@ pub(in crate::ctl) fn order(
         None
     };
     let mut order = resolved(context, &roster, request)?;
-    let paths = recorded.map(|member| (member.workspace.as_str(), &member.sandbox));
-    resolve_paths(&mut order, dir, paths, || {
-        let team = journal::fold(dir)?;
-        Ok::<_, CommandError>(
-            team.territory()
-                .map(|(path, name)| (path.to_owned(), name.clone()))
-                .collect(),
-        )
-    })?;
+    let paths = recorded.map(|member| RecordedPaths {
+        workspace: &member.workspace,
+        sandbox: &member.sandbox,
+    });
+    resolve_paths(&mut order, dir, paths, || journal::fold(dir))?;
     Ok(order)
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use teamd_shared::config::Roster;
 use teamd_shared::name::Name;
+use teamd_shared::spawn::SpawnRequest;
 use teamd_shared::suggest;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::team_file::TeamFile;
 use teamd_shared::terms::TermsPatch;
-use teamd_shared::terms::resolve::SpawnRequest;
 
 use super::spawn;
 use crate::ctl::args::Up;

@@ -12,9 +12,9 @@ use teamd_shared::inbox::append;
 use teamd_shared::message::{Body, Message, USER};
 use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::name::Name;
+use teamd_shared::spawn::{SpawnRequest, model_of_key, resolve};
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::terms::TermsPatch;
-use teamd_shared::terms::resolve::{SpawnRequest, model_of_key, resolve};
 use teamd_shared::transcript;
 use uuid::Uuid;
 

@@ -7,10 +7,10 @@ use teamd_shared::clock::wall;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::message::{Message, USER};
 use teamd_shared::name::Name;
+use teamd_shared::spawn::SpawnRequest;
 use teamd_shared::task::{Task, TaskFields, TaskId};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::terms::TermsPatch;
-use teamd_shared::terms::resolve::SpawnRequest;
 
 use super::super::{task, up};
 use super::spent::Spent;

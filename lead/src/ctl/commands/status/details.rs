@@ -5,7 +5,7 @@ use std::time::Duration;
 use teamd_shared::amount::{format_duration, format_size};
 use teamd_shared::config::RosterMember;
 use teamd_shared::member::{Bounds, Emptied, Exit, Gate, SandboxMode};
-use teamd_shared::settings::DEFAULT_TURNS;
+use teamd_shared::terms::DEFAULT_TURNS;
 use teamd_shared::transcript::Usage;
 
 use crate::ctl::output::paint;

@@ -6,25 +6,25 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 /// A key that narrows, with its value.
 #[derive(Debug, Clone, PartialEq, PartialOrd, Serialize, Deserialize)]
-pub struct Narrowing {
+pub(crate) struct Narrowing {
     /// The key.
-    pub key: String,
+    pub(crate) key: String,
     /// Its value, or one of its list.
-    pub value: String,
+    pub(crate) value: String,
     /// How much it leaves, where that is a number: less narrows more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub most: Option<f64>,
+    pub(crate) most: Option<f64>,
 }
 
 impl Narrowing {
     /// Tells whether another one narrows as much.
-    pub fn is_kept_by(&self, other: &Self) -> bool {
+    pub(crate) fn is_kept_by(&self, other: &Self) -> bool {
         let is_less = || {
             other
                 .most
@@ -119,4 +119,30 @@ impl Effects<'_> {
         #[cfg(test)]
         self.said.insert(_key);
     }
+}
+
+/// Returns where a path leads, unless that is below the directory of the file.
+pub(crate) fn outside(file: &Path, path: &Path) -> Option<PathBuf> {
+    let above = real(file.parent().unwrap_or(Path::new("/")));
+    let path = real(path);
+    let is_beneath =
+        path.starts_with(above) && path.components().all(|part| part != Component::ParentDir);
+    (!is_beneath).then_some(path)
+}
+
+/// Returns where a path leads, which is the same before and after something is made there: what is
+/// not there yet lies below what is.
+fn real(path: &Path) -> PathBuf {
+    path.ancestors()
+        .find_map(|above| {
+            Some(
+                above
+                    .canonicalize()
+                    .ok()?
+                    .join(path.strip_prefix(above).ok()?),
+            )
+        })
+        .unwrap_or_else(|| path.to_owned())
+        .components()
+        .collect()
 }

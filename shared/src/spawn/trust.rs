@@ -6,30 +6,35 @@
 //! says who writes it and who reads it). It holds the keys themselves and no hash of them: nothing
 //! else can be made to look like them, and a person can see what was trusted.
 
-mod effects;
-
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::member::TermsPatch;
-use crate::state::{StateDir, StateError, name_of};
+use crate::effects::{Effects, Narrowing};
+use crate::state::{StateDir, StateError};
 use crate::team_file::TeamFile;
-
-pub(crate) use effects::Effects;
-pub use effects::Narrowing;
+use crate::user_dirs::name_of;
 
 /// The folder of the store.
 const FOLDER: &str = "trust";
 
-/// What an entry says.
-#[derive(Debug, Serialize, Deserialize)]
-struct TrustEntry {
-    /// Where the file is named, without links on the way to it.
-    path: PathBuf,
+/// Where a file is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct FilePath {
+    /// Where it is named, without links on the way to it.
+    #[serde(rename = "path")]
+    named: PathBuf,
     /// Where it lies: the two differ where it is a link itself.
     real: PathBuf,
+}
+
+/// An entry of the store.
+#[derive(Debug, Serialize, Deserialize)]
+struct TrustEntry {
+    /// The file.
+    #[serde(flatten)]
+    path: FilePath,
     /// What was trusted: one line for each key, or for each value of a list.
     keys: BTreeSet<String>,
     /// What narrowed the team at that time: without it, what was trusted is more.
@@ -40,8 +45,8 @@ struct TrustEntry {
 /// The keys of a file that need trust, and those that narrow what the others may do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Widening {
-    /// Where the file is named, and where it lies; none where there is none.
-    path: Option<(PathBuf, PathBuf)>,
+    /// The file; none where there is none.
+    path: Option<FilePath>,
     /// One line for each, `key = value`, with absolute paths.
     keys: BTreeSet<String>,
     /// Those that narrow.
@@ -58,22 +63,15 @@ impl Widening {
             widening: keys,
             narrowing,
             ..
-        } = effects(file);
-        // A command can put a link to a trusted file in the place of this one: both paths count.
-        let find = |path: &Path| path.canonicalize().map_err(StateError::io("find", path));
-        let both = || {
-            let above = file
-                .path
-                .parent()
-                .filter(|above| !above.as_os_str().is_empty());
-            let named = find(above.unwrap_or(Path::new(".")))?
-                .join(file.path.file_name().unwrap_or_default());
-            Ok::<_, StateError>((named, find(&file.path)?))
-        };
+        } = file.effects();
         let path = if keys.is_empty() && file.path.as_os_str().is_empty() {
             None
         } else {
-            Some(both()?)
+            // A command can put a link to a trusted file in the place of this one: both paths count.
+            Some(FilePath {
+                named: real_name(&file.path)?,
+                real: canonical(&file.path)?,
+            })
         };
         Ok(Self {
             path,
@@ -87,16 +85,12 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if its directory cannot be found.
     pub fn of_missing(path: &Path) -> Result<Self, StateError> {
-        let above = path
-            .parent()
-            .filter(|above| !above.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        let above = above
-            .canonicalize()
-            .map_err(StateError::io("find", above))?;
-        let named = above.join(path.file_name().unwrap_or_default());
+        let named = real_name(path)?;
         Ok(Self {
-            path: Some((named.clone(), named)),
+            path: Some(FilePath {
+                real: named.clone(),
+                named,
+            }),
             keys: BTreeSet::new(),
             narrowing: Vec::new(),
         })
@@ -104,7 +98,7 @@ impl Widening {
 
     /// Returns the file, without links; none if there is none.
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_ref().map(|(named, _)| named.as_path())
+        self.path.as_ref().map(|path| path.named.as_path())
     }
 
     /// Returns the keys, one line each.
@@ -153,11 +147,11 @@ impl Widening {
     }
 
     fn entry(&self, state: &StateDir) -> Result<Option<TrustEntry>, StateError> {
-        let Some((path, real)) = &self.path else {
+        let Some(path) = &self.path else {
             return Ok(None);
         };
         let entry = state.read::<TrustEntry>(FOLDER, &name(path))?;
-        Ok(entry.filter(|entry| (&entry.path, &entry.real) == (path, real)))
+        Ok(entry.filter(|entry| entry.path == *path))
     }
 
     /// Trusts them, and nothing else of this file.
@@ -165,16 +159,13 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the store cannot be written.
     pub fn trust(&self, state: &StateDir) -> Result<(), StateError> {
-        let Some((path, real)) = &self.path else {
+        let Some(path) = &self.path else {
             return Ok(());
         };
-        let keys = self.keys.clone();
-        let narrowing = self.narrowing.clone();
         let entry = TrustEntry {
             path: path.clone(),
-            real: real.clone(),
-            keys,
-            narrowing,
+            keys: self.keys.clone(),
+            narrowing: self.narrowing.clone(),
         };
         state.put(FOLDER, &name(path), &entry)
     }
@@ -184,89 +175,29 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the store cannot be written.
     pub fn revoke(&self, state: &StateDir) -> Result<bool, StateError> {
-        let Some((path, _)) = &self.path else {
+        let Some(path) = &self.path else {
             return Ok(false);
         };
         state.remove(FOLDER, &name(path))
     }
 }
 
-fn name(path: &Path) -> String {
-    format!("{}.json", name_of(path))
+/// Returns the name of the entry of a file.
+fn name(path: &FilePath) -> String {
+    format!("{}.json", name_of(&path.named))
 }
 
-/// Returns the names of the keys that say what they do.
-#[cfg(test)]
-pub(crate) fn said(file: &TeamFile) -> BTreeSet<&'static str> {
-    effects(file).said
-}
-
-/// Returns what the keys of a file do.
-fn effects(file: &TeamFile) -> Effects<'_> {
-    let mut effects = Effects {
-        file: Some(&file.path),
-        ..Effects::default()
+/// Returns where a file is named, without links on the way to it.
+fn real_name(path: &Path) -> Result<PathBuf, StateError> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
     };
-    let TeamFile {
-        path: _,
-        settings,
-        service,
-        team,
-        roles,
-        members,
-        counts: _,
-        lead,
-        agents,
-    } = file;
-    // How many teammates there are is no matter of what each may do.
-    effects.neither([
-        "count", "roles", "members", "lead", "agents", "service", "sandbox", "work",
-    ]);
-    settings.effects(&mut effects);
-    service.effects(&mut effects);
-    team.effects(&[], &mut effects);
-    effects.table = "lead.".to_owned();
-    lead.effects(&[team], &mut effects);
-    for (name, role) in roles {
-        effects.table = format!("roles.{name:?}.");
-        role.effects(&[team], &mut effects);
-    }
-    // A member can have any role: what one of them forbids is forbidden.
-    let above_members: Vec<&TermsPatch> = [team].into_iter().chain(roles.values()).collect();
-    for (name, member) in members {
-        effects.table = format!("members.{name}.");
-        member.effects(&above_members, &mut effects);
-    }
-    for (name, agent) in agents {
-        agent.effects(name, &mut effects);
-    }
-    effects
+    Ok(canonical(folder)?.join(path.file_name().unwrap_or_default()))
 }
 
-/// Returns where a path leads, unless that is below the directory of the file.
-pub(crate) fn outside(file: &Path, path: &Path) -> Option<PathBuf> {
-    let above = real(file.parent().unwrap_or(Path::new("/")));
-    let path = real(path);
-    let is_beneath =
-        path.starts_with(above) && path.components().all(|part| part != Component::ParentDir);
-    (!is_beneath).then_some(path)
-}
-
-/// Returns where a path leads, which is the same before and after something is made there: what is
-/// not there yet lies below what is.
-fn real(path: &Path) -> PathBuf {
-    path.ancestors()
-        .find_map(|above| {
-            Some(
-                above
-                    .canonicalize()
-                    .ok()?
-                    .join(path.strip_prefix(above).ok()?),
-            )
-        })
-        .unwrap_or_else(|| path.to_owned())
-        .components()
-        .collect()
+fn canonical(path: &Path) -> Result<PathBuf, StateError> {
+    path.canonicalize().map_err(StateError::io("find", path))
 }
 
 #[cfg(test)]

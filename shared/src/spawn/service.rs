@@ -5,7 +5,7 @@
 
 use crate::amount::{parse_period, parse_window};
 use crate::model_spec::{ModelSpec, Provider};
-use crate::settings::{Lookup, SettingError, variable};
+use crate::variable::{Lookup, SettingError, variable};
 
 /// Where the services are.
 const BASES: [(Provider, &str); 2] = [

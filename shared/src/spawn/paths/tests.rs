@@ -63,14 +63,12 @@ impl Recorded {
         } else {
             None
         };
-        let recorded = before.map(|terms| (terms.workspace.as_str(), &terms.sandbox));
+        let recorded = before.map(|terms| RecordedPaths {
+            workspace: &terms.workspace,
+            sandbox: &terms.sandbox,
+        });
         resolve_paths(&mut order, &self.dir, recorded, || {
-            Ok::<_, Refusal>(
-                self.team
-                    .territory()
-                    .map(|(path, name)| (path.to_owned(), name.clone()))
-                    .collect(),
-            )
+            Ok::<_, Refusal>(self.team.clone())
         })?;
         Ok(order.terms)
     }

@@ -1,0 +1,168 @@
+//! What no spawn order may ask for: paths by way of a link of a tool, repositories of `git`, and to
+//! hide what is needed.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{FollowedLink, Search, usage, who};
+use crate::control::Refusal;
+use crate::name::Name;
+
+/// What `git` keeps in a repository. A working tree can lie in a bare one, beside these.
+const OF_GIT: [&str; 9] = [
+    "hooks",
+    "objects",
+    "refs",
+    "logs",
+    "info",
+    "worktrees",
+    "modules",
+    "branches",
+    "rr-cache",
+];
+
+/// Returns the repository of `git` (the directory that holds its settings) that a path is, or
+/// belongs to.
+fn repository_of(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|folder| {
+        let inside = path
+            .strip_prefix(folder)
+            .ok()
+            .and_then(|inside| inside.components().next());
+        let is_its_own =
+            inside.is_none_or(|first| OF_GIT.iter().any(|name| first.as_os_str() == *name));
+        let is_bare = || {
+            ["HEAD", "objects", "refs"]
+                .iter()
+                .all(|name| folder.join(name).exists())
+        };
+        folder.ends_with(".git") || is_its_own && is_bare()
+    })
+}
+
+/// A directory where tools may or once could write.
+struct WritableFolder<'t> {
+    path: &'t Path,
+    /// Whose tools.
+    maker: &'t Name,
+    id: Option<FolderId>,
+}
+
+/// The kernel's own number for a directory: a bind mount shows it by another path, with the same
+/// number.
+#[derive(PartialEq, Eq)]
+struct FolderId {
+    device: u64,
+    inode: u64,
+}
+
+fn id(path: &Path) -> Option<FolderId> {
+    let metadata = path.symlink_metadata().ok()?;
+    Some(FolderId {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+    })
+}
+
+fn folder_at<'f, 't>(
+    path: &Path,
+    folders: &'f [WritableFolder<'t>],
+) -> Option<&'f WritableFolder<'t>> {
+    let id = id(path);
+    folders
+        .iter()
+        .find(|folder| folder.path == path || id.is_some() && folder.id == id)
+}
+
+impl Search<'_> {
+    /// Refuses a link in a directory where tools may or once could write (`territory`, with whose
+    /// tools).
+    pub(super) fn refuse_links_of_tools<'t>(
+        &self,
+        links: &[FollowedLink],
+        territory: impl Iterator<Item = (&'t Path, &'t Name)>,
+    ) -> Result<(), Refusal> {
+        let folders: Vec<_> = territory
+            .map(|(path, maker)| WritableFolder {
+                path,
+                maker,
+                id: id(path),
+            })
+            .collect();
+        for FollowedLink { doing, named, link } in links {
+            // Tools cannot replace the directory itself: that takes the right to write in the one
+            // above.
+            let mut above = link.ancestors().skip(1);
+            let Some(folder) = above.find_map(|path| folder_at(path, &folders)) else {
+                continue;
+            };
+            let link = link.display();
+            let why = format!(
+                "{} cannot {doing} {named}: {link} is a symbolic link in {}, where the tools of {} may write or once could, \
+                 so one of them can have made it",
+                who(self.name),
+                folder.path.display(),
+                who(folder.maker)
+            );
+            let hint = format!(
+                "see where it leads (`readlink -f {link}`), and name that instead, if it is what you mean"
+            );
+            return Err(usage(why, hint));
+        }
+        Ok(())
+    }
+
+    /// Refuses to let tools write in a repository of `git` itself.
+    pub(super) fn refuse_repositories(
+        &self,
+        workspace: &str,
+        writable: &[String],
+    ) -> Result<(), Refusal> {
+        let writable = writable.iter().map(|path| ("write", path.as_str()));
+        for (doing, path) in std::iter::once(("work in", workspace)).chain(writable) {
+            let Some(repository) = repository_of(Path::new(path)) else {
+                continue;
+            };
+            let why = format!(
+                "{} cannot {doing} {path}: it belongs to the repository {}, and a command that writes there also writes hooks \
+                 and settings that your own git runs and believes",
+                who(self.name),
+                repository.display()
+            );
+            let hint = "a linked working tree (`git worktree add`) as the workspace needs no --writable: commits work there, and \
+                        hooks and settings stay as they are";
+            return Err(usage(why, hint));
+        }
+        Ok(())
+    }
+
+    /// Refuses to hide what a teammate needs.
+    pub(super) fn refuse_to_hide_what_is_needed(
+        &self,
+        workspace: &str,
+        writable: &[String],
+        hidden: &[String],
+    ) -> Result<(), Refusal> {
+        let real = Path::new(workspace)
+            .canonicalize()
+            .unwrap_or_else(|_| PathBuf::from(workspace));
+        let works = std::iter::once((real.as_path(), "works in"));
+        let needed: Vec<_> = works
+            .chain(writable.iter().map(|path| (Path::new(path), "may write")))
+            .collect();
+        for hidden in hidden {
+            let Some((path, does)) = needed.iter().find(|(path, _)| path.starts_with(hidden))
+            else {
+                continue;
+            };
+            let why = format!(
+                "{} cannot be kept from {hidden}: it {does} {}",
+                who(self.name),
+                path.display()
+            );
+            let hint = "hide what lies beside or below that, with --hidden or in team.toml";
+            return Err(usage(why, hint));
+        }
+        Ok(())
+    }
+}

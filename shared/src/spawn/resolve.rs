@@ -1,0 +1,309 @@
+//! From all that says something of a teammate (or of the lead agent) to the spawn order: the flags
+//! of a command, else the environment (`TEAM_…`), else `team.toml` (the member, its role, the top
+//! level), else the default. Pure.
+//!
+//! A resumed teammate keeps the terms of its record: only flags change them.
+
+use super::service;
+use crate::config::RosterMember;
+use crate::control::SpawnOrder;
+use crate::environment::Environment;
+use crate::model_spec::{ModelSpec, Provider};
+use crate::name::Name;
+use crate::team_file::{TeamFile, VARIABLE};
+use crate::terms::{AgentProgram, BUILT_IN, TermsPatch, add};
+use crate::variable::{Lookup, SettingError, variable};
+use crate::visible::is_hidden;
+
+/// What a command asks for.
+#[derive(Debug, Clone)]
+pub struct SpawnRequest<'a> {
+    /// The teammate; `lead` is the lead agent.
+    pub name: &'a Name,
+    /// The terms that the command itself names. Paths are absolute already.
+    pub flags: TermsPatch,
+    /// The certificate authorities that it names.
+    pub ca: Option<String>,
+    /// Whether the last conversation continues.
+    pub resume: bool,
+}
+
+/// Merges the flags, the environment and the file. `earlier` is the roster's record of an earlier
+/// incarnation; `default_model` counts where no source names a model.
+///
+/// # Errors
+/// [`SettingError`] for a variable with a wrong value, those of a model's service among them.
+pub fn resolve(
+    request: SpawnRequest<'_>,
+    default_model: Option<ModelSpec>,
+    earlier: Option<&RosterMember>,
+    mut environment: Environment,
+    file: &TeamFile,
+) -> Result<SpawnOrder, SettingError> {
+    let SpawnRequest {
+        name,
+        flags,
+        ca,
+        resume,
+    } = request;
+    let is_lead = *name == Name::lead();
+    let names_role = flags.role.is_some();
+    let tables = Tables::of(name, flags.role.as_ref(), earlier, file);
+    let lookup = |variable: &str| environment.value(variable);
+    let mut terms = flags;
+    if !resume {
+        terms = terms
+            .merge(TermsPatch::of_environment(&lookup)?)
+            .merge(tables.terms(is_lead));
+    }
+    if is_lead {
+        terms.plan = None;
+        terms.approve_by = None;
+        terms.restart = None;
+    }
+    check_role(&terms)?;
+    if let Some(agent) = &terms.agent
+        && agent != BUILT_IN
+    {
+        terms.program = Some(find_agent(agent, file)?);
+    }
+    if !resume || names_role {
+        terms.instructions = tables.instructions(is_lead);
+    }
+    if terms.model.is_none() && !resume {
+        terms.model = model_of_agent(&terms).or(default_model);
+    }
+    terms.model = check_model(&terms, &lookup)?;
+    let model = match earlier {
+        Some(member) if resume && terms.model.is_none() => member.model.parse().ok(),
+        _ => terms.model.clone(),
+    };
+    service::check(model.as_ref(), &lookup)?;
+    hand_on(&mut environment, file, ca, is_lead);
+    // The environment is that of the command, each time: so are the keys in it that commands are
+    // given.
+    let passed_on = tables.variables();
+    environment.part(&passed_on);
+    environment.tell_unattended(&passed_on);
+    Ok(SpawnOrder {
+        resume,
+        terms,
+        ..SpawnOrder::new(name.clone(), environment)
+    })
+}
+
+/// The tables of `team.toml` that hold for a teammate.
+struct Tables<'f> {
+    own: Option<&'f TermsPatch>,
+    role: Option<&'f TermsPatch>,
+    team: &'f TermsPatch,
+}
+
+impl<'f> Tables<'f> {
+    /// Finds them. The role is the one that the command names, else that of its own table, else the
+    /// recorded one.
+    fn of(
+        name: &Name,
+        role: Option<&String>,
+        earlier: Option<&RosterMember>,
+        file: &'f TeamFile,
+    ) -> Self {
+        let own = if *name == Name::lead() {
+            Some(&file.lead)
+        } else {
+            file.member(name)
+        };
+        let role = role
+            .or(own.and_then(|own| own.role.as_ref()))
+            .or(earlier.map(|member| &member.role));
+        Self {
+            own,
+            role: role.and_then(|role| file.roles.get(role.trim())),
+            team: &file.team,
+        }
+    }
+
+    /// Merges their terms. The prompt of a member is its first task; that of a role or of the lead
+    /// is an instruction instead.
+    fn terms(&self, is_lead: bool) -> TermsPatch {
+        let mut terms = self.own.cloned().unwrap_or_default();
+        if is_lead {
+            terms.prompt = None;
+        }
+        for table in self.role.into_iter().chain([self.team]) {
+            terms = terms.merge(TermsPatch {
+                prompt: None,
+                ..table.clone()
+            });
+        }
+        terms
+    }
+
+    /// Returns what is added to the prompt of the model.
+    fn instructions(&self, is_lead: bool) -> Option<String> {
+        let table = if is_lead { self.own } else { self.role };
+        table.and_then(|table| table.prompt.clone())
+    }
+
+    /// Returns the variables that commands get although they would be withheld.
+    fn variables(&self) -> Vec<String> {
+        let mut variables = Vec::new();
+        for table in self.own.into_iter().chain(self.role).chain([self.team]) {
+            add(&mut variables, &table.sandbox.env);
+        }
+        variables
+    }
+}
+
+/// Makes sure that a role is a line of visible characters.
+fn check_role(terms: &TermsPatch) -> Result<(), SettingError> {
+    match &terms.role {
+        Some(role) if role.trim().chars().any(is_hidden) => Err(SettingError {
+            variable: "role",
+            value: role.clone(),
+            expected: "a line of visible characters",
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Finds the program of an agent: one of the file, else one that is known.
+fn find_agent(agent: &str, file: &TeamFile) -> Result<AgentProgram, SettingError> {
+    let defined = file.agents.get(agent).cloned();
+    defined
+        .or_else(|| AgentProgram::known(agent))
+        .ok_or_else(|| SettingError {
+            variable: "agent",
+            value: agent.to_owned(),
+            expected: AGENTS,
+        })
+}
+
+/// Returns the default model of the service that the agent works with, if it works with one alone.
+fn model_of_agent(terms: &TermsPatch) -> Option<ModelSpec> {
+    let (provider, _) = terms.program.as_ref()?.protocol.service()?;
+    Some(ModelSpec {
+        provider,
+        model: None,
+    })
+}
+
+/// Makes sure that the agent works with the service of the model, and completes the model's name.
+fn check_model(terms: &TermsPatch, lookup: Lookup<'_>) -> Result<Option<ModelSpec>, SettingError> {
+    let Some(model) = &terms.model else {
+        return Ok(None);
+    };
+    if let Some(program) = &terms.program
+        && let Some((provider, expected)) = program.protocol.service()
+        && ![provider, Provider::Script].contains(&model.provider)
+    {
+        return Err(SettingError {
+            variable: "model",
+            value: model.to_string(),
+            expected,
+        });
+    }
+    with_model_id(model.clone(), lookup).map(Some)
+}
+
+/// What an agent is called.
+const AGENTS: &str = "`builtin`, `claude`, `codex`, or an agent of team.toml: write `[agents.NAME]` with `command` and `protocol`";
+
+/// The variables that choose a service where no model is named, in this order.
+const ANTHROPIC: [&str; 2] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];
+const OPENAI: [&str; 2] = ["OPENAI_API_KEY", "OPENAI_BASE_URL"];
+
+fn are_set(variables: [&str; 2], lookup: Lookup<'_>) -> bool {
+    variables
+        .iter()
+        .any(|variable| lookup(variable).is_some_and(|value| !value.is_empty()))
+}
+
+/// Returns the model of the service whose key is set: the default for a person who names none.
+pub fn model_of_key(lookup: Lookup<'_>) -> Option<ModelSpec> {
+    let services = [(Provider::Anthropic, ANTHROPIC), (Provider::OpenAi, OPENAI)];
+    let (provider, _) = services
+        .into_iter()
+        .find(|(_, variables)| are_set(*variables, lookup))?;
+    Some(ModelSpec {
+        provider,
+        model: None,
+    })
+}
+
+/// Makes sure that a key of the model's service is set: without one every piece of work would fail.
+///
+/// # Errors
+/// [`SettingError`] that names the variable.
+pub fn require_key(model: &ModelSpec, lookup: Lookup<'_>) -> Result<(), SettingError> {
+    let (variables, expected) = match model.provider {
+        Provider::Script => return Ok(()),
+        Provider::Anthropic => (
+            ANTHROPIC,
+            "an `anthropic` model needs it, or ANTHROPIC_AUTH_TOKEN",
+        ),
+        Provider::OpenAi => (
+            OPENAI,
+            "an `openai` model needs it, or OPENAI_BASE_URL for a server of your own that asks for no key",
+        ),
+    };
+    if are_set(variables, lookup) {
+        Ok(())
+    } else {
+        Err(SettingError {
+            variable: variables[0],
+            value: String::new(),
+            expected,
+        })
+    }
+}
+
+/// Names the model of a service by `MODEL_ID`, if nothing else names it.
+fn with_model_id(spec: ModelSpec, lookup: Lookup<'_>) -> Result<ModelSpec, SettingError> {
+    if spec.model.is_some() || spec.provider == Provider::Script {
+        return Ok(spec);
+    }
+    Ok(variable(lookup, "MODEL_ID", |text| {
+        format!("{}:{text}", spec.provider.as_str())
+            .parse()
+            .map_err(|_| "the name of a model")
+    })?
+    .unwrap_or(spec))
+}
+
+/// Hands on to the worker what the file says of services and settings: in variables, unless they
+/// are set already.
+fn hand_on(environment: &mut Environment, file: &TeamFile, ca: Option<String>, is_lead: bool) {
+    // Only the lead agent spawns others and reads the file. The tools of a teammate may well work
+    // on another team.
+    if !is_lead {
+        environment.unset(VARIABLE);
+    }
+    let mut variables = file.settings.variables();
+    let timeout = file
+        .service
+        .timeout
+        .map(|time| time.as_secs_f64().to_string());
+    variables.extend(timeout.map(|time| ("TEAM_MODEL_TIMEOUT", time)));
+    variables.extend(
+        file.service
+            .context_window
+            .map(|tokens| ("TEAM_CONTEXT_WINDOW", tokens.to_string())),
+    );
+    variables.extend(file.service.ca.clone().map(|ca| ("TEAM_CA", ca)));
+    if is_lead && !file.path.as_os_str().is_empty() {
+        variables.push((VARIABLE, file.path.to_string_lossy().into_owned()));
+    }
+    // A flag goes before the environment.
+    if let Some(ca) = ca {
+        environment.set("TEAM_CA", &ca);
+    }
+    for (variable, text) in variables {
+        if environment.value(variable).is_none() {
+            environment.set(variable, &text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

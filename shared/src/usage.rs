@@ -1,0 +1,90 @@
+//! The tokens that models use. Pure.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Tokens, as the model's service counts them. What was read is the sum of the three inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// Read, and neither found in a cache nor put there.
+    pub input_tokens: u64,
+    /// Written.
+    pub output_tokens: u64,
+    /// Read from a cache, at a fraction of the price.
+    #[serde(default)]
+    pub cache_read_input_tokens: u64,
+    /// Read, and put into a cache.
+    #[serde(default)]
+    pub cache_creation_input_tokens: u64,
+}
+
+impl Usage {
+    /// Returns all that was read.
+    pub fn input(&self) -> u64 {
+        self.input_tokens
+            .saturating_add(self.cache_read_input_tokens)
+            .saturating_add(self.cache_creation_input_tokens)
+    }
+
+    /// Tells whether nothing was read or written.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns what was used since an earlier count; all of it, if another conversation has begun.
+    pub fn since(&self, before: &Self) -> Self {
+        let less = || {
+            Some(Self {
+                input_tokens: self.input_tokens.checked_sub(before.input_tokens)?,
+                output_tokens: self.output_tokens.checked_sub(before.output_tokens)?,
+                cache_read_input_tokens: self
+                    .cache_read_input_tokens
+                    .checked_sub(before.cache_read_input_tokens)?,
+                cache_creation_input_tokens: self
+                    .cache_creation_input_tokens
+                    .checked_sub(before.cache_creation_input_tokens)?,
+            })
+        };
+        less().unwrap_or(*self)
+    }
+
+    /// Returns what it has more than what was counted already.
+    pub fn beyond(&self, counted: &Self) -> Self {
+        let more = |all: u64, counted: u64| all.saturating_sub(counted);
+        Self {
+            input_tokens: more(self.input_tokens, counted.input_tokens),
+            output_tokens: more(self.output_tokens, counted.output_tokens),
+            cache_read_input_tokens: more(
+                self.cache_read_input_tokens,
+                counted.cache_read_input_tokens,
+            ),
+            cache_creation_input_tokens: more(
+                self.cache_creation_input_tokens,
+                counted.cache_creation_input_tokens,
+            ),
+        }
+    }
+
+    /// Returns what counts against a budget: all but what came from a cache.
+    pub fn billed(&self) -> u64 {
+        self.input_tokens
+            .saturating_add(self.cache_creation_input_tokens)
+            .saturating_add(self.output_tokens)
+    }
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.input_tokens, other.input_tokens);
+        add(&mut self.output_tokens, other.output_tokens);
+        add(
+            &mut self.cache_read_input_tokens,
+            other.cache_read_input_tokens,
+        );
+        add(
+            &mut self.cache_creation_input_tokens,
+            other.cache_creation_input_tokens,
+        );
+    }
+}

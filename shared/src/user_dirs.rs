@@ -1,0 +1,63 @@
+//! The directories of a user, and the names of what is kept in them for a path.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Finds the directory of a user's own configuration, `$XDG_CONFIG_HOME/teamd` (else
+/// `~/.config/teamd`).
+///
+/// # Errors
+/// As [`state_dir`].
+pub fn config_dir(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<PathBuf> {
+    of_user(variable, "XDG_CONFIG_HOME", ".config")
+}
+
+/// Finds the directory of what a user's commands keep, `$XDG_STATE_HOME/teamd` (else
+/// `~/.local/state/teamd`). A user without a home in the environment has the one that the system
+/// knows.
+///
+/// # Errors
+/// If neither names a directory.
+pub(crate) fn state_dir(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<PathBuf> {
+    of_user(variable, "XDG_STATE_HOME", ".local/state")
+}
+
+fn of_user(
+    variable: impl Fn(&str) -> Option<OsString>,
+    name: &str,
+    below_home: &str,
+) -> io::Result<PathBuf> {
+    let named = |name: &str| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let base = named(name).or_else(|| {
+        named("HOME")
+            .or_else(|| {
+                nix::unistd::User::from_uid(nix::unistd::geteuid())
+                    .ok()
+                    .flatten()
+                    .map(|user| user.dir)
+            })
+            .map(|home| home.join(below_home))
+    });
+    let base =
+        base.ok_or_else(|| io::Error::other(format!("neither {name} nor HOME names a directory")))?;
+    Ok(base.join("teamd"))
+}
+
+/// Returns a name of 16 hex digits for a path (FNV-1a). Two paths can have the same one: what is
+/// stored under it says which path it is for.
+pub(crate) fn name_of(path: &Path) -> String {
+    let hash = path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    format!("{hash:016x}")
+}

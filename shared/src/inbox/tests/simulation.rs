@@ -150,12 +150,10 @@ impl<'d> World<'d> {
     /// A writer begins with a message, or goes on with it: one write, and the look back.
     fn writes(&mut self, number: usize) -> Result<(), String> {
         if self.writers[number].sending.is_none() {
-            let again = if !self.rng.one_in(3) {
-                self.writers[number].broken_off.take()
-            } else {
-                None
+            let (text, line) = match self.writers[number].broken_off.take() {
+                Some(again) if !self.rng.one_in(3) => again,
+                _ => self.new_message(number),
             };
-            let (text, line) = again.unwrap_or_else(|| self.new_message(number));
             self.writers[number].sending = Some(Sending {
                 text,
                 bytes: line.clone(),

@@ -156,8 +156,9 @@ impl OneShot {
     }
 
     fn answered(&mut self, content: &[Block]) {
+        let result = self.result.take();
         if self.is_work
-            && let Some((text, _)) = self.result.take()
+            && let Some((text, _)) = result
         {
             self.before.push_str(&format!("{text}\n\n"));
         }

@@ -11,7 +11,7 @@ use crate::environment::Environment;
 use crate::fingerprint::Baseline;
 use crate::id::TaskId;
 use crate::member::{Bounds, Sandbox};
-use crate::merged::Merged;
+use crate::merged::{Landed, Merged};
 use crate::name::Name;
 
 /// What is to be done.
@@ -206,27 +206,4 @@ pub enum GitReport {
     Landed(Landed),
     /// The checkout is gone, or never was.
     Removed,
-}
-
-/// Where a branch of the user stands after it was asked to land, as it was seen then.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Landed {
-    /// The branch.
-    pub branch: String,
-    /// Where it was.
-    pub before: String,
-    /// Where it is. Elsewhere than at the tip, it has commits of its own.
-    pub after: String,
-    /// The tip of the integration branch.
-    pub tip: String,
-    /// The files of Git LFS whose content is nowhere here, so that they are pointers.
-    #[serde(default)]
-    pub pointers: Vec<String>,
-}
-
-impl Landed {
-    /// Tells whether it is at the integration branch.
-    pub fn has_landed(&self) -> bool {
-        self.after == self.tip
-    }
 }

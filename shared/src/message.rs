@@ -5,6 +5,7 @@
 //! kept, an unknown type is delivered as text.
 
 mod audience;
+mod permission;
 mod read;
 mod schema;
 mod write;
@@ -15,9 +16,9 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::id::RequestId;
-use crate::request::permission_text;
 
 pub use audience::{ASKED_BY, Relevance};
+pub(crate) use permission::permission_text;
 pub use read::{ParseError, is_nested_within};
 pub use schema::{UUID, schema};
 pub use write::{TooLarge, to_json_line};

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::id::RequestId;
 use crate::id::TaskId;
 use crate::member::{ApproveBy, Permissions};
-use crate::message::AnsweredBy;
+use crate::message::{AnsweredBy, permission_text};
 
 /// The protocols.
 #[derive(
@@ -319,34 +319,6 @@ impl Payload {
     }
 }
 
-/// What a tool is about, if its input has such a field.
-const SUBJECTS: [&str; 6] = ["command", "file_path", "path", "url", "pattern", "query"];
-
-/// Returns what an agent wants to do: the tool and its subject in the first line, each further
-/// field below.
-pub fn permission_text(tool: &str, input: &Value) -> String {
-    let shown = |value: &Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
-    };
-    let subject = SUBJECTS.into_iter().find(|name| input[name].is_string());
-    let first = subject.map_or_else(
-        || tool.to_owned(),
-        |name| format!("{tool}: {}", shown(&input[name])),
-    );
-    let rest = input
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| Some(name.as_str()) != subject);
-    let rest = rest.map(|(name, value)| format!("{name}: {}", shown(value)));
-    std::iter::once(first)
-        .chain(rest)
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
 impl Request {
     /// Returns the member that the request is about: the one asked to leave, or the author of the
     /// plan.
@@ -517,16 +489,6 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn what_an_agent_wants_begins_with_the_tool_and_its_subject() {
-        let bash = serde_json::json!({"description": "see", "command": "ls -l", "timeout": 5});
-        assert_eq!(
-            permission_text("Bash", &bash),
-            "Bash: ls -l\ndescription: see\ntimeout: 5"
-        );
-        assert_eq!(permission_text("Odd", &serde_json::json!([1])), "Odd");
     }
 
     #[test]

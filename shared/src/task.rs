@@ -23,7 +23,6 @@ use crate::json;
 use crate::member::{ApproveBy, Member};
 use crate::merged::Merged;
 use crate::name::Name;
-use crate::work::Work;
 
 mod fields;
 
@@ -497,19 +496,6 @@ impl Task {
         }
     }
 
-    /// Returns who must approve work with this result: a person, if either the task or a protected
-    /// file wants that.
-    pub fn reviewer(&self, work: &Work, result: &TaskResult) -> Option<ApproveBy> {
-        let forced = result
-            .touched_protected
-            .as_ref()
-            .map(|_| work.protect_review);
-        match (self.review, forced) {
-            (Some(ApproveBy::Person), _) | (_, Some(ApproveBy::Person)) => Some(ApproveBy::Person),
-            (asked, forced) => asked.or(forced),
-        }
-    }
-
     /// Tells whether it is for a member: for all, for its name, or for its role.
     pub fn is_for(&self, member: &Member) -> bool {
         self.reserved_for
@@ -580,50 +566,6 @@ mod tests {
 
     /// Who reviews: of what the task asks for (rows) and what a changed protected file needs
     /// (columns).
-    #[test]
-    fn a_person_reviews_where_either_the_task_or_a_protected_file_wants_it() {
-        let person = Some(ApproveBy::Person);
-        let lead = Some(ApproveBy::Lead);
-        for (asked, expected) in [
-            (None, [None, person, lead]),
-            (person, [person; 3]),
-            (lead, [lead, person, lead]),
-        ] {
-            let fields = TaskFields {
-                subject: Some("x".to_owned()),
-                ..TaskFields::default()
-            };
-            let task = Task {
-                review: asked,
-                ..fields.create(1, "user", 0.0).unwrap()
-            };
-            let forced = [
-                (false, ApproveBy::Person),
-                (true, ApproveBy::Person),
-                (true, ApproveBy::Lead),
-            ];
-            let found = forced.map(|(is_touched, protect_review)| {
-                let result = TaskResult {
-                    submission: 1,
-                    summary: String::new(),
-                    check: None,
-                    verified: Verified::InPlace,
-                    touched_protected: is_touched.then(|| "tests/a".to_owned()),
-                    commit: None,
-                    merged: None,
-                };
-                task.reviewer(
-                    &Work {
-                        protect_review,
-                        ..Work::default()
-                    },
-                    &result,
-                )
-            });
-            assert_eq!(found, expected, "{asked:?}");
-        }
-    }
-
     #[test]
     fn an_owner_is_kept_with_its_work_and_nowhere_else() {
         let owner = || Some(Name::new("bob").unwrap());

@@ -11,7 +11,7 @@ use crate::checkout::beneath;
 use crate::effects::Effects;
 use crate::fingerprint::Patterns;
 use crate::member::ApproveBy;
-use crate::task::Check;
+use crate::task::{Check, Task, TaskResult};
 
 /// How long a check may take, where nothing says how long.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
@@ -88,6 +88,18 @@ impl Work {
         })
     }
 
+    /// Returns who must approve the work on a task with this result: a person, if either the task or
+    /// a protected file wants that.
+    pub fn reviewer(&self, task: &Task, result: &TaskResult) -> Option<ApproveBy> {
+        if result.touched_protected.is_none() {
+            return task.review;
+        }
+        match task.review {
+            Some(ApproveBy::Person) => Some(ApproveBy::Person),
+            Some(ApproveBy::Lead) | None => Some(self.protect_review),
+        }
+    }
+
     /// Returns how long the checks of a task may take together.
     pub fn timeout(&self) -> Duration {
         self.check_timeout
@@ -118,4 +130,52 @@ fn glob_patterns<'de, D: serde::Deserializer<'de>>(
     let protect = Vec::deserialize(deserializer)?;
     Patterns::new(&protect).map_err(serde::de::Error::custom)?;
     Ok(protect)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{TaskFields, Verified};
+
+    #[test]
+    fn a_person_reviews_where_either_the_task_or_a_protected_file_wants_it() {
+        let person = Some(ApproveBy::Person);
+        let lead = Some(ApproveBy::Lead);
+        for (review, expected) in [
+            (None, [None, person, lead]),
+            (person, [person; 3]),
+            (lead, [lead, person, lead]),
+        ] {
+            let fields = TaskFields {
+                subject: Some("x".to_owned()),
+                ..TaskFields::default()
+            };
+            let task = Task {
+                review,
+                ..fields.create(1, "user", 0.0).unwrap()
+            };
+            let forced = [
+                (false, ApproveBy::Person),
+                (true, ApproveBy::Person),
+                (true, ApproveBy::Lead),
+            ];
+            let reviewers = forced.map(|(is_touched, protect_review)| {
+                let result = TaskResult {
+                    submission: 1,
+                    summary: String::new(),
+                    check: None,
+                    verified: Verified::InPlace,
+                    touched_protected: is_touched.then(|| "tests/a".to_owned()),
+                    commit: None,
+                    merged: None,
+                };
+                let work = Work {
+                    protect_review,
+                    ..Work::default()
+                };
+                work.reviewer(&task, &result)
+            });
+            assert_eq!(reviewers, expected, "{review:?}");
+        }
+    }
 }

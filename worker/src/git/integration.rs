@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use teamd_shared::check::CheckReport;
 use teamd_shared::fingerprint::{Patterns, followed, named, on_the_way};
-use teamd_shared::job::{GitOrder, GitReport, Landed, PrepareOrder};
+use teamd_shared::job::{GitOrder, GitReport, PrepareOrder};
+use teamd_shared::merged::Landed;
 use teamd_shared::merged::Merged;
 use teamd_shared::repository::Elsewhere;
 

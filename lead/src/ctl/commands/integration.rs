@@ -7,7 +7,7 @@ use serde_json::json;
 use teamd_shared::control::{Command, Done, IntegrationOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{Ids, RandomIds};
-use teamd_shared::job::Landed;
+use teamd_shared::merged::Landed;
 use teamd_shared::name::Name;
 use teamd_shared::task::Task;
 

@@ -3,8 +3,8 @@
 
 use teamd_shared::control::{Done, Refusal};
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::job::Landed;
 use teamd_shared::journal::TaskRecord;
+use teamd_shared::merged::Landed;
 use teamd_shared::message::{TEAMD, USER};
 use teamd_shared::name::Name;
 use teamd_shared::task::{

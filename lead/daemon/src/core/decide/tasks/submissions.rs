@@ -256,7 +256,7 @@ impl View<'_> {
     /// Takes in that a task has passed its check: it is reviewed, if the task or a protected file
     /// wants that.
     fn passed(&self, task: &Task, result: TaskResult, ids: &mut dyn Ids) -> Decision {
-        let reviewer = task.reviewer(&self.team.work, &result);
+        let reviewer = self.team.work.reviewer(&task, &result);
         let mut task = Task {
             result: Some(result),
             stalled: None,
@@ -298,8 +298,10 @@ impl View<'_> {
             submission: submission.number,
             subject: task.subject.clone(),
             summary: submission.summary.clone(),
-            by: task
-                .reviewer(&self.team.work, result)
+            by: self
+                .team
+                .work
+                .reviewer(task, result)
                 .unwrap_or(ApproveBy::Person),
             touched_protected: result.touched_protected.clone(),
         });

@@ -2,7 +2,7 @@
 
 use teamd_shared::check::CheckReport;
 use teamd_shared::control::{Done, TaskOrder};
-use teamd_shared::job::Landed;
+use teamd_shared::merged::Landed;
 use teamd_shared::merged::Merged;
 use teamd_shared::task::{Task, TaskId, TaskStatus};
 use teamd_shared::work::Work;

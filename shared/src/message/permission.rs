@@ -1,0 +1,46 @@
+//! What the permission question of an agent says. Pure.
+
+use serde_json::Value;
+
+/// What a tool is about, if its input has such a field.
+const SUBJECTS: [&str; 6] = ["command", "file_path", "path", "url", "pattern", "query"];
+
+/// Returns what an agent wants to do: the tool and its subject in the first line, each further
+/// field below.
+pub(crate) fn permission_text(tool: &str, input: &Value) -> String {
+    let shown = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
+    let subject = SUBJECTS.into_iter().find(|name| input[name].is_string());
+    let first = subject.map_or_else(
+        || tool.to_owned(),
+        |name| format!("{tool}: {}", shown(&input[name])),
+    );
+    let rest = input
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| Some(name.as_str()) != subject);
+    let rest = rest.map(|(name, value)| format!("{name}: {}", shown(value)));
+    std::iter::once(first)
+        .chain(rest)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_wants_begins_with_the_tool_and_its_subject() {
+        let bash = serde_json::json!({"description": "see", "command": "ls -l", "timeout": 5});
+        assert_eq!(
+            permission_text("Bash", &bash),
+            "Bash: ls -l\ndescription: see\ntimeout: 5"
+        );
+        assert_eq!(permission_text("Odd", &serde_json::json!([1])), "Odd");
+    }
+}

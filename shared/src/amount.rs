@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// What a text is not.
+/// What is expected in the place of a text.
 pub type Expected = &'static str;
 
 /// The least tokens that a prompt and its answer must have together: the tools and a little work
@@ -149,7 +149,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     Some(number * factor)
 }
 
-/// Parts a number from its unit. The number begins and ends with a digit.
+/// Splits a number from its unit. The number begins and ends with a digit.
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let unit_at = text
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
@@ -201,7 +201,7 @@ impl<T> Visitor<'_> for AmountVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // No amount is an empty text.
+        // An empty text is never an amount, so this returns what is expected.
         f.write_str((self.0)("").err().unwrap_or_default())
     }
 
@@ -225,7 +225,7 @@ impl<T> Visitor<'_> for AmountVisitor<T> {
     }
 }
 
-/// Says a time as people do: its two largest units, such as `1m10s`, `2h`, `0.4s`.
+/// Formats a time as people do: its two largest units, such as `1m10s`, `2h`, `0.4s`.
 pub fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     let two = |large: u64, unit: &str, small: u64, below: &str| match small {
@@ -241,7 +241,7 @@ pub fn format_duration(time: Duration) -> String {
     }
 }
 
-/// Says a number of bytes as people do, such as `512K`, `1.5G`.
+/// Formats a number of bytes as people do, such as `512K`, `1.5G`.
 pub fn format_size(bytes: u64) -> String {
     let mut unit = 0;
     while unit < 4 && bytes >> (10 * (unit + 1)) > 0 {

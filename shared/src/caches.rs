@@ -1,6 +1,7 @@
-//! The caches of tools: what they download and build. `--caches` lets commands write the user's,
-//! never a folder of programs, so not what a tool runs out of its own cache: `npx`, `uvx`, virtual
-//! environments, toolchains. Else commands have caches of their own (`private`).
+//! The caches of tools: what they download and build. `--caches` lets commands write the user's
+//! caches, but never a folder of programs: a tool may run programs from its own cache (`npx`,
+//! `uvx`, virtual environments, toolchains). Without `--caches` commands have caches of their own
+//! (`private`).
 
 mod private;
 
@@ -20,15 +21,15 @@ struct Tool {
     program: &'static str,
     /// Where its folder is: the first place that can be named counts.
     places: &'static str,
-    /// What in it `--caches` lets commands write: folders end in `/`, and a lone one means all of
-    /// it.
+    /// The parts of it that `--caches` lets commands write: folders end in `/`, and `/` alone means
+    /// all of it.
     shared: &'static str,
-    /// What commands have that may not write there.
+    /// What commands that may not write there have instead.
     own: Own,
 }
 
-/// What stands in the place of a cache that may not be written. Each names the variable that tells
-/// the tool.
+/// What replaces a cache that may not be written. Each variant names the variable that tells the
+/// tool.
 #[derive(Clone, Copy)]
 enum Own {
     /// Nothing: the tool reads what is there.
@@ -52,7 +53,7 @@ const fn tool(program: &'static str, places: &'static str, shared: &'static str,
     }
 }
 
-/// The caches of tools. What is not here and honours `XDG_CACHE_HOME` has an empty one.
+/// The caches of tools. A tool that is not listed and honours `XDG_CACHE_HOME` has an empty one.
 /// `docs/sandbox.md` has the same list.
 const OF_TOOLS: [Tool; 34] = [
     tool(
@@ -259,8 +260,8 @@ const OF_TOOLS: [Tool; 34] = [
 /// Where Go keeps toolchains in its cache of modules, and how their names begin.
 const TOOLCHAINS_OF_GO: (&str, &str) = ("golang.org", "toolchain@");
 
-/// Returns the caches that are there. Of a tool on the PATH the missing folders are made first: its
-/// own first run could not, from inside the sandbox.
+/// Returns the caches that exist. Missing folders of a tool on the PATH are made first, because its
+/// own first run could not make them from inside the sandbox.
 ///
 /// # Errors
 /// A folder that cannot be made.

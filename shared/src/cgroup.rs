@@ -1,8 +1,7 @@
-//! In which cgroup (version 2) this process is, and the names of the cgroups that a team makes
-//! there.
+//! The cgroup (version 2) of this process, and the names of the cgroups that a team makes in it.
 //!
-//! The daemon makes and kills cgroups, and a worker enters its own; nothing here does. The layout,
-//! below the cgroup in which the daemon is:
+//! The daemon makes and kills cgroups, and a worker enters its own; nothing here does that. The
+//! layout, below the cgroup in which the daemon is:
 //!
 //! ```text
 //! teamd-DEVICE-INODE-BIRTH/        one for each team directory
@@ -30,7 +29,7 @@ pub const DAEMON: &str = "daemon";
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Use {
-    /// Where the machine lets the daemon make some.
+    /// Wherever the machine lets the daemon make cgroups.
     #[default]
     Auto,
     /// Never.
@@ -47,12 +46,12 @@ impl Use {
 /// What this process may do with a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Make others in it, and hand its controllers on to them.
+    /// Make cgroups in it, and pass its controllers on to them.
     Delegated,
-    /// Make others in it: the files are this user's. The manager of the cgroup has not delegated
+    /// Make cgroups in it: the files are this user's. The manager of the cgroup has not delegated
     /// its controllers.
     Writable,
-    /// Nothing: it belongs to another manager, also where root could write there.
+    /// Nothing: it belongs to another manager, even if root could write there.
     Foreign,
 }
 
@@ -79,7 +78,7 @@ pub struct Place {
     pub folder: PathBuf,
     /// What may be done there.
     pub standing: Standing,
-    /// The controllers that could be handed on, separated by spaces.
+    /// The controllers that could be passed on, separated by spaces.
     pub controllers: String,
 }
 
@@ -96,8 +95,8 @@ pub enum NoPlace {
 }
 
 impl Place {
-    /// Looks in which cgroup this process is. For a daemon that moved into the cgroup of its
-    /// `team`, that is the one above.
+    /// Finds the cgroup of this process. For a daemon that moved into the cgroup of its `team`,
+    /// that is the one above.
     ///
     /// # Errors
     /// [`NoPlace`].
@@ -127,7 +126,7 @@ impl Place {
 
     /// Tells whether a service manager starts programs in this very cgroup: a service, or what it
     /// names below one (`DelegateSubgroup=`). It could not start the daemon again there, while
-    /// workers live below, once a controller is handed on (the rule of no internal processes:
+    /// workers live below, once a controller is passed on (the rule of no internal processes:
     /// `EBUSY`).
     pub fn is_a_service(&self) -> bool {
         let mut up = self.path.rsplit('/');
@@ -228,7 +227,7 @@ pub fn is_of_check(folder: &Path) -> bool {
 /// `cgroup.events`.
 ///
 /// # Errors
-/// The system's error; `NotFound` if there is no such cgroup (any more).
+/// The system's error; `NotFound` if there is no such cgroup (or no longer).
 pub fn is_populated(folder: &Path) -> io::Result<bool> {
     let mut events = String::new();
     std::fs::File::open(folder.join("cgroup.events"))?.read_to_string(&mut events)?;
@@ -259,7 +258,7 @@ fn tree(folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Removes a cgroup with those below it, as far as they are empty; one that is gone already is no
+/// Removes a cgroup with those below it, as far as they are empty; one that does not exist is no
 /// error.
 ///
 /// # Errors
@@ -275,7 +274,7 @@ pub fn remove(folder: &Path) -> io::Result<()> {
     removed
 }
 
-/// Returns what `cgroup.events` says.
+/// Reads `populated` from the text of `cgroup.events`.
 pub fn populated(events: &str) -> Option<bool> {
     match events
         .lines()

@@ -1,5 +1,5 @@
-//! What the daemon tells a check to run, and what the check reports. One JSON text each: on
-//! standard input, which stays open while the check is wanted, and on standard output.
+//! The order for a check and its report. Each is one JSON text: on standard input, which stays open
+//! while the check is wanted, and on standard output.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub struct CheckOrder {
     pub protect: Vec<String>,
     /// The directory that those count from.
     pub protect_in: String,
-    /// What those were when the work was set; none: they were not looked at.
+    /// Their state when the work was set; none: they were not looked at.
     pub protected: Option<Baseline>,
 }
 
@@ -54,7 +54,7 @@ pub struct CheckReport {
     pub seconds: f64,
     /// The end of the output.
     pub output: String,
-    /// Which protected file is not as it was when the work was set, or why that is not known.
+    /// Which protected file has changed since the work was set, or why that is not known.
     pub touched_protected: Option<String>,
     /// Whether the kernel has killed for memory while the command ran that failed.
     #[serde(default)]

@@ -4,7 +4,7 @@
 //! **Who writes**: jobs alone write the team repository ([`crate::job`]); a teammate writes its own
 //! checkout, but for its settings and hooks. **Who reads**: the teammates of the team see the team
 //! repository, read only; it is hidden from all others. **When a job dies**: what it had not
-//! finished has another name, or none, and the next one makes it anew.
+//! finished has another name, or none, and the next job makes it again.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::effects::Effects;
 use crate::fingerprint::Patterns;
 use crate::user_dirs::name_of;
 
-/// Where the checkout of a teammate is, as it stands in its record.
+/// Where the checkout of a teammate is, as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Checkout {
     /// Its top directory, absolute and without links.
@@ -24,7 +24,7 @@ pub struct Checkout {
     pub source: String,
     /// The team repository, whose objects it shares.
     pub repository: String,
-    /// What is to be said of it, once.
+    /// Notes about it, which are shown once.
     pub notes: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Checkout {
             .collect()
     }
 
-    /// Returns where it is made that belongs there: it gets its name when it is whole.
+    /// Returns where a checkout is made first: it gets its name when it is complete.
     pub fn unfinished(root: &Path) -> PathBuf {
         root.with_file_name(format!(
             ".{}.new",
@@ -45,31 +45,31 @@ impl Checkout {
         ))
     }
 
-    /// Returns what notes, beside the team repository, that one was made there: a link to it.
+    /// Returns the link beside the team repository that records that a checkout was made.
     pub fn note(home: &Path, root: &Path) -> PathBuf {
         home.join(name_of(root))
     }
 }
 
-/// What becomes of a checkout that is made: `[checkout]` in `team.toml`.
+/// How checkouts are prepared: `[checkout]` in `team.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckoutSettings {
-    /// Whether each teammate has one that says nothing else.
+    /// Whether each teammate has one unless its own terms say otherwise.
     pub always: bool,
-    /// Files and directories of the user's tree that `git` does not know and a checkout needs, such
-    /// as `.env.test`.
+    /// Files and directories of the user's tree that `git` does not track and a checkout needs,
+    /// such as `.env.test`.
     #[serde(deserialize_with = "beneath")]
     pub copy: Vec<String>,
     /// A command that prepares a checkout, such as `npm ci`.
     pub setup: Option<String>,
-    /// The files on which `setup` rests: it runs again when one of them changes. By default
+    /// The files that `setup` depends on: it runs again when one of them changes. By default
     /// manifests and lock files.
     #[serde(deserialize_with = "patterns")]
     pub inputs: Vec<String>,
 }
 
-/// The files on which a setup rests, where nothing says which.
+/// The files that a setup depends on by default.
 const INPUTS: [&str; 9] = [
     "**/*.lock",
     "**/*[.-]lock.*",
@@ -83,7 +83,7 @@ const INPUTS: [&str; 9] = [
 ];
 
 impl CheckoutSettings {
-    /// Says what each key does.
+    /// Reports what each key does.
     pub(crate) fn effects(&self, to: &mut Effects<'_>) {
         let Self {
             always,
@@ -92,13 +92,13 @@ impl CheckoutSettings {
             inputs: _,
         } = self;
         to.narrows("checkout.always", always.then_some(true));
-        // What `git` does not know is mostly what others shall not see.
+        // Files that `git` does not track are mostly those that others must not see.
         to.widens("checkout.copy", copy);
         to.widens("checkout.setup", setup);
         to.neither(["checkout.inputs"]);
     }
 
-    /// Returns the patterns of the files on which the setup rests.
+    /// Returns the patterns of the files that the setup depends on.
     pub fn inputs(&self) -> Vec<String> {
         if self.inputs.is_empty() {
             INPUTS.map(str::to_owned).to_vec()

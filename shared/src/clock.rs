@@ -1,4 +1,4 @@
-//! The clocks: the one that all processes of a machine share, for order, and that of the wall, for
+//! The clocks: the one that all processes of a machine share, for order, and the wall clock, for
 //! people.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,8 @@ pub(crate) fn now(clock: ClockId) -> Duration {
     )
 }
 
-/// Returns seconds since 1970, as people see them. This clock can be set, so no order rests on it.
+/// Returns seconds since 1970, as people see them. This clock can be set, so no order depends on
+/// it.
 pub fn wall() -> f64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

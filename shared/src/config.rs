@@ -2,8 +2,8 @@
 //! writes it.
 //!
 //! **Who writes**: the daemon alone, by rename: a reader sees the old roster or the new one. **Who
-//! reads**: any process. It is a projection of the journal plus what workers last said, written
-//! anew at every start of a daemon: nothing is lost with it.
+//! reads**: any process. It is a projection of the journal plus the last reports of the workers,
+//! written again at every start of a daemon: nothing is lost with it.
 
 use std::io;
 
@@ -37,7 +37,7 @@ pub struct Roster {
     pub team_name: String,
     /// The daemon; null when it ended in order.
     pub daemon: Option<Daemon>,
-    /// How commands are confined; null where no daemon has said so.
+    /// How commands are confined; null before a daemon has reported it.
     pub sandbox: Option<TeamSandbox>,
     /// Every member that is not forgotten, in the order of their names.
     #[serde(default)]
@@ -50,8 +50,8 @@ pub struct TeamSandbox {
     /// The layers that work on this machine, as [`crate::sandbox::Layers`] is written.
     #[serde(default)]
     pub layers: String,
-    /// What cannot be held although a team needs it, as the user has allowed. Null where all is
-    /// held.
+    /// The promises that cannot be kept although a team needs them, which the user has allowed.
+    /// Null where all are kept.
     pub weak: Option<String>,
 }
 
@@ -90,7 +90,7 @@ pub struct RosterMember {
     /// What it is for.
     #[serde(default)]
     pub role: String,
-    /// Where it stands.
+    /// Its status.
     pub status: MemberStatus,
     /// The process id of its worker; null when it has ended.
     pub pid: Option<u32>,
@@ -127,7 +127,7 @@ pub struct RosterMember {
     /// What its conversation has cost so far, in tokens.
     #[serde(default)]
     pub usage: Usage,
-    /// What it does, in a few words; when it waits, why it could not go on, or nothing.
+    /// What it does, in a few words; when it waits, why it could not continue, or nothing.
     #[serde(default)]
     pub activity: String,
     /// While it is idle: how its last piece of work ended; null if there was none.
@@ -137,7 +137,7 @@ pub struct RosterMember {
     /// Seconds since 1970, when this incarnation began.
     #[serde(default)]
     pub spawned_at: f64,
-    /// Seconds since 1970, when its status last changed.
+    /// Seconds since 1970, of the last change of its status.
     #[serde(default)]
     pub updated_at: f64,
     /// The line of the journal in which it was spawned.
@@ -150,12 +150,12 @@ pub struct RosterMember {
     pub restarts: u32,
     /// How the incarnation before ended; null in a first one, and when this one has ended.
     pub last_exit: Option<Exit>,
-    /// Since when it does not answer the daemon, seconds since 1970; null while it does, or need
-    /// not.
+    /// Since when it has not answered the daemon, seconds since 1970; null while it answers, or
+    /// need not answer.
     pub silent_since: Option<f64>,
 }
 
-/// Why there is no roster to be had.
+/// Why the roster cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -196,15 +196,15 @@ impl Roster {
         Self::read(dir, json::read)
     }
 
-    /// Reads the roster as far as it concerns one member: the others are left out. What is sent to
-    /// one of a thousand shall not cost a look at all.
+    /// Reads the roster as far as it concerns one member; the others are left out. A message to one
+    /// of a thousand teammates must not cost a parse of all.
     ///
     /// # Errors
     /// As [`Roster::load`].
     pub fn load_one(dir: &TeamDir, name: &Name) -> Result<Option<Self>, ConfigError> {
         Self::read(dir, |bytes| {
             let one = only(bytes, name).and_then(|one| json::read(&one).ok());
-            // Else it does not look as this version writes it.
+            // The file may have another layout than this version writes.
             let mut roster: Self = one.map_or_else(|| json::read(bytes), Ok)?;
             roster.members.retain(|member| member.name == *name);
             Ok(roster)
@@ -226,7 +226,7 @@ impl Roster {
     /// does not say so yet. False for an incarnation that has none yet.
     ///
     /// # Errors
-    /// The system's error if that cannot be seen: no descriptor is left, say.
+    /// The system's error if that cannot be determined, for example because no descriptor is left.
     pub fn process_is_gone(&self, member: &RosterMember) -> io::Result<bool> {
         // A worker began in the same boot as the daemon that shows it.
         let boot_id = self
@@ -251,7 +251,7 @@ impl Roster {
     }
 }
 
-/// What stands before the members, each of which has a line of its own, and behind them.
+/// The text before the members, each of which has a line of its own, and after them.
 const FRAME: (&[u8], &[u8]) = (b"\n\"members\":[\n", b"\n]}\n");
 
 /// Cuts the lines of the other members out of a roster, as the daemon writes it; none if it is

@@ -1,14 +1,13 @@
-//! The control socket: who says what to whom, and the frames that carry it.
+//! The control socket: the messages in each direction, and the frames that carry them.
 //!
 //! A frame is a length (4 bytes, big endian) and as many bytes of bincode. Both are limited to
 //! [`MAX_FRAME`]: a hostile length costs nothing. The first frame of a connection is a
 //! [`Greeting`]; after it a client sends [`TaggedCommand`]s and gets one [`Reply`] for each, when
-//! it is done; a client that loses the daemon says the same again to the next one. A worker sends
-//! [`FromWorker`] and
-//! gets [`ToWorker`].
+//! it is done; a client that loses the daemon repeats the command to the next one. A worker sends
+//! [`FromWorker`] and gets [`ToWorker`].
 //!
 //! bincode and interprocess are used in this module alone. bincode cannot carry internally tagged,
-//! untagged or flattened types: what stands in the files has types of its own.
+//! untagged or flattened types, so the records of the files have types of their own.
 
 mod command;
 mod greeting;
@@ -29,5 +28,5 @@ pub use worker::{Directive, FromWorker, PendingShutdown, ToWorker, Welcome, Work
 /// MiB) fit.
 pub const MAX_FRAME: usize = 4 << 20;
 
-/// The version of what is said on the socket. The daemon refuses another one, with a hint.
+/// The version of the protocol on the socket. The daemon refuses another one, with a hint.
 pub const PROTOCOL: u16 = 1;

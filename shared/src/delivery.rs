@@ -1,8 +1,8 @@
 //! What becomes of a message that was appended to the inbox of a teammate: the sender looks at the
 //! roster again.
 //!
-//! A worker that runs after the append reads the message. Of one that ended meanwhile, the position
-//! at its end says whether the next incarnation reads it.
+//! A worker that runs after the append reads the message. If the worker ended meanwhile, the
+//! position at its end tells whether the next incarnation reads it.
 
 use std::fmt::{self, Display};
 
@@ -20,11 +20,11 @@ pub enum Delivery {
     Sent,
     /// Its receiver had ended before: the next incarnation reads it.
     Waits,
-    /// It is not sure that it will be read.
+    /// It may not be read.
     Unknown(Doubt),
 }
 
-/// Why it is not sure that a message will be read.
+/// Why a message may not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doubt {
     /// The receiver was forgotten meanwhile: the message lies in the archive.
@@ -36,7 +36,7 @@ pub enum Doubt {
     SpawnedAgain,
     /// The process of the receiver is gone, and its end is not recorded yet.
     EndNotRecorded,
-    /// The files that tell could not be read.
+    /// The files that would tell could not be read.
     Unseen(String),
 }
 
@@ -101,7 +101,8 @@ impl Delivery {
             });
         }
         let is_gone = match (&now.daemon, member.pid, member.start_ticks) {
-            // No daemon is recorded, and with it no boot: a process of this one is looked for.
+            // No daemon is recorded, so no boot either: a process of the present boot is looked
+            // for.
             (None, Some(pid), Some(start_ticks)) => boot_id()
                 .and_then(|boot_id| {
                     Identity {

@@ -1,8 +1,8 @@
 //! What each key of a `team.toml` does to what a team may do: it widens that, narrows it, or does
 //! neither.
 //!
-//! Each type of the file says so of its own fields, and takes itself apart to do it: a field of
-//! which nothing is said does not compile. A key can widen with one value and narrow with another.
+//! Each type of the file reports the effects of its own fields, and destructures itself to do so: a
+//! forgotten field does not compile. A key can widen with one value and narrow with another.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -40,19 +40,19 @@ impl Narrowing {
 pub(crate) struct Effects<'f> {
     /// The file; paths in its directory are its own.
     pub(crate) file: Option<&'f Path>,
-    /// What stands before the names of the keys: the table.
+    /// The prefix of the names of the keys: the table.
     pub(crate) table: String,
     /// The keys that widen, one line each.
     pub(crate) widening: BTreeSet<String>,
     /// The keys that narrow.
     pub(crate) narrowing: Vec<Narrowing>,
-    /// The names of all keys of which something was said.
+    /// The names of all keys whose effect was reported.
     #[cfg(test)]
     pub(crate) said: BTreeSet<&'static str>,
 }
 
 impl Effects<'_> {
-    /// Says that a key widens with each of these values.
+    /// Reports that a key widens with each of these values.
     pub(crate) fn widens<T: Debug>(
         &mut self,
         key: &'static str,
@@ -65,7 +65,7 @@ impl Effects<'_> {
         self.widening.extend(lines);
     }
 
-    /// Says that a key narrows with each of these values.
+    /// Reports that a key narrows with each of these values.
     pub(crate) fn narrows<T: Debug>(
         &mut self,
         key: &'static str,
@@ -82,7 +82,7 @@ impl Effects<'_> {
         }
     }
 
-    /// Says that a key narrows with this value, and leaves so much.
+    /// Reports that a key narrows with this value, and how much it leaves.
     pub(crate) fn narrows_to(&mut self, key: &'static str, value: &str, most: f64) {
         self.say(key);
         let key = format!("{}{key}", self.table);
@@ -93,8 +93,8 @@ impl Effects<'_> {
         });
     }
 
-    /// Says of a key that is a limit: below what holds without it, it narrows, and above that it
-    /// widens.
+    /// Reports the effect of a limit: it narrows below the limit that holds without it, and widens
+    /// above.
     pub(crate) fn limits(&mut self, key: &'static str, most: Option<f64>, without: Option<f64>) {
         self.say(key);
         let Some(most) = most else { return };
@@ -104,7 +104,7 @@ impl Effects<'_> {
         self.narrows_to(key, &most.to_string(), most);
     }
 
-    /// Says that keys do neither, whatever their values are.
+    /// Reports that keys do neither, whatever their values are.
     pub(crate) fn neither<const N: usize>(&mut self, keys: [&'static str; N]) {
         for key in keys {
             self.say(key);
@@ -130,8 +130,8 @@ pub(crate) fn outside(file: &Path, path: &Path) -> Option<PathBuf> {
     (!is_beneath).then_some(path)
 }
 
-/// Returns where a path leads, which is the same before and after something is made there: what is
-/// not there yet lies below what is.
+/// Returns where a path leads, before and after something is made there: the part that exists is
+/// resolved, the rest is appended.
 fn real(path: &Path) -> PathBuf {
     path.ancestors()
         .find_map(|above| {

@@ -1,4 +1,4 @@
-//! The environment that a worker gets: that of the command that asked for it, less the keys.
+//! The environment that a worker gets: that of the command that asked for it, without the keys.
 
 mod unattended;
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 /// Variables that hold a key: they reach a worker over its connection, never as variables, so that
-/// no tool of it inherits them.
+/// none of its tools inherits them.
 pub const SECRETS: [&str; 4] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -17,23 +17,23 @@ pub const SECRETS: [&str; 4] = [
     "CLAUDE_CODE_OAUTH_TOKEN",
 ];
 
-/// What the name of a variable holds, somewhere, that has a key of something else; all in capital
-/// letters, separated by blanks.
+/// What the name of a variable with a key of another service contains; in capital letters,
+/// separated by blanks.
 const ANYWHERE: &str = "TOKEN SECRET PASSW PASSPHRASE PRIVATE_KEY API_KEY APIKEY CREDENTIAL SESSION COOKIE CONNECTION_STRING \
     _AUTH_ AUTHORIZATION JWT _PAT_ WEBHOOK MNEMONIC BEARER";
 
-/// What it ends in, with a number behind that or without.
+/// What such a name ends in, with or without a number behind it.
 const ENDINGS: &str = "_KEY _KEYS _KEY_BASE _PASS _PWD _PIN _PAT _AUTH _CREDS _DSN _PW _OTP _SEED";
 
-/// What it is as a whole.
+/// Such names as a whole.
 const WHOLE: &str = "AUTH KEY OTP PASS PAT PIN PW SSHPASS";
 
-/// What is no secret though it ends in this: what its name says to be public, and limits.
+/// Endings of names that are no secrets all the same: public keys, and limits.
 const HARMLESS_ENDINGS: &str =
     "_PUBLIC_KEY _PUBLISHABLE_KEY MAX_TOKENS OUTPUT_TOKENS THINKING_TOKENS";
 
-/// What is no secret though it is called like one: programs ask these for the session at the
-/// machine, and for a setting.
+/// Names that look like secrets and are none: programs read the session at the machine from them,
+/// or a setting.
 const HARMLESS: &str = "DBUS_SESSION_BUS_ADDRESS DESKTOP_SESSION GDMSESSION GNOME_DESKTOP_SESSION_ID KDE_SESSION_UID \
     KDE_SESSION_VERSION SESSION_MANAGER SSH_AUTH_SOCK TERM_SESSION_ID TOKENIZERS_PARALLELISM XDG_SESSION_CLASS XDG_SESSION_DESKTOP \
     XDG_SESSION_ID XDG_SESSION_TYPE";
@@ -48,7 +48,7 @@ const BOUND: &str = "GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_ATTR_SOURCE GIT_AUTHOR
     GIT_NOGLOB_PATHSPECS GIT_NO_REPLACE_OBJECTS GIT_OBJECT_DIRECTORY GIT_PREFIX GIT_PROTOCOL GIT_QUARANTINE_PATH \
     GIT_REFLOG_ACTION GIT_REPLACE_REF_BASE GIT_SHALLOW_FILE GIT_SUPER_PREFIX GIT_WORK_TREE";
 
-/// What the names of more such variables begin with.
+/// The prefixes of the names of more such variables.
 const BOUND_PREFIXES: [&[u8]; 5] = [
     b"GIT_CONFIG_KEY_",
     b"GIT_CONFIG_VALUE_",
@@ -57,8 +57,8 @@ const BOUND_PREFIXES: [&[u8]; 5] = [
     b"GITHEAD_",
 ];
 
-/// Tells whether a variable binds `git` to one repository or one command: no process of the team is
-/// given it.
+/// Tells whether a variable binds `git` to one repository or one command: no process of the team
+/// gets it.
 fn is_bound(name: &[u8]) -> bool {
     BOUND
         .split_whitespace()
@@ -96,17 +96,17 @@ const NEEDED: &str = "PATH HOME USER LOGNAME SHELL PWD OLDPWD SHLVL HOSTNAME HOS
     FLUTTER_ PUB_ ANDROID_ ZIG_ NIM_ LUA_ LUA_PATH LUA_CPATH NIX_PATH NIX_PROFILES NIX_SSL_CERT_FILE ASDF_ MISE_ CUDA_ NVIDIA_ HIP_ ROCM_ OMP_ MKL_ OPENBLAS_ TORCH_ TF_ TOKENIZERS_ HF_ FONTCONFIG_ \
     GIT_ SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY ANTHROPIC_ OPENAI_ CLAUDE_ CODEX_ GEMINI_ SSH_ASKPASS";
 
-/// What is not needed although it begins so: it can hold a login.
+/// Names that are not needed although they begin like that: they can hold a login.
 const NOT_NEEDED: &str =
     "GIT_HTTP_ CARGO_HTTP_ NPM_CONFIG__ NPM_CONFIG_// ANTHROPIC_CUSTOM_HEADERS";
 
-/// What the name of a variable ends in that holds options of a program.
+/// The endings of variables that hold options of a program.
 const OPTIONS: &str = "_OPTS _OPTIONS _ARGS _FLAGS";
 
-/// What such an option says that is a login.
+/// The words in such options that announce a login.
 const OPTIONS_OF_LOGINS: &str = "pass secret token key pw credential auth";
 
-/// What the name of a variable ends in that says where something lies.
+/// The endings of variables that name a place.
 const PLACES: &str = "_HOME _ROOT _DIR _PATH _PREFIX";
 
 /// Environment and umask of a command, kept in memory and written nowhere.
@@ -122,8 +122,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Takes the environment and umask of this process, less what binds `git` to one repository or
-    /// one command.
+    /// Takes the environment and umask of this process, without what binds `git` to one repository
+    /// or one command.
     pub fn of_self() -> Self {
         let all = std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec()));
         let mut environment = Self {
@@ -136,8 +136,8 @@ impl Environment {
         environment
     }
 
-    /// Takes out what binds `git` to one repository or one command. Which directories are safe
-    /// stays: that is said of the machine (`GIT_CONFIG_KEY_0=safe.directory`).
+    /// Removes what binds `git` to one repository or one command. The safe directories stay: they
+    /// belong to the machine (`GIT_CONFIG_KEY_0=safe.directory`).
     fn unbind(&mut self) {
         let safe = self.safe_directories();
         self.variables.retain(|(name, _)| !is_bound(name));
@@ -152,7 +152,7 @@ impl Environment {
         }
     }
 
-    /// Returns the values of `safe.directory` that stand in variables.
+    /// Returns the values of `safe.directory` from the variables.
     pub fn safe_directories(&self) -> Vec<Vec<u8>> {
         let of = |name: &str| {
             self.variables
@@ -174,8 +174,8 @@ impl Environment {
         found
     }
 
-    /// Parts the secrets from the variables anew. What `handed_on` names is none, unless it is one
-    /// of [`SECRETS`].
+    /// Separates the secrets from the variables again. A variable in `handed_on` is no secret,
+    /// unless it is one of [`SECRETS`].
     pub fn part(&mut self, handed_on: &[String]) {
         let all = std::mem::take(&mut self.variables)
             .into_iter()
@@ -188,7 +188,7 @@ impl Environment {
         (self.secrets, self.variables) = all.partition(|(name, value)| stays(name, value));
     }
 
-    /// Tells whether a variable says by its name that it holds a key.
+    /// Tells whether the name of a variable says that it holds a key.
     pub fn holds_keys(&self) -> bool {
         self.secrets.iter().any(|(name, _)| is_secret(name))
     }
@@ -224,7 +224,7 @@ impl Environment {
         self.variables.push((name.into(), value.into()));
     }
 
-    /// Takes a variable out that is no secret.
+    /// Removes a variable that is no secret.
     pub fn unset(&mut self, name: &str) {
         self.variables.retain(|(known, _)| known != name.as_bytes());
     }
@@ -262,7 +262,7 @@ impl std::fmt::Debug for Environment {
     }
 }
 
-/// Tells whether a variable holds the key of a model's service, which no command is ever given.
+/// Tells whether a variable holds the key of a model's service, which no command ever gets.
 pub(crate) fn is_model_key(name: &[u8]) -> bool {
     SECRETS
         .iter()
@@ -304,7 +304,7 @@ fn has_login(text: &str) -> bool {
     })
 }
 
-/// Beside those that are used here, what other services' keys are called.
+/// Tells whether a variable holds a key, of a model's service or of another one.
 fn is_secret(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name).to_ascii_uppercase();
     let unnumbered = name

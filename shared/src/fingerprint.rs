@@ -1,6 +1,6 @@
 //! What protected files are: the names and contents of all files below a directory that match
 //! patterns such as `tests/**`. No link is followed but where a pattern begins with one, only
-//! regular files are opened, and what cannot be looked at is an error: then nothing is known.
+//! regular files are opened, and a file that cannot be read is an error: then nothing is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -24,16 +24,16 @@ mod lookout;
 pub use links::{followed, on_the_way};
 pub use lookout::Lookout;
 
-/// How many names are looked at: more are a mistake in a pattern.
+/// How many names are looked at: more indicate a mistake in a pattern.
 const MOST: usize = 500_000;
 
 /// How much is read, in bytes.
 const MOST_BYTES: usize = 256 << 20;
 
-/// How many files a text names.
+/// How many files a message names.
 const NAMED: usize = 3;
 
-/// What the protected files were when a person or the lead last said what is to be done.
+/// The state of the protected files when a person or the lead last set the work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
@@ -162,8 +162,8 @@ impl Files {
         self.0.is_empty()
     }
 
-    /// Looks out for what takes the place of one of them, and of what the patterns begin with.
-    /// `sealed`: what they begin with is mounted read-only, if it is there.
+    /// Watches for replacements of these files, and of what the patterns begin with. `sealed`: what
+    /// they begin with is mounted read-only, if it is there.
     ///
     /// # Errors
     /// As [`Files::find`], or that there are too many watches: then nothing is known.

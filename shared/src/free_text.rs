@@ -1,4 +1,4 @@
-//! How a text is read from the command line that may begin with a dash, such as an item of a list.
+//! Reads a text from the command line that may begin with a dash, such as an item of a list.
 
 use std::ffi::OsStr;
 
@@ -6,7 +6,7 @@ use clap::builder::{StringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
-/// Reads a text. One that is a flag of the same command is refused: there the text was left out.
+/// Reads a text. A flag of the same command is refused: then the text was left out.
 #[derive(Debug, Clone, Copy)]
 pub struct FreeText;
 

@@ -19,16 +19,16 @@ use crate::team_dir::{DirError, TeamDir, TeamPath};
 /// middle of a write, the file ends without a newline; the next owner copies that torn tail aside
 /// and cuts it off before it writes. **When a write comes up short** (a full disk), what it wrote
 /// is cut off again: what is not wholly there is not there at all. **When a sync fails**, what the
-/// kernel kept is unknown: the owner must exit. **When another program appends** all the same, our
+/// kernel kept is unknown: the owner must exit. **When another program appends** nevertheless, our
 /// lines stay whole: none is glued to a foreign one without a newline, and none is cut off with it.
-/// [`AppendLog::set_foreign_aside`] keeps the file readable besides. **When another program cuts or
+/// [`AppendLog::set_foreign_aside`] also keeps the file readable. **When another program cuts or
 /// rewrites it**, [`AppendLog::is_whole`] says so.
 #[derive(Debug)]
 pub struct AppendLog {
     file: File,
     /// Where the last line ends that is known to be ours.
     length: u64,
-    /// The bytes before that, [`TAIL`] at the most.
+    /// The bytes before that, at most [`TAIL`].
     last: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ pub enum AppendLogError {
     Write(io::Error),
     /// The file could not be cut back, or not be synced: what is on disk is unknown, and the owner
     /// must exit.
-    #[error("cannot trust the disk any more: {0}")]
+    #[error("can no longer trust the disk: {0}")]
     Broken(io::Error),
 }
 
@@ -86,7 +86,7 @@ impl AppendLog {
             length: whole,
             last,
         };
-        // It may be new: what is written into it must not lose its file.
+        // The file may be new, and its content must not be lost with its name.
         if whole == 0 {
             dir.sync_folder(at.folder())?;
         }
@@ -98,8 +98,8 @@ impl AppendLog {
         Ok(Opened { log, torn })
     }
 
-    /// Looks whether another program has appended something; that is copied to `aside`, with a
-    /// newline, and cut off. Blank lines stay, which say nothing. Returns what was cut off.
+    /// Moves what another program has appended to `aside`, with a newline. Blank lines stay, which
+    /// say nothing. Returns what was moved.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -109,7 +109,7 @@ impl AppendLog {
         at: &TeamPath,
         aside: &TeamPath,
     ) -> Result<Option<Vec<u8>>, DirError> {
-        // Which part of a file is foreign that was written anew cannot be known.
+        // In a file that was rewritten, nothing tells the foreign part.
         if !self.is_whole().map_err(dir.cannot("look at", at))? {
             return Ok(None);
         }
@@ -121,8 +121,7 @@ impl AppendLog {
         self.cut_tail_off(dir, at, aside).map(Some)
     }
 
-    /// Tells whether our lines still stand in the file: no other program has cut it, or written it
-    /// anew.
+    /// Tells whether our lines are still in the file: no other program has cut or rewritten it.
     ///
     /// # Errors
     /// The system's error.
@@ -135,7 +134,7 @@ impl AppendLog {
         }
     }
 
-    /// Takes in that the file has grown by these bytes, which are ours now.
+    /// Records that the file has grown by these bytes, which are ours now.
     fn ends_with(&mut self, grown: u64, bytes: &[u8]) {
         self.length += grown;
         self.last = bytes[bytes.len().saturating_sub(TAIL)..].to_vec();
@@ -158,7 +157,8 @@ impl AppendLog {
     ) -> Result<Vec<u8>, DirError> {
         let tail = self.tail().map_err(dir.cannot("read", at))?;
         let mut kept = dir.open_file(aside, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
-        // Its name must last as well; first, so that a refusal leaves no copy at each try.
+        // Its name must last as well. This comes first, so that a refusal does not leave a copy at
+        // each try.
         dir.sync_folder(aside.folder())?;
         kept.write_all(&[&tail[..], b"\n"].concat())
             .and_then(|()| {
@@ -197,13 +197,13 @@ impl AppendLog {
             .file
             .stream_position()
             .map_err(AppendLogError::Broken)?;
-        // A file that another program has cut ends earlier, and stays known as cut.
+        // A file that another program has cut ends earlier, and is still recognized as cut.
         let grown = end.saturating_sub(self.length).max(lines.len() as u64);
         self.ends_with(grown, &lines);
         Ok(())
     }
 
-    /// Tells whether the file ends without a newline, which is not our doing.
+    /// Tells whether the file ends without a newline, which another program has caused.
     fn ends_torn(&self) -> io::Result<bool> {
         let Some(last) = self.file.metadata()?.len().checked_sub(1) else {
             return Ok(false);
@@ -267,8 +267,8 @@ pub(crate) struct ShortWrite {
     pub(crate) source: io::Error,
 }
 
-/// Writes all bytes with one system call. The rest of a short write is for the caller to decide
-/// about.
+/// Writes all bytes with one system call. The caller decides what to do about the rest of a short
+/// write.
 pub(crate) fn write_once(mut file: &File, bytes: &[u8]) -> Result<(), ShortWrite> {
     loop {
         match file.write(bytes) {
@@ -316,7 +316,8 @@ pub fn replace(dir: &TeamDir, at: &TeamPath, content: &[u8]) -> Result<(), DirEr
     swap_in(dir, at, content, |_| Ok(()))
 }
 
-/// As [`replace`]; the content is on the disk before it stands there: it cannot be rebuilt.
+/// As [`replace`], for content that cannot be rebuilt: it is on the disk before it replaces the old
+/// one.
 ///
 /// # Errors
 /// As [`replace`].

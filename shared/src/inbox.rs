@@ -39,7 +39,7 @@ pub use rejected::{Rejected, RejectedLine, quarantine};
 /// How much of a line that is no message is kept as text, in bytes.
 pub const MAX_TEXT: usize = 1024;
 
-/// What a message must outlive before its sender is told that it was sent.
+/// What a message must outlive before it counts as sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
@@ -56,14 +56,14 @@ pub enum ReadError {
     /// There is no such inbox: its owner was never spawned, or was forgotten.
     #[error("there is no inbox at {}", .0.display())]
     NoInbox(PathBuf),
-    /// No whole line stands at the place that was named.
+    /// There is no whole line at that place.
     #[error("no line of {len} bytes stands at offset {offset} of {}", .path.display())]
     NotALine {
         /// The inbox.
         path: PathBuf,
-        /// Where the line was said to begin, in bytes.
+        /// Where the line should begin, in bytes.
         offset: u64,
-        /// How long it was said to be, in bytes.
+        /// How long it should be, in bytes.
         len: u64,
     },
     /// The system refused.
@@ -136,8 +136,8 @@ pub fn read_line_at(
 const LOOK_BACK: u64 = 4 << 20;
 
 /// Tells whether a message with this id can be read near the end of an inbox (in its last 4 MiB):
-/// for those who repeat a line and would rather not write it twice. A reader drops the double in
-/// any case.
+/// for a writer that repeats a line and would rather not write it twice. A reader drops the
+/// duplicate in any case.
 ///
 /// # Errors
 /// [`ReadError`] if there is no inbox, or the system refuses.
@@ -159,7 +159,7 @@ fn find(file: &File, id: Uuid) -> io::Result<Option<Appended>> {
         line.windows(text.len())
             .any(|window| window == text.as_bytes())
     };
-    // What is torn, or glued to something torn, reached no reader, though the id stands in it.
+    // A line that is torn, or glued to a torn one, reached no reader, although it contains the id.
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {
         let len = line.len() as u64;
         if line.strip_suffix(b"\n").is_some_and(|line| {
@@ -172,8 +172,8 @@ fn find(file: &File, id: Uuid) -> io::Result<Option<Appended>> {
     Ok(None)
 }
 
-/// Tells whether a position still is a place in an inbox: behind the lines that were read, and not
-/// truncated or replaced since.
+/// Tells whether a position is still valid in an inbox: the file was not truncated or replaced
+/// since.
 ///
 /// # Errors
 /// [`ReadError::NoInbox`] if it is not there; [`ReadError::Dir`] if the system refuses.
@@ -250,12 +250,12 @@ fn identity_of(file: &File) -> io::Result<(u64, u64)> {
     file.metadata().map(|it| (it.dev(), it.ino()))
 }
 
-/// A look-back leaves an empty line, `echo >>` too: they say nothing.
+/// A look-back leaves an empty line, and so does `echo >>`: they say nothing.
 fn is_blank(line: &[u8]) -> bool {
     line.trim_ascii().is_empty()
 }
 
-/// Makes an index of what is known to fit into memory.
+/// Makes an index of an offset that is known to fit into memory.
 fn index(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -1,6 +1,6 @@
-//! What the daemon tells a job to do, and what the job reports. A job is a process of its own
-//! (`team-worker job`): whatever takes time runs in one. One JSON text each: on standard input,
-//! which stays open while the job is wanted, and on standard output.
+//! The order for a job and its report. A job is a process of its own (`team-worker job`), for
+//! everything that takes time. Each is one JSON text: on standard input, which stays open while the
+//! job is wanted, and on standard output.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub enum JobOrder {
     Check(Box<CheckOrder>),
     /// Work on the team repository, or on a checkout.
     Git(Box<GitOrder>),
-    /// Look what the protected files are.
+    /// Take the fingerprint of the protected files.
     Protected {
         /// The directory that the patterns count from.
         root: String,
@@ -63,16 +63,16 @@ pub enum JobReport {
 pub struct GitOrder {
     /// The teammate whose checkout it is.
     pub name: Name,
-    /// Where the daemon keeps what is `git`'s of this team: below the state directory.
+    /// Where the daemon keeps the repositories of this team, below the state directory.
     pub home: String,
-    /// Variables and umask, of which `git` is given few.
+    /// Variables and umask, of which `git` gets few.
     pub environment: Environment,
     /// Where commands of the team may or once could write.
     pub territory: Vec<String>,
-    /// What is seen of the home beside what tools need.
+    /// The parts of the home that are visible in addition to what tools need.
     #[serde(default)]
     pub visible: Vec<String>,
-    /// What is copied into checkouts, which is never committed: paths beneath the repository.
+    /// The paths beneath the repository that are copied into checkouts and never committed.
     pub copied: Vec<String>,
     /// Seconds that it may take.
     pub timeout: f64,
@@ -83,7 +83,7 @@ pub struct GitOrder {
 /// What is done with `git`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum GitStep {
-    /// Make the checkout, and the team repository before, unless they are there; then prepare it.
+    /// Make the team repository and the checkout, unless they exist; then prepare the checkout.
     Make(Box<MakeOrder>),
     /// Begin the branch of a task.
     Branch {
@@ -108,7 +108,7 @@ pub enum GitStep {
     Integrate {
         /// What was checked.
         merged: Merged,
-        /// What of the scratch clone the next check begins with.
+        /// The parts of the scratch clone that the next check begins with.
         cache: Vec<String>,
     },
     /// Show what a commit changes, or else a checkout.
@@ -132,7 +132,7 @@ pub enum GitStep {
     Remove {
         /// The checkout.
         root: String,
-        /// Whether work goes with it that is nowhere else.
+        /// Whether work is discarded with it that exists nowhere else.
         discard: bool,
     },
 }
@@ -148,7 +148,7 @@ pub struct PrepareOrder {
     pub check: CheckOrder,
     /// How the scratch clone is prepared.
     pub settings: CheckoutSettings,
-    /// What it begins with of what the last integrated check has left.
+    /// The files of the last integrated check that it begins with.
     pub cache: Vec<String>,
 }
 
@@ -157,7 +157,7 @@ pub struct PrepareOrder {
 pub struct MakeOrder {
     /// Where the teammate would work without one: in the user's repository.
     pub source: String,
-    /// Where checkouts lie, if that is said.
+    /// Where checkouts lie, if that is set.
     pub at: Option<String>,
     /// Where they lie if nothing can be made beside the repository.
     pub otherwise: String,
@@ -199,7 +199,7 @@ pub enum GitReport {
         branch: String,
         /// The commit.
         commit: Option<String>,
-        /// Under which name the user is shown what is integrated: `team/integration`.
+        /// The name under which the user sees the integrated work: `team/integration`.
         shown: String,
     },
     /// A branch of the user.

@@ -3,14 +3,14 @@
 //!
 //! **Who writes**: the daemon alone, one append and one sync for a batch of decisions, before any
 //! of them takes effect. **Who reads**: the daemon at its start, and every other program that may
-//! read the file. **When the daemon dies** between two lines, each line that is there is a whole
-//! decision with all that follows from it; between the journal and an effect, the next start sees
-//! from `done` what is not done yet and does it again under the same ids.
+//! read the file. **When the daemon dies** between two lines, each line in the file is a complete
+//! decision with all its consequences; between the journal and an effect, the next start finds in
+//! `done` what is not complete and does it again under the same ids.
 //!
 //! What a decision entails for another record (a plan that expires with its author, a gate that an
-//! approval opens) is already true with the line of the decision. A line of its own, with
-//! `because`, follows for readers that select by record; it changes nothing, and is written at the
-//! next start if a kill cut it off.
+//! approval opens) is already true with the line of the decision. A separate line with `because`
+//! follows for readers that select by record. It changes nothing, and is written at the next start
+//! if a kill prevented it.
 
 mod fold;
 pub mod reader;
@@ -39,7 +39,7 @@ use crate::work::Work;
 pub use fold::{FoldError, MemberState, Team};
 pub use snapshot::SNAPSHOT_LINES;
 
-/// The version of the journal that is written; it stands in the first line.
+/// The version of the journal that is written, in its first line.
 pub const VERSION: u32 = 1;
 
 /// One line of the journal.
@@ -64,7 +64,7 @@ pub struct Line {
 
 json::record!(Line);
 
-/// Reads the whole lines of a journal, each with its number; a torn last line is not there yet.
+/// Reads the whole lines of a journal, each with its number; a torn last line does not count yet.
 /// Blank ones are left out.
 ///
 /// # Errors
@@ -81,19 +81,19 @@ pub fn read_lines(journal: &[u8]) -> impl Iterator<Item = Result<(usize, Line), 
     })
 }
 
-/// What was decided, with the record as it stands after it.
+/// A decision, with the record after it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// Of the team as a whole.
+    /// About the team as a whole.
     Team(TeamRecord),
-    /// Of a member.
+    /// About a member.
     Member(Box<MemberRecord>),
-    /// Of a request.
+    /// About a request.
     Request(Box<RequestRecord>),
-    /// Of a task.
+    /// About a task.
     Task(Box<TaskRecord>),
-    /// Of everything, as it stands: it decides nothing.
+    /// The whole state: it decides nothing.
     Snapshot(Box<Team>),
 }
 
@@ -106,13 +106,13 @@ pub struct TeamRecord {
     pub team_name: String,
     /// The daemon, while one runs.
     pub daemon: Option<Daemon>,
-    /// The lines of the lead's inbox that were no messages, in a line with the event `read`.
+    /// The lines of the lead's inbox that are no messages, in a line with the event `read`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectedLine>,
     /// How work is checked from now on, in a line with the event `started`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Box<Work>>,
-    /// What the lead is told, where an event says more than its name.
+    /// The notice to the lead, where an event says more than its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// The inbox lines that follow from it.
@@ -129,7 +129,7 @@ pub enum TeamEvent {
     Started,
     /// It is about to end: no teammate is spawned or restarted.
     Stopping,
-    /// A teammate did not want to leave: the daemon stays.
+    /// A teammate refused to leave: the daemon stays.
     Staying,
     /// It ended.
     Stopped,
@@ -138,7 +138,7 @@ pub enum TeamEvent {
     /// The daemon has put back the journal, or modes of the team directory, that another process
     /// had changed.
     Restored,
-    /// The daemon tells a member of something that changes nothing.
+    /// The daemon sends a member a notice that changes nothing.
     Noted,
 }
 
@@ -150,14 +150,14 @@ pub struct Daemon {
     pub process: Identity,
     /// Seconds since 1970.
     pub started_at: f64,
-    /// The team directory that it serves, as [`TeamDir::id`] names it: in a copy of that
-    /// directory, none of the processes that are named is the copy's.
+    /// The team directory that it serves, as [`TeamDir::id`] names it: the processes that are
+    /// recorded in a copy of that directory do not belong to the copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
 
 impl Daemon {
-    /// Tells whether it is known to serve this directory, and not one of which this is a copy.
+    /// Tells whether it is known to serve this directory, and not the original of a copy.
     pub fn is_of(&self, dir: &TeamDir) -> bool {
         self.serves(dir) == Some(true)
     }
@@ -183,12 +183,12 @@ pub struct MemberRecord {
     /// What the conversation begins with, in the line that begins it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// What the plan shall be about, in a line that asks for one; the next message of a
-    /// conversation that goes on, in a line that spawns.
+    /// What the plan must cover, in a line that asks for one; the next message of a conversation
+    /// that continues, in a line that spawns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// The id of the command that led to it, which joins it when it is said again: in a line that
-    /// spawns, or asks for a plan.
+    /// The id of the command that caused it, in a line that spawns or asks for a plan: the command
+    /// joins it when it is repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_id: Option<RequestId>,
     /// Whether the lead agent had asked the incarnation that ended to leave.
@@ -200,7 +200,7 @@ pub struct MemberRecord {
     /// The requests that expire with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expired: Vec<RequestId>,
-    /// The tasks that have no owner any more, because it ended for good.
+    /// The tasks that no longer have an owner, because it ended for good.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub released: Vec<TaskId>,
     /// The inbox lines that follow from it.
@@ -231,9 +231,9 @@ pub enum MemberEvent {
     GateOpened,
     /// It may not.
     GateClosed,
-    /// Its files are in the archive, and the roster does not know it any more.
+    /// Its files are in the archive, and it is no longer on the roster.
     Forgotten,
-    /// It does not answer the daemon, and the lead is told.
+    /// It does not answer the daemon, and the lead is notified.
     Silent,
     /// It answers again.
     Answering,
@@ -283,12 +283,12 @@ pub struct TaskRecord {
     /// The task after it.
     #[serde(flatten)]
     pub task: Task,
-    /// Who wanted it: `user`, the name of a member, or `teamd`.
+    /// Who asked for it: `user`, the name of a member, or `teamd`.
     pub by: String,
-    /// What its owner is told, where an event says more than its name.
+    /// The notice to its owner, where an event says more than its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// The id of the command that made it, which joins it when it is said again.
+    /// The id of the command that made it: the command joins it when it is repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_id: Option<RequestId>,
     /// The requests that expire with it.

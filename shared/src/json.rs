@@ -11,13 +11,13 @@ pub use shape::Shape;
 /// The whole numbers that a 64-bit float holds exactly.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A record of a file: it is read as its schema says, and in no other way.
+/// A record of a file: it is read exactly as its schema says.
 pub trait Record: DeserializeOwned {
-    /// Returns what its schema says of its shape.
+    /// Returns the shape that its schema describes.
     fn shape() -> &'static Shape;
 }
 
-/// Says that a type is a record of a file.
+/// Declares that a type is a record of a file.
 macro_rules! record {
     ($($type:ty),+) => {
         $(impl $crate::json::Record for $type {
@@ -32,7 +32,7 @@ macro_rules! record {
 pub(crate) use record;
 
 /// Reads a record: the one reader of a start, of `lint` and of every command. One that cannot be
-/// read as it stands is read again with its whole numbers written as such.
+/// read is read again with its whole numbers written without a fraction.
 ///
 /// # Errors
 /// The error of the first reading.

@@ -1,5 +1,5 @@
-//! Who holds a `flock`, as the kernel lists it (`proc_locks(5)`): for people. A lock is tried; by
-//! this list it is decided only whether a worker runs whose transcript was replaced, and its lock
+//! Who holds a `flock`, as the kernel lists it (`proc_locks(5)`), for people. Programs try a lock
+//! instead. They use this list only to find a worker whose transcript was replaced, and its lock
 //! with it.
 //!
 //! Trying a liveness lock, even for a moment, could keep a worker from taking it. Reading this list
@@ -10,7 +10,8 @@ use std::io;
 /// One lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
-    /// The process that took it. It may be gone, and one that inherited the lock holds it still.
+    /// The process that took it. It may be gone, and another one that inherited the lock still
+    /// holds it.
     pub pid: u32,
     /// The major and minor number of the device.
     pub device: (u32, u32),
@@ -29,8 +30,8 @@ pub fn list() -> io::Result<Vec<Held>> {
         .collect())
 }
 
-/// Reads `1: FLOCK  ADVISORY  WRITE 13764 fe:00:10129036 0 EOF`; who only waits stands behind an
-/// arrow.
+/// Reads `1: FLOCK  ADVISORY  WRITE 13764 fe:00:10129036 0 EOF`; a process that only waits follows
+/// an arrow.
 fn parse(line: &str) -> Option<Held> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     if fields.next()? != "FLOCK" {
@@ -48,7 +49,8 @@ fn parse(line: &str) -> Option<Held> {
 }
 
 impl Held {
-    /// Tells whether it is a lock of the file with this device and inode, as `stat(2)` tells them.
+    /// Tells whether it is a lock of the file with this device and inode, as `stat(2)` returns
+    /// them.
     pub fn is_of(&self, (device, inode): (u64, u64)) -> bool {
         self.inode == inode && self.device == (rustix::fs::major(device), rustix::fs::minor(device))
     }

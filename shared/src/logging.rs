@@ -1,9 +1,9 @@
-//! Logs: each process writes to its standard error, a line an event. For a worker and a detached
-//! daemon that is a file of the team directory, and its size is bounded.
+//! Logs: each process writes to its standard error, one line for each event. For a worker and a
+//! detached daemon that is a file of the team directory, and its size is bounded.
 //!
-//! **Who writes** `log/NAME.log`: the process of that name, and what it starts and leaves its
-//! standard error to. **Who reads**: people. A process whose log has grown to [`MAX_SIZE`] renames
-//! it to `NAME.log.1`, which replaces an older one, and goes on in a new file. **When it dies** in
+//! **Who writes** `log/NAME.log`: the process of that name, and its children that inherit its
+//! standard error. **Who reads**: people. A process whose log has grown to [`MAX_SIZE`] renames it
+//! to `NAME.log.1`, which replaces an older one, and continues in a new file. **When it dies** in
 //! between, its next incarnation begins a new file.
 
 use std::fs::File;
@@ -31,8 +31,8 @@ pub fn to_stderr() {
         .with_target(false)
         .with_writer(|| {
             if let Some((dir, log)) = BOUNDED.get() {
-                // A log that cannot be renamed grows on: no event is lost for that.
-                drop(start_anew_if_large(dir, log));
+                // A log that cannot be renamed keeps growing, so that no event is lost.
+                drop(rotate_if_large(dir, log));
             }
             io::stderr()
         });
@@ -61,9 +61,9 @@ pub fn open(dir: &TeamDir, log: &TeamPath) -> Result<File, DirError> {
     dir.open_file(log, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
 }
 
-fn start_anew_if_large(dir: &TeamDir, log: &TeamPath) -> Result<(), DirError> {
+fn rotate_if_large(dir: &TeamDir, log: &TeamPath) -> Result<(), DirError> {
     let stderr = rustix::stdio::stderr();
-    let now = rustix::fs::fstat(stderr).map_err(dir.cannot("start anew", log))?;
+    let now = rustix::fs::fstat(stderr).map_err(dir.cannot("rotate", log))?;
     let is_large = u64::try_from(now.st_size).is_ok_and(|size| size >= MAX_SIZE);
     if !is_large || dir.identity(log)? != Some((now.st_dev, now.st_ino)) {
         return Ok(());
@@ -75,9 +75,9 @@ fn start_anew_if_large(dir: &TeamDir, log: &TeamPath) -> Result<(), DirError> {
         rustix::fs::fstat(fd).is_ok_and(|it| (it.st_dev, it.st_ino) == (now.st_dev, now.st_ino))
     };
     if same(rustix::stdio::stdout()) {
-        rustix::stdio::dup2_stdout(&next).map_err(dir.cannot("start anew", log))?;
+        rustix::stdio::dup2_stdout(&next).map_err(dir.cannot("rotate", log))?;
     }
-    rustix::stdio::dup2_stderr(&next).map_err(dir.cannot("start anew", log))
+    rustix::stdio::dup2_stderr(&next).map_err(dir.cannot("rotate", log))
 }
 
 /// Reads a level (`debug`), or levels by module (`teamd_worker=debug,info`).

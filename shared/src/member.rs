@@ -26,7 +26,7 @@ pub use crate::terms::{
 pub struct Member {
     /// Its name.
     pub name: Name,
-    /// What it is to be.
+    /// Its terms.
     #[serde(flatten)]
     pub terms: Terms,
     /// The incarnation: 1, 2, 3 …
@@ -48,7 +48,7 @@ pub struct Member {
     pub gate: Gate,
     /// Why it is being ended by signals, if it is.
     pub ending: Option<Ending>,
-    /// The same in plain words, where there is more to say.
+    /// The reason in plain words, where there is more to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending_note: Option<String>,
     /// Times of its restarts by the policy, seconds since 1970: those that still count.
@@ -57,7 +57,7 @@ pub struct Member {
     /// How often the policy has started it again since it was spawned on request.
     #[serde(default)]
     pub restarted: u32,
-    /// Since when it does not answer the daemon, seconds since 1970, where the lead was told so.
+    /// Since when it has not answered the daemon, seconds since 1970, if the lead was notified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<f64>,
     /// How the last incarnation ended; null in the first one.

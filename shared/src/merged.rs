@@ -20,7 +20,7 @@ pub struct Landed {
     pub branch: String,
     /// Where it was.
     pub before: String,
-    /// Where it is. Elsewhere than at the tip, it has commits of its own.
+    /// Where it is. If that is not the tip, it has commits of its own.
     pub after: String,
     /// The tip of the integration branch.
     pub tip: String,

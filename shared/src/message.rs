@@ -32,7 +32,7 @@ pub const MAX_LINE: usize = 1 << 20;
 pub const MAX_NEST: usize = 64;
 
 /// How much of one message or prompt the model behind a service is shown, in characters: a window
-/// must have room for more than one. What is left out is said in its middle.
+/// must have room for more than one. A note in the middle says what is left out.
 pub const MAX_SHOWN: usize = 100_000;
 
 /// The longest `summary` of an idle notification, in characters.
@@ -40,7 +40,7 @@ pub const MAX_SUMMARY: usize = 200;
 
 /// The sender or receiver that stands for the person.
 pub const USER: &str = "user";
-/// The sender of what the daemon itself says.
+/// The sender of the daemon's own messages.
 pub const TEAMD: &str = "teamd";
 /// The receiver of a broadcast.
 pub const ALL: &str = "all";
@@ -55,27 +55,27 @@ pub struct Message {
     /// The sender, by its own account. Any program can write anything here: no decision rests on it
     /// alone.
     pub from: String,
-    /// The receiver, where the sender said so.
+    /// The receiver, if the sender named one.
     pub to: Option<String>,
-    /// Seconds since 1970, where the sender said so.
+    /// Seconds since 1970, if the sender gave a time.
     pub timestamp: Option<f64>,
     /// The text. It repeats the reason, plan or feedback, for readers that know only `content`.
     pub content: String,
-    /// What the message says beyond its text.
+    /// The fields of its type.
     pub body: Body,
     /// The fields that this version does not know, as they were.
     pub extra: Map<String, Value>,
 }
 
-/// What a message says beyond the common fields, as it is written.
+/// The fields of each type of message, as they are written.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Body {
-    /// To one receiver.
+    /// A message to one receiver.
     Message,
-    /// To all others.
+    /// A message to all others.
     Broadcast,
     /// The lead asks a teammate to leave.
     ShutdownRequest {
@@ -122,14 +122,14 @@ pub enum Body {
         request_id: RequestId,
         /// Whether the gate opens.
         approve: bool,
-        /// What to change, or what to mind.
+        /// What to change, or what to watch for.
         feedback: String,
     },
     /// Submitted work is to be reviewed. `content` says what it is.
     ReviewRequest {
         /// The request.
         request_id: RequestId,
-        /// The task; none in a message of another writer that does not say it.
+        /// The task; none if another writer left it out.
         task_id: Option<u32>,
     },
     /// An agent asks whether it may use one of its own tools.
@@ -138,7 +138,7 @@ pub enum Body {
         request_id: RequestId,
         /// The tool.
         tool: String,
-        /// What it is given.
+        /// Its input.
         input: Value,
         /// The incarnation that asks.
         incarnation: Option<u32>,
@@ -161,7 +161,7 @@ pub enum Body {
     },
     /// The daemon has given a teammate a task. `content` says what is to be done.
     TaskAssignment {
-        /// The task; none in a message of another writer that does not say it.
+        /// The task; none if another writer left it out.
         task_id: Option<u32>,
         /// What is to be done, in one line.
         subject: String,
@@ -218,7 +218,7 @@ impl IdleReason {
 
 impl Message {
     /// Returns the line of the journal that closes the gate of its reader with it, if one does:
-    /// only what the daemon writes tells of one.
+    /// only messages of the daemon have one.
     pub fn gate_closed(&self) -> Option<u64> {
         match &self.body {
             Body::PlanRequest { gate_closed } | Body::TaskAssignment { gate_closed, .. } => {

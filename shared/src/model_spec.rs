@@ -44,7 +44,7 @@ impl Provider {
 pub struct ModelSpec {
     /// Who serves it.
     pub provider: Provider,
-    /// What the provider calls it; none: whichever is the default there.
+    /// The provider's name for it; none: the default model there.
     pub model: Option<String>,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for ModelSpec {
     }
 }
 
-/// Names the model that is meant by a provider alone.
+/// Completes the name of a model: a provider alone means its default model.
 pub(crate) fn full_name(model: &str) -> String {
     match model.parse::<ModelSpec>() {
         Ok(ModelSpec {

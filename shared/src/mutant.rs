@@ -1,6 +1,6 @@
 //! Deliberate mistakes, to test the crash test: `scripts/crash-mutants` switches on one at a time,
-//! and expects that a scenario sees it. A program that is built without the feature `mutants`, as
-//! every release is, has none.
+//! and expects that a scenario detects it. A program that is built without the feature `mutants`,
+//! as every release is, has none.
 
 /// Tells whether a mistake is switched on, by the variable `TEAMD_MUTANT`.
 pub fn is_on(name: &str) -> bool {

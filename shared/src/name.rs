@@ -1,4 +1,4 @@
-//! The names of members: validated once, here, at every entry.
+//! The names of members: validated here, at every entry point.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ pub enum NameError {
 }
 
 impl Name {
-    /// Returns the name of the lead, whose inbox the daemon and people read.
+    /// Returns the name of the lead. The daemon and people read its inbox.
     pub fn lead() -> Self {
         Self("lead".to_owned())
     }

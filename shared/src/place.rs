@@ -10,8 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, unlinkat};
 use rustix::io::Errno;
 
-/// Opens what stands at an absolute path, if no link stands on the way to it; `O_CLOEXEC` is always
-/// added.
+/// Opens an absolute path if there is no link on the way to it; `O_CLOEXEC` is always added.
 ///
 /// # Errors
 /// `ELOOP` for a link on the way (`openat2(2)`), else the system's error.
@@ -36,7 +35,7 @@ pub fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> rustix::io::
     )
 }
 
-/// Makes a directory and those above it, below a directory that others write: a link or a file on
+/// Makes a directory and those above it, below a directory where others write: a link or a file on
 /// the way is removed.
 ///
 /// # Errors
@@ -70,7 +69,7 @@ const MAX_LINKS: u32 = 40;
 /// `met` before it is followed.
 ///
 /// # Errors
-/// What `met` says, else the system's error: `ELOOP` for more than 40 links.
+/// The error of `met`, else the system's error: `ELOOP` for more than 40 links.
 pub fn follow<E: From<io::Error>>(
     path: &Path,
     mut met: impl FnMut(&Path) -> Result<(), E>,
@@ -83,7 +82,7 @@ pub fn follow<E: From<io::Error>>(
             here.pop();
             continue;
         }
-        // Of an absolute name, `join` takes that alone.
+        // An absolute name replaces the path in `join`.
         let next = here.join(&name);
         let is_link = match next.symlink_metadata() {
             Ok(found) => found.is_symlink(),

@@ -4,14 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How many bytes before the offset the fingerprint covers: mostly the last line with its id, and
-/// those before it. With much less, lines of the same lengths that end alike would pass for each
+/// some before it. With much less, lines of the same lengths that end alike would pass for each
 /// other.
 pub const TAIL: usize = 512;
 
 /// A place between two lines of an inbox, with a fingerprint of the bytes before it.
 ///
 /// The fingerprint is how a reader notices that a foreign program truncated or replaced the file:
-/// the file is shorter than `offset`, or the bytes before it are others.
+/// the file is shorter than `offset`, or the bytes before it are different.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Position {
     /// Bytes from the start of the file; always just behind a newline, or 0.

@@ -1,8 +1,8 @@
 //! What models cost: the prices that are built in, and those of the user's own file.
 //!
 //! Only [`Prices::load`] reads a file. **Who reads**: commands that show what a team has cost, and
-//! a worker with a limit of cost, when it begins. A model of which no price is known has no cost:
-//! none is guessed.
+//! a worker with a limit of cost, when it begins. A model without a known price has no cost: it is
+//! never guessed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ const MILLION: u64 = 1_000_000;
 pub struct Dollars(u64);
 
 impl Dollars {
-    /// Takes away what was spent.
+    /// Subtracts what was spent.
     #[must_use]
     pub fn less(self, spent: Self) -> Self {
         Self(self.0.saturating_sub(spent.0))
@@ -70,7 +70,7 @@ impl From<Dollars> for f64 {
 }
 
 impl fmt::Display for Dollars {
-    /// Writes cents, and where that would be too little to see, what is there.
+    /// Writes cents, and more digits for an amount below half a cent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dollars = f64::from(*self);
         match self.0 {
@@ -118,7 +118,7 @@ impl Price {
     }
 }
 
-/// Why prices are not known. Fits behind "error: ".
+/// Why a price is not known. Fits behind "error: ".
 #[derive(Debug, thiserror::Error)]
 pub enum PriceError {
     /// The user's file cannot be used.
@@ -170,7 +170,7 @@ fn priced(model: &str) -> String {
 #[derive(Debug, Clone)]
 pub struct Prices {
     by_model: BTreeMap<String, Price>,
-    /// The user's file, whether it is there or not.
+    /// The user's file, whether it exists or not.
     path: PathBuf,
 }
 
@@ -185,10 +185,10 @@ impl Prices {
         }
     }
 
-    /// Reads those of the user whose environment this is, too.
+    /// Adds the prices of the user's own file to those that are built in.
     ///
     /// # Errors
-    /// [`PriceError::File`] if the user's file cannot be read, or makes no sense.
+    /// [`PriceError::File`] if the user's file cannot be read or parsed.
     pub fn load(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, PriceError> {
         let mut prices = Self::built_in();
         let Ok(config) = config_dir(variable) else {
@@ -210,7 +210,7 @@ impl Prices {
         Ok(prices)
     }
 
-    /// Reads those of the user whose environment a teammate is spawned with, too.
+    /// Loads the prices of the user whose environment a teammate is spawned with.
     ///
     /// # Errors
     /// As [`Prices::load`].

@@ -1,5 +1,5 @@
-//! Which process: boot id, pid and start ticks, held by a pidfd. Never a name, a parent or a time
-//! of day.
+//! The identity of a process: boot id, pid and start ticks, held by a pidfd. Never a name, a parent
+//! or a time of day.
 
 mod children;
 mod handle;
@@ -19,11 +19,11 @@ pub use children::{children_by_parent, children_of};
 pub use handle::{How, ProcessHandle};
 pub use own::{adopt_orphans, close_inherited, deny_tracing, keep_exit_codes, survive_file_limit};
 
-/// What tells one process from every other one, on this machine, since it was made.
+/// What distinguishes a process from every other one that this machine has ever had.
 ///
-/// The kernel gives the same pid again, but not with the same start; start ticks begin anew at a
-/// boot, and the boot id tells that. (`/proc/PID/stat` field 22, see `proc_pid_stat(5)`;
-/// `random(4)` for the boot id.)
+/// The kernel reuses a pid, but never with the same start. Start ticks begin again at a boot, which
+/// has another boot id. (`/proc/PID/stat` field 22, see `proc_pid_stat(5)`; `random(4)` for the
+/// boot id.)
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Identity {
     /// The process id.
@@ -62,8 +62,8 @@ impl Identity {
     /// Reaps exactly this process if it has ended and is a child of this one, and returns how it
     /// ended.
     ///
-    /// A program that took the place of another one ([`std::os::unix::process::CommandExt::exec`])
-    /// has its children, and holds none of them.
+    /// A program that replaced another one ([`std::os::unix::process::CommandExt::exec`]) has its
+    /// children, but holds none of them.
     pub fn reap(&self) -> How {
         // A child that is not reaped keeps its pid: this looks at no other process.
         let is_it = Stat::of(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks);
@@ -81,7 +81,7 @@ impl Identity {
     /// Tells whether exactly this process still runs (a zombie does not).
     ///
     /// # Errors
-    /// The system's error if that cannot be seen: no descriptor is left, say.
+    /// The system's error if that cannot be determined, for example because no descriptor is left.
     pub fn runs(&self) -> io::Result<bool> {
         self.is(Self::of(self.pid))
     }
@@ -94,13 +94,13 @@ impl Identity {
         }
     }
 
-    /// As [`Identity::runs`], for those who must not take for gone what they cannot see: then it is
-    /// alive.
+    /// As [`Identity::runs`], for callers that must not take a process for gone: if that cannot be
+    /// determined, it is alive.
     pub fn is_alive(&self) -> bool {
         self.runs().unwrap_or(true)
     }
 
-    /// Returns how long ago the process was started; nothing if the kernel does not tell its clock.
+    /// Returns how long ago the process was started; zero if the kernel does not tell its clock.
     pub fn age(&self) -> Duration {
         clock::now(ClockId::Boottime).saturating_sub(ticks(self.start_ticks))
     }
@@ -118,27 +118,27 @@ pub fn ticks(ticks: u64) -> Duration {
 /// The system's error if `/proc` cannot be read.
 pub fn boot_id() -> io::Result<String> {
     let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    // It is not a process that is missing there.
+    // A missing file here does not mean a missing process.
     let read = read
         .map_err(|error| io::Error::other(format!("cannot read the id of this boot: {error}")))?;
     Ok(read.trim().to_owned())
 }
 
-/// Tells whether an error says that a process has ended: it can end while its file in `/proc` is
-/// read, too.
+/// Tells whether an error means that a process has ended, possibly while its file in `/proc` was
+/// read.
 pub fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-/// What the kernel tells of a process (`proc_pid_stat(5)`).
+/// What the kernel reports of a process (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// One letter.
     state: char,
     /// The pid of its parent.
     pub parent: u32,
-    /// The processor time that it used, in clock ticks, with that of the children that it has
+    /// The processor time that it used, in clock ticks, including that of the children that it has
     /// reaped.
     pub cpu: u64,
     /// How many threads it has.
@@ -150,10 +150,10 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Reads it of the process that has this pid now.
+    /// Reads the file of the process that has this pid now.
     ///
     /// # Errors
-    /// The system's error; [`is_gone`] tells that of a process that has ended and was reaped.
+    /// The system's error; [`is_gone`] recognizes that of a process that has ended and was reaped.
     pub fn of(pid: u32) -> io::Result<Self> {
         let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
         // The name may be any bytes, and be cut anywhere.
@@ -197,7 +197,7 @@ fn gone(pid: u32) -> io::Error {
 }
 
 /// Kills a child of this process, and reaps it if it has ended. Returns false if it runs and may
-/// not be killed: it is a process of another user by now.
+/// not be killed, because it belongs to another user by now.
 pub fn kill_child(pid: u32) -> bool {
     let Some(child) = pid_of(pid) else {
         return true;

@@ -1,5 +1,5 @@
-//! The register: which team directories `teamd start` has made for this user. Any other is not
-//! believed.
+//! The register: which team directories `teamd start` has made for this user. No other directory is
+//! trusted.
 //!
 //! An entry is a file `teams/HASH-ID.json` in the state directory: real path and id
 //! ([`TeamDir::id`]) of one team directory. Both must fit, so a directory that a tool has made, or
@@ -23,7 +23,7 @@ use crate::user_dirs::name_of;
 /// The folder of the entries.
 const FOLDER: &str = "teams";
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct RegisterEntry {
     /// Where the directory lies, without links.
@@ -64,7 +64,7 @@ impl Register {
     /// Tells whether a team directory is registered.
     ///
     /// # Errors
-    /// [`StateError`] if that cannot be seen; then it is not to be believed.
+    /// [`StateError`] if that cannot be determined; then the directory must not be trusted.
     pub fn knows(&self, dir: &TeamDir) -> Result<bool, StateError> {
         let wanted = RegisterEntry::of(dir.root(), dir)?;
         Ok(self
@@ -82,9 +82,9 @@ impl Register {
         self.0.put(FOLDER, &entry.name(), &entry)
     }
 
-    /// Makes a team directory and registers it. It has its name only when it is registered: so
-    /// there is none at its path that is not. Of two that do this at once one makes it, and both
-    /// find it registered.
+    /// Makes a team directory and registers it. It gets its name only once it is registered, so a
+    /// directory at its path is always registered. If two processes do this at once, one makes it,
+    /// and both find it registered.
     ///
     /// # Errors
     /// [`StateError`] if the system refuses.
@@ -115,7 +115,7 @@ impl Register {
         let dir = TeamDir::create(new)?;
         let entry = RegisterEntry::of(path, &dir)?;
         self.0.put(FOLDER, &entry.name(), &entry)?;
-        // Onto an empty directory, too: what has made that may hold it open, and it is gone.
+        // This also replaces an empty directory, even one that its maker holds open.
         if let Err(error) = std::fs::rename(new, path) {
             self.0.remove(FOLDER, &entry.name())?;
             return Err(DirError::io("make", path)(error).into());
@@ -124,7 +124,7 @@ impl Register {
     }
 
     /// Returns the state directory and all registered team directories, without links, whether they
-    /// are there or not; and which entries could not be read.
+    /// exist or not, and the entries that could not be read.
     ///
     /// # Errors
     /// [`StateError`] if the entries cannot be listed.

@@ -2,10 +2,10 @@
 //! started, and nothing is written.
 //!
 //! A file `.git` in a workspace names a directory elsewhere (`gitrepository-layout(5)`). A command
-//! could make that file, and what it names lies where the command cannot write. So it counts only
-//! if the repository names the workspace, too: a *linked working tree* (`git worktree add`) by the
-//! file `gitdir` of its own directory, `worktrees/NAME`; a submodule, or a repository that was
-//! parted from its working tree, by its setting `core.worktree`.
+//! could make that file and name a directory where it cannot write. So the file counts only if the
+//! repository names the workspace, too: a *linked working tree* (`git worktree add`) by the file
+//! `gitdir` of its own directory, `worktrees/NAME`; a submodule, or a repository that was separated
+//! from its working tree, by its setting `core.worktree`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -58,9 +58,9 @@ impl Elsewhere {
     }
 
     fn parted(workspace: &Path, own: PathBuf) -> Option<Self> {
-        // With that file it is a part of another one.
+        // A directory with that file is part of another repository.
         own.join("commondir").symlink_metadata().err()?;
-        // Whatever else is a link there leads where this says nothing of.
+        // Any other link in it leads to a place that was not checked.
         ["HEAD", "objects", "refs"]
             .iter()
             .all(|name| place::open_itself(&own.join(name), OFlags::PATH).is_ok())
@@ -88,8 +88,8 @@ pub fn named_by(workspace: &Path) -> Option<PathBuf> {
     workspace.join(named).canonicalize().ok()
 }
 
-/// Says why no command that may write the workspace, and nothing else, can commit there, and what
-/// to do; none if one can, or if no repository is there.
+/// Explains why no command that may write only the workspace can commit there, and what to do; none
+/// if one can, or if there is no repository.
 pub fn cannot_commit(workspace: &Path) -> Option<(String, String)> {
     let git = workspace.join(GIT);
     let shown = git.display();
@@ -146,8 +146,7 @@ pub fn cannot_commit(workspace: &Path) -> Option<(String, String)> {
     })
 }
 
-/// Returns the repository above a workspace in which that lies, if no repository is in the
-/// workspace itself.
+/// Returns the repository that contains a workspace, if the workspace itself has none.
 pub fn above(workspace: &Path) -> Option<PathBuf> {
     let found = workspace
         .ancestors()
@@ -179,18 +178,18 @@ pub fn text_of_settings(path: &Path) -> Option<Vec<u8>> {
 /// A setting of `git`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// In small letters.
+    /// In lower case.
     pub section: String,
     /// The name in quotes behind it; empty if there is none.
     pub subsection: String,
-    /// In small letters.
+    /// In lower case.
     pub key: String,
     /// Its value.
     pub value: Vec<u8>,
 }
 
 impl Setting {
-    /// Returns what it is called: `section.key`, or `section.subsection.key`.
+    /// Returns its full name: `section.key`, or `section.subsection.key`.
     pub fn name(&self) -> String {
         let parts = [&self.section, &self.subsection, &self.key];
         parts
@@ -202,7 +201,8 @@ impl Setting {
     }
 }
 
-/// Returns the settings with a value of a file of settings of `git`, in order (`git-config(1)`).
+/// Returns the settings of a `git` configuration file that have a value, in order
+/// (`git-config(1)`).
 pub fn settings_of(text: &[u8]) -> Vec<Setting> {
     let mut section = String::new();
     let mut subsection = String::new();
@@ -249,7 +249,7 @@ fn lines(text: &[u8]) -> Vec<Vec<u8>> {
     lines
 }
 
-/// Parts the name of a section, which ends in a bracket that is not quoted, from what stands behind
+/// Splits the name of a section, which ends in a bracket that is not quoted, from the text behind
 /// it.
 fn header(text: &[u8]) -> (&[u8], &[u8]) {
     let mut is_quoted = false;
@@ -263,8 +263,7 @@ fn header(text: &[u8]) -> (&[u8], &[u8]) {
     (text, b"")
 }
 
-/// Returns the last value of a setting in a file of settings of `git`: what it includes does not
-/// count here.
+/// Returns the last value of a setting in a `git` configuration file; included files do not count.
 fn last_setting(text: &[u8], section: &str, key: &str) -> Option<OsString> {
     let last = settings_of(text).into_iter().rfind(|setting| {
         setting.section == section && setting.subsection.is_empty() && setting.key == key
@@ -272,7 +271,7 @@ fn last_setting(text: &[u8], section: &str, key: &str) -> Option<OsString> {
     Some(OsString::from_vec(last.value))
 }
 
-/// Takes the quotes and backslashes from a value, and a comment behind it.
+/// Removes the quotes and backslashes from a value, and a comment behind it.
 fn plain(value: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut is_quoted = false;

@@ -40,7 +40,7 @@ pub enum Kind {
     Permission,
 }
 
-/// What tells one kind of request from another.
+/// What distinguishes one kind of request from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Who may answer.
@@ -63,9 +63,9 @@ pub enum Answerer {
 pub enum Span {
     /// One incarnation: a restart ends it.
     Incarnation,
-    /// The conversation: it goes on after a restart by the policy, and ends with a fresh spawn.
+    /// The conversation: it continues after a restart by the policy, and ends with a fresh spawn.
     Conversation,
-    /// What was submitted: that goes on without its author, and ends when it is withdrawn.
+    /// The submission: it outlives its author, and ends when it is withdrawn.
     Submission,
 }
 
@@ -122,7 +122,7 @@ impl Kind {
     }
 }
 
-/// Where a request stands.
+/// The status of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
@@ -134,7 +134,7 @@ pub enum Status {
     Approved,
     /// Answered with no.
     Rejected,
-    /// The one who asked or was asked is gone, or the one who asked wants something else now.
+    /// The asker or the answerer is gone, or the asker has asked for something else.
     Expired,
 }
 
@@ -148,25 +148,25 @@ impl Status {
 /// What can happen to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
-    /// A party answers.
+    /// One side answers.
     Answer {
         /// Which one.
         by: Answerer,
         /// Yes or no.
         approve: bool,
     },
-    /// The incarnation that it concerns ended, and the conversation goes on in the next one.
+    /// The incarnation that it concerns ended, and the conversation continues in the next one.
     IncarnationEnded,
-    /// The member ended and is not restarted, or was spawned afresh.
+    /// The member ended and is not restarted, or began a fresh conversation.
     ConversationEnded,
-    /// The one who asked says that it does not wait for this any more.
+    /// The asker no longer waits for this.
     Withdrawn,
 }
 
 /// Why an event changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// The same answer was recorded before: its sender is told so, and it is no error.
+    /// The same answer was recorded before: its sender learns that, and it is no error.
     #[error("this answer was given before")]
     Repeated,
     /// Another outcome was recorded before.
@@ -177,10 +177,10 @@ pub enum AnswerError {
     WrongAnswerer,
 }
 
-/// Computes where a request stands after an event: every cell of (status × event).
+/// Computes the status of a request after an event: every cell of (status × event).
 ///
 /// # Errors
-/// [`AnswerError`] if the event changes nothing and its cause must be told.
+/// [`AnswerError`] if the event changes nothing and its cause must be reported.
 pub fn step(rules: Rules, status: Status, event: Trigger) -> Result<Status, AnswerError> {
     match (status, event) {
         (_, Trigger::Answer { by, .. }) if by != rules.answered_by => {
@@ -209,10 +209,10 @@ pub fn step(rules: Rules, status: Status, event: Trigger) -> Result<Status, Answ
     }
 }
 
-/// A request as it stands in the journal.
+/// A request as it is journaled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Request {
-    /// Its id, unique in the team for ever.
+    /// Its id, unique in the team forever.
     pub request_id: RequestId,
     /// Which protocol.
     pub kind: Kind,
@@ -220,7 +220,7 @@ pub struct Request {
     pub from: String,
     /// Who is asked.
     pub to: String,
-    /// Where it stands.
+    /// Its status.
     pub status: Status,
     /// What is asked.
     pub payload: Payload,
@@ -230,15 +230,15 @@ pub struct Request {
     pub message_id: Uuid,
     /// Seconds since 1970.
     pub created_at: f64,
-    /// Seconds since 1970, once it is not pending any more.
+    /// Seconds since 1970, once it is no longer pending.
     pub resolved_at: Option<f64>,
     /// The reason or feedback of the answer; why it expired.
     pub reason: Option<String>,
     /// Who decided a shutdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<AnsweredBy>,
-    /// Whether the lead agent asked for it (or joined it), and not a person alone: then it is told
-    /// how it ends.
+    /// Whether the lead agent asked for it (or joined it), and not only a person: then it is
+    /// notified of the outcome.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub agent: bool,
     /// How permission questions are answered from this approval on; none: as before.
@@ -264,13 +264,13 @@ pub enum Payload {
         /// The plan.
         plan: String,
     },
-    /// To take submitted work over.
+    /// To accept submitted work.
     Review(Review),
     /// To use a tool of the agent's own.
     Permission {
         /// The tool.
         tool: String,
-        /// What it is given.
+        /// Its input.
         input: Value,
     },
 }
@@ -286,7 +286,7 @@ pub struct Review {
     pub subject: String,
     /// What the author says about its work.
     pub summary: String,
-    /// Who may answer, besides a person.
+    /// Who may answer, in addition to a person.
     pub by: ApproveBy,
     /// Which protected file was changed, or why that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! What a sandbox promises, and which layers of the kernel keep each promise, pure.
 //!
-//! The worker's program finds out which layers there are (`team-worker probe`); the daemon refuses
-//! to start where a promise cannot be kept, and hands the layers to every worker. Nothing here asks
+//! The worker's program finds out which layers exist (`team-worker probe`). The daemon refuses to
+//! start where a promise cannot be kept, and passes the layers to every worker. Nothing here asks
 //! the kernel.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What the worker's program says first where it has no place for the files that it tries the
+/// The first words of the worker's program if it has no place for the files that it tries the
 /// sandbox with.
 pub const NO_PLACE_FOR_PROBE: &str = "cannot make what it is to be tried with in";
 
@@ -26,10 +26,10 @@ pub enum Namespaces {
     Bubblewrap,
 }
 
-/// The layers that are to be had on this machine, for this user.
+/// The layers that are available on this machine, for this user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Layers {
-    /// Mounts, processes and, without network, the network of a command's own.
+    /// A command's own mounts, processes and, without network access, its own network.
     pub namespaces: Namespaces,
     /// The version of Landlock's interface; 0: there is none.
     pub landlock: u8,
@@ -52,8 +52,8 @@ pub enum Promise {
     Outside,
     /// No approval, spawn or shutdown comes from a tool.
     Commands,
-    /// What a tool of an agent starts cannot speak as that agent, hear what it is told, or take it
-    /// over.
+    /// A process that a tool of an agent starts cannot send as that agent, read its messages, or
+    /// take it over.
     Agents,
     /// Daemon, workers and the tools of others cannot be signalled, traced or read.
     Processes,
@@ -76,7 +76,7 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// All of them, the weightiest first.
+    /// All of them, the most important first.
     pub const ALL: [Self; 13] = [
         Self::TeamDirectory,
         Self::Outside,
@@ -93,8 +93,8 @@ impl Promise {
         Self::Pipes,
     ];
 
-    /// Tells whether a team is not started where this cannot be kept. The others are told, and no
-    /// more.
+    /// Tells whether a team is not started if this cannot be kept. The other promises are only
+    /// reported.
     pub fn is_vital(self) -> bool {
         !matches!(self, Self::Settings | Self::Metadata | Self::Pipes)
     }
@@ -140,33 +140,33 @@ impl Layers {
             Promise::TeamDirectory => (
                 vec![namespaces, landlock(LANDLOCK_FILES).filter(|_| apart)],
                 if apart {
-                    "it takes namespaces, or Landlock 3 (Linux 6.2)"
+                    "needs namespaces, or Landlock 3 (Linux 6.2)"
                 } else {
                     "the team directory lies in the workspace: without namespaces nothing parts them"
                 },
             ),
             Promise::Outside => (
                 vec![namespaces, landlock(LANDLOCK_FILES)],
-                "it takes namespaces, or Landlock 3 (Linux 6.2)",
+                "needs namespaces, or Landlock 3 (Linux 6.2)",
             ),
-            Promise::Commands | Promise::SetId => (vec![seccomp], "it takes seccomp"),
-            // Its descriptors are sockets. What is left is its memory: system calls, and a file in
-            // `/proc`.
+            Promise::Commands | Promise::SetId => (vec![seccomp], "needs seccomp"),
+            // Its descriptors are sockets. The other way in is its memory: system calls, and a file
+            // in `/proc`.
             Promise::Agents => (
                 seccomp
                     .zip(namespaces.or(landlock(1)))
                     .map_or(Vec::new(), |(one, other)| vec![Some(one), Some(other)]),
-                "it takes seccomp, and namespaces or Landlock; without, a lead that is an agent only recommends, and a person decides",
+                "needs seccomp, and namespaces or Landlock; without them a lead agent only recommends, and a person decides",
             ),
             Promise::Processes => (
                 vec![namespaces, landlock(LANDLOCK_SIGNALS)],
-                "it takes namespaces, or Landlock 6 (Linux 6.12)",
+                "needs namespaces, or Landlock 6 (Linux 6.12)",
             ),
             Promise::Keys => (vec![Some("the worker")], ""),
             Promise::Ends => (vec![Some("the shim"), namespaces], ""),
             Promise::Secrets => (
                 vec![namespaces, landlock(1)],
-                "it takes namespaces, or Landlock (Linux 5.13)",
+                "needs namespaces, or Landlock (Linux 5.13)",
             ),
             // A namespace alone leaves sockets with a path, and those of virtual machines
             // (`vsock(7)`).
@@ -176,20 +176,20 @@ impl Layers {
                     .into_iter()
                     .flatten()
                     .collect(),
-                "it takes seccomp",
+                "needs seccomp",
             ),
-            Promise::Settings => (vec![namespaces], "it takes namespaces"),
+            Promise::Settings => (vec![namespaces], "needs namespaces"),
             Promise::Metadata => (
                 vec![namespaces],
                 if self.seccomp {
-                    "it takes namespaces: with an open gate a command can open files of this user, keys among them, to other \
+                    "needs namespaces: with an open gate a command can open files of this user, keys among them, to other \
                      accounts (the daemon closes the team directory again); behind a closed gate seccomp refuses it"
                 } else {
-                    "it takes namespaces: a command can open files of this user, keys among them, to other accounts (the \
+                    "needs namespaces: a command can open files of this user, keys among them, to other accounts (the \
                      daemon closes the team directory again)"
                 },
             ),
-            Promise::Pipes => (vec![landlock(1)], "it takes Landlock (Linux 5.13)"),
+            Promise::Pipes => (vec![landlock(1)], "needs Landlock (Linux 5.13)"),
         };
         let by: Vec<_> = by.into_iter().flatten().collect();
         if by.is_empty() { Err(why_not) } else { Ok(by) }
@@ -203,7 +203,8 @@ impl Layers {
             .collect()
     }
 
-    /// Says in one line what cannot be kept though a team needs it; none if it can.
+    /// Describes in one line the promises that cannot be kept although a team needs them; none if
+    /// all can.
     pub fn weakness(self, apart: bool) -> Option<String> {
         let vital = self
             .broken(apart)
@@ -216,7 +217,7 @@ impl Layers {
     }
 }
 
-/// As `own,landlock=7,seccomp`: so they stand on the command line of a worker.
+/// As `own,landlock=7,seccomp`, the form on the command line of a worker.
 impl fmt::Display for Layers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespaces = match self.namespaces {
@@ -272,7 +273,7 @@ pub struct Probe {
     /// Why a layer does not, each in one line.
     #[serde(default)]
     pub missing: Vec<String>,
-    /// The attacks that a confined child was made to try, if it was asked to.
+    /// The attacks that a confined child tried, if that was asked for.
     #[serde(default)]
     pub attacks: Vec<Attack>,
 }

@@ -1,10 +1,10 @@
-//! JSON Schema (2020-12) of the files, for those who write readers and writers of their own.
+//! JSON Schema (2020-12) of the files, for people who write their own readers and writers.
 //!
-//! The journal, the roster and the transcript are derived from the types that read and write them,
-//! with what those say of their fields. A message is read by a reader of its own, which is more
-//! generous than a type can say: its schema is written beside it, and tests hold the two together.
-//! A file of lines has the schema of one line. Unknown fields are allowed everywhere: a newer
-//! program may write more.
+//! The schemas of the journal, the roster and the transcript are derived from the types that read
+//! and write them, with their field comments. A message is read by a reader of its own, which is
+//! more generous than a type can say: its schema is written beside it, and tests hold the two
+//! together. A file of lines has the schema of one line. Unknown fields are allowed everywhere: a
+//! newer program may write more.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{config, inbox, journal, message, request, task, transcript};
 
-/// What there is a schema of.
+/// What has a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     /// A line of an inbox.
@@ -83,7 +83,7 @@ fn derived<T: JsonSchema>(title: &str) -> Value {
     schema
 }
 
-/// The schemas of the outputs stand in a file; what they have in common with the files of a team is
+/// The schemas of the outputs are in a file; the parts that they share with the files of a team are
 /// derived.
 fn output(name: &'static str) -> Value {
     let mut outputs: Map<String, Value> =
@@ -102,7 +102,7 @@ fn output(name: &'static str) -> Value {
     schema
 }
 
-/// Says as pattern and maximum what a `format` alone leaves open.
+/// Adds patterns and maxima where a `format` alone is too loose.
 fn tighten(schema: &mut Value) {
     if let Value::Array(values) = schema {
         for item in values.iter_mut() {
@@ -119,7 +119,7 @@ fn tighten(schema: &mut Value) {
         Some("int32") => json!({"minimum": i32::MIN, "maximum": i32::MAX}),
         _ => json!({}),
     };
-    // A set that names something twice is read all the same.
+    // A set that names something twice is still read.
     fields.shift_remove("uniqueItems");
     for item in fields.values_mut() {
         tighten(item);

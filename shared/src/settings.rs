@@ -1,8 +1,8 @@
 //! Settings of a process: from the environment (`TEAM_…`), else from `team.toml`, else the default;
 //! read once at its start.
 //!
-//! Only a command that a person gives reads `team.toml`. It hands what stands there on to the
-//! daemon and to the workers as the variables named here ([`Settings::variables`]).
+//! Only a command that a person gives reads `team.toml`. It passes the content on to the daemon and
+//! the workers as the variables named here ([`Settings::variables`]).
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::terms::{RestartLimit, set};
 use crate::variable::{Lookup, SettingError, variable};
 use crate::work::Work;
 
-/// What can be set. Each field names its variable; in `team.toml` it is called as the field is.
-/// What the file does not say is as by default.
+/// The settings. Each field names its variable; its key in `team.toml` has the name of the field.
+/// Keys that the file leaves out have their default.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
@@ -48,8 +48,8 @@ pub struct Settings {
     /// `TEAM_RESTART_PERIOD`: that period (default 60 s).
     #[serde(deserialize_with = "period")]
     pub restart_period: Duration,
-    /// `TEAM_WATCHDOG`: how long a worker that should respond may be silent before the daemon tells
-    /// the lead, and as long again before the daemon kills it (default 60 s); none: `off`.
+    /// `TEAM_WATCHDOG`: how long a worker that should respond may be silent before the daemon
+    /// notifies the lead, and as long again before the daemon kills it (default 60 s); none: `off`.
     #[serde(deserialize_with = "watchdog")]
     pub watchdog: Option<Duration>,
     /// `TEAM_CGROUP`: `auto` (default) gives each incarnation a cgroup where the daemon may make
@@ -64,19 +64,19 @@ pub struct Settings {
     pub checkouts: Option<String>,
     /// `TEAM_CHECKOUT`: how a checkout is prepared, as JSON; in `team.toml` the table `[checkout]`.
     pub checkout: CheckoutSettings,
-    /// `TEAM_NOTIFY`: how a chat tells the person at its terminal that an answer is needed: `bell`
-    /// (default), `osc9` or `off`.
+    /// `TEAM_NOTIFY`: how a chat notifies the person at its terminal that an answer is needed:
+    /// `bell` (default), `osc9` or `off`.
     pub notify: Notify,
 }
 
-/// How a terminal tells its person something.
+/// How a terminal notifies its person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Notify {
     /// By its bell.
     #[default]
     Bell,
-    /// By a notice of the desktop, where the terminal knows OSC 9.
+    /// By a desktop notification, if the terminal supports OSC 9.
     #[value(name = "osc9")]
     Osc9,
     /// Not at all.
@@ -119,7 +119,7 @@ impl Settings {
         Self::default().with_environment(&|name| std::env::var(name).ok())
     }
 
-    /// Returns these settings with what the environment says.
+    /// Returns these settings, replaced by those of the environment.
     ///
     /// # Errors
     /// [`SettingError`] for the first variable with a wrong value.
@@ -201,7 +201,7 @@ impl Settings {
         Ok(self)
     }
 
-    /// Says what each key does.
+    /// Reports what each key does.
     pub(crate) fn effects(&self, to: &mut Effects<'_>) {
         let Self {
             durability: _,
@@ -220,7 +220,7 @@ impl Settings {
             checkout,
             notify: _,
         } = self;
-        // They say when something is done, and how it is kept or shown.
+        // They decide when something is done, and how it is kept or shown.
         to.neither([
             "durability",
             "grace",
@@ -236,7 +236,7 @@ impl Settings {
             "auto_start",
             "notify",
         ]);
-        // Without cgroups the limits bound each process, and no longer all of them together.
+        // Without cgroups the limits hold for each process, and no longer for all of them together.
         to.widens("cgroup", (*cgroup == cgroup::Use::Off).then_some("off"));
         work.effects(to);
         let elsewhere = to.file.zip(checkouts.as_deref());

@@ -23,11 +23,11 @@ use crate::name::Name;
 use crate::team_dir::{DIR_MODE, DirError, FILE_MODE, TeamDir};
 use crate::user_dirs::{name_of, state_dir};
 
-/// What could not be done with the state directory, or with what an entry of it is about. Fits
-/// behind "error: ".
+/// What could not be done with the state directory, or with the subject of an entry. Fits behind
+/// "error: ".
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The system refused, or an entry makes no sense.
+    /// The system refused, or an entry is malformed.
     #[error("cannot {verb} {}: {source}", .path.display())]
     Io {
         /// What was tried.
@@ -53,7 +53,8 @@ impl StateError {
     }
 }
 
-/// What the name of an agent's directory begins with while it is removed: no teammate is called so.
+/// What the name of an agent's directory begins with while it is removed: no teammate has such a
+/// name.
 const FORGOTTEN: &str = ".forgotten-";
 
 /// The state directory of a user, whether it is there or not.
@@ -63,11 +64,10 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Finds that of the user whose environment this is; a user without a home in it has the one
-    /// that the system knows.
+    /// Finds the state directory of the user of this environment.
     ///
     /// # Errors
-    /// If neither says a directory.
+    /// If no directory is named.
     pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Self> {
         Ok(Self {
             root: state_dir(variable)?,
@@ -97,13 +97,13 @@ impl StateDir {
         }
     }
 
-    /// Returns the one that stands there.
+    /// Returns the one at a path.
     pub fn at(root: PathBuf) -> Self {
         Self { root }
     }
 
-    /// Returns the name under which what belongs to a team directory is kept: of its path, and of
-    /// which directory it is.
+    /// Returns the name under which what belongs to a team directory is kept: from its path and its
+    /// id.
     pub fn name_of_team(dir: &TeamDir) -> String {
         format!("{}-{}", name_of(dir.root()), dir.id().unwrap_or_default())
     }
@@ -135,14 +135,14 @@ impl StateDir {
         make(&self.root)
     }
 
-    /// Returns where the daemon keeps what is `git`'s of a team.
+    /// Returns where the daemon keeps the repositories of a team.
     pub fn of_git(&self, team: &TeamDir) -> PathBuf {
         self.root
             .join("repositories")
             .join(Self::name_of_team(team))
     }
 
-    /// Returns where an agent keeps what is its own: for one teammate of one team.
+    /// Returns where an agent keeps its own files, for one teammate of one team.
     pub fn of_agent(&self, team: &TeamDir, member: &Name) -> PathBuf {
         self.root
             .join("agents")
@@ -168,7 +168,7 @@ impl StateDir {
             .join(".checks")
     }
 
-    /// Removes it with all that is in it, also what an earlier removal has left.
+    /// Removes that directory with its content, and what an earlier removal has left.
     ///
     /// # Errors
     /// The system's error. Another teammate of that name finds nothing there if only the removal
@@ -198,7 +198,7 @@ impl StateDir {
     /// Reads a file of a folder; none if it is not there.
     ///
     /// # Errors
-    /// [`StateError`] if it cannot be read, makes no sense, or is another user's.
+    /// [`StateError`] if it cannot be read or parsed, or is another user's.
     pub(crate) fn read<T: DeserializeOwned>(
         &self,
         folder: &str,
@@ -279,8 +279,8 @@ impl StateDir {
         restore_mode(&self.root)
     }
 
-    /// Returns where a folder lies. Nothing of another user is in it: that says nothing of this
-    /// user.
+    /// Returns the path of a folder, which is this user's alone: entries of another user do not
+    /// count for this one.
     fn folder(&self, folder: &str) -> Result<PathBuf, StateError> {
         self.restore_mode()?;
         let folder = self.root.join(folder);
@@ -322,7 +322,7 @@ fn make(path: &Path) -> Result<(), StateError> {
         .map_err(StateError::io("make", path))
 }
 
-/// None, where nothing is there.
+/// Returns none for a file that does not exist.
 fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {

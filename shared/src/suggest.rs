@@ -1,4 +1,4 @@
-//! What a person may have meant by a word that is not known. Pure.
+//! Suggests what a person may have meant by an unknown word. Pure.
 
 /// How many names are listed.
 const MOST: usize = 12;
@@ -10,8 +10,8 @@ pub fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Optio
         .map(|(_, word)| word)
 }
 
-/// Says what is wrong with the name of a teammate that is not on the roster, and what to do: which
-/// name may be meant, and which there are. The daemon, `teamctl` and the chat say the same.
+/// Explains that a teammate is not on the roster, and what to do: which name may be meant, and
+/// which names there are. The daemon, `teamctl` and the chat use the same words.
 pub fn unknown_teammate<'a>(
     name: &str,
     known: impl Iterator<Item = &'a str> + Clone,
@@ -24,7 +24,7 @@ pub fn unknown_teammate<'a>(
     (wrong, hint)
 }
 
-/// Says which of the known names may be meant, and lists them behind `there_are`.
+/// Suggests one of the known names, and lists them behind `there_are`.
 pub fn among<'a>(
     name: &str,
     there_are: &str,

@@ -1,4 +1,4 @@
-//! The table of tasks, pure: where a task stands after an event, and what it is then.
+//! The table of tasks, pure: the status of a task after an event, and its record then.
 //!
 //! ```text
 //!            claim                submit               check passed
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The daemon alone decides: a teammate claims and submits, and the check of a person or of the
-//! lead says whether the work is done.
+//! lead decides whether the work is done.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ mod fields;
 pub use crate::id::TaskId;
 pub use fields::TaskFields;
 
-/// How many checks of a task may fail, where nothing says how many.
+/// How many checks of a task may fail by default.
 pub const MAX_ATTEMPTS: u32 = 3;
 
 /// How often the owner of a task is reminded that it is idle and has not submitted. Then the task
@@ -40,8 +40,8 @@ pub const MAX_REMINDERS: u32 = 2;
 /// a person or the lead.
 pub const MAX_IDLE_RELEASES: u32 = 3;
 
-/// How often the work on a task is sent back before the lead is told, and again each time as many
-/// later.
+/// How often the work on a task is sent back before the lead is notified, and again after each
+/// further such number.
 pub const MAX_RETURNS: u32 = 10;
 
 /// How many tasks that a member has made may be open: pending, in progress or in review.
@@ -50,7 +50,7 @@ pub const MAX_OPEN: usize = 200;
 /// How many tasks a teammate is shown in a list.
 pub const MOST_LISTED: usize = 100;
 
-/// Where a task stands.
+/// The status of a task.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -68,7 +68,7 @@ pub enum TaskStatus {
     Completed,
     /// Its checks failed too often.
     Failed,
-    /// It is not wanted any more.
+    /// It is no longer wanted.
     Cancelled,
 }
 
@@ -98,7 +98,7 @@ pub enum TaskEvent {
     Released,
     /// A person or the lead gives it to a teammate.
     Assigned,
-    /// It is not wanted any more.
+    /// It is no longer wanted.
     Cancelled,
     /// What is to be done, or how it is checked, has changed.
     Edited,
@@ -106,7 +106,7 @@ pub enum TaskEvent {
     Retried,
     /// Its owner, which is idle, was reminded of it.
     Reminded,
-    /// Its check could not run, and is tried again; or a teammate could not be given it.
+    /// Its check could not run, and is tried again; or it could not be given to a teammate.
     Stalled,
     /// Its check has passed, and a review is asked for.
     Checked,
@@ -118,14 +118,14 @@ pub enum TaskEvent {
     Integrating,
     /// Its check has passed, and it is approved where that was asked for.
     Completed,
-    /// Its check has failed, or it was not approved: the owner goes on.
+    /// Its check has failed, or it was not approved: the owner continues.
     Returned,
     /// Its check has failed too often.
     Failed,
 }
 
 impl TaskEvent {
-    /// Returns where a task stands after this event: every cell of (event × status). None: the two
+    /// Returns the status of a task after this event: every cell of (event × status). None: the two
     /// do not fit.
     pub const fn leads_to(self, status: TaskStatus) -> Option<TaskStatus> {
         use TaskStatus::{Cancelled, Completed, Failed, InProgress, InReview, Pending};
@@ -153,7 +153,7 @@ impl TaskEvent {
     }
 }
 
-/// A command that says whether work is done: by exiting with 0.
+/// A command that decides whether work is done: it exits with 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// The command, for `bash -c`.
@@ -169,7 +169,7 @@ pub struct Submission {
     pub number: u32,
     /// The teammate that did the work.
     pub by: Name,
-    /// What it says about it.
+    /// Its own summary of the work.
     pub summary: String,
     /// The commands that run, in this order, until one fails.
     pub checks: Vec<Check>,
@@ -179,11 +179,11 @@ pub struct Submission {
     /// What was checked: the commit, merged with the integration branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged: Option<Merged>,
-    /// Whether its check has failed as the kernel had to kill for memory: that was no attempt, and
-    /// another time it is one.
+    /// Whether its check has failed because the kernel killed a process for lack of memory. The
+    /// first time that does not count as an attempt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starved: bool,
-    /// Whether it is approved: it stays so when it is merged again.
+    /// Whether it is approved; a new merge does not change that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
     /// What it waits for.
@@ -198,7 +198,7 @@ pub struct UserBranch {
     pub name: String,
     /// Its commit.
     pub commit: String,
-    /// Under which name the user is shown what is integrated: `team/integration`.
+    /// The name under which the user sees the integrated work: `team/integration`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
 }
@@ -216,7 +216,7 @@ pub enum Stage {
     },
     /// Its turn to be integrated.
     Queued,
-    /// The integration branch: that is moved to the merge.
+    /// The integration branch, which is moved to the merge.
     Integrating,
 }
 
@@ -231,8 +231,8 @@ pub struct TaskResult {
     pub check: Option<CheckResult>,
     /// How far the result is known to be right.
     pub verified: Verified,
-    /// Which protected file was changed since a person or the lead said what is to be done, or why
-    /// that is not known.
+    /// Which protected file was changed since a person or the lead last set the work, or why that
+    /// is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub touched_protected: Option<String>,
     /// The commit that was submitted.
@@ -263,7 +263,7 @@ pub enum Verified {
     /// The check passed on the merged result, where no other process writes.
     #[serde(rename = "checked")]
     Checked,
-    /// The check passed in the workspace, in which others can write meanwhile.
+    /// The check passed in the workspace, where others can write meanwhile.
     #[serde(rename = "in place")]
     InPlace,
     /// Nothing was checked, or the check failed.
@@ -284,7 +284,7 @@ impl TaskResult {
     }
 }
 
-/// A task as it stands in the journal, and in `tasks/ID.json`.
+/// A task as it is recorded in the journal and in `tasks/ID.json`.
 ///
 /// **Who writes** `tasks/ID.json`: the daemon alone, by rename, after the journal has the line.
 /// **Who reads**: the commands, people and their programs. **When the daemon dies** before the file
@@ -297,7 +297,7 @@ pub struct Task {
     pub subject: String,
     /// What is to be done, in full (Markdown).
     pub description: String,
-    /// Where it stands.
+    /// Its status.
     pub status: TaskStatus,
     /// The teammate that holds the claim.
     pub owner: Option<Name>,
@@ -310,13 +310,13 @@ pub struct Task {
     pub reserved_for: Option<String>,
     /// Higher first, then the lower id.
     pub priority: i32,
-    /// Its own check, besides that of the team.
+    /// Its own check, in addition to that of the team.
     pub check: Option<Check>,
-    /// Whether no check runs, the team's neither.
+    /// Whether no check runs, not even the team's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_check: bool,
-    /// Who must approve the work, besides the check; none: that is asked for only where a protected
-    /// file was changed.
+    /// Who must approve the work after the check; none: approval is needed only if a protected file
+    /// was changed.
     #[serde(default)]
     pub review: Option<ApproveBy>,
     /// Whether a claim closes the gate, until a plan is approved.
@@ -339,16 +339,17 @@ pub struct Task {
     /// What the protected files were when a person or the lead made, edited or retried it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<Baseline>,
-    /// Under which names the team repository keeps the work of earlier owners, for the present one.
+    /// The names under which the team repository keeps the work of earlier owners, for the present
+    /// one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
     /// The last submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission: Option<Submission>,
-    /// Why its check could not run so far, or why a teammate could not be given it.
+    /// Why its check could not run so far, or why it could not be given to a teammate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled: Option<String>,
-    /// Why the last submission was sent back, beside a failed check: it conflicts, or was not
+    /// Why the last submission was sent back, if not for a failed check: it conflicts, or was not
     /// approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returned: Option<String>,
@@ -418,13 +419,13 @@ impl Task {
         }
     }
 
-    /// Returns why it does not go on, if something went wrong.
+    /// Returns why it makes no progress, if something went wrong.
     pub fn held_up(&self) -> Option<String> {
         if self.waits_for_person() {
             let id = self.id;
             let times = self.idle_releases;
             return Some(format!(
-                "{times} owners in a row went idle or died without submitting it; `teamctl task assign {id} NAME` or `task edit {id}` lets it go on"
+                "{times} owners in a row went idle or died without submitting it; `teamctl task assign {id} NAME` or `task edit {id}` lets it continue"
             ));
         }
         let why = self.stalled.as_ref()?;
@@ -435,14 +436,14 @@ impl Task {
         }
     }
 
-    /// Tells whether no teammate is given it, nor may claim it, before a person or the lead has
-    /// assigned or edited it.
+    /// Tells whether no teammate gets or may claim it before a person or the lead has assigned or
+    /// edited it.
     pub fn waits_for_person(&self) -> bool {
         self.status == TaskStatus::Pending && self.idle_releases >= MAX_IDLE_RELEASES
     }
 
-    /// Returns the task as an owner leaves it that went idle without submitting, or died. That is
-    /// no failed check.
+    /// Returns the task after its owner went idle without submitting, or died. That does not count
+    /// as a failed check.
     #[must_use]
     pub fn let_lie(self) -> Self {
         Self {
@@ -452,7 +453,7 @@ impl Task {
         }
     }
 
-    /// Returns the task when its owner has ended for good: what is submitted goes on without it.
+    /// Returns the task when its owner has ended for good: submitted work continues without it.
     pub fn without_owner(&self, at: f64) -> Self {
         let released = if self.status == TaskStatus::InProgress {
             self.after(TaskEvent::Released, at)
@@ -503,10 +504,10 @@ impl Task {
             .is_none_or(|who| who == member.name.as_str() || *who == member.terms.role)
     }
 
-    /// Returns what its owner is told of it, beside its title.
+    /// Returns the text that its owner gets with its title.
     pub fn assignment(&self) -> String {
         let kept = self.kept.last().map(|kept| {
-            format!("Earlier work on it is kept as {kept}: see it with `git log -p {kept}`, or go on from it with `git merge {kept}`.")
+            format!("Earlier work on it is kept as {kept}: see it with `git log -p {kept}`, or continue from it with `git merge {kept}`.")
         });
         [self.description.clone(), kept.unwrap_or_default()]
             .join("\n\n")
@@ -590,7 +591,7 @@ mod tests {
             (returned.status, returned.owner),
             (TaskStatus::InProgress, owner())
         );
-        // What is submitted goes on without the teammate; what was only begun is given back.
+        // Submitted work continues without the teammate; work that was only begun is given back.
         let orphan = submitted.without_owner(3.0);
         assert_eq!(
             (orphan.status, &orphan.owner),

@@ -1,4 +1,4 @@
-//! Where everything lies under the team directory, and the only way to open it.
+//! The team directory: where everything lies in it, and the only way to open it.
 //!
 //! Every file is opened from a descriptor of the team directory, at once or one component after the
 //! other, and no link on the way is followed: a symbolic link planted inside is an error. The team
@@ -51,7 +51,7 @@ const FOLDER_FLAGS: OFlags = OFlags::DIRECTORY
     .union(OFlags::RDONLY)
     .union(OFlags::CLOEXEC);
 
-/// What tells a file from what was at its path before.
+/// What distinguishes a file from an earlier one at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Device and inode.
@@ -99,7 +99,7 @@ impl TeamDir {
     }
 
     /// Makes the folders that are missing. The directory and its folders are for this user alone
-    /// from now on: who can write there commands the team.
+    /// from now on: anyone who can write there controls the team.
     ///
     /// # Errors
     /// [`DirError`] if something cannot be made.
@@ -119,7 +119,7 @@ impl TeamDir {
         self.sync_folder(None)
     }
 
-    /// Makes what was made, moved or removed in one of [`FOLDERS`], or at the top, outlive a loss
+    /// Makes what was made, moved or removed in one of [`FOLDERS`], or at the top, survive a loss
     /// of power.
     ///
     /// # Errors
@@ -148,9 +148,9 @@ impl TeamDir {
         here.is_ok() && here == there
     }
 
-    /// Returns what tells this directory from a copy of it, and from one that is given the same
-    /// inode later: inode and time of birth (0 where the file system knows none), in hex digits.
-    /// The device does not count: it is another one when the file system is mounted anew.
+    /// Returns what distinguishes this directory from a copy of it, and from one that gets the same
+    /// inode later: inode and time of birth (0 if the file system has none), in hex digits. The
+    /// device does not count: it changes when the file system is mounted again.
     ///
     /// # Errors
     /// The system's error if the directory cannot be looked at.
@@ -194,7 +194,7 @@ impl TeamDir {
         Ok(self.open_and_look(at, flags)?.0)
     }
 
-    /// As [`TeamDir::open_file`], with what the system knows of the file.
+    /// As [`TeamDir::open_file`], with the file's metadata.
     pub(crate) fn open_and_look(
         &self,
         at: &TeamPath,
@@ -219,8 +219,8 @@ impl TeamDir {
     }
 
     /// Opens folder and file with one system call that follows no link (`openat2(2)`, Linux 5.6);
-    /// none if that fails, for whatever reason: then going from folder to file works, or tells why
-    /// not.
+    /// none if that fails, for whatever reason: then opening them one after the other works, or
+    /// gives the reason.
     fn open_at_once(&self, at: &TeamPath, flags: OFlags) -> Option<OwnedFd> {
         let mode = if flags.contains(OFlags::CREATE) {
             FILE_MODE
@@ -257,8 +257,8 @@ impl TeamDir {
         Ok(self.stamp(at)?.map(|stamp| stamp.identity))
     }
 
-    /// Returns by what a file can be told from what was there before, if anything is there. It
-    /// takes one system call: it is made for every message. It opens nothing, so a link in the
+    /// Returns what distinguishes a file from an earlier one at the path, if there is one. It takes
+    /// one system call, because it is made for every message. It opens nothing, so a link in the
     /// place of a folder is followed and harmless.
     ///
     /// # Errors
@@ -286,7 +286,7 @@ impl TeamDir {
             .map_err(|errno| self.explain("rename", from, errno))
     }
 
-    /// Lets two things in the team directory change places, in one step (`renameat2(2)`, Linux
+    /// Exchanges two files or folders in the team directory in one step (`renameat2(2)`, Linux
     /// 3.15).
     ///
     /// # Errors
@@ -368,8 +368,7 @@ impl AsFd for TeamDir {
     }
 }
 
-/// Only the user who owns the team directory is served: what another one has put there is not even
-/// read.
+/// Only the user who owns the team directory is served: files of another one are not even read.
 fn belongs_to_this_user(stat: &Stat, path: impl FnOnce() -> PathBuf) -> Result<(), DirError> {
     let owner = stat.st_uid;
     let user = nix::unistd::geteuid().as_raw();
@@ -392,12 +391,12 @@ fn make_dir(parent: BorrowedFd<'_>, path: &Path, shown: &Path) -> Result<(), Dir
     }
 }
 
-/// Where the team directory is, and what was passed over on the way to it.
+/// Where the team directory is, and which directories were skipped on the way to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
     /// The team directory, whether it is there or not.
     pub path: PathBuf,
-    /// The directories nearer than that which bear the name and are not registered.
+    /// The nearer directories that have the name and are not registered.
     pub passed_over: Vec<PathBuf>,
 }
 

@@ -1,9 +1,9 @@
-//! `team.toml`: what a user has settled for a team, beside the team directory.
+//! `team.toml`: the settings of a user for a team, beside the team directory.
 //!
 //! Parsing is pure; only [`TeamFile::load`] reads a file. **Who reads**: the commands that start
-//! something. The daemon and the workers never do: what the file says reaches them in the spawn
-//! order, or as the variables of the same meaning. So a file that is broken later stops no worker.
-//! Nothing in here writes the file, and no key to a model's service is read from it.
+//! something. The daemon and the workers never do: they get its content in the spawn order, or as
+//! variables of the same meaning. So a file that is broken later stops no worker. Nothing in here
+//! writes the file, and no key to a model's service is read from it.
 
 mod error;
 
@@ -37,7 +37,7 @@ pub const VARIABLE: &str = "TEAM_FILE";
 /// The largest file that is read, in bytes.
 pub const MAX_SIZE: u64 = 1 << 20;
 
-/// All that the file says. What it does not say is none.
+/// The content of the file. What it leaves out is none.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TeamFile {
     /// The file; empty where there is none.
@@ -75,15 +75,15 @@ pub struct Service {
 }
 
 impl Service {
-    /// Says what each key does.
+    /// Reports what each key does.
     pub(crate) fn effects(&self, to: &mut Effects<'_>) {
         let Self {
             ca,
             timeout: _,
             context_window: _,
         } = self;
-        // It decides which servers are believed to be a model's service, and what such a server
-        // says, a model says.
+        // It decides which servers are trusted as a model's service, and such a server speaks for
+        // the model.
         to.widens("service.ca", ca.iter().filter(|ca| !is_built_in(ca)));
         to.neither(["service.timeout", "service.context_window"]);
     }
@@ -107,7 +107,7 @@ struct Count {
     count: u32,
 }
 
-/// The largest count: more is a slip.
+/// The largest count: a larger one is a slip of the hand.
 const MOST: u32 = 1000;
 
 const TABLES: [&str; 5] = ["service", "roles", "members", "lead", "agents"];
@@ -134,7 +134,7 @@ impl TeamFile {
     /// # Errors
     /// [`TeamFileError`] for a mistake, with its place.
     pub fn parse(text: &str) -> Result<Self, TeamFileError> {
-        // Some editors put it in front.
+        // Some editors write a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let document =
             DeTable::parse(text).map_err(|error| TeamFileError::of_toml(text, &error))?;
@@ -148,7 +148,7 @@ impl TeamFile {
         let mut team = DeTable::new();
         for (key, value) in document {
             let part = match key.get_ref().as_ref() {
-                // The same word says whether a teammate has one, and how they are made.
+                // The same key says whether a teammate has a checkout, and how checkouts are made.
                 "checkout" if !value.get_ref().is_table() => &mut team,
                 key if Settings::KEYS.split(' ').any(|it| it == key) => &mut settings,
                 key if TABLES.contains(&key) => &mut tables,
@@ -186,7 +186,7 @@ impl TeamFile {
         if let Some(named) = lookup(VARIABLE).filter(|path| !path.is_empty()) {
             return PathBuf::from(named);
         }
-        // A path such as `..` does not tell what is beside it.
+        // The parent of a path such as `..` is not known from the path alone.
         let resolved = team_dir
             .file_name()
             .is_none()
@@ -196,8 +196,8 @@ impl TeamFile {
         team_dir.parent().unwrap_or(team_dir).join(FILE)
     }
 
-    /// Reads a file; one that is not there says nothing. Its paths are made absolute: `~` is the
-    /// user's home, any other path counts from the directory of the file.
+    /// Reads a file; a missing one counts as empty. Its paths are made absolute: `~` is the user's
+    /// home, any other path counts from the directory of the file.
     ///
     /// # Errors
     /// [`TeamFileError`] if it cannot be read, is not the user's, or has a mistake.
@@ -211,7 +211,7 @@ impl TeamFile {
         Ok(file)
     }
 
-    /// Reads the bytes of a file, wherever that stands.
+    /// Parses the bytes of a file.
     ///
     /// # Errors
     /// [`TeamFileError`] for the first mistake.
@@ -220,8 +220,8 @@ impl TeamFile {
         Self::parse(text.map_err(|error| TeamFileError::not_utf8(bytes, error.valid_up_to()))?)
     }
 
-    /// Returns what the file says of a teammate. Those of a member with a count have its terms,
-    /// unless they have their own.
+    /// Returns the terms of a teammate in the file. The teammates of a member with a count have its
+    /// terms, unless they have their own.
     pub fn member(&self, name: &Name) -> Option<&TermsPatch> {
         let counted = || {
             self.counts
@@ -289,7 +289,7 @@ impl TeamFile {
             lead,
             agents,
         } = self;
-        // How many teammates there are is no matter of what each may do.
+        // The number of teammates does not change what each may do.
         effects.neither([
             "count", "roles", "members", "lead", "agents", "service", "sandbox", "work",
         ]);
@@ -302,7 +302,7 @@ impl TeamFile {
             effects.table = format!("roles.{name:?}.");
             role.effects(&[team], &mut effects);
         }
-        // A member can have any role: what one of them forbids is forbidden.
+        // A member can have any role: so what one of the roles forbids is forbidden.
         let above_members: Vec<&TermsPatch> = [team].into_iter().chain(roles.values()).collect();
         for (name, member) in members {
             effects.table = format!("members.{name}.");
@@ -324,7 +324,7 @@ fn numbered(member: &Name, number: u32) -> Option<Name> {
     Name::new(&format!("{member}-{number}")).ok()
 }
 
-/// Takes the counts out of the tables of members: what is left are terms.
+/// Removes the counts from the tables of members, which leaves terms.
 fn take_counts(
     text: &str,
     document: &mut DeTable<'_>,
@@ -343,7 +343,7 @@ fn take_counts(
         let span = key.span();
         let table = DeTable::from_iter([(key, count)]);
         let Count { count } = part_of(text, Spanned::new(span.clone(), table))?;
-        // Where the name of the member is none, that is said when its terms are read.
+        // An invalid name of a member is reported when its terms are read.
         let Ok(member) = Name::new(member.get_ref()) else {
             continue;
         };
@@ -468,7 +468,7 @@ fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, TeamFileError> {
         let what = format!("{at} is not a regular file");
         return Err(TeamFileError::of_file(what, "move what is there away"));
     }
-    // The owner of this file can have commands run with the user's rights.
+    // The owner of this file can run commands with the user's rights.
     if ![0, nix::unistd::geteuid().as_raw()].contains(&stat.st_uid) {
         let what = format!("{at} belongs to another user (uid {})", stat.st_uid);
         let hint = "only what you (or root) own is followed: make a copy of your own";

@@ -1,7 +1,7 @@
 //! The terms of a teammate: what it is to be, what it may do and use, and who answers its plans.
 //!
-//! [`Terms`] say what holds, [`TermsPatch`] what one source says of it: the flags of a command, the
-//! environment, a table of `team.toml`. [`crate::spawn`] merges the patches of all sources and
+//! [`Terms`] are what holds, [`TermsPatch`] is what one source contributes: the flags of a command,
+//! the environment, a table of `team.toml`. [`crate::spawn`] merges the patches of all sources and
 //! resolves the paths that they name.
 
 mod agent;
@@ -27,7 +27,7 @@ use crate::sandbox::{Layers, Namespaces};
 
 /// What holds for a teammate, as it is recorded when it is spawned.
 ///
-/// It stands in control frames, too: no field may be left out when it is written.
+/// It is part of control frames, too: no field may be left out when it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Terms {
     /// What it is for, in the words of the command that spawned it.
@@ -45,9 +45,9 @@ pub struct Terms {
     pub approve_by: ApproveBy,
     /// When it is started again.
     pub restart: Restart,
-    /// What its role says to its model, beside its own prompt.
+    /// The instructions of its role to its model, in addition to its own prompt.
     pub instructions: Option<String>,
-    /// Whether it is given the next task while it is idle.
+    /// Whether it gets the next task while it is idle.
     #[serde(default)]
     pub auto: bool,
     /// Its own clone of the repository, if it works in one.
@@ -68,7 +68,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Returns the terms of a teammate of which nothing is said but where it works.
+    /// Returns the default terms in a workspace.
     pub fn of_workspace(workspace: String) -> Self {
         Self {
             model: ModelSpec::script().to_string(),
@@ -77,7 +77,7 @@ impl Terms {
         }
     }
 
-    /// Returns these terms with what a patch says. Paths are added to the lists.
+    /// Returns these terms, changed by a patch. Paths are added to the lists.
     #[must_use]
     pub fn with(mut self, patch: &TermsPatch) -> Self {
         set(&mut self.role, patch.role.clone());
@@ -126,7 +126,7 @@ pub(crate) fn set<T>(value: &mut T, said: Option<T>) {
     }
 }
 
-/// Adds to a list what does not stand in it.
+/// Adds to a list the values that are not in it.
 pub(crate) fn add(list: &mut Vec<String>, more: &[String]) {
     for one in more {
         if !list.contains(one) {
@@ -202,8 +202,8 @@ pub struct RestartLimit {
     pub period: Duration,
 }
 
-/// What a command of a teammate may do besides reading, while its gate is open; the narrowest mode
-/// first.
+/// What a command of a teammate may do in addition to reading, while its gate is open; the
+/// narrowest mode first.
 #[derive(
     Debug,
     Clone,
@@ -241,16 +241,16 @@ impl SandboxMode {
 /// How the commands of a teammate are confined while its gate is open. A closed gate confines them
 /// further.
 ///
-/// It stands in control frames, too: no field may be left out when it is written.
+/// It is part of control frames, too: no field may be left out when it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Sandbox {
     /// What they may write.
     pub mode: SandboxMode,
-    /// Whether the network is taken away from them.
+    /// Whether they have no network.
     pub no_network: bool,
-    /// The hosts that they reach; empty: as the machine does, or all public ones in a network of
-    /// their own.
+    /// The hosts that they reach; empty: those that the machine reaches, or all public ones in a
+    /// network of their own.
     pub hosts: Vec<String>,
     /// The services of this machine that they reach in a network of their own, by their ports.
     pub ports: Vec<u16>,
@@ -269,8 +269,7 @@ impl Sandbox {
         Network((self.no_network || !self.hosts.is_empty()).then(|| self.hosts.clone()))
     }
 
-    /// Tells whether they reach anything behind such a gate. Without a sandbox nothing is said of
-    /// that.
+    /// Tells whether the sandbox gives them a network with such a gate. False without a sandbox.
     pub fn has_network(&self, gate: Gate) -> bool {
         gate == Gate::Open && self.mode == SandboxMode::WorkspaceWrite && !self.no_network
     }
@@ -291,7 +290,7 @@ impl Sandbox {
     }
 }
 
-/// Model calls for one piece of work, where nothing says how many.
+/// Model calls for one piece of work by default.
 pub const DEFAULT_TURNS: u32 = 50;
 
 /// What one piece of work may cost.
@@ -307,8 +306,7 @@ pub struct Limits {
 }
 
 impl Serialize for Limits {
-    /// JSON is as it was before there was a limit of cost, unless there is one. A control frame
-    /// holds every field.
+    /// JSON has the limit of cost only if there is one. A control frame holds every field.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let has_cost = self.max_cost.is_some() || !serializer.is_human_readable();
         let mut limits = serializer.serialize_struct("Limits", 2 + usize::from(has_cost))?;
@@ -323,7 +321,7 @@ impl Serialize for Limits {
 
 /// What one incarnation may use of the machine. None: no limit.
 ///
-/// It stands in control frames, too: no field may be left out when it is written.
+/// It is part of control frames, too: no field may be left out when it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Bounds {
     /// Bytes of memory.

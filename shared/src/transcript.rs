@@ -3,9 +3,9 @@
 //!
 //! **Who writes**: the worker alone, under a `flock` on the file that it holds for its whole
 //! incarnation and that its shims inherit: the lock *is* the incarnation. **Who reads**: the worker
-//! when it goes on after a crash, the daemon when an incarnation has ended (the position), people.
-//! **When the worker dies** in the middle of an entry, the torn tail is cut off (and kept) by the
-//! next incarnation; what the entry would have recorded did not happen, or is answered
+//! when it continues after a crash, the daemon when an incarnation has ended (the position),
+//! people. **When the worker dies** in the middle of an entry, the torn tail is cut off (and kept)
+//! by the next incarnation; what the entry would have recorded did not happen, or is answered
 //! "interrupted, may have run". Every entry carries the position behind the last message that was
 //! consumed: the position is that of the last entry, and moves with the effect.
 
@@ -94,16 +94,16 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cut: Option<Cut>,
         /// How many tokens the conversation has with it, if that is not the sum of what it cost:
-        /// its service read the conversation several times for it. Older programs did not write it.
+        /// its service read the conversation several times for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         length: Option<u64>,
-        /// How many answers of the model begin with it, if not one: what an agent says comes in
+        /// How many answers of the model begin with it, if not one: an answer of an agent can take
         /// several entries.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         model_calls: u32,
     },
-    /// What a model call costs that came to nothing (it failed, or was broken off), or that an
-    /// agent has told of beside its answers.
+    /// The cost of a model call without an answer (it failed, or was broken off), or one that an
+    /// agent has reported outside its answers.
     #[serde(rename = "paid")]
     Charged {
         /// What it cost.
@@ -116,7 +116,7 @@ pub enum Event {
     /// summary. What the model sees from here on begins with the summary and the last exchanges
     /// that were kept.
     Compacted {
-        /// What the model is told of what it no longer sees.
+        /// The summary of what the model no longer sees.
         summary: String,
         /// How many of the last answers, each with its results, the model still sees.
         kept: usize,
@@ -149,10 +149,10 @@ pub enum Event {
     Left {
         /// Why.
         reason: String,
-        /// Which incarnation. Older programs did not write it.
+        /// Which incarnation.
         #[serde(default)]
         incarnation: u32,
-        /// Whether SIGTERM ends it: the daemon that was to hear so may be gone.
+        /// Whether SIGTERM ends it: the daemon that should learn this may be gone.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_signal: bool,
         /// Whether the next incarnation has work, as behind [`Event::Idle`].
@@ -186,8 +186,8 @@ pub enum Block {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_id: Option<RequestId>,
     },
-    /// A part that only the model's service understands (its thinking, say), and wants back as it
-    /// was.
+    /// A part that only the model's service understands (such as its thinking), and wants back
+    /// unchanged.
     Opaque {
         /// As the service sent it.
         value: Value,
@@ -219,7 +219,7 @@ pub fn text_of(content: &[Block]) -> String {
 pub enum Cut {
     /// The limit of tokens of one answer was reached.
     Length,
-    /// The model, or a filter of its service, refused to go on.
+    /// The model, or a filter of its service, refused to continue.
     Refusal,
 }
 
@@ -244,8 +244,8 @@ fn is_one(count: &u32) -> bool {
 }
 
 impl Event {
-    /// Tells whether nothing follows from this entry by itself: the worker of this member, if it is
-    /// its last entry and there is no mail, waits.
+    /// Tells whether a worker of this member waits after this entry, if it is the last one and
+    /// there is no mail.
     pub fn is_rest(&self, of: &Name) -> bool {
         match self {
             Self::Idle { goes_on, .. } => !goes_on,
@@ -267,7 +267,7 @@ impl Event {
     }
 }
 
-/// Returns how far a member has taken its inbox in: the position in the last whole entry of its
+/// Returns how far a member has consumed its inbox: the position in the last whole entry of its
 /// transcript.
 ///
 /// None if it never wrote an entry, or none can be read.
@@ -278,13 +278,13 @@ pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError
     Ok(last::<Consumed>(dir, name)?.map(|entry| entry.inbox))
 }
 
-/// What every entry says, whatever happened.
+/// The fields of every entry.
 #[derive(Deserialize, JsonSchema)]
 struct Consumed {
     inbox: Position,
 }
 
-/// What stands in the first entry of an incarnation.
+/// The mark of the first entry of an incarnation.
 const INCARNATION: &[u8] = b"\"life\"";
 
 /// Tells whether an incarnation has written anything: one that was not welcomed has not, and has
@@ -293,10 +293,10 @@ const INCARNATION: &[u8] = b"\"life\"";
 /// # Errors
 /// [`DirError`] if the system refuses.
 pub fn has_begun(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<bool, DirError> {
-    // Whatever an earlier incarnation has written: the mail of this one is lost if that is taken
-    // for its own.
+    // Entries of an earlier incarnation do not count: if they did, the mail of this one would be
+    // lost.
     let begun = last_that(dir, name, |line| {
-        // Cheaper than to read what is none.
+        // This is cheaper than parsing every entry.
         line.windows(INCARNATION.len())
             .find(|window| *window == INCARNATION)?;
         match json::read::<Entry>(line).ok()?.event {
@@ -315,14 +315,13 @@ pub fn last_entry(dir: &TeamDir, name: &Name) -> Result<Option<Entry>, DirError>
     last(dir, name)
 }
 
-/// Reads the last whole line that is one of these. What a foreign hand has written behind it, a
-/// blank line say, is passed over, as the worker does that goes on.
+/// Reads the last whole line that is such a record. Foreign text behind it, such as a blank line,
+/// is skipped, as the continuing worker skips it.
 fn last<T: json::Record>(dir: &TeamDir, name: &Name) -> Result<Option<T>, DirError> {
     last_that(dir, name, |line| json::read(line).ok())
 }
 
-/// Looks for the last whole line that something can be read of; it has one line in memory at a
-/// time.
+/// Finds the last whole line that can be read; only one line is in memory at a time.
 fn last_that<T>(
     dir: &TeamDir,
     name: &Name,

@@ -1,6 +1,6 @@
-//! What a person does where a file cannot be written.
+//! What a person can do if a file cannot be written.
 
-/// What the system says, and the next step.
+/// The system's errors, and the next step for each.
 const STEPS: [(&[&str], &str); 5] = [
     (
         &["No space left on device", "uota exceeded"],
@@ -21,7 +21,7 @@ const STEPS: [(&[&str], &str); 5] = [
     (&["Input/output error"], "look at the disk (`dmesg`)"),
 ];
 
-/// Returns the next step after an error of the system, as it is told. Fits before ": then it goes
+/// Returns the next step after an error of the system, by its text. Fits before ": then it goes
 /// on".
 pub fn next_step(why: &str) -> &'static str {
     let step = STEPS

@@ -31,7 +31,7 @@ impl Usage {
         *self == Self::default()
     }
 
-    /// Returns what was used since an earlier count; all of it, if another conversation has begun.
+    /// Returns the usage since an earlier count; all of it if another conversation has begun.
     pub fn since(&self, before: &Self) -> Self {
         let less = || {
             Some(Self {
@@ -48,7 +48,7 @@ impl Usage {
         less().unwrap_or(*self)
     }
 
-    /// Returns what it has more than what was counted already.
+    /// Returns the usage beyond what was counted already.
     pub fn beyond(&self, counted: &Self) -> Self {
         let more = |all: u64, counted: u64| all.saturating_sub(counted);
         Self {
@@ -65,7 +65,7 @@ impl Usage {
         }
     }
 
-    /// Returns what counts against a budget: all but what came from a cache.
+    /// Returns what counts against a budget: everything except what came from a cache.
     pub fn billed(&self) -> u64 {
         self.input_tokens
             .saturating_add(self.cache_creation_input_tokens)

@@ -14,7 +14,7 @@ pub fn config_dir(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Pat
     of_user(variable, "XDG_CONFIG_HOME", ".config")
 }
 
-/// Finds the directory of what a user's commands keep, `$XDG_STATE_HOME/teamd` (else
+/// Finds the directory where a user's commands keep their state, `$XDG_STATE_HOME/teamd` (else
 /// `~/.local/state/teamd`). A user without a home in the environment has the one that the system
 /// knows.
 ///
@@ -49,8 +49,8 @@ fn of_user(
     Ok(base.join("teamd"))
 }
 
-/// Returns a name of 16 hex digits for a path (FNV-1a). Two paths can have the same one: what is
-/// stored under it says which path it is for.
+/// Returns a name of 16 hex digits for a path (FNV-1a). Two paths can have the same name: what is
+/// stored under it must name its path.
 pub(crate) fn name_of(path: &Path) -> String {
     let hash = path
         .as_os_str()

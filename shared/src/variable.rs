@@ -20,7 +20,7 @@ pub struct SettingError {
 }
 
 impl SettingError {
-    /// Returns the expected word that may be meant.
+    /// Suggests the expected word that may be meant.
     pub fn meant(&self) -> Option<&'static str> {
         let words = self
             .expected
@@ -42,7 +42,7 @@ impl SettingError {
     }
 }
 
-/// The shortest word that a mistyped value is compared with: of shorter ones, most are near.
+/// The shortest word that a mistyped value is compared with: most shorter ones are similar.
 const SHORTEST: usize = 4;
 
 /// Reads a variable that is set to something.
@@ -68,7 +68,7 @@ pub(crate) fn variable<T>(
 }
 
 /// Makes a path absolute: `~` is the user's home, any other path counts from a directory. `..`
-/// stays: behind a link it is not what it looks like.
+/// stays, because behind a link it leads elsewhere.
 ///
 /// # Errors
 /// [`SettingError`] if the path begins with `~` and there is no home.

@@ -1,11 +1,11 @@
-//! Which characters a person cannot see, or a terminal acts on. What others wrote is shown with
-//! them escaped.
+//! Which characters a person cannot see, or a terminal acts on. Foreign text is shown with these
+//! escaped.
 
 /// Tells whether a character is not shown as itself: controls (C0, DEL, C1), the marks that embed,
 /// override or isolate a direction, separators of lines, and those without a width, which hide text
 /// from a person that a model reads (most of Unicode's category `Cf`, fillers, tags). Joiners are
-/// among them, so some scripts and emoji read less well. The selectors of variants (U+FE00 to
-/// U+FE0F) are none.
+/// among them, so some scripts and emoji are harder to read. Variation selectors (U+FE00 to U+FE0F)
+/// are not.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(

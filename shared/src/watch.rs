@@ -1,11 +1,11 @@
 //! Wake-ups when a file grows. A wake-up carries no message: the reader that is woken looks.
 //!
 //! The order that loses nothing: open the file, arm the watch, then read; after a wake-up call
-//! [`Watch::rearm_if_needed`], then read. A wake-up that is lost all the same (an overflow, a bug
-//! of the system) costs time only, if the caller also looks every [`SLOW_TICK`].
+//! [`Watch::rearm_if_needed`], then read. A wake-up that is lost nevertheless (an overflow, a bug
+//! of the system) only costs time, if the caller also looks every [`SLOW_TICK`].
 //!
 //! A watch of one file dies when the file is renamed over or removed, so it is armed again on the
-//! path. Reading never wakes: events of that kind would make a reader wake itself for ever.
+//! path. Reading never wakes: events of that kind would make a reader wake itself forever.
 
 mod poll;
 
@@ -27,7 +27,7 @@ pub const SLOW_TICK: Duration = Duration::from_secs(10);
 /// How often files are looked at where the file system makes no events.
 pub const POLL_EVERY: Duration = Duration::from_millis(250);
 
-/// Above so many changed files, a folder has simply changed: a list that no task takes must not
+/// With more changed files, the whole folder counts as changed: a list that no task takes must not
 /// grow.
 const MAX_FILES: usize = 1024;
 
@@ -56,7 +56,7 @@ pub enum WatchError {
 pub enum Changes {
     /// The files of these names.
     Files(BTreeSet<String>),
-    /// Any file: too much happened to tell, or events were lost.
+    /// Any file: there were too many changes to list, or events were lost.
     Anything,
 }
 
@@ -91,11 +91,11 @@ struct Target {
     folder: bool,
     /// Whether only names count, and not what is written.
     names: bool,
-    /// Whether it counts that a file was open to be written, and is closed.
+    /// Whether closing a file that was open for writing counts.
     closes: bool,
 }
 
-/// Where the thread that hears events leaves them. Bounded, whatever happens.
+/// Where the watcher's thread puts events. Its size is bounded.
 #[derive(Debug, Default)]
 struct Signal {
     wake: Notify,
@@ -127,8 +127,8 @@ impl Watch {
         )
     }
 
-    /// Watches which files stand in a folder: those that come, go, are replaced, or were opened to
-    /// be written. What is written into a file that stays open makes no wake-up.
+    /// Watches which files stand in a folder: those that appear, vanish, are replaced, or were
+    /// opened for writing. What is written into a file that stays open makes no wake-up.
     ///
     /// # Errors
     /// As [`Watch::file`], and [`WatchError::Refused`] on a file system without events.
@@ -162,8 +162,8 @@ impl Watch {
         )
     }
 
-    /// As [`Watch::folder`], and wakes also when a file that was open to be written is closed: by a
-    /// process that ends, say. Where it looks on a timer, that is not seen.
+    /// As [`Watch::folder`], and also wakes when a file that was open for writing is closed, for
+    /// example by a process that ends. With a timer that is not noticed.
     ///
     /// # Errors
     /// As [`Watch::file`].
@@ -221,14 +221,14 @@ impl Watch {
         std::mem::take(&mut lock(&self.signal.pending).changes)
     }
 
-    /// Watches no more, for good: for a process that is about to end.
+    /// Stops watching for good, in a process that is about to end.
     ///
-    /// The kernel takes a watch down only when no process can be looking at it, which takes
-    /// milliseconds. A process whose watch went a moment before does not end later for it
-    /// (measured: 1 ms instead of 10 ms).
+    /// The kernel removes a watch only when no process can be using it, which takes milliseconds. A
+    /// process that removes its watch a moment before ends sooner (measured: 1 ms instead of 10
+    /// ms).
     pub fn disarm(&mut self) {
         if let Source::Events(watcher) = &mut self.source {
-            // One that is dead already is as good.
+            // A watch that is dead already needs no removal.
             drop(watcher.unwatch(&self.target.path));
         }
     }
@@ -304,7 +304,7 @@ impl Target {
         }
     }
 
-    /// Hears one event, in the thread of the watcher.
+    /// Handles one event, in the thread of the watcher.
     fn hear(&self, event: notify::Result<Event>, signal: &Signal) {
         let Ok(event) = event else {
             return signal.lost();
@@ -317,11 +317,11 @@ impl Target {
             // A program that opened a file to write has closed it. (One that appends line by line
             // keeps it open.)
             EventKind::Access(AccessKind::Close(AccessMode::Write)) if self.closes => (true, false),
-            // Reading makes these: a reader that woke for them would wake itself.
+            // Reading makes these events: a reader that woke for them would wake itself.
             EventKind::Access(_) => (false, false),
             EventKind::Modify(ModifyKind::Data(_)) if self.names => (false, false),
-            // One link less, because something was renamed over it, is told in no other way while
-            // it is open.
+            // While a file is open, this is the only event when another one is renamed over it: its
+            // link count falls.
             EventKind::Modify(ModifyKind::Metadata(_)) => (itself || self.names, itself),
             EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => (true, itself),
             EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Other => {
@@ -345,7 +345,7 @@ impl Target {
 }
 
 impl Signal {
-    /// Notes changed files, or with none that anything may have changed.
+    /// Records changed files; none means that anything may have changed.
     fn add(&self, stale: bool, files: Option<BTreeSet<String>>) {
         let mut pending = lock(&self.pending);
         pending.stale |= stale;
@@ -359,7 +359,7 @@ impl Signal {
         self.wake.notify_one();
     }
 
-    /// Notes that events were lost.
+    /// Records that events were lost.
     fn lost(&self) {
         self.add(true, None);
     }

@@ -1,5 +1,5 @@
-//! `[work]` in `team.toml`: how the work of a team is checked. It stands in the journal line of
-//! each start: decisions rest on that.
+//! `[work]` in `team.toml`: how the work of a team is checked. It is part of the journal line of
+//! each start, because decisions depend on it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::fingerprint::Patterns;
 use crate::member::ApproveBy;
 use crate::task::{Check, Task, TaskResult};
 
-/// How long a check may take, where nothing says how long.
+/// How long a check may take by default.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How the work of a team is checked.
@@ -30,8 +30,8 @@ pub struct Work {
     /// Whether checks reach the network.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub check_network: bool,
-    /// The files that decide whether work is done, such as `tests/**`: a task that changes one says
-    /// so in its result.
+    /// The files that decide whether work is done, such as `tests/**`: the result of a task that
+    /// changes one says so.
     #[serde(
         skip_serializing_if = "Vec::is_empty",
         deserialize_with = "glob_patterns"
@@ -40,7 +40,7 @@ pub struct Work {
     /// Who must approve work that changes one of them.
     #[serde(skip_serializing_if = "is_person")]
     pub protect_review: ApproveBy,
-    /// What a check of merged work begins with of what the last integrated one has left, such as
+    /// The files of the last integrated check that a check of merged work begins with, such as
     /// `target`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "beneath")]
     #[schemars(inner(regex(pattern = r"^(?!/)(?!(.*/)?\.\.(/|$))[^\n]+$")))]
@@ -72,7 +72,7 @@ impl Work {
             "work.protect_review",
             (*protect_review == ApproveBy::Lead).then_some("lead"),
         );
-        // What earlier work has left takes the place of what is checked.
+        // Files of earlier work could replace what is checked.
         to.widens("work.cache", cache);
     }
 
@@ -106,7 +106,7 @@ impl Work {
             .map_or(CHECK_TIMEOUT, Duration::from_secs)
     }
 
-    /// Tells whether nothing is said.
+    /// Tells whether nothing is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

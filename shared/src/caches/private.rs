@@ -1,26 +1,26 @@
-//! The caches of commands that may not write the user's: each tool is told by its own variable, and
-//! all others by `XDG_CACHE_HOME`. The user's are never written: some are read where they are, and
-//! some are copied first.
+//! The caches of commands that may not write the user's: each tool gets its own variable, all
+//! others get `XDG_CACHE_HOME`. The user's caches are never written: some are read where they are,
+//! and some are copied first.
 
 use std::path::{Path, PathBuf};
 
 use super::{OF_TOOLS, Own, Tool, named, named_first};
 use crate::environment::Environment;
 
-/// The variable that most tools honour which have none of their own, and where that is by default.
+/// The variable that most tools without one of their own honour, and its default place.
 const GENERAL: (&str, &str) = ("XDG_CACHE_HOME", "XDG_CACHE_HOME ~/.cache");
 
 /// How tools find caches that they may write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PrivateCaches {
-    /// What is said to them, and where.
+    /// The variables that are set for them, and their values.
     pub variables: Vec<(&'static str, PathBuf)>,
-    /// The caches of the user that theirs begin with, and where those are.
+    /// The caches of the user that are copied first, and where to.
     pub copies: Vec<(PathBuf, PathBuf)>,
 }
 
 impl PrivateCaches {
-    /// Plans the caches of commands below a directory, which may write these paths besides.
+    /// Plans the caches of commands below a directory, which may also write these paths.
     pub fn plan(environment: &Environment, writable: &[String], at: &Path) -> Self {
         let is_writable = |path: &Path| writable.iter().any(|it| path.starts_with(it));
         let mut caches = Self::default();

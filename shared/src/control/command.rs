@@ -1,4 +1,4 @@
-//! What people and the lead agent ask of the daemon, and what it answers.
+//! The commands of people and of the lead agent to the daemon, and its answers.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub enum Command {
     Ping,
     /// Start an incarnation. Answered with [`Done::Ready`] when its worker is ready.
     Spawn {
-        /// Chosen by the client. A client that says the command again under the same id joins it.
+        /// Chosen by the client. A client that repeats the command under the same id joins it.
         id: RequestId,
         /// What to start.
         order: Box<SpawnOrder>,
@@ -53,20 +53,20 @@ pub enum Command {
         request_id: RequestId,
         /// Yes or no.
         approve: bool,
-        /// What to change, or what to mind.
+        /// What to change, or what to watch for.
         feedback: String,
         /// How permission questions are answered from then on.
         permissions: Option<Permissions>,
     },
     /// Close the gate and ask for a plan. Answered with [`Done::Recorded`].
     RequestPlan {
-        /// Chosen by the client. Who says the command again under the same id joins it.
+        /// Chosen by the client. A client that repeats the command under the same id joins it.
         id: RequestId,
         /// The member.
         name: Name,
-        /// What the plan shall be about.
+        /// What the plan must cover.
         content: String,
-        /// Whether it is answered only when nothing that began before runs any more.
+        /// Whether it is answered only when nothing that began before is still running.
         wait: bool,
     },
     /// End the turn of a teammate.
@@ -80,24 +80,24 @@ pub enum Command {
     Forget {
         /// The member.
         name: Name,
-        /// Whether its checkout goes although there is work in it that is nowhere else.
+        /// Whether its checkout is removed even if there is work in it that exists nowhere else.
         discard: bool,
     },
-    /// End the daemon. Answered with [`Done::Stop`] when all teammates are gone, or one did not
-    /// want to leave.
+    /// End the daemon. Answered with [`Done::Stop`] when all teammates are gone, or one has refused
+    /// to leave.
     Stop {
         /// Whether a rejection is overruled.
         force: bool,
     },
-    /// Answered with [`Done::Judged`] when this plan is not pending any more.
+    /// Answered with [`Done::Judged`] when this plan is no longer pending.
     AwaitVerdict {
         /// The plan.
         request_id: RequestId,
     },
-    /// Answered with [`Done::Quiet`] when nothing happens any more by itself: all is done, or all
-    /// that is left is stuck.
+    /// Answered with [`Done::Quiet`] when nothing changes any more by itself: everything is done,
+    /// or what is left is stuck.
     AwaitQuiet {
-        /// The lead agent was given a goal: the first id that a task made of it can have.
+        /// The first id that a task for the goal can have, if the lead agent was given a goal.
         goal: Option<TaskId>,
     },
     /// Do something with tasks. Answered with [`Done::Tasks`]: as they are after it; new ones with
@@ -120,7 +120,7 @@ pub enum IntegrationOrder {
     /// Integrate the user's branch. Answered with [`Done::Tasks`]: the task that does it, or none
     /// if nothing is to be done.
     Sync {
-        /// Chosen by the client. Who says it again under the same id joins it.
+        /// Chosen by the client. A client that repeats the command under the same id joins it.
         id: RequestId,
         /// The branch; none: the one that is checked out.
         into: Option<String>,
@@ -129,10 +129,10 @@ pub enum IntegrationOrder {
     Land {
         /// The branch; none: the one that is checked out.
         into: Option<String>,
-        /// That of the command: filters of the user run with it, as they would by hand.
+        /// The environment of the command: filters of the user run with it, as they would by hand.
         #[serde(default)]
         environment: Option<Environment>,
-        /// What filters of the user see of the home beside what tools need.
+        /// The parts of the home that filters of the user see in addition to what tools need.
         #[serde(default)]
         visible: Vec<String>,
     },
@@ -159,14 +159,14 @@ pub struct Successor {
 pub struct SpawnOrder {
     /// The member.
     pub name: Name,
-    /// Whether it goes on with its last conversation, by the terms of its record; else it begins
+    /// Whether it continues its last conversation, under the recorded terms; otherwise it begins
     /// with the default terms.
     pub resume: bool,
-    /// What is said of its terms. Paths are real paths.
+    /// Its terms, as far as they are named. Paths are real paths.
     pub terms: TermsPatch,
     /// The environment and umask of the command.
     pub environment: Environment,
-    /// When it was given ([`crate::clock::since_boot`]), however often it is said again.
+    /// When it was first given ([`crate::clock::since_boot`]), however often it is repeated.
     pub asked_at: Duration,
 }
 
@@ -187,7 +187,7 @@ impl SpawnOrder {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShutdownOrder {
     /// Chosen by the client: the id of the request, unless one is pending already, which the order
-    /// then joins. Who says the order again under the same id joins it too.
+    /// then joins. A client that repeats the order under the same id joins it too.
     pub request_id: RequestId,
     /// The member.
     pub name: Name,
@@ -205,11 +205,11 @@ pub struct ShutdownOrder {
 /// What is to be done with tasks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum TaskOrder {
-    /// Say which there are: those that are not finished, or this one.
+    /// List those that are not finished, or only this one.
     List(Option<TaskId>),
     /// Make tasks.
     Add {
-        /// Chosen by the client. Who says the command again under the same id joins it.
+        /// Chosen by the client. A client that repeats the command under the same id joins it.
         id: RequestId,
         /// What is to be done, at least one.
         tasks: Vec<TaskFields>,
@@ -218,17 +218,17 @@ pub enum TaskOrder {
     },
     /// Claim one for the teammate that asks; none: the next one.
     Claim(Option<TaskId>),
-    /// Say that the work is done. The checks decide.
+    /// Submit the work. The checks decide whether it is done.
     Submit(TaskId, String),
     /// Give it back.
     Release(TaskId),
-    /// Keep it for a teammate.
+    /// Reserve it for a teammate.
     Assign(TaskId, Name),
-    /// Do without it.
+    /// Cancel it.
     Cancel(TaskId),
-    /// Change what is said of it.
+    /// Change its fields.
     Edit(TaskId, Box<TaskFields>),
-    /// Try it once more, after it has failed or was cancelled, with what is said of it now.
+    /// Try it once more, after it has failed or was cancelled, with these changes.
     Retry(TaskId, Box<TaskFields>),
 }
 
@@ -245,7 +245,7 @@ pub enum Done {
         version: String,
         /// Whether it is about to end.
         stopping: bool,
-        /// What it cannot do now that everything else waits for: it cannot write the journal, say.
+        /// What it cannot do, and everything else waits for, such as writing the journal.
         trouble: Option<String>,
     },
     /// The worker is ready.
@@ -256,9 +256,9 @@ pub enum Done {
         incarnation: u32,
         /// Its status.
         status: MemberStatus,
-        /// Messages of the incarnation before that it will not read.
+        /// Messages to the previous incarnation that it will not read.
         skipped: u64,
-        /// What is to be said of its checkout.
+        /// Notes about its checkout.
         notes: Vec<String>,
     },
     /// A shutdown is recorded.
@@ -276,8 +276,9 @@ pub enum Done {
         #[serde(with = "crate::json::as_text")]
         exit: Option<Box<Exit>>,
     },
-    /// The teammate that was asked to shut down was being prepared: no process of that is left, and
-    /// it is not started. What was made of its checkout stays for the next spawn.
+    /// The teammate that was asked to shut down was still being prepared: no process of the
+    /// preparation is left, and it is not started. The part of its checkout that was made stays for
+    /// the next spawn.
     Withdrawn,
     /// The teammate rejected the shutdown.
     Rejected {
@@ -291,7 +292,7 @@ pub enum Done {
         /// The incarnation that it concerns.
         incarnation: u32,
     },
-    /// The answer stands, by this command or by an earlier one that said the same.
+    /// The answer is recorded, by this command or by an earlier one with the same answer.
     Answered {
         /// Whether an earlier command gave it.
         repeated: bool,
@@ -303,23 +304,23 @@ pub enum Done {
     },
     /// How the attempt to stop ended.
     Stop(StopOutcome),
-    /// These tasks are so now.
+    /// The tasks as they are now.
     Tasks(#[serde(with = "crate::json::as_text")] Vec<Task>),
-    /// These tasks are made. They may be too many for a frame.
+    /// The new tasks. Their records could be too large for a frame.
     Made(Vec<TaskId>),
     /// What was asked for, as text.
     Text(String),
-    /// Where a branch of the user stands.
+    /// Where a branch of the user is.
     Landed(Landed),
     /// The awaited plan has this status.
     Judged(PlanVerdict),
-    /// Nothing happens any more by itself. These get no further.
+    /// Nothing changes any more by itself. These make no progress.
     Quiet(Vec<Obstacle>),
     /// The daemon becomes the other program now, and answers nothing more.
     HandingOver,
 }
 
-/// Why a task, or the goal itself, gets no further.
+/// Why a task, or the goal itself, makes no progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Obstacle {
     /// The task; null for the goal.
@@ -337,7 +338,7 @@ pub struct PlanVerdict {
     pub request_id: RequestId,
     /// `approved`, `rejected` or `expired`.
     pub status: crate::request::Status,
-    /// What to change, or what to mind.
+    /// What to change, or what to watch for.
     pub feedback: String,
 }
 
@@ -346,7 +347,7 @@ pub struct PlanVerdict {
 pub enum StopOutcome {
     /// All are gone; the daemon ends now.
     Stopped,
-    /// These did not want to leave, each with its reason: the daemon stays.
+    /// These teammates refused to leave, each with its reason: the daemon stays.
     Rejected(Vec<(Name, String)>),
 }
 
@@ -368,7 +369,7 @@ pub enum RefusalCode {
     Failed,
     /// The command makes no sense.
     Usage,
-    /// The teammate did not want to.
+    /// The teammate refused.
     Rejected,
     /// No such teammate or request.
     NotFound,

@@ -1,4 +1,4 @@
-//! Who speaks: the first frame of every connection.
+//! The first frame of every connection: who connects.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,10 +27,9 @@ pub enum Peer {
         name: Name,
         /// Its incarnation.
         incarnation: u32,
-        /// The environment that it was given: after a restart of the daemon the worker alone knows
-        /// it.
+        /// The environment that it was given: after a restart of the daemon only the worker has it.
         environment: Option<Environment>,
-        /// Where it stands.
+        /// Its status.
         state: Box<WorkerState>,
     },
     /// A worker that cannot begin, on the connection that it was born with. Its process ends.

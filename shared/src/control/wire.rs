@@ -27,7 +27,7 @@ pub enum WireError {
     /// The system's error.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// A frame that says nothing this version understands.
+    /// A frame that this version does not understand.
     #[error("a frame could not be read: {0}")]
     Decode(String),
     /// Something too large to send.
@@ -110,7 +110,7 @@ impl Connection {
         decode(self.frames.next().await)
     }
 
-    /// Parts the connection into its two directions.
+    /// Splits the connection into its two directions.
     pub fn split<Out: Serialize, In: DeserializeOwned>(self) -> (Outgoing<Out>, Incoming<In>) {
         let (sink, stream) = self.frames.split();
         (
@@ -137,7 +137,7 @@ impl<T: Serialize> Outgoing<T> {
 }
 
 impl<T: DeserializeOwned> Incoming<T> {
-    /// Goes on with frames of another type: after the greeting.
+    /// Continues with frames of another type, after the greeting.
     pub fn cast<U: DeserializeOwned>(self) -> Incoming<U> {
         Incoming {
             stream: self.stream,
@@ -154,8 +154,8 @@ impl<T: DeserializeOwned> Incoming<T> {
     }
 }
 
-/// Sends one frame without a runtime: there may be none because none can be made. A peer that does
-/// not read makes it fail.
+/// Sends one frame without a runtime, for when no runtime can be made. It fails if the peer does
+/// not read.
 ///
 /// # Errors
 /// [`WireError`].

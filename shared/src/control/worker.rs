@@ -1,4 +1,4 @@
-//! What a worker and the daemon say to each other.
+//! The messages between a worker and the daemon.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::usage::Usage;
 
 use super::command::{PlanVerdict, Reply, TaggedCommand};
 
-/// What a worker says of itself, at every change and on every connection.
+/// What a worker reports of itself, at every change and on every connection.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct WorkerState {
     /// The `seq` of the highest directive that it has applied.
@@ -25,28 +25,28 @@ pub struct WorkerState {
     pub activity: String,
     /// How its last piece of work ended, while it is idle.
     pub idle_reason: Option<IdleReason>,
-    /// The pause in its model call, if it makes one that is worth telling.
+    /// The pause in its model call, if there is one that is worth reporting.
     pub waiting: Option<Waiting>,
     /// The plan or permission whose verdict it waits for: any other that is pending expires.
     pub awaits: Option<RequestId>,
-    /// How many messages have told it that the gate was closed, if its last directive may be older
-    /// than one of them; else 0. The daemon answers with a directive.
+    /// How many messages have said that the gate was closed, if its last directive may be older
+    /// than one of them; otherwise 0. The daemon answers with a directive.
     pub doubts: u64,
     /// Whether the daemon must wake it when its inbox grows.
     pub needs_waking: bool,
-    /// How far it has taken its inbox in, in bytes.
+    /// How far it has consumed its inbox, in bytes.
     pub read: u64,
     /// What its conversation has cost so far.
     pub usage: Usage,
 }
 
-/// What a worker says.
+/// What a worker sends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromWorker {
     /// Where it stands now.
     State(WorkerState),
-    /// It has appended an answer, a plan or a permission question to the lead's inbox: this line,
-    /// and only this, is meant.
+    /// It has appended an answer, a plan or a permission question to the lead's inbox: exactly this
+    /// line counts.
     Submitted {
         /// The request.
         request_id: RequestId,
@@ -57,30 +57,31 @@ pub enum FromWorker {
     },
     /// SIGTERM came; it leaves.
     Leaving,
-    /// The lead agent wants something, as a person with `teamctl` does. No other worker is heard.
+    /// A command of the lead agent, as a person gives with `teamctl`. It is refused from any other
+    /// worker.
     Asks(TaggedCommand),
-    /// The dispatcher of the worker goes round. Said at the beginning of each connection too, with
-    /// number 0: it can be asked.
+    /// The dispatcher of the worker is running. Also sent at the beginning of each connection, with
+    /// number 0: the daemon may ask.
     Pong {
         /// That of the [`ToWorker::Ping`].
         number: u64,
     },
-    /// It cannot go on, and its process ends. The last frame of its connection.
+    /// It cannot continue, and its process ends. The last frame of its connection.
     Unable {
         /// Why. Fits behind "error: ".
         why: String,
     },
 }
 
-/// What the daemon says to a worker.
+/// What the daemon sends to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToWorker {
     /// It is in the journal, and may begin.
     Welcome(Box<Welcome>),
-    /// How things stand.
+    /// The present state.
     Directive(Directive),
-    /// The submitted plan or question is in the journal, and this is where its request stands now.
-    /// What is recorded of an answer to a shutdown, the directive says.
+    /// The submitted plan or question is in the journal, and this is the present status of its
+    /// request. For an answer to a shutdown, the directive reports what is recorded.
     Recorded {
         /// The request.
         request_id: RequestId,
@@ -93,25 +94,26 @@ pub enum ToWorker {
         request_id: RequestId,
         /// Why.
         why: String,
-        /// Whether the id belongs to another request: the asker makes another id.
+        /// Whether the id belongs to another request: then the asker makes another id.
         taken: bool,
     },
     /// The inbox has grown.
     Wake,
-    /// The turn shall end.
+    /// End the turn.
     Interrupt {
         /// When that was asked for ([`crate::clock::since_boot`]): work that began later is not
-        /// meant.
+        /// affected.
         asked_at: Duration,
     },
-    /// It is not the incarnation that the journal knows: leave.
+    /// It is not the recorded incarnation, and must leave.
     Stranger {
         /// Why.
         why: String,
     },
-    /// The answer to what the lead agent wanted.
+    /// The answer to a command of the lead agent.
     Reply(Reply),
-    /// Answer, by [`FromWorker::Pong`]. Said only to a worker that has said that it can be asked.
+    /// Answer, by [`FromWorker::Pong`]. Sent only to a worker that has announced that it can
+    /// answer.
     Ping {
         /// Chosen by the daemon, from 1.
         number: u64,
@@ -121,7 +123,7 @@ pub enum ToWorker {
 /// What an incarnation begins with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// What it is to be.
+    /// Its terms.
     pub terms: Terms,
     /// The incarnation in which the conversation began; for a fresh one that is the worker's own.
     pub conversation: u32,
@@ -135,14 +137,14 @@ pub struct Welcome {
     pub environment: Environment,
     /// Where commands of the team may or once could write: a link there can be a tool's.
     pub territory: Vec<String>,
-    /// How things stand.
+    /// The present state.
     pub directive: Directive,
 }
 
-/// How things stand for one member. The one with the higher `seq` wins.
+/// The present state of one member. The one with the higher `seq` wins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Directive {
-    /// The line of the journal that it rests on.
+    /// The line of the journal that it is based on.
     pub seq: u64,
     /// Whether the member may change anything.
     pub gate: Gate,
@@ -160,8 +162,8 @@ pub struct Directive {
     pub verdict: Option<PlanVerdict>,
     /// How permission questions are answered.
     pub permissions: Permissions,
-    /// The [`WorkerState::doubts`] that the daemon knew of: what it had told of the gate by then is
-    /// in here, and what is not was forged.
+    /// The [`WorkerState::doubts`] that the daemon knew of: everything that the daemon had said
+    /// about the gate by then is included here, so any other message about it was forged.
     pub settles: u64,
 }
 

@@ -1,6 +1,6 @@
 //! What tells programs that no person is there: one that would open an editor, a pager or a prompt
-//! ends at once, and says why. What the user has set for the terminal it was set in does not hold
-//! for commands of a team, unless `[sandbox] env` names it.
+//! ends at once, and says why. What the user has set for a terminal does not hold for commands of a
+//! team, unless `[sandbox] env` names it.
 
 use super::Environment;
 
@@ -17,7 +17,7 @@ const SET: &[(&str, &str)] = &[
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
     ("GIT_TERMINAL_PROMPT", "0"),
-    // An empty program: git asks none, also not that of its settings or of ssh.
+    // With an empty program git asks none, not even that of its settings or of ssh.
     ("GIT_ASKPASS", ""),
     ("SSH_ASKPASS_REQUIRE", "never"),
     ("GCM_INTERACTIVE", "never"),
@@ -25,7 +25,7 @@ const SET: &[(&str, &str)] = &[
     ("PIP_NO_INPUT", "1"),
 ];
 
-/// The terminal of the person: a program that is told of it (a pinentry, say) would ask there.
+/// The terminal of the person: a program that finds it here (such as a pinentry) would ask there.
 const UNSET: &[&str] = &["GPG_TTY", "SSH_ASKPASS", "SUDO_ASKPASS"];
 
 impl Environment {

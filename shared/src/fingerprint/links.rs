@@ -13,8 +13,8 @@ use super::{literal_start, open_beneath};
 const MOST_LINKS: usize = 40;
 
 /// Returns patterns, and behind them what they are where a link stands on the path with which one
-/// begins: `tests/**` is also `spec/**` where `tests` leads to `spec`. `target` returns what a path
-/// holds that is a link. What lies outside of the tree has no pattern.
+/// begins: `tests/**` is also `spec/**` where `tests` leads to `spec`. `target` returns where a
+/// link leads. What lies outside of the tree has no pattern.
 ///
 /// # Errors
 /// That of `target`.
@@ -95,8 +95,7 @@ fn led(folder: &Path, target: &Path) -> Option<PathBuf> {
     Some(at)
 }
 
-/// Returns what a path below a directory holds that is a link; an absolute one as it leads from
-/// there.
+/// Returns the target of a link below a directory; an absolute one relative to the directory.
 pub(super) fn target_beneath(
     root: (BorrowedFd<'_>, &Path),
     at: &Path,

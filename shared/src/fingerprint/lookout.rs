@@ -1,6 +1,6 @@
-//! Sees that a path is taken by something else, also if that is put back: a directory that is
-//! exchanged for another one, and exchanged again, leaves no trace in the files below it. The
-//! kernel says it (`inotify(7)`), for the names that matter alone.
+//! Notices that a path is replaced, even if it is put back: a directory that is exchanged for
+//! another one, and exchanged again, leaves no trace in the files below it. The kernel reports it
+//! (`inotify(7)`), for the names that matter alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -43,13 +43,13 @@ impl Lookout {
                 let Some(folder) = at.parent() else { break };
                 let Some(name) = at.file_name() else { break };
                 let is_new = names.entry(folder).or_default().insert(name.to_owned());
-                // What is on the way to it is known.
+                // The way to it is watched already.
                 if !is_new {
                     break;
                 }
             }
         }
-        // A user has few queues: none is made for nothing.
+        // A user has few queues, so an empty lookout makes none.
         if names.is_empty() {
             return Ok(None);
         }
@@ -71,13 +71,13 @@ impl Lookout {
         names: BTreeSet<OsString>,
     ) -> io::Result<()> {
         let opened = match open_beneath(root, folder, OFlags::PATH | OFlags::DIRECTORY) {
-            // What is looked out for in the directory above says when one comes to be there.
+            // The watch in the directory above reports it when it is made.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
             opened => opened?,
         };
         let changes =
             WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO;
-        // By its descriptor: no rename in between leads elsewhere.
+        // By its descriptor, so that no rename in between leads elsewhere.
         let at = format!("/proc/self/fd/{}", opened.as_raw_fd());
         let number = inotify::add_watch(&self.queue, at, changes)?;
         self.folders.insert(number, (folder.to_owned(), names));
@@ -87,7 +87,7 @@ impl Lookout {
     /// Returns the paths at which something was made, removed or renamed since.
     ///
     /// # Errors
-    /// The system's error, or that there was too much to be told: then nothing is known.
+    /// The system's error, or that the queue overflowed: then nothing is known.
     pub fn seen(&self) -> io::Result<BTreeSet<PathBuf>> {
         let mut piece = [MaybeUninit::uninit(); PIECE];
         let mut events = Reader::new(&self.queue, &mut piece);

@@ -41,8 +41,8 @@ pub enum AppendError {
     /// There is no such inbox: its owner was never spawned, or was forgotten.
     #[error("there is no inbox at {}", .0.display())]
     NoInbox(PathBuf),
-    /// Nothing that a reader would take for a message was written, and nothing more is: the rest,
-    /// appended later, could land behind another writer's line.
+    /// Nothing that a reader would take for a message was written, and nothing more will be: the
+    /// rest, appended later, could land behind another writer's line.
     #[error("only {written} of {size} bytes of the message could be appended to {}: {source}", .path.display())]
     Short {
         /// The inbox.
@@ -54,7 +54,7 @@ pub enum AppendError {
         /// Why.
         source: io::Error,
     },
-    /// The line was written, but it cannot be seen how it stands there: mostly it will be read.
+    /// The line was written, but it could not be read back: mostly it will be read.
     #[error("the message was appended to {}, but how it stands there cannot be seen: {source}", .path.display())]
     Unseen {
         /// The inbox.
@@ -85,7 +85,7 @@ impl AppendError {
         }
     }
 
-    /// Returns what the user can do about it, to stand behind "hint: ".
+    /// Returns what the user can do about it. Fits behind "hint: ".
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::TooLarge(_) => {
@@ -118,8 +118,8 @@ pub fn append(
     Appender::new(owner).append(dir, message, durability)
 }
 
-/// Makes all that was appended to an inbox with [`Durability::Process`] outlive a loss of power:
-/// for those who append several messages and sync once.
+/// Makes all that was appended to an inbox with [`Durability::Process`] survive a loss of power:
+/// for a writer that appends several messages and syncs once.
 ///
 /// # Errors
 /// [`AppendError::NoInbox`], [`AppendError::Dir`] or [`AppendError::Unsynced`].
@@ -268,7 +268,7 @@ impl Appender {
         bytes: &[u8],
         length: usize,
     ) -> Result<Option<u64>, AppendError> {
-        // Whatever goes wrong below, the next message begins with a fresh descriptor.
+        // If anything below fails, the next message begins with a fresh descriptor.
         let inbox = self.take_open(dir)?;
         write_once(&inbox.file, bytes)
             .map_err(|short| AppendError::short(short, dir.path(&self.at), bytes.len()))?;

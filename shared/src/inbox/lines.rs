@@ -8,7 +8,7 @@ use super::{MAX_TEXT, index};
 use crate::message::MAX_LINE;
 use crate::position::{Position, TAIL};
 
-/// What one look reads at most, in bytes, so that a huge inbox holds up no process for long.
+/// How much one look reads at most, in bytes, so that a huge inbox blocks no process for long.
 const MAX_INPUT: u64 = 4 << 20;
 
 /// How much memory a look begins with, in bytes: mostly there is nothing new, or one message.
@@ -24,7 +24,7 @@ pub(super) struct Lines<'f> {
     base: u64,
     /// Where the line that comes next begins in the file.
     next: u64,
-    /// How far there is no newline behind that.
+    /// Up to where there is no newline behind that.
     scanned: u64,
     /// Whether there may be more than was read.
     pub(super) more: bool,
@@ -39,9 +39,9 @@ pub(super) enum Line<'l> {
 }
 
 impl<'f> Lines<'f> {
-    /// Looks at what stands behind a position; none if the bytes before it are not those that it
-    /// remembers. Up to `scanned` an earlier look found no newline: if the line is too long,
-    /// reading goes on there.
+    /// Reads what is behind a position; none if the bytes before it do not match it. Up to
+    /// `scanned` an earlier look found no newline: if the line is too long, reading continues
+    /// there.
     pub(super) fn open(
         file: &'f File,
         position: Position,
@@ -62,7 +62,7 @@ impl<'f> Lines<'f> {
         Ok(fits.then_some(lines))
     }
 
-    /// Looks at what stands at the start of the file.
+    /// Reads the start of the file.
     pub(super) fn open_at_start(file: &'f File) -> io::Result<Self> {
         Self::read(file, 0, 0)
     }
@@ -118,13 +118,13 @@ impl<'f> Lines<'f> {
         Position::after(self.next, &self.bytes[..index(self.next - self.base)])
     }
 
-    /// Returns how far there is no newline behind the line that was taken last.
+    /// Returns up to where there is no newline behind the line that was taken last.
     pub(super) fn scanned(&self) -> u64 {
         self.scanned
     }
 }
 
-/// Tells whether the bytes before a position are those that it remembers.
+/// Tells whether the bytes before a position match it.
 pub(super) fn fits(file: &File, position: Position) -> io::Result<bool> {
     let length = position.offset.min(TAIL as u64);
     let mut before = vec![0; index(length)];

@@ -50,9 +50,9 @@ pub struct Reader {
     /// Where the position was when the first file had left the path: a copy of it may have been
     /// made since.
     left_at: Option<Position>,
-    /// The ids that were read; none for a reader that need not know a doubled line.
+    /// The ids that were read; none for a reader that need not recognize duplicates.
     seen: Option<HashSet<Uuid>>,
-    /// How far the first file has no newline behind the position.
+    /// Up to where the first file has no newline behind the position.
     scanned: u64,
 }
 
@@ -80,8 +80,7 @@ pub struct InboxLine {
     pub offset: u64,
     /// The position behind it.
     pub position: Position,
-    /// What it says, or why it is no message: then it belongs into quarantine
-    /// ([`super::quarantine`]).
+    /// The message, or why it is none: then it belongs into quarantine ([`super::quarantine`]).
     pub message: Result<Message, RejectedLine>,
 }
 
@@ -162,8 +161,7 @@ impl Reader {
         }
     }
 
-    /// Takes hold of the file that stands at the path, if that is another one. [`Reader::read_new`]
-    /// does so first.
+    /// Opens the file at the path, if that is another one. [`Reader::read_new`] does so first.
     ///
     /// # Errors
     /// [`ReadError::Dir`] if the system refuses.
@@ -176,8 +174,8 @@ impl Reader {
         }
     }
 
-    /// Opens what stands at the path. What is made there is held at once: it may be sent to and
-    /// renamed in the next moment.
+    /// Opens the file at the path. A new one is opened at once: it may be appended to and renamed
+    /// in the next moment.
     fn hold(&mut self) -> Result<(), ReadError> {
         let file = match open(&self.dir, &self.at) {
             Err(ReadError::NoInbox(_)) => make(&self.dir, &self.at)?,
@@ -203,7 +201,7 @@ impl Reader {
         if opened.is_none()
             && let Some(left_at) = left_at
         {
-            // A copy of the file before, made before the last lines of that were written.
+            // It is a copy of the previous file, made before the last lines of that were written.
             opened = Lines::open(file, left_at, 0)?;
             if opened.is_some() {
                 // The position goes back: the caller has to record it.
@@ -292,7 +290,7 @@ fn cut_text(line: &[u8]) -> String {
 /// What stands behind a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
-    /// How many messages start a turn. What the protocol itself says is not counted.
+    /// How many messages start a turn. Messages of the protocol itself are not counted.
     pub mail: u64,
     /// The position behind the last whole line.
     pub end: Position,

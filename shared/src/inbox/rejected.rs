@@ -14,7 +14,7 @@ use crate::message::to_json_line;
 use crate::name::Name;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
-/// How many entries are looked at for one that is there already.
+/// How many entries are searched for an existing one.
 const LOOK_BACK: usize = 256;
 
 /// A line of an inbox that is no message.

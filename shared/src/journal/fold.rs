@@ -21,8 +21,8 @@ use crate::request::{Kind, Payload, Request, Span, Status, Trigger};
 use crate::task::{Task, TaskEvent};
 use crate::work::Work;
 
-/// The state of a team. [`Team::apply`] is the only thing that changes it, in a running daemon as
-/// in a fold. A snapshot holds all of it but what its line says itself (`seq`, `done`).
+/// The state of a team. Only [`Team::apply`] changes it, in a running daemon as in a fold. A
+/// snapshot holds all of it except what is in its line already (`seq`, `done`).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Snapshot")]
 pub struct Team {
@@ -49,22 +49,22 @@ pub struct Team {
     #[serde(serialize_with = "values", deserialize_with = "members")]
     #[schemars(with = "Vec<MemberState>")]
     pub members: BTreeMap<Name, MemberState>,
-    /// The last incarnation of each name that was forgotten: a name that comes back goes on
-    /// counting, so that nothing that was written about an earlier incarnation ever fits a later
+    /// The last incarnation of each name that was forgotten: a name that is used again continues
+    /// the count, so that nothing that was written about an earlier incarnation ever fits a later
     /// one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) forgotten: BTreeMap<Name, u32>,
-    /// Where tools of a member may or might write, or once could: each workspace, and each path
-    /// that was allowed by name; of whom it was first. What they have made stays when a member is
+    /// Where tools of a member may write, or once could, and who had it first: each workspace, and
+    /// each path that was allowed by name. What the tools have made there stays when a member is
     /// forgotten.
     #[serde(rename = "writable")]
     pub(super) territory: BTreeMap<PathBuf, Name>,
-    /// The requests that decisions can rest on: all that were asked since the last snapshot, and
+    /// The requests that decisions can depend on: all that were asked since the last snapshot, and
     /// those that it holds.
     #[serde(serialize_with = "values", deserialize_with = "requests")]
     #[schemars(with = "Vec<Request>")]
     pub requests: BTreeMap<RequestId, Request>,
-    /// The tasks that decisions can rest on: all that are not completed, and those that were
+    /// The tasks that decisions can depend on: all that are not completed, and those that were
     /// completed since the last snapshot.
     #[serde(
         default,
@@ -81,7 +81,7 @@ pub struct Team {
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     #[schemars(with = "Vec<(RequestId, Vec<(TaskId, TaskId)>)>")]
     pub(super) added: VecDeque<(RequestId, Vec<(TaskId, TaskId)>)>,
-    /// What the protected files were when a person or the lead last said what is to be done.
+    /// The state of the protected files when a person or the lead last set the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<Baseline>,
     /// The highest `done` of a line.
@@ -140,7 +140,7 @@ impl MemberState {
     }
 }
 
-/// In a snapshot the values of a map stand alone: each of them says its key.
+/// A snapshot has only the values of a map: each of them contains its key.
 fn values<K, V: Serialize, S: Serializer>(
     map: &BTreeMap<K, V>,
     serializer: S,
@@ -236,7 +236,7 @@ impl Team {
             Record::Member(record) => self.apply_member(line, record),
             Record::Request(record) => self.apply_request(line, record),
             Record::Task(record) => self.apply_task(line, record),
-            // What the snapshot does not hold is forgotten, in a live daemon as in a fold.
+            // What the snapshot does not hold is dropped, in a live daemon as in a fold.
             Record::Snapshot(snapshot) => {
                 let seq = self.seq;
                 let done = self.done;
@@ -266,8 +266,8 @@ impl Team {
             .map(|(path, name)| (path.as_path(), name))
     }
 
-    /// Says that the effects of all lines up to `seq` are complete. It stands in the next line that
-    /// is written.
+    /// Records that the effects of all lines up to `seq` are complete. The next line that is
+    /// written says so.
     pub fn mark_done(&mut self, seq: u64) {
         self.done = self.done.max(seq);
         while self
@@ -287,7 +287,7 @@ impl Team {
             return;
         }
         for id in &record.expired {
-            self.expire(line, id, "the member ended or was spawned afresh");
+            self.expire(line, id, "the member ended or was spawned again");
         }
         for id in &record.released {
             self.release_task(*id, record.member.phase == Phase::Crashed, line);

@@ -17,7 +17,7 @@ pub enum JournalError {
     /// The open file cannot be read.
     #[error("cannot read journal.jsonl: {0}")]
     Io(#[from] io::Error),
-    /// A line is no line of a journal.
+    /// A line is not one of a journal.
     #[error("line {number} of journal.jsonl cannot be read: {why}")]
     Unreadable {
         /// Its number: 1, 2, 3 …
@@ -36,7 +36,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// Says why a line cannot be read. A line of a newer program need not look like ours.
+    /// Explains why a line cannot be read. A line of a newer program need not look like ours.
     pub(super) fn of_line(number: usize, text: &[u8], error: &serde_json::Error) -> Self {
         match version_of(text).filter(|&version| version > VERSION) {
             Some(version) => Self::Fold {
@@ -88,7 +88,7 @@ pub enum Since {
     Start,
 }
 
-/// Reads and folds the journal; an empty team if there is none yet. A torn last line is not there
+/// Reads and folds the journal; an empty team if there is none yet. A torn last line does not count
 /// yet. Hands over each line with the state after it.
 ///
 /// # Errors
@@ -145,7 +145,7 @@ pub fn torn(bytes: &[u8]) -> Option<usize> {
     (rest > 0).then_some(rest)
 }
 
-/// Returns the version that a line, or another JSON object, says it has.
+/// Returns the version that a line, or another JSON object, names.
 pub fn version_of(json: &[u8]) -> Option<u32> {
     #[derive(Deserialize)]
     struct Versioned {

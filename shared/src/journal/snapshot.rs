@@ -7,9 +7,9 @@
 //! the daemon dies** before, within or behind the line, nothing is lost: a snapshot decides
 //! nothing, and a torn one is cut off as any torn line is.
 //!
-//! A snapshot holds whole what decisions rest on: the members, the pending requests, the last
-//! request of each kind of each member, the lines whose effects are not complete, and the requests
-//! that ended last. Older requests stand in the lines before it alone.
+//! A snapshot holds everything that decisions depend on: the members, the pending requests, the
+//! last request of each kind of each member, the lines whose effects are not complete, and the
+//! requests that ended last. Older requests are only in the lines before it.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -25,11 +25,11 @@ use crate::request::Request;
 use crate::task::TaskStatus;
 use crate::team_dir::{DirError, TeamDir, TeamPath};
 
-/// How many lines stand between two snapshots at least, in a daemon.
+/// How many lines are between two snapshots at least, in a daemon.
 pub const SNAPSHOT_LINES: u64 = 500;
 
-/// How many lines stand between two snapshots for each record that a snapshot holds, at least: so
-/// that the snapshots stay a small part of the file.
+/// How many lines are between two snapshots at least for each record that a snapshot holds, so that
+/// the snapshots stay a small part of the file.
 const LINES_PER_RECORD: u64 = 4;
 
 /// How many of the requests that ended last a snapshot holds.
@@ -41,13 +41,13 @@ const FIRST_LOOK: u64 = 256 << 10;
 /// How far from its start a line says what kind of record it is, in bytes.
 const HEAD: usize = 512;
 
-/// What only the line of a snapshot says, as this program writes it. Within a JSON string the
-/// quotes would be escaped.
+/// The mark of the line of a snapshot, as this program writes it. Within a JSON string the quotes
+/// would be escaped.
 const MARK: &[u8] = br#""record":"snapshot""#;
 
 impl Team {
-    /// Tells whether a snapshot is worth its line: `at_least` lines stand behind the last one, and
-    /// more if it would be large.
+    /// Tells whether a snapshot is worth its line: `at_least` lines follow the last one, and more
+    /// if it would be large.
     pub fn snapshot_is_due(&self, at_least: u64) -> bool {
         let records = (self.members.len()
             + self.requests.len().min(ENDED_REQUESTS)
@@ -61,7 +61,7 @@ impl Team {
         if !self.pending_derived.is_empty() {
             return None;
         }
-        // The line says these itself.
+        // The line itself has these.
         let own = Self {
             seq: 0,
             snapshot_seq: 0,
@@ -88,7 +88,7 @@ impl Team {
         ended.sort_by(|a, b| resolved_at(b).total_cmp(&resolved_at(a)));
         let mut kept = self.clone();
         // The file of a task is written with the effects of its line: until then a start must know
-        // how it stands.
+        // its state.
         let undone: BTreeSet<TaskId> = self
             .undone
             .iter()

@@ -13,8 +13,8 @@ use crate::message::USER;
 use crate::name::Name;
 use crate::task::{Task, TaskEvent, TaskStatus};
 
-/// How many commands that made tasks are remembered: a client that has lost the daemon says its own
-/// again.
+/// How many commands that made tasks are remembered: a client that has lost the daemon repeats its
+/// own.
 const COMMANDS: usize = 64;
 
 impl Team {
@@ -80,7 +80,7 @@ impl Team {
             self.pending_derived.push_back((line.seq, gate));
         }
         self.tasks.insert(task.id, task);
-        // Its next directive rests on this line.
+        // Its next directive depends on this line.
         for (author, before) in gates {
             let gate = self.gate(&author);
             if gate != before
@@ -91,8 +91,8 @@ impl Team {
         }
     }
 
-    /// Returns the gate of a member: closed until a plan is approved, and while a check of its work
-    /// runs where it works.
+    /// Returns the gate of a member: closed until a plan is approved, and while its work is checked
+    /// in its workspace.
     pub fn gate(&self, name: &Name) -> Gate {
         let own = self
             .members
@@ -105,7 +105,7 @@ impl Team {
         }
     }
 
-    /// Returns the task of which the work of a teammate is checked where it works.
+    /// Returns the task for which the work of a teammate is checked in its workspace.
     pub fn checked_in_place(&self, name: &Name) -> Option<TaskId> {
         self.tasks
             .values()
@@ -134,8 +134,8 @@ impl Team {
             .collect()
     }
 
-    /// Takes a task from an owner that has ended for good; `died`: not by anything that a person or
-    /// the lead wanted.
+    /// Takes a task from an owner that has ended for good; `died`: neither a person nor the lead
+    /// ended it.
     pub(super) fn release_task(&mut self, id: TaskId, died: bool, line: &Line) {
         if let Some(task) = self.tasks.get_mut(&id) {
             let let_lie = died && task.status == TaskStatus::InProgress;
@@ -148,7 +148,7 @@ impl Team {
         }
     }
 
-    /// Returns where a task stands; none if there never was one. A snapshot leaves out what was
+    /// Returns the status of a task; none if there never was one. A snapshot leaves out what was
     /// completed before it.
     pub fn task_status(&self, id: TaskId) -> Option<TaskStatus> {
         let known = self.tasks.get(&id).map(|task| task.status);
@@ -171,8 +171,8 @@ impl Team {
             .find(|task| task.owner.as_ref() == Some(name))
     }
 
-    /// Returns the task on which the work of a teammate is checked, reviewed or integrated: that
-    /// goes by its terms.
+    /// Returns the task for which the work of a teammate is checked, reviewed or integrated: its
+    /// terms apply to that.
     pub fn in_review_of(&self, name: &Name) -> Option<&Task> {
         self.tasks
             .values()
@@ -195,7 +195,7 @@ impl Team {
             .min_by_key(|task| (Reverse(task.priority), task.id))
     }
 
-    /// Returns the teammates that may claim a task, those that have ended among them.
+    /// Returns the teammates that may claim a task, including those that have ended.
     pub fn able<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = &'a Member> {
         let members = self.members.values().map(|state| &state.record);
         members.filter(|member| member.name != Name::lead() && task.is_for(member))
@@ -265,7 +265,7 @@ impl Team {
         stuck
     }
 
-    /// Returns the tasks along which a task would wait for itself, if it waited for these:
+    /// Returns the cycle of tasks by which a task would wait for itself if it waited for these:
     /// `3, 5, 3`.
     pub fn cycle(&self, id: TaskId, blocked_by: &BTreeSet<TaskId>) -> Option<Vec<TaskId>> {
         let waits_for = |at: TaskId| {
@@ -275,7 +275,7 @@ impl Team {
                 self.tasks.get(&at).map(|task| &task.blocked_by)
             }
         };
-        // Each task that was come to, and the one that waits for it.
+        // Each task that was reached, and the one that waits for it.
         let mut from = BTreeMap::new();
         let mut open = vec![id];
         while let Some(at) = open.pop() {
@@ -298,7 +298,7 @@ impl Team {
         Some(way)
     }
 
-    /// Tells whether a task is to be done, is done or is checked just now.
+    /// Tells whether a task is pending, in progress or in review.
     pub fn has_open_tasks(&self) -> bool {
         self.tasks.values().any(|task| !task.status.is_finished())
     }

@@ -1,6 +1,6 @@
-//! How inbox lines that follow from a decision are written: those that many get share an id, and
-//! stand there once, with a list of names. The end of one of a thousand teammates is told to all
-//! others: it shall not take 66 kB to say so.
+//! How inbox lines that follow from a decision are written: those that many members get share an
+//! id, and are written once, with a list of names. The end of one of a thousand teammates is
+//! announced to all others, and must not take 66 kB.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::Notice;
 use crate::name::Name;
 
-/// Up to so many stand there one by one, as every reader knows them.
+/// Up to so many are written one by one, the form that every reader knows.
 const FEW: usize = 8;
 
 /// Inbox lines with the same id.

@@ -4,7 +4,7 @@
 //! The derived readers are more generous than the schema: they take a list of values for an object,
 //! the number of a variant for its name, and `{"name": null}` for `"name"`. What is read by mistake
 //! is worse than what is refused, so each record is held to its own schema. Variants of a record
-//! are put together here; which of them is meant, the derived reader tells.
+//! are put together here; the derived reader decides which of them is meant.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,9 +40,9 @@ struct Node {
     words: BTreeSet<String>,
     /// The fields of an object, each with its node.
     fields: BTreeMap<String, usize>,
-    /// What every other field is, if that is said.
+    /// What every other field may be, if that is described.
     others: Option<usize>,
-    /// What a list has.
+    /// The items of a list.
     items: Option<usize>,
 }
 
@@ -67,7 +67,7 @@ impl Shape {
     /// Checks a value while it is read.
     ///
     /// # Errors
-    /// What stands where it does not belong.
+    /// Which value does not belong where it is.
     pub fn check<'de, D: Deserializer<'de>>(&self, value: D) -> Result<(), D::Error> {
         At {
             shape: self,
@@ -86,7 +86,7 @@ struct Builder<'s> {
 }
 
 impl<'s> Builder<'s> {
-    /// Makes the node of a place that is described by all of these schemas, and returns its number.
+    /// Makes the node of a place that all of these schemas describe, and returns its number.
     fn node(&mut self, schemas: &[&'s Value]) -> usize {
         let name = match schemas {
             [only] => only["$ref"].as_str(),

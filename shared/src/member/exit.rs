@@ -13,7 +13,7 @@ use crate::usage::Usage;
 pub enum Ending {
     /// `--force`.
     Force,
-    /// It was released, and was still there a grace period later.
+    /// It was released, and was still running a grace period later.
     Overdue,
     /// Its process received SIGTERM, and said so.
     Sigterm,
@@ -62,7 +62,7 @@ pub struct Exit {
     pub usage: Usage,
     /// Why it was ended by signals; null if it was not.
     pub ending: Option<Ending>,
-    /// How the daemon knew that no process of it was left; null for one that never ran, and where
-    /// the daemon does not know.
+    /// How the daemon knew that no process of it was left; null if it never ran, or if the daemon
+    /// does not know.
     pub emptied: Option<Emptied>,
 }

@@ -1,4 +1,4 @@
-//! The process of a member among its other fields: all of it is there, or nothing.
+//! The process of a member among its other fields: all of its fields are there, or none.
 
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -8,8 +8,8 @@ use crate::process::Identity;
 
 /// The fields of an [`Identity`], where there may be none.
 ///
-/// With `flatten` alone, an identity of which one field is wrong would be read as none: a live
-/// worker would be taken for one that never ran.
+/// With `flatten` alone, an identity with one wrong field would be read as none, and a live worker
+/// would be taken for one that never ran.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(extend("dependentRequired" = {
     "pid": ["start_ticks", "boot_id"], "start_ticks": ["pid", "boot_id"], "boot_id": ["pid", "start_ticks"]
@@ -45,12 +45,12 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
             boot_id,
         })),
         _ => Err(D::Error::custom(
-            "of `pid`, `start_ticks` and `boot_id` there are all or none",
+            "`pid`, `start_ticks` and `boot_id` must be given together",
         )),
     }
 }
 
-/// Reads what is there: null is no value of it.
+/// Reads a field that is present: null is not allowed.
 fn some<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

@@ -1,11 +1,11 @@
-//! What people see of a member, derived. Pure.
+//! The status of a member that people see. Derived, pure.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Phase;
 
-/// What people see of a member.
+/// The status of a member that people see.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
 )]
@@ -45,7 +45,7 @@ impl MemberStatus {
     }
 
     /// Computes the status; it is stored nowhere. The end counts first, then a shutdown, then a
-    /// plan, then what the worker last said.
+    /// plan, then what the worker last reported.
     pub fn of(phase: Phase, leaving: bool, plan_pending: bool, doing: Doing) -> Self {
         match phase {
             Phase::Shutdown => Self::Shutdown,
@@ -63,7 +63,7 @@ impl MemberStatus {
     }
 }
 
-/// What a worker last said that it does.
+/// What a worker last reported that it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doing {
@@ -78,7 +78,7 @@ pub enum Doing {
 
 /// A pause in which a worker waits for the service of its model.
 ///
-/// It stands in control frames, too: no field may be left out when it is written.
+/// It is part of control frames, too: no field may be left out when it is written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Waiting {
     /// Seconds since 1970, when it ends at the latest.
@@ -88,18 +88,19 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Why a model call waits that was taken and has no answer yet: a model may think that long.
+    /// Why a model call waits that was accepted and has no answer yet: a model may think that long.
     pub const SILENT: &str = "the service is silent";
 
-    /// How it begins where an agent has asked the model.
+    /// How the reason begins where an agent has asked the model.
     pub const UNHEARD: &str = "for the model, which has said nothing";
 
-    /// Tells whether the service is known not to serve: it is overloaded, or cannot be reached.
+    /// Tells whether the service is known to be unavailable: it is overloaded, or cannot be
+    /// reached.
     pub fn is_outage(&self) -> bool {
         self.why != Self::SILENT && !self.why.starts_with(Self::UNHEARD)
     }
 
-    /// Says it as it is at a time, in seconds since 1970.
+    /// Describes it at a time, in seconds since 1970.
     pub fn describe(&self, now: f64) -> String {
         let left = (self.until - now).ceil();
         if left >= 1.0 {

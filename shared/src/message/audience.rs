@@ -1,4 +1,4 @@
-//! What a message means to the owner of the inbox: the one place that says which message wakes
+//! What a message means to the owner of the inbox: the only place that decides which message wakes
 //! which agent. Pure.
 
 use super::{Body, LEAD, Message, TEAMD, USER};
@@ -7,7 +7,7 @@ use crate::name::Name;
 /// What a message is to its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Relevance {
-    /// Nothing: it stands in the inbox for another reader, and is passed over.
+    /// Nothing: it is in the inbox for another reader, and is skipped.
     #[default]
     None,
     /// News for the next turn. It starts none.
@@ -19,16 +19,17 @@ pub enum Relevance {
 }
 
 /// A field of `teammate_terminated`, and of a `shutdown_response` that rejects: who asked that
-/// teammate to leave, where it was the lead agent.
+/// teammate to leave, if it was the lead agent.
 pub const ASKED_BY: &str = "asked_by";
 
 impl Message {
     /// Tells what the message is to a reader.
     ///
     /// A shutdown request and a verdict act through the daemon's directive, and the end of another
-    /// teammate is news for the next turn only. To the lead agent its teammates' plans are work,
-    /// and what they say when they have ended a piece of work is, after a moment. The end of a
-    /// teammate, or that it stays, is work for it only if it has asked for that.
+    /// teammate is news for the next turn only. For the lead agent, the plans of its teammates are
+    /// work, and so, after a moment, are their notifications at the end of a piece of work. That a
+    /// teammate has ended, or refuses to, is work for it only if it has asked that teammate to
+    /// leave.
     pub fn relevance(&self, reader: &Name) -> Relevance {
         if reader.as_str() == LEAD {
             self.relevance_to_lead()
@@ -67,10 +68,10 @@ impl Message {
             return Relevance::None;
         }
         match &self.body {
-            // Of what is wrong with a file the person is told, who alone can mend it.
+            // A problem with a file goes to the person, the only one who can repair it.
             Body::Message if self.from == TEAMD => Relevance::News,
             Body::Message | Body::Broadcast | Body::Unknown { .. } => Relevance::Work,
-            // Its own end is told to the others.
+            // The news of its own end is for the others.
             Body::TeammateTerminated { name, .. } if name == LEAD => Relevance::None,
             Body::PlanApprovalRequest { .. }
             | Body::ReviewRequest { .. }

@@ -1,8 +1,8 @@
-//! What the permission question of an agent says. Pure.
+//! The text of an agent's permission question. Pure.
 
 use serde_json::Value;
 
-/// What a tool is about, if its input has such a field.
+/// The fields of a tool's input that name its subject.
 const SUBJECTS: [&str; 6] = ["command", "file_path", "path", "url", "pattern", "query"];
 
 /// Returns what an agent wants to do: the tool and its subject in the first line, each further

@@ -1,4 +1,4 @@
-//! Reading a line that any program may have written.
+//! Reads a line that any program may have written.
 
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -95,7 +95,7 @@ impl Fields {
         let timestamp = self.seconds(&["timestamp", "ts"]);
         let id = self.uuid();
         let body = self.body(&kind, &from, content.as_deref().unwrap_or_default())?;
-        // Others leave it out where a reason, plan or feedback says it all.
+        // Other writers leave it out if a reason, plan or feedback says everything.
         let content = content.unwrap_or_else(|| body.text());
         Ok(Message {
             id,
@@ -125,7 +125,7 @@ impl Fields {
                 gate_closed: self.gate_closed(),
             },
             "plan_approval_request" => self.plan(content)?,
-            // Others use one type for both directions, and tell them apart by the plan in it.
+            // Other writers use one type for both directions; only a submission has a plan.
             "plan_approval_response" if from != LEAD && self.0.contains_key("plan") => {
                 self.plan(content)?
             }
@@ -306,7 +306,7 @@ impl Fields {
             .and_then(|v| v.as_f64())
     }
 
-    /// Only a UUID identifies a message: others number theirs from 1 in every file.
+    /// Only a UUID identifies a message: other writers number theirs from 1 in every file.
     fn uuid(&mut self) -> Option<Uuid> {
         let id = self
             .0

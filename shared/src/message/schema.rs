@@ -1,4 +1,4 @@
-//! What [`super::read`] takes for a message, as a JSON Schema. A test asks both about the same
+//! What [`super::read`] accepts as a message, as a JSON Schema. A test compares both on the same
 //! objects.
 
 use serde_json::Value;
@@ -8,8 +8,8 @@ pub const UUID: &str = "^([0-9a-fA-F]{32}|(urn:uuid:)?[0-9a-fA-F]{8}(-[0-9a-fA-F
 
 /// Returns the JSON Schema (2020-12) of a line of an inbox.
 ///
-/// It takes what the reader takes, other writers' spellings among them. What is written here has
-/// the names of the table in `docs/protocol.md`, which the descriptions repeat.
+/// It accepts what the reader accepts, including the spellings of other writers. Messages of this
+/// project have the names of the table in `docs/protocol.md`, which the descriptions repeat.
 pub fn schema() -> Value {
     serde_json::from_str(include_str!("../schema/message.json")).unwrap_or_default()
 }

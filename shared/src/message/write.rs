@@ -1,4 +1,4 @@
-//! Writing a line that every reader can read.
+//! Writes a line that every reader can read.
 
 use serde_json::{Map, Value};
 

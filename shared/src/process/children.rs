@@ -1,17 +1,18 @@
-//! The descendants of a process, by what the kernel says. Nothing is signalled here.
+//! The descendants of a process, as the kernel lists them. Nothing is signalled here.
 
 use std::io;
 
 use super::{Stat, is_gone};
 
-/// Returns the children of a process, those of all its threads, ended ones that are not reaped
-/// among them: `/proc/PID/task/TID/children` (`proc_pid_task(5)`), or, where the kernel keeps no
-/// such list, a look at every process.
+/// Returns the children of a process, those of all its threads, including ended ones that are not
+/// reaped: `/proc/PID/task/TID/children` (`proc_pid_task(5)`), or, where the kernel keeps no such
+/// list, a look at every process.
 ///
 /// The list can leave some out while another child is reaped, or a thread of the process ends.
 ///
 /// # Errors
-/// The system's error: then nothing is known. [`is_gone`] tells that of a process that has ended.
+/// The system's error: then nothing is known. [`is_gone`] recognizes that of a process that has
+/// ended.
 pub fn children_of(process: u32) -> io::Result<Vec<u32>> {
     let mut children = Vec::new();
     for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
@@ -26,7 +27,7 @@ pub fn children_of(process: u32) -> io::Result<Vec<u32>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound && thread.exists() => {
                 return children_by_parent(process);
             }
-            // A thread that has ended meanwhile has left its children to another one.
+            // The children of a thread that has ended meanwhile belong to another one.
             Err(_) => {}
         }
     }

@@ -16,7 +16,7 @@ pub struct How {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Whether it was a child of this process: then what it left behind comes to this process.
+    /// Whether it was a child of this process: then this process inherits its children.
     pub ours: bool,
 }
 

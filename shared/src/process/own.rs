@@ -1,12 +1,12 @@
-//! What a process of the project settles for itself when it begins.
+//! What each process of the project sets up for itself when it begins.
 
 use std::io;
 
 use nix::sys::signal::Signal;
 
-/// Closes all descriptors but 0, 1, 2 and those that were handed on by their numbers: what its
-/// starter had left open besides (a lock, a pipe, a jobserver) is none of its business. Comes
-/// before anything else is opened.
+/// Closes all descriptors except 0, 1, 2 and those that were passed on by their numbers: others
+/// that its starter left open (a lock, a pipe, a jobserver) are none of its business. Must be
+/// called before anything else is opened.
 ///
 /// # Errors
 /// The system's error if `/proc` cannot be read.
@@ -27,8 +27,8 @@ pub fn close_inherited(handed_on: &[i32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes this process the subreaper of its descendants: the processes that they leave behind become
-/// its children, so that it can end them.
+/// Makes this process the subreaper of its descendants: orphaned processes become its children, so
+/// that it can end them.
 pub fn adopt_orphans() {
     if let Err(errno) = nix::sys::prctl::set_child_subreaper(true) {
         tracing::warn!("cannot become the subreaper of what is started: {errno}");
@@ -44,7 +44,7 @@ pub fn deny_tracing() {
 }
 
 /// Makes a write beyond the limit of a file's size (`RLIMIT_FSIZE`) an error, `EFBIG`, instead of
-/// the end of the process. Programs that it starts are ended by it, as they expect.
+/// the end of the process. Programs that it starts are still ended by such a write, as they expect.
 ///
 /// Called once, outside of any event loop, after [`close_inherited`].
 ///
@@ -54,9 +54,8 @@ pub fn survive_file_limit() -> io::Result<()> {
     catch(Signal::SIGXFSZ)
 }
 
-/// Has the kernel keep how each child ends, until it is asked: it does not if the starter of this
-/// process has ignored SIGCHLD (`trap '' CHLD`). Programs that it starts are not concerned any
-/// more.
+/// Makes the kernel keep how each child ends until it is asked. It would not if the starter of this
+/// process ignored SIGCHLD (`trap '' CHLD`). Programs that this process starts no longer ignore it.
 ///
 /// Called once, outside of any event loop, after [`close_inherited`].
 ///
@@ -66,9 +65,9 @@ pub fn keep_exit_codes() -> io::Result<()> {
     catch(Signal::SIGCHLD)
 }
 
-/// Catches a signal, and does nothing about it.
+/// Catches a signal and does nothing.
 fn catch(signal: Signal) -> io::Result<()> {
-    // Caught once, it is caught for good, also when this event loop is gone.
+    // A signal that was caught once is caught for good, even when this event loop is gone.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()?;

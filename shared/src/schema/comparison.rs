@@ -1,5 +1,4 @@
-//! Each field of each record is given what does not belong there: the schema and the reader say the
-//! same of it.
+//! Puts wrong values into each field of each record: the schema and the reader must agree on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +12,7 @@ use crate::json::{self, Record};
 use crate::task::Task;
 use crate::transcript::Entry;
 
-/// Returns records that have together every field of a schema, with each type that it may have.
+/// Returns records that together have every field of a schema, with each type that it may have.
 fn samples(schema: &Value, root: &Value) -> Vec<Value> {
     if schema["$ref"] == "#" {
         // A snapshot holds lines, and lines hold snapshots.
@@ -57,7 +56,7 @@ fn samples(schema: &Value, root: &Value) -> Vec<Value> {
     }
 }
 
-/// Returns a schema with what it refers to.
+/// Returns a schema with its references resolved.
 fn resolved(schema: &Value, root: &Value) -> Value {
     let Some(name) = schema["$ref"].as_str() else {
         return schema.clone();
@@ -166,7 +165,7 @@ fn text(schema: &Value) -> &'static str {
     }
 }
 
-/// Returns what is put in the place of a value.
+/// Returns the values that replace a value.
 fn wrong(value: &Value) -> Vec<Value> {
     let mut wrong = vec![
         json!(null),

@@ -1,5 +1,5 @@
-//! From all that says something of a teammate (or of the lead agent) to the spawn order: the flags
-//! of a command, else the environment (`TEAM_…`), else `team.toml` (the member, its role, the top
+//! Merges all sources of a teammate's (or the lead agent's) terms into a spawn order: the flags of
+//! a command, else the environment (`TEAM_…`), else `team.toml` (the member, its role, the top
 //! level), else the default. Pure.
 //!
 //! A resumed teammate keeps the terms of its record: only flags change them.
@@ -80,8 +80,8 @@ pub fn resolve(
     };
     service::check(model.as_ref(), &lookup)?;
     hand_on(&mut environment, file, ca, is_lead);
-    // The environment is that of the command, each time: so are the keys in it that commands are
-    // given.
+    // The environment is always that of the command, and so are the variables in it that the
+    // teammate's commands get.
     let passed_on = tables.variables();
     environment.part(&passed_on);
     environment.tell_unattended(&passed_on);
@@ -271,8 +271,8 @@ fn with_model_id(spec: ModelSpec, lookup: Lookup<'_>) -> Result<ModelSpec, Setti
     .unwrap_or(spec))
 }
 
-/// Hands on to the worker what the file says of services and settings: in variables, unless they
-/// are set already.
+/// Passes the services and settings of the file on to the worker, in variables that are not set
+/// already.
 fn hand_on(environment: &mut Environment, file: &TeamFile, ca: Option<String>, is_lead: bool) {
     // Only the lead agent spawns others and reads the file. The tools of a teammate may well work
     // on another team.
@@ -294,7 +294,7 @@ fn hand_on(environment: &mut Environment, file: &TeamFile, ca: Option<String>, i
     if is_lead && !file.path.as_os_str().is_empty() {
         variables.push((VARIABLE, file.path.to_string_lossy().into_owned()));
     }
-    // A flag goes before the environment.
+    // A flag takes precedence over the environment.
     if let Some(ca) = ca {
         environment.set("TEAM_CA", &ca);
     }

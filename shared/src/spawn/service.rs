@@ -1,7 +1,6 @@
-//! The variables that a model's service is reached with, looked at before anything is started.
-//! Pure.
+//! Checks the variables by which a model's service is reached before anything is started. Pure.
 //!
-//! A worker looks at them again: what is wrong there is told with its first piece of work.
+//! A worker checks them again, and reports a mistake with its first piece of work.
 
 use crate::amount::{parse_period, parse_window};
 use crate::model_spec::{ModelSpec, Provider};

@@ -37,7 +37,7 @@ struct TrustEntry {
     path: FilePath,
     /// What was trusted: one line for each key, or for each value of a list.
     keys: BTreeSet<String>,
-    /// What narrowed the team at that time: without it, what was trusted is more.
+    /// What narrowed the team at that time: without it, the trusted keys would allow more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     narrowing: Vec<Narrowing>,
 }
@@ -109,7 +109,7 @@ impl Widening {
     /// Returns those that the user has not trusted.
     ///
     /// # Errors
-    /// [`StateError`] if the store cannot be read: then none is.
+    /// [`StateError`] if the store cannot be read: then none is trusted.
     pub fn untrusted(&self, state: &StateDir) -> Result<Vec<String>, StateError> {
         if self.keys.is_empty() {
             return Ok(Vec::new());
@@ -118,7 +118,8 @@ impl Widening {
         Ok(self.keys.difference(&trusted).cloned().collect())
     }
 
-    /// Returns what the user has trusted of this file, whether it still says so or not.
+    /// Returns the keys of this file that the user has trusted, whether they are still in it or
+    /// not.
     ///
     /// # Errors
     /// [`StateError`] if the store cannot be read.
@@ -129,8 +130,8 @@ impl Widening {
             .unwrap_or_default())
     }
 
-    /// Returns what narrowed the team when the user trusted the file, and has gone since, or
-    /// narrows less: one line each.
+    /// Returns what narrowed the team when the user trusted the file and no longer does, or narrows
+    /// less: one line each.
     ///
     /// # Errors
     /// [`StateError`] if the store cannot be read.

@@ -1,4 +1,4 @@
-//! What people, the lead and teammates say of a task when they make or change it.
+//! The fields of a task that people, the lead and teammates set.
 
 use std::collections::BTreeSet;
 
@@ -16,11 +16,11 @@ const MAX_SUBJECT: usize = 200;
 /// The longest description and the longest check, in bytes: a task stands in one message.
 const MAX_TEXT: usize = 200_000;
 
-/// Stands for no check of its own, and for no review.
+/// Means no check of its own, or no review.
 const NONE: &str = "none";
 
-/// What is said of a task. What is not said stays as it is, or as by default; an empty text takes
-/// something away, but for a check: that is `none`.
+/// Fields of a task. A field that is not set stays as it is, or has its default. An empty text
+/// removes a value; for a check that is `none`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, Args)]
 #[serde(default)]
 pub struct TaskFields {
@@ -79,7 +79,7 @@ impl TaskFields {
     /// What is wrong with a field. Fits behind "error: ".
     pub fn create(&self, id: TaskId, by: &str, at: f64) -> Result<Task, String> {
         let subject = self.subject.clone().ok_or("a task needs a subject")?;
-        // It is a variable that is not set, more often than not.
+        // Most often, a shell variable in the command was not set.
         if self
             .reserved_for
             .as_ref()
@@ -120,7 +120,7 @@ impl TaskFields {
         self.change(&new, by)
     }
 
-    /// Returns a task with what is said here.
+    /// Returns a task with these fields changed.
     ///
     /// # Errors
     /// What is wrong with a field. Fits behind "error: ".
@@ -140,7 +140,7 @@ impl TaskFields {
             next.reserved_for = some(who);
         }
         if let Some(command) = &self.check {
-            // An empty one is a variable that is not set, more often than not.
+            // Most often, a shell variable in the command was not set.
             let command = some(command).ok_or("the check is empty: write a command, or `none`")?;
             next.check = (command != NONE).then(|| Check {
                 command,

@@ -25,11 +25,11 @@ fn below(state: &Path, workspace: &Path) -> PathBuf {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    // The hash parts workspaces of the same name, and keeps nothing secret.
+    // The hash separates workspaces of the same name; it protects nothing.
     state.join(format!("{name}-{}", name_of(workspace)))
 }
 
-/// Checks that a path leads to the team directory of the workspace that it stands in, if that lies
+/// Checks that a path leads to the team directory of the workspace that contains it, if that lies
 /// apart.
 pub(super) fn check(path: &Path, root: &Path) -> Result<(), DirError> {
     let above = path.parent().and_then(|above| above.canonicalize().ok());

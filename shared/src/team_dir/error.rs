@@ -22,8 +22,8 @@ pub enum DirError {
         /// The user id of this process.
         user: u32,
     },
-    /// The team directory lies apart from the workspace, and something else stands at the place of
-    /// the link to it.
+    /// The team directory lies apart from the workspace, and something else is at the place of the
+    /// link to it.
     #[error("{} does not lead to the team directory of this workspace, {}", .path.display(), .place.display())]
     Replaced {
         /// What is there.
@@ -31,8 +31,8 @@ pub enum DirError {
         /// Where it should lead.
         place: PathBuf,
     },
-    /// A link stands where the team directory of this workspace would be, and leads to that of
-    /// another one.
+    /// A link is where the team directory of this workspace would be, and leads to that of another
+    /// one.
     #[error("{} is a symbolic link to the team of another workspace, {}", .path.display(), .root.display())]
     OfAnother {
         /// The link.
@@ -40,10 +40,10 @@ pub enum DirError {
         /// Where it leads.
         root: PathBuf,
     },
-    /// A symbolic link stands where a file or folder is expected.
+    /// A symbolic link is where a file or folder is expected.
     #[error("{} is a symbolic link, and links inside the team directory are not followed", .0.display())]
     Link(PathBuf),
-    /// Something other than a regular file stands where a file is expected.
+    /// Something other than a regular file is where a file is expected.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
     /// The system refused.
@@ -76,7 +76,7 @@ impl DirError {
         }
     }
 
-    /// Tells whether the thing is simply not there.
+    /// Tells whether the file does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Missing(_)) || self.io_kind() == Some(io::ErrorKind::NotFound)
     }

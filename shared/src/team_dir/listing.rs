@@ -1,18 +1,18 @@
-//! What really stands in a team directory: for those who look whether all is as it should be.
-//! Nothing is opened but folders, nothing is followed, and nothing is made.
+//! The actual content of a team directory, for checks that everything is as it should be. Only
+//! folders are opened, no link is followed, and nothing is made.
 
 use rustix::fs::{AtFlags, Dir, FileType};
 
 use super::{DirError, TeamDir, TeamPath};
 
-/// Something that stands in a team directory.
+/// A file, folder or anything else in a team directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Where.
     pub at: TeamPath,
     /// What it is.
     pub kind: FileKind,
-    /// The bits of its mode that say who may do what.
+    /// The permission bits of its mode.
     pub mode: u32,
     /// The user id that owns it.
     pub owner: u32,
@@ -36,8 +36,8 @@ pub enum FileKind {
 }
 
 impl TeamDir {
-    /// Tells whether this can be a team directory: it has a journal, or nothing at all that is not
-    /// of one.
+    /// Tells whether this can be a team directory: it has a journal, or nothing that does not
+    /// belong into one.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -50,9 +50,9 @@ impl TeamDir {
             }))
     }
 
-    /// Lists what stands at the top of the team directory (none), or in one of [`super::FOLDERS`],
-    /// in the order of the names. A folder that is not there is empty. What goes away meanwhile,
-    /// and what has a name that is no text, is left out.
+    /// Lists the top of the team directory (none), or one of [`super::FOLDERS`], in the order of
+    /// the names. A folder that is not there is empty. Entries that vanish meanwhile, or whose
+    /// names are no text, are left out.
     ///
     /// # Errors
     /// [`DirError`] if the folder is a link, or the system refuses.

@@ -56,8 +56,8 @@ impl TeamDir {
         self.change_mode(at, |_, made_with| made_with)
     }
 
-    /// Takes the directory itself (none), a folder or a file from the other users. What is
-    /// read-only stays so.
+    /// Removes the access of other users to the directory itself (none), a folder or a file. What
+    /// is read-only stays so.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -66,16 +66,16 @@ impl TeamDir {
             .map(drop)
     }
 
-    /// Sets a mode, made from the mode that is found and the one that such a file is made with.
-    /// Returns the mode that was found, if that was another one.
+    /// Sets a mode that is computed from the present mode and the one that such a file is made
+    /// with. Returns the earlier mode if it was another one.
     fn change_mode(
         &self,
         at: Option<&TeamPath>,
         wanted: impl Fn(u32, u32) -> u32,
     ) -> Result<Option<u32>, DirError> {
         let change = || {
-            // Follows no link: what is opened is only held, and its mode is set by the kernel's
-            // name of that.
+            // No link is followed: the file is only held open, and its mode is set through the
+            // kernel's name for the descriptor.
             let held = match at {
                 None => None,
                 Some(at) => {
@@ -88,7 +88,7 @@ impl TeamDir {
                     )?)
                 }
             };
-            // In a directory that is closed, not even `.` is found: its descriptor is enough.
+            // In a directory without permissions not even `.` is found, so its descriptor is used.
             let held = held.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
             let found = fstat(held)?.st_mode;
             let made_with = match FileType::from_raw_mode(found) {

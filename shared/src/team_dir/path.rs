@@ -1,4 +1,4 @@
-//! What lies where under the team directory, and who writes it.
+//! The paths under the team directory, and who writes each file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use crate::id::TaskId;
 use crate::name::Name;
 
-/// What the older one of two logs is called, behind the name of the log.
+/// The suffix of the older one of two logs.
 pub(crate) const OLDER_LOG: &str = ".1";
 
-/// A path inside the team directory, made here alone.
+/// A path inside the team directory. Only this module makes one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TeamPath {
     pub(super) folder: Option<&'static str>,
@@ -94,8 +94,7 @@ impl TeamPath {
             .collect()
     }
 
-    /// `log/NAME.background-ID.log`: what is kept of the output of a background command that has
-    /// ended.
+    /// `log/NAME.background-ID.log`: the kept output of a background command that has ended.
     pub fn background_log(name: &Name, id: &str) -> Self {
         Self::at("log", format!("{name}.background-{id}.log"))
     }
@@ -122,7 +121,7 @@ impl TeamPath {
         Self::at("run", "chat".to_owned())
     }
 
-    /// `run/run`: `teamctl run` holds a `flock` on it, and writes there what it is to end.
+    /// `run/run`: `teamctl run` holds a `flock` on it, and writes there what it must end.
     pub fn run() -> Self {
         Self::at("run", "run".to_owned())
     }
@@ -139,14 +138,14 @@ impl TeamPath {
         Self::at("run", format!("job-{name}"))
     }
 
-    /// `run/setup-NAME`: with what the setup of a checkout has run. Without it the setup runs
-    /// again.
+    /// `run/setup-NAME`: the inputs with which the setup of a checkout has run. Without it the
+    /// setup runs again.
     pub fn setup(name: &Name) -> Self {
         Self::at("run", format!("setup-{name}"))
     }
 
-    /// `run/overload-SERVICE`: until when (seconds since the boot) the team leaves a service alone
-    /// that is overloaded. A service is a provider at one address with one key
+    /// `run/overload-SERVICE`: until when (seconds since the boot) the team does not use an
+    /// overloaded service. A service is a provider at one address with one key
     /// (`anthropic-1a2b3c4d`).
     pub fn overload(service: &str) -> Self {
         Self::at("run", format!("overload-{service}"))

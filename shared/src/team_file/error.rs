@@ -100,7 +100,8 @@ impl TeamFileError {
         Self::wrong(LineColumn::of(bytes, offset), "this byte is not UTF-8")
     }
 
-    /// Says what `toml` found, and where. Never shows the text around it: there may be a key in it.
+    /// Explains an error of `toml`, with its place. Never shows the text around it: there may be a
+    /// key in it.
     pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
         let place = LineColumn::of(text.as_bytes(), error.span().map_or(0, |span| span.start));
         let message: String = error
@@ -169,7 +170,7 @@ impl TeamFileError {
     }
 }
 
-/// Says which key may be meant.
+/// Suggests the key that may be meant.
 fn advise<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     match suggest::nearest(unknown, known) {
         _ if ["hosts", "ports"].contains(&unknown) => {

@@ -45,7 +45,7 @@ impl AgentProgram {
         effects.widening.pop_first().unwrap_or_default()
     }
 
-    /// Says what each key does.
+    /// Reports what each key does.
     pub(crate) fn effects(&self, name: &str, to: &mut Effects<'_>) {
         let Self {
             command,
@@ -125,7 +125,7 @@ impl Protocol {
         }
     }
 
-    /// Returns what is known of the agent behind it; none if that is a program of the user's own.
+    /// Returns what is known about the agent that it drives; none for a program of the user's own.
     pub const fn published(self) -> Option<Published> {
         match self {
             Self::Run => None,
@@ -151,7 +151,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// Says that a version is too old, and what to do; none if it is not.
+    /// Explains that a version is too old, and what to do; none if it is not.
     pub fn too_old(&self, version: Version) -> Option<String> {
         let Self {
             package,
@@ -163,7 +163,7 @@ impl Published {
     }
 }
 
-/// A version: the three numbers of it that count.
+/// A version: its first three numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub [u32; 3]);
 

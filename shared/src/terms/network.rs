@@ -17,7 +17,7 @@ impl Network {
     /// No host at all.
     pub const NONE: Self = Self(Some(Vec::new()));
 
-    /// Returns what this one and another one reach.
+    /// Returns the hosts that both reach.
     #[must_use]
     pub fn within(self, other: &Self) -> Self {
         match (self.0, &other.0) {

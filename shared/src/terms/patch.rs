@@ -1,4 +1,4 @@
-//! What one source says of a teammate's terms: the flags of a command, the environment, a table of
+//! One source of a teammate's terms: the flags of a command, the environment, a table of
 //! `team.toml`.
 
 use std::path::Path;
@@ -23,7 +23,7 @@ const WORK: &str = "How it works";
 const LIMITS: &str = "Limits";
 const SANDBOX: &str = "Sandbox";
 
-// What is said of the terms; what is not said is none. It stands in control frames, too: no field
+// What is said of the terms; what is not said is none. It is part of control frames, too: no field
 // may be left out when it is written. The help of `teamctl spawn` shows the documentation of the
 // fields.
 #[expect(
@@ -47,7 +47,7 @@ pub struct TermsPatch {
     /// Agent: builtin, claude, codex, or one defined in team.toml (`[agents.NAME]`)
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
-    // What the name of the agent means, once that was looked up.
+    // The program that the name of the agent stands for, once it was looked up.
     #[arg(skip)]
     pub program: Option<AgentProgram>,
     /// Directory to work in [default: the parent of the team directory]
@@ -104,12 +104,12 @@ pub struct TermsPatch {
     /// How its commands are confined.
     #[command(flatten)]
     pub sandbox: SandboxPatch,
-    /// What its role says to its model.
+    /// The instructions of its role to its model.
     #[arg(skip)]
     pub instructions: Option<String>,
 }
 
-// What is said of how commands are confined.
+// How one source confines commands.
 #[expect(
     missing_docs,
     reason = "it would take the place of the command's own help"
@@ -140,15 +140,15 @@ pub struct SandboxPatch {
     /// What its tools see although it is hidden by default: dot files and dot folders of the home.
     #[arg(skip)]
     pub visible: Vec<String>,
-    /// Variables that its commands are given although no toolchain needs them, or their names say
-    /// that they hold a key.
+    /// Variables that its commands get although no toolchain needs them, or their names suggest a
+    /// key.
     #[arg(skip)]
     #[serde(deserialize_with = "variables")]
     pub env: Vec<String>,
 }
 
 impl TermsPatch {
-    /// Reads what the environment says.
+    /// Reads the environment.
     ///
     /// # Errors
     /// [`SettingError`] for the first variable with a wrong value.
@@ -168,8 +168,7 @@ impl TermsPatch {
         })
     }
 
-    /// Returns what this patch says, and where it says nothing, what the other one says. Lists add
-    /// up.
+    /// Returns this patch, completed by the other one. Lists add up.
     #[must_use]
     pub fn merge(self, below: Self) -> Self {
         Self {
@@ -242,9 +241,9 @@ impl TermsPatch {
             sandbox,
             instructions: _,
         } = self;
-        // Where the services are, and their keys, stands in the environment alone: a model's name
-        // leads nowhere else. An agent is a program of the user's, or one whose command is trusted
-        // by itself.
+        // The addresses and keys of the services are only in the environment, so a model's name
+        // cannot lead elsewhere. An agent is a program of the user's, or its command is trusted
+        // separately.
         to.neither([
             "role",
             "prompt",
@@ -366,7 +365,7 @@ impl SandboxPatch {
             Some(Some(hosts)) if hosts.is_empty() => to.narrows_to("sandbox.network", "false", 0.0),
             Some(Some(hosts)) => {
                 to.narrows_to("sandbox.network", "only the hosts of a list", 1.0);
-                // One that is named may belong to the network of this machine.
+                // A host that is named may belong to the network of this machine.
                 to.widens("sandbox.network", hosts);
             }
         }

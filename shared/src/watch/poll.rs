@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{POLL_EVERY, Target};
 
-/// What was seen, and when to look next. There is no thread: looking happens while a task waits.
+/// The last state, and when to look next. There is no thread: a waiting task looks.
 #[derive(Debug)]
 pub(super) struct Poll {
     /// Kept here, so that a future that is dropped and made again does not put it off.
@@ -17,7 +17,7 @@ pub(super) struct Poll {
     seen: BTreeMap<String, FileState>,
 }
 
-/// What tells two states of a file apart without reading it.
+/// What distinguishes two states of a file without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileState {
     identity: (u64, u64),
@@ -63,7 +63,8 @@ impl FileState {
     }
 }
 
-/// Looks at all that is watched. What cannot be seen is not there: it is seen when it comes back.
+/// Looks at all that is watched. A file that cannot be read counts as missing, and its return is
+/// noticed.
 fn look_at(target: &Target) -> BTreeMap<String, FileState> {
     let seen = |path: &Path| Some((path.file_name()?.to_str()?.to_owned(), FileState::of(path)?));
     if !target.folder {

@@ -166,7 +166,7 @@ fn the_doctor_says_what_is_held_and_by_what() {
     assert_eq!(probed.code, Some(i32::from(!held)));
     let bare = Team::new().with("TEAM_SANDBOX_LAYERS", "landlock,seccomp");
     let run = bare.teamctl(["doctor"]).exits(1);
-    assert!(run.stdout.contains("it takes namespaces"), "{run:?}");
+    assert!(run.stdout.contains("needs namespaces"), "{run:?}");
     assert!(
         run.stderr.contains("taken away by TEAM_SANDBOX_LAYERS"),
         "{run:?}"

@@ -1,5 +1,5 @@
-//! What no spawn order may ask for: paths by way of a link of a tool, repositories of `git`, and to
-//! hide what is needed.
+//! What no spawn order may ask for: a path through a link that a tool made, a repository of `git`,
+//! or hiding what is needed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -222,7 +222,7 @@ mod tests {
         insta::assert_snapshot!(told.join("\n"), @r"
         Problem not held: nothing in the team directory can be written (the team directory lies in the workspace: without namespaces nothing parts them)
         Ok nothing outside the workspace can be written (landlock; 1 attempt refused)
-        Problem not held: .git/hooks and .git/config cannot be written (it takes namespaces)
+        Problem not held: .git/hooks and .git/config cannot be written (needs namespaces)
         ");
     }
 }

@@ -3,7 +3,6 @@
 //! The two sides meet on the control socket and in the files of the team directory. Only the front
 //! of `teamd` knows both.
 
-mod ctl;
 mod teamd;
 
 use clap::{Command, CommandFactory};
@@ -15,10 +14,13 @@ pub fn teamd(version: &'static str) -> std::process::ExitCode {
 
 /// Runs `teamctl`, from its command line to its exit code.
 pub fn teamctl(version: &'static str) -> std::process::ExitCode {
-    ctl::run(version)
+    teamd_ctl::run(version)
 }
 
 /// Returns the command lines of `teamd` and `teamctl`, for their manual pages.
 pub fn command_lines() -> [Command; 2] {
-    [teamd::TeamdCli::command(), ctl::args::Cli::command()]
+    [
+        teamd::TeamdCli::command(),
+        teamd_client::args::Cli::command(),
+    ]
 }

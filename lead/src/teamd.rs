@@ -7,21 +7,21 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use serde_json::json;
+use teamd_client::args::{Completions, Down};
+use teamd_client::connection::{Client, unexpected};
+use teamd_client::context::{Context, Global, block_on};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::print::escape;
+use teamd_client::read::{journal, roster};
+use teamd_client::{context, registered};
+use teamd_ctl::commands::down;
+use teamd_ctl::completion;
 use teamd_shared::cgroup;
 use teamd_shared::control::{Command as Order, Done};
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
-
-use crate::ctl::args::{Completions, Down, Global};
-use crate::ctl::commands::down;
-use crate::ctl::completion;
-use crate::ctl::context::{self, Context, block_on};
-use crate::ctl::{escape, journal, roster};
-use teamd_client::connection::{Client, unexpected};
-use teamd_client::error::{CommandError, CommandResult};
-use teamd_client::exit_code::ExitCode;
-use teamd_client::registered;
 
 /// The daemon of a team of agent processes: it supervises the teammates and tracks their requests
 #[derive(Debug, Parser)]
@@ -326,8 +326,8 @@ async fn ping(dir: &TeamDir) -> Result<Pong, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ctl::context::tests::context;
     use clap::CommandFactory;
+    use teamd_client::testing::context;
     use teamd_shared::team_dir::TeamPath;
 
     /// A team directory whose journal is no file, as none would be of which no descriptor is left.

@@ -107,7 +107,7 @@ pub fn hold_off_daemon(dir: &TeamDir) -> Option<File> {
 }
 
 /// Tells whether the last daemon of a team directory ended in order, and none runs since.
-pub fn has_stopped(dir: &TeamDir) -> bool {
+pub(crate) fn has_stopped(dir: &TeamDir) -> bool {
     !is_locked(dir) && matches!(Roster::load(dir), Ok(Some(Roster { daemon: None, .. })))
 }
 

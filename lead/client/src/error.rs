@@ -140,7 +140,7 @@ impl CommandError {
     }
 
     /// Reads what [`CommandError::to_json`] has written in another program.
-    pub fn of_json(said: &Value) -> Option<Self> {
+    pub(crate) fn of_json(said: &Value) -> Option<Self> {
         let error = &said["error"];
         let code = ExitCode::of_str(error["code"].as_str()?)?;
         let message = error["message"].as_str()?;

@@ -57,7 +57,7 @@ impl ExitCode {
     }
 
     /// Reads the `code` of a JSON error.
-    pub fn of_str(code: &str) -> Option<Self> {
+    pub(crate) fn of_str(code: &str) -> Option<Self> {
         RANKING.into_iter().find(|known| known.as_str() == code)
     }
 

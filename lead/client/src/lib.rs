@@ -1,12 +1,24 @@
-//! What lies below the commands and the views of the lead: the connection to the daemon, the error
-//! that ends a command with its exit code, and the programs of the package.
+//! What lies below the commands and the views of the lead.
 //!
-//! The daemon uses those, too. Nothing here knows a command that prints, or a view.
+//! ```text
+//! args   the command lines, with what a shell completes
+//! act    what a command does: it asks the daemon, or appends to an inbox
+//! read   what the files of the team directory and `/proc` tell
+//! print  what a person or a program reads of it
+//! ```
+//!
+//! Each room uses those below it: `act` and `args` use `read`, and that uses `print`. The daemon uses
+//! the connection, the errors with their exit codes, and the programs, and nothing else of this crate.
 
+pub mod act;
+pub mod args;
 pub mod connection;
+pub mod context;
 pub mod error;
 pub mod exit_code;
+pub mod print;
 pub mod programs;
+pub mod read;
 pub mod registered;
 #[cfg(any(test, feature = "testing"))]
 #[expect(

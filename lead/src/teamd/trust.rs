@@ -3,10 +3,10 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::ctl::context::Context;
-use crate::ctl::escape;
+use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
 use teamd_client::exit_code::ExitCode;
+use teamd_client::print::escape;
 
 /// Trust the current values of those keys of team.toml that give the team more rights
 ///

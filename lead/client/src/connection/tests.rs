@@ -1,8 +1,9 @@
-use super::*;
-use crate::testing::{daemon, runtime, scratch};
 use rustix::fs::{CWD, FileType};
 use teamd_shared::control::Listener;
 use teamd_shared::team_dir::TeamPath;
+
+use super::*;
+use crate::testing::{daemon, runtime, scratch};
 
 #[test]
 fn where_no_daemon_listens_the_exit_code_says_so() {

@@ -1,0 +1,132 @@
+//! Starts the daemon for a command that needs one, as `teamd start` does without a terminal: it
+//! trusts nothing and adopts nothing.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use teamd_shared::team_dir::{DirError, TeamDir};
+
+use crate::act::stop;
+use crate::connection::{Client, is_locked};
+use crate::context::{Context, block_on};
+use crate::error::{CommandError, CommandResult};
+use crate::exit_code::ExitCode;
+use crate::print::escape;
+use crate::read::roster;
+use crate::{programs, registered};
+
+/// Starts the daemon if none runs, unless the person or a setting says otherwise. Then the command
+/// itself says what is missing. Returns whether it has started one.
+/// `check` looks first whether the command could be done at all, in the team directory if there is
+/// one.
+///
+/// # Errors
+/// As `check` and `teamd start`, or [`ExitCode::NotRunning`] in a directory that is no project.
+pub fn ensure_daemon(
+    context: &Context,
+    no_start: bool,
+    check: impl FnOnce(Option<&TeamDir>) -> Result<(), CommandError>,
+) -> Result<bool, CommandError> {
+    let dir = match TeamDir::open(&context.path) {
+        Ok(dir) => Some(dir),
+        Err(DirError::Missing(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(dir) = &dir {
+        registered::check(&context.register, dir, ExitCode::NotRunning)?;
+        // One that was killed may hold the lock for a moment longer, but it answers no more.
+        if is_locked(dir)
+            && !block_on(Client::connect(dir))
+                .is_err_and(|error| error.code() == ExitCode::NotRunning)
+        {
+            return Ok(false);
+        }
+    }
+    if no_start || !context.settings.auto_start {
+        return Ok(false);
+    }
+    refuse_home(&context.path)?;
+    check(dir.as_ref())?;
+    start(context)
+}
+
+/// Stops a daemon again that a command has started, if the command failed and has left nothing for
+/// it to do.
+pub fn undo(context: &Context, started: bool, result: CommandResult) -> CommandResult {
+    // What is only no longer waited for goes on.
+    let has_failed = result
+        .as_ref()
+        .is_err_and(|error| !matches!(error.code(), ExitCode::TimedOut | ExitCode::Interrupted));
+    if started
+        && has_failed
+        && let Ok(dir) = context.dir()
+        && roster::load(&dir)
+            .is_ok_and(|roster| roster.members.iter().all(|member| member.status.is_ended()))
+        && block_on(stop::request_stop(&dir, false, &[])).is_ok()
+    {
+        context
+            .out
+            .aside("stopped teamd again: it has nothing to do");
+    }
+    result
+}
+
+/// Refuses the home directory and the root: a team there could write all that is the user's, and a
+/// person who is there by chance does not mean that.
+fn refuse_home(path: &Path) -> Result<(), CommandError> {
+    let real = |path: &Path| path.canonicalize().ok();
+    let above = path.parent().and_then(real);
+    let home = std::env::home_dir().and_then(|home| real(&home));
+    let which = match above {
+        Some(above) if above == Path::new("/") => "the root directory",
+        Some(above) if Some(&above) == home.as_ref() => "the home directory",
+        _ => return Ok(()),
+    };
+    let message = format!(
+        "no daemon is running for {}, and none is started automatically in {which}",
+        path.display()
+    );
+    Err(CommandError::new(ExitCode::NotRunning, message)
+        .hint("change to your project's directory; `teamd start` starts one here, if that is what you want"))
+}
+
+/// Runs `teamd start`, and says so if that one started the daemon. Returns whether it did.
+fn start(context: &Context) -> Result<bool, CommandError> {
+    let failed = |why: String| {
+        CommandError::new(ExitCode::Failed, format!("cannot start the daemon: {why}"))
+    };
+    let program = programs::teamd().map_err(|error| failed(error.to_string()))?;
+    let output = Command::new(&program)
+        .args(["--json", "--team-dir"])
+        .arg(&context.path)
+        .arg("start")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| {
+            failed(format!("{}: {error}", program.display()))
+                .hint("install teamd, teamctl and team-worker together, from the same version")
+        })?;
+    let said = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        text.lines()
+            .last()
+            .and_then(|line| serde_json::from_str::<Value>(line).ok())
+    };
+    if !output.status.success() {
+        let error = said(&output.stderr).and_then(|said| CommandError::of_json(&said));
+        return Err(error
+            .unwrap_or_else(|| failed(String::from_utf8_lossy(&output.stderr).trim().to_owned())));
+    }
+    let Some(started) = said(&output.stdout).filter(|started| started["already_running"] == false)
+    else {
+        return Ok(false);
+    };
+    let path = context.path.to_string_lossy();
+    context.out.aside(format_args!(
+        "started teamd (pid {}) for {}",
+        started["pid"],
+        escape::line(&path)
+    ));
+    Ok(true)
+}

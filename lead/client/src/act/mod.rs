@@ -1,0 +1,18 @@
+//! What a command does: most ask the daemon and wait for it, a message is appended to an inbox. One
+//! file for each thing that several commands or views do.
+
+pub mod answer;
+pub mod auto_start;
+pub mod interrupt;
+pub mod send;
+pub mod spawn;
+pub mod stop;
+pub mod task;
+pub mod waiting;
+
+use crate::args::Command;
+use crate::context::Context;
+use crate::error::CommandResult;
+
+/// Carries out a command of `teamctl`. The commands lie above the views, so a view is given this.
+pub type Perform = fn(Command, &Context) -> CommandResult;

@@ -1,0 +1,184 @@
+//! The arguments of `teamctl task` and `teamctl run`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueHint};
+use teamd_shared::amount::parse_tokens;
+use teamd_shared::free_text::FreeText;
+use teamd_shared::name::Name;
+use teamd_shared::price::{Dollars, parse_dollars};
+use teamd_shared::task::{TaskFields, TaskId};
+
+use super::value::duration;
+use crate::args::completers::names;
+
+// (A doc comment would replace the help of the command.)
+#[derive(Debug, Args)]
+pub struct Tasks {
+    /// What to do
+    #[command(subcommand)]
+    pub command: TaskCommand,
+}
+
+// What can be done with tasks. (A doc comment would replace the help of the command.)
+#[derive(Debug, Subcommand)]
+pub enum TaskCommand {
+    /// Create a task, and print its id
+    Add(Box<TaskAdd>),
+    /// List unfinished tasks
+    #[command(alias = "ls")]
+    List(TaskList),
+    /// Show a task in full
+    Show(TaskRef),
+    /// Change a task, unless it is submitted or completed
+    Edit(Box<TaskEdit>),
+    /// Assign a task to a teammate; another owner loses it
+    Assign(TaskAssign),
+    /// Take a task from its owner, for any teammate to claim, and stop its check
+    Release(TaskRef),
+    /// Submit a task on behalf of its owner; its check decides
+    Submit(TaskSubmit),
+    /// Cancel a task
+    #[command(alias = "rm")]
+    Cancel(TaskRef),
+    /// Reopen a failed or cancelled task, with these changes
+    Retry(Box<TaskEdit>),
+    /// Show the output of a task's last check
+    Log(TaskLog),
+    /// Create tasks from a Markdown checklist, TOML or JSON
+    ///
+    /// In a checklist (`- [ ] subject`, `1. [ ] subject`), an item waits for the items nested below
+    /// it; other text below it is its description, and what becomes no task is said. In TOML each
+    /// `[[task]]`, and in JSON each object of an array, has the fields of
+    /// `teamctl task show ID --json`; `id` is the number that `blocked_by` refers to.
+    Import(TaskImport),
+}
+
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// Teammate, or id of a task
+    #[arg(value_name = "NAME|TASK", add = names())]
+    pub of: String,
+}
+
+// A branch of the user. (A doc comment would replace the help of the commands.)
+#[derive(Debug, Args)]
+pub struct Branch {
+    /// Branch [default: the current one]
+    #[arg(long, value_name = "BRANCH")]
+    pub into: Option<String>,
+    /// How long to wait [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// What the team is to reach: the lead agent makes the tasks; - reads it from stdin
+    #[arg(allow_hyphen_values = true, value_parser = FreeText)]
+    pub goal: Option<String>,
+    /// Make the tasks of a file first, as `task import` does; - is stdin
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tasks: Option<PathBuf>,
+    /// How long the run may take [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// How many tokens the run may cost, such as 200k or 2M; those from a cache do not count
+    /// [default: no limit]
+    #[arg(long, value_name = "N", value_parser = parse_tokens)]
+    pub max_tokens: Option<u64>,
+    /// How many dollars the run may cost, such as 2.50 [default: no limit]
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_dollars)]
+    pub max_cost: Option<Dollars>,
+    /// Write what came of each task: FILE.json, or FILE.xml for JUnit
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub report: Option<PathBuf>,
+    /// Leave the team running, if no limit is reached
+    #[arg(long)]
+    pub keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TaskRef {
+    /// Task
+    #[arg(value_name = "ID")]
+    pub id: TaskId,
+}
+
+#[derive(Debug, Args)]
+pub struct TaskLog {
+    /// The task
+    #[arg(value_name = "ID")]
+    pub id: TaskId,
+    /// Print the output while the check runs, until it ends
+    #[arg(long, short)]
+    pub follow: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TaskAdd {
+    /// Subject: what to do, in one line
+    #[arg(value_name = "SUBJECT", allow_hyphen_values = true, value_parser = FreeText)]
+    pub subject: String,
+    /// What else is said
+    #[command(flatten)]
+    pub fields: TaskFields,
+    /// Allow a --for that no teammate has yet
+    #[arg(long)]
+    pub later: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TaskEdit {
+    /// Task
+    #[arg(value_name = "ID")]
+    pub id: TaskId,
+    /// Subject: what to do, in one line
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = FreeText)]
+    pub subject: Option<String>,
+    /// What else is said
+    #[command(flatten)]
+    pub fields: TaskFields,
+    /// Allow a --for that no teammate has yet
+    #[arg(long)]
+    pub later: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TaskList {
+    /// Also list finished tasks
+    #[arg(long)]
+    pub all: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TaskAssign {
+    /// Task
+    #[arg(value_name = "ID")]
+    pub id: TaskId,
+    /// Teammate
+    #[arg(value_parser = Name::of_inbox, add = names())]
+    pub name: Name,
+}
+
+#[derive(Debug, Args)]
+pub struct TaskSubmit {
+    /// Task
+    #[arg(value_name = "ID")]
+    pub id: TaskId,
+    /// What was done
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(allow_hyphen_values = true, value_parser = FreeText)]
+    pub summary: String,
+}
+
+#[derive(Debug, Args)]
+pub struct TaskImport {
+    /// File, or - for stdin
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Allow tasks for names and roles that no teammate has yet
+    #[arg(long)]
+    pub later: bool,
+}

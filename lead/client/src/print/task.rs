@@ -1,0 +1,181 @@
+//! A task as a person reads it: its status in colour, and everything about it.
+
+use anstyle::{AnsiColor, Style};
+use teamd_shared::journal::Team;
+use teamd_shared::member::ApproveBy;
+use teamd_shared::task::{MAX_IDLE_RELEASES, Task, TaskId, TaskStatus};
+
+use crate::print::output::paint;
+use crate::print::render::{BAD, BOLD, DIM, count, facts};
+use crate::print::{clock, escape};
+
+/// Says what a pending task waits for: `3, 5 (failed)`.
+pub fn blockers(team: &Team, task: &Task) -> String {
+    if task.status != TaskStatus::Pending {
+        return String::new();
+    }
+    let said = team
+        .blockers(task)
+        .into_iter()
+        .map(|(id, status)| match status {
+            TaskStatus::Failed | TaskStatus::Cancelled => format!("{id} ({})", status.as_str()),
+            _ => id.to_string(),
+        });
+    said.collect::<Vec<_>>().join(", ")
+}
+
+/// Says how a completed task was verified.
+pub fn verified(task: &Task) -> &'static str {
+    match (&task.result, task.status) {
+        (Some(result), TaskStatus::Completed) => result.verified(),
+        _ => "",
+    }
+}
+
+/// Returns the style of a status.
+pub fn style(status: TaskStatus) -> Style {
+    match status {
+        TaskStatus::Completed => AnsiColor::Green.on_default(),
+        TaskStatus::Failed => BAD,
+        TaskStatus::Cancelled => DIM,
+        TaskStatus::InProgress | TaskStatus::InReview => AnsiColor::Cyan.on_default(),
+        TaskStatus::Pending => Style::new(),
+    }
+}
+
+/// Says everything about a task.
+pub fn details(team: &Team, task: &Task) -> String {
+    let ids = |ids: &std::collections::BTreeSet<TaskId>| {
+        ids.iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let text = |text: Option<&String>| text.cloned().unwrap_or_default();
+    let checks = team
+        .work
+        .check()
+        .filter(|_| !task.no_check)
+        .into_iter()
+        .chain(task.check.clone());
+    let checks: Vec<String> = checks
+        .map(|check| format!("{} (set by {})", check.command, check.set_by))
+        .collect();
+    let check = task
+        .result
+        .as_ref()
+        .and_then(|result| result.check.as_ref())
+        .map(|check| {
+            let exit = check
+                .exit
+                .map_or("was ended".to_owned(), |exit| format!("exited with {exit}"));
+            format!(
+                "`{}` {exit} after {}",
+                check.check.command,
+                clock::span(check.seconds)
+            )
+        });
+    let all = [
+        ("description", task.description.clone()),
+        (
+            "owner",
+            task.owner
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        ),
+        ("for", text(task.reserved_for.as_ref())),
+        ("blocked by", blockers(team, task)),
+        ("blocks", ids(&task.blocks)),
+        ("check", checks.join("\n")),
+        ("review", review(team, task)),
+        (
+            "failed checks",
+            format!("{} of {}", task.attempts, task.max_attempts),
+        ),
+        ("submitted", submitted(task)),
+        ("last check", text(check.as_ref())),
+        ("given back", given_back(task)),
+        ("stalled", text(task.held_up().as_ref())),
+        ("sent back", sent_back(task)),
+        ("verified", verified(task).to_owned()),
+        (
+            "protected files",
+            text(
+                task.result
+                    .as_ref()
+                    .and_then(|it| it.touched_protected.as_ref()),
+            ),
+        ),
+        (
+            "created",
+            format!(
+                "{}, by {}",
+                clock::time_of_day(task.created_at),
+                task.created_by
+            ),
+        ),
+    ];
+    let status = paint(style(task.status), task.status.as_str());
+    let heading = format!(
+        "{}  {}  {status}",
+        paint(BOLD, task.id),
+        escape::line(&task.subject)
+    );
+    facts(heading, &all)
+}
+
+/// Says who has submitted what. A branch of the user is no teammate's work, and has no summary.
+fn submitted(task: &Task) -> String {
+    let Some(submission) = &task.submission else {
+        return String::new();
+    };
+    match &task.branch {
+        Some(of) if submission.commit.as_ref() == Some(&of.commit) => {
+            format!(
+                "by you: {} at {}",
+                of.name,
+                of.commit.get(..12).unwrap_or(&of.commit)
+            )
+        }
+        _ => format!("by {}: {}", submission.by, submission.summary)
+            .trim_end_matches(": ")
+            .to_owned(),
+    }
+}
+
+/// Says how often it was sent back without a failed check, and why the last time.
+fn sent_back(task: &Task) -> String {
+    let why = task.returned.clone().unwrap_or_default();
+    match task.returns {
+        0 => why,
+        times => format!("{}: {why}", count(times as usize, "time"))
+            .trim_end_matches(": ")
+            .to_owned(),
+    }
+}
+
+/// Says how often in a row its owner has let it lie.
+fn given_back(task: &Task) -> String {
+    match task.idle_releases {
+        0 => String::new(),
+        times => format!(
+            "{times} of {MAX_IDLE_RELEASES} times in a row by an owner that went idle or died"
+        ),
+    }
+}
+
+/// Says who must approve the work, and what it waits for:
+/// `by a person, a1b2c3d4 waits for the answer`.
+fn review(team: &Team, task: &Task) -> String {
+    let waits = task.review_id().and_then(|id| team.requests.get(id));
+    let by = waits
+        .map(|request| team.judge_of(request))
+        .or(task.review)
+        .map(|by| match by {
+            ApproveBy::Person => "by a person".to_owned(),
+            ApproveBy::Lead => "by the lead".to_owned(),
+        });
+    let waits = waits.map(|it| format!("{} waits for the answer", it.request_id));
+    by.into_iter().chain(waits).collect::<Vec<_>>().join(", ")
+}

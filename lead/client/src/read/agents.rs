@@ -1,0 +1,105 @@
+//! The programs of agents: which are there, in which version, and what keeps one from being started.
+
+mod known;
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use teamd_shared::environment::Environment;
+use teamd_shared::terms::{AgentProgram, Version};
+
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+use crate::print::escape;
+
+pub use known::Known;
+
+/// What keeps an agent from being started.
+pub enum Problem {
+    /// Its program is not there.
+    Missing,
+    /// It has no key.
+    NoKey,
+    /// Its version is too old, and why that matters.
+    TooOld(String),
+    /// This variable chooses a service whose requests are signed.
+    Signs(&'static str),
+}
+
+/// Checks that an agent can be started with this environment; returns what is to be noted.
+///
+/// # Errors
+/// [`ExitCode::Failed`] if its program is not there or too old, or has no key.
+pub fn check(
+    name: &str,
+    agent: &AgentProgram,
+    environment: &Environment,
+) -> Result<Option<String>, CommandError> {
+    let (version, problem) = inspect(agent, environment);
+    let known = Known::of(agent.protocol);
+    let Some(problem) = problem else {
+        let newest = known.map(|known| known.published.tested[1]);
+        let newer = version.filter(|version| newest.is_some_and(|newest| *version > newest));
+        return Ok(newer.map(|version| format!("{name} {version} is newer than what was tested")));
+    };
+    let failed = |message: String| CommandError::new(ExitCode::Failed, message);
+    let error = match (problem, known) {
+        (Problem::NoKey, Some(known)) => failed(format!("the agent {name} needs {}", known.needs)).hint(
+            "a login of a subscription is not used: the tokens of several processes would log each other out",
+        ),
+        (Problem::Signs(variable), Some(known)) => failed(format!(
+            "the agent {name} cannot work with {variable}: requests of that service are signed with a key that the agent holds, \
+             and no key enters its sandbox"
+        ))
+        .hint(format!("unset it, and set {}", known.needs)),
+        (Problem::TooOld(why), _) => failed(format!("the agent {name} cannot be started: {why}")),
+        (_, known) => {
+            let program = escape::line(&agent.command[0]).into_owned();
+            let hint = match known {
+                Some(known) => format!("`npm install -g {}` installs it", known.published.package),
+                None => format!("install it, or correct `command` in `[agents.{name}]` of team.toml"),
+            };
+            failed(format!("the agent {name} cannot be started: there is no program {program}")).hint(hint)
+        }
+    };
+    Err(error.hint("`teamctl agents` lists the agents"))
+}
+
+/// Returns the version of an agent, where that can be known, and what keeps it from being started.
+pub fn inspect(
+    agent: &AgentProgram,
+    environment: &Environment,
+) -> (Option<Version>, Option<Problem>) {
+    let Some(program) = find(agent, environment) else {
+        return (None, Some(Problem::Missing));
+    };
+    let Some(known) = Known::of(agent.protocol) else {
+        return (None, None);
+    };
+    let version = known.version(&program);
+    let too_old = version
+        .and_then(|version| known.published.too_old(version))
+        .map(Problem::TooOld);
+    let signs = known.signs.iter().find(|variable| {
+        environment
+            .value(variable)
+            .is_some_and(|value| !["", "0", "false"].contains(&value.as_str()))
+    });
+    let problem = too_old.or(signs.copied().map(Problem::Signs));
+    let problem = problem.or_else(|| (!known.has_key(environment)).then_some(Problem::NoKey));
+    (version, problem)
+}
+
+/// Finds the program of an agent as its teammate will: in `PATH`, or by its path. One that counts
+/// from the workspace is not looked for: which that is, only the teammate says.
+fn find(agent: &AgentProgram, environment: &Environment) -> Option<PathBuf> {
+    let program = Path::new(agent.command.first()?);
+    let is_program = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    if program.components().count() > 1 {
+        return Some(program.to_owned()).filter(|path| path.is_relative() || is_program(path));
+    }
+    let path = environment.value("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(is_program)
+}

@@ -1,0 +1,110 @@
+//! What is known of the agents of others: where each is to be had, which versions work, and what it
+//! needs.
+
+use std::path::Path;
+
+use serde_json::Value;
+use teamd_shared::environment::Environment;
+use teamd_shared::terms::{Protocol, Published, Version};
+
+/// An agent of others.
+pub struct Known {
+    /// The package that it comes in, and the versions that work.
+    pub published: Published,
+    /// What it needs, in words, and the variables of which it needs one.
+    pub needs: &'static str,
+    keys: &'static [&'static str],
+    /// The variables that choose a service whose requests the agent itself must sign.
+    pub(crate) signs: &'static [&'static str],
+    /// How much memory a teammate takes with it, in MB.
+    pub memory: u32,
+}
+
+impl Known {
+    /// Returns the one behind a protocol; none if that is a program of the user's own.
+    pub fn of(protocol: Protocol) -> Option<Self> {
+        let published = protocol.published()?;
+        Some(match protocol {
+            Protocol::Run => return None,
+            Protocol::Claude => Self {
+                published,
+                needs: "ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway",
+                keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+                signs: &[
+                    "CLAUDE_CODE_USE_BEDROCK",
+                    "CLAUDE_CODE_USE_VERTEX",
+                    "CLAUDE_CODE_USE_FOUNDRY",
+                ],
+                memory: 220,
+            },
+            Protocol::Codex => Self {
+                published,
+                needs: "OPENAI_API_KEY",
+                keys: &["OPENAI_API_KEY"],
+                signs: &[],
+                memory: 115,
+            },
+        })
+    }
+
+    /// Tells whether it has a key that it needs.
+    pub fn has_key(&self, environment: &Environment) -> bool {
+        self.keys.iter().any(|key| environment.value(key).is_some())
+    }
+
+    /// Finds the version of a program in the description of its package, where npm has put it
+    /// there. Nothing is run: that would take longer than all else that a spawn does.
+    pub fn version(&self, program: &Path) -> Option<Version> {
+        let program = program.canonicalize().ok()?;
+        program.ancestors().skip(1).take(5).find_map(|folder| {
+            let text = std::fs::read_to_string(folder.join("package.json")).ok()?;
+            let package: Value = serde_json::from_str(&text).ok()?;
+            let is_it = package["name"]
+                .as_str()
+                .is_some_and(|name| name.starts_with(self.published.package));
+            if is_it {
+                package["version"].as_str().and_then(Version::read)
+            } else {
+                None
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_beside_the_program_and_only_of_its_own_package() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("node_modules/@openai/codex/bin");
+        std::fs::create_dir_all(&folder).unwrap();
+        let put = |path: &Path, text: &str| {
+            std::io::Write::write_all(&mut std::fs::File::create(path).unwrap(), text.as_bytes())
+                .unwrap();
+        };
+        put(&folder.join("codex.js"), "");
+        std::os::unix::fs::symlink(folder.join("codex.js"), scratch.path().join("codex")).unwrap();
+        let codex = Known::of(Protocol::Codex).unwrap();
+        let version = || codex.version(&scratch.path().join("codex"));
+        assert_eq!(version(), None);
+        let description = folder.with_file_name("package.json");
+        for (text, expected) in [
+            (
+                r#"{"name": "@openai/codex", "version": "0.169.0"}"#,
+                Some(Version([0, 169, 0])),
+            ),
+            (
+                r#"{"name": "@openai/codex", "version": "0.170.1-linux-x64"}"#,
+                Some(Version([0, 170, 1])),
+            ),
+            (r#"{"name": "@openai/codex", "version": "0.170"}"#, None),
+            (r#"{"name": "other", "version": "0.169.0"}"#, None),
+            ("{", None),
+        ] {
+            put(&description, text);
+            assert_eq!(version(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What the files of the team directory and `/proc` tell. Nothing here writes, but for [`text`], which
+//! says where a text of the user is cut.
+
+pub mod agents;
+pub mod journal;
+pub mod money;
+pub mod processes;
+pub mod requests;
+pub mod resources;
+pub mod roster;
+pub mod tail;
+pub mod tasks;
+pub mod text;
+pub mod wake;

@@ -1,0 +1,85 @@
+//! What members and the whole team have cost, by the prices that are known.
+
+use std::collections::BTreeSet;
+
+use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::price::{Dollars, Prices};
+use teamd_shared::terms::model_of;
+
+use crate::context::Context;
+
+/// Returns the prices of models. A file of the user that makes no sense is told, and counts for
+/// nothing.
+pub fn prices(context: &Context) -> Prices {
+    Prices::load(|name| std::env::var_os(name)).unwrap_or_else(|error| {
+        context.out.note(&error);
+        context.out.hint(error.hint());
+        Prices::built_in()
+    })
+}
+
+/// Names the model of a member in full.
+pub fn model(member: &RosterMember) -> String {
+    model_of(
+        &member.model,
+        member.agent.as_ref().map(|agent| agent.protocol),
+    )
+}
+
+/// Returns what a member has cost, at the price of its present model; none if that is not known, or
+/// no model was used.
+pub fn of_member(member: &RosterMember, prices: &Prices) -> Option<Dollars> {
+    if !member.usage.is_nothing() {
+        prices.cost(&model(member), &member.usage)
+    } else {
+        None
+    }
+}
+
+/// What a team has cost.
+pub struct TeamCost<'r> {
+    /// As far as it is known.
+    known: Dollars,
+    /// The models that were used and have no known price.
+    unpriced: BTreeSet<&'r str>,
+}
+
+impl<'r> TeamCost<'r> {
+    /// Sums up the members.
+    pub fn of(roster: &'r Roster, prices: &Prices) -> Self {
+        let mut cost = Self {
+            known: Dollars::default(),
+            unpriced: BTreeSet::new(),
+        };
+        for member in &roster.members {
+            match of_member(member, prices) {
+                Some(more) => cost.known = cost.known + more,
+                None if member.usage.is_nothing() => {}
+                None => _ = cost.unpriced.insert(&member.model),
+            }
+        }
+        cost
+    }
+
+    /// Returns the sum; none if a part of it is not known.
+    pub fn all(&self) -> Option<Dollars> {
+        self.unpriced.is_empty().then_some(self.known)
+    }
+
+    /// Says the sum behind the tokens; nothing if no price is known, or nothing was to be paid.
+    pub fn describe(&self) -> String {
+        if self.known == Dollars::default() {
+            return String::new();
+        }
+        let models: Vec<&str> = self.unpriced.iter().copied().collect();
+        if models.is_empty() {
+            format!("; {}", self.known)
+        } else {
+            format!(
+                "; {} without {} (no price is known)",
+                self.known,
+                models.join(", ")
+            )
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The tasks of a team: those of the journal, and those that stand in files of their own since they
+//! were completed long ago.
+
+use rustix::fs::OFlags;
+use teamd_shared::journal::Team;
+use teamd_shared::json;
+use teamd_shared::task::{Task, TaskId};
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use crate::error::CommandError;
+use crate::exit_code::ExitCode;
+
+/// Returns every task, by number. What was completed long ago stands in its own file alone.
+///
+/// # Errors
+/// [`CommandError`] for such a file that cannot be read.
+pub fn all(dir: &TeamDir, team: &Team) -> Result<Vec<Task>, CommandError> {
+    let mut tasks: Vec<Task> = team.tasks.values().cloned().collect();
+    for id in (1..=team.last_task).filter(|id| !team.tasks.contains_key(id)) {
+        tasks.extend(read(dir, id)?);
+    }
+    tasks.sort_by_key(|task| task.id);
+    Ok(tasks)
+}
+
+/// Finds a task in the journal, or in its own file.
+pub fn find(team: &Team, dir: &TeamDir, id: TaskId) -> Result<Task, CommandError> {
+    let known = match team.tasks.get(&id) {
+        Some(task) => Some(task.clone()),
+        None => read(dir, id)?,
+    };
+    known.ok_or_else(|| {
+        CommandError::new(ExitCode::NotFound, format!("there is no task {id}"))
+            .hint("`teamctl task list --all` lists them")
+    })
+}
+
+fn read(dir: &TeamDir, id: TaskId) -> Result<Option<Task>, CommandError> {
+    let at = TeamPath::task(id);
+    match dir.read(&at) {
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+        Ok(bytes) => json::read(&bytes).map(Some).map_err(|error| {
+            CommandError::new(ExitCode::Failed, format!("{at} cannot be read: {error}"))
+                .hint("`teamctl events` shows what happened")
+        }),
+    }
+}
+
+/// Returns the output of the last check of a task; none if none has run.
+pub fn read_log(dir: &TeamDir, id: TaskId) -> Result<Option<String>, CommandError> {
+    let at = TeamPath::check_log(id);
+    let mut file = match dir.open_file(&at, OFlags::RDONLY) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        file => file?,
+    };
+    let mut output = Vec::new();
+    match std::io::Read::read_to_end(&mut file, &mut output) {
+        Ok(_) => Ok(Some(String::from_utf8_lossy(&output).into_owned())),
+        Err(error) => Err(CommandError::new(
+            ExitCode::Failed,
+            format!("cannot read {at}: {error}"),
+        )),
+    }
+}

@@ -1,0 +1,54 @@
+//! `teamctl approve` and `teamctl reject`: the answer to a plan, a review or a permission question.
+//! Giving the same answer again is no error.
+
+use teamd_client::act::answer::{Answer, Meant, give, meant, name_the_id};
+use teamd_client::context::Context;
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::print::escape;
+use teamd_client::print::render::count;
+use teamd_client::read::text;
+use teamd_shared::request::Request;
+
+/// Runs the command.
+pub(crate) fn run(context: &Context, id: &str, answer: Answer) -> CommandResult {
+    let approve = answer.approve;
+    let answer = Answer {
+        feedback: text::given(&answer.feedback)?,
+        ..answer
+    };
+    let asked = match meant(&context.dir()?, id)? {
+        Meant::This(asked) => asked,
+        Meant::OnlyOneOf(asked) if context.out.can_ask() => {
+            if confirm(context, &asked, approve)? {
+                asked
+            } else {
+                return Ok(ExitCode::Failed);
+            }
+        }
+        Meant::OnlyOneOf(asked) => return Err(name_the_id(&asked, approve)),
+    };
+    give(context, asked.request_id.as_str(), answer)?.print(context)?;
+    Ok(ExitCode::Done)
+}
+
+/// Shows what is asked, and asks whether it is to be answered so.
+fn confirm(context: &Context, asked: &Request, approve: bool) -> Result<bool, CommandError> {
+    let text = asked.payload.text();
+    let id = &asked.request_id;
+    let from = &asked.from;
+    let noun = asked.kind.noun();
+    let lines = count(text.lines().count(), "line");
+    context
+        .out
+        .aside(format_args!("{id}  {noun} of {from}, {lines}:"));
+    for line in text.lines() {
+        context
+            .out
+            .aside_wrapped(&format!("    {}", escape::line(line)));
+    }
+    let verb = if approve { "Approve" } else { "Reject" };
+    context
+        .out
+        .ask(&format!("{verb} the {noun} {id} of {from}?"))
+}

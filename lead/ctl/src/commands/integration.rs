@@ -1,0 +1,164 @@
+//! `teamctl diff`, `sync` and `land`: what teammates with a checkout have changed, and the way
+//! between the user's branch and the integration branch.
+
+use std::time::Duration;
+
+use serde_json::json;
+use teamd_client::act::waiting::Caller;
+use teamd_client::args::{Branch, Diff};
+use teamd_client::connection::unexpected;
+use teamd_client::context::{Context, block_on};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::print::escape;
+use teamd_shared::control::{Command, Done, IntegrationOrder};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::{Ids, RandomIds};
+use teamd_shared::merged::Landed;
+use teamd_shared::name::Name;
+use teamd_shared::task::Task;
+
+use super::task;
+
+/// Shows what a teammate or a submission has changed.
+pub(crate) fn diff(context: &Context, args: &Diff) -> CommandResult {
+    let order = match args.of.parse() {
+        Ok(id) => IntegrationOrder::DiffOfTask(id),
+        Err(_) => IntegrationOrder::DiffOf(Name::new(&args.of).map_err(|error| {
+            CommandError::new(ExitCode::Usage, error.to_string())
+                .hint("it is the number of a task, or the name of a teammate")
+        })?),
+    };
+    match ask(context, order, None)? {
+        Done::Text(text) => {
+            let shown = text
+                .lines()
+                .map(|line| escape::line(line).into_owned())
+                .collect::<Vec<_>>();
+            let shown = if shown.is_empty() {
+                "nothing is changed".to_owned()
+            } else {
+                shown.join("\n")
+            };
+            context
+                .out
+                .result(&json!({"diff": text}), shown)
+                .map(|()| ExitCode::Done)
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Has the user's branch integrated, and waits for that.
+pub(crate) fn sync(context: &Context, args: &Branch) -> CommandResult {
+    match synced(context, args)? {
+        Some(task) => context
+            .out
+            .result(&task, format!("{} is integrated", task.title())),
+        None => context
+            .out
+            .result(&json!(null), "the branch is integrated already"),
+    }
+    .map(|()| ExitCode::Done)
+}
+
+/// Fast-forwards the user's branch to the integration branch. One that has commits of its own is
+/// integrated first.
+pub(crate) fn land(context: &Context, args: &Branch) -> CommandResult {
+    let mut landed = try_to_land(context, args)?;
+    if !landed.has_landed() {
+        context.out.note(format_args!(
+            "{} has commits that are not integrated: they are merged and checked first",
+            landed.branch
+        ));
+        synced(context, args)?;
+        landed = try_to_land(context, args)?;
+    }
+    let Landed {
+        branch,
+        before,
+        after,
+        tip,
+        pointers,
+    } = &landed;
+    if !landed.has_landed() {
+        let why = format!("{branch} has moved again meanwhile");
+        return Err(CommandError::new(ExitCode::Conflict, why).hint("`teamctl land` once more"));
+    }
+    if !pointers.is_empty() {
+        context.out.note(format_args!(
+            "the content of these files of Git LFS is not in this repository, so they are pointers: {}",
+            pointers.join(", ")
+        ));
+    }
+    let short = |commit: &str| commit.get(..12).unwrap_or(commit).to_owned();
+    let text = if before == after {
+        format!(
+            "{branch} already contains the integration branch; it stays at {}",
+            short(after)
+        )
+    } else {
+        format!(
+            "{branch} is at {} now (it was at {})",
+            short(after),
+            short(before)
+        )
+    };
+    let told = json!({"branch": branch, "before": before, "after": after, "tip": tip, "pointers": pointers});
+    context.out.result(&told, text).map(|()| ExitCode::Done)
+}
+
+fn try_to_land(context: &Context, args: &Branch) -> Result<Landed, CommandError> {
+    let mut environment = Environment::of_self();
+    environment.secrets.clear();
+    // What is not trusted shows nothing; `land` goes on without.
+    let visible = context
+        .trusted_file()
+        .map(|file| file.team.sandbox.visible.clone())
+        .unwrap_or_default();
+    let order = IntegrationOrder::Land {
+        into: args.into.clone(),
+        environment: Some(environment),
+        visible,
+    };
+    match ask(context, order, args.timeout)? {
+        Done::Landed(landed) => Ok(landed),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Returns the task that has integrated the user's branch; none if nothing was to be done.
+fn synced(context: &Context, args: &Branch) -> Result<Option<Task>, CommandError> {
+    let order = IntegrationOrder::Sync {
+        id: RandomIds.request(),
+        into: args.into.clone(),
+    };
+    let tasks = match ask(context, order, args.timeout)? {
+        Done::Tasks(tasks) => tasks,
+        other => return Err(unexpected(&other)),
+    };
+    let Some(made) = tasks.into_iter().next() else {
+        return Ok(None);
+    };
+    task::until_completed(context, (made.id, args.timeout)).map(Some)
+}
+
+fn ask(
+    context: &Context,
+    order: IntegrationOrder,
+    timeout: Option<Duration>,
+) -> Result<Done, CommandError> {
+    let dir = context.dir()?;
+    let caller = Caller {
+        dir: &dir,
+        out: &context.out,
+        timeout,
+    };
+    match block_on(caller.one(Command::Integration(order)))? {
+        Ok(answer) => Ok(answer?),
+        Err(early) => {
+            let late = "the daemon has not answered in time".to_owned();
+            Err(early.error("the daemon", late, "try again: what it has begun goes on"))
+        }
+    }
+}

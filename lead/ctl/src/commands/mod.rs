@@ -1,0 +1,31 @@
+//! The commands of `teamctl`, one file each.
+
+pub(crate) mod agents;
+pub(crate) mod answer;
+pub(crate) mod attach;
+pub(crate) mod broadcast;
+pub(crate) mod chat;
+pub(crate) mod diagram;
+pub(crate) mod doctor;
+pub mod down;
+pub(crate) mod events;
+pub(crate) mod forget;
+pub(crate) mod inbox;
+pub(crate) mod integration;
+pub(crate) mod interrupt;
+pub(crate) mod lint;
+pub(crate) mod logs;
+pub(crate) mod plans;
+pub(crate) mod request_plan;
+pub(crate) mod requests;
+pub(crate) mod run;
+pub(crate) mod schema;
+pub(crate) mod send;
+pub(crate) mod shutdown;
+pub(crate) mod spawn;
+pub(crate) mod stats;
+pub(crate) mod status;
+pub(crate) mod task;
+pub(crate) mod transcript;
+pub(crate) mod up;
+pub(crate) mod wait;

@@ -1,0 +1,147 @@
+//! What a run has spent: the tokens that the roster shows beyond those at its beginning, by member,
+//! model and task. Pure.
+
+use std::collections::BTreeMap;
+
+use teamd_client::read::money;
+use teamd_shared::config::Roster;
+use teamd_shared::name::Name;
+use teamd_shared::price::{Dollars, Prices};
+use teamd_shared::task::{Task, TaskId};
+use teamd_shared::transcript::Usage;
+
+/// What was used, for what.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Purpose {
+    pub(super) member: Name,
+    pub(super) model: String,
+    /// The task that the member held last.
+    pub(super) task: Option<TaskId>,
+}
+
+/// The account of a run.
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    counted: BTreeMap<Name, Usage>,
+    held: BTreeMap<Name, TaskId>,
+    all: BTreeMap<Purpose, Usage>,
+}
+
+impl Spent {
+    /// Begins an account: what was used so far is not of this run.
+    pub(super) fn since(roster: &Roster) -> Self {
+        let counted = roster
+            .members
+            .iter()
+            .map(|member| (member.name.clone(), member.usage))
+            .collect();
+        Self {
+            counted,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in that a task has changed: what its owner uses from now on is for this task.
+    pub(super) fn task(&mut self, task: &Task) {
+        if let Some(owner) = &task.owner {
+            self.held.insert(owner.clone(), task.id);
+        }
+    }
+
+    /// Takes in what the members have used.
+    pub(super) fn observe(&mut self, roster: &Roster) {
+        for member in &roster.members {
+            let before = self
+                .counted
+                .insert(member.name.clone(), member.usage)
+                .unwrap_or_default();
+            let more = member.usage.since(&before);
+            if !more.is_nothing() {
+                let name = member.name.clone();
+                let model = money::model(member);
+                let purpose = Purpose {
+                    task: self.held.get(&name).copied(),
+                    member: name,
+                    model,
+                };
+                *self.all.entry(purpose).or_default() += more;
+            }
+        }
+    }
+
+    /// Sums up what was used for a purpose, and what that cost; none if a price is not known.
+    pub(super) fn sum(
+        &self,
+        prices: &Prices,
+        is_wanted: impl Fn(&Purpose) -> bool,
+    ) -> (Usage, Option<Dollars>) {
+        let mut usage = Usage::default();
+        let mut cost = Some(Dollars::default());
+        for (purpose, more) in self.all.iter().filter(|(purpose, _)| is_wanted(purpose)) {
+            usage += *more;
+            cost = cost.and_then(|cost| Some(cost + prices.cost(&purpose.model, more)?));
+        }
+        (usage, cost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn roster(members: &[(&str, &str, u64)]) -> Roster {
+        let members: Vec<_> = members
+            .iter()
+            .map(|(name, model, tokens)| {
+                json!({"name": name, "model": model, "status": "idle", "gate": "open",
+                "usage": {"input_tokens": tokens, "output_tokens": 0}})
+            })
+            .collect();
+        serde_json::from_value(json!({"version": 1, "daemon": null, "members": members})).unwrap()
+    }
+
+    fn hold(spent: &mut Spent, name: &str, id: TaskId) {
+        let fields = teamd_shared::task::TaskFields {
+            subject: Some("x".to_owned()),
+            ..Default::default()
+        };
+        let task = fields.create(id, "user", 0.0).unwrap();
+        spent.task(&Task {
+            owner: Some(Name::new(name).unwrap()),
+            ..task
+        });
+    }
+
+    #[test]
+    fn what_is_used_is_for_the_task_that_is_held_and_a_new_conversation_counts_from_nothing() {
+        let prices = Prices::built_in();
+        let mut spent = Spent::since(&roster(&[("bob", "script", 100)]));
+        spent.observe(&roster(&[("bob", "script", 110)]));
+        hold(&mut spent, "bob", 7);
+        spent.observe(&roster(&[
+            ("bob", "script", 130),
+            ("amy", "openai:unknown", 5),
+        ]));
+        // Spawned anew, it has used 3 since.
+        spent.observe(&roster(&[
+            ("bob", "script", 3),
+            ("amy", "openai:unknown", 5),
+        ]));
+        let tokens = |id| {
+            spent
+                .sum(&prices, |purpose| purpose.task == id)
+                .0
+                .input_tokens
+        };
+        assert_eq!(
+            (tokens(None), tokens(Some(7)), tokens(Some(8))),
+            (15, 23, 0)
+        );
+        assert_eq!(spent.sum(&prices, |_| true).1, None, "a price is not known");
+        assert_eq!(
+            spent.sum(&prices, |_| false),
+            (Usage::default(), Some(Dollars::default()))
+        );
+    }
+}

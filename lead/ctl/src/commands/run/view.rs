@@ -1,0 +1,102 @@
+//! What a run shows at a terminal, below the changes: how far the tasks and the limits are, and
+//! what each member does. Pure.
+
+use teamd_client::print::output;
+use teamd_client::print::output::{Dock, paint};
+use teamd_client::print::render::{BAD, BOLD, DIM};
+use teamd_client::print::table::{Cell, Table, cut};
+use teamd_shared::config::Roster;
+use teamd_shared::journal::Team;
+use teamd_shared::member::MemberStatus;
+use teamd_shared::task::TaskStatus;
+
+use super::Scope;
+
+/// The cells of a bar.
+const BAR: usize = 20;
+
+/// Returns how far the tasks are.
+pub(super) fn tasks(team: &Team, scope: &Scope) -> String {
+    let known = team.tasks.values().filter(|task| scope.has(task.id));
+    let count = |wanted: TaskStatus| known.clone().filter(|task| task.status == wanted).count();
+    let left = known
+        .clone()
+        .filter(|task| !task.status.is_finished())
+        .count();
+    let failed = count(TaskStatus::Failed);
+    // A snapshot leaves out what was completed before it.
+    let all = (1..=team.last_task).filter(|&id| scope.has(id)).count();
+    let done = all - left - failed - count(TaskStatus::Cancelled);
+    let more = if failed > 0 {
+        paint(BAD, format_args!(", {failed} failed"))
+    } else {
+        String::new()
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a bar has few cells")]
+    let share = (all - left) as f64 / all.max(1) as f64;
+    bar(
+        "tasks",
+        Some(share),
+        &format!("{done} of {all} completed{more}"),
+    )
+}
+
+/// Returns how much of something is used, of the most that may be, if that is said.
+pub(super) fn used(
+    label: &str,
+    (now, most): (f64, Option<f64>),
+    say: impl Fn(f64) -> String,
+) -> String {
+    let text = most.map_or_else(|| say(now), |most| format!("{} of {}", say(now), say(most)));
+    bar(label, most.map(|most| now / most), &text)
+}
+
+fn bar(label: &str, share: Option<f64>, text: &str) -> String {
+    let Some(share) = share else {
+        return format!("{label:<7}{text}");
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "from 0 to the length of a bar"
+    )]
+    let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+    format!(
+        "{label:<7}{}{} {text}",
+        "█".repeat(full),
+        paint(DIM, "░".repeat(BAR - full))
+    )
+}
+
+/// Lays out what stays below the changes, for so many columns.
+pub(super) fn dock(bars: Vec<String>, team: &Team, roster: &Roster, columns: usize) -> Dock {
+    let mut table = Table::new(&["NAME", "STATUS", "TASK", "DOING"]);
+    for member in roster
+        .members
+        .iter()
+        .filter(|member| !member.status.is_ended())
+    {
+        let task = team
+            .held_by(&member.name)
+            .map(|task| format!("{}. {}", task.id, task.subject))
+            .unwrap_or_default();
+        let style = if member.status == MemberStatus::Working {
+            BOLD
+        } else {
+            DIM
+        };
+        table.row(vec![
+            Cell::styled(member.name.as_str(), BOLD),
+            Cell::styled(member.status.as_str(), style),
+            Cell::new(cut(&task, Some(columns / 3))),
+            Cell::new(&member.activity),
+        ]);
+    }
+    let lines = table.cut_lines(columns).into_iter().map(|(line, _)| line);
+    let above = lines.chain(bars).collect::<Vec<_>>().join("\n");
+    Dock {
+        above: output::lines(above),
+        prompt: "Ctrl-C ends the run".to_owned(),
+        ..Dock::default()
+    }
+}

@@ -1,0 +1,372 @@
+//! `teamctl status`: the members of the team, and what each does. It reads files and `/proc` only,
+//! so it works without a daemon, and then says that no daemon updates the roster.
+
+mod details;
+mod table;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use teamd_client::args::StatusArgs;
+use teamd_client::connection::Client;
+use teamd_client::context::{Context, block_on};
+use teamd_client::error::CommandResult;
+use teamd_client::exit_code::ExitCode;
+use teamd_client::print::grouping::{Group, natural};
+use teamd_client::print::output::paint;
+use teamd_client::print::render::DIM;
+use teamd_client::print::table::cut;
+use teamd_client::print::{escape, tokens};
+use teamd_client::read::money::TeamCost;
+use teamd_client::read::processes::Processes;
+use teamd_client::read::resources::Resources;
+use teamd_client::read::wake::Wake;
+use teamd_client::read::{journal, money, roster};
+use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::control::{Command, Done};
+use teamd_shared::journal::Team;
+use teamd_shared::member::MemberStatus;
+use teamd_shared::name::Name;
+use teamd_shared::price::Prices;
+use teamd_shared::task::TaskStatus;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::transcript::Usage;
+use teamd_shared::unwritten;
+use teamd_view::model::{Row, rows, sort};
+use teamd_view::top;
+
+/// How long the daemon may take to say what it cannot do: the status does not depend on it.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Runs the command.
+pub(crate) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
+    if args.watch
+        && top::is_possible(context)
+        && *args
+            == (StatusArgs {
+                watch: true,
+                ..StatusArgs::default()
+            })
+    {
+        return top::run(context, crate::perform);
+    }
+    let dir = context.dir()?;
+    if args.watch {
+        return block_on(watch(context, args, &dir));
+    }
+    let roster = roster::load(&dir)?;
+    let trouble = block_on(async { Ok(trouble(&dir, &roster).await) })?;
+    show(context, args, &dir, &roster, trouble.as_deref())
+}
+
+/// Shows the members again after each change, until the reader is gone.
+async fn watch(context: &Context, args: &StatusArgs, dir: &TeamDir) -> CommandResult {
+    let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
+    let mut last = None;
+    while !context.out.closed() {
+        let roster = roster::load(dir)?;
+        let now = Some((roster::daemon_pid(&roster), roster));
+        if now != last
+            && let Some((_, roster)) = &now
+        {
+            if last.is_some() && !context.out.is_json() {
+                context.out.text("\n")?;
+            }
+            let trouble = trouble(dir, roster).await;
+            show(context, args, dir, roster, trouble.as_deref())?;
+            last = now;
+        }
+        wake.changed().await;
+    }
+    Ok(ExitCode::Done)
+}
+
+fn show(
+    context: &Context,
+    args: &StatusArgs,
+    dir: &TeamDir,
+    roster: &Roster,
+    trouble: Option<&str>,
+) -> CommandResult {
+    let shown = match &args.name {
+        Some(name) => vec![roster::find(roster, name)?],
+        None => roster.members.iter().collect(),
+    };
+    // The table has no room for it, and a look at every process of the machine takes its time.
+    let wanted = context.out.is_json() || args.name.is_some();
+    let processes = wanted.then(Processes::read);
+    let team = folded(dir, roster);
+    let prices = money::prices(context);
+    let mut rows = rows(shown, &roster::running_names(roster), &team, &prices);
+    match (context.out.is_json(), context.out.width()) {
+        (true, _) => {}
+        (false, Some(_)) => sort(&mut rows),
+        (false, None) => {
+            rows.sort_by(|a, b| natural(a.member.name.as_str(), b.member.name.as_str()))
+        }
+    }
+    rows.retain(|row| is_wanted(args, row));
+    for row in &mut rows {
+        // One odd inbox must not hide the others.
+        row.unread = roster::unread(dir, row.member).ok();
+        row.resources = processes
+            .as_ref()
+            .and_then(|it| Resources::of(it, roster, row.member, args.name.is_some()));
+    }
+    if context.out.is_json() {
+        context
+            .out
+            .json(&document(roster, &rows, &team, &prices, trouble))?;
+    } else if args.name.is_some() {
+        context
+            .out
+            .wrapped(&rows.iter().map(details::details).collect::<String>())?;
+    } else if rows.is_empty() && roster.members.is_empty() {
+        context.out.note("there are no teammates");
+        context.out.hint("`teamctl spawn NAME` starts a teammate");
+    } else if rows.is_empty() {
+        context.out.note(if args.waiting {
+            "no teammate waits for you"
+        } else {
+            "no teammate is running"
+        });
+    } else {
+        context
+            .out
+            .text(list(context.out.width(), args, &rows) + &sum(roster, &prices) + &tasks(&team))?;
+    }
+    if roster::daemon_pid(roster).is_none() {
+        context
+            .out
+            .note("the daemon is not running; showing the last recorded state");
+    }
+    if let Some(why) = trouble {
+        context.out.note(format_args!(
+            "the daemon {}, so what is shown here may be older than it looks",
+            escape::line(why)
+        ));
+        context.out.hint(format_args!(
+            "{}: then it goes on by itself",
+            unwritten::next_step(why)
+        ));
+    }
+    if let Some(why) = roster
+        .sandbox
+        .as_ref()
+        .and_then(|sandbox| sandbox.weak.as_ref())
+    {
+        context.out.note(format_args!(
+            "the sandbox is weak (--allow-weak-sandbox); not held: {why}"
+        ));
+    }
+    let ends = rows
+        .iter()
+        .filter(|row| row.member.agent.is_some())
+        .map(|row| row.member.name.as_str());
+    let ends: Vec<_> = ends
+        .filter(|_| {
+            roster
+                .sandbox
+                .as_ref()
+                .is_some_and(|it| !it.has_live_gate())
+        })
+        .collect();
+    if !ends.is_empty() {
+        let names = ends.join(", ");
+        context
+            .out
+            .note(format_args!("no live gate on this machine: a gate that closes ends the agent of {names}; an agent that has a key reaches the network behind a closed gate, too"));
+    }
+    for name in rows
+        .iter()
+        .filter(|row| row.unnoticed)
+        .map(|row| &row.member.name)
+    {
+        context.out.note(format_args!(
+            "the process of {name} is gone: `teamd start` will record it"
+        ));
+    }
+    let crashed = rows
+        .iter()
+        .map(|row| row.member)
+        .filter(|it| it.status == MemberStatus::Crashed || it.status == MemberStatus::Killed);
+    let crashed: Vec<&Name> = crashed.map(|member| &member.name).collect();
+    if let Some(next) = continues(&crashed) {
+        context.out.hint(next);
+    }
+    Ok(ExitCode::Done)
+}
+
+/// Returns what the daemon cannot do now, if it can be asked: what it cannot write, no file says.
+async fn trouble(dir: &TeamDir, roster: &Roster) -> Option<String> {
+    roster::daemon_pid(roster)?;
+    let asked = async {
+        Client::connect(dir)
+            .await
+            .ok()?
+            .call(Command::Ping)
+            .await
+            .ok()
+    };
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Some(Done::Pong { trouble, .. })) => trouble,
+        _ => None,
+    }
+}
+
+/// Says what continues the conversations of teammates that did not end in order.
+fn continues(crashed: &[&Name]) -> Option<String> {
+    match crashed {
+        [] => None,
+        [lead] if **lead == Name::lead() => {
+            Some("`teamctl chat` continues the conversation of lead".to_owned())
+        }
+        [name] => Some(format!(
+            "`teamctl spawn {name} --resume` continues its conversation"
+        )),
+        _ => Some(
+            "`teamctl up --resume` continues all conversations, `teamctl spawn NAME --resume` one"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Returns the requests by which members are grouped, and the tasks. A journal that cannot be read
+/// hides no member: others say so.
+fn folded(dir: &TeamDir, roster: &Roster) -> Team {
+    if roster.members.iter().all(|member| member.status.is_ended()) {
+        return Team::default();
+    }
+    journal::fold(dir).unwrap_or_default()
+}
+
+fn is_wanted(args: &StatusArgs, row: &Row<'_>) -> bool {
+    let runs = !row.member.status.is_ended() && !row.unnoticed;
+    (!args.waiting || row.standing.group == Group::NeedsYou) && (!args.running || runs)
+}
+
+/// Shows the members as a person reads them on a terminal, or else as other programs do: a member a
+/// line.
+fn list(terminal: Option<usize>, args: &StatusArgs, rows: &[Row<'_>]) -> String {
+    match terminal {
+        _ if !args.columns.is_empty() => table::of_columns(rows, &args.columns).render(terminal),
+        Some(terminal) if !args.wide => {
+            let ended = rows.partition_point(|row| row.standing.group != Group::Ended);
+            let (rows, ended) = rows.split_at(ended);
+            let text = if rows.is_empty() {
+                String::new()
+            } else {
+                table::fitting(rows, terminal, true).render(Some(terminal))
+            };
+            text + &fold(ended, terminal)
+        }
+        _ => table::wide(rows).render(None),
+    }
+}
+
+/// Puts the members that have ended into one line.
+fn fold(ended: &[Row<'_>], terminal: usize) -> String {
+    if ended.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = ended.iter().map(|row| row.member.name.as_str()).collect();
+    let line = format!(
+        "{} {}: {}",
+        Group::Ended.title(),
+        ended.len(),
+        names.join(", ")
+    );
+    paint(DIM, cut(&line, Some(terminal))) + "\n"
+}
+
+fn document(
+    roster: &Roster,
+    rows: &[Row<'_>],
+    team: &Team,
+    prices: &Prices,
+    trouble: Option<&str>,
+) -> Value {
+    let pid = roster::daemon_pid(roster);
+    let members: Vec<Value> = rows.iter().map(Row::to_json).collect();
+    let usage = total(roster);
+    let mut value = json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid, "trouble": trouble},
+        "sandbox": roster.sandbox, "usage": usage, "members": members});
+    if !usage.is_nothing()
+        && let Some(cost) = TeamCost::of(roster, prices).all()
+    {
+        value["cost"] = json!(cost);
+    }
+    if team.last_task > 0 {
+        value["tasks"] = counts(team)
+            .into_iter()
+            .map(|(status, count)| (status.as_str().to_owned(), json!(count)))
+            .collect();
+    }
+    value
+}
+
+/// Sums up what the whole team has cost.
+fn total(roster: &Roster) -> Usage {
+    let mut total = Usage::default();
+    for member in &roster.members {
+        total += member.usage;
+    }
+    total
+}
+
+/// Says what the team has cost, where it has cost anything.
+fn sum(roster: &Roster, prices: &Prices) -> String {
+    let total = total(roster);
+    if total.is_nothing() {
+        return String::new();
+    }
+    let cost = TeamCost::of(roster, prices).describe();
+    format!("tokens of the team: {}{cost}\n", tokens::cost(&total))
+}
+
+/// Counts the tasks that are not completed, by status.
+fn counts(team: &Team) -> BTreeMap<TaskStatus, usize> {
+    let mut counts = BTreeMap::new();
+    for task in team
+        .tasks
+        .values()
+        .filter(|task| task.status != TaskStatus::Completed)
+    {
+        *counts.entry(task.status).or_default() += 1;
+    }
+    counts
+}
+
+/// Says how many tasks there are, if any is open or has failed, and which of them do not go on, and
+/// why.
+fn tasks(team: &Team) -> String {
+    let counts = counts(team);
+    let said: Vec<String> = counts
+        .iter()
+        .filter(|(status, _)| **status != TaskStatus::Cancelled)
+        .map(|(status, count)| format!("{count} {}", status.as_str().replace('_', " ")))
+        .collect();
+    let held_up = team
+        .tasks
+        .values()
+        .filter_map(|task| Some((task.id, task.held_up()?)));
+    let held_up = held_up.map(|(id, why)| format!("task {id}: {}\n", escape::line(&why)));
+    if said.is_empty() {
+        return String::new();
+    }
+    format!(
+        "tasks: {}\n{}",
+        said.join(", "),
+        held_up.collect::<String>()
+    )
+}
+
+fn pid(member: &RosterMember) -> String {
+    member
+        .pid
+        .map_or_else(|| "-".to_owned(), |pid| pid.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,476 @@
+//! `teamctl task`: the list of work. What changes something asks the daemon; what shows something
+//! reads the files.
+
+pub(super) mod import;
+pub(crate) mod takers;
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use teamd_client::act::task::{ask, make};
+use teamd_client::act::waiting::within;
+use teamd_client::args::{TaskCommand, TaskEdit, TaskList, Tasks};
+use teamd_client::connection::{is_locked, not_running};
+use teamd_client::context::{Context, block_on};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::print::clock;
+use teamd_client::print::output::paint;
+use teamd_client::print::render::DIM;
+use teamd_client::print::table::{Cell, Table};
+use teamd_client::print::task::{blockers, details, style, verified};
+use teamd_client::read::tail::Tail;
+use teamd_client::read::tasks::{all, find, read_log};
+use teamd_client::read::wake::Wake;
+use teamd_client::read::{journal, text};
+use teamd_shared::control::TaskOrder;
+use teamd_shared::journal::Team;
+use teamd_shared::task::{Stage, Task, TaskFields, TaskId, TaskStatus};
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+/// How many lines of a running check `task show` shows.
+const OUTPUT_LINES: usize = 10;
+
+/// Runs the command.
+pub(crate) fn run(context: &Context, args: Tasks) -> CommandResult {
+    match args.command {
+        TaskCommand::Add(add) => {
+            let fields = TaskFields {
+                subject: Some(add.subject),
+                ..given(add.fields)?
+            };
+            takers::check(context, std::slice::from_ref(&fields), add.later)?;
+            let made = block_on(make(context, vec![fields], false))?;
+            let Some(task) = made.first() else {
+                return Ok(ExitCode::Failed);
+            };
+            context.out.result(task, task.id).map(|()| ExitCode::Done)
+        }
+        TaskCommand::Import(import) => {
+            let tasks = import::read(context, &import.file)?;
+            takers::check(context, &tasks, import.later)?;
+            let made = block_on(make(context, tasks, true))?;
+            let ids: Vec<String> = made.iter().map(|task| task.id.to_string()).collect();
+            context
+                .out
+                .result(&made, ids.join("\n"))
+                .map(|()| ExitCode::Done)
+        }
+        TaskCommand::List(args) => list(context, &args),
+        TaskCommand::Show(it) => show(context, it.id),
+        TaskCommand::Log(it) if it.follow => follow_log(context, it.id),
+        TaskCommand::Log(it) => log(context, it.id),
+        TaskCommand::Edit(edit) => {
+            let id = edit.id;
+            let fields = changes(context, *edit)?;
+            if fields == TaskFields::default() {
+                return Err(CommandError::new(ExitCode::Usage, "nothing to change")
+                    .hint("`teamctl task edit --help` shows what can be changed"));
+            }
+            order(context, TaskOrder::Edit(id, Box::new(fields)), "is changed")
+        }
+        TaskCommand::Assign(it) => order(
+            context,
+            TaskOrder::Assign(it.id, it.name.clone()),
+            &format!("is kept for {}", it.name),
+        ),
+        TaskCommand::Release(it) => order(context, TaskOrder::Release(it.id), "is released"),
+        TaskCommand::Submit(it) => order(
+            context,
+            TaskOrder::Submit(it.id, it.summary),
+            "is submitted",
+        ),
+        TaskCommand::Cancel(it) => order(context, TaskOrder::Cancel(it.id), "is cancelled"),
+        TaskCommand::Retry(it) => {
+            let id = it.id;
+            order(
+                context,
+                TaskOrder::Retry(id, Box::new(changes(context, *it)?)),
+                "is open again",
+            )
+        }
+    }
+}
+
+/// Returns what is said of a task that is there.
+fn changes(context: &Context, edit: TaskEdit) -> Result<TaskFields, CommandError> {
+    let fields = TaskFields {
+        subject: edit.subject,
+        ..given(edit.fields)?
+    };
+    takers::check(context, std::slice::from_ref(&fields), edit.later)?;
+    Ok(fields)
+}
+
+fn given(fields: TaskFields) -> Result<TaskFields, CommandError> {
+    let description = fields.description.as_deref().map(text::given).transpose()?;
+    Ok(TaskFields {
+        description,
+        ..fields
+    })
+}
+
+fn order(context: &Context, order: TaskOrder, done: &str) -> CommandResult {
+    let tasks = ask(context, order)?;
+    let Some(task) = tasks.last() else {
+        return Ok(ExitCode::Failed);
+    };
+    let done = if task.status == TaskStatus::Completed {
+        "is completed"
+    } else {
+        done
+    };
+    context
+        .out
+        .result(task, format_args!("{} {done}", task.title()))
+        .map(|()| ExitCode::Done)
+}
+
+fn list(context: &Context, args: &TaskList) -> CommandResult {
+    let dir = context.dir()?;
+    let team = journal::fold(&dir)?;
+    let mut tasks = if args.all {
+        all(&dir, &team)?
+    } else {
+        team.tasks.values().cloned().collect()
+    };
+    if !args.all {
+        tasks.retain(|task| !task.status.is_finished());
+        tasks.sort_by_key(|task| (std::cmp::Reverse(task.priority), task.id));
+    }
+    if context.out.is_json() {
+        return context.out.json(&tasks).map(|()| ExitCode::Done);
+    }
+    if tasks.is_empty() {
+        let done = team.last_task;
+        context.out.note(match done {
+            0 => "there are no tasks; `teamctl task add SUBJECT` makes one".to_owned(),
+            _ => format!("nothing is left to do; `teamctl task list --all` shows all {done}"),
+        });
+        return Ok(ExitCode::Done);
+    }
+    context
+        .out
+        .text(table(&team, &tasks).render(context.out.width()))?;
+    takers::note(context, &team);
+    Ok(ExitCode::Done)
+}
+
+fn table(team: &Team, tasks: &[Task]) -> Table {
+    let mut table = Table::new(&["ID", "STATUS", "OWNER", "VERIFIED", "SUBJECT"]);
+    for task in tasks {
+        let done_by = if task.status.is_finished() {
+            task.submission.as_ref().map(|it| &it.by)
+        } else {
+            None
+        };
+        let owner = task.owner.as_ref().or(done_by).map(ToString::to_string);
+        let owner = owner
+            .or_else(|| task.reserved_for.as_ref().map(|whom| format!("({whom})")))
+            .unwrap_or_default();
+        let blockers = blockers(team, task);
+        let subject = if blockers.is_empty() {
+            task.subject.clone()
+        } else {
+            format!("{} (blocked by {blockers})", task.subject)
+        };
+        table.row(vec![
+            Cell::new(task.id.to_string()),
+            Cell::styled(task.status.as_str(), style(task.status)),
+            Cell::new(owner),
+            Cell::new(verified(task)),
+            Cell::new(subject),
+        ]);
+    }
+    table
+}
+
+fn show(context: &Context, id: TaskId) -> CommandResult {
+    let dir = context.dir()?;
+    let team = journal::fold(&dir)?;
+    let task = find(&team, &dir, id)?;
+    if context.out.is_json() {
+        return context.out.json(&task).map(|()| ExitCode::Done);
+    }
+    context.out.wrapped(&details(&team, &task))?;
+    let is_checked = task.status == TaskStatus::InReview
+        && task
+            .submission
+            .as_ref()
+            .is_some_and(|it| it.stage == Stage::Checking);
+    if is_checked && let Some(output) = read_log(&dir, id)? {
+        let lines: Vec<&str> = output.lines().collect();
+        let last = lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n");
+        let heading = paint(DIM, format!("the check runs (`teamctl task log {id} -f`):"));
+        context.out.text(format!(
+            "{heading}\n{}",
+            teamd_client::print::escape::text(&last)
+        ))?;
+    }
+    Ok(ExitCode::Done)
+}
+
+/// Waits until a task is completed, or none is left to be done, and says so.
+pub(super) fn wait(
+    context: &Context,
+    dir: &TeamDir,
+    (id, timeout): (Option<TaskId>, Option<Duration>),
+) -> CommandResult {
+    let team = until(context, dir, (id, timeout), |team| reached(team, dir, id))?;
+    let completed = team.last_task as usize
+        - team
+            .tasks
+            .values()
+            .filter(|it| it.status != TaskStatus::Completed)
+            .count();
+    let text = id.map_or(
+        format!("no task is left to be done; {completed} completed"),
+        |id| format!("task {id} is completed"),
+    );
+    context
+        .out
+        .result(&json!({"task": id, "completed": completed}), text)
+        .map(|()| ExitCode::Done)
+}
+
+/// Waits until a submitted task is completed, and returns it as it is then. One that was sent back
+/// is an error.
+///
+/// # Errors
+/// Why it is not completed.
+pub(super) fn until_completed(
+    context: &Context,
+    (id, timeout): (TaskId, Option<Duration>),
+) -> Result<Task, CommandError> {
+    let dir = context.dir()?;
+    let team = until(context, &dir, (Some(id), timeout), |team| {
+        match team.tasks.get(&id) {
+            Some(task) if !matches!(task.status, TaskStatus::InReview | TaskStatus::Completed) => {
+                Err(not_integrated(task))
+            }
+            _ => reached(team, &dir, Some(id)),
+        }
+    })?;
+    find(&team, &dir, id)
+}
+
+/// Says why a submitted branch is not integrated, and the ways out.
+fn not_integrated(task: &Task) -> CommandError {
+    let id = task.id;
+    let title = task.title();
+    let by = task
+        .owner
+        .as_ref()
+        .map(|owner| format!(" ({owner} works on it)"))
+        .unwrap_or_default();
+    let failed = task
+        .result
+        .as_ref()
+        .and_then(|result| result.check.as_ref());
+    let branch = task
+        .branch
+        .as_ref()
+        .map(|of| format!(" on {}", of.name))
+        .unwrap_or_default();
+    let shown = task
+        .branch
+        .as_ref()
+        .and_then(|of| of.shown.as_deref())
+        .unwrap_or("team/integration");
+    let (why, next) = match (&task.returned, failed) {
+        (Some(why), _) => (
+            format!("it {why}"),
+            format!(
+                "a teammate resolves task {id}, or you do: `git merge {shown}`{branch}, commit, and `teamctl land` again"
+            ),
+        ),
+        (None, Some(check)) => {
+            let exit = check
+                .exit
+                .map_or("was ended".to_owned(), |exit| format!("exited with {exit}"));
+            let next = format!(
+                "`teamctl task log {id}` shows the output; commit a fix and try again, or a teammate takes task {id}"
+            );
+            (
+                format!("its check failed: `{}` {exit}", check.check.command),
+                next,
+            )
+        }
+        (None, None) => {
+            let next =
+                format!("`teamctl task show {id}` says more; try again, or a teammate takes it");
+            (
+                format!("it is {}", task.status.as_str().replace('_', " ")),
+                next,
+            )
+        }
+    };
+    CommandError::new(
+        ExitCode::Conflict,
+        format!("{title} is not integrated{by}: {why}"),
+    )
+    .hint(next)
+}
+
+fn until(
+    context: &Context,
+    dir: &TeamDir,
+    (id, timeout): (Option<TaskId>, Option<Duration>),
+    is_reached: impl Fn(&Team) -> Result<bool, CommandError>,
+) -> Result<Team, CommandError> {
+    let what = id.map_or("the tasks".to_owned(), |id| format!("task {id}"));
+    let waited = block_on(within(timeout, async {
+        let mut wake = Wake::new(dir, &TeamPath::journal(), context.settings.poll);
+        loop {
+            let team = journal::fold(dir)?;
+            if is_reached(&team)? {
+                return Ok(team);
+            }
+            if !is_locked(dir) {
+                return Err(not_running(dir));
+            }
+            wake.changed().await;
+        }
+    }))?;
+    waited.map_err(|early| {
+        let time = clock::span(timeout.unwrap_or_default().as_secs_f64());
+        let late = format!("{what}: not done after {time}");
+        early.error(&what, late, "`teamctl tasks` shows how they stand")
+    })
+}
+
+/// Tells whether it is done; an error says why it cannot be done any more.
+fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, CommandError> {
+    let conflict = |task: &Task, why: String| {
+        Err(
+            CommandError::new(ExitCode::Conflict, format!("{} {why}", task.title()))
+                .hint(format!("`teamctl task show {}` says more", task.id)),
+        )
+    };
+    if let Some(id) = id {
+        let task = find(team, dir, id)?;
+        return match task.status {
+            TaskStatus::Completed => Ok(true),
+            TaskStatus::Failed | TaskStatus::Cancelled => {
+                conflict(&task, format!("is {}", task.status.as_str()))
+            }
+            _ => Ok(false),
+        };
+    }
+    let stuck = team.stuck();
+    let mut open = team
+        .tasks
+        .values()
+        .filter(|task| !task.status.is_finished());
+    if open.any(|task| !stuck.contains_key(&task.id)) {
+        return Ok(false);
+    }
+    if let Some((id, why)) = stuck.first_key_value()
+        && let Some(task) = team.tasks.get(id)
+    {
+        return conflict(task, format!("cannot be done: {why}"));
+    }
+    match team
+        .tasks
+        .values()
+        .find(|task| task.status == TaskStatus::Failed)
+    {
+        Some(task) => conflict(task, "has failed".to_owned()),
+        None => Ok(true),
+    }
+}
+
+fn log(context: &Context, id: TaskId) -> CommandResult {
+    let dir = context.dir()?;
+    let output = read_log(&dir, id)?;
+    let team = journal::fold(&dir)?;
+    let task = find(&team, &dir, id)?;
+    if output.is_none() {
+        context
+            .out
+            .note(format_args!("no check of task {id} has run"));
+    }
+    let output = output.unwrap_or_default();
+    let returned = task
+        .returned
+        .as_ref()
+        .map(|why| format!("{} {why}", task.title()));
+    let shown = [
+        teamd_client::print::escape::text(output.trim_end()).into_owned(),
+        returned.unwrap_or_default(),
+    ];
+    let shown: Vec<String> = shown.into_iter().filter(|part| !part.is_empty()).collect();
+    let told = json!({"id": id, "output": output, "returned": task.returned});
+    context.out.result(&told, shown.join("\n"))?;
+    Ok(ExitCode::Done)
+}
+
+/// Shows the output of a check while it runs, until it ends.
+fn follow_log(context: &Context, id: TaskId) -> CommandResult {
+    let dir = context.dir()?;
+    let submitted = |team: &Team| {
+        let task = team
+            .tasks
+            .get(&id)
+            .filter(|task| task.status == TaskStatus::InReview)?;
+        let is_checked = task
+            .submission
+            .as_ref()
+            .is_some_and(|it| it.stage == Stage::Checking);
+        is_checked.then_some(task.updated_at)
+    };
+    block_on(async {
+        let mut wake = Wake::of_logs(&dir, context.settings.poll);
+        let at = TeamPath::check_log(id);
+        let mut tail = Tail::new(&dir, at.clone());
+        // What stands there from before the submission is of an earlier check.
+        let since = submitted(&journal::fold(&dir)?);
+        let written = dir
+            .path(&at)
+            .symlink_metadata()
+            .and_then(|it| it.modified())
+            .ok();
+        let is_old = written
+            .map(seconds)
+            .zip(since)
+            .is_some_and(|(written, since)| written < since);
+        let is_there = tail.begin(is_old.then_some(0), |_| true)?;
+        loop {
+            // First whether it runs: what it writes before its end is read after that.
+            let runs = submitted(&journal::fold(&dir)?).is_some();
+            let mut lines = tail.read()?;
+            while !lines.is_empty() {
+                lines.iter().try_for_each(|line| show_line(context, line))?;
+                lines = tail.read()?;
+            }
+            if !runs && since.is_none() && !is_there {
+                find(&journal::fold(&dir)?, &dir, id)?;
+                context
+                    .out
+                    .note(format_args!("no check of task {id} has run"));
+            }
+            if !runs || context.out.closed() {
+                return Ok(ExitCode::Done);
+            }
+            if !is_locked(&dir) {
+                return Err(not_running(&dir));
+            }
+            wake.changed().await;
+        }
+    })
+}
+
+fn seconds(at: SystemTime) -> f64 {
+    at.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
+}
+
+fn show_line(context: &Context, line: &[u8]) -> Result<(), CommandError> {
+    let line = String::from_utf8_lossy(line);
+    if context.out.is_json() {
+        context.out.json(&json!({"line": line}))
+    } else {
+        context.out.text(teamd_client::print::escape::text(&line))
+    }
+}

@@ -1,0 +1,311 @@
+//! `teamctl wait`: returns when a teammate has a status, or can no longer come to have it.
+
+use serde_json::json;
+use teamd_client::act::waiting::{Early, within};
+use teamd_client::args::Wait;
+use teamd_client::connection::{is_locked, not_running};
+use teamd_client::context::{Context, block_on};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::print::clock;
+use teamd_client::read::roster;
+use teamd_client::read::wake::Wake;
+use teamd_shared::config::{Roster, RosterMember};
+use teamd_shared::member::MemberStatus;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use super::task;
+
+/// What became of waiting for each name.
+type Outcomes = Vec<(Name, Result<MemberStatus, CommandError>)>;
+
+/// Runs the command.
+pub(crate) fn run(context: &Context, args: &Wait) -> CommandResult {
+    let dir = context.dir()?;
+    if args.tasks || args.task.is_some() {
+        return task::wait(context, &dir, (args.task, args.timeout));
+    }
+    let names = roster::named_or_running(&dir, &args.names, args.all)?;
+    let mut wanted = args.status.clone();
+    // Without `--for`: until nothing more happens by itself.
+    let until_rest = wanted.is_empty();
+    wanted.extend(until_rest.then_some(MemberStatus::Idle));
+    if args.all {
+        // Nothing more is to come from one that has left.
+        wanted.extend([MemberStatus::Shutdown, MemberStatus::Killed]);
+    }
+    let one = !args.all && names.len() == 1;
+    let mut outcomes = Outcomes::new();
+    block_on(async {
+        let mut tell = |name: &Name, outcome: Result<MemberStatus, CommandError>| {
+            let told = match (&outcome, context.out.is_json()) {
+                (Ok(_), true) => Ok(()),
+                (Ok(status), false) => context
+                    .out
+                    .text(format_args!("{name} is {}", status.as_str())),
+                (Err(error), _) if !one => {
+                    context.out.error(error);
+                    Ok(())
+                }
+                (Err(_), _) => Ok(()),
+            };
+            outcomes.push((name.clone(), outcome));
+            told
+        };
+        let mut open = names.clone();
+        let waited = within(
+            args.timeout,
+            watch(context, &dir, (&mut open, &wanted, until_rest), &mut tell),
+        )
+        .await;
+        context.out.passed();
+        if let Err(early) = waited? {
+            for name in open {
+                let hint = format!("`teamctl status {name}` shows what it does");
+                let late = if early == Early::TimedOut {
+                    late(&dir, args, &name)?
+                } else {
+                    String::new()
+                };
+                tell(&name, Err(early.error(&name, late, hint)))?;
+            }
+        }
+        Ok(())
+    })?;
+    if one {
+        let (name, reached) = outcomes
+            .into_iter()
+            .next()
+            .ok_or_else(|| not_running(&dir))?;
+        let reached = reached?.as_str();
+        return if context.out.is_json() {
+            context
+                .out
+                .json(&json!({"name": name, "status": reached}))
+                .map(|()| ExitCode::Done)
+        } else {
+            Ok(ExitCode::Done)
+        };
+    }
+    if context.out.is_json() {
+        let result = |(name, outcome): &(Name, Result<MemberStatus, CommandError>)| match outcome {
+            Ok(status) => json!({"name": name, "status": status}),
+            Err(error) => json!({"name": name, "status": null, "error": error.to_json()}),
+        };
+        context
+            .out
+            .json(&json!({"results": outcomes.iter().map(result).collect::<Vec<_>>()}))?;
+    } else if outcomes.is_empty() {
+        context.out.note("no teammate is running");
+    }
+    Ok(ExitCode::highest(
+        outcomes
+            .iter()
+            .filter_map(|(_, it)| it.as_ref().err())
+            .map(CommandError::code),
+    ))
+}
+
+/// Watches the members until each has one of the statuses, or can no longer come to have it. Those
+/// that are done are told, and taken out of the list.
+async fn watch(
+    context: &Context,
+    dir: &TeamDir,
+    (open, wanted, until_rest): (&mut Vec<Name>, &[MemberStatus], bool),
+    tell: &mut impl FnMut(&Name, Result<MemberStatus, CommandError>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
+    let mut settled = Wake::of_transcripts(dir, context.settings.poll);
+    loop {
+        let roster = roster::load(dir)?;
+        let mut still = Vec::new();
+        let mut settles = false;
+        for name in open.drain(..) {
+            let looked = roster::find(&roster, &name).and_then(|member| {
+                settles |= wanted.contains(&member.status);
+                if until_rest && member.status == MemberStatus::AwaitingApproval {
+                    return Err(waits_for_a_plan(&name));
+                }
+                look(dir, &roster, member, wanted)
+            });
+            match looked.transpose() {
+                None => still.push(name),
+                Some(outcome) => tell(&name, outcome)?,
+            }
+        }
+        *open = still;
+        if open.is_empty() {
+            return Ok(());
+        }
+        context.out.passing(&roster::waited_for(&roster, open));
+        tokio::select! {
+            () = wake.changed() => {}
+            // One is idle, and has mail: the roster need not change when it has read that.
+            () = settled.changed(), if settles => {}
+        }
+    }
+}
+
+/// Returns the status if it is one of those, and none if it still can become one.
+fn look(
+    dir: &TeamDir,
+    roster: &Roster,
+    member: &RosterMember,
+    wanted: &[MemberStatus],
+) -> Result<Option<MemberStatus>, CommandError> {
+    let is_so = member.status.is_ended() || roster::runs(roster, member);
+    if wanted.contains(&member.status) && is_so && roster::is_at_rest(dir, member)? {
+        return Ok(Some(member.status));
+    }
+    if member.status.is_ended() {
+        let message = format!(
+            "{} has ended ({}) and will not be {}",
+            member.name,
+            member.status.as_str(),
+            any(wanted)
+        );
+        return Err(CommandError::new(ExitCode::Conflict, message).hint(next_spawn(&member.name)));
+    }
+    // One that begins just now has not written the roster yet.
+    if roster::daemon_pid(roster).is_none() && !is_locked(dir) {
+        return Err(not_running(dir));
+    }
+    Ok(None)
+}
+
+fn waits_for_a_plan(name: &Name) -> CommandError {
+    let message =
+        format!("{name} waits for an answer to its plan, and will not be idle before it has one");
+    CommandError::new(ExitCode::Conflict, message).hint(
+        "`teamctl plans` shows it; `teamctl approve ID` or `reject ID` answers, then wait again",
+    )
+}
+
+fn next_spawn(name: &Name) -> String {
+    let command = if *name == Name::lead() {
+        "chat".to_owned()
+    } else {
+        format!("spawn {name} --resume")
+    };
+    format!("`teamctl {command}` continues its conversation")
+}
+
+fn late(dir: &TeamDir, args: &Wait, name: &Name) -> Result<String, CommandError> {
+    let roster = roster::load(dir)?;
+    let status = roster
+        .member(name)
+        .map_or("not there", |member| member.status.as_str());
+    let time = clock::span(args.timeout.unwrap_or_default().as_secs_f64());
+    let wanted = if args.status.is_empty() {
+        &[MemberStatus::Idle]
+    } else {
+        args.status.as_slice()
+    };
+    Ok(format!(
+        "{name} is {status} after {time}, not {}",
+        any(wanted)
+    ))
+}
+
+fn any(wanted: &[MemberStatus]) -> String {
+    wanted
+        .iter()
+        .map(|status| status.as_str())
+        .collect::<Vec<_>>()
+        .join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::time::Duration;
+    use teamd_client::testing::context;
+    use teamd_client::testing::{member, team};
+    use teamd_shared::process::Identity;
+
+    fn with_daemon(dir: &TeamDir, members: &Value) {
+        let me = Identity::of_self().unwrap();
+        let daemon = json!({"pid": me.pid, "start_ticks": me.start_ticks, "boot_id": me.boot_id, "started_at": 1.0});
+        let roster = json!({"version": 1, "seq": 1, "team_name": "default", "daemon": daemon, "members": members});
+        teamd_shared::fs::replace(dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+    }
+
+    /// Holds the lock of the team directory, as a daemon that runs does.
+    fn lock(dir: &TeamDir) -> std::fs::File {
+        let folder = std::fs::File::open(dir.root()).unwrap();
+        // Waited for: a look at the lock is in what another test starts for a moment.
+        folder.lock().unwrap();
+        folder
+    }
+
+    fn wait(dir: &TeamDir, status: &[MemberStatus], timeout: u64) -> CommandResult {
+        let (context, ..) = context(dir, false);
+        let names = vec![Name::new("alice").unwrap()];
+        let timeout = Some(Duration::from_millis(timeout));
+        run(
+            &context,
+            &Wait {
+                names,
+                task: None,
+                tasks: false,
+                all: false,
+                status: status.to_vec(),
+                timeout,
+            },
+        )
+    }
+
+    fn code(result: CommandResult) -> ExitCode {
+        result.unwrap_or_else(|error| error.code())
+    }
+
+    #[test]
+    fn it_returns_when_the_status_is_reached() {
+        let (_scratch, dir) = team(&json!([]));
+        let _daemon = lock(&dir);
+        with_daemon(&dir, &json!([member("alice", "working")]));
+        let writer = TeamDir::open(dir.root()).unwrap();
+        let later =
+            std::thread::spawn(move || with_daemon(&writer, &json!([member("alice", "idle")])));
+        assert_eq!(
+            code(wait(
+                &dir,
+                &[MemberStatus::Idle, MemberStatus::Crashed],
+                20_000
+            )),
+            ExitCode::Done
+        );
+        later.join().unwrap();
+    }
+
+    #[test]
+    fn it_says_why_the_status_cannot_be_reached() {
+        let (_scratch, dir) = team(&json!([member("alice", "working")]));
+        assert_eq!(
+            code(wait(&dir, &[MemberStatus::Idle], 20_000)),
+            ExitCode::NotRunning
+        );
+        let _daemon = lock(&dir);
+        with_daemon(&dir, &json!([member("alice", "working")]));
+        assert_eq!(
+            code(wait(&dir, &[MemberStatus::Idle], 50)),
+            ExitCode::TimedOut
+        );
+        with_daemon(&dir, &json!([member("alice", "killed")]));
+        assert_eq!(
+            code(wait(&dir, &[MemberStatus::Shutdown], 20_000)),
+            ExitCode::Conflict
+        );
+        assert_eq!(
+            code(wait(&dir, &[MemberStatus::Killed], 20_000)),
+            ExitCode::Done
+        );
+        with_daemon(&dir, &json!([]));
+        assert_eq!(
+            code(wait(&dir, &[MemberStatus::Idle], 20_000)),
+            ExitCode::NotFound
+        );
+    }
+}

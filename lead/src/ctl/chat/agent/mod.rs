@@ -1,7 +1,0 @@
-//! The agent of a chat: how it is reached, and started.
-
-mod compare_settings;
-pub(super) mod presence;
-mod target;
-
-pub(in crate::ctl) use target::{ChatTarget, LeadOptions};

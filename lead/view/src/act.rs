@@ -1,0 +1,245 @@
+//! What a person wants done is done here: by the daemon, or by the command of `teamctl` in a thread
+//! of its own, since it may wait.
+
+use std::pin::Pin;
+
+use futures_util::stream::FuturesUnordered;
+use serde::Deserialize;
+use teamd_client::act::{Perform, answer, send, task};
+use teamd_client::args::{Command, Mailbox};
+use teamd_client::connection::Client;
+use teamd_client::context::{Context, block_on};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_client::print;
+use teamd_client::print::escape;
+use teamd_client::print::output::{Output, paint};
+use teamd_client::print::render::DIM;
+use teamd_client::read::{tasks, text};
+use teamd_shared::control::TaskOrder;
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::Team;
+use teamd_shared::name::Name;
+use teamd_shared::task::Task;
+use teamd_shared::team_dir::TeamDir;
+use tokio::sync::oneshot;
+
+/// For so many columns the commands print: what they print is wrapped once more.
+const COLUMNS: usize = 200;
+
+/// Something that is being done.
+pub(crate) type Act<'d> = Pin<Box<dyn Future<Output = Done> + 'd>>;
+/// All that is being done.
+pub(crate) type Actions<'d> = FuturesUnordered<Act<'d>>;
+
+/// What became of it.
+pub(crate) enum Done {
+    /// In a few lines.
+    Said(String),
+    /// A title, and a text with our escape sequences.
+    Shown(String, String),
+    /// The daemon is connected; none: it does not run.
+    Connected(Option<Client>),
+    /// The connection to the daemon has ended.
+    Lost,
+}
+
+/// Connects to the daemon, if it runs.
+pub(crate) fn connect(dir: &TeamDir) -> Act<'_> {
+    Box::pin(async { Done::Connected(Client::connect(dir).await.ok()) })
+}
+
+/// Waits for the end of a connection.
+pub(crate) fn hold<'d>(mut client: Client) -> Act<'d> {
+    Box::pin(async move {
+        // Nothing was asked, so nothing is answered.
+        while client.reply().await.is_ok() {}
+        Done::Lost
+    })
+}
+
+/// What a person wants done, as the page says it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Order {
+    /// This request, and no other one.
+    Answer {
+        id: RequestId,
+        approve: bool,
+        feedback: String,
+        /// What is answered, for people, where it is more than the id.
+        #[serde(skip)]
+        what: Option<String>,
+    },
+    /// A message to an agent.
+    Send { to: Name, text: String },
+}
+
+impl Order {
+    /// Has it done.
+    pub(crate) fn run(self, context: &Context) -> CommandResult {
+        match self {
+            Self::Answer {
+                approve: false,
+                feedback,
+                ..
+            } if feedback.trim().is_empty() => {
+                Err(CommandError::new(ExitCode::Usage, "a rejection says why"))
+            }
+            Self::Answer {
+                id,
+                approve,
+                feedback,
+                what,
+            } => {
+                let dir = context.dir()?;
+                let what = what.unwrap_or_else(|| id.to_string());
+                let answer = answer::Answer {
+                    approve,
+                    feedback,
+                    permissions: None,
+                };
+                let already = if block_on(answer::record(&dir, &id, answer))? {
+                    "already "
+                } else {
+                    ""
+                };
+                let status = if approve { "approved" } else { "rejected" };
+                context
+                    .out
+                    .text(format_args!("{what} is {already}{status}"))
+                    .map(|()| ExitCode::Done)
+            }
+            Self::Send { to: owner, text } => {
+                let content = text::not_blank(text, "message")?;
+                send::deliver(
+                    context,
+                    &Mailbox {
+                        to: owner.to_string(),
+                        owner,
+                    },
+                    content,
+                    false,
+                )
+            }
+        }
+    }
+}
+
+/// Does what a person ordered.
+pub(crate) fn order<'d>(context: &Context, order: Order) -> Act<'d> {
+    said(context, |context| order.run(context))
+}
+
+/// Gives an order about tasks.
+pub(crate) fn task<'d>(context: &Context, order: TaskOrder) -> Act<'d> {
+    let what = match order {
+        TaskOrder::Add { .. } => "is added",
+        TaskOrder::Cancel(_) => "is cancelled",
+        _ => "is open again",
+    };
+    said(context, move |context| {
+        for task in task::ask(context, order)? {
+            context
+                .out
+                .text(format_args!("{} {what}", escape::line(&task.title())))?;
+        }
+        Ok(ExitCode::Done)
+    })
+}
+
+/// Says everything about a task, with the output of its last check.
+pub(crate) fn task_text(dir: &TeamDir, team: &Team, task: &Task) -> String {
+    let log = match tasks::read_log(dir, task.id) {
+        Ok(None) => paint(DIM, "no check of it has run"),
+        Ok(Some(output)) => escape::text(output.trim_end()).into_owned(),
+        Err(error) => explained(&error),
+    };
+    format!(
+        "{}\n{}\n{log}",
+        print::task::details(team, task),
+        paint(DIM, "the output of the last check:")
+    )
+}
+
+/// Says what begins with a command that takes its time.
+pub(crate) fn begins(command: &Command) -> Option<String> {
+    match command {
+        Command::Shutdown(args) => {
+            Some(format!("waiting for the answer of {}", args.names.first()?))
+        }
+        Command::Spawn(args) => Some(format!("{} is starting", args.name)),
+        _ => None,
+    }
+}
+
+/// Carries out a command of `teamctl`.
+pub(crate) fn call<'d>(context: &Context, perform: Perform, command: Command) -> Act<'d> {
+    let title = match &command {
+        Command::Status(args) => args.name.as_ref().map(ToString::to_string),
+        Command::Interrupt(_) | Command::Shutdown(_) | Command::Spawn(_) => None,
+        _ => return Box::pin(async { Done::Said(String::new()) }),
+    };
+    let printed = in_thread(context, move |context| perform(command, context));
+    Box::pin(async move {
+        let printed = printed.await;
+        match title {
+            Some(title) => Done::Shown(title, printed.styled),
+            None => Done::Said(printed.text),
+        }
+    })
+}
+
+fn said<'d>(
+    context: &Context,
+    action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
+) -> Act<'d> {
+    let printed = in_thread(context, action);
+    Box::pin(async { Done::Said(printed.await.text) })
+}
+
+/// What a command has printed.
+#[derive(Default)]
+pub(crate) struct Printed {
+    /// With our escape sequences.
+    pub(crate) styled: String,
+    /// Without.
+    pub(crate) text: String,
+    /// Whether it succeeded.
+    pub(crate) is_done: bool,
+}
+
+/// Does something in a thread, which has a runtime of its own.
+pub(crate) fn in_thread(
+    context: &Context,
+    action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
+) -> impl Future<Output = Printed> + 'static {
+    let (done, is_done) = oneshot::channel();
+    let elsewhere = context.elsewhere();
+    std::thread::spawn(move || {
+        let (out, stored) = Output::stored(COLUMNS);
+        let context = elsewhere(out);
+        let result = action(&context);
+        if let Some(error) = result.as_ref().err() {
+            context.out.error(error);
+        }
+        let styled = stored.styled();
+        let text = stored.text().trim_end().to_owned();
+        // The view may have ended.
+        done.send(Printed {
+            styled,
+            text,
+            is_done: matches!(result, Ok(ExitCode::Done)),
+        })
+        .ok();
+    });
+    async { is_done.await.unwrap_or_default() }
+}
+
+fn explained(error: &CommandError) -> String {
+    let hint = error
+        .next_step()
+        .map(|hint| format!("\nhint: {hint}"))
+        .unwrap_or_default();
+    format!("error: {error}{hint}")
+}

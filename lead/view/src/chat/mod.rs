@@ -1,0 +1,51 @@
+//! `teamctl chat` and `teamctl attach`: a conversation with an agent, at a terminal and in a pipe.
+//!
+//! A message to the agent is a line in its inbox, and its answers are in its transcript. The chat
+//! follows these files, and asks the daemon only for decisions. The agent does not know of the
+//! chat, and leaving the chat ends nothing.
+
+mod agent;
+mod conversation;
+mod pipe;
+mod prompt;
+mod session;
+mod terminal;
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use teamd_client::act::Perform;
+use teamd_client::context::{Context, block_on};
+use teamd_client::error::CommandResult;
+use teamd_client::print::output::Screen;
+
+pub use agent::{ChatTarget, LeadOptions};
+
+/// The model that is built in.
+const SCRIPT: &str = "script";
+
+/// What a chat is started with.
+pub struct ChatOptions {
+    /// The agent.
+    pub target: ChatTarget,
+    /// How many entries of the transcript are shown at first.
+    pub last: usize,
+    /// Carries out what the person orders by a command of `teamctl`.
+    pub perform: Perform,
+    /// How long a chat in a pipe waits for the end of the work; none: without limit.
+    pub timeout: Option<Duration>,
+}
+
+/// Runs the chat until the person leaves; in a pipe, and at a terminal without a cursor, until the
+/// work is done.
+///
+/// # Errors
+/// If the agent cannot be reached, or as its work ends.
+pub fn run(context: &Context, options: &ChatOptions) -> CommandResult {
+    let dir = context.dir()?;
+    let is_seen = io::stdin().is_terminal() && io::stdout().is_terminal() && Screen::can_move();
+    if is_seen && !context.out.is_json() {
+        return block_on(session::run(context, &dir, options));
+    }
+    pipe::run(context, &dir, options)
+}

@@ -1,0 +1,534 @@
+//! The lines of a chat: words for the agent, and the commands of the prompt, which call those of
+//! `teamctl`.
+//!
+//! A line that begins with a slash is never sent to the agent: a misspelt command must not reach a
+//! model. `//` in front sends a text that begins with a slash.
+
+use clap::Parser;
+use teamd_client::act::{Perform, answer};
+use teamd_client::args::{Cli, Command};
+use teamd_client::context::{Context, explain};
+use teamd_client::error::{CommandError, CommandResult};
+use teamd_client::exit_code::ExitCode;
+use teamd_shared::name::Name;
+use teamd_shared::suggest;
+
+/// A command of the prompt, as `/help` lists it.
+struct Slash {
+    word: &'static str,
+    /// What follows it; in brackets what may be left out.
+    takes: &'static str,
+    /// The command of `teamctl` that it calls.
+    calls: &'static str,
+    help: &'static str,
+}
+
+const fn slash(
+    word: &'static str,
+    takes: &'static str,
+    calls: &'static str,
+    help: &'static str,
+) -> Slash {
+    Slash {
+        word,
+        takes,
+        calls,
+        help,
+    }
+}
+
+const COMMANDS: [Slash; 18] = [
+    slash(
+        "/status",
+        "[NAME]",
+        "status",
+        "the teammates and what they do (also /team)",
+    ),
+    slash("/inbox", "[NAME]", "inbox", "the last messages of an inbox"),
+    slash("/events", "", "events", "what happened in the team last"),
+    slash(
+        "/tasks",
+        "[TASK]",
+        "task",
+        "the tasks that are not finished, or one task in full",
+    ),
+    slash(
+        "/cost",
+        "",
+        "status",
+        "the tokens of each teammate, and what they cost",
+    ),
+    slash(
+        "/plans",
+        "[ID]",
+        "plans",
+        "the plans that wait, or one plan in full",
+    ),
+    slash(
+        "/reviews",
+        "[ID]",
+        "reviews",
+        "the work that waits for a review, or one in full",
+    ),
+    slash(
+        "/approve",
+        "ID [FEEDBACK]",
+        "approve",
+        "approve a plan or work; the beginning of its id is enough",
+    ),
+    slash(
+        "/reject",
+        "ID [FEEDBACK]",
+        "reject",
+        "reject a plan or work",
+    ),
+    slash(
+        "/shutdown",
+        "NAME [REASON]",
+        "shutdown",
+        "ask a teammate to shut down, and wait for it",
+    ),
+    slash(
+        "/interrupt",
+        "[NAME]",
+        "interrupt",
+        "interrupt a teammate's current turn",
+    ),
+    slash(
+        "/attach",
+        "NAME",
+        "",
+        "talk to another teammate; /attach lead comes back",
+    ),
+    slash(
+        "/model",
+        "[MODEL]",
+        "",
+        "the agent's model, or another for the lead agent",
+    ),
+    slash(
+        "/clear",
+        "",
+        "",
+        "begin a new conversation with the lead agent",
+    ),
+    slash("/help", "", "", "this list"),
+    slash("/quit", "", "", "leave; the agents go on (also Ctrl-D)"),
+    slash("/team", "[NAME]", "status", ""),
+    slash("/exit", "", "", ""),
+];
+
+/// Where the right column of the help begins.
+const ASIDE: &str = "                            ";
+
+/// How the keys of the prompt work.
+const KEYS: &str = "  @PATH                     a file that goes with the message
+  !COMMAND                  run a command of yours; no agent sees it
+  //TEXT                    send /TEXT: a text that begins with a slash
+Esc or Ctrl-C interrupts the turn and keeps what you type.
+Up and Ctrl-R find earlier lines, Tab completes names, ids and paths.
+A paste is one message; Alt-Enter, or \\ at the end of a line, continues it.
+";
+
+/// What a line means.
+#[derive(Debug)]
+pub(in crate::chat) enum ChatInput {
+    /// The line is empty.
+    Nothing,
+    /// Words for the agent.
+    Say(String),
+    /// A command of `teamctl`.
+    Call(Box<Command>),
+    /// Shows the model, or takes another one.
+    Model(Option<String>),
+    /// Begins a new conversation.
+    Clear,
+    /// Turns to another agent.
+    Attach(Name),
+    /// Runs a command of the person.
+    Shell(String),
+    /// Lists the commands.
+    Help,
+    /// Leaves.
+    Quit,
+    /// The line begins with a slash, and there is no such command.
+    Unknown(String, CommandError),
+    /// The command cannot be carried out.
+    Wrong(CommandError),
+}
+
+impl ChatInput {
+    /// Decides on a line that is no command: the built-in model calls tools by such lines; to no
+    /// other one is it sent.
+    pub(in crate::chat) fn for_model(self, is_script: bool) -> Self {
+        match self {
+            Self::Unknown(line, _) if is_script => Self::Say(line),
+            Self::Unknown(_, error) => Self::Wrong(error),
+            input => input,
+        }
+    }
+}
+
+/// Reads a line, or several that were typed or pasted as one. A command without a name means
+/// `agent`.
+pub(in crate::chat) fn parse(text: &str, agent: &Name) -> ChatInput {
+    let text = text.trim_end();
+    if let Some(command) = text.strip_prefix('!') {
+        return match command.trim() {
+            "" => ChatInput::Nothing,
+            command => ChatInput::Shell(command.to_owned()),
+        };
+    }
+    match text.strip_prefix('/') {
+        None if text.is_empty() => ChatInput::Nothing,
+        None => ChatInput::Say(text.to_owned()),
+        Some(said) if said.starts_with('/') => ChatInput::Say(said.to_owned()),
+        Some(_) => command(text, agent),
+    }
+}
+
+fn command(text: &str, agent: &Name) -> ChatInput {
+    let (word, rest) = first_word(text);
+    let error = |why: String| CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT");
+    let Some(slash) = COMMANDS.iter().find(|slash| slash.word == word) else {
+        let known = completions("/");
+        let error = error(format!("there is no command {word}"));
+        return match suggest::nearest(word, known.iter().copied()) {
+            Some(meant) => ChatInput::Wrong(error.hint(format!("did you mean {meant}?"))),
+            None => ChatInput::Unknown(text.to_owned(), error.hint(known.join(" "))),
+        };
+    };
+    slash
+        .read(rest, agent)
+        .unwrap_or_else(|why| ChatInput::Wrong(error(why)))
+}
+
+impl Slash {
+    /// Reads what follows the command.
+    fn read(&self, rest: &str, agent: &Name) -> Result<ChatInput, String> {
+        let (first, more) = first_word(rest);
+        match self.word {
+            word if rest.is_empty() && !matches!(self.takes.chars().next(), None | Some('[')) => {
+                Err(format!("{word} takes {}", self.takes))
+            }
+            word if !rest.is_empty() && self.takes.is_empty() => {
+                Err(format!("{word} takes no arguments"))
+            }
+            "/cost" => call(&[self.calls, "--columns=name,model,tokens,cost"]),
+            "/clear" => Ok(ChatInput::Clear),
+            "/model" => Ok(ChatInput::Model(
+                (!rest.is_empty()).then(|| rest.to_owned()),
+            )),
+            "/attach" => Name::of_inbox(rest)
+                .map(ChatInput::Attach)
+                .map_err(|error| error.to_string()),
+            "/tasks" if rest.is_empty() => call(&[self.calls, "list"]),
+            "/tasks" => call(&[self.calls, "show", "--", rest]),
+            "/events" => call(&[self.calls, "--last=20"]),
+            "/help" => Ok(ChatInput::Help),
+            "/quit" | "/exit" => Ok(ChatInput::Quit),
+            "/inbox" | "/interrupt" if rest.is_empty() => call(&[self.calls, agent.as_str()]),
+            "/approve" | "/reject" => {
+                call(&[self.calls, &format!("--feedback={more}"), "--", first])
+            }
+            "/shutdown" => call(&[self.calls, &format!("--reason={more}"), "--", first]),
+            _ => call(
+                &[self.calls, "--"]
+                    .into_iter()
+                    .chain(rest.split_whitespace())
+                    .collect::<Vec<_>>(),
+            ),
+        }
+    }
+}
+
+fn first_word(text: &str) -> (&str, &str) {
+    let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (word, rest.trim())
+}
+
+fn call(words: &[&str]) -> Result<ChatInput, String> {
+    let parsed = Cli::try_parse_from(["teamctl"].iter().chain(words));
+    parsed
+        .map(|cli| ChatInput::Call(Box::new(cli.command)))
+        .map_err(|error| explain(&error).message().to_owned())
+}
+
+/// Runs a command. `says_answer` tells whether the answer to a plan of this teammate is to be
+/// printed. Blocks, and starts a runtime: not to be called within one.
+///
+/// # Errors
+/// As the command of `teamctl`.
+pub(in crate::chat) fn run(
+    context: &Context,
+    command: Command,
+    perform: Perform,
+    says_answer: impl FnOnce(&str) -> bool,
+) -> CommandResult {
+    let (id, answer): (_, answer::Answer) = match command {
+        Command::Approve(args) => (args.verdict.id.clone(), args.into()),
+        Command::Reject(args) => (args.id.clone(), args.into()),
+        other => return perform(other, context),
+    };
+    let answered = answer::give(context, &id, answer)?;
+    if answered.repeated || says_answer(&answered.from) {
+        answered.print(context)?;
+    }
+    Ok(ExitCode::Done)
+}
+
+/// Returns the commands that begin with what is typed.
+pub(in crate::chat) fn completions(typed: &str) -> Vec<&'static str> {
+    COMMANDS
+        .iter()
+        .map(|slash| slash.word)
+        .filter(|word| word.starts_with(typed))
+        .collect()
+}
+
+/// What can be completed behind a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::chat) enum Takes {
+    /// The name of a teammate.
+    Name,
+    /// The id of a plan.
+    Id,
+}
+
+/// Returns what a command takes.
+pub(in crate::chat) fn takes(word: &str) -> Option<Takes> {
+    let slash = COMMANDS.iter().find(|slash| slash.word == word)?;
+    match slash.takes.trim_start_matches('[') {
+        takes if takes.starts_with("NAME") => Some(Takes::Name),
+        takes if takes.starts_with("ID") => Some(Takes::Id),
+        _ => None,
+    }
+}
+
+/// Lists the commands, in lines of so many columns.
+pub(in crate::chat) fn help(columns: usize) -> String {
+    let listed = COMMANDS.iter().filter(|slash| !slash.help.is_empty());
+    let lines = listed.map(|it| {
+        format!(
+            "  {:<25} {}\n",
+            format!("{} {}", it.word, it.takes),
+            it.help
+        )
+    });
+    let text = lines.collect::<String>() + KEYS;
+    text.lines()
+        .map(|line| {
+            let indent = if line.starts_with(' ') { ASIDE } else { "" };
+            textwrap::fill(
+                line,
+                textwrap::Options::new(columns).subsequent_indent(indent),
+            ) + "\n"
+        })
+        .collect()
+}
+
+/// Rewrites a hint for the prompt: a command of `teamctl` becomes the command of the prompt that
+/// calls it.
+pub(in crate::chat) fn in_chat(hint: &str) -> String {
+    if !hint.matches('`').count().is_multiple_of(2) {
+        return hint.to_owned();
+    }
+    let mut said = String::new();
+    let mut of_teamctl = false;
+    for (at, part) in hint.split('`').enumerate() {
+        let quoted = at % 2 == 1;
+        let command = part.strip_prefix("teamctl ");
+        of_teamctl |= quoted && command.is_some();
+        // A second command often follows without `teamctl`.
+        match if quoted && of_teamctl {
+            as_slash(command.unwrap_or(part))
+        } else {
+            None
+        } {
+            Some(command) => said.push_str(&command),
+            None if quoted => said.extend(["`", part, "`"]),
+            None => said.push_str(part),
+        }
+    }
+    said
+}
+
+fn as_slash(command: &str) -> Option<String> {
+    let command = command.replacen(" --feedback ", " ", 1);
+    let (word, rest) = first_word(&command);
+    let calls = if word == "requests" { "plans" } else { word };
+    let slash = COMMANDS.iter().find(|slash| slash.calls == calls)?;
+    // The prompt has no flags.
+    let has_flags = rest.split(' ').any(|word| word.starts_with('-'));
+    (!has_flags).then(|| format!("{} {rest}", slash.word).trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use teamd_client::args::Approve;
+
+    fn parsed(text: &str) -> ChatInput {
+        parse(text, &Name::new("alice").unwrap())
+    }
+
+    fn called(text: &str) -> Command {
+        let ChatInput::Call(command) = parsed(text) else {
+            panic!("{text}")
+        };
+        *command
+    }
+
+    fn said(text: &str) -> String {
+        let ChatInput::Say(said) = parsed(text) else {
+            panic!("{text}")
+        };
+        said
+    }
+
+    #[test]
+    fn words_are_said_and_two_slashes_say_one() {
+        assert!(matches!(parsed(" \n"), ChatInput::Nothing));
+        assert_eq!(said("fix it\n"), "fix it");
+        assert_eq!(said("//bash ls\n/bash pwd"), "/bash ls\n/bash pwd");
+        assert_eq!(said(" /team"), " /team");
+    }
+
+    #[test]
+    fn commands_take_names_ids_and_text() {
+        assert!(matches!(called("/team"), Command::Status(args) if args.name.is_none()));
+        assert!(matches!(called("/team bob "), Command::Status(args) if args.name.is_some()));
+        assert!(matches!(called("/inbox"), Command::Inbox(args) if args.name.to == "alice"));
+        assert!(
+            matches!(called("/interrupt"), Command::Interrupt(args) if args.name.as_str() == "alice")
+        );
+        let Command::Approve(Approve { verdict, .. }) = called("/approve a1b2") else {
+            panic!()
+        };
+        assert_eq!(
+            (verdict.id.as_str(), verdict.feedback.as_str()),
+            ("a1b2", "")
+        );
+        let Command::Reject(verdict) = called("/reject a1  --keep the cache\nand the log") else {
+            panic!()
+        };
+        assert_eq!(
+            (verdict.id.as_str(), verdict.feedback.as_str()),
+            ("a1", "--keep the cache\nand the log")
+        );
+        let Command::Shutdown(args) = called("/shutdown bob the work is done") else {
+            panic!()
+        };
+        assert_eq!(
+            (args.names[0].as_str(), args.reason.as_str()),
+            ("bob", "the work is done")
+        );
+        assert!(matches!(called("/events"), Command::Events(args) if args.range.last == Some(20)));
+        assert!(
+            matches!(parsed("/attach alice"), ChatInput::Attach(name) if name.as_str() == "alice")
+        );
+        assert!(matches!(parsed("/model"), ChatInput::Model(None)));
+        assert!(
+            matches!(parsed("/model openai:x"), ChatInput::Model(Some(model)) if model == "openai:x")
+        );
+        assert!(matches!(parsed("! ls -l"), ChatInput::Shell(command) if command == "ls -l"));
+        assert!(matches!(called("/cost"), Command::Status(args) if args.columns.len() == 4));
+        assert!(matches!(parsed("/quit"), ChatInput::Quit));
+    }
+
+    #[test]
+    fn a_line_that_is_no_command_is_not_sent() {
+        let ChatInput::Unknown(_, why) = parsed("/bash ls") else {
+            panic!()
+        };
+        assert_eq!(why.message(), "there is no command /bash");
+        assert!(
+            why.next_step()
+                .unwrap()
+                .ends_with("/help /quit /team /exit"),
+            "{why:?}"
+        );
+        let ChatInput::Wrong(why) = parsed("/stauts") else {
+            panic!()
+        };
+        assert!(
+            why.next_step().unwrap().ends_with("did you mean /status?"),
+            "{why:?}"
+        );
+        for line in [
+            "/",
+            "/approve",
+            "/shutdown",
+            "/shutdown ../x",
+            "/team a b",
+            "/team --json",
+            "/plans a b",
+            "/quit now",
+            "/cost all",
+            "/attach",
+            "/attach ../x",
+        ] {
+            assert!(
+                matches!(parsed(line).for_model(false), ChatInput::Wrong(_)),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_built_in_model_takes_what_is_no_command() {
+        let is_said = |line: &str| matches!(parsed(line).for_model(true), ChatInput::Say(said) if said == line);
+        assert!(is_said("/bash ls") && !is_said("/approve") && !is_said("/quit now"));
+    }
+
+    #[test]
+    fn hints_name_what_can_be_typed_at_the_prompt() {
+        for (hint, expected) in [
+            (
+                "`teamctl plans ID` shows the whole of one; `teamctl approve ID` or `reject ID --feedback TEXT` answers",
+                "/plans ID shows the whole of one; /approve ID or /reject ID TEXT answers",
+            ),
+            (
+                "`teamctl status` shows the teammates",
+                "/status shows the teammates",
+            ),
+            (
+                "take another name, or `teamctl shutdown bob` first; `make` it",
+                "take another name, or /shutdown bob first; `make` it",
+            ),
+            (
+                "end it: `teamctl shutdown bob --force`",
+                "end it: `teamctl shutdown bob --force`",
+            ),
+            (
+                "`teamctl log bob` and `teamd start`",
+                "`teamctl log bob` and `teamd start`",
+            ),
+            ("status", "status"),
+            (
+                "unknown key `inbox` in `status`",
+                "unknown key `inbox` in `status`",
+            ),
+            (
+                "`inbox` is full: `teamctl status` shows why",
+                "`inbox` is full: /status shows why",
+            ),
+            ("`teamctl requests` shows them", "/plans shows them"),
+            ("an odd ` one", "an odd ` one"),
+        ] {
+            assert_eq!(in_chat(hint), expected);
+        }
+    }
+
+    #[test]
+    fn a_command_is_completed_by_its_beginning() {
+        assert_eq!(completions("/s"), ["/status", "/shutdown"]);
+        assert_eq!(
+            (takes("/inbox"), takes("/reject"), takes("/model")),
+            (Some(Takes::Name), Some(Takes::Id), None)
+        );
+        assert_eq!(completions("x"), Vec::<&str>::new());
+        assert!(help(80).contains("//TEXT"));
+        assert!(help(60).lines().all(|line| line.chars().count() <= 60));
+    }
+}

@@ -1,0 +1,193 @@
+//! What is new in a chat, read and shown: answers, plans, the team, the daemon, the pauses of a
+//! model call.
+
+use std::time::Instant;
+
+use teamd_client::error::CommandError;
+use teamd_client::print::escape;
+use teamd_client::print::output::paint;
+use teamd_client::print::render::{BAD, DIM};
+use teamd_client::print::table::{cut, width};
+use teamd_shared::clock::wall;
+use teamd_shared::config::RosterMember;
+use teamd_shared::member::MemberStatus;
+use teamd_shared::transcript::{Entry, Event};
+
+use super::{AWAY, Session};
+use crate::chat::conversation::view::Item;
+use crate::model::line;
+
+impl Session<'_> {
+    /// Shows what is new. A failure to read is shown once.
+    pub(super) fn look(&mut self) {
+        let trouble = self.look_at_all().err();
+        if trouble != self.trouble {
+            for error in trouble.iter() {
+                self.context.out.error(error);
+            }
+            self.trouble = trouble;
+        }
+    }
+
+    fn look_at_all(&mut self) -> Result<(), CommandError> {
+        // What the agent says about a plan comes after it.
+        for plan in self.follower.plans()?.iter() {
+            self.show_plan(plan);
+        }
+        let added = self.follower.conversation()?;
+        let items = self.view.update(&added.live, &added.entries);
+        self.show(items);
+        self.ring_for(&added.entries);
+        if added
+            .entries
+            .iter()
+            .any(|entry| matches!(entry.event, Event::Idle { .. }))
+        {
+            self.awaits = false;
+        }
+        self.look_at_team()
+    }
+
+    pub(super) fn look_at_team(&mut self) -> Result<(), CommandError> {
+        if let Some(presence) = &mut self.presence {
+            presence.show()?;
+        }
+        let daemon = self.follower.has_daemon();
+        if daemon != std::mem::replace(&mut self.daemon, daemon) {
+            self.context.out.note(if daemon { "the daemon is back" } else {
+                    "the daemon is gone; messages still arrive, commands do not (`teamd start` starts it)"
+                });
+        }
+        let member = self.follower.member()?;
+        let runs = member.as_ref().is_some_and(|(_, runs)| *runs);
+        if !runs && self.runs {
+            let how = member
+                .as_ref()
+                .map_or("forgotten", |(member, _)| match member.status {
+                    status if status.is_ended() => status.as_str(),
+                    _ => MemberStatus::Crashed.as_str(),
+                });
+            self.context
+                .out
+                .note(format_args!("{} has ended ({how})", self.target.name));
+            self.context.out.hint(if self.target.is_lead() {
+                "your next message starts it again; /quit leaves"
+            } else {
+                "/quit leaves"
+            });
+            self.awaits = false;
+        }
+        self.runs = runs;
+        self.look_at_work(member.as_ref().map(|(member, _)| member));
+        self.model = member.map(|(member, _)| member.mind()).unwrap_or_default();
+        Ok(())
+    }
+
+    /// Notices what the agent does.
+    fn look_at_work(&mut self, member: Option<&RosterMember>) {
+        let pause = member
+            .and_then(|member| member.waiting.as_ref())
+            .filter(|pause| pause.is_outage());
+        let activity = member
+            .filter(|it| it.status == MemberStatus::Working)
+            .map(|it| it.activity.as_str());
+        let doing = match (pause, activity) {
+            (Some(pause), _) => format!(": {}", pause.describe(wall())),
+            _ if !self.view.live().is_empty() => " is writing…".to_owned(),
+            (None, None | Some("" | "thinking")) => " is thinking…".to_owned(),
+            (None, Some(activity)) => format!(": {}", line(activity)),
+        };
+        let since = match self.doing.take() {
+            Some((before, since)) if before == doing || pause.is_some() => since,
+            _ => Instant::now(),
+        };
+        self.doing = if self.is_busy() {
+            Some((doing, since))
+        } else {
+            None
+        };
+    }
+
+    /// Tells whether the agent works.
+    pub(super) fn is_busy(&self) -> bool {
+        self.runs && (self.awaits || self.view.in_turn())
+    }
+
+    /// Says what the agent does, and since when; nothing while it waits for the person.
+    pub(super) fn status(&self) -> Option<Status> {
+        let is_shown = self.is_busy() && !self.is_awaited();
+        let (doing, since) = is_shown.then(|| {
+            self.doing
+                .clone()
+                .unwrap_or_else(|| (" is thinking…".to_owned(), Instant::now()))
+        })?;
+        let what = format!("{}{}", self.target.name, escape::line(&doing));
+        let time = match since.elapsed().as_secs() {
+            // An outage says by itself how long it takes.
+            _ if doing.contains("waiting") => String::new(),
+            seconds @ 0..60 => format!(" {seconds} s"),
+            seconds => format!(" {} min {} s", seconds / 60, seconds % 60),
+        };
+        Some(Status { what, time })
+    }
+
+    /// Rings where the person is needed, or waits for the end of the work and looks elsewhere.
+    fn ring_for(&self, entries: &[Entry]) {
+        for entry in entries {
+            match &entry.event {
+                Event::Messages { messages }
+                    if messages.iter().any(|value| {
+                        value["type"] == "shutdown_response" && value["approve"] == false
+                    }) =>
+                {
+                    self.ring("a teammate rejects its shutdown");
+                }
+                Event::Idle { .. } if self.pressed.elapsed() >= AWAY => {
+                    self.ring(&format!("{} has ended its work", self.target.name));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn show(&mut self, items: Vec<Item>) {
+        for item in items {
+            let printed = match item {
+                Item::Answer(text) => self.answer.push(&text),
+                Item::End => self.answer.end(),
+                Item::Aside(text) => {
+                    self.context.out.aside(paint(DIM, escape::line(&text)));
+                    None
+                }
+                Item::Failure(line) => {
+                    self.context.out.aside(paint(BAD, escape::line(&line)));
+                    None
+                }
+            };
+            if let Some(text) = printed {
+                self.console
+                    .screen
+                    .print_from_dock(text, self.dock(self.question.as_ref()));
+            }
+        }
+    }
+}
+
+/// What the agent does.
+pub(super) struct Status {
+    what: String,
+    time: String,
+}
+
+impl Status {
+    /// Says it in one line: the time is always shown, and the key where there is room.
+    pub(super) fn line(&self, columns: usize) -> String {
+        let line = cut(&self.what, Some(columns.saturating_sub(width(&self.time)))) + &self.time;
+        let hint = " · Esc interrupts";
+        if width(&line) + width(hint) <= columns {
+            line + hint
+        } else {
+            line
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The conversation of one agent, followed: what its transcript has, and the text that arrives just
+//! now.
+
+use teamd_client::read::tail::Mark;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{DirError, TeamDir};
+use teamd_shared::transcript::{Block, Event};
+
+use super::entries::{EntryReader, NewEntries};
+use super::parts::{Part, Parts};
+
+/// How many entries are shown at first, and how many more each time.
+const PAGE: usize = 200;
+
+/// A reader of one conversation.
+pub(crate) struct Conversation<'d> {
+    /// Whose it is.
+    pub name: Name,
+    reader: EntryReader<'d>,
+    read: Parts,
+    /// The parts, oldest first.
+    pub parts: Vec<Placed>,
+    /// The answer in progress.
+    pub live: String,
+    /// How many bytes of earlier entries are not shown.
+    pub from: u64,
+    /// The text of the last answer that is complete.
+    complete: String,
+}
+
+/// A part, and where it stands: the place of its entry, and its number in that.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Placed {
+    pub at: Mark,
+    pub number: usize,
+    pub part: Part,
+}
+
+impl<'d> Conversation<'d> {
+    /// Begins at the last entries of an agent's conversation.
+    pub(super) fn begin(dir: &'d TeamDir, name: &Name) -> Result<Self, DirError> {
+        let reader = EntryReader::begin(dir, name, PAGE)?;
+        let from = reader.offset();
+        let read = Parts::new(name);
+        let parts = Vec::new();
+        let (live, complete) = Default::default();
+        let mut begun = Self {
+            name: name.clone(),
+            reader,
+            read,
+            parts,
+            live,
+            from,
+            complete,
+        };
+        begun.read()?;
+        Ok(begun)
+    }
+
+    /// Shows more of the past.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(crate) fn show_earlier(&mut self) -> Result<(), DirError> {
+        let (from, earlier) = self.earlier(self.from)?;
+        self.from = from;
+        self.parts.splice(0..0, earlier);
+        Ok(())
+    }
+
+    /// Returns the last parts that stand before a place, and the place where they begin.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(crate) fn earlier(&self, before: u64) -> Result<(u64, Vec<Placed>), DirError> {
+        let earlier = self.reader.before(before, PAGE)?;
+        let from = earlier.places.first().map_or(0, |at| at.offset());
+        Ok((from, placed(&mut Parts::new(&self.name), &earlier)))
+    }
+
+    /// Reads what is new.
+    pub(super) fn read(&mut self) -> Result<(), DirError> {
+        let new = self.reader.read()?;
+        for entry in &new.entries {
+            if let Event::Answer { content, .. } = &entry.event {
+                self.complete = content.iter().filter_map(Block::text).collect();
+            }
+        }
+        let file = |at: &Mark| at.file();
+        let known = self.parts.last().map(|it| file(&it.at));
+        let latest = new.places.last().map(file);
+        let parts = placed(&mut self.read, &new);
+        if known
+            .zip(latest)
+            .is_some_and(|(known, latest)| known != latest)
+        {
+            // The name has another conversation now.
+            self.parts = Vec::new();
+            self.from = 0;
+        }
+        self.parts
+            .extend(parts.into_iter().filter(|it| latest == Some(it.at.file())));
+        self.live = if self.read.in_turn() && new.live != self.complete {
+            new.live
+        } else {
+            String::new()
+        };
+        Ok(())
+    }
+}
+
+fn placed(read: &mut Parts, new: &NewEntries) -> Vec<Placed> {
+    new.places
+        .iter()
+        .zip(&new.entries)
+        .flat_map(|(at, entry)| {
+            let shown = read
+                .of(&entry.event)
+                .into_iter()
+                .filter(|part| !matches!(part, Part::Detail(_)));
+            shown
+                .enumerate()
+                .map(|(number, part)| Placed {
+                    at: *at,
+                    number,
+                    part,
+                })
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use teamd_shared::team_dir::TeamPath;
+
+    fn entry(event: Value) -> String {
+        let mut line = json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}});
+        line.as_object_mut()
+            .unwrap()
+            .extend(event.as_object().unwrap().clone());
+        format!("{line}\n")
+    }
+
+    #[test]
+    fn an_answer_in_progress_is_shown_until_it_is_complete() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let alice = Name::new("alice").unwrap();
+        let write = |at: &TeamPath, text: &str| {
+            teamd_shared::fs::replace(&dir, at, text.as_bytes()).unwrap()
+        };
+        let mut all =
+            entry(json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "go"}));
+        write(&TeamPath::transcript(&alice), &all);
+        write(&TeamPath::live(&alice), "I lo");
+        let mut conversation = Conversation::begin(&dir, &alice).unwrap();
+        assert_eq!(conversation.live, "I lo");
+        let usage = json!({"input_tokens": 3, "output_tokens": 5});
+        let content = json!([{"type": "text", "text": "I look."},
+            {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls"}}]);
+        all += &entry(json!({"entry": "answer", "usage": usage, "content": content}));
+        all += &entry(
+            json!({"entry": "result", "tool_use_id": "t", "content": "a\nb\n", "is_error": false}),
+        );
+        write(&TeamPath::transcript(&alice), &all);
+        write(&TeamPath::live(&alice), "I look.");
+        // Another file in its place is read from its start, and is all there is.
+        conversation.read().unwrap();
+        assert_eq!(conversation.live, "");
+        let said = Part::Said {
+            from: "prompt".to_owned(),
+            text: "go".to_owned(),
+        };
+        let result = Part::Result {
+            content: "a\nb\n".to_owned(),
+            is_error: false,
+            is_command: true,
+        };
+        let parts = [
+            said,
+            Part::Answer("I look.".to_owned()),
+            Part::Call("bash ls".to_owned()),
+            result,
+        ];
+        let shown: Vec<Part> = conversation
+            .parts
+            .iter()
+            .map(|it| it.part.clone())
+            .collect();
+        assert_eq!((&shown[1..], conversation.from), (&parts[..], 0));
+    }
+
+    #[test]
+    fn what_was_earlier_comes_page_by_page_and_nothing_is_told_twice() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let alice = Name::new("alice").unwrap();
+        let usage = json!({"input_tokens": 3, "output_tokens": 5});
+        let all: String = (0..2 * PAGE + 50).map(|n| {
+            entry(
+                json!({"entry": "answer", "usage": usage, "content": [{"type": "text", "text": format!("{n}")}]}),
+            )
+        }).collect();
+        teamd_shared::fs::replace(&dir, &TeamPath::transcript(&alice), all.as_bytes()).unwrap();
+        let mut conversation = Conversation::begin(&dir, &alice).unwrap();
+        let texts = |conversation: &Conversation<'_>| {
+            conversation
+                .parts
+                .iter()
+                .map(|it| it.part.line())
+                .collect::<Vec<_>>()
+        };
+        for first in [PAGE + 50, 50, 0, 0] {
+            let expected: Vec<String> = (first..2 * PAGE + 50).map(|n| n.to_string()).collect();
+            assert_eq!(
+                (texts(&conversation), conversation.from == 0),
+                (expected, first == 0)
+            );
+            conversation.show_earlier().unwrap();
+        }
+    }
+}

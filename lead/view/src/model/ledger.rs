@@ -1,0 +1,268 @@
+//! What the conversations of all members say of their times: when each worked, and what its model
+//! used. A transcript is read once, and then what is new of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use teamd_client::read::tail::{Mark, Tail};
+use teamd_shared::json;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
+use teamd_shared::transcript::{Entry, Event, Usage};
+
+use super::past::Span;
+
+/// What one conversation says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ledger {
+    /// What its model used, oldest first.
+    pub spent: Vec<Spent>,
+    /// When it worked; with whether that ended by itself.
+    worked: Vec<(f64, f64, bool)>,
+    /// Since when it works.
+    since: Option<f64>,
+    /// The time of the last entry.
+    last: f64,
+}
+
+/// What one entry cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spent {
+    /// Seconds since 1970.
+    pub at: f64,
+    pub usage: Usage,
+    /// How many answers of the model began with it.
+    pub turns: u32,
+}
+
+impl Ledger {
+    /// Takes in the next entry.
+    pub fn entry(&mut self, name: &Name, entry: &Entry) {
+        let at = entry.at;
+        let event = &entry.event;
+        let ends = match event {
+            Event::Idle { .. } | Event::Left { .. } => Some(true),
+            // What it did before did not end by itself.
+            Event::Incarnation { .. } => Some(false),
+            _ => None,
+        };
+        if let Some((by_itself, from)) = ends.zip(self.since.take_if(|_| ends.is_some())) {
+            self.worked.push((from, at, by_itself));
+        }
+        if self.since.is_none() && !event.is_rest(name) {
+            self.since = Some(at);
+        }
+        self.last = at;
+        self.spent.extend(match event {
+            Event::Answer {
+                usage, model_calls, ..
+            }
+            | Event::Charged { usage, model_calls } => Some(Spent {
+                at,
+                usage: *usage,
+                turns: *model_calls,
+            }),
+            Event::Compacted { usage, .. } => Some(Spent {
+                at,
+                usage: *usage,
+                turns: 0,
+            }),
+            _ => None,
+        });
+    }
+
+    /// Returns when it worked: from what starts a turn to the end of that work, or of the process.
+    pub(crate) fn worked(&self, exits: &[f64], runs: bool) -> Vec<Span> {
+        let killed = |from: f64| exits.iter().copied().find(|&exit| exit >= from);
+        let ended = self.worked.iter().map(|&(from, to, by_itself)| {
+            if by_itself {
+                (from, Some(to))
+            } else {
+                (from, Some(killed(from).map_or(to, |exit| exit.min(to))))
+            }
+        });
+        let open = self.since.map(|from| {
+            (
+                from,
+                if runs {
+                    None
+                } else {
+                    killed(from).or(Some(self.last))
+                },
+            )
+        });
+        ended.chain(open).collect()
+    }
+}
+
+/// The ledgers of all members.
+#[derive(Debug, Default)]
+pub(crate) struct Ledgers {
+    read: BTreeMap<Name, (Ledger, Option<Mark>)>,
+    unread: BTreeSet<Name>,
+    /// Whether anything that is shown needs them.
+    is_wanted: bool,
+}
+
+impl Ledgers {
+    /// Returns what is known of a member.
+    pub(crate) fn of(&self, name: &Name) -> Option<&Ledger> {
+        self.read.get(name).map(|(ledger, _)| ledger)
+    }
+
+    /// Says that they are needed from now on; those of these members are read at first.
+    pub(super) fn want(&mut self, members: impl Iterator<Item = Name>) {
+        if !std::mem::replace(&mut self.is_wanted, true) {
+            self.unread.extend(members);
+        }
+    }
+
+    /// Notes that transcripts have changed.
+    pub(super) fn changed(&mut self, members: impl Iterator<Item = Name>) {
+        if self.is_wanted {
+            self.unread.extend(members);
+        }
+    }
+
+    /// Returns how many are still to be read.
+    pub(crate) fn unread(&self) -> usize {
+        self.unread.len()
+    }
+
+    /// Reads some of them, until a time.
+    pub(super) fn read(&mut self, dir: &TeamDir, until: Instant) {
+        while Instant::now() < until {
+            let Some(name) = self.unread.pop_first() else {
+                break;
+            };
+            let (ledger, mark) = self.read.remove(&name).unwrap_or_default();
+            // One odd transcript must not hide the others.
+            self.read.extend(
+                go_on(dir, &name, ledger, mark)
+                    .ok()
+                    .map(|read| (name, read)),
+            );
+        }
+    }
+}
+
+/// Reads a whole conversation.
+pub fn ledger(dir: &TeamDir, name: &Name) -> Result<Ledger, DirError> {
+    go_on(dir, name, Ledger::default(), None).map(|(ledger, _)| ledger)
+}
+
+/// Reads what is new; another transcript in its place is read from its start. An entry of a newer
+/// program is left out.
+fn go_on(
+    dir: &TeamDir,
+    name: &Name,
+    mut ledger: Ledger,
+    mark: Option<Mark>,
+) -> Result<(Ledger, Option<Mark>), DirError> {
+    let mut tail = Tail::new(dir, TeamPath::transcript(name));
+    tail.resume(mark)?;
+    if tail.mark() != mark {
+        ledger = Ledger::default();
+    }
+    loop {
+        let lines = tail.read()?;
+        if lines.is_empty() {
+            return Ok((ledger, tail.mark()));
+        }
+        let entries = lines
+            .iter()
+            .filter_map(|line| json::read::<Entry>(line).ok());
+        for entry in entries {
+            ledger.entry(name, &entry);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn entry(at: f64, event: Value) -> Entry {
+        let mut line = json!({"at": at, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}});
+        line.as_object_mut()
+            .unwrap()
+            .extend(event.as_object().unwrap().clone());
+        serde_json::from_value(line).unwrap()
+    }
+
+    fn conversation() -> Vec<Entry> {
+        let begins = |n: u32| json!({"entry": "life", "incarnation": n, "conversation": 1, "prompt": (n == 1).then_some("go")});
+        let answer = json!({"entry": "answer", "content": [], "usage": {"input_tokens": 10, "output_tokens": 5}});
+        let idle = json!({"entry": "idle", "idle_reason": "available", "content": "",
+            "message_id": "018f0000-0000-7000-8000-000000000000"});
+        let says = json!({"entry": "messages", "messages": [{"type": "message", "from": "lead", "content": "x"}]});
+        vec![
+            entry(0.0, begins(1)),
+            entry(2.0, answer.clone()),
+            entry(10.0, idle.clone()),
+            entry(20.0, says.clone()),
+            entry(21.0, answer),
+            // Killed at 25, started again at 30.
+            entry(30.0, begins(2)),
+            entry(31.0, idle),
+            entry(40.0, says),
+        ]
+    }
+
+    /// What that conversation says.
+    pub(in crate::model) fn of_alice() -> (Name, Ledger) {
+        let alice = Name::new("alice").unwrap();
+        let mut ledger = Ledger::default();
+        for entry in conversation().iter() {
+            ledger.entry(&alice, entry);
+        }
+        (alice, ledger)
+    }
+
+    #[test]
+    fn work_lasts_from_a_message_to_the_answer_or_to_the_end_of_the_process() {
+        let (_, ledger) = of_alice();
+        assert_eq!(
+            ledger.worked(&[25.0], true),
+            [(0.0, Some(10.0)), (20.0, Some(25.0)), (40.0, None)]
+        );
+        assert_eq!(ledger.worked(&[25.0, 45.0], false)[2], (40.0, Some(45.0)));
+        assert_eq!(ledger.worked(&[25.0], false)[2], (40.0, Some(40.0)));
+    }
+
+    #[test]
+    fn what_is_new_is_read_and_another_transcript_from_its_start() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let (alice, whole) = of_alice();
+        let lines = conversation();
+        let lines = lines
+            .iter()
+            .map(|entry| serde_json::to_string(entry).unwrap() + "\n");
+        let at = TeamPath::transcript(&alice);
+        let text: String = lines.collect();
+        let (first, rest) = text.split_at(text.match_indices('\n').nth(2).unwrap().0 + 1);
+        teamd_shared::fs::replace(&dir, &at, first.as_bytes()).unwrap();
+        let mut ledgers = Ledgers::default();
+        let soon = Instant::now() + std::time::Duration::from_secs(60);
+        ledgers.changed([alice.clone()].into_iter());
+        assert_eq!(ledgers.unread(), 0, "no view needs them");
+        ledgers.want([alice.clone()].into_iter());
+        ledgers.read(&dir, soon);
+        assert_eq!(ledgers.of(&alice).unwrap().spent.len(), 1);
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(dir.path(&at))
+            .unwrap();
+        std::io::Write::write_all(&mut file, rest.as_bytes()).unwrap();
+        for text in [None, Some(&text)] {
+            if let Some(it) = text {
+                teamd_shared::fs::replace(&dir, &at, it.as_bytes()).unwrap();
+            }
+            ledgers.changed([alice.clone()].into_iter());
+            ledgers.read(&dir, soon);
+            assert_eq!(ledgers.of(&alice), Some(&whole));
+        }
+    }
+}

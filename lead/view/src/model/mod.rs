@@ -1,0 +1,42 @@
+//! What the live views show: the files of a team, followed by their events, as one model. It reads,
+//! decides nothing and draws nothing; `top` and the page share it.
+
+mod account;
+mod conversation;
+mod entries;
+mod feed;
+mod files;
+mod history;
+mod journal;
+mod ledger;
+mod lists;
+mod parts;
+mod past;
+mod rows;
+mod sequence;
+mod side;
+mod steps;
+mod team;
+mod timeline;
+
+pub use account::{Account, Share};
+pub(crate) use conversation::{Conversation, Placed};
+pub(crate) use entries::{EntryReader, NewEntries};
+#[cfg(test)]
+pub(crate) use feed::Feed;
+pub(crate) use feed::Item;
+pub use history::history;
+pub use journal::{JournalFollower, NewLines};
+pub(crate) use ledger::Spent;
+pub use ledger::ledger;
+pub(crate) use lists::{COLUMNS, by_status, matches, pending, standing, tasks_done};
+pub use parts::{Part, parts};
+pub(crate) use parts::{Parts, line, line_and_more};
+pub use past::{Past, TaskPast};
+pub(crate) use past::{Span, Stand};
+pub use rows::{Row, rows, sort};
+pub use sequence::{EVENTS, Event, LIFELINES, Sequence};
+pub(crate) use side::{SLOTS, Side};
+pub use steps::{Stage, Step, Turning};
+pub(crate) use team::{Seen, TeamFiles};
+pub(crate) use timeline::Window;

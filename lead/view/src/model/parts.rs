@@ -1,0 +1,450 @@
+//! What the entries of a transcript say, for every medium: the chat, the live views,
+//! `teamctl transcript`. Pure; what shows a part escapes it.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use teamd_client::print::render::count;
+use teamd_shared::message::{Body, IdleReason, Message};
+use teamd_shared::name::Name;
+use teamd_shared::transcript::{Block, Cut, Event, Usage, text_of};
+
+/// The longest line, in characters.
+const LONGEST: usize = 160;
+/// The longest failure, in characters: it ends with what to do.
+const LONGEST_FAILURE: usize = 1000;
+
+/// A part of a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    /// What the agent was told: by whom, and the text.
+    Said {
+        /// Who told it.
+        from: String,
+        /// The words.
+        text: String,
+    },
+    /// The agent's answer, in Markdown.
+    Answer(String),
+    /// A call of a tool.
+    Call(String),
+    /// Its result.
+    Result {
+        /// What the tool returned.
+        content: String,
+        /// Whether the call failed.
+        is_error: bool,
+        /// Whether the tool ran a command.
+        is_command: bool,
+    },
+    /// Something beside the conversation.
+    Aside(String),
+    /// Something that went wrong.
+    Failure(String),
+    /// What only `teamctl transcript` shows.
+    Detail(String),
+}
+
+impl Part {
+    /// Says it in one line.
+    pub fn line(&self) -> String {
+        match self {
+            Self::Said { from, text } => line(&format!("{from}: {}", line_and_more(text))),
+            Self::Result {
+                content,
+                is_error,
+                is_command,
+            } => result(content, *is_error, *is_command),
+            Self::Failure(text) => text.trim().chars().take(LONGEST_FAILURE).collect(),
+            Self::Call(text) => line_and_more(&format!("▸ {text}")),
+            Self::Answer(text) | Self::Aside(text) | Self::Detail(text) => line_and_more(text),
+        }
+    }
+}
+
+/// A reader of the entries of one conversation, in their order.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    name: Name,
+    in_turn: bool,
+    /// The calls of `bash` without a result yet.
+    commands: HashSet<String>,
+}
+
+impl Parts {
+    /// Begins with nothing of an agent's conversation.
+    pub(crate) fn new(name: &Name) -> Self {
+        Self {
+            name: name.clone(),
+            in_turn: false,
+            commands: HashSet::new(),
+        }
+    }
+
+    /// Tells whether a turn is running, according to the entries.
+    pub(crate) const fn in_turn(&self) -> bool {
+        self.in_turn
+    }
+
+    /// Returns what the next entry says.
+    pub(crate) fn of(&mut self, event: &Event) -> Vec<Part> {
+        self.in_turn = match event {
+            Event::Messages { .. } => self.in_turn || !event.is_rest(&self.name),
+            Event::Rejected { .. } | Event::Restarted { .. } | Event::Compacted { .. } => {
+                self.in_turn
+            }
+            _ => !event.is_rest(&self.name),
+        };
+        let is_command = match event {
+            Event::Answer { content, .. } => {
+                self.commands.extend(content.iter().filter_map(command));
+                false
+            }
+            Event::Result { tool_use_id, .. } => self.commands.remove(tool_use_id),
+            _ => false,
+        };
+        parts(event, is_command)
+    }
+}
+
+/// Returns the id of a call that runs a command.
+fn command(block: &Block) -> Option<String> {
+    match block {
+        Block::ToolUse { id, name, .. } if name == "bash" => Some(id.clone()),
+        _ => None,
+    }
+}
+
+/// Returns what an entry says: each of its messages is one part. `is_command` tells whether it is
+/// the result of a command.
+pub fn parts(event: &Event, is_command: bool) -> Vec<Part> {
+    match event {
+        Event::Incarnation {
+            incarnation,
+            conversation,
+            prompt,
+        } => {
+            let is_fresh = incarnation == conversation;
+            let how = if is_fresh {
+                "begins"
+            } else {
+                "continues the conversation"
+            };
+            let prompt = if is_fresh { prompt.clone() } else { None };
+            let begins = Part::Aside(format!("── incarnation {incarnation} {how} ──"));
+            let prompt = prompt.map(|text| Part::Said {
+                from: "prompt".to_owned(),
+                text,
+            });
+            [begins].into_iter().chain(prompt).collect()
+        }
+        Event::Messages { messages } if messages.is_empty() => vec![Part::Detail(
+            "messages that are not for it, or were written twice, are passed over".to_owned(),
+        )],
+        Event::Messages { messages } => messages.iter().map(message).collect(),
+        Event::Answer {
+            content,
+            usage,
+            cut,
+            ..
+        } => answer(content, usage, *cut),
+        Event::Charged { usage, .. } if usage.is_nothing() => Vec::new(),
+        Event::Charged { usage, .. } => vec![Part::Detail(format!("cost {}", tokens(usage)))],
+        Event::Result {
+            content, is_error, ..
+        } => {
+            vec![Part::Result {
+                content: content.clone(),
+                is_error: *is_error,
+                is_command,
+            }]
+        }
+        Event::Compacted { summary, .. } => vec![
+            Part::Aside("the conversation was long: the earlier part is now a summary".to_owned()),
+            Part::Detail(summary.clone()),
+        ],
+        Event::Asked { reason, .. } => vec![Part::Aside(with("asked to shut down", reason))],
+        Event::Left { reason, .. } => vec![Part::Aside(with("left", reason))],
+        Event::Idle {
+            idle_reason,
+            content,
+            ..
+        } => vec![ended(*idle_reason, content)],
+        Event::Rejected { offset, reason, .. } => {
+            vec![Part::Failure(format!(
+                "the inbox line at offset {offset} is not a message: {reason}"
+            ))]
+        }
+        Event::Restarted { reason } => {
+            vec![Part::Failure(with(
+                "the inbox is read again from its start",
+                reason,
+            ))]
+        }
+    }
+}
+
+fn answer(content: &[Block], usage: &Usage, cut: Option<Cut>) -> Vec<Part> {
+    let text = text_of(content);
+    // What it costs may be known later, and is told then.
+    let cost = if usage.is_nothing() {
+        String::new()
+    } else {
+        format!(" {}", tokens(usage))
+    };
+    let mut parts = vec![Part::Detail(format!("answer{cost}"))];
+    parts.extend((!text.trim().is_empty()).then_some(Part::Answer(text)));
+    parts.extend(cut.map(|cut| {
+        let why = match cut {
+            Cut::Length => "it was too long",
+            Cut::Refusal => "the model refused to continue",
+        };
+        Part::Failure(format!("the answer was cut: {why}"))
+    }));
+    parts.extend(content.iter().filter_map(|block| match block {
+        Block::ToolUse { name, input, .. } => Some(Part::Call(call(name, input))),
+        Block::Text { .. } | Block::Opaque { .. } => None,
+    }));
+    parts
+}
+
+fn with(what: &str, reason: &str) -> String {
+    if reason.trim().is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}: {reason}")
+    }
+}
+
+fn tokens(usage: &Usage) -> String {
+    format!("({} + {} tokens)", usage.input(), usage.output_tokens)
+}
+
+/// Returns the first line of a text that is not blank, cut where it is too long.
+pub(crate) fn line(text: &str) -> String {
+    let first = text
+        .lines()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or_default()
+        .trim_end();
+    let mut shown: String = first.chars().take(LONGEST).collect();
+    if shown.len() < first.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Returns that line, and the number of lines that follow it.
+pub(crate) fn line_and_more(text: &str) -> String {
+    match text.lines().filter(|line| !line.trim().is_empty()).count() {
+        0 | 1 => line(text),
+        2 => format!("{} (+ 1 line)", line(text)),
+        lines => format!("{} (+ {})", line(text), count(lines - 1, "line")),
+    }
+}
+
+/// Describes a tool call. A single field needs no name.
+fn call(name: &str, input: &Value) -> String {
+    let fields: Vec<String> = match input.as_object() {
+        Some(fields) if fields.len() == 1 => fields.values().map(value).collect(),
+        Some(fields) => fields
+            .iter()
+            .map(|(name, field)| format!("{name}={}", value(field)))
+            .collect(),
+        None => vec![value(input)],
+    };
+    format!("{name} {}", fields.join(" ")).trim_end().to_owned()
+}
+
+fn value(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Describes the result of a call in one line; of a command its exit code and the last line of its
+/// output.
+fn result(content: &str, is_error: bool, is_command: bool) -> String {
+    let content = content.trim();
+    if content.is_empty() || is_command && !is_error && content == "(no output)" {
+        return "  ✓".to_owned();
+    }
+    if !is_command {
+        return format!("  ↳ {}", line_and_more(content));
+    }
+    // How a command failed is in brackets below its output.
+    let lines: Vec<&str> = content
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let notes = lines
+        .iter()
+        .rev()
+        .take_while(|line| is_error && (line.starts_with('[') && line.ends_with(']')))
+        .count();
+    let (output, notes) = lines.split_at(lines.len() - notes);
+    let how = notes
+        .iter()
+        .rev()
+        .find(|note| note.starts_with("[exit code "))
+        .or(notes.first());
+    let how = how.map(|how| {
+        how.trim_matches(['[', ']'])
+            .replacen("exit code", "exit", 1)
+    });
+    let last = output.last().map(|last| match output.len() {
+        1 => line(last),
+        lines => format!("{} ({lines} lines)", line(last)),
+    });
+    format!(
+        "  ↳ {}",
+        how.into_iter().chain(last).collect::<Vec<_>>().join(" · ")
+    )
+}
+
+/// Explains how a piece of work ended.
+fn ended(reason: IdleReason, content: &str) -> Part {
+    Part::Failure(match reason {
+        IdleReason::Available => return Part::Detail("idle".to_owned()),
+        IdleReason::Failed => format!("failed: {content}"),
+        IdleReason::MaxTurns => "the work was ended: it took too many turns".to_owned(),
+        IdleReason::MaxTokens => "the work was ended: it took too many tokens".to_owned(),
+        IdleReason::MaxCost => "the work was ended: it cost too much".to_owned(),
+        IdleReason::Interrupted => "interrupted".to_owned(),
+    })
+}
+
+/// Describes a message that the agent has read; the text of one that tells it something is a part
+/// of its own.
+fn message(value: &Value) -> Part {
+    let Ok(Message {
+        from,
+        content,
+        body,
+        ..
+    }) = Message::from_json(value.clone())
+    else {
+        return Part::Aside(value.to_string());
+    };
+    let what = match &body {
+        Body::Message | Body::Broadcast | Body::TaskAssignment { .. } => {
+            return Part::Said {
+                from,
+                text: content,
+            };
+        }
+        Body::Unknown { .. } => String::new(),
+        Body::TeammateTerminated { name, .. } => return Part::Aside(format!("{name} has ended")),
+        // The plan itself is shown where it waits for its answer.
+        Body::PlanApprovalRequest { request_id, .. } => {
+            return Part::Aside(format!("{from} submits a plan ({request_id})"));
+        }
+        Body::PermissionRequest { request_id, .. } => format!(" asks for permission {request_id}"),
+        Body::ReviewRequest { request_id, .. } => format!(" asks for review {request_id}"),
+        Body::IdleNotification {
+            idle_reason: IdleReason::Available,
+            ..
+        } => " is idle".to_owned(),
+        Body::IdleNotification { idle_reason, .. } => {
+            format!(" is idle ({})", idle_reason.as_str())
+        }
+        Body::PlanRequest { .. } => " asks for a plan".to_owned(),
+        Body::PlanApprovalResponse {
+            request_id,
+            approve,
+            ..
+        } => {
+            format!(
+                " {} the plan {request_id}",
+                if *approve { "approves" } else { "rejects" }
+            )
+        }
+        Body::ShutdownRequest { .. } => " asks for a shutdown".to_owned(),
+        Body::ShutdownResponse { approve, .. } => {
+            format!(
+                " {} the shutdown",
+                if *approve { "approves" } else { "rejects" }
+            )
+        }
+    };
+    Part::Aside(with(&format!("{from}{what}"), content.trim_start()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_call_and_its_result_are_one_line_each() {
+        let called = |name, input: Value| Part::Call(call(name, &input)).line();
+        assert_eq!(
+            called("bash", json!({"command": "cargo test\nls"})),
+            "▸ bash cargo test (+ 1 line)"
+        );
+        assert_eq!(
+            called("edit_file", json!({"path": "a", "n": 1})),
+            "▸ edit_file path=a n=1"
+        );
+        assert_eq!(called("list_teammates", json!({})), "▸ list_teammates");
+        assert_eq!(called("odd", json!([1])), "▸ odd [1]");
+        assert_eq!(
+            result("\nok\n\nthen\nend\n", false, false),
+            "  ↳ ok (+ 2 lines)"
+        );
+        assert_eq!(result(" \n", false, false), "  ✓");
+        let long = result(&"x".repeat(500), false, false);
+        assert_eq!(
+            (long.chars().count(), long.ends_with('…')),
+            (LONGEST + 5, true)
+        );
+    }
+
+    #[test]
+    fn the_result_of_a_command_is_its_exit_code_and_its_last_line() {
+        let said = |content: &str, is_error| result(content, is_error, true);
+        assert_eq!(said("(no output)", false), "  ✓");
+        assert_eq!(said("line 1\n\nline 2\n", false), "  ↳ line 2 (2 lines)");
+        assert_eq!(
+            said("line 1\nline 2\n[exit code 1]", true),
+            "  ↳ exit 1 · line 2 (2 lines)"
+        );
+        assert_eq!(
+            said("[exit code 0]\n[exit code 7]\n[a note]", true),
+            "  ↳ exit 7"
+        );
+        assert_eq!(
+            said("[timed out after 2 s]", true),
+            "  ↳ timed out after 2 s"
+        );
+        assert_eq!(said("the gate is closed", true), "  ↳ the gate is closed");
+        assert_eq!(
+            said("[exit code 1]", false),
+            "  ↳ [exit code 1]",
+            "a command that prints so has not failed"
+        );
+    }
+
+    #[test]
+    fn a_message_names_its_sender_and_its_purpose() {
+        let said = |value: Value| message(&value).line();
+        let idle = json!({"type": "idle_notification", "from": "alice", "idle_reason": "available", "content": "done"});
+        assert_eq!(said(idle), "alice is idle: done");
+        assert_eq!(
+            said(json!({"type": "message", "from": "bob", "content": "a\nb"})),
+            "bob: a (+ 1 line)"
+        );
+        let ended = json!({"type": "teammate_terminated", "from": "teamd", "name": "bob", "exit": null, "content": ""});
+        assert_eq!(said(ended), "bob has ended");
+        assert_eq!(said(json!(7)), "7");
+    }
+
+    #[test]
+    fn only_work_that_is_not_done_is_a_failure() {
+        assert_eq!(
+            ended(IdleReason::Available, "x"),
+            Part::Detail("idle".to_owned())
+        );
+        assert_eq!(ended(IdleReason::Failed, "no key").line(), "failed: no key");
+    }
+}

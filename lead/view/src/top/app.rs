@@ -1,0 +1,294 @@
+//! The state of the view: what is selected, open and typed. Pure: it is changed by keys (see
+//! `keys`) and by what is drawn.
+//!
+//! A key acts on what was on the screen when it was pressed: an answer is for the request whose
+//! text was shown, and for no other one. A request is approved only when each line of it was on the
+//! screen. For a moment after the screen shows another request no answer is taken: the person may
+//! have meant the one before.
+
+use std::time::{Duration, Instant};
+
+use ratatui::layout::{Position, Rect};
+use ratatui_textarea::{TextArea, WrapMode};
+use teamd_client::args::Command;
+use teamd_client::print::grouping::Group;
+use teamd_shared::control::TaskOrder;
+use teamd_shared::id::RequestId;
+use teamd_shared::journal::Team;
+use teamd_shared::name::Name;
+use teamd_shared::request::Request;
+use teamd_shared::task::TaskId;
+
+use super::list::List;
+use super::pager::Pager;
+use crate::model::{Item, Past, Row, by_status, matches, pending};
+
+/// How long a request must have been on the screen before an answer to it is taken.
+pub(super) const SETTLES: Duration = Duration::from_millis(300);
+
+/// A part of the view that has the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Pane {
+    #[default]
+    Team,
+    Requests,
+    Tasks,
+    Feed,
+    Conversation,
+}
+
+impl Pane {
+    /// The panes in the order of their numbers.
+    pub(super) const ALL: [Self; 5] = [
+        Self::Team,
+        Self::Requests,
+        Self::Tasks,
+        Self::Feed,
+        Self::Conversation,
+    ];
+}
+
+/// What the person wants done.
+#[derive(Debug)]
+pub(super) enum Wish {
+    Quit,
+    /// Stop, as Ctrl-Z does elsewhere.
+    Suspend,
+    Answer(Verdict),
+    Send(Name, String),
+    /// A command of `teamctl`.
+    Call(Box<Command>),
+    Task(TaskOrder),
+    /// Show a task and the output of its check.
+    ShowTask(TaskId),
+    /// Show all steps of the selected item of the feed.
+    ShowItem,
+    /// Show more of the past of the conversation.
+    ShowEarlier,
+}
+
+/// An answer to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) request_id: RequestId,
+    /// What is answered, for people: `plan 7b468522 of ana`.
+    pub(super) what: String,
+    pub(super) approve: bool,
+    pub(super) feedback: String,
+}
+
+/// What a text that is typed is for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Purpose {
+    Filter,
+    Send(Name),
+    Feedback(Verdict),
+    Spawn,
+    AddTask,
+}
+
+/// What the person is asked before it is done.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Question {
+    Shutdown { name: Name, force: bool },
+    Cancel(TaskId),
+}
+
+/// A text over the whole body.
+#[derive(Debug)]
+pub(super) struct Overlay {
+    pub(super) title: String,
+    pub(super) text: String,
+    pub(super) pager: Pager,
+}
+
+/// What a click can be for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Target {
+    Pane(Pane),
+    Member(Name),
+    Request(RequestId),
+    Task(TaskId),
+    Item(u64),
+}
+
+/// The state.
+#[derive(Debug, Default)]
+pub(super) struct App {
+    pub(super) pane: Pane,
+    pub(super) members: List<Name>,
+    pub(super) requests: List<RequestId>,
+    pub(super) tasks: List<TaskId>,
+    pub(super) columns: [Vec<TaskId>; 4],
+    pub(super) items: List<u64>,
+    /// Whether the feed moves with what happens.
+    pub(super) is_reading_back: bool,
+    /// The text of the request that is on the screen.
+    pub(super) request: Pager,
+    /// Whether that text has the place of the list, too.
+    pub(super) reads_request: bool,
+    pub(super) conversation: Option<(Name, Pager)>,
+    /// Whether the results of tools are shown whole.
+    pub(super) unfolded: bool,
+    /// Whether members that have ended are listed.
+    pub(super) shows_ended: bool,
+    pub(super) overlay: Option<Overlay>,
+    pub(super) filter: String,
+    pub(super) typing: Option<(Purpose, TextArea<'static>)>,
+    pub(super) question: Option<Question>,
+    /// What became of what was done last.
+    pub(super) said: String,
+    /// The request whose text the present frame shows, and what it is for people.
+    pub(super) showing: Option<(RequestId, String)>,
+    /// The one that is on the screen, since when.
+    shown: Option<((RequestId, String), Instant)>,
+    /// The request that was answered last: the selection leaves it.
+    pub(super) answered: Option<RequestId>,
+    /// Where a click goes.
+    pub(super) targets: Vec<(Rect, Target)>,
+    /// The latest time of which the age is on the screen, in seconds since 1970.
+    pub(super) youngest: Option<f64>,
+}
+
+impl App {
+    /// Takes what there is now: each list, filtered.
+    pub(super) fn set(&mut self, rows: &[Row<'_>], (team, past): (&Team, &Past), items: &[Item]) {
+        let wanted = rows
+            .iter()
+            .filter(|row| {
+                let is_listed = self.shows_ended || row.standing.group != Group::Ended;
+                is_listed && (self.pane != Pane::Team || self.wants(row))
+            })
+            .map(|row| row.member.name.clone())
+            .collect();
+        let requests = pending(team, &self.filter);
+        self.leave_answered(rows, &requests);
+        self.reads_request &= !requests.is_empty();
+        self.members.set(wanted);
+        self.requests.set(
+            requests
+                .iter()
+                .map(|request| request.request_id.clone())
+                .collect(),
+        );
+        self.columns = by_status(team, past, &self.filter);
+        self.tasks.set(self.columns.concat());
+        let items: Vec<u64> = items
+            .iter()
+            .filter(|item| fits(item, &self.filter))
+            .map(|item| item.key)
+            .collect();
+        let last = items.last().copied();
+        self.items.set(items);
+        if let Some(last) = last
+            && !self.is_reading_back
+        {
+            self.items.select(&last);
+        }
+    }
+
+    /// Tells whether a row has the filter in what a person sees of it.
+    pub(super) fn wants(&self, row: &Row<'_>) -> bool {
+        let member = row.member;
+        let standing = &row.standing;
+        matches(
+            &self.filter,
+            &[
+                member.name.as_str(),
+                &member.role,
+                standing.word,
+                &standing.what,
+            ],
+        )
+    }
+
+    /// Once a request is answered, the next one that waits is selected.
+    fn leave_answered(&mut self, rows: &[Row<'_>], requests: &[&Request]) {
+        if self
+            .answered
+            .take_if(|id| !requests.iter().any(|request| request.request_id == *id))
+            .is_some()
+            && let Some(next) = rows.iter().find(|row| row.request.is_some())
+        {
+            self.members.select(&next.member.name);
+        }
+    }
+
+    /// Notes that the frame is on the screen.
+    pub(super) fn drawn(&mut self, now: Instant) {
+        if self.shown.as_ref().map(|(shown, _)| shown) != self.showing.as_ref() {
+            self.shown = self.showing.clone().map(|showing| (showing, now));
+        }
+    }
+
+    /// Returns the request whose text has been on the screen for long enough to be answered.
+    pub(super) fn settled(&self, now: Instant) -> Result<(RequestId, String), &'static str> {
+        match &self.shown {
+            None => Err(
+                "no request that waits for an answer is on the screen: 2 lists them, Enter shows one",
+            ),
+            Some((_, since)) if now.duration_since(*since) < SETTLES => {
+                Err("nothing was answered: another request has just come to this place, look again")
+            }
+            Some((shown, _)) => Ok(shown.clone()),
+        }
+    }
+
+    /// Returns the place of the selected entry in its list, and how many there are.
+    pub(super) fn place(&self) -> Option<(usize, usize)> {
+        match self.pane {
+            Pane::Team => self.members.place(),
+            Pane::Requests => self.requests.place(),
+            Pane::Tasks => self.tasks.place(),
+            Pane::Feed => self.items.place(),
+            Pane::Conversation => None,
+        }
+    }
+
+    /// Returns the agent of whom the conversation is shown, or would be.
+    pub(super) fn agent(&self) -> Option<&Name> {
+        self.members.selected()
+    }
+
+    /// Opens a line, or several, to type into.
+    pub(super) fn type_for(&mut self, purpose: Purpose) {
+        let before = if purpose == Purpose::Filter {
+            self.filter.as_str()
+        } else {
+            ""
+        };
+        let mut area = TextArea::new(vec![before.to_owned()]);
+        area.set_wrap_mode(WrapMode::WordOrGlyph);
+        area.set_cursor_line_style(ratatui::style::Style::new());
+        area.move_cursor(ratatui_textarea::CursorMove::End);
+        self.typing = Some((purpose, area));
+    }
+
+    /// Shows a text over the body.
+    pub(super) fn open(&mut self, title: String, text: String) {
+        self.overlay = Some(Overlay {
+            title,
+            text,
+            pager: Pager::default(),
+        });
+    }
+
+    /// Finds what was clicked.
+    pub(super) fn target(&self, column: u16, row: u16) -> Option<Target> {
+        let at = Position::new(column, row);
+        self.targets
+            .iter()
+            .rev()
+            .find(|(area, _)| area.contains(at))
+            .map(|(_, target)| target.clone())
+    }
+}
+
+/// Tells whether an item is wanted.
+fn fits(item: &Item, filter: &str) -> bool {
+    filter.is_empty()
+        || item
+            .steps
+            .iter()
+            .any(|step| matches(filter, &[&step.from, &step.to, &step.what, &step.text]))
+}

@@ -1,0 +1,396 @@
+//! The state and the team as cells of a screen. It reads no file: what it needs is in the
+//! [`Scene`].
+
+mod conversation;
+mod feed;
+mod requests;
+mod tasks;
+mod team;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::Clear;
+use teamd_client::print::grouping::Group;
+use teamd_client::print::output::paint;
+use teamd_client::print::render::{BAD, BOLD, DIM, count};
+use teamd_client::print::table::{cut, width};
+use teamd_client::print::{clock, escape, tokens};
+use teamd_shared::config::RosterMember;
+use teamd_shared::price::Dollars;
+use teamd_shared::transcript::Usage;
+
+use super::app::{App, Overlay, Pane, Target};
+use super::pager::Pager;
+use super::text::{row, wrapped};
+use crate::model::{Row, Seen, Side, pending};
+
+/// From so many columns on, lists and texts stand side by side.
+const WIDE: u16 = 120;
+/// Below so many lines there is no room for a text below a list, nor for the heading of a text.
+const LOW: u16 = 4;
+/// The most lines that are shown of what was done last.
+const SAID: usize = 4;
+/// The most lines that a text which is typed has on the screen.
+const TYPED: usize = 8;
+
+/// What there is to show.
+pub(super) struct Scene<'s> {
+    pub(super) rows: Vec<Row<'s>>,
+    pub(super) seen: Seen<'s, 's>,
+    pub(super) has_daemon: bool,
+    /// Seconds since 1970.
+    pub(super) now: f64,
+    /// Looks at a member that is on the screen: its files, and, closely, how many bytes of memory
+    /// its processes use.
+    pub(super) look: &'s mut Look<'s>,
+}
+
+type Look<'l> = dyn FnMut(&RosterMember, bool) -> (Side, Option<u64>) + 'l;
+
+impl App {
+    /// Draws everything.
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>, scene: &mut Scene<'_>) {
+        self.targets.clear();
+        self.showing = None;
+        self.youngest = None;
+        let area = frame.area();
+        let said = self.said_lines(scene, area.width.into());
+        let typed = self
+            .typing
+            .as_ref()
+            .map_or(0, |(_, area)| area.lines().len().clamp(1, TYPED) + 1);
+        let heights = [1, 1, 0, said.len(), typed, 1];
+        let heights =
+            heights.map(|height| Constraint::Length(u16::try_from(height).unwrap_or(u16::MAX)));
+        let heights = [
+            heights[0],
+            heights[1],
+            Constraint::Min(1),
+            heights[3],
+            heights[4],
+            heights[5],
+        ];
+        let [top, tabs, body, below, typing, keys] = Layout::vertical(heights).areas(area);
+        frame.render_widget(header(scene, top.width.into()), top);
+        self.tabs(frame, scene, tabs);
+        match self.pane {
+            Pane::Team => self.team(frame, scene, body),
+            Pane::Requests => self.requests(frame, scene, body),
+            Pane::Tasks => self.tasks(frame, scene, body),
+            Pane::Feed => self.feed(frame, scene, body),
+            Pane::Conversation => self.conversation(frame, scene, body),
+        }
+        if let Some(overlay) = &mut self.overlay {
+            frame.render_widget(Clear, body);
+            overlay.draw(frame, body);
+            // What is covered cannot be answered.
+            self.showing = None;
+        }
+        frame.render_widget(Text::from(said), below);
+        self.typing(frame, typing);
+        frame.render_widget(self.keys(keys.width.into()), keys);
+    }
+
+    fn tabs(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
+        let count = |count: usize| {
+            if count == 0 {
+                String::new()
+            } else {
+                format!(" {count}")
+            }
+        };
+        let open = scene
+            .seen
+            .team
+            .tasks
+            .values()
+            .filter(|task| !task.status.is_finished())
+            .count();
+        let agent = self
+            .agent()
+            .map_or_else(|| "Conversation".to_owned(), ToString::to_string);
+        let titles = [
+            "Team".to_owned(),
+            format!("Requests{}", count(pending(scene.seen.team, "").len())),
+            format!("Tasks{}", count(open)),
+            "Feed".to_owned(),
+            agent,
+        ];
+        let all: usize = titles.iter().map(|title| width(title) + 5).sum();
+        let fits = all <= usize::from(area.width) + 1;
+        let mut left = area.x;
+        for ((pane, title), number) in Pane::ALL.into_iter().zip(titles).zip(1..) {
+            // Where there is no room for all titles, only that of the pane on the screen is shown.
+            let title = if fits || pane == self.pane {
+                format!(" {title}")
+            } else {
+                String::new()
+            };
+            let text = format!(" {number}{title} ");
+            let columns = u16::try_from(width(&text)).unwrap_or(u16::MAX);
+            let at = Rect {
+                x: left,
+                width: columns,
+                ..area
+            }
+            .intersection(area);
+            let style = if pane == self.pane {
+                Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED)
+            } else {
+                Style::new().add_modifier(Modifier::DIM)
+            };
+            frame.render_widget(Span::styled(text, style), at);
+            self.targets.push((at, Target::Pane(pane)));
+            left = left.saturating_add(columns + 1).min(area.right());
+        }
+        let filter = Some(format!("/{}  ", escape::line(&self.filter)));
+        let filter = filter
+            .filter(|_| !self.filter.is_empty() && self.typing.is_none())
+            .unwrap_or_default();
+        let place = self
+            .place()
+            .map(|(at, of)| format!("{} of {of} ", at + 1))
+            .unwrap_or_default();
+        let right = cut(
+            &format!("{filter}{place}"),
+            Some(usize::from(area.right().saturating_sub(left))),
+        );
+        let text = format!("{}{}", paint(BOLD, &filter), paint(DIM, &place));
+        if right == format!("{filter}{place}") {
+            frame.render_widget(row(&text).right_aligned(), area);
+        }
+    }
+
+    fn said_lines(&self, scene: &Scene<'_>, columns: usize) -> Vec<Line<'static>> {
+        let trouble = scene
+            .seen
+            .trouble
+            .map(|error| paint(BAD, format_args!("error: {error}")));
+        let question = self
+            .question
+            .as_ref()
+            .map(|question| paint(BOLD, question.text()));
+        let said = question
+            .or_else(|| (!self.said.is_empty()).then(|| escape::text(&self.said).into_owned()));
+        let all = said.or(trouble).unwrap_or_default();
+        let mut lines = wrapped(&all, columns);
+        lines.truncate(SAID);
+        lines
+    }
+
+    fn typing(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let Some((purpose, text)) = &mut self.typing else {
+            return;
+        };
+        let [heading, rest] = headed(area);
+        rule(frame, heading, &purpose.title(), "");
+        frame.render_widget(&*text, rest);
+    }
+
+    fn keys(&self, columns: usize) -> Line<'static> {
+        row(&self
+            .all_hints(|hints| {
+                hints
+                    .iter()
+                    .map(|(key, what)| width(key) + width(what) + 3)
+                    .sum::<usize>()
+                    <= columns + 1
+            })
+            .into_iter()
+            .map(|(key, what)| format!(" {} {} ", paint(BOLD, key), paint(DIM, what)))
+            .collect::<String>())
+    }
+
+    /// Notes that the age of something is on the screen, and returns it for people.
+    fn age(&mut self, since: f64, now: f64) -> String {
+        self.youngest = Some(self.youngest.map_or(since, |youngest| youngest.max(since)));
+        clock::span(now - since)
+    }
+}
+
+impl Overlay {
+    fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        self.pager
+            .set(&self.title, &self.text, inset(area).width.into());
+        page(frame, headed(area), &self.title, &mut self.pager);
+    }
+}
+
+/// Draws a text below its heading, which says how much of it is below the screen.
+fn page(frame: &mut Frame<'_>, [heading, rest]: [Rect; 2], title: &str, pager: &mut Pager) {
+    pager.draw(frame, inset(rest));
+    let more = match pager.lines_below() {
+        0 => String::new(),
+        below => count(below, "more line"),
+    };
+    rule(frame, heading, title, &more);
+}
+
+/// Says something in the place of a list that is empty.
+fn say(frame: &mut Frame<'_>, area: Rect, text: &str) {
+    let area = inset(area);
+    frame.render_widget(
+        Text::from(wrapped(&paint(DIM, text), area.width.into())),
+        area,
+    );
+}
+
+/// Returns what stands before an entry of a list: it tells the selected one.
+fn mark(is_selected: bool) -> String {
+    if is_selected {
+        paint(Group::Working.style().bold(), "▌")
+    } else {
+        " ".to_owned()
+    }
+}
+
+/// Says in one line how the team stands.
+fn header(scene: &Scene<'_>, columns: usize) -> Line<'static> {
+    let count = |group| {
+        scene
+            .rows
+            .iter()
+            .filter(|row| row.standing.group == group)
+            .count()
+    };
+    let (live, style) = if scene.has_daemon {
+        ("live", DIM)
+    } else {
+        ("NO DAEMON", BAD.bold())
+    };
+    let name = cut(
+        &escape::line(&scene.seen.roster.team_name),
+        Some((columns / 4).clamp(4, 20)),
+    );
+    let mut line = paint(BOLD, format_args!(" {name} "));
+    let mut taken = width(&name) + width(live) + 3;
+    let groups = [
+        (Group::NeedsYou, "need you"),
+        (Group::Stuck, "stuck"),
+        (Group::Working, "working"),
+        (Group::Idle, "idle"),
+    ];
+    let is_narrow = taken + 60 > columns;
+    for (group, what) in groups {
+        let text = if is_narrow {
+            format!("{}{}", glyph(group), count(group))
+        } else {
+            format!("{} {} {what}", glyph(group), count(group))
+        };
+        taken += width(&text) + 2;
+        if taken > columns {
+            break;
+        }
+        let style = match (count(group), group) {
+            (0, _) => DIM,
+            (_, Group::NeedsYou) => group.style().invert(),
+            _ => group.style(),
+        };
+        line.push_str(&format!(" {} ", paint(style, text)));
+    }
+    let mut usage = Usage::default();
+    for member in &scene.seen.roster.members {
+        usage += member.usage;
+    }
+    let cost = scene
+        .rows
+        .iter()
+        .filter_map(|row| row.cost)
+        .fold(Dollars::default(), |sum, cost| sum + cost);
+    let cost = if cost == Dollars::default() {
+        String::new()
+    } else {
+        format!(" {cost}")
+    };
+    let spent = tokens::count(usage.input() + usage.output_tokens);
+    let spent = if usage.is_nothing() {
+        String::new()
+    } else {
+        format!("{spent} tokens{cost}  ")
+    };
+    let spent = if taken + width(&spent) > columns {
+        String::new()
+    } else {
+        spent
+    };
+    let gap = " ".repeat(columns.saturating_sub(taken + width(&spent)));
+    row(&format!("{line}{gap}{spent}{} ", paint(style, live)))
+}
+
+/// Returns the mark of a group, which tells it where colours do not.
+const fn glyph(group: Group) -> &'static str {
+    match group {
+        Group::NeedsYou => "●",
+        Group::Stuck => "▲",
+        Group::Working => "◐",
+        Group::Idle => "○",
+        Group::Ended => "·",
+    }
+}
+
+/// Draws a line with a title, and what is said at its right end.
+fn rule(frame: &mut Frame<'_>, area: Rect, title: &str, right: &str) {
+    let columns = usize::from(area.width);
+    let title = cut(&escape::line(title), Some(columns.saturating_sub(2)));
+    let right = if right.is_empty() || width(&title) + width(right) + 6 > columns {
+        ""
+    } else {
+        right
+    };
+    let right = if right.is_empty() {
+        String::new()
+    } else {
+        format!(" {right} ")
+    };
+    let dashes = "─".repeat(columns.saturating_sub(width(&title) + width(&right) + 2));
+    let text = format!(
+        " {} {}{}",
+        paint(BOLD, title),
+        paint(DIM, dashes),
+        paint(DIM, right)
+    );
+    frame.render_widget(row(&text), area);
+}
+
+/// Divides an area into a heading and what is below it.
+fn headed(area: Rect) -> [Rect; 2] {
+    Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area)
+}
+
+/// Leaves room before a text: it begins where its heading does.
+fn inset(area: Rect) -> Rect {
+    Rect {
+        x: area.x + 1.min(area.width),
+        width: area.width.saturating_sub(1),
+        ..area
+    }
+}
+
+/// Divides an area into a list, which takes what it needs, and the text beside or below it.
+fn beside(area: Rect, lines: usize) -> [Rect; 2] {
+    if area.width >= WIDE {
+        let [list, gap, text] = Layout::horizontal([
+            Constraint::Percentage(55),
+            Constraint::Length(1),
+            Constraint::Min(10),
+        ])
+        .areas(area);
+        let _: Rect = gap;
+        return [list, text];
+    }
+    if area.height < LOW {
+        return [
+            area,
+            Rect {
+                height: 0,
+                y: area.bottom(),
+                ..area
+            },
+        ];
+    }
+    let least = area.height.saturating_sub(7).max(area.height / 2);
+    let height = u16::try_from(lines).unwrap_or(u16::MAX).min(least).max(1);
+    Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area)
+}

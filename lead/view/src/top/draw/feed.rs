@@ -1,0 +1,165 @@
+//! What happened, newest last.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use teamd_client::print::grouping::{Group, headline};
+use teamd_client::print::output::paint;
+use teamd_client::print::render::{BAD, BOLD, DIM, under};
+use teamd_client::print::table::{cut, width};
+use teamd_client::print::{clock, escape};
+
+use super::{Scene, mark, say};
+use crate::model::{Item, Stage, Step, line_and_more};
+use crate::top::app::{App, Pane, Target};
+use crate::top::text::{cell, row};
+
+/// The columns of sender and receiver.
+const PARTIES: usize = 20;
+
+impl App {
+    pub(super) fn feed(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
+        let keys = self.items.keys();
+        if keys.is_empty() {
+            let text = if self.filter.is_empty() {
+                "Nothing has happened yet."
+            } else {
+                "Nothing that happened has that in it: Esc shows all."
+            };
+            return say(frame, area, text);
+        }
+        let count = keys.len();
+        let room = usize::from(area.height);
+        let top = self.items.scroll(self.items.at().unwrap_or(0), count, room);
+        let shown: Vec<u64> = self
+            .items
+            .keys()
+            .iter()
+            .skip(top)
+            .take(room)
+            .copied()
+            .collect();
+        let first = shown.first().copied().unwrap_or(0);
+        // The items and the keys have the same order.
+        let from = scene
+            .seen
+            .feed
+            .items()
+            .iter()
+            .position(|item| item.key == first)
+            .unwrap_or(0);
+        let wanted = scene.seen.feed.items()[from..]
+            .iter()
+            .filter(|item| shown.contains(&item.key));
+        for (y, item) in (area.y..area.bottom()).zip(wanted) {
+            let line = Rect {
+                y,
+                height: 1,
+                ..area
+            };
+            let is_selected = self.pane == Pane::Feed && self.items.selected() == Some(&item.key);
+            frame.render_widget(row(&entry(item, is_selected, area.width.into())), line);
+            self.targets.push((line, Target::Item(item.key)));
+        }
+    }
+
+    /// Shows the selected item whole: the frame that follows has its text.
+    pub(in crate::top) fn open_item(&mut self, items: &[Item]) {
+        let selected = self.items.selected();
+        let Some(item) = items.iter().find(|item| Some(&item.key) == selected) else {
+            return;
+        };
+        let title = match item
+            .steps
+            .first()
+            .and_then(|step| step.request.as_ref().map(|it| (step, &it.0)))
+        {
+            Some((step, id)) => format!("{} {id}", step.what),
+            None => "feed".to_owned(),
+        };
+        let text = item.steps.iter().map(|step| whole(step) + "\n\n").collect();
+        self.open(title, text);
+    }
+}
+
+fn entry(item: &Item, is_selected: bool, columns: usize) -> String {
+    let Some(last) = item.steps.last() else {
+        return String::new();
+    };
+    let first = item.steps.first().unwrap_or(last);
+    let time = paint(DIM, clock::time_of_day(item.at()));
+    let what = match &first.request {
+        Some((id, _)) => {
+            let stages: Vec<&str> = item
+                .steps
+                .iter()
+                .filter_map(|step| Some(step.request.as_ref()?.1.word()))
+                .collect();
+            format!("{} {id} {}", escape::line(&first.what), stages.join(" → "))
+        }
+        None => escape::line(&first.what).into_owned(),
+    };
+    // A decision about one member names it.
+    let names_it = first.to.is_empty() && first.seq.is_some();
+    let parties = if names_it {
+        String::new()
+    } else {
+        format!("{} ", cell(BOLD, parties(first), PARTIES))
+    };
+    let says = item
+        .steps
+        .iter()
+        .rev()
+        .map(|step| step.text.as_str())
+        .find(|text| !text.trim().is_empty());
+    let gap = if what.is_empty() || says.is_none() {
+        ""
+    } else {
+        "  "
+    };
+    let front = format!("{}{time} {parties}", mark(is_selected));
+    let what = cut(&what, Some(columns.saturating_sub(width(&front))));
+    let front = format!("{front}{}{gap}", paint(style(last), what));
+    let room = columns.saturating_sub(width(&front));
+    let text = says.map(|text| {
+        if first.request.is_some() {
+            headline(text)
+        } else {
+            line_and_more(text)
+        }
+    });
+    front + &cell(anstyle::Style::new(), text.unwrap_or_default(), room)
+}
+
+fn parties(step: &Step) -> String {
+    if step.to.is_empty() {
+        step.from.clone()
+    } else {
+        format!("{} → {}", step.from, step.to)
+    }
+}
+
+fn style(step: &Step) -> anstyle::Style {
+    match &step.request {
+        _ if step.is_trouble => BAD,
+        None => DIM,
+        Some((_, Stage::Asked | Stage::Joined)) => Group::NeedsYou.style(),
+        Some((_, Stage::Approved | Stage::Ended)) => Group::Idle.style(),
+        Some((_, Stage::Rejected)) => BAD,
+        Some((_, Stage::Expired)) => DIM,
+    }
+}
+
+fn whole(step: &Step) -> String {
+    let stage = step
+        .request
+        .as_ref()
+        .map(|(id, stage)| format!(" {id} {}", stage.word()))
+        .unwrap_or_default();
+    let time = paint(DIM, clock::time_of_day(step.at));
+    let heading = format!("{time} {}  ", paint(BOLD, escape::line(&parties(step))));
+    let what = format!("{}{stage}", escape::line(&step.what));
+    under(
+        &format!("{heading}{}\n", paint(style(step), what)),
+        &format!("{}\n", step.text),
+    )
+}

@@ -1,0 +1,135 @@
+//! The requests that are pending: a list, and the text of the selected one.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use teamd_client::print::escape;
+use teamd_client::print::grouping::{Group, headline};
+use teamd_client::print::output::paint;
+use teamd_client::print::render::{BOLD, DIM, count};
+use teamd_client::print::table::width;
+use teamd_shared::request::{Answerer, Request};
+
+use super::{LOW, Scene, beside, headed, inset, mark, page, say};
+use crate::model::pending;
+use crate::top::app::{App, Target};
+use crate::top::text::{cell, row};
+
+/// The most columns that a name has.
+const NAME: usize = 16;
+
+impl App {
+    pub(super) fn requests(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
+        let requests = pending(scene.seen.team, &self.filter);
+        if requests.is_empty() {
+            let text = if self.filter.is_empty() {
+                "No request is pending. A teammate's plan waits here for your answer."
+            } else {
+                "No request is of or to a teammate with that in its name: Esc shows all."
+            };
+            return say(frame, area, text);
+        }
+        let [list, text] = if self.reads_request {
+            [Rect { height: 0, ..area }, area]
+        } else {
+            beside(area, requests.len())
+        };
+        let room = usize::from(list.height);
+        let at = self.requests.at().unwrap_or(0);
+        let top = self.requests.scroll(at, requests.len(), room);
+        let widest = requests
+            .iter()
+            .map(|it| width(it.member()))
+            .max()
+            .unwrap_or(0)
+            .min(NAME);
+        for (y, request) in (list.y..).zip(requests.iter().skip(top).take(room)) {
+            let line = Rect {
+                y,
+                height: 1,
+                ..list
+            };
+            let is_selected = self.requests.selected() == Some(&request.request_id);
+            let age = self.age(request.created_at, scene.now);
+            frame.render_widget(
+                row(&entry(
+                    request,
+                    &age,
+                    (is_selected, widest),
+                    list.width.into(),
+                )),
+                line,
+            );
+            self.targets
+                .push((line, Target::Request(request.request_id.clone())));
+        }
+        if let Some(request) = requests.get(at) {
+            self.request_text(frame, text, request);
+        }
+    }
+
+    /// Draws the whole text of a request; what a person can answer can be answered from now on.
+    pub(super) fn request_text(&mut self, frame: &mut Frame<'_>, area: Rect, request: &Request) {
+        let [heading, rest] = if self.reads_request && area.height < LOW {
+            [Rect { height: 0, ..area }, area]
+        } else {
+            headed(area)
+        };
+        let what = format!(
+            "{} {} of {}",
+            request.kind.noun(),
+            request.request_id,
+            request.member()
+        );
+        let asked = request.payload.text();
+        let answer = match request.kind.rules().answered_by {
+            Answerer::Lead => String::new(),
+            Answerer::Member => {
+                format!(
+                    "\n\n{}",
+                    paint(DIM, format_args!("Only {} answers this.", request.member()))
+                )
+            }
+        };
+        let lines = asked.lines().count();
+        let text = format!("{}{answer}", escape::text(asked.trim_end()));
+        self.request
+            .set(request.request_id.as_str(), &text, inset(area).width.into());
+        page(
+            frame,
+            [heading, rest],
+            &format!("{what}, {}", count(lines, "line")),
+            &mut self.request,
+        );
+        // Where no line fits, none was shown.
+        if rest.height > 0 && request.kind.rules().answered_by == Answerer::Lead {
+            self.showing = Some((request.request_id.clone(), what));
+        }
+    }
+}
+
+fn entry(
+    request: &Request,
+    age: &str,
+    (is_selected, name): (bool, usize),
+    columns: usize,
+) -> String {
+    let style = match request.kind.rules().answered_by {
+        Answerer::Lead => Group::NeedsYou.style(),
+        Answerer::Member => DIM,
+    };
+    let front = format!(
+        "{} {} {} {} {:>4}  ",
+        mark(is_selected),
+        cell(BOLD, request.member(), name),
+        cell(style, request.kind.noun(), 10),
+        cell(DIM, &request.request_id, 8),
+        age
+    );
+    let room = columns.saturating_sub(width(&front) + 1);
+    front
+        + &cell(
+            anstyle::Style::new(),
+            headline(&request.payload.text()),
+            room,
+        )
+}

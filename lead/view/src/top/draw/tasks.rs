@@ -1,0 +1,114 @@
+//! The tasks as a board: a column for each status.
+
+use anstyle::Style;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use teamd_client::print::output::paint;
+use teamd_client::print::render::{BOLD, DIM};
+use teamd_client::print::table::width;
+use teamd_client::print::task::{blockers, style};
+use teamd_shared::task::{Task, TaskId};
+
+use super::{Scene, WIDE, headed, mark, say};
+use crate::model::{COLUMNS, standing};
+use crate::top::app::{App, Target};
+use crate::top::text::{cell, row};
+
+/// The lines that a task has, where there is room for them.
+const LINES: u16 = 2;
+/// Below so many columns there is room for one column of the board.
+const NARROW: u16 = 48;
+
+impl App {
+    pub(super) fn tasks(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
+        if self.tasks.keys().is_empty() {
+            let text = if self.filter.is_empty() {
+                "There are no tasks: a adds one."
+            } else {
+                "No task has that in its subject or owner: Esc shows all."
+            };
+            return say(frame, area, text);
+        }
+        let columns = self.columns.clone();
+        let is_selected =
+            |ids: &&Vec<TaskId>| self.tasks.selected().is_some_and(|id| ids.contains(id));
+        let is_narrow = area.width < NARROW;
+        // Where there is room for one column, it is that of the selected task. An empty one needs
+        // room for its title, or is left out.
+        let widths = columns
+            .each_ref()
+            .map(|ids| match (is_narrow, ids.is_empty()) {
+                (true, _) => u16::from(is_selected(&ids)),
+                (false, true) => u16::from(area.width >= WIDE),
+                (false, false) => 3,
+            });
+        let widths = widths.map(Constraint::Fill);
+        let areas: [Rect; 4] = Layout::horizontal(widths)
+            .spacing(u16::from(!is_narrow))
+            .areas(area);
+        for ((title, ids), area) in COLUMNS.into_iter().zip(&columns).zip(areas) {
+            let [heading, cards] = headed(area);
+            let title = format!(" {title} {}", ids.len());
+            let dashes = "─".repeat(usize::from(heading.width).saturating_sub(width(&title) + 1));
+            frame.render_widget(
+                row(&format!("{} {}", paint(BOLD, title), paint(DIM, dashes))),
+                heading,
+            );
+            let lines = LINES.min(cards.height).max(1);
+            let room = usize::from(cards.height / lines);
+            let at = ids.iter().position(|id| Some(id) == self.tasks.selected());
+            // Only the column of the selected task scrolls.
+            let top = at.map_or(0, |at| self.tasks.scroll(at, ids.len(), room));
+            let shown = ids
+                .iter()
+                .skip(top)
+                .take(room)
+                .filter_map(|id| scene.seen.past.tasks.get(id))
+                .map(|past| &past.task);
+            for (y, task) in (cards.y..).step_by(lines.into()).zip(shown) {
+                let place = Rect {
+                    y,
+                    height: lines,
+                    ..cards
+                };
+                let is_selected = self.tasks.selected() == Some(&task.id);
+                for (y, line) in
+                    (y..y + lines).zip(card(task, scene, is_selected, cards.width.into()))
+                {
+                    frame.render_widget(
+                        row(&line),
+                        Rect {
+                            y,
+                            height: 1,
+                            ..cards
+                        },
+                    );
+                }
+                self.targets.push((place, Target::Task(task.id)));
+            }
+        }
+    }
+}
+
+/// Writes a task in two lines: what is to be done, and how that stands.
+fn card(task: &Task, scene: &Scene<'_>, is_selected: bool, columns: usize) -> [String; 2] {
+    let blocked_by = blockers(scene.seen.team, task);
+    let is_blocked = !blocked_by.is_empty();
+    let mark = mark(is_selected);
+    let number = paint(if is_blocked { DIM } else { style(task.status) }, task.id);
+    let subject = match (is_selected, is_blocked) {
+        (true, _) => BOLD,
+        (_, true) => DIM,
+        _ => Style::new(),
+    };
+    let room = columns.saturating_sub(width(&number) + 3);
+    let first = format!("{mark} {number} {}", cell(subject, &task.subject, room));
+    let (how, group) = standing(task, &blocked_by);
+    [
+        first,
+        format!(
+            "{mark}   {}",
+            cell(group.style(), how, columns.saturating_sub(4))
+        ),
+    ]
+}

@@ -1,0 +1,337 @@
+//! What a key or a click means. Pure: keys in, wishes out.
+
+use std::time::Instant;
+
+use clap::Parser;
+use crossterm::event::{
+    Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
+use teamd_client::args::{Cli, Command, Shutdown, Teammate};
+use teamd_shared::control::TaskOrder;
+
+use super::app::{App, Pane, Purpose, Question, Target, Verdict, Wish};
+use super::help::HELP;
+use super::list::Motion;
+
+/// How many lines a turn of the wheel scrolls.
+const WHEEL: isize = 3;
+impl App {
+    /// Takes a key.
+    pub(super) fn key(&mut self, key: KeyEvent, now: Instant) -> Option<Wish> {
+        if key.kind == KeyEventKind::Release {
+            return None;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) && self.typing.is_none()
+            || is_control(key, 'c')
+        {
+            return match key.code {
+                KeyCode::Char('c') => Some(Wish::Quit),
+                KeyCode::Char('z') => Some(Wish::Suspend),
+                _ => None,
+            };
+        }
+        if self.typing.is_some() {
+            return self.type_key(key);
+        }
+        if let Some(question) = self.question.take() {
+            return (key.code == KeyCode::Char('y'))
+                .then(|| self.confirmed(question))
+                .flatten();
+        }
+        self.said.clear();
+        if self.overlay.is_some() {
+            return self.overlay_key(key.code);
+        }
+        match key.code {
+            KeyCode::Char('q') => return Some(Wish::Quit),
+            KeyCode::Char('?') => self.open("keys".to_owned(), HELP.to_owned()),
+            KeyCode::Char('/') => self.type_for(Purpose::Filter),
+            KeyCode::Char(number @ '1'..='5') => {
+                self.pane = Pane::ALL[number as usize - '1' as usize]
+            }
+            KeyCode::Tab => self.turn(1),
+            KeyCode::BackTab => self.turn(Pane::ALL.len() - 1),
+            KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
+            KeyCode::Esc if self.reads_request => self.reads_request = false,
+            KeyCode::Esc => self.pane = Pane::Team,
+            KeyCode::Char('J') => self.text().go(Motion::Lines(1)),
+            KeyCode::Char('K') => self.text().go(Motion::Lines(-1)),
+            KeyCode::Char(' ') => self.text().go(Motion::Pages(1)),
+            _ => return self.pane_key(key.code, now),
+        }
+        None
+    }
+
+    /// Takes a click or a turn of the wheel: they select and scroll, and do nothing else.
+    pub(super) fn mouse(&mut self, event: MouseEvent) {
+        let by = match event.kind {
+            MouseEventKind::ScrollDown => Motion::Lines(WHEEL),
+            MouseEventKind::ScrollUp => Motion::Lines(-WHEEL),
+            MouseEventKind::Down(MouseButton::Left) => return self.click(event.column, event.row),
+            _ => return,
+        };
+        let target = self.target(event.column, event.row);
+        match (&mut self.overlay, self.pane, target) {
+            (Some(overlay), ..) => overlay.pager.go(by),
+            (None, Pane::Team | Pane::Requests, None) | (None, Pane::Conversation, _) => {
+                self.text().go(by)
+            }
+            _ => self.go(by),
+        }
+    }
+
+    fn click(&mut self, column: u16, row: u16) {
+        if self.typing.is_some() || self.question.is_some() || self.overlay.is_some() {
+            return;
+        }
+        match self.target(column, row) {
+            Some(Target::Pane(pane)) => self.pane = pane,
+            Some(Target::Member(name)) => self.members.select(&name),
+            Some(Target::Request(id)) => self.requests.select(&id),
+            Some(Target::Task(id)) => self.tasks.select(&id),
+            Some(Target::Item(key)) => {
+                self.is_reading_back = true;
+                self.items.select(&key);
+            }
+            None => {}
+        }
+    }
+
+    fn turn(&mut self, by: usize) {
+        let at = Pane::ALL
+            .iter()
+            .position(|pane| *pane == self.pane)
+            .unwrap_or(0);
+        self.pane = Pane::ALL[(at + by) % Pane::ALL.len()];
+    }
+
+    /// Returns the text that is scrolled beside a list.
+    fn text(&mut self) -> &mut super::pager::Pager {
+        match (self.pane, &mut self.conversation) {
+            (Pane::Conversation, Some((_, pager))) => pager,
+            _ => &mut self.request,
+        }
+    }
+
+    fn overlay_key(&mut self, code: KeyCode) -> Option<Wish> {
+        let overlay = self.overlay.as_mut()?;
+        match code {
+            KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q' | '?') => self.overlay = None,
+            code => {
+                if let Some(by) = motion(code) {
+                    overlay.pager.go(by);
+                }
+            }
+        }
+        None
+    }
+
+    /// Selects an entry above or below.
+    fn go(&mut self, by: Motion) {
+        match self.pane {
+            Pane::Team => self.members.go(by),
+            Pane::Requests if self.reads_request => self.request.go(by),
+            Pane::Requests => self.requests.go(by),
+            Pane::Tasks => self.tasks.go(by),
+            Pane::Feed => {
+                self.items.go(by);
+                self.is_reading_back = self.items.selected() != self.items.keys().last();
+            }
+            Pane::Conversation => {}
+        }
+    }
+
+    fn pane_key(&mut self, code: KeyCode, now: Instant) -> Option<Wish> {
+        if self.pane == Pane::Conversation {
+            return self.conversation_key(code);
+        }
+        if let Some(by) = motion(code) {
+            self.go(by);
+            return None;
+        }
+        match (self.pane, code) {
+            (Pane::Team | Pane::Requests, KeyCode::Char('a')) => return self.approve(false, now),
+            (Pane::Team | Pane::Requests, KeyCode::Char('A')) => return self.approve(true, now),
+            (Pane::Team | Pane::Requests, KeyCode::Char('r')) => self.reject(now),
+            (Pane::Team, KeyCode::Enter | KeyCode::Right | KeyCode::Char('l')) => {
+                self.pane = Pane::Conversation;
+            }
+            (Pane::Requests, KeyCode::Enter) => self.reads_request = !self.reads_request,
+            (Pane::Team, KeyCode::Char('n')) => self.type_for(Purpose::Spawn),
+            (Pane::Team, KeyCode::Char('e')) => self.shows_ended = !self.shows_ended,
+            (Pane::Team, code) => return self.member_key(code),
+            (Pane::Tasks, code) => return self.task_key(code),
+            (Pane::Feed, KeyCode::Enter) => return Some(Wish::ShowItem),
+            _ => {}
+        }
+        None
+    }
+
+    fn conversation_key(&mut self, code: KeyCode) -> Option<Wish> {
+        match code {
+            KeyCode::Char('o') => self.unfolded = !self.unfolded,
+            KeyCode::Enter => return self.member_key(KeyCode::Char('s')),
+            KeyCode::Left | KeyCode::Char('h') => self.pane = Pane::Team,
+            code => {
+                let Some(by) = motion(code) else {
+                    return self.member_key(code);
+                };
+                let (_, pager) = self.conversation.as_mut()?;
+                let was_at_start = pager.is_at_start();
+                pager.go(by);
+                return (was_at_start && by.lines(1) < 0).then_some(Wish::ShowEarlier);
+            }
+        }
+        None
+    }
+
+    /// Does something with the selected agent.
+    fn member_key(&mut self, code: KeyCode) -> Option<Wish> {
+        let name = self.members.selected()?.clone();
+        match code {
+            KeyCode::Char('s') => self.type_for(Purpose::Send(name)),
+            KeyCode::Char('i') => {
+                return Some(Wish::Call(Box::new(Command::Interrupt(Teammate { name }))));
+            }
+            KeyCode::Char('x') => self.question = Some(Question::Shutdown { name, force: false }),
+            KeyCode::Char('X') => self.question = Some(Question::Shutdown { name, force: true }),
+            KeyCode::Char('d') => {
+                let status = ["teamctl", "status", name.as_str()];
+                return Cli::try_parse_from(status)
+                    .ok()
+                    .map(|cli| Wish::Call(Box::new(cli.command)));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn task_key(&mut self, code: KeyCode) -> Option<Wish> {
+        if code == KeyCode::Char('a') {
+            self.type_for(Purpose::AddTask);
+            return None;
+        }
+        let id = *self.tasks.selected()?;
+        match code {
+            KeyCode::Left | KeyCode::Char('h') => self.go_column(false),
+            KeyCode::Right | KeyCode::Char('l') => self.go_column(true),
+            KeyCode::Char('c') => self.question = Some(Question::Cancel(id)),
+            KeyCode::Char('t') => return Some(Wish::Task(TaskOrder::Retry(id, Box::default()))),
+            KeyCode::Enter => return Some(Wish::ShowTask(id)),
+            _ => {}
+        }
+        None
+    }
+
+    /// Selects the task beside the selected one, in the next column that has any.
+    fn go_column(&mut self, right: bool) {
+        let place = |column: &Vec<_>| {
+            column
+                .iter()
+                .position(|id| Some(id) == self.tasks.selected())
+        };
+        let found = self
+            .columns
+            .iter()
+            .enumerate()
+            .find_map(|(at, column)| Some((at, place(column)?)));
+        let Some((at, row)) = found else { return };
+        let next = if right {
+            self.columns[at + 1..]
+                .iter()
+                .find(|column| !column.is_empty())
+        } else {
+            self.columns[..at]
+                .iter()
+                .rev()
+                .find(|column| !column.is_empty())
+        };
+        if let Some(id) = next.and_then(|column| column.get(row).or(column.last())) {
+            self.tasks.select(id);
+        }
+    }
+
+    /// Approves the request that is on the screen, or shows more of it.
+    fn approve(&mut self, with_feedback: bool, now: Instant) -> Option<Wish> {
+        let verdict = self.verdict(true, now)?;
+        if !self.request.is_seen() {
+            self.request.go_to_unseen();
+            "nothing was answered: the text goes on here".clone_into(&mut self.said);
+        } else if with_feedback {
+            self.type_for(Purpose::Feedback(verdict));
+        } else {
+            return Some(self.answer(verdict));
+        }
+        None
+    }
+
+    fn reject(&mut self, now: Instant) {
+        if let Some(verdict) = self.verdict(false, now) {
+            self.type_for(Purpose::Feedback(verdict));
+        }
+    }
+
+    fn verdict(&mut self, approve: bool, now: Instant) -> Option<Verdict> {
+        match self.settled(now) {
+            Ok((request_id, what)) => Some(Verdict {
+                request_id,
+                what,
+                approve,
+                feedback: String::new(),
+            }),
+            Err(why) => {
+                why.clone_into(&mut self.said);
+                None
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, verdict: Verdict) -> Wish {
+        self.answered = Some(verdict.request_id.clone());
+        Wish::Answer(verdict)
+    }
+
+    fn confirmed(&mut self, question: Question) -> Option<Wish> {
+        match question {
+            Question::Shutdown { name, force } => {
+                Some(Wish::Call(Box::new(Command::Shutdown(Shutdown {
+                    names: vec![name],
+                    all: false,
+                    reason: String::new(),
+                    timeout: None,
+                    decide_within: None,
+                    force,
+                    no_wait: false,
+                }))))
+            }
+            Question::Cancel(id) => Some(Wish::Task(TaskOrder::Cancel(id))),
+        }
+    }
+}
+
+/// Tells whether an event only moves the selection or a text: many of them make one frame.
+pub(super) fn only_moves(event: &Event) -> bool {
+    match event {
+        Event::Key(key) => key.code != KeyCode::Char(' ') && motion(key.code).is_some(),
+        Event::Mouse(mouse) => !matches!(mouse.kind, MouseEventKind::Down(_)),
+        Event::Resize(..) => true,
+        _ => false,
+    }
+}
+
+fn is_control(key: KeyEvent, letter: char) -> bool {
+    key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char(letter)
+}
+
+/// Returns how far a key moves a list or a text; none if it is for something else.
+fn motion(code: KeyCode) -> Option<Motion> {
+    Some(match code {
+        KeyCode::Down | KeyCode::Char('j' | 'J') => Motion::Lines(1),
+        KeyCode::Up | KeyCode::Char('k' | 'K') => Motion::Lines(-1),
+        KeyCode::Home | KeyCode::Char('g') => Motion::Lines(isize::MIN),
+        KeyCode::End | KeyCode::Char('G') => Motion::Lines(isize::MAX),
+        KeyCode::PageDown | KeyCode::Char(' ') => Motion::Pages(1),
+        KeyCode::PageUp => Motion::Pages(-1),
+        _ => return None,
+    })
+}

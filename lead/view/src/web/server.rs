@@ -1,0 +1,278 @@
+//! The server: connections, each with one request, within limits of number, size and time.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode, server::conn::http1};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Map, Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use super::guard::{Guard, Refusal, Route, View};
+use super::page::POLICY;
+use super::visitors::{Visit, Visitors};
+use crate::act::Order;
+
+/// The most streams.
+const STREAMS: usize = 8;
+/// The longest head and body of a request, in bytes.
+const HEAD: usize = 16 << 10;
+const BODY: usize = 64 << 10;
+/// How long a client may take for each of them.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Before the next attempt where no connection can be accepted: no descriptor is left, say.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a response carries beside its body, so that a browser does nothing with it that the page
+/// does not want.
+const HEADERS: [(&str, &str); 7] = [
+    ("content-security-policy", POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cache-control", "no-store"),
+];
+
+pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// What the server asks of the one that has the files.
+pub(super) enum Ask {
+    /// What a view shows; none if there is no such thing.
+    View(View, oneshot::Sender<Option<Map<String, Value>>>),
+    /// Do this, and say what came of it, and whether it is done.
+    Act(Order, oneshot::Sender<(bool, String)>),
+}
+
+/// What all connections share.
+pub(super) struct Site {
+    pub(super) guard: Guard,
+    pub(super) asks: mpsc::Sender<Ask>,
+    /// Changes when a file has.
+    pub(super) changed: watch::Receiver<()>,
+    pub(super) streams: Arc<Semaphore>,
+}
+
+impl Site {
+    pub(super) fn new(guard: Guard, asks: mpsc::Sender<Ask>, changed: watch::Receiver<()>) -> Self {
+        Self {
+            guard,
+            asks,
+            changed,
+            streams: Arc::new(Semaphore::new(STREAMS)),
+        }
+    }
+}
+
+/// Serves for ever.
+pub(super) async fn serve(listener: TcpListener, site: Site) {
+    let site = Arc::new(site);
+    let visitors = Arc::new(Visitors::default());
+    loop {
+        match listener.accept().await {
+            Ok((connection, _)) => {
+                let visit = visitors.enter();
+                let number = visit.number();
+                let task = tokio::spawn(converse(connection, Arc::clone(&site), visit));
+                visitors.served_by(number, task.abort_handle());
+            }
+            Err(_) => {
+                // No descriptor is left, say: one that has not shown the key gives its own.
+                visitors.close_oldest();
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn converse(connection: TcpStream, site: Arc<Site>, visit: Visit) {
+    let visit = Mutex::new(visit);
+    let answer = service_fn(|request| {
+        let site = Arc::clone(&site);
+        let visit = &visit;
+        async move { Ok::<_, Infallible>(respond(&site, visit, request).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(connection), answer);
+    // A client that goes away is no error.
+    served.await.ok();
+}
+
+async fn respond(
+    site: &Arc<Site>,
+    visit: &Mutex<Visit>,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let route = site.guard.check(&head);
+    if site.guard.has_key(&head.headers)
+        && !visit
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .becomes_known()
+    {
+        let why = "too many connections are open: close a page";
+        return json_response(StatusCode::SERVICE_UNAVAILABLE, &json!({"error": why}));
+    }
+    let answer = match route {
+        Ok(Route::Asset(asset)) => Ok(response(StatusCode::OK, asset.kind, full(asset.text))),
+        Ok(Route::Once(view)) => site.once(view).await,
+        Ok(Route::Stream(view)) => site.stream(view),
+        Ok(Route::Act(kind)) => site.act(kind, body).await,
+        Err(refusal) => Err(refusal),
+    };
+    answer.unwrap_or_else(|Refusal(code, why)| json_response(code, &json!({"error": why})))
+}
+
+impl Site {
+    async fn view(&self, view: View) -> Option<Map<String, Value>> {
+        let (answer, answered) = oneshot::channel();
+        self.asks.send(Ask::View(view, answer)).await.ok()?;
+        answered.await.ok()?
+    }
+
+    async fn once(&self, view: View) -> Result<Response<Body>, Refusal> {
+        let is_metrics = view == View::Metrics;
+        let shown = self
+            .view(view)
+            .await
+            .ok_or(Refusal(StatusCode::NOT_FOUND, "there is no such thing"))?;
+        Ok(
+            match if is_metrics {
+                shown.get("metrics").and_then(Value::as_str)
+            } else {
+                None
+            } {
+                Some(text) => response(
+                    StatusCode::OK,
+                    "text/plain; version=0.0.4",
+                    full(text.to_owned()),
+                ),
+                None => json_response(StatusCode::OK, &Value::Object(shown)),
+            },
+        )
+    }
+
+    /// Sends what a view shows, and then each part of it that has changed.
+    pub(super) fn stream(self: &Arc<Self>, view: View) -> Result<Response<Body>, Refusal> {
+        let busy = Refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many pages are open: close one",
+        );
+        let place = Arc::clone(&self.streams)
+            .try_acquire_owned()
+            .map_err(|_| busy)?;
+        let mut changed = self.changed.clone();
+        changed.mark_changed();
+        let began = (Arc::clone(self), view, changed, Map::new(), place);
+        let events = stream::unfold(began, async |(site, view, mut changed, mut sent, place)| {
+            loop {
+                // Nothing is asked and nothing sent while nothing happens.
+                changed.changed().await.ok()?;
+                let shown = site.view(view.clone()).await?;
+                if let Some(new) = difference(&mut sent, shown) {
+                    let event = format!("data: {}\n\n", Value::Object(new));
+                    let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(event)));
+                    return Some((frame, (site, view, changed, sent, place)));
+                }
+            }
+        });
+        Ok(response(
+            StatusCode::OK,
+            "text/event-stream",
+            StreamBody::new(events).boxed_unsync(),
+        ))
+    }
+
+    async fn act(&self, kind: &str, body: Incoming) -> Result<Response<Body>, Refusal> {
+        let body = tokio::time::timeout(PATIENCE, Limited::new(body, BODY).collect()).await;
+        let body =
+            body.map_err(|_| Refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"))?;
+        let body =
+            body.map_err(|_| Refusal(StatusCode::PAYLOAD_TOO_LARGE, "the text is too long"))?;
+        let order = serde_json::from_slice::<Value>(&body.to_bytes())
+            .and_then(|body| serde_json::from_value(json!({kind: body})))
+            .map_err(|_| Refusal(StatusCode::BAD_REQUEST, "the body is not such an order"))?;
+        let (answer, answered) = oneshot::channel();
+        let gone = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "`teamctl web` is ending");
+        self.asks
+            .send(Ask::Act(order, answer))
+            .await
+            .map_err(|_| gone())?;
+        let (is_done, said) = answered.await.map_err(|_| gone())?;
+        let code = if is_done {
+            StatusCode::OK
+        } else {
+            StatusCode::CONFLICT
+        };
+        Ok(json_response(code, &json!({"said": said})))
+    }
+}
+
+/// Returns the parts that differ from what was sent before; none if none does.
+fn difference(
+    sent: &mut Map<String, Value>,
+    shown: Map<String, Value>,
+) -> Option<Map<String, Value>> {
+    let mut new = Map::new();
+    for (part, value) in &shown {
+        if sent.get(part) != Some(value) {
+            new.insert(part.clone(), value.clone());
+        }
+    }
+    *sent = shown;
+    (!new.is_empty()).then_some(new)
+}
+
+fn json_response(code: StatusCode, value: &Value) -> Response<Body> {
+    response(code, "application/json", full(value.to_string()))
+}
+
+fn full(text: impl Into<Bytes>) -> Body {
+    Full::new(text.into()).boxed_unsync()
+}
+
+fn response(code: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    for (name, value) in HEADERS.into_iter().chain([("content-type", kind)]) {
+        response.headers_mut().insert(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_changed_is_sent_again() {
+        let map = |value: Value| value.as_object().unwrap().clone();
+        let mut sent = Map::new();
+        let first = map(json!({"team": "t", "members": [1]}));
+        assert_eq!(difference(&mut sent, first.clone()), Some(first.clone()));
+        assert_eq!(difference(&mut sent, first), None);
+        let next = map(json!({"team": "t", "members": [1, 2]}));
+        assert_eq!(
+            difference(&mut sent, next),
+            Some(map(json!({"members": [1, 2]})))
+        );
+    }
+}

@@ -782,7 +782,7 @@ fn a_browser_shows_hostile_texts_as_texts() {
 fn back_closes_a_text_over_the_page_and_leaves_the_view() {
     let source = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/lead/src/ctl/web/page/element.js"
+        "/lead/view/src/web/page/element.js"
     );
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/dialog.mjs");
     let Ok(run) = Command::new("node").args([script, source]).output() else {

@@ -79,7 +79,7 @@ impl fmt::Display for Broken {
         let story = self.story[from..].join("\n");
         write!(
             f,
-            "{story}\nbroken: {}\nreplay: TEAM_SIM_SEED={} cargo test -p teamd-lead sim",
+            "{story}\nbroken: {}\nreplay: TEAM_SIM_SEED={} cargo test -p teamd-daemon sim",
             self.what, self.seed
         )
     }

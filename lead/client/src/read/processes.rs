@@ -158,7 +158,11 @@ mod tests {
         let processes = Processes::read();
         let own = processes.get(std::process::id()).unwrap();
         assert_eq!(own.user(), Some(nix::unistd::getuid().as_raw()));
-        assert!(own.describe().contains("teamd_client"), "{}", own.describe());
+        assert!(
+            own.describe().contains("teamd_client"),
+            "{}",
+            own.describe()
+        );
         assert!(own.stat.threads > 0 && !own.is_shim_in(Path::new("/")));
     }
 

@@ -200,7 +200,7 @@ fn the_tools_of_agents_that_are_off_are_listed() {
         ),
     ];
     for (name, declared, begins, ends) in agents {
-        let code = file(format!("worker/src/model/agent/{name}.rs"));
+        let code = file(format!("worker/model/src/agent/{name}.rs"));
         let code = code
             .split_once(declared)
             .unwrap()

@@ -60,3 +60,4 @@ mod top;
 mod trust;
 mod web;
 mod wire;
+mod worker;

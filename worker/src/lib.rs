@@ -4,51 +4,36 @@
 //! It never decides alone that it may leave or that its gate is open: only a directive of the
 //! daemon on its connection does.
 
-mod agent;
 mod args;
-mod bounds;
-mod caches;
-mod cgroup;
-mod check;
-mod core;
-mod git;
-mod job;
-mod locks;
-mod model;
-mod sandbox;
-mod shim;
-#[cfg(test)]
-mod sim;
-mod tools;
-mod variables;
 
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, FromArgMatches};
+use teamd_worker_sandbox::{gate, init, probe, shim};
 
 /// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, or the
 /// sandbox init or the live gate of that.
 pub fn team_worker(version: &'static str) -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(first) if first == shim::SUBCOMMAND => return shim::shim_main(),
-        Some(first) if first == sandbox::init::SUBCOMMAND => return sandbox::init::init_main(),
-        Some(first) if first == sandbox::gate::SUBCOMMAND => return sandbox::gate::gate_main(),
+        Some(first) if first == init::SUBCOMMAND => return init::init_main(),
+        Some(first) if first == gate::SUBCOMMAND => return gate::gate_main(),
         _ => {}
     }
     let matches = command_line().version(version).try_get_matches();
     match matches.and_then(|mut matches| args::Args::from_arg_matches_mut(&mut matches)) {
         Ok(args::Args {
             command: args::Command::Probe(what),
-        }) => sandbox::probe::probe_main(&what),
+        }) => probe::probe_main(&what),
         Ok(args::Args {
             command: args::Command::Attack(what),
-        }) => sandbox::probe::attack_main(&what),
+        }) => probe::attack_main(&what),
         Ok(args::Args {
             command: args::Command::Job(what),
-        }) => job::job_main(&what),
+        }) => teamd_worker_jobs::job_main(&what),
         Ok(args::Args {
             command: args::Command::Run(incarnation),
-        }) => agent::run::run(&incarnation),
+        }) => teamd_worker_agent::run(&incarnation),
         Err(error) => {
             // If that fails, it cannot be shown at all.
             drop(error.print());

@@ -1,0 +1,211 @@
+//! How a session begins: it follows its transcript, opens its inbox where that says, and records
+//! that it begins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use teamd_shared::control::Welcome;
+use teamd_shared::id::Ids;
+use teamd_shared::inbox::Durability;
+use teamd_shared::message::Message;
+use teamd_shared::price::{Price, Prices};
+use teamd_shared::settings::Settings;
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::terms::{DEFAULT_TURNS, model_of};
+use teamd_shared::transcript::Event;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::connection::{Identity, Link};
+use crate::dispatcher::Dispatcher;
+use crate::live_file::LiveFile;
+use crate::mailbox::{Mailbox, Waking};
+use crate::outbox::Outbox;
+use crate::session::Session;
+use crate::tools::Tools;
+use crate::tools::spawn_teammate::Spawner;
+use crate::transcript::{Transcript, TranscriptError};
+use teamd_worker_core::allowance::Allowance;
+use teamd_worker_core::ledger::Ledger;
+use teamd_worker_core::state::{Budget, State};
+use teamd_worker_core::submission::Submission;
+use teamd_worker_core::tools::{Action, Call, Caller};
+use teamd_worker_core::work::Work;
+use teamd_worker_model::Model;
+
+/// What a session is made of.
+pub(crate) struct Parts<T> {
+    /// The team directory.
+    pub(crate) dir: Arc<TeamDir>,
+    /// The member and its incarnation.
+    pub(crate) identity: Identity,
+    /// Its transcript, locked.
+    pub(crate) transcript: Transcript,
+    /// What ends it.
+    pub(crate) terminate: Arc<Notify>,
+    /// The tools that work on the machine.
+    pub(crate) toolbox: T,
+    /// What answers.
+    pub(crate) model: Model,
+    /// The connection to the daemon.
+    pub(crate) link: Link,
+    /// Where new ids come from.
+    pub(crate) ids: Box<dyn Ids>,
+}
+
+/// Returns the price of its model, as the user's file says now.
+fn price(welcome: &Welcome) -> Option<Price> {
+    let prices = Prices::of_environment(&welcome.environment);
+    let prices = prices
+        .inspect_err(|error| tracing::error!("{error} (hint: {})", error.hint()))
+        .ok()?;
+    let agent = welcome.terms.program.as_ref().map(|agent| agent.protocol);
+    prices.of(&model_of(&welcome.terms.model, agent)).copied()
+}
+
+impl<T: Tools> Session<T> {
+    /// Goes on where the transcript says that the conversation stands, or begins it.
+    pub(crate) fn begin(
+        parts: Parts<T>,
+        settings: &Settings,
+        welcome: Welcome,
+    ) -> anyhow::Result<Self> {
+        let Parts {
+            dir,
+            identity,
+            mut transcript,
+            terminate,
+            toolbox,
+            mut model,
+            link,
+            ids,
+        } = parts;
+        let Identity { name, incarnation } = identity;
+        transcript.set_durable(settings.durability == Durability::Disk);
+        let mut work = Work::new(name.clone());
+        let mut seen = Vec::new();
+        let mut is_empty = true;
+        if welcome.conversation != incarnation {
+            transcript.each_entry(welcome.conversation, |entry| {
+                is_empty = false;
+                if let Event::Messages { messages } = &entry.event {
+                    let read = messages
+                        .iter()
+                        .filter_map(|it| Message::from_json(it.clone()).ok());
+                    seen.extend(read.filter_map(|message| message.id));
+                }
+                model.observe(&entry.event);
+                work.replay(&entry);
+            })?;
+        }
+        if is_empty {
+            work.position = welcome.begins_at;
+        }
+        let waking = match (welcome.watch, settings.poll) {
+            (_, true) => Waking::Poll,
+            (true, false) => Waking::Events,
+            (false, false) => Waking::ByDaemon,
+        };
+        let mailbox = Mailbox::open(Arc::clone(&dir), &name, work.position, seen, waking)?;
+        let limits = Budget {
+            turns: welcome.terms.limits.max_turns.unwrap_or(DEFAULT_TURNS),
+            asks_itself: model.agent().is_some(),
+            tokens: welcome.terms.limits.max_tokens,
+            cost: welcome
+                .terms
+                .limits
+                .max_cost
+                .map(|most| (most, price(&welcome))),
+        };
+        let directive = welcome.directive.clone();
+        let began = Instant::now();
+        let dispatcher = Dispatcher {
+            state: State::new(work, limits, mailbox.arrived(), directive, began.elapsed()),
+            link,
+            mailbox,
+            toolbox,
+            terminate,
+            pauses: model.pauses(),
+            began,
+            work_began: Duration::ZERO,
+            tick: began,
+        };
+        let mut session = Self {
+            dispatcher,
+            model,
+            live: LiveFile::new(Arc::clone(&dir), &name),
+            transcript,
+            outbox: Outbox::new(dir, name.clone(), settings.durability),
+            ids,
+            caller: Caller::of(&name),
+            spawner: Spawner {
+                environment: welcome.environment.clone(),
+                terms: welcome.terms.clone(),
+            },
+            incarnation,
+            ledger: Ledger::default(),
+            approval: None,
+            allowance: Allowance::default(),
+        };
+        session.record_beginning(&welcome, is_empty)?;
+        if let Some(mind) = session.model.agent() {
+            mind.goes_on();
+        }
+        Ok(session)
+    }
+
+    /// Writes the entry of this incarnation, and the results of calls that the incarnation before
+    /// did not end.
+    fn record_beginning(
+        &mut self,
+        welcome: &Welcome,
+        is_empty: bool,
+    ) -> Result<(), TranscriptError> {
+        let incarnation = self.incarnation;
+        let conversation = welcome.conversation;
+        if is_empty {
+            // Also for an earlier incarnation that ended before it could: a conversation begins
+            // with the entry of its first incarnation.
+            let prompt = welcome.prompt.clone();
+            self.record(Event::Incarnation {
+                incarnation: conversation,
+                conversation,
+                prompt,
+            })?;
+        }
+        if !is_empty || conversation != incarnation {
+            self.record(Event::Incarnation {
+                incarnation,
+                conversation,
+                prompt: None,
+            })?;
+        }
+        // Before a result follows: a notice of the last entry is pending after the next entry only
+        // if that one lists it.
+        self.flush_notices();
+        self.clear_up();
+        for result in self.dispatcher.state.work.interrupted() {
+            self.record(result)?;
+        }
+        let call = self.dispatcher.state.work.calls.front();
+        let pending = welcome.directive.plan.as_ref();
+        if let Some(plan) = call.and_then(|call| Submission::resumed(self.caller, call, pending)) {
+            self.dispatcher.state.submitting(plan);
+        }
+        Ok(())
+    }
+
+    /// Removes what the call that was broken off has left half done. Before it has a result: after
+    /// a kill here the next incarnation does it again.
+    fn clear_up(&self) {
+        let call = self.dispatcher.state.work.calls.front();
+        let call = call.map(|call| self.caller.parse(&call.name, &call.input));
+        if let Some(Ok(Call {
+            action: Action::Local(action),
+            ..
+        })) = call
+        {
+            self.dispatcher.toolbox.clear_up(&action);
+        }
+    }
+}

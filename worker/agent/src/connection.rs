@@ -1,0 +1,459 @@
+//! The connection to the daemon: the one that the worker is born with, and every later one.
+//!
+//! A task of its own reads and writes, so that a daemon that is stopped or gone does not hold the
+//! worker up. What is to be said is not a queue but what holds now: the state, the lines that are
+//! not recorded yet, the questions of the lead agent that are not answered yet (the daemon knows
+//! them by their ids). It is said again whole on each new connection. The task decides nothing;
+//! what it hears goes to the dispatcher.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use teamd_shared::control::{
+    self, Command, Connection, Done, FromWorker, Greeting, Incoming, Outgoing, PROTOCOL, Peer,
+    Refusal, TaggedCommand, ToWorker, Welcome, WireError, WorkerState,
+};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::RequestId;
+use teamd_shared::inbox::Appended;
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::last_words::{LAST_WORDS, LastWords};
+
+/// The pauses between attempts to reach the daemon: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// How many frames may wait for the dispatcher.
+const HEARD: usize = 64;
+
+/// Who this worker is.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    /// The member.
+    pub(crate) name: Name,
+    /// Its incarnation.
+    pub(crate) incarnation: u32,
+}
+
+impl Identity {
+    fn greeting(&self, environment: Option<Environment>, state: WorkerState) -> Greeting {
+        let name = self.name.clone();
+        let incarnation = self.incarnation;
+        let state = Box::new(state);
+        Greeting {
+            protocol: PROTOCOL,
+            peer: Peer::Worker {
+                name,
+                incarnation,
+                environment,
+                state,
+            },
+        }
+    }
+}
+
+/// Greets on the connection that the worker was born with, and waits to be welcomed.
+///
+/// None if the daemon does not welcome it: then nothing has begun, and nothing may.
+pub(crate) async fn await_welcome(
+    connection: &mut Connection,
+    identity: &Identity,
+    last_words: &mut LastWords,
+) -> Result<Option<Welcome>, WireError> {
+    connection
+        .send(&identity.greeting(None, WorkerState::default()))
+        .await?;
+    last_words.greeted();
+    loop {
+        match connection.receive().await? {
+            Some(ToWorker::Welcome(welcome)) => return Ok(Some(*welcome)),
+            Some(ToWorker::Stranger { why }) => {
+                tracing::info!("not welcome: {why}");
+                return Ok(None);
+            }
+            Some(_) => {}
+            None => return Ok(None),
+        }
+    }
+}
+
+/// What holds now, and is to be sent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Announcement {
+    state: WorkerState,
+    /// The frames that are said on each connection until they are withdrawn, each with its number.
+    frames: Vec<(u64, FromWorker)>,
+    /// The number of the last frame.
+    last: u64,
+    /// Whether the worker says nothing behind these.
+    is_over: bool,
+}
+
+impl Announcement {
+    /// Adds the last frame, if there is one.
+    pub(crate) fn end(&mut self, frame: Option<FromWorker>) {
+        self.change(|_| false, frame);
+        self.is_over = true;
+    }
+
+    /// Withdraws frames, and adds one, if there is one.
+    fn change(&mut self, withdraws: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
+        self.frames.retain(|(_, frame)| !withdraws(frame));
+        self.last += 1;
+        self.frames.extend(frame.map(|frame| (self.last, frame)));
+    }
+}
+
+/// Tells whether a frame answers a question of the daemon: no other connection wants that answer.
+fn answers_ping(frame: &FromWorker) -> bool {
+    matches!(frame, FromWorker::Pong { number: 1.. })
+}
+
+/// Why there is no answer to what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unanswered {
+    /// The daemon says no.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+    /// It was lost, and what became of the order is not known.
+    #[error("the daemon was lost before it answered: it may have been carried out")]
+    Lost,
+}
+
+/// The answer to what was asked.
+pub(crate) type Reply = Result<Done, Unanswered>;
+
+/// What the dispatcher hears.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// The daemon says something.
+    Daemon(ToWorker),
+    /// The daemon is gone.
+    Away,
+    /// The team directory was deleted: there is no team any more.
+    NoTeam,
+}
+
+/// The dispatcher's end.
+#[derive(Debug)]
+pub(crate) struct Link {
+    said: watch::Sender<Announcement>,
+    heard: mpsc::Receiver<Heard>,
+    task: JoinHandle<()>,
+    /// The calls that wait for an answer.
+    waiting: HashMap<u32, oneshot::Sender<Reply>>,
+    last_tag: u32,
+}
+
+impl Link {
+    /// Starts the task, with the connection that the worker was born with.
+    pub(crate) fn start(
+        connection: Connection,
+        dir: Arc<TeamDir>,
+        identity: Identity,
+        environment: Environment,
+    ) -> Self {
+        let (said, listens) = announce();
+        let (hears, heard) = mpsc::channel(HEARD);
+        let task = Task {
+            dir,
+            identity,
+            environment,
+            said: listens,
+            hears,
+            pause: PAUSES.0,
+        };
+        let task = tokio::spawn(task.run(connection));
+        Self {
+            said,
+            heard,
+            task,
+            waiting: HashMap::new(),
+            last_tag: 0,
+        }
+    }
+
+    /// Asks the daemon for something, as the lead agent; returns the number of the question, and
+    /// where its answer comes.
+    pub(crate) fn ask(&mut self, command: Command) -> (u32, oneshot::Receiver<Reply>) {
+        self.last_tag += 1;
+        let tag = self.last_tag;
+        let (answers, answer) = oneshot::channel();
+        self.waiting.insert(tag, answers);
+        self.change(
+            |_| false,
+            Some(FromWorker::Asks(TaggedCommand { tag, command })),
+        );
+        (tag, answer)
+    }
+
+    /// Passes an answer on. One that no call waits for any more changes nothing.
+    pub(crate) fn answered(&mut self, tag: u32, reply: Reply) {
+        if self
+            .give_up(tag)
+            .is_none_or(|answers| answers.send(reply).is_err())
+        {
+            tracing::debug!("no call waits for the answer to question {tag}");
+        }
+    }
+
+    /// Waits for an answer no more; returns where it was to come.
+    pub(crate) fn give_up(&mut self, tag: u32) -> Option<oneshot::Sender<Reply>> {
+        self.change(
+            |frame| matches!(frame, FromWorker::Asks(asked) if asked.tag == tag),
+            None,
+        );
+        self.waiting.remove(&tag)
+    }
+
+    /// Reports the state of the worker, if it has changed.
+    pub(crate) fn report_state(&self, state: WorkerState) {
+        self.said.send_if_modified(|said| {
+            let changed = said.state != state;
+            said.state = state;
+            changed
+        });
+    }
+
+    /// Submits a line, until that is withdrawn.
+    pub(crate) fn submit(&self, request_id: RequestId, Appended { offset, len }: Appended) {
+        self.change(
+            |_| false,
+            Some(FromWorker::Submitted {
+                request_id,
+                offset,
+                len,
+            }),
+        );
+    }
+
+    /// Submits the lines of a request no more: the daemon has recorded or refused them, or no call
+    /// waits for them.
+    pub(crate) fn stop_submitting(&self, of: &RequestId) {
+        self.change(
+            |frame| matches!(frame, FromWorker::Submitted { request_id, .. } if request_id == of),
+            None,
+        );
+    }
+
+    /// Answers the daemon's ping: the dispatcher still runs.
+    pub(crate) fn pong(&self, number: u64) {
+        self.change(answers_ping, Some(FromWorker::Pong { number }));
+    }
+
+    /// Reports that SIGTERM came.
+    pub(crate) fn report_leaving(&self) {
+        self.change(
+            |frame| *frame == FromWorker::Leaving,
+            Some(FromWorker::Leaving),
+        );
+    }
+
+    fn change(&self, withdraws: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
+        self.said.send_modify(|said| said.change(withdraws, frame));
+    }
+
+    /// Waits for the next event of the connection. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> Heard {
+        match self.heard.recv().await {
+            Some(heard) => heard,
+            // The task ends after this link alone.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns another way to say something last: the link may be lost with what cannot go on.
+    pub(crate) fn last_words(&self) -> LastWords {
+        LastWords::Linked(self.said.clone())
+    }
+
+    /// Sends what is still unsaid, if the daemon takes it, and ends the connection.
+    pub(crate) async fn close(self) {
+        let Self {
+            said, heard, task, ..
+        } = self;
+        said.send_modify(|said| said.end(None));
+        drop((said, heard));
+        // A daemon that does not read is no reason to stay.
+        drop(tokio::time::timeout(LAST_WORDS, task).await);
+    }
+}
+
+/// Returns both ends of what is said: at first, that the worker can be asked whether it goes round.
+fn announce() -> (watch::Sender<Announcement>, watch::Receiver<Announcement>) {
+    let mut said = Announcement::default();
+    said.change(|_| false, Some(FromWorker::Pong { number: 0 }));
+    watch::channel(said)
+}
+
+struct Task {
+    dir: Arc<TeamDir>,
+    identity: Identity,
+    environment: Environment,
+    said: watch::Receiver<Announcement>,
+    hears: mpsc::Sender<Heard>,
+    /// How long to wait before the next attempt; only a daemon that says something makes it short
+    /// again.
+    pause: Duration,
+}
+
+/// What was sent on the present connection.
+#[derive(Debug, Default)]
+struct Sent {
+    state: WorkerState,
+    /// The number of the last frame.
+    last: u64,
+    /// The number of the last frame that there was before the connection.
+    before: u64,
+}
+
+impl Sent {
+    /// Nothing but the state, which the greeting says.
+    fn greeted(said: &Announcement) -> Self {
+        Self {
+            state: said.state.clone(),
+            last: 0,
+            before: said.last,
+        }
+    }
+
+    /// Returns what holds now and was not said on this connection, and notes that it is; the state
+    /// first, since it says what a submitted plan is.
+    fn frames(&mut self, said: &Announcement) -> Vec<FromWorker> {
+        let mut frames = Vec::new();
+        if said.state != self.state {
+            self.state = said.state.clone();
+            frames.push(FromWorker::State(said.state.clone()));
+        }
+        frames.extend(
+            said.frames
+                .iter()
+                .filter(|(number, frame)| {
+                    *number > self.last && (*number > self.before || !answers_ping(frame))
+                })
+                .map(|(_, frame)| frame.clone()),
+        );
+        self.last = said.last;
+        frames
+    }
+}
+
+impl Task {
+    async fn run(mut self, born_with: Connection) {
+        let mut sent = Sent::default();
+        let mut connection = born_with;
+        while !self.serve(connection, &mut sent).await {
+            tracing::info!("the daemon is gone; going on without it");
+            drop(self.hears.send(Heard::Away).await);
+            match self.reconnect().await {
+                Some(again) => (connection, sent) = again,
+                None => return,
+            }
+            tracing::info!("the daemon is back");
+        }
+    }
+
+    /// Serves a connection until it ends; returns whether the worker has nothing more to say.
+    async fn serve(&mut self, connection: Connection, sent: &mut Sent) -> bool {
+        let (mut outgoing, mut incoming): (Outgoing<FromWorker>, Incoming<ToWorker>) =
+            connection.split();
+        self.said.mark_changed();
+        loop {
+            tokio::select! {
+                changed = self.said.changed() => {
+                    let done = changed.is_err() || self.said.borrow().is_over;
+                    if let Err(error) = self.send_changes(&mut outgoing, sent).await {
+                        tracing::debug!("the daemon cannot be told: {error}");
+                        return false;
+                    }
+                    if done {
+                        return true;
+                    }
+                }
+                heard = incoming.receive() => match heard {
+                    Ok(Some(heard)) => {
+                        self.pause = PAUSES.0;
+                        if self.hears.send(Heard::Daemon(heard)).await.is_err() {
+                            // The incarnation ends: its last words follow.
+                            drop(self.send_changes(&mut outgoing, sent).await);
+                            return true;
+                        }
+                    }
+                    Ok(None) => return false,
+                    Err(error) => {
+                        tracing::warn!("the connection to the daemon broke: {error}");
+                        return false;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Sends what holds now and was not sent on this connection.
+    async fn send_changes(
+        &mut self,
+        outgoing: &mut Outgoing<FromWorker>,
+        sent: &mut Sent,
+    ) -> Result<(), WireError> {
+        let frames = sent.frames(&self.said.borrow_and_update());
+        for frame in frames {
+            outgoing.send(&frame).await?;
+        }
+        Ok(())
+    }
+
+    /// Tries until the daemon is there; none if the incarnation ends first, or the team.
+    async fn reconnect(&mut self) -> Option<(Connection, Sent)> {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(self.pause) => {}
+                () = self.hears.closed() => return None,
+            }
+            if self.team_is_deleted() {
+                drop(self.hears.send(Heard::NoTeam).await);
+                return None;
+            }
+            self.pause = (self.pause * 2).min(PAUSES.1);
+            let sent = Sent::greeted(&self.said.borrow());
+            match self.connect(sent.state.clone()).await {
+                Ok(connection) => return Some((connection, sent)),
+                Err(error) => tracing::debug!("the daemon cannot be reached: {error}"),
+            }
+        }
+    }
+
+    async fn connect(&self, state: WorkerState) -> Result<Connection, WireError> {
+        let mut connection = control::connect(&self.dir).await?;
+        connection
+            .send(
+                &self
+                    .identity
+                    .greeting(Some(self.environment.clone()), state),
+            )
+            .await?;
+        Ok(connection)
+    }
+
+    /// A directory without a name: no daemon will listen there again.
+    fn team_is_deleted(&self) -> bool {
+        rustix::fs::fstat(&*self.dir).is_ok_and(|it| it.st_nlink == 0)
+    }
+}
+
+/// Takes the connection that the worker was born with from descriptor 0, and puts `/dev/null`
+/// there, so that no tool inherits it.
+pub(crate) fn take_from_stdin() -> io::Result<std::os::fd::OwnedFd> {
+    let taken = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    Ok(taken)
+}
+
+#[cfg(test)]
+pub(crate) mod simulated;
+#[cfg(test)]
+mod tests;

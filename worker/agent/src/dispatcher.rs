@@ -1,0 +1,247 @@
+//! What the worker serves all the time, while something runs as well as while nothing does: the
+//! daemon, the inbox, signals, the end of background commands, the time. Each event is fed to the
+//! state, and what the state says of itself is said to the daemon. Nothing is decided here, and
+//! nothing is waited for in a system call.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use teamd_shared::control::{Command, Directive, ToWorker};
+use teamd_shared::member::Waiting;
+use teamd_shared::watch::SLOW_TICK;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::connection::{Heard, Link, Reply, Unanswered};
+use crate::mailbox::Mailbox;
+use crate::tools::{Toolbox, Tools};
+use teamd_worker_core::state::{End, State, Why};
+
+/// How many events are served before the next step.
+const AT_ONCE: usize = 64;
+
+/// How long the daemon may take to answer the lead agent.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is served all the time.
+#[derive(Debug)]
+pub(crate) struct Dispatcher<T = Toolbox> {
+    pub(crate) state: State,
+    pub(crate) link: Link,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) toolbox: T,
+    /// Notified by each SIGTERM.
+    pub(crate) terminate: Arc<Notify>,
+    /// The pause of the moment in which the model waits for its service, if it has one.
+    pub(crate) pauses: Option<watch::Receiver<Option<Waiting>>>,
+    /// What the times of the state count from.
+    pub(crate) began: Instant,
+    /// When the piece of work began that is done now, since the boot.
+    pub(crate) work_began: Duration,
+    /// When the inbox is looked at without being woken.
+    pub(crate) tick: Instant,
+}
+
+impl<T: Tools> Dispatcher<T> {
+    /// Returns the time that the state knows.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Serves until an activity is done, or the state stops it; then the caller ends it.
+    pub(crate) async fn run_until<O>(
+        &mut self,
+        activity: impl Future<Output = O>,
+    ) -> Result<O, Why> {
+        let mut activity = pin!(activity);
+        loop {
+            if let Some(output) = self.run_unless(activity.as_mut(), |_| false).await? {
+                return Ok(output);
+            }
+        }
+    }
+
+    /// As [`Dispatcher::run_until`]; returns without an output, too, if the state is one for that.
+    pub(crate) async fn run_unless<O>(
+        &mut self,
+        activity: impl Future<Output = O>,
+        returns: impl Fn(&State) -> bool,
+    ) -> Result<Option<O>, Why> {
+        let mut activity = pin!(activity);
+        loop {
+            let until = self.state.hold(self.now())?;
+            if returns(&self.state) {
+                return Ok(None);
+            }
+            tokio::select! {
+                biased;
+                output = &mut activity => return Ok(Some(output)),
+                () = self.serve(until) => {}
+            }
+        }
+    }
+
+    /// Serves until an activity is done that nothing stops.
+    pub(crate) async fn run_to_end<O>(&mut self, activity: impl Future<Output = O>) -> O {
+        let mut activity = pin!(activity);
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut activity => return output,
+                () = self.serve(None) => {}
+            }
+        }
+    }
+
+    /// Asks the daemon for something, as the lead agent, and serves until it answers, or the state
+    /// stops that.
+    pub(crate) async fn ask(&mut self, command: Command) -> Result<Reply, Why> {
+        let asked = self.ask_while(command, tokio::time::sleep(PATIENCE)).await;
+        asked.map(|reply| reply.unwrap_or(Err(Unanswered::Lost)))
+    }
+
+    /// As [`Dispatcher::ask`], however long the answer takes; none if something else is over
+    /// before.
+    pub(crate) async fn ask_while(
+        &mut self,
+        command: Command,
+        over: impl Future<Output = ()>,
+    ) -> Result<Option<Reply>, Why> {
+        let (tag, answer) = self.link.ask(command);
+        let waiting = async {
+            tokio::select! {
+                biased;
+                // Only this link drops the other end.
+                answer = answer => Some(answer.unwrap_or(Err(Unanswered::Lost))),
+                () = over => None,
+            }
+        };
+        let waited = self.run_until(waiting).await;
+        self.link.give_up(tag);
+        waited
+    }
+
+    /// Serves what has happened already: a turn of quick calls must not outrun the daemon's
+    /// directive.
+    pub(crate) async fn catch_up(&mut self) {
+        tokio::task::yield_now().await;
+        // A program that writes to the inbox without a pause must not keep the work from going on.
+        for _ in 0..AT_ONCE {
+            tokio::select! {
+                biased;
+                () = self.serve(None) => {}
+                () = std::future::ready(()) => return,
+            }
+        }
+    }
+
+    /// Says where the worker stands, and serves what happens next, or the time. Dropping the future
+    /// loses nothing.
+    pub(crate) async fn serve(&mut self, until: Option<Duration>) {
+        if self.state.may_open_gate() && self.toolbox.open_gate() {
+            self.state.background(true);
+        }
+        self.link
+            .report_state(self.state.report(self.mailbox.needs_waking()));
+        let until = until.map_or(self.tick, |until| self.tick.min(self.began + until));
+        let Self {
+            state,
+            link,
+            mailbox,
+            toolbox,
+            terminate,
+            pauses,
+            ..
+        } = self;
+        // In an order, so that a schedule can be replayed. What comes last is only to be looked at
+        // now and then, and is after each of the others: nothing is lost by waiting.
+        tokio::select! {
+            biased;
+            () = terminate.notified() => {
+                tracing::info!("SIGTERM: leaving");
+                self.link.report_leaving();
+                self.state.end(End::Terminated);
+            }
+            () = toolbox.end_background(), if state.must_end_background() => self.state.background(false),
+            heard = link.next() => self.hear(heard),
+            pause = next_pause(pauses) => self.state.pause(pause),
+            () = mailbox.changed() => self.fetch(),
+            () = tokio::time::sleep_until(until) => {
+                if Instant::now() >= self.tick {
+                    self.fetch();
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Daemon(said) => self.receive(said),
+            Heard::NoTeam => self
+                .state
+                .end(End::Unknown("the team directory was deleted".to_owned())),
+            // What it had decided last it may have left in the inbox alone, and the daemon wakes no
+            // worker any more.
+            Heard::Away => self.fetch(),
+        }
+    }
+
+    fn receive(&mut self, said: ToWorker) {
+        match said {
+            ToWorker::Directive(directive) => self.follow(directive),
+            ToWorker::Welcome(welcome) => self.follow(welcome.directive),
+            ToWorker::Recorded { request_id, status } => {
+                self.link.stop_submitting(&request_id);
+                self.state.recorded(&request_id, status);
+            }
+            ToWorker::Refused {
+                request_id,
+                why,
+                taken,
+            } => {
+                tracing::warn!("the daemon refused {request_id}: {why}");
+                self.link.stop_submitting(&request_id);
+                self.state.refused(&request_id, (why, taken), self.now());
+            }
+            ToWorker::Wake => self.fetch(),
+            // It may come late, and find work that was not there when it was asked for.
+            ToWorker::Interrupt { asked_at } if asked_at < self.work_began => {}
+            ToWorker::Interrupt { .. } => self.state.interrupt(),
+            ToWorker::Reply(reply) => self
+                .link
+                .answered(reply.tag, reply.result.map_err(Unanswered::Refused)),
+            ToWorker::Ping { number } => self.link.pong(number),
+            ToWorker::Stranger { why } => self.state.end(End::Unknown(why)),
+        }
+    }
+
+    fn follow(&mut self, directive: Directive) {
+        // What was sent before the directive is read before the worker acts on it.
+        self.fetch();
+        if let Some(decided) = self.state.directive(directive, self.now()) {
+            self.link.stop_submitting(&decided);
+        }
+    }
+
+    /// Looks into the inbox. Nothing is consumed.
+    pub(crate) fn fetch(&mut self) {
+        self.tick = Instant::now() + SLOW_TICK;
+        self.mailbox.fetch();
+        self.state.arrived(self.mailbox.arrived(), self.now());
+    }
+}
+
+/// Waits until the pause of the moment is another one. Dropping the future loses nothing.
+async fn next_pause(pauses: &mut Option<watch::Receiver<Option<Waiting>>>) -> Option<Waiting> {
+    if let Some(pauses) = pauses
+        && pauses.changed().await.is_ok()
+    {
+        return pauses.borrow_and_update().clone();
+    }
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,20 @@
+//! The loop of the worker: the session performs the steps that the state decides, the dispatcher
+//! serves what happens meanwhile, and the rest are the files and connections that they use.
+
+mod begin;
+mod connection;
+mod dispatcher;
+mod last_words;
+mod live_file;
+mod mailbox;
+mod outbox;
+mod persona;
+mod run;
+mod session;
+#[cfg(test)]
+mod sim;
+mod tools;
+mod transcript;
+mod turn;
+
+pub use run::{RunArgs, run};

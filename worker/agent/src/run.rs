@@ -1,0 +1,281 @@
+//! The process of an incarnation: connection, lock, welcome, and only then the session.
+//!
+//! Before the welcome the worker does nothing that can be seen, except that it takes the liveness
+//! lock.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use nix::sys::prctl::set_name;
+use nix::sys::stat::Mode;
+use teamd_shared::checkout::Checkout;
+use teamd_shared::control::{Connection, FromWorker, Welcome};
+use teamd_shared::id::RandomIds;
+use teamd_shared::logging;
+use teamd_shared::member::{Agent, Protocol};
+use teamd_shared::model_spec::ModelSpec;
+use teamd_shared::name::Name;
+use teamd_shared::process::{deny_tracing, survive_file_limit};
+use teamd_shared::settings::Settings;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::terms::Terms;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
+
+use crate::begin::Parts;
+use crate::connection::{Identity, Link, await_welcome, take_from_stdin};
+use crate::last_words::{LastWords, say_unable};
+use crate::persona::persona;
+use crate::session::Session;
+use crate::tools::Toolbox;
+use crate::transcript::Transcript;
+use teamd_worker_core::tools::Caller;
+use teamd_worker_jobs::{JobArgs, Whose, born, for_checkout, remove_stale};
+use teamd_worker_model::{Access, AgentMind, Model, OneShot, patience};
+use teamd_worker_sandbox::Keeps;
+use teamd_worker_sandbox::OwnCgroup;
+use teamd_worker_sandbox::run::RunnerConfig;
+
+/// Which incarnation.
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// The teammate
+    #[arg(long, value_parser = Name::of_inbox)]
+    pub name: Name,
+    /// Which incarnation of it this is
+    #[arg(long, value_name = "N")]
+    pub incarnation: u32,
+    /// Where and by which means it works
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
+/// Runs one incarnation; 0 if it ended by its own doing, 1 if it could not begin or go on.
+pub fn run(args: &RunArgs) -> ExitCode {
+    logging::to_stderr();
+    match start(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{} cannot go on: {}", args.name, reason(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(args: &RunArgs) -> anyhow::Result<()> {
+    let inherited = take_from_stdin().map_err(|error| {
+        let error = anyhow!(error).context("cannot take the connection from descriptor 0");
+        // It is still there.
+        say_unable(rustix::stdio::stdin(), reason(&error));
+        error
+    })?;
+    let prepared = prepare().and_then(|runtime| Ok((runtime, inherited.try_clone()?)));
+    let (runtime, spare) = prepared.inspect_err(|error| say_unable(&inherited, reason(error)))?;
+    runtime.block_on(async {
+        let mut last_words = LastWords::Born {
+            connection: spare,
+            has_greeted: false,
+        };
+        let ended = live(args, inherited, &mut last_words).await;
+        if let Err(error) = &ended {
+            last_words.say(reason(error)).await;
+        }
+        ended
+    })
+}
+
+fn prepare() -> anyhow::Result<tokio::runtime::Runtime> {
+    // It fails in a process that leads its group already: then its parent has seen to that.
+    if let Err(errno) = nix::unistd::setsid() {
+        tracing::debug!("no session of its own: {errno}");
+    }
+    // For `ps`: it was started by a descriptor.
+    set_name(c"team-worker").context("cannot name the process")?;
+    deny_tracing();
+    survive_file_limit().context("cannot catch a signal")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.context("cannot make the runtime")
+}
+
+/// Returns what went wrong with its causes, but for those that it tells already.
+fn reason(error: &anyhow::Error) -> String {
+    let mut reason = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !reason.contains(&cause) {
+            reason.push_str(&format!(": {cause}"));
+        }
+    }
+    reason
+}
+
+async fn live(
+    args: &RunArgs,
+    inherited: OwnedFd,
+    last_words: &mut LastWords,
+) -> anyhow::Result<()> {
+    let mut sigterm = catch(SignalKind::terminate())?;
+    // In a session of its own, no terminal sends these. They are caught and not ignored, since what
+    // is ignored stays so in every command that is started.
+    let _ignored = [
+        catch(SignalKind::interrupt())?,
+        catch(SignalKind::hangup())?,
+    ];
+    let dir = Arc::new(TeamDir::open(&args.job.team_dir)?);
+    logging::keep_bounded(&dir, TeamPath::log(args.name.as_str()));
+    let transcript = Transcript::lock(&dir, &args.name)?;
+    let mut connection =
+        Connection::from_fd(inherited).context("descriptor 0 is no connection to teamd")?;
+    let identity = Identity {
+        name: args.name.clone(),
+        incarnation: args.incarnation,
+    };
+    let welcome = tokio::select! {
+        welcome = await_welcome(&mut connection, &identity, last_words) => welcome,
+        _ = sigterm.recv() => {
+            connection.send(&FromWorker::Leaving).await?;
+            return Ok(());
+        }
+    };
+    let welcome = match welcome {
+        Ok(Some(welcome)) => welcome,
+        Ok(None) => return Ok(()),
+        Err(error) => {
+            tracing::info!("not welcomed: {error}");
+            return Ok(());
+        }
+    };
+    let settings = Settings::from_env()?;
+    // It holds for what its tools make.
+    nix::sys::stat::umask(Mode::from_bits_truncate(welcome.environment.umask));
+    remove_stale_locks(&transcript, &welcome.terms)?;
+    let toolbox = make_toolbox(args, &dir, &transcript, &welcome)?;
+    let Welcome {
+        terms, environment, ..
+    } = &welcome;
+    let persona = |room| persona(&dir, &args.name, terms, toolbox.guide(room).as_ref());
+    let model = match &terms.program {
+        Some(Agent {
+            protocol: Protocol::Run,
+            ..
+        }) => Ok(Model::OneShot(OneShot::new(args.name.clone()))),
+        Some(agent) => {
+            let instructions = persona(0).system;
+            let tools = Caller::of(&args.name).team_tools();
+            let model = terms
+                .model
+                .parse::<ModelSpec>()
+                .ok()
+                .and_then(|spec| spec.model);
+            patience(environment).map(|patience| {
+                let mut mind = AgentMind::new(
+                    agent.clone(),
+                    args.name.clone(),
+                    tools,
+                    &instructions,
+                    model,
+                );
+                mind.patience = patience;
+                Model::Agent(Box::new(mind))
+            })
+        }
+        None => Model::from_spec(
+            &terms.model,
+            persona,
+            Access {
+                dir: &dir,
+                environment,
+            },
+        ),
+    };
+    let model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
+    let link = Link::start(
+        connection,
+        Arc::clone(&dir),
+        identity.clone(),
+        environment.clone(),
+    );
+    *last_words = link.last_words();
+    let terminate = notify_of(sigterm);
+    let ids = Box::new(RandomIds);
+    let parts = Parts {
+        dir,
+        identity,
+        transcript,
+        terminate,
+        toolbox,
+        model,
+        link,
+        ids,
+    };
+    let mut session = Session::begin(parts, &settings, welcome)?;
+    session.await_agent().await.map_err(anyhow::Error::msg)?;
+    Ok(session.run().await?)
+}
+
+fn catch(kind: SignalKind) -> anyhow::Result<Signal> {
+    signal(kind).context("cannot catch a signal")
+}
+
+/// Removes the locks that a `git` of an earlier incarnation has left: under the liveness lock
+/// nothing of that runs any more.
+fn remove_stale_locks(transcript: &Transcript, terms: &Terms) -> anyhow::Result<()> {
+    if let Some(checkout) = &terms.checkout {
+        remove_stale(Path::new(&checkout.root), Whose::Teammates);
+    } else if let Some(since) = born(&transcript.liveness_lock()?) {
+        // The transcript is as old as the teammate.
+        remove_stale(Path::new(&terms.workspace), Whose::Users { since });
+    }
+    Ok(())
+}
+
+fn make_toolbox(
+    args: &RunArgs,
+    dir: &Arc<TeamDir>,
+    transcript: &Transcript,
+    Welcome {
+        terms,
+        environment,
+        territory,
+        ..
+    }: &Welcome,
+) -> anyhow::Result<Toolbox> {
+    let keeps = if terms.program.is_some() {
+        Keeps::Agent(args.name.clone())
+    } else {
+        Keeps::Member(args.name.clone())
+    };
+    let config = RunnerConfig {
+        workspace: terms.workspace.clone().into(),
+        team_dir: Arc::clone(dir),
+        name: args.name.clone(),
+        temp_name: args.name.to_string(),
+        liveness_lock: transcript.liveness_lock()?,
+        environment: for_checkout(environment, terms.checkout.as_ref()),
+        territory: territory.iter().map(PathBuf::from).collect(),
+        sandbox: terms.sandbox.clone(),
+        shown: Checkout::shown(terms.checkout.as_ref()),
+        sealed: Vec::new(),
+        bounds: terms.bounds,
+        cgroup: args.job.cgroup.clone().map(OwnCgroup::begin),
+        confinement: args.job.confinement.clone(),
+        keeps,
+    };
+    Toolbox::new(config, terms.program.clone())
+}
+
+/// Returns what each SIGTERM notifies.
+fn notify_of(mut sigterm: Signal) -> Arc<Notify> {
+    let terminate = Arc::new(Notify::new());
+    let notified = Arc::clone(&terminate);
+    tokio::spawn(async move {
+        while sigterm.recv().await.is_some() {
+            notified.notify_one();
+        }
+    });
+    terminate
+}

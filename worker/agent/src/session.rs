@@ -1,0 +1,402 @@
+//! The session: asks the state for the next step and performs it (the steps of a turn in `turn`).
+//! What happens meanwhile is served by the [`Dispatcher`]. Nothing is decided elsewhere.
+
+use std::time::Duration;
+
+use teamd_shared::clock;
+
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::inbox::AppendError;
+use teamd_shared::message::{ASKED_BY, AnsweredBy, Body, IdleReason, LEAD, Message};
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::request::Status;
+use teamd_shared::transcript::{Entry, Event, Usage};
+use uuid::Uuid;
+
+use crate::dispatcher::Dispatcher;
+use crate::live_file::LiveFile;
+use crate::mailbox::Consumed;
+use crate::outbox::Outbox;
+use crate::tools::spawn_teammate::Spawner;
+use crate::tools::{Toolbox, Tools, team};
+use crate::transcript::{Transcript, TranscriptError};
+use teamd_worker_core::allowance::Allowance;
+use teamd_worker_core::ledger::{Ledger, Spent};
+use teamd_worker_core::state::{End, Step};
+use teamd_worker_core::submission::Asks;
+use teamd_worker_core::tools::Caller;
+use teamd_worker_model::Model;
+
+/// How long the lead is not told what it could not be told.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long an agent may take to begin.
+const READY: Duration = Duration::from_secs(60);
+
+/// A worker at work.
+#[derive(Debug)]
+pub(crate) struct Session<T = Toolbox> {
+    pub(crate) dispatcher: Dispatcher<T>,
+    pub(crate) model: Model,
+    pub(crate) live: LiveFile,
+    pub(crate) transcript: Transcript,
+    pub(crate) outbox: Outbox,
+    pub(crate) ids: Box<dyn Ids>,
+    /// What it calls tools as.
+    pub(crate) caller: Caller,
+    /// What a teammate begins with that the lead agent starts.
+    pub(crate) spawner: Spawner,
+    /// Which incarnation it is.
+    pub(crate) incarnation: u32,
+    /// What the piece of work has cost, by all that count it.
+    pub(crate) ledger: Ledger,
+    /// The runtime's answer to a shutdown that could not be written, and the id of its line: it is
+    /// written again.
+    pub(crate) approval: Option<(RequestId, Uuid)>,
+    /// What it may still do to its team in this piece of work.
+    pub(crate) allowance: Allowance,
+}
+
+impl<T: Tools> Session<T> {
+    /// Works until the incarnation ends.
+    ///
+    /// # Errors
+    /// [`TranscriptError`] if the transcript cannot be written: then nothing more may happen.
+    pub(crate) async fn run(mut self) -> Result<(), TranscriptError> {
+        loop {
+            self.dispatcher.catch_up().await;
+            self.allow_calls();
+            match self.dispatcher.state.next(self.dispatcher.now()) {
+                Step::Wait(until) => {
+                    let until = self
+                        .flush_notices()
+                        .map_or(until, |retry| Some(until.map_or(retry, |at| at.min(retry))));
+                    self.serve(until).await?;
+                }
+                Step::TakeIn => drop(self.consume()?),
+                Step::Show { request_id, reason } => {
+                    self.record(Event::Asked { request_id, reason })?
+                }
+                Step::Think => self.think().await?,
+                Step::Call => self.call().await?,
+                Step::Skip(why) => self.skip(&why)?,
+                Step::Submit => self.submit().await?,
+                Step::Renumber => self.renumber(),
+                Step::Resolve(verdict) => self.resolve(&verdict).await?,
+                Step::Approve { request_id, reason } => self.approve(request_id, reason),
+                Step::ResolveAnswer(answer) => self.resolve_answer(&answer)?,
+                Step::Finish(reason) => self.finish(reason)?,
+                Step::Leave(end) => return self.leave(&end).await,
+            }
+        }
+    }
+
+    /// Starts an agent that runs for many turns, and waits until it takes messages.
+    ///
+    /// # Errors
+    /// Why it does not. Fits behind "error: ".
+    pub(crate) async fn await_agent(&mut self) -> Result<(), String> {
+        loop {
+            self.start_agent().await?;
+            let Some(agent) = self.model.agent() else {
+                return Ok(());
+            };
+            let ready = tokio::time::timeout(READY, agent.ready())
+                .await
+                .unwrap_or_else(|_| {
+                    Err(format!(
+                        "does not say within {} s that it is ready",
+                        READY.as_secs()
+                    ))
+                });
+            if ready.is_ok() || !agent.begins_afresh() {
+                return ready.map_err(|why| format!("the agent {why}"));
+            }
+        }
+    }
+
+    /// Serves until something happens, and hears the agent meanwhile. One that ends while a
+    /// question of it is open will not hear the answer: the question is over.
+    async fn serve(&mut self, until: Option<Duration>) -> Result<(), TranscriptError> {
+        let Self {
+            dispatcher, model, ..
+        } = self;
+        let submission = dispatcher.state.submission();
+        let is_question =
+            submission.map(|submission| matches!(submission.asks, Asks::Permission(_)));
+        let listens = is_question.is_some() || dispatcher.state.is_idle();
+        if !listens {
+            dispatcher.serve(until).await;
+            return Ok(());
+        }
+        let Some(agent) = model.agent() else {
+            dispatcher.serve(until).await;
+            return Ok(());
+        };
+        agent.permissions = dispatcher.state.permissions();
+        let heard = tokio::select! {
+            biased;
+            () = dispatcher.serve(until) => return Ok(()),
+            heard = agent.listen(is_question == Some(true)) => heard,
+        };
+        match (is_question, heard) {
+            (Some(false), Ok(Some(event))) => {
+                self.beside(event)?;
+                self.charge_behind_plan()
+            }
+            (_, Ok(Some(event))) => self.beside(event),
+            (Some(true), Err(how)) => self.resolve(&Err(format!("the agent {how}"))).await,
+            (Some(false), _) => self.charge_behind_plan(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records what an agent costs behind its plan; the work may have a limit.
+    fn charge_behind_plan(&mut self) -> Result<(), TranscriptError> {
+        self.charge()?;
+        let is_over = self.dispatcher.state.limit_reached().is_some();
+        if is_over && let Some(mind) = self.model.agent() {
+            mind.abandon();
+        }
+        Ok(())
+    }
+
+    /// Lets the agent and its tools ask a model while a turn of it runs, as the budget says; and
+    /// not at all without one.
+    fn allow_calls(&mut self) {
+        let Self {
+            dispatcher, model, ..
+        } = self;
+        let has_turn = model.agent().is_some_and(|agent| agent.is_in_turn());
+        dispatcher
+            .toolbox
+            .allow(has_turn.then(|| dispatcher.state.budget_left()));
+    }
+
+    /// Records what was charged for, and belongs to no answer yet: what was charged for one that
+    /// does not come, and what an agent does not report.
+    pub(crate) fn charge(&mut self) -> Result<(), TranscriptError> {
+        let (usage, calls) = self.model.take_unrecorded();
+        let Spent {
+            usage,
+            calls: model_calls,
+        } = self.due(usage, calls);
+        if !usage.is_nothing() || model_calls > 0 {
+            self.record(Event::Charged { usage, model_calls })?;
+        }
+        // What was taken out of the count is part of the work now.
+        self.allow_calls();
+        Ok(())
+    }
+
+    /// Returns what is to be recorded, now that the model or the agent has said this of its cost.
+    pub(crate) fn due(&mut self, usage: Usage, calls: u32) -> Spent {
+        self.ledger.report(usage, calls);
+        self.ledger.meter(self.dispatcher.toolbox.take_spent());
+        self.ledger.due()
+    }
+
+    /// Tells the lead what it was not told yet; returns when to try again, if that cannot be done
+    /// now.
+    pub(crate) fn flush_notices(&mut self) -> Option<Duration> {
+        let now = self.dispatcher.now();
+        let notices = &mut self.dispatcher.state.work.notices;
+        while let Some(notice) = notices.front_mut() {
+            if let Err(error) = self.outbox.notify(notice) {
+                // It may be there, and not known to last. A copy at each attempt would fill the
+                // inbox.
+                if !std::mem::replace(&mut notice.repeated, true) {
+                    tracing::error!("a notice to the lead cannot be written yet: {error}");
+                }
+                return Some(now + RETRY);
+            }
+            notices.pop_front();
+        }
+        None
+    }
+
+    /// Records what happened: the model and the state follow what is in the transcript.
+    pub(crate) fn record(&mut self, event: Event) -> Result<(), TranscriptError> {
+        let work = &self.dispatcher.state.work;
+        let at = clock::wall();
+        let inbox = work.position;
+        let pending_notices = work.pending_notices();
+        let entry = Entry {
+            at,
+            inbox,
+            pending_notices,
+            event,
+        };
+        self.transcript.append(&entry)?;
+        self.model.observe(&entry.event);
+        self.dispatcher.state.follow(&entry.event);
+        if matches!(entry.event, Event::Idle { .. } | Event::Left { .. }) {
+            self.ledger = Ledger::default();
+        }
+        let is_work = !self.dispatcher.state.is_idle();
+        if let Some(agent) = self.model.agent() {
+            agent.is_work = is_work;
+        }
+        Ok(())
+    }
+
+    /// Consumes what the mailbox holds; returns the messages.
+    pub(crate) fn consume(&mut self) -> Result<Vec<Message>, TranscriptError> {
+        let was_idle = self.dispatcher.state.is_idle();
+        let mut delivered = Vec::new();
+        for consumed in self.dispatcher.mailbox.take() {
+            match consumed {
+                Consumed::Messages { messages, behind } => {
+                    self.dispatcher.state.work.position = behind;
+                    let values = messages.iter().map(Message::to_json).collect();
+                    self.record(Event::Messages { messages: values })?;
+                    delivered.extend(messages);
+                }
+                Consumed::Rejected {
+                    offset,
+                    rejection,
+                    behind,
+                } => {
+                    // Into quarantine first: a second time there changes nothing, a second notice
+                    // would.
+                    let reason = self.dispatcher.mailbox.reject(&rejection);
+                    self.dispatcher.state.work.position = behind;
+                    let message_id = self.ids.message();
+                    self.record(Event::Rejected {
+                        offset,
+                        reason,
+                        message_id,
+                    })?;
+                    self.flush_notices();
+                }
+                Consumed::Restarted { reason } => {
+                    tracing::warn!("{reason}: reading from its new beginning");
+                    self.dispatcher.state.work.position = Position::START;
+                    self.record(Event::Restarted { reason })?;
+                }
+            }
+        }
+        if was_idle && !self.dispatcher.state.is_idle() {
+            self.dispatcher.work_began = clock::since_boot();
+        }
+        self.dispatcher
+            .state
+            .consumed(self.dispatcher.mailbox.has_rest());
+        self.dispatcher.fetch();
+        Ok(delivered)
+    }
+
+    /// Answers a shutdown for the model.
+    fn approve(&mut self, request_id: RequestId, reason: String) {
+        let (message_id, repeated) = match self.approval.take() {
+            Some((known, id)) if known == request_id => (id, true),
+            _ => (self.ids.message(), false),
+        };
+        let by = AnsweredBy::Runtime;
+        if let Err(error) = self.respond(&request_id, (message_id, repeated), (true, reason), by) {
+            tracing::error!("the shutdown could not be answered: {error}");
+            // It may stand there all the same.
+            self.approval = Some((request_id, message_id));
+            self.dispatcher.state.answer_failed(self.dispatcher.now());
+        }
+    }
+
+    /// Writes an answer to a shutdown (yes or no, and why), and submits it.
+    pub(crate) fn respond(
+        &mut self,
+        request_id: &RequestId,
+        (message_id, repeated): (Uuid, bool),
+        (approve, reason): (bool, String),
+        by: AnsweredBy,
+    ) -> Result<(), AppendError> {
+        let id = request_id.clone();
+        let answered_by = Some(by);
+        let body = Body::ShutdownResponse {
+            request_id: id,
+            approve,
+            reason,
+            answered_by,
+        };
+        let mut message = self.outbox.message(message_id, LEAD, body);
+        // The daemon tells of an end; only this message tells of a rejection.
+        if !approve && team::lead_agent_asked(self.outbox.dir(), request_id) {
+            message.extra.insert(ASKED_BY.to_owned(), LEAD.into());
+        }
+        let line = self.outbox.send(&Name::lead(), &message, repeated)?;
+        self.dispatcher
+            .state
+            .answering(request_id.clone(), approve, by);
+        self.dispatcher.link.submit(request_id.clone(), line);
+        Ok(())
+    }
+
+    /// Ends a piece of work, and tells the lead.
+    fn finish(&mut self, idle_reason: IdleReason) -> Result<(), TranscriptError> {
+        let state = &mut self.dispatcher.state;
+        let content = match idle_reason {
+            IdleReason::Available | IdleReason::Failed => std::mem::take(&mut state.work.closing),
+            IdleReason::MaxTurns | IdleReason::MaxTokens | IdleReason::MaxCost => {
+                state.limits().explain(idle_reason).unwrap_or_default()
+            }
+            IdleReason::Interrupted => self.caller.interrupted().to_owned(),
+        };
+        self.charge()?;
+        let goes_on = idle_reason != IdleReason::Available && self.dispatcher.state.has_news();
+        let message_id = self.ids.message();
+        self.record(Event::Idle {
+            idle_reason,
+            content,
+            message_id,
+            goes_on,
+        })?;
+        self.allowance.renew();
+        self.transcript.sync()?;
+        self.flush_notices();
+        self.dispatcher.toolbox.reap_orphans();
+        Ok(())
+    }
+
+    /// Ends the incarnation: what it started first, its last entry then, its connection last.
+    async fn leave(mut self, end: &End) -> Result<(), TranscriptError> {
+        self.dispatcher.state.leaving();
+        self.dispatcher.mailbox.close();
+        while self.dispatcher.state.has_background() {
+            self.dispatcher.serve(None).await;
+        }
+        let reason = match end {
+            End::Approved => "the shutdown is approved".to_owned(),
+            End::Terminated => "SIGTERM".to_owned(),
+            End::Unknown(why) => why.clone(),
+        };
+        tracing::info!("leaving: {reason}");
+        if self.flush_notices().is_some() {
+            tracing::error!(
+                "the lead could not be told, and will not be before this teammate is resumed"
+            );
+        }
+        self.charge()?;
+        let by_signal = matches!(end, End::Terminated);
+        let goes_on = self.dispatcher.state.has_news();
+        self.record(Event::Left {
+            reason,
+            incarnation: self.incarnation,
+            by_signal,
+            goes_on,
+        })?;
+        self.transcript.sync()?;
+        self.dispatcher.toolbox.reap_orphans();
+        self.dispatcher.link.close().await;
+        Ok(())
+    }
+}
+
+/// Tells whether an answer stands as it was given.
+pub(crate) fn stands(approve: bool, status: Status) -> bool {
+    status
+        == if approve {
+            Status::Approved
+        } else {
+            Status::Rejected
+        }
+}

@@ -1,0 +1,352 @@
+//! The machine of the simulated worker: what its calls do, and what its model says. It outlives the
+//! worker, but what runs does not.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::member::Gate;
+use teamd_shared::transcript::{Block, Event, Usage};
+use tokio::time::{Instant, sleep_until};
+use uuid::Uuid;
+
+use super::agent::Session;
+use super::{Mutant, Rng, disk};
+use crate::tools::{Runs, Tools};
+use teamd_worker_core::tools::{LocalAction, Outcome};
+use teamd_worker_model::{AgentProcess, Launch, ModelError, SimulatedModel};
+use teamd_worker_sandbox::run::GateHandle;
+
+pub(super) type Shared = Rc<RefCell<Machine>>;
+
+/// What there is beside the worker.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) seed: u64,
+    pub(super) mutant: Option<Mutant>,
+    pub(super) calm: bool,
+    pub(super) transcript: PathBuf,
+    /// How often each call has run.
+    pub(super) runs: BTreeMap<String, u32>,
+    /// The call that runs, and whether an open gate let it through.
+    pub(super) foreground: Option<(String, bool)>,
+    /// What runs in the background, and whether an open gate let it through.
+    pub(super) background: Vec<(String, bool)>,
+    /// Why nothing may be changed now, if that is so.
+    pub(super) closed: Option<&'static str>,
+    pub(super) broken: Option<String>,
+    /// The session of the agents, in schedules in which the mind is one.
+    pub(super) session: Session,
+    ids: u32,
+}
+
+impl Machine {
+    pub(super) fn new(seed: u64, mutant: Option<Mutant>, transcript: PathBuf) -> Self {
+        Self {
+            seed,
+            mutant,
+            calm: false,
+            transcript,
+            runs: BTreeMap::new(),
+            foreground: None,
+            background: Vec::new(),
+            closed: None,
+            broken: None,
+            session: Session::new(seed & 8 == 0),
+            ids: 0,
+        }
+    }
+
+    /// What runs ends with the worker.
+    pub(super) fn ends(&mut self) {
+        self.foreground = None;
+        self.background.clear();
+        self.loses_agent();
+    }
+
+    pub(super) fn promise(&mut self, kept: bool, why: impl FnOnce() -> String) {
+        if !kept && self.broken.is_none() {
+            self.broken = Some(why());
+        }
+    }
+
+    /// Nothing runs that changes anything, if nothing may.
+    pub(super) fn looks_at_the_gate(&mut self) {
+        let Some(why) = self.closed else { return };
+        let runs = self
+            .foreground
+            .iter()
+            .chain(&self.background)
+            .find(|(_, changes)| *changes)
+            .cloned();
+        self.promise(runs.is_none(), || {
+            format!("{} runs although {why}", runs.unwrap_or_default().0)
+        });
+        let writes = self.agent_may_write();
+        self.promise(!writes, || format!("the agent may write although {why}"));
+    }
+
+    /// A call runs: its answer stands in the transcript, and the results of the calls before it.
+    pub(super) fn begins(&mut self, what: &str, changes: bool) {
+        *self.runs.entry(what.to_owned()).or_default() += 1;
+        let times = self.runs[what];
+        self.promise(times == 1, || format!("{what} runs {times} times"));
+        let closed = if changes { self.closed } else { None };
+        self.promise(closed.is_none(), || {
+            format!("{what} begins although {}", closed.unwrap_or_default())
+        });
+        let transcript =
+            String::from_utf8_lossy(&std::fs::read(&self.transcript).unwrap()).into_owned();
+        let whole = transcript.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        self.promise(whole.contains(&format!("\"{what}\"")), || {
+            format!("{what} runs before it is recorded")
+        });
+        let (answer, number) = what.rsplit_once('-').unwrap();
+        for earlier in 0..number.parse().unwrap() {
+            let id = format!("\"tool_use_id\":\"{answer}-{earlier}\"");
+            self.promise(whole.contains(&id), || {
+                format!("{what} runs before {answer}-{earlier} has a result")
+            });
+        }
+    }
+}
+
+/// New ids: each once, in all incarnations of a schedule.
+#[derive(Debug)]
+pub(super) struct SimIds(pub(super) Shared);
+
+impl Ids for SimIds {
+    fn message(&mut self) -> Uuid {
+        let mut machine = self.0.borrow_mut();
+        machine.ids += 1;
+        Uuid::from_u128(u128::from(machine.ids) << 64 | u128::from(machine.ids))
+    }
+
+    fn request(&mut self) -> RequestId {
+        let mut machine = self.0.borrow_mut();
+        machine.ids += 1;
+        // Far from each other, as random ones are: what follows from one that was taken is not the
+        // next call's.
+        RequestId::from_bits(machine.ids << 8)
+    }
+}
+
+/// The tools.
+#[derive(Debug)]
+pub(super) struct SimulatedToolbox {
+    pub(super) machine: Shared,
+    /// The gate of the agent that runs, or ran last.
+    pub(super) gate: Option<GateHandle>,
+}
+
+/// How long a gate may take to open.
+const OPENED_WITHIN: Duration = Duration::from_secs(2);
+
+/// A call that runs.
+#[derive(Debug)]
+pub(super) struct Run {
+    machine: Shared,
+    until: Instant,
+    outcome: Outcome,
+}
+
+impl Tools for SimulatedToolbox {
+    type Running = Run;
+
+    fn start(&mut self, action: LocalAction, gate: Gate) -> Run {
+        disk::acts();
+        let (what, seconds, background) = match action {
+            LocalAction::Bash(bash) => (bash.command, bash.timeout, bash.run_in_background),
+            LocalAction::WriteFile(file) => (file.path, None, false),
+            other => panic!("{other:?} is no call of this model"),
+        };
+        let mut machine = self.machine.borrow_mut();
+        let changes = gate == Gate::Open;
+        let calm = machine.calm;
+        machine.begins(&what, changes);
+        if background {
+            machine.background.push((what.clone(), changes));
+        } else {
+            machine.foreground = Some((what.clone(), changes));
+        }
+        drop(machine);
+        disk::acts();
+        let until = Instant::now()
+            + Duration::from_secs_f64(seconds.filter(|_| !background && !calm).unwrap_or(0.0));
+        Run {
+            machine: Rc::clone(&self.machine),
+            until,
+            outcome: Outcome::ok(format!("ran {what}")),
+        }
+    }
+
+    fn has_background(&mut self) -> bool {
+        let machine = self.machine.borrow();
+        let runs =
+            machine.mutant != Some(Mutant::BackgroundStays) && !machine.background.is_empty();
+        runs || self.gate.as_ref().is_some_and(GateHandle::may_write)
+    }
+
+    fn start_process(&mut self, launch: Launch, gate: Gate) -> Result<AgentProcess, String> {
+        let (process, handle) = self.machine.borrow_mut().starts_agent(launch, gate);
+        self.gate = Some(handle);
+        Ok(process)
+    }
+
+    fn open_gate(&mut self) -> bool {
+        self.gate.as_ref().is_some_and(GateHandle::open)
+    }
+
+    async fn opened(&mut self) {
+        let Some(gate) = &mut self.gate else { return };
+        drop(tokio::time::timeout(OPENED_WITHIN, gate.opened()).await);
+    }
+
+    async fn agent_ended(&mut self) {
+        let waits = self.machine.borrow().mutant != Some(Mutant::EndIsNotAwaited);
+        if waits && let Some(gate) = self.gate.as_mut() {
+            gate.gone().await;
+        }
+    }
+
+    async fn end_background(&mut self) {
+        // It takes a moment.
+        tokio::task::yield_now().await;
+        if let Some(gate) = &mut self.gate {
+            gate.close().await;
+        }
+        self.machine.borrow_mut().background.clear();
+    }
+
+    fn reap_orphans(&mut self) {}
+}
+
+impl Runs for Run {
+    async fn finish(&mut self) -> Outcome {
+        sleep_until(self.until).await;
+        self.machine.borrow_mut().foreground = None;
+        self.outcome.clone()
+    }
+
+    async fn cancel(self, why: &str) -> Outcome {
+        tokio::task::yield_now().await;
+        self.machine.borrow_mut().foreground = None;
+        Outcome::error(format!("[{why}]"))
+    }
+}
+
+/// The model: what it says follows from the seed and the number of its answers.
+#[derive(Debug)]
+pub(super) struct SeededModel {
+    machine: Shared,
+    answers: u64,
+    asked: Option<RequestId>,
+}
+
+impl SeededModel {
+    pub(super) fn new(machine: &Shared) -> Self {
+        Self {
+            machine: Rc::clone(machine),
+            answers: 0,
+            asked: None,
+        }
+    }
+
+    async fn next_answer(&mut self) -> Result<Event, ModelError> {
+        let seed = self.machine.borrow().seed;
+        let calm = self.machine.borrow().calm;
+        let mut rng = Rng(seed ^ self.answers.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        let seconds = rng.pick(&[0, 0, 1, 50]);
+        if !calm && seconds > 0 {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+        }
+        if !calm && rng.one_in(30) {
+            return Err(ModelError::Failed("it has no answer".to_owned()));
+        }
+        let mut content = vec![Block::Text {
+            text: format!("answer {}", self.answers),
+        }];
+        let calls = if calm { 0 } else { rng.pick(&[0, 1, 1, 2, 3]) };
+        for number in 0..calls {
+            content.push(self.call(&mut rng, number));
+        }
+        if (calm || rng.one_in(2))
+            && let Some(request_id) = self.asked.clone()
+        {
+            let approve = calm || rng.one_in(2);
+            let reason = format!("call-{}-{calls}", self.answers);
+            let input = json!({ "request_id": request_id, "approve": approve, "reason": reason });
+            content.push(tool_use(self.answers, calls, "shutdown_response", input));
+        }
+        Ok(Event::Answer {
+            content,
+            usage: Usage::default(),
+            cut: None,
+            length: None,
+            model_calls: 1,
+        })
+    }
+
+    fn call(&self, rng: &mut Rng, number: u32) -> Block {
+        let id = format!("call-{}-{number}", self.answers);
+        // Few schedules end between a message and its result: where its ids are at stake, all calls
+        // send one.
+        let kind = if self.machine.borrow().mutant == Some(Mutant::OtherIdsWhenRepeated) {
+            6
+        } else {
+            rng.below(12)
+        };
+        let (name, input) = match kind {
+            0..=2 => (
+                "bash",
+                json!({ "command": id, "timeout": rng.pick(&[0.5, 2.0, 60.0]) }),
+            ),
+            3 => ("bash", json!({ "command": id, "run_in_background": true })),
+            4 | 5 => ("write_file", json!({ "path": id, "content": "x" })),
+            6 | 7 => (
+                "send_message",
+                json!({ "to": rng.pick(&["lead", "user", "bob"]), "content": id }),
+            ),
+            8 => ("read_inbox", json!({})),
+            9 => ("no_such_tool", json!({})),
+            _ => ("plan_approval", json!({ "plan": id })),
+        };
+        tool_use(self.answers, number, name, input)
+    }
+}
+
+impl SimulatedModel for SeededModel {
+    fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Answer { content, .. } => {
+                self.answers += 1;
+                if content.iter().any(|block| matches!(block, Block::ToolUse { name, .. } if name == "shutdown_response")) {
+                    self.asked = None;
+                }
+            }
+            Event::Asked { request_id, .. } => self.asked = Some(request_id.clone()),
+            Event::Incarnation { .. } | Event::Idle { .. } => self.asked = None,
+            _ => {}
+        }
+    }
+
+    fn answer(&mut self) -> Pin<Box<dyn Future<Output = Result<Event, ModelError>> + '_>> {
+        Box::pin(self.next_answer())
+    }
+}
+
+fn tool_use(answer: u64, number: u32, name: &str, input: Value) -> Block {
+    let id = format!("call-{answer}-{number}");
+    Block::ToolUse {
+        id,
+        name: name.to_owned(),
+        input,
+        message_id: None,
+        request_id: None,
+    }
+}

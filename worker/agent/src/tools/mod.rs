@@ -1,0 +1,104 @@
+//! What the tools of a member do: one file each. Their texts and inputs are in
+//! `teamd_worker_core::tools`.
+//!
+//! The toolbox runs what works on the machine, and owns every process that such a tool starts. The
+//! other tools are steps of the session: they speak to other members, or ask the daemon. Nothing
+//! here decides whether a call may run.
+
+mod agent_process;
+mod answer_plan;
+mod edit_file;
+mod list_teammates;
+mod orders;
+mod read_file;
+mod read_inbox;
+mod request_plan;
+mod request_status;
+mod run_agent;
+mod send_message;
+mod shutdown_request;
+mod shutdown_response;
+pub(crate) mod spawn_teammate;
+mod tasks;
+pub(crate) mod team;
+mod toolbox;
+mod workspace;
+mod write_file;
+
+use std::future::Future;
+
+use teamd_shared::member::Gate;
+use teamd_shared::message::IdleReason;
+use teamd_shared::transcript::Usage;
+use teamd_worker_core::state::Budget;
+use teamd_worker_core::tools::{LocalAction, Outcome};
+use teamd_worker_model::{AgentProcess, Launch};
+
+pub(crate) use toolbox::Toolbox;
+pub(crate) use workspace::{Guide, Rest};
+
+/// The tools that work on the machine, as the session uses them.
+pub(crate) trait Tools: std::fmt::Debug {
+    /// A call that has been started.
+    type Running: Runs;
+    /// Starts a call. Must be called within the runtime.
+    fn start(&mut self, action: LocalAction, gate: Gate) -> Self::Running;
+    /// Removes what an earlier incarnation has left that was killed in this call.
+    fn clear_up(&self, _broken_off: &LocalAction) {}
+    /// Tells whether something runs beside the calls that may write: a command in the background,
+    /// an agent with an open gate.
+    fn has_background(&mut self) -> bool;
+    /// Starts the agent of the teammate, which runs for many turns.
+    ///
+    /// # Errors
+    /// Why it cannot be started. Fits behind "error: ".
+    fn start_process(&mut self, _launch: Launch, _gate: Gate) -> Result<AgentProcess, String> {
+        Err("this teammate has no agent of its own".to_owned())
+    }
+    /// Tells whether only the agent can speak as the agent: what it has started cannot.
+    fn is_agent_itself(&self) -> bool {
+        true
+    }
+    /// Takes out what the agent and its tools have spent, as its gateway counts it, and in how many
+    /// model calls.
+    fn take_spent(&mut self) -> (Usage, u32) {
+        (Usage::default(), 0)
+    }
+    /// Sets what they may spend, beyond what was taken out; none: no turn runs, and no model is
+    /// asked.
+    fn allow(&mut self, _budget: Option<Budget>) {}
+    /// Returns which limit a model call of this turn was refused for, if one was.
+    fn refused(&self) -> Option<IdleReason> {
+        None
+    }
+    /// Opens the gate of the agent, if one runs behind a closed gate; tells whether that is so.
+    fn open_gate(&mut self) -> bool {
+        false
+    }
+    /// Waits until nothing is left of an agent that was ended: two of them never hold one session.
+    fn agent_ended(&mut self) -> impl Future<Output = ()> {
+        std::future::ready(())
+    }
+    /// Waits until an agent whose gate is to be opened can write.
+    fn opened(&mut self) -> impl Future<Output = ()> {
+        std::future::ready(())
+    }
+    /// Closes the gate of the agent, and ends the commands in the background with all that they
+    /// started; returns when that is done.
+    fn end_background(&mut self) -> impl Future<Output = ()>;
+    /// Kills and reaps, in one round, the orphans of killed shims. Calls do so themselves: this is
+    /// for the moments between them.
+    fn reap_orphans(&mut self);
+}
+
+/// A call that has been started. If it is dropped, it is ended, but no caller waits for that.
+pub(crate) trait Runs {
+    /// Waits for the outcome; all that the call started (except in the background) is gone then.
+    ///
+    /// Cancel safe: may be dropped halfway and called again.
+    fn finish(&mut self) -> impl Future<Output = Outcome>;
+    /// Ends the call; all that it started is gone when this returns.
+    ///
+    /// The outcome tells why, unless the call had ended by itself.
+    fn cancel(self, why: &str) -> impl Future<Output = Outcome>;
+}

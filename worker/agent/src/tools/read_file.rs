@@ -1,0 +1,113 @@
+//! `read_file`: lines of a text file in the workspace.
+
+use std::io::{self, BufRead, BufReader, Read};
+use teamd_worker_core::tools::ReadFile;
+
+use super::workspace::{Workspace, not_text};
+use teamd_worker_sandbox::run::KEPT;
+
+/// How many lines are read unless a call says otherwise.
+const DEFAULT_LINES: u64 = 2000;
+
+/// How much of a line is looked at, in bytes: more than [`KEPT`] characters, which have at most
+/// four each.
+const MAX_LINE: u64 = 4 * KEPT as u64 + 1;
+
+/// How much is read before the first line that is wanted, in bytes. A sparse file can be larger
+/// than any disk, and the worker serves no event meanwhile.
+const MAX_SKIPPED: u64 = 64 << 20;
+
+/// How much of a file is looked at to tell whether it is text, in bytes.
+const PROBE: usize = 8 << 10;
+
+impl Workspace {
+    /// Reads lines of a text file, at most 50,000 characters.
+    pub(super) fn read(
+        &self,
+        ReadFile {
+            path,
+            limit,
+            offset,
+        }: &ReadFile,
+    ) -> Result<String, String> {
+        let first = offset.unwrap_or(1);
+        let limit = limit.unwrap_or(DEFAULT_LINES);
+        let (file, stat) = self.open_file(path)?;
+        let mut reader = BufReader::with_capacity(PROBE, file);
+        let error = |error| format!("cannot read {path}: {error}");
+        if reader.fill_buf().map_err(error)?.contains(&0) {
+            return Err(not_text(path, &stat));
+        }
+        let mut left = MAX_SKIPPED;
+        for line in 1..first {
+            let skipped = reader
+                .by_ref()
+                .take(left)
+                .skip_until(b'\n')
+                .map_err(error)?;
+            left = left.saturating_sub(skipped as u64);
+            if left == 0 {
+                return Err(format!(
+                    "offset {first} lies more than {MAX_SKIPPED} bytes behind the beginning of {path}: look there with bash \
+                     (`sed -n {first},{}p`)",
+                    first.saturating_add(limit)
+                ));
+            }
+            if skipped == 0 {
+                return Err(format!(
+                    "{path} has {} lines: offset {first} is behind its end",
+                    line - 1
+                ));
+            }
+        }
+        let text = page(&mut reader, first, limit).map_err(error)?;
+        if !text.is_empty() {
+            return Ok(text);
+        }
+        let nothing = if first == 1 {
+            "the file is empty"
+        } else {
+            "the file ends here"
+        };
+        Ok(format!("[{nothing}]"))
+    }
+}
+
+/// Reads some lines, and says behind them where to read on; nothing if the file ends there.
+fn page(reader: &mut impl BufRead, first: u64, limit: u64) -> io::Result<String> {
+    let mut text = String::new();
+    let mut chars = 0;
+    for number in first..first.saturating_add(limit) {
+        let mut line = Vec::new();
+        if reader
+            .by_ref()
+            .take(MAX_LINE)
+            .read_until(b'\n', &mut line)?
+            == 0
+        {
+            return Ok(text);
+        }
+        let line = String::from_utf8_lossy(&line);
+        let length = line.chars().count();
+        if chars + length > KEPT {
+            let why = format!("{KEPT} characters are the limit");
+            return Ok(if chars > 0 {
+                format!("{text}[{why}: read on with offset {number}]")
+            } else {
+                let line: String = line.chars().take(KEPT).collect();
+                format!(
+                    "{line}\n[{why}, and line {number} alone is longer: look at its end with bash]"
+                )
+            });
+        }
+        text.push_str(&line);
+        chars += length;
+    }
+    if !reader.fill_buf()?.is_empty() {
+        text.push_str(&format!(
+            "[the file goes on: read on with offset {}]",
+            first.saturating_add(limit)
+        ));
+    }
+    Ok(text)
+}

@@ -1,0 +1,29 @@
+//! `read_inbox`: delivers what has arrived since the last delivery, and lists it.
+
+use super::Tools;
+use crate::session::Session;
+use crate::transcript::TranscriptError;
+use teamd_worker_core::tools::Outcome;
+use teamd_worker_model::message_text;
+
+impl<T: Tools> Session<T> {
+    /// Consumes what has arrived, and lists it in the result.
+    pub(crate) fn read_inbox(&mut self) -> Result<(), TranscriptError> {
+        self.dispatcher.fetch();
+        let delivered = self.consume()?;
+        let owner = self.outbox.from();
+        let shown: Vec<_> = delivered
+            .iter()
+            .filter_map(|message| message_text::show(message, owner))
+            .collect();
+        // An agent is told each message as a line of its own: those outlive a crash.
+        let listed = if self.model.agent().is_none() {
+            message_text::list(&shown)
+        } else {
+            None
+        };
+        self.end_call(Outcome::ok(
+            listed.unwrap_or_else(|| format!("{} new messages, below", shown.len())),
+        ))
+    }
+}

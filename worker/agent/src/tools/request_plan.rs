@@ -1,0 +1,26 @@
+//! `request_plan`: closes the gate of a teammate and asks it for a plan.
+
+use teamd_shared::control::Command;
+use teamd_worker_core::tools::RequestPlan;
+
+use super::{Tools, team};
+use crate::session::Session;
+
+impl<T: Tools> Session<T> {
+    /// Asks a teammate for a plan, and does not wait for it.
+    pub(super) async fn request_plan(&mut self, input: RequestPlan) -> Result<String, String> {
+        let name = team::teammate(&input.teammate)?;
+        let id = self.ids.request();
+        let content = input.content;
+        let ask = Command::RequestPlan {
+            id,
+            name: name.clone(),
+            content,
+            wait: false,
+        };
+        self.order(ask).await?;
+        Ok(format!(
+            "the gate of {name} is closed, and it is asked for a plan; you are told when the plan is there"
+        ))
+    }
+}

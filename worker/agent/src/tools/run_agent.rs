@@ -1,0 +1,171 @@
+//! `run`: one process of the teammate's agent, for one piece of work. No model is told of it.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use teamd_shared::environment::Environment;
+use teamd_shared::member::{Agent, Gate};
+use teamd_worker_core::tools::RunAgent;
+use teamd_worker_model::{AgentProcess, AgentSession, Known, Launch, Meter, open_kept};
+use teamd_worker_sandbox::run::{AgentStart, Foreground, GateHandle, RunnerConfig, Way};
+use teamd_worker_sandbox::shim::{AgentOrder, Job, Order};
+use teamd_worker_sandbox::{Gateway, Policy};
+
+use super::agent_process::Conversation;
+
+/// How many words of the command of an agent people see in the list of processes.
+const SHOWN: usize = 3;
+
+/// How much of a session is read, in bytes.
+const MAX_HISTORY: u64 = 256 << 20;
+
+/// What an agent is started with.
+pub(super) struct Setting<'a> {
+    pub(super) agent: &'a Agent,
+    pub(super) config: &'a RunnerConfig,
+    pub(super) environment: Environment,
+    pub(super) temp: &'a Path,
+    pub(super) policy: Option<Policy>,
+    /// Its gate when it begins, and whether that changes while it runs: then the policy is that of
+    /// an open gate.
+    pub(super) gate: Gate,
+    pub(super) live: bool,
+    pub(super) gateway: Gateway,
+    /// What counts its model calls.
+    pub(super) meter: Meter,
+}
+
+impl Setting<'_> {
+    /// Makes the job of an agent with further arguments, given the variables by which it finds its
+    /// gateway; returns also the way to its gateway.
+    fn job(
+        self,
+        arguments: impl FnOnce(&[(&'static str, String)]) -> Vec<String>,
+    ) -> io::Result<(Job, Way)> {
+        let Self {
+            agent,
+            config,
+            mut environment,
+            policy,
+            gate,
+            live,
+            gateway,
+            ..
+        } = self;
+        let mut way = Way::make(gateway, live)?;
+        let variables = way.variables();
+        let order = AgentOrder {
+            command: agent
+                .command
+                .iter()
+                .cloned()
+                .chain(arguments(&variables))
+                .collect(),
+            live_gate: live.then_some(gate),
+        };
+        let shown = order.command[..order.command.len().min(SHOWN)].join(" ");
+        let listen = way.listen();
+        let order = Order {
+            timeout: None,
+            bounds: config.bounds,
+            policy,
+            agent: Some(order),
+            listen,
+        };
+        config.workspace.metadata()?;
+        for (name, value) in variables.iter() {
+            environment.set(name, value);
+        }
+        let mut job = Job::new(order, &environment, &config.workspace, shown.as_ref())?;
+        job.handed_on = way.hand_on().into_iter().collect();
+        Ok((job, way))
+    }
+
+    /// Starts an agent for one piece of work, confined by the policy.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(super) fn run(self, work: &RunAgent) -> io::Result<(Foreground, GateHandle)> {
+        let gate = self.gate;
+        let temp = self.temp;
+        let liveness_lock = &self.config.liveness_lock;
+        let (job, way) = self.job(|_| Vec::new())?;
+        let start = AgentStart {
+            job: &job,
+            liveness_lock,
+            gate,
+            way,
+        };
+        start.for_one_piece(work.input.as_bytes(), temp)
+    }
+
+    /// Starts an agent for many turns; `state`: its state directory.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(super) fn launch(
+        mut self,
+        launch: Launch,
+        state: &Path,
+    ) -> io::Result<(AgentProcess, GateHandle)> {
+        let Launch {
+            mut driver,
+            session,
+            lines,
+            afresh,
+        } = launch;
+        if let Some(why) = driver.refuses(&self.config.workspace) {
+            return Err(io::Error::other(why));
+        }
+        let mut session = AgentSession {
+            id: session,
+            history: driver.history(state, session),
+        };
+        if afresh && let Some(history) = session.history.take() {
+            put_aside(state, &history)?;
+        }
+        let history = session.history.as_deref().map(read_history).transpose()?;
+        let known = history.map(|history| Known::of(&*driver, &history, &lines));
+        for (name, value) in driver.settings().iter() {
+            self.environment.set(name, value);
+        }
+        let gate = self.gate;
+        let liveness_lock = &self.config.liveness_lock;
+        let meter = self.meter.clone();
+        let (job, way) = self.job(|found| driver.arguments(&session, found))?;
+        let begin = driver.begin(&session);
+        let conversation = Conversation {
+            driver,
+            begin,
+            known,
+            meter,
+        };
+        conversation.start(AgentStart {
+            job: &job,
+            liveness_lock,
+            gate,
+            way,
+        })
+    }
+}
+
+/// Renames a file in which an agent keeps a session that it cannot go on with: it is found no more,
+/// and not lost.
+fn put_aside(state: &Path, history: &Path) -> io::Result<()> {
+    // The agent may have put a link in the place of any directory on the way.
+    let is_its_own = history
+        .parent()
+        .is_some_and(|it| it.canonicalize().is_ok_and(|it| it.starts_with(state)));
+    if !is_its_own {
+        return Err(io::Error::other(
+            "the file of its session is not in its state directory",
+        ));
+    }
+    std::fs::rename(history, history.with_extension("unusable"))
+}
+
+fn read_history(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    open_kept(path)?.take(MAX_HISTORY).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

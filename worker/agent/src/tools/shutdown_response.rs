@@ -1,0 +1,50 @@
+//! `shutdown_response` of a teammate, and of a lead agent that is itself asked to leave: the model
+//! answers a shutdown.
+
+use teamd_shared::message::AnsweredBy;
+use uuid::Uuid;
+
+use super::Tools;
+use crate::outbox::explained;
+use crate::session::Session;
+use crate::transcript::TranscriptError;
+use teamd_worker_core::tools::Outcome;
+use teamd_worker_core::tools::ShutdownResponse;
+
+impl<T: Tools> Session<T> {
+    /// Submits the answer of the model. The call has its result when the daemon has recorded or
+    /// refused the answer.
+    pub(crate) fn answer_shutdown(
+        &mut self,
+        ShutdownResponse {
+            request_id,
+            approve,
+            reason,
+        }: ShutdownResponse,
+        message_id: Uuid,
+        repeated: bool,
+    ) -> Result<(), TranscriptError> {
+        let pending = self.dispatcher.state.pending_shutdown();
+        if pending != Some(&request_id) {
+            let which =
+                pending.map(|pending| format!("; the one that waits for your answer is {pending}"));
+            let told = format!(
+                "no shutdown request {request_id} is pending{}",
+                which.unwrap_or_default()
+            );
+            return self.end_call(Outcome::error(told));
+        }
+        self.dispatcher
+            .state
+            .calling("answering a shutdown".to_owned(), false, false);
+        match self.respond(
+            &request_id,
+            (message_id, repeated),
+            (approve, reason),
+            AnsweredBy::Model,
+        ) {
+            Ok(()) => Ok(()),
+            Err(error) => self.end_call(Outcome::error(explained(&error))),
+        }
+    }
+}

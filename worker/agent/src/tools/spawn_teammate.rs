@@ -1,0 +1,499 @@
+//! `spawn_teammate`: starts a teammate that may do no more than the lead agent itself.
+
+use std::path::Path;
+
+use teamd_shared::config::Roster;
+use teamd_shared::control::{Command, Done, SpawnOrder};
+use teamd_shared::environment::Environment;
+use teamd_shared::member::{ApproveBy, Terms, TermsPatch};
+use teamd_shared::model_spec::{ModelSpec, UnknownModel};
+use teamd_shared::name::Name;
+use teamd_shared::spawn::{
+    RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_paths,
+};
+use teamd_shared::state::StateDir;
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_file::TeamFile;
+use teamd_shared::terms::Network;
+use teamd_worker_core::tools::SpawnTeammate;
+
+use super::orders::unexpected;
+use super::{Tools, team};
+use crate::session::Session;
+
+/// Returns what a model has said, unless it is blank.
+fn said(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.trim().is_empty())
+}
+
+/// The lead agent, as the teammates that it spawns see it: none of them may do more.
+#[derive(Debug)]
+pub(crate) struct Spawner {
+    /// Its environment, umask and keys.
+    pub(crate) environment: Environment,
+    /// Its own terms.
+    pub(crate) terms: Terms,
+}
+
+impl Spawner {
+    /// Makes the spawn order: what `teamctl spawn` makes of the same words.
+    ///
+    /// That the lead agent answers the plans of a teammate is for a person to say, in `team.toml`:
+    /// no call can. Nor can a call make a teammate that may do more than the lead agent itself,
+    /// since the lead agent tells that teammate what to do.
+    ///
+    /// # Errors
+    /// A text for the model.
+    pub(crate) fn order(&self, dir: &TeamDir, spawn: &SpawnTeammate) -> Result<SpawnOrder, String> {
+        let name = Name::new(&spawn.name).map_err(|error| error.to_string())?;
+        let flags = TermsPatch {
+            role: Some(spawn.role.clone()).filter(|role| !role.trim().is_empty()),
+            prompt: Some(spawn.prompt.clone()),
+            model: said(&spawn.model).map(model).transpose()?,
+            plan: spawn.plan.then_some(true),
+            ..TermsPatch::default()
+        };
+        let lookup = |variable: &str| self.environment.value(variable);
+        let file = TeamFile::load(&TeamFile::locate(dir.root(), lookup), &lookup);
+        let file = file.map_err(|error| format!("{error} ({})", error.hint()))?;
+        self.must_be_trusted(&file)?;
+        let roster = team::roster(Roster::load(dir))?;
+        // A key is a guess; the lead agent's own model is none.
+        let default_model = self.terms.model.parse().ok();
+        let request = SpawnRequest {
+            name: &name,
+            flags,
+            ca: None,
+            resume: false,
+        };
+        let earlier = roster.member(&name);
+        let environment = self.environment.clone();
+        let order = resolve(request, default_model, earlier, environment, &file);
+        let mut order = order.map_err(|error| error.to_string())?;
+        if let Some(model) = &order.terms.model {
+            let of_order = |variable: &str| order.environment.value(variable);
+            require_key(model, &of_order).map_err(|error| error.to_string())?;
+        }
+        require_price(&order, None).map_err(|error| format!("{error} (hint: {})", error.hint()))?;
+        let workspace = self.workspace(
+            said(&spawn.workspace),
+            order.terms.workspace.as_deref(),
+            dir,
+        )?;
+        order.terms.workspace = Some(workspace);
+        self.bound(&mut order.terms);
+        let own = RecordedPaths {
+            workspace: &self.terms.workspace,
+            sandbox: &self.terms.sandbox,
+        };
+        resolve_paths(&mut order, dir, Some(own), || team::state(dir))?;
+        Ok(order)
+    }
+
+    /// Takes from the terms of a teammate what the lead agent itself may not do or use.
+    fn bound(&self, terms: &mut TermsPatch) {
+        let Terms {
+            sandbox, bounds, ..
+        } = &self.terms;
+        terms.sandbox.mode = Some(terms.sandbox.mode.unwrap_or_default().min(sandbox.mode));
+        let network = terms.sandbox.network.take().unwrap_or(Network(None));
+        terms.sandbox.network = Some(network.within(&sandbox.network()));
+        terms.sandbox.hidden.extend(sandbox.hidden.iter().cloned());
+        terms.memory = terms.memory.or(bounds.memory);
+        terms.cpu_time = terms.cpu_time.or(bounds.cpu_time);
+        terms.max_procs = terms.max_procs.or(bounds.max_procs);
+        terms.max_time = terms.max_time.or(bounds.max_time);
+    }
+
+    /// Makes sure that the user has trusted what widens: tools write the file, and the lead agent
+    /// reads it for itself.
+    fn must_be_trusted(&self, file: &TeamFile) -> Result<(), String> {
+        let state =
+            StateDir::of_environment(&self.environment).map_err(|error| error.to_string())?;
+        let widening = Widening::of(file);
+        let widening = widening.map_err(|error| error.to_string())?;
+        let widens = widening
+            .untrusted(&state)
+            .map_err(|error| error.to_string())?;
+        let gone = widening.gone(&state).map_err(|error| error.to_string())?;
+        let told = |why: &str, keys: &[String]| {
+            let path = file.path.display();
+            let keys = keys.join(", ");
+            Err(format!(
+                "{path} {why} ({keys}): a person can, with `teamd trust`"
+            ))
+        };
+        if !widens.is_empty() {
+            return told(
+                "widens what the team may do, and the user has not trusted it",
+                &widens,
+            );
+        }
+        // No person is there to see it named.
+        if !gone.is_empty() {
+            return told("narrows the team less than when the user trusted it", &gone);
+        }
+        Ok(())
+    }
+
+    /// Returns where a teammate works: where the call says, else where the file does, else where
+    /// the lead agent does.
+    ///
+    /// The links of what the call names are followed here, and lead to nothing but what is the lead
+    /// agent's own. Those of what the file names are followed when the order is made, but for links
+    /// that a tool can have made.
+    fn workspace(
+        &self,
+        asked: Option<&str>,
+        in_file: Option<&str>,
+        dir: &TeamDir,
+    ) -> Result<String, String> {
+        let own = Path::new(&self.terms.workspace);
+        let Some(path) = asked else {
+            return Ok(in_file.unwrap_or(&self.terms.workspace).to_owned());
+        };
+        let named = real(own, path)?;
+        let in_file =
+            in_file.filter(|path| real(own, path).is_ok_and(|leads_to| leads_to == named));
+        if let Some(in_file) = in_file {
+            return Ok(in_file.to_owned());
+        }
+        if Path::new(&named).starts_with(own) && !Path::new(&named).starts_with(dir.root()) {
+            return Ok(named);
+        }
+        Err(format!(
+            "the workspace {path} is not in yours, {}: leave it out, or name a directory in yours. Only a person \
+             can let a teammate work elsewhere: in team.toml, or with `teamctl spawn NAME --workspace DIR`",
+            self.terms.workspace
+        ))
+    }
+}
+
+/// Returns a path that exists as an absolute one without links.
+fn real(base: &Path, path: &str) -> Result<String, String> {
+    let real = base.join(path).canonicalize();
+    let real = real.map_err(|error| {
+        format!("the workspace {path} cannot be used: {error}: name a directory that exists")
+    })?;
+    real.into_os_string()
+        .into_string()
+        .map_err(|_| format!("the path of the workspace {path} is not UTF-8"))
+}
+
+fn model(text: &str) -> Result<ModelSpec, String> {
+    text.parse()
+        .map_err(|error: UnknownModel| format!("{error} ({})", error.hint()))
+}
+
+impl<T: Tools> Session<T> {
+    /// Orders a teammate, and waits until it is ready.
+    pub(super) async fn spawn(&mut self, spawn: &SpawnTeammate) -> Result<String, String> {
+        let order = self.spawner.order(self.outbox.dir(), spawn)?;
+        let name = order.name.clone();
+        let plan = order.terms.plan == Some(true);
+        let approve_by = order.terms.approve_by.unwrap_or_default();
+        let spawn = Command::Spawn {
+            id: self.ids.request(),
+            order: Box::new(order),
+        };
+        let (incarnation, skipped) = match self.order(spawn).await? {
+            Done::Ready {
+                incarnation,
+                skipped,
+                ..
+            } => (incarnation, skipped),
+            other => return Err(unexpected(&other)),
+        };
+        let mut told =
+            format!("{name} has started (incarnation {incarnation}) and works on your prompt");
+        if plan {
+            let who = if approve_by == ApproveBy::Lead {
+                "you answer"
+            } else {
+                "a person answers"
+            };
+            told.push_str(&format!("; it submits a plan first, which {who}"));
+        }
+        if skipped > 0 {
+            told.push_str(&format!(
+                "; messages of its earlier incarnation that it will not read: {skipped}"
+            ));
+        }
+        Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use teamd_shared::member::{Bounds, SandboxMode};
+    use teamd_shared::team_dir::TeamPath;
+
+    use super::*;
+
+    fn scene() -> (tempfile::TempDir, TeamDir, Spawner) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let roster = json!({"version": 1, "members": []});
+        teamd_shared::fs::replace(&dir, &TeamPath::config(), roster.to_string().as_bytes())
+            .unwrap();
+        teamd_shared::fs::replace(&dir, &TeamPath::journal(), b"").unwrap();
+        let mut environment = Environment::default();
+        environment.set(
+            "XDG_STATE_HOME",
+            scratch.path().join("state").to_str().unwrap(),
+        );
+        environment.set("OPENAI_BASE_URL", "http://localhost:1");
+        let spawner = Spawner {
+            environment,
+            terms: Terms {
+                model: "openai:own".to_owned(),
+                bounds: Bounds {
+                    max_procs: Some(50),
+                    ..Bounds::default()
+                },
+                ..Terms::of_workspace(
+                    scratch
+                        .path()
+                        .canonicalize()
+                        .unwrap()
+                        .to_str()
+                        .unwrap()
+                        .to_owned(),
+                )
+            },
+        };
+        (scratch, dir, spawner)
+    }
+
+    fn team_file(scratch: &tempfile::TempDir, text: &str) {
+        use std::io::Write;
+        let mut file = std::fs::File::create(scratch.path().join("team.toml")).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Writes a file that the user trusts.
+    fn trusted_file(scratch: &tempfile::TempDir, text: &str) {
+        team_file(scratch, text);
+        let state = scratch.path().join("state").into_os_string();
+        let state = StateDir::of(|name| (name == "XDG_STATE_HOME").then(|| state.clone())).unwrap();
+        let file = TeamFile::load(&scratch.path().join("team.toml"), &|_| None).unwrap();
+        Widening::of(&file).unwrap().trust(&state).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_spawned_by_a_file_that_widens_and_that_the_user_has_not_trusted() {
+        let (scratch, dir, spawner) = scene();
+        let text = "[members.alice]\nsandbox.mode = \"off\"\n";
+        team_file(&scratch, text);
+        let refused = spawner.order(&dir, &alice()).unwrap_err();
+        assert!(
+            refused.contains("members.alice.sandbox.mode") && refused.contains("`teamd trust`"),
+            "{refused}"
+        );
+        trusted_file(&scratch, text);
+        assert!(spawner.order(&dir, &alice()).is_ok());
+    }
+
+    #[test]
+    fn a_model_without_its_key_is_refused_as_at_spawn() {
+        let (_scratch, dir, mut spawner) = scene();
+        spawner.environment.set("OPENAI_BASE_URL", "");
+        assert!(
+            spawner
+                .order(&dir, &alice())
+                .unwrap_err()
+                .contains("OPENAI_API_KEY")
+        );
+    }
+
+    fn model_of(order: &SpawnOrder) -> Option<String> {
+        order.terms.model.as_ref().map(ToString::to_string)
+    }
+
+    fn alice() -> SpawnTeammate {
+        SpawnTeammate {
+            name: "alice".into(),
+            role: "coder".into(),
+            prompt: "mend it".into(),
+            plan: false,
+            model: None,
+            workspace: None,
+        }
+    }
+
+    #[test]
+    fn a_teammate_is_what_the_file_says_and_has_the_model_of_the_lead_agent() {
+        let (scratch, dir, mut spawner) = scene();
+        let order = spawner.order(&dir, &alice()).unwrap();
+        assert_eq!(
+            (model_of(&order).as_deref(), order.terms.plan),
+            (Some("openai:own"), None)
+        );
+        assert_eq!(
+            (order.terms.role.as_deref(), order.terms.prompt.as_deref()),
+            (Some("coder"), Some("mend it"))
+        );
+        assert_eq!((order.terms.approve_by, order.resume), (None, false));
+        // A key is a guess, what it has itself is none.
+        spawner
+            .environment
+            .secrets
+            .push((b"ANTHROPIC_API_KEY".to_vec(), b"k".to_vec()));
+        let order = spawner.order(&dir, &alice()).unwrap();
+        assert_eq!(
+            (model_of(&order).as_deref(), order.environment.secrets.len()),
+            (Some("openai:own"), 1)
+        );
+        let toml = "model = \"script\"\n[members.alice]\nplan = true\n";
+        team_file(&scratch, toml);
+        let order = spawner.order(&dir, &alice()).unwrap();
+        assert_eq!(
+            (model_of(&order).as_deref(), order.terms.plan),
+            (Some("script"), Some(true))
+        );
+        let named = SpawnTeammate {
+            model: Some("anthropic:m".into()),
+            ..alice()
+        };
+        assert_eq!(
+            model_of(&spawner.order(&dir, &named).unwrap()).as_deref(),
+            Some("anthropic:m")
+        );
+        team_file(&scratch, "modle = \"script\"\n");
+        assert!(
+            spawner
+                .order(&dir, &alice())
+                .unwrap_err()
+                .contains("team.toml")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_before_anything_is_asked() {
+        let (_scratch, dir, spawner) = scene();
+        for (spawn, told) in [
+            (
+                SpawnTeammate {
+                    name: "lead".into(),
+                    ..alice()
+                },
+                "reserved",
+            ),
+            (
+                SpawnTeammate {
+                    name: "../x".into(),
+                    ..alice()
+                },
+                "not a name",
+            ),
+            (
+                SpawnTeammate {
+                    model: Some("gpt".into()),
+                    ..alice()
+                },
+                "\"gpt\"",
+            ),
+            (
+                SpawnTeammate {
+                    workspace: Some("nowhere".into()),
+                    ..alice()
+                },
+                "the workspace nowhere cannot be used",
+            ),
+        ] {
+            let error = spawner.order(&dir, &spawn).unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
+        assert_eq!(
+            team::teammate("lead"),
+            Err("that is you: name a teammate".to_owned())
+        );
+    }
+
+    #[test]
+    fn no_teammate_may_do_more_than_the_lead_agent_that_starts_it() {
+        let (scratch, dir, mut spawner) = scene();
+        let root = scratch.path().canonicalize().unwrap();
+        let at = |path: &str| root.join(path).to_str().unwrap().to_owned();
+        for path in ["own/inside", "apart", "owner"] {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+        }
+        std::os::unix::fs::symlink("/", root.join("own/link")).unwrap();
+        std::os::unix::fs::symlink(dir.root(), root.join("own/team")).unwrap();
+        spawner.terms.workspace = at("own");
+        let ordered = |spawner: &Spawner, path: Option<&str>| {
+            spawner.order(
+                &dir,
+                &SpawnTeammate {
+                    workspace: path.map(str::to_owned),
+                    ..alice()
+                },
+            )
+        };
+        let workspace = |spawner: &Spawner, path| {
+            ordered(spawner, path).map(|order| order.terms.workspace.unwrap())
+        };
+        for (path, taken) in [
+            (None, "own"),
+            (Some("."), "own"),
+            (Some("inside"), "own/inside"),
+        ] {
+            assert_eq!(workspace(&spawner, path), Ok(at(taken)));
+        }
+        for path in ["/", "..", "../owner", "link", "inside/../../apart", "team"] {
+            let error = workspace(&spawner, Some(path)).unwrap_err();
+            assert!(
+                error.starts_with(&format!("the workspace {path} is not in yours")),
+                "{error}"
+            );
+        }
+        let mut around = scene().2;
+        around.terms.workspace = at("");
+        assert!(
+            workspace(&around, Some(".team"))
+                .unwrap_err()
+                .contains("is not in yours")
+        );
+        trusted_file(
+            &scratch,
+            "sandbox.mode = \"off\"\n[members.alice]\nworkspace = \"apart\"\n",
+        );
+        assert_eq!(workspace(&spawner, None), Ok(at("apart")));
+        assert_eq!(workspace(&spawner, Some("../apart")), Ok(at("apart")));
+        assert!(workspace(&spawner, Some("..")).is_err());
+        // A link that a person names is followed; the call may name it, too.
+        trusted_file(&scratch, "[members.alice]\nworkspace = \"own/link\"\n");
+        assert_eq!(workspace(&spawner, None).as_deref(), Ok("/"));
+        assert_eq!(workspace(&spawner, Some("link")).as_deref(), Ok("/"));
+        trusted_file(&scratch, "sandbox.mode = \"off\"\n");
+        std::fs::rename(root.join("own"), root.join("gone")).unwrap();
+        std::os::unix::fs::symlink("apart", root.join("own")).unwrap();
+        assert!(
+            workspace(&spawner, None)
+                .unwrap_err()
+                .contains("a symbolic link stands on the way")
+        );
+        assert!(
+            workspace(&spawner, Some("."))
+                .unwrap_err()
+                .contains("is not in yours")
+        );
+        spawner.terms.workspace = at("apart");
+        let sandbox = |spawner: &Spawner| ordered(spawner, None).unwrap().terms.sandbox;
+        assert_eq!(
+            (sandbox(&spawner).mode, sandbox(&spawner).network),
+            (Some(SandboxMode::WorkspaceWrite), Some(Network(None)))
+        );
+        let only = Network(Some(vec!["a.org".to_owned()]));
+        spawner.terms.sandbox.hosts = vec!["a.org".to_owned()];
+        assert_eq!(sandbox(&spawner).network, Some(only));
+        spawner.terms.sandbox.hosts = Vec::new();
+        spawner.terms.sandbox.no_network = true;
+        assert_eq!(sandbox(&spawner).network, Some(Network::NONE));
+        for mode in [SandboxMode::ReadOnly, SandboxMode::Off] {
+            spawner.terms.sandbox.mode = mode;
+            assert_eq!(sandbox(&spawner).mode, Some(mode));
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The toolbox: the tools that work on the machine.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use teamd_shared::environment::Environment;
+use teamd_shared::member::{Agent, Gate, SandboxMode};
+use teamd_shared::message::IdleReason;
+use teamd_shared::place::{make_below, open_itself};
+use teamd_shared::sandbox::{Namespaces, Promise};
+use teamd_shared::team_dir::DIR_MODE;
+use teamd_shared::transcript::Usage;
+use teamd_worker_core::state::Budget;
+use teamd_worker_core::tools::{EditFile, LocalAction, Outcome, RunAgent, Sleep, WriteFile};
+use teamd_worker_model::{AgentProcess, Launch, Meter, upstreams};
+use teamd_worker_sandbox::run::{self, GateHandle, Runner, RunnerConfig, reap_orphans};
+use teamd_worker_sandbox::{Confinement, Gateway};
+use tokio::time::{Duration, Instant, sleep_until};
+
+use super::run_agent::Setting;
+use super::workspace::{Guide, Workspace};
+use super::{Runs, Tools};
+
+/// How long a gate may take to open.
+const OPENED_WITHIN: Duration = Duration::from_secs(2);
+
+/// What a read-only member is told when it writes a file.
+const READ_ONLY: &str = "refused: this teammate is read-only; it changes no file";
+
+/// The variables by which programs are told where to keep what is theirs, and where that is below
+/// the state directory.
+const STATE_VARIABLES: [(&str, &str); 7] = [
+    ("TEAM_AGENT_STATE", ""),
+    ("CLAUDE_CONFIG_DIR", "claude"),
+    ("CODEX_HOME", "codex"),
+    ("GEMINI_CLI_HOME", "gemini"),
+    ("XDG_CACHE_HOME", "cache"),
+    ("XDG_DATA_HOME", "data"),
+    ("XDG_STATE_HOME", "state"),
+];
+
+/// The tools that work on the machine.
+#[derive(Debug)]
+pub(crate) struct Toolbox {
+    workspace: Workspace,
+    runner: Runner,
+    /// The agent of the teammate, if that is not the built-in one.
+    agent: Option<Agent>,
+    /// The gate of the agent that runs, or ran last.
+    gate: Option<GateHandle>,
+    /// What the agent and its tools have spent, and may spend.
+    meter: Meter,
+}
+
+impl Toolbox {
+    /// Opens the workspace, and makes what runs commands.
+    ///
+    /// # Errors
+    /// If the system refuses, or the workspace lies in a team directory.
+    pub(crate) fn new(config: RunnerConfig, agent: Option<Agent>) -> anyhow::Result<Self> {
+        let mut workspace = Workspace::open(
+            &config.workspace,
+            Arc::clone(&config.team_dir),
+            &config.name,
+        )
+        .map_err(anyhow::Error::msg)?;
+        let runner = Runner::new(config)?;
+        let places = runner.places();
+        workspace
+            .protect(
+                places.secrets.clone(),
+                places.programs.clone(),
+                places.registers.clone(),
+                (places.configs.clone(), &places.shown),
+            )
+            .map_err(anyhow::Error::msg)?;
+        Ok(Self {
+            workspace,
+            runner,
+            agent,
+            gate: None,
+            meter: Meter::default(),
+        })
+    }
+
+    /// Returns what the workspace says to agents, at most so many bytes of it.
+    pub(crate) fn guide(&self, most: usize) -> Option<Guide> {
+        self.workspace.guide(most)
+    }
+
+    /// Tells whether the gate of the agent changes while it runs: with namespaces of our own. Then
+    /// it has a network of its own, too.
+    fn is_live(&self) -> bool {
+        let config = self.runner.config();
+        let is_confined = config.sandbox.mode != SandboxMode::Off;
+        config.confinement.layers.namespaces == Namespaces::Own && is_confined
+    }
+
+    /// Returns the variables of the agent: what it keeps goes into its state directory, since the
+    /// home directory is read-only.
+    fn agent_environment(&self) -> io::Result<Environment> {
+        let mut environment = self.runner.config().environment.clone();
+        for (variable, folder) in STATE_VARIABLES {
+            let Some(state) = &self.runner.places().state else {
+                continue;
+            };
+            let path = state.path.join(folder);
+            // The agent writes there: a link of its own must not have this process write elsewhere.
+            let above = open_itself(&state.path, OFlags::PATH | OFlags::DIRECTORY)?;
+            make_below(&above, Path::new(folder), Mode::from_raw_mode(DIR_MODE))?;
+            environment.set(variable, &path.to_string_lossy());
+        }
+        Ok(environment)
+    }
+
+    /// Returns what the agent is started with.
+    fn agent_setting(&self, gate: Gate) -> Result<Setting<'_>, String> {
+        let config = self.runner.config();
+        let RunnerConfig {
+            sandbox,
+            team_dir,
+            confinement,
+            cgroup,
+            ..
+        } = config;
+        let Some(agent) = &self.agent else {
+            return Err("this teammate has no agent of its own".to_owned());
+        };
+        let Confinement { layers, weak, .. } = *confinement;
+        let live = self.is_live();
+        let granted = if live { Gate::Open } else { gate };
+        let mut policy = self
+            .runner
+            .places()
+            .policy(sandbox, granted, (layers, weak))?;
+        let has_network = live && sandbox.has_network(granted);
+        let gateway = Gateway::new(sandbox, has_network);
+        let gateway = gateway.with_models(upstreams(&config.environment, self.meter.clone()));
+        if let Some(policy) = &mut policy {
+            team_dir
+                .open_folder(Some("run"))
+                .map_err(|error| error.to_string())?;
+            // Without a network namespace of its own, its model is reached by the network of the
+            // machine.
+            policy.network = !live && (policy.network || gateway.has_model());
+        }
+        let environment = self
+            .agent_environment()
+            .map_err(|error| cannot_start_agent(agent, &error))?;
+        let entered = cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter());
+        entered.map_err(|error| cannot_start_agent(agent, &error))?;
+        let temp = self.runner.places().temp.path.as_path();
+        Ok(Setting {
+            agent,
+            config,
+            environment,
+            temp,
+            policy,
+            gate,
+            live,
+            gateway,
+            meter: self.meter.clone(),
+        })
+    }
+
+    /// Starts the agent for one piece of work.
+    fn start_agent(&mut self, run: &RunAgent, gate: Gate) -> Result<Running, String> {
+        let setting = self.agent_setting(gate)?;
+        let agent = setting.agent;
+        let (running, gate) = setting
+            .run(run)
+            .map_err(|error| cannot_start_agent(agent, &error))?;
+        self.gate = Some(gate);
+        Ok(Running::Command(run::Running::Foreground(Box::new(
+            running,
+        ))))
+    }
+}
+
+impl Tools for Toolbox {
+    type Running = Running;
+
+    fn take_spent(&mut self) -> (Usage, u32) {
+        self.meter.take()
+    }
+
+    fn is_agent_itself(&self) -> bool {
+        let config = self.runner.config();
+        let is_confined = config.sandbox.mode != SandboxMode::Off;
+        self.agent.is_none()
+            || !is_confined
+            || config
+                .confinement
+                .layers
+                .enforcement(Promise::Agents, true)
+                .is_ok()
+    }
+
+    fn allow(&mut self, budget: Option<Budget>) {
+        self.meter.allow(budget);
+    }
+
+    fn refused(&self) -> Option<IdleReason> {
+        self.meter.refused()
+    }
+
+    // File tools are done when this returns.
+    fn start(&mut self, action: LocalAction, gate: Gate) -> Running {
+        let outcome = match action {
+            LocalAction::Bash(bash) => return Running::Command(self.runner.start(&bash, gate)),
+            LocalAction::RunAgent(run) => match self.start_agent(&run, gate) {
+                Ok(running) => return running,
+                Err(error) => Outcome::error(error),
+            },
+            LocalAction::Sleep(Sleep { seconds }) => {
+                return Running::Sleep {
+                    until: Instant::now() + Duration::from_secs_f64(seconds),
+                    seconds,
+                };
+            }
+            LocalAction::ReadFile(file) => self.workspace.read(&file).into(),
+            _ if self.runner.config().sandbox.mode == SandboxMode::ReadOnly => {
+                Outcome::error(READ_ONLY)
+            }
+            LocalAction::WriteFile(file) => self.workspace.write(&file).into(),
+            LocalAction::EditFile(edit) => self.workspace.edit(&edit).into(),
+        };
+        Running::Command(run::Running::Done(outcome))
+    }
+
+    fn clear_up(&self, broken_off: &LocalAction) {
+        let (LocalAction::WriteFile(WriteFile { path, .. })
+        | LocalAction::EditFile(EditFile { path, .. })) = broken_off
+        else {
+            return;
+        };
+        if let Err(error) = self.workspace.clear_up(path) {
+            tracing::info!("what a call may have left that was broken off is not removed: {error}");
+        }
+    }
+
+    fn start_process(&mut self, launch: Launch, gate: Gate) -> Result<AgentProcess, String> {
+        let setting = self.agent_setting(gate)?;
+        let agent = setting.agent;
+        let state = self
+            .runner
+            .places()
+            .state
+            .as_ref()
+            .map(|state| state.path.as_path())
+            .unwrap_or(Path::new("/"));
+        let started = setting.launch(launch, state);
+        let (process, gate) = started.map_err(|error| cannot_start_agent(agent, &error))?;
+        self.gate = Some(gate);
+        Ok(process)
+    }
+
+    fn open_gate(&mut self) -> bool {
+        self.gate.as_ref().is_some_and(GateHandle::open)
+    }
+
+    async fn agent_ended(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.gone().await;
+        }
+    }
+
+    async fn opened(&mut self) {
+        let Some(gate) = &mut self.gate else { return };
+        if tokio::time::timeout(OPENED_WITHIN, gate.opened())
+            .await
+            .is_err()
+        {
+            tracing::error!("the gate of the agent does not open");
+        }
+    }
+
+    async fn end_background(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.close().await;
+        }
+        self.runner.end_background().await;
+    }
+
+    fn has_background(&mut self) -> bool {
+        self.runner.has_background() || self.gate.as_ref().is_some_and(GateHandle::may_write)
+    }
+
+    fn reap_orphans(&mut self) {
+        reap_orphans();
+    }
+}
+
+fn cannot_start_agent(agent: &Agent, error: &io::Error) -> String {
+    format!("cannot start the agent {}: {error}", agent.name)
+}
+
+/// A call that has been started.
+#[derive(Debug)]
+pub(crate) enum Running {
+    Command(run::Running),
+    Sleep { until: Instant, seconds: f64 },
+}
+
+impl Runs for Running {
+    async fn finish(&mut self) -> Outcome {
+        let (until, seconds) = match self {
+            Self::Command(command) => return command.finish().await,
+            Self::Sleep { until, seconds } => (*until, *seconds),
+        };
+        sleep_until(until).await;
+        let outcome = Outcome::ok(format!("slept {seconds} s"));
+        *self = Self::Command(run::Running::Done(outcome.clone()));
+        outcome
+    }
+
+    async fn cancel(self, why: &str) -> Outcome {
+        match self {
+            Self::Command(command) => command.cancel(why).await,
+            Self::Sleep { .. } => Outcome::error(format!("[{why}]")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sleep(seconds: f64) -> Running {
+        let until = Instant::now() + Duration::from_secs_f64(seconds);
+        Running::Sleep { until, seconds }
+    }
+
+    #[tokio::test]
+    async fn a_sleep_can_be_cancelled() {
+        let mut short = sleep(0.01);
+        assert_eq!(short.finish().await, Outcome::ok("slept 0.01 s"));
+        let mut long = sleep(1000.0);
+        let waited = tokio::time::timeout(Duration::from_millis(5), long.finish()).await;
+        assert!(waited.is_err());
+        let cancelled = long.cancel("interrupted").await;
+        assert_eq!(cancelled, Outcome::error("[interrupted]"));
+    }
+}

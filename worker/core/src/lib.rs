@@ -1,0 +1,12 @@
+//! What the worker decides, pure: the work as the transcript tells it, the state and its next step,
+//! what is submitted.
+//!
+//! Nothing here imports a runtime, a file system, a clock or a random source: times and ids are
+//! arguments.
+
+pub mod allowance;
+pub mod ledger;
+pub mod state;
+pub mod submission;
+pub mod tools;
+pub mod work;

@@ -1,0 +1,343 @@
+//! What the worker does next, pure: from what it knows (the directive, its mail, where its work
+//! stands, the time) to one [`Step`]. The session performs the step and says what came of it.
+//!
+//! It imports no runtime, file system, clock or random source: a time is a [`Duration`] since the
+//! session began. What is written into the transcript and said to the daemon is decided here and
+//! nowhere else.
+
+mod changes;
+mod report;
+mod step;
+
+use std::time::Duration;
+
+use teamd_shared::control::{Directive, PendingShutdown};
+use teamd_shared::id::RequestId;
+use teamd_shared::member::{Gate, Permissions, Waiting};
+use teamd_shared::message::{AnsweredBy, IdleReason, Relevance};
+use teamd_shared::price::{Dollars, Price};
+use teamd_shared::request::Status;
+use teamd_shared::task::TaskId;
+
+use crate::submission::{Asks, Submission};
+use crate::work::Work;
+
+pub(super) use report::trouble;
+pub use step::{End, Judged, Step, Why};
+
+/// What the worker knows.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// What its transcript holds of the work.
+    pub work: Work,
+    /// The last directive of the daemon.
+    directive: Directive,
+    /// The highest directive that was applied.
+    applied_seq: u64,
+    /// How many messages about the gate the daemon has answered.
+    settled: u64,
+    /// The shutdown that is not answered yet.
+    shutdown: Option<OpenShutdown>,
+    /// The answer that is on its way to the daemon.
+    answer: Option<ShutdownAnswer>,
+    /// Whether the daemon has recorded that this incarnation ends.
+    release: bool,
+    /// Whether the model let itself go, with calls in the same answer: they still run.
+    keep_calls: bool,
+    arrived: Arrived,
+    /// When mail is consumed that starts a turn after a moment.
+    take_in_at: Option<Duration>,
+    /// The pause in the model call that runs.
+    pause: Option<Waiting>,
+    /// Why the service of the model did not serve when a call of it was dropped; none since a call
+    /// has begun again.
+    outage: Option<String>,
+    limits: Budget,
+    interrupted: bool,
+    /// Whether work has arrived during a call, and the model was not asked since.
+    has_news: bool,
+    end: Option<End>,
+    background: bool,
+    leaving: bool,
+}
+
+/// Where the work stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum At {
+    /// There is none.
+    Idle,
+    /// The model is next; `results`: it is given some.
+    Turn {
+        /// Whether calls have ended since the model was asked last.
+        results: bool,
+    },
+    /// A model call runs.
+    Thinking {
+        /// As before it.
+        results: bool,
+    },
+    /// A call of the last answer is next.
+    Call,
+    /// That call runs, or its answer to a shutdown is on its way.
+    Calling {
+        /// In a few words.
+        activity: String,
+        /// Whether an open gate let it through.
+        gated: bool,
+        /// Whether it is the agent itself, which a shutdown waits for as for a model.
+        is_mind: bool,
+    },
+    /// That call waits for a person, who may take days.
+    Asking,
+    /// That call is a plan, or asks for a permission: it suspends the turn.
+    Pending(Pending),
+    /// The work has ended, and the lead is to be told.
+    Done(IdleReason),
+}
+
+/// What was asked, without a verdict.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pending {
+    submission: Submission,
+    progress: SubmissionProgress,
+    /// How often its line could not be read where it was written.
+    lost: u32,
+}
+
+/// How often a line is written again that was lost: a program may just have emptied the lead's
+/// inbox.
+const REWRITES: u32 = 3;
+
+/// What the daemon knows of it.
+#[derive(Debug, Clone, PartialEq)]
+enum SubmissionProgress {
+    /// Nothing: before a plan, the background commands must end.
+    Nothing,
+    /// Its line was submitted.
+    Submitted,
+    /// It is recorded, and has this status.
+    Recorded(Status),
+    /// Its id belongs to another request.
+    Taken,
+    /// It will not be recorded.
+    Refused(String),
+}
+
+/// What one piece of work may cost, or may still cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Model calls.
+    pub turns: u32,
+    /// Whether an agent asks the model, which goes on by itself: then one call more is one too
+    /// many.
+    pub asks_itself: bool,
+    /// Tokens, as [`teamd_shared::transcript::Usage::billed`] counts them.
+    pub tokens: Option<u64>,
+    /// Dollars, and the price of the model. Without a price, all is spent: nothing says how much it
+    /// would be.
+    pub cost: Option<(Dollars, Option<Price>)>,
+}
+
+/// What has arrived and is not consumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Arrived {
+    /// What the most urgent of it is; at least news, as long as the position has to move behind
+    /// something.
+    pub mail: Relevance,
+    /// Whether there is more of it, not even looked at.
+    pub rest: bool,
+    /// Whether the person says something.
+    pub of_person: bool,
+    /// What all messages of this incarnation, consumed or not, have told of the gate.
+    pub closings: Closings,
+}
+
+/// What messages have told of a gate that the daemon closed: they can arrive before its directive.
+/// Each process of this user can forge one, so it holds only until the daemon has been asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Closings {
+    /// How many they are.
+    pub count: u64,
+    /// The last line of the journal that is said to close it.
+    pub seq: u64,
+}
+
+/// A pending shutdown.
+#[derive(Debug, Clone)]
+struct OpenShutdown {
+    directive: PendingShutdown,
+    /// When the runtime decides.
+    decide_by: Duration,
+    /// Whether the model knows.
+    shown: bool,
+    /// Whether there was unread work when it was asked, or may have been: that is consumed first.
+    mail_first: bool,
+    /// Not before this time: an answer could not be written.
+    not_before: Duration,
+}
+
+/// The answer to a shutdown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShutdownAnswer {
+    /// The shutdown.
+    pub request_id: RequestId,
+    /// Yes or no.
+    pub approve: bool,
+    /// Who decided.
+    pub by: AnsweredBy,
+    /// What the daemon made of the model's answer, once it has said so: how the request stands (an
+    /// answer that came second finds the first one here), or why the answer changed nothing.
+    pub outcome: Option<Result<Status, String>>,
+}
+
+impl State {
+    /// Begins, with what has arrived before the first directive.
+    pub fn new(
+        work: Work,
+        limits: Budget,
+        arrived: Arrived,
+        directive: Directive,
+        now: Duration,
+    ) -> Self {
+        let mut state = Self {
+            work,
+            directive: Directive {
+                shutdown: None,
+                release: false,
+                ..directive.clone()
+            },
+            applied_seq: 0,
+            settled: 0,
+            shutdown: None,
+            answer: None,
+            release: false,
+            keep_calls: false,
+            arrived,
+            take_in_at: None,
+            pause: None,
+            outage: None,
+            limits,
+            interrupted: false,
+            has_news: false,
+            end: None,
+            background: false,
+            leaving: false,
+        };
+        state.arrived(arrived, now);
+        state.directive(directive, now);
+        state
+    }
+
+    /// Returns whether the worker may change anything: the directive says so, no plan of its own is
+    /// unanswered, and no message says that the gate was closed since. So what a model reads of its
+    /// gate is true when it reads it, whichever comes first.
+    pub fn gate(&self) -> Gate {
+        if self.has_plan() {
+            Gate::Closed
+        } else {
+            self.directed_gate()
+        }
+    }
+
+    /// Tells whether it waits for the verdict on a plan.
+    fn has_plan(&self) -> bool {
+        self.submission()
+            .is_some_and(|submission| matches!(submission.asks, Asks::Plan(_)))
+    }
+
+    /// Returns how the permission questions of an agent are answered.
+    pub fn permissions(&self) -> Permissions {
+        self.directive.permissions
+    }
+
+    /// Returns the task for which its work is being checked, if its gate is closed for that alone.
+    pub fn checking(&self) -> Option<TaskId> {
+        if !self.has_plan() && self.doubts() == 0 {
+            self.directive.checking
+        } else {
+            None
+        }
+    }
+
+    /// Returns the gate but for a plan of its own that is unanswered.
+    pub fn directed_gate(&self) -> Gate {
+        if self.doubts() > 0 {
+            Gate::Closed
+        } else {
+            self.directive.gate
+        }
+    }
+
+    /// Returns [`teamd_shared::control::WorkerState::doubts`].
+    fn doubts(&self) -> u64 {
+        let Closings { count, seq } = self.arrived.closings;
+        if seq > self.directive.seq && count > self.settled {
+            count
+        } else {
+            0
+        }
+    }
+
+    /// Returns the shutdown that the model may answer.
+    pub fn pending_shutdown(&self) -> Option<&RequestId> {
+        self.shutdown
+            .as_ref()
+            .map(|shutdown| &shutdown.directive.request_id)
+    }
+
+    /// Tells whether the model's answer to a shutdown is on its way: that call is neither run nor
+    /// not run.
+    pub fn is_answering(&self) -> bool {
+        self.answer
+            .as_ref()
+            .is_some_and(|answer| answer.by == AnsweredBy::Model)
+    }
+
+    /// Tells whether there is no work.
+    pub fn is_idle(&self) -> bool {
+        self.work.at == At::Idle
+    }
+
+    /// Tells whether background commands run.
+    pub fn has_background(&self) -> bool {
+        self.background
+    }
+
+    /// Tells whether the background commands have to end.
+    pub fn must_end_background(&self) -> bool {
+        self.background && (self.leaving || self.gate() == Gate::Closed)
+    }
+
+    /// Tells whether an agent that runs behind a closed gate may write now.
+    pub fn may_open_gate(&self) -> bool {
+        !self.background && !self.leaving && self.gate() == Gate::Open
+    }
+
+    /// Returns what waits for its verdict.
+    pub fn submission(&self) -> Option<&Submission> {
+        if let At::Pending(pending) = &self.work.at {
+            Some(&pending.submission)
+        } else {
+            None
+        }
+    }
+
+    fn pending_mut(&mut self, request_id: &RequestId) -> Option<&mut Pending> {
+        match &mut self.work.at {
+            At::Pending(pending) if pending.submission.request_id == *request_id => Some(pending),
+            _ => None,
+        }
+    }
+
+    /// A directive that closes the gate is applied when nothing runs any more that an open gate let
+    /// through.
+    fn act(&mut self) {
+        let changing = self.background || matches!(self.work.at, At::Calling { gated: true, .. });
+        if self.directive.gate == Gate::Open || !changing {
+            self.applied_seq = self.directive.seq;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! What the worker says of itself, from what is known.
+
+use teamd_shared::control::WorkerState;
+use teamd_shared::member::Doing;
+use teamd_shared::message::IdleReason;
+use teamd_shared::request::Status;
+use teamd_shared::transcript::Usage;
+
+use super::{At, Budget, Pending, State, SubmissionProgress};
+
+/// How much of an error the roster shows, in characters.
+const SHOWN: usize = 160;
+
+/// Returns why a piece of work came to nothing, in a few words; empty if it did not.
+pub(crate) fn trouble(reason: IdleReason, told: &str) -> String {
+    let first = told.lines().map(str::trim).find(|line| !line.is_empty());
+    // What to do about it is told to the lead; here is room for what it is.
+    let what = first
+        .and_then(|line| line.split(" (hint: ").next())
+        .unwrap_or("for an unknown reason");
+    let mut first: String = what.chars().take(SHOWN).collect();
+    if what.chars().nth(SHOWN).is_some() {
+        first.push('…');
+    }
+    match reason {
+        IdleReason::Available => String::new(),
+        IdleReason::Failed => format!("failed: {first}"),
+        IdleReason::MaxTurns => "stopped: turn limit".to_owned(),
+        IdleReason::MaxTokens => "stopped: token limit".to_owned(),
+        IdleReason::MaxCost => "stopped: cost limit".to_owned(),
+        IdleReason::Interrupted => "interrupted".to_owned(),
+    }
+}
+
+impl Budget {
+    /// Returns why no more may be spent, if so.
+    pub fn reached(&self, spent: &Usage) -> Option<IdleReason> {
+        if self.tokens.is_some_and(|most| spent.billed() >= most) {
+            return Some(IdleReason::MaxTokens);
+        }
+        let (most, price) = self.cost?;
+        price
+            .is_none_or(|price| price.cost(spent) >= most)
+            .then_some(IdleReason::MaxCost)
+    }
+
+    /// Returns what may still be spent.
+    pub fn less(self, spent: &Usage) -> Self {
+        let tokens = self.tokens.map(|most| most.saturating_sub(spent.billed()));
+        let cost = self.cost.map(|(most, price)| {
+            (
+                price.map_or(most, |price| most.less(price.cost(spent))),
+                price,
+            )
+        });
+        Self {
+            tokens,
+            cost,
+            ..self
+        }
+    }
+
+    /// Says which limit ended a piece of work, and how it can go on; nothing for another end.
+    pub fn explain(self, reason: IdleReason) -> Option<String> {
+        let (what, flag) = match (reason, self.tokens) {
+            (IdleReason::MaxTurns, _) if self.turns == 1 => {
+                ("1 model call".to_owned(), "--max-turns")
+            }
+            (IdleReason::MaxTurns, _) => (format!("{} model calls", self.turns), "--max-turns"),
+            (IdleReason::MaxTokens, Some(tokens)) => (format!("{tokens} tokens"), "--max-tokens"),
+            (IdleReason::MaxTokens, None) => ("its tokens".to_owned(), "--max-tokens"),
+            (IdleReason::MaxCost, _) => match self.cost {
+                Some((most, Some(_))) => (most.to_string(), "--max-cost"),
+                _ => (
+                    "its cost (the price of its model is not known: `prices.toml` names none)"
+                        .to_owned(),
+                    "--max-cost",
+                ),
+            },
+            _ => return None,
+        };
+        let key = flag.trim_start_matches("--").replace('-', "_");
+        Some(format!(
+            "stopped at the limit of {what} for one piece of work; a message lets it go on with as much again, \
+             `{flag}` of `teamctl spawn` or `{key}` in team.toml raises the limit"
+        ))
+    }
+}
+
+impl State {
+    /// Returns what the worker says of itself; `needs_waking`: its inbox is not watched.
+    pub fn report(&self, needs_waking: bool) -> WorkerState {
+        let (doing, activity) = match &self.work.at {
+            At::Idle => (Doing::Idle, self.work.trouble.as_str()),
+            At::Pending(Pending {
+                progress: SubmissionProgress::Recorded(Status::Pending),
+                ..
+            }) => (Doing::Idle, "waiting for approval"),
+            At::Pending(_) => (Doing::Working, "asking for approval"),
+            At::Asking => (Doing::Working, "waiting for a person"),
+            At::Calling { activity, .. } => (Doing::Working, activity.as_str()),
+            At::Turn { .. } | At::Thinking { .. } | At::Call | At::Done(_) => {
+                (Doing::Working, "thinking")
+            }
+        };
+        // Beside the activity, which the lead agent is shown: a pause is for people. One that was
+        // told late belongs to a call that is over.
+        let waiting = if matches!(self.work.at, At::Thinking { .. }) {
+            self.pause.clone()
+        } else {
+            None
+        };
+        // Reported from before it is submitted: a state without it would let it expire as soon as
+        // it is recorded.
+        let awaits = self
+            .submission()
+            .map(|submission| submission.request_id.clone());
+        WorkerState {
+            applied_seq: self.applied_seq,
+            doing,
+            activity: activity.to_owned(),
+            idle_reason: if matches!(self.work.at, At::Idle) {
+                self.work.idle_reason
+            } else {
+                None
+            },
+            waiting,
+            awaits,
+            doubts: self.doubts(),
+            needs_waking,
+            read: self.work.position.offset,
+            usage: self.work.usage,
+        }
+    }
+}

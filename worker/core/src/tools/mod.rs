@@ -1,0 +1,210 @@
+//! The tools as a model is told of them: one file each with its texts and its input, and the table
+//! that lists them. What a call asks for is an [`Action`].
+
+mod answer_plan;
+mod bash;
+mod broadcast;
+mod edit_file;
+mod input;
+mod list_teammates;
+mod plan_approval;
+mod read_file;
+mod read_inbox;
+mod request_plan;
+mod request_status;
+mod run_agent;
+mod send_message;
+mod shutdown_request;
+mod shutdown_response;
+mod sleep;
+mod spawn_teammate;
+mod table;
+mod tasks;
+mod write_file;
+
+use serde_json::Value;
+use teamd_shared::control::TaskOrder;
+use teamd_shared::id::RequestId;
+use teamd_shared::member::Gate;
+use teamd_shared::message::ALL;
+
+pub use answer_plan::AnswerPlan;
+pub use bash::Bash;
+pub use edit_file::EditFile;
+pub use plan_approval::PlanApproval;
+pub use read_file::ReadFile;
+pub use request_plan::RequestPlan;
+pub use run_agent::RunAgent;
+pub use send_message::SendMessage;
+pub use shutdown_request::ShutdownRequest;
+pub use shutdown_response::ShutdownResponse;
+pub use sleep::Sleep;
+pub use spawn_teammate::SpawnTeammate;
+pub use table::{AfterCrash, Caller};
+pub use tasks::TaskAction;
+pub use write_file::WriteFile;
+
+/// A tool, as a model is told of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolText {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, and when to use it.
+    pub description: String,
+    /// The JSON Schema of its input: an object.
+    pub input: Value,
+}
+
+/// One call of a tool, as it was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// The call in a few words, on one line, at most 60 characters.
+    pub activity: String,
+    /// What is to be done.
+    pub action: Action,
+}
+
+/// What a call asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Work on the machine, by the toolbox.
+    Local(LocalAction),
+    /// Something about the team, whose outcome is the result.
+    Team(TeamAction),
+    /// To consume what has arrived.
+    ReadInbox,
+    /// An answer to a shutdown; the daemon decides what becomes of it.
+    AnswerShutdown(ShutdownResponse),
+    /// A plan; the result is its verdict.
+    SubmitPlan(PlanApproval),
+}
+
+/// What the toolbox does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LocalAction {
+    /// Runs a command.
+    Bash(Bash),
+    /// Reads a text file.
+    ReadFile(ReadFile),
+    /// Makes or replaces a file.
+    WriteFile(WriteFile),
+    /// Replaces a text that occurs once in a file.
+    EditFile(EditFile),
+    /// Runs the agent of the teammate.
+    RunAgent(RunAgent),
+    /// Waits.
+    Sleep(Sleep),
+}
+
+/// What is done about the team.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TeamAction {
+    /// Sends a message to another member, or to every one that runs.
+    SendMessage(SendMessage),
+    /// Shows the team.
+    List,
+    /// Shows where a request stands.
+    ShowRequest(RequestId),
+    /// Starts a teammate.
+    Spawn(SpawnTeammate),
+    /// Asks a teammate to leave.
+    RequestShutdown(ShutdownRequest),
+    /// Closes the gate of a teammate and asks it for a plan.
+    RequestPlan(RequestPlan),
+    /// Answers a plan, or says what the lead agent would answer.
+    AnswerPlan(AnswerPlan),
+    /// Does something with tasks.
+    Task(TaskAction),
+}
+
+impl Action {
+    /// Tells whether it tells or asks others something, and does not only look.
+    pub fn reaches_the_team(&self) -> bool {
+        match self {
+            Self::Local(_) | Self::ReadInbox => false,
+            Self::Team(action) => !matches!(
+                action,
+                TeamAction::List
+                    | TeamAction::ShowRequest(_)
+                    | TeamAction::Task(
+                        TaskAction::Order(TaskOrder::List(_)) | TaskAction::Refuse(_)
+                    )
+            ),
+            Self::AnswerShutdown(_) | Self::SubmitPlan(_) => true,
+        }
+    }
+
+    /// Tells whether it is a message to all.
+    pub fn is_for_all(&self) -> bool {
+        matches!(self, Self::Team(TeamAction::SendMessage(SendMessage { to, .. })) if to == ALL)
+    }
+}
+
+impl From<LocalAction> for Action {
+    fn from(action: LocalAction) -> Self {
+        Self::Local(action)
+    }
+}
+
+impl From<TeamAction> for Action {
+    fn from(action: TeamAction) -> Self {
+        Self::Team(action)
+    }
+}
+
+impl LocalAction {
+    /// Tells whether a closed gate refuses the call. `bash` is let through: the kernel keeps it
+    /// from changing anything. In the background it is not, since a closed gate ends background
+    /// commands.
+    pub fn needs_open_gate(&self) -> bool {
+        match self {
+            Self::WriteFile(_) | Self::EditFile(_) => true,
+            Self::Bash(bash) => bash.run_in_background,
+            Self::ReadFile(_) | Self::RunAgent(_) | Self::Sleep(_) => false,
+        }
+    }
+
+    /// Tells whether the call is the agent itself at work: then it has no longer to answer a
+    /// shutdown than a model has.
+    pub fn is_mind(&self) -> bool {
+        matches!(self, Self::RunAgent(_))
+    }
+
+    /// Tells whether the call can change anything when it begins with the gate as it is.
+    pub fn changes(&self, gate: Gate) -> bool {
+        self.needs_open_gate() || (gate == Gate::Open && matches!(self, Self::Bash(_)))
+    }
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The text for the model.
+    pub content: String,
+    /// Whether that is an error.
+    pub is_error: bool,
+}
+
+impl Outcome {
+    /// Makes the outcome of a call that did what was asked.
+    pub fn ok(content: impl Into<String>) -> Self {
+        Self {
+            content: content.into(),
+            is_error: false,
+        }
+    }
+
+    /// Makes the outcome of a call that did not.
+    pub fn error(content: impl Into<String>) -> Self {
+        Self {
+            content: content.into(),
+            is_error: true,
+        }
+    }
+}
+
+impl From<Result<String, String>> for Outcome {
+    fn from(result: Result<String, String>) -> Self {
+        result.map_or_else(Self::error, Self::ok)
+    }
+}

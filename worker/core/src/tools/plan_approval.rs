@@ -1,0 +1,18 @@
+//! `plan_approval` of a teammate: submits a plan. The verdict is the result of the call.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::input::not_blank;
+
+/// Submits a plan to the lead: what you will change, where, in which order, and how you will check
+/// it. Your gate closes, and the call returns with the verdict: approved (the gate is open, go on),
+/// or rejected with feedback (submit a revised plan). Before major work, and whenever the gate is
+/// closed.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanApproval {
+    /// The plan, in full.
+    #[serde(deserialize_with = "not_blank")]
+    pub plan: String,
+}

@@ -1,0 +1,339 @@
+//! Where the work of a member stands, pure: the fold of its transcript. A live worker follows each
+//! entry that it writes, and one that begins follows those that it finds, so both stand where the
+//! same entries lead.
+//!
+//! The answer of the model is in the transcript before its first call runs, and each result before
+//! the next call begins. So of the calls without a result only the first can have begun when the
+//! earlier incarnation ended. It is not run again: what it did is not known. But what sends a
+//! message is repeated under the ids that the answer holds (and what the daemon takes for the same
+//! a second time, too), and then the calls behind it, which never began, simply follow.
+//!
+//! An agent says more while a call of it has no result: calls that run side by side, and what it
+//! does while its plan waits. That answer is recorded when it comes, and its calls stand behind
+//! those that wait. They run in the agent, so any of them can have begun.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+use teamd_shared::id::RequestId;
+use teamd_shared::message::{Body, IdleReason, Message, summary_of};
+use teamd_shared::name::Name;
+use teamd_shared::position::Position;
+use teamd_shared::team_dir::TeamPath;
+use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
+use uuid::Uuid;
+
+use crate::state::{At, trouble};
+use crate::tools::{AfterCrash, Caller};
+
+/// What a call is told that had not begun when its worker ended.
+const NOT_BEGUN: &str = "not run: the worker was restarted before it";
+
+/// A call that the model asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolUse {
+    /// Its id, unique in the transcript.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// Its input.
+    pub input: Value,
+    /// The id of the message that it sends, if it sends one.
+    pub message_id: Option<Uuid>,
+    /// The id of the request that it asks, if it asks one.
+    pub request_id: Option<RequestId>,
+    /// Whether an earlier incarnation may have begun it.
+    pub repeated: bool,
+    /// Whether it was made while an earlier call had no result.
+    pub is_beside: bool,
+}
+
+/// Where the work stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Work {
+    /// Whose work it is.
+    owner: Name,
+    /// Where it stands.
+    pub at: At,
+    /// Model calls of this piece of work.
+    pub turns: u32,
+    /// What they cost.
+    pub spent: Usage,
+    /// What the conversation has cost so far.
+    pub usage: Usage,
+    /// The calls that have no result, in order; the first one is next, or runs.
+    pub calls: VecDeque<ToolUse>,
+    /// What the lead is told when the work ends: the final answer, or the error.
+    pub closing: String,
+    /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another
+    /// one has begun.
+    pub trouble: String,
+    /// How the last piece of work ended; none if another one has begun.
+    pub idle_reason: Option<IdleReason>,
+    /// How far the inbox is consumed.
+    pub position: Position,
+    /// The notices that follow from entries and that the lead does not have yet, oldest first. The
+    /// lead agent sends none.
+    pub notices: VecDeque<PendingNotice>,
+}
+
+/// A notice to the lead.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingNotice {
+    /// Its id.
+    pub id: Uuid,
+    /// What it is.
+    pub body: Body,
+    /// All that it says.
+    pub content: String,
+    /// Whether it may have been written already.
+    pub repeated: bool,
+}
+
+impl Work {
+    /// Begins without any work.
+    pub fn new(owner: Name) -> Self {
+        Self {
+            owner,
+            at: At::Idle,
+            turns: 0,
+            spent: Usage::default(),
+            usage: Usage::default(),
+            calls: VecDeque::new(),
+            closing: String::new(),
+            trouble: String::new(),
+            idle_reason: None,
+            position: Position::START,
+            notices: VecDeque::new(),
+        }
+    }
+
+    /// Follows an entry of an earlier incarnation. A notice that it does not list any more was
+    /// written before it; but an incarnation begins with the pending notices of the one before.
+    pub fn replay(&mut self, entry: &Entry) {
+        if !matches!(entry.event, Event::Incarnation { .. }) {
+            self.notices
+                .retain(|notice| entry.pending_notices.contains(&notice.id));
+        }
+        self.position = entry.inbox;
+        self.follow(&entry.event);
+        for notice in &mut self.notices {
+            notice.repeated = true;
+        }
+    }
+
+    /// Follows one more entry.
+    pub fn follow(&mut self, event: &Event) {
+        match event {
+            Event::Incarnation {
+                prompt: Some(_), ..
+            } => self.begin(),
+            Event::Messages { messages }
+                if messages.iter().any(|message| self.is_work(message)) =>
+            {
+                self.begin();
+            }
+            Event::Answer {
+                content,
+                usage,
+                cut,
+                model_calls,
+                ..
+            } => {
+                self.count(*usage);
+                self.turns = self.turns.saturating_add(*model_calls);
+                let is_beside = !self.calls.is_empty();
+                self.calls.extend(calls_of(content, is_beside));
+                if !is_beside {
+                    self.closing = closing(content, *cut);
+                    self.at = if self.calls.is_empty() {
+                        At::Done(IdleReason::Available)
+                    } else {
+                        At::Call
+                    };
+                }
+            }
+            Event::Compacted { usage, .. } => self.count(*usage),
+            Event::Charged { usage, model_calls } => {
+                self.count(*usage);
+                self.turns = self.turns.saturating_add(*model_calls);
+            }
+            Event::Result { tool_use_id, .. } => {
+                let is_beside = self
+                    .calls
+                    .front()
+                    .is_some_and(|call| call.id != *tool_use_id);
+                self.calls.retain(|call| call.id != *tool_use_id);
+                if !is_beside {
+                    self.at = if self.calls.is_empty() {
+                        At::Turn { results: true }
+                    } else {
+                        At::Call
+                    };
+                }
+            }
+            Event::Idle {
+                idle_reason,
+                content,
+                message_id,
+                goes_on,
+            } => {
+                self.calls.clear();
+                self.at = At::Idle;
+                self.trouble = trouble(*idle_reason, content);
+                self.idle_reason = Some(*idle_reason);
+                if *goes_on {
+                    self.begin();
+                }
+                let idle_reason = *idle_reason;
+                let summary = summary_of(content);
+                self.notify(
+                    *message_id,
+                    Body::IdleNotification {
+                        idle_reason,
+                        summary,
+                    },
+                    content.clone(),
+                );
+            }
+            Event::Rejected {
+                offset,
+                reason,
+                message_id,
+            } => {
+                let inbox = TeamPath::inbox(&self.owner);
+                let content =
+                    format!("a line of {inbox} (at offset {offset}) is no message: {reason}");
+                self.notify(*message_id, Body::Message, content);
+            }
+            // An incarnation that left by its own doing gave its work up; only a crash is gone on
+            // from.
+            Event::Left { goes_on, .. } => {
+                self.calls.clear();
+                self.trouble = String::new();
+                self.idle_reason = None;
+                self.at = At::Idle;
+                if *goes_on {
+                    self.begin();
+                }
+            }
+            Event::Incarnation { .. }
+            | Event::Messages { .. }
+            | Event::Restarted { .. }
+            | Event::Asked { .. } => {}
+        }
+    }
+
+    /// Returns the ids of the notices that the lead does not have yet.
+    pub fn pending_notices(&self) -> Vec<Uuid> {
+        self.notices.iter().map(|notice| notice.id).collect()
+    }
+
+    /// A piece of work begins, unless this belongs to the one that is done.
+    fn begin(&mut self) {
+        if self.at == At::Idle {
+            self.at = At::Turn { results: false };
+            self.turns = 0;
+            self.spent = Usage::default();
+            self.trouble = String::new();
+            self.idle_reason = None;
+        }
+    }
+
+    /// Tells whether a message belongs to the piece of work that is done.
+    pub fn is_work(&self, message: &Value) -> bool {
+        Message::from_json(message.clone()).is_ok_and(|message| message.starts_a_turn(&self.owner))
+    }
+
+    fn count(&mut self, usage: Usage) {
+        self.usage += usage;
+        self.spent += usage;
+    }
+
+    fn notify(&mut self, id: Uuid, body: Body, content: String) {
+        if self.owner != Name::lead() {
+            self.notices.push_back(PendingNotice {
+                id,
+                body,
+                content,
+                repeated: false,
+            });
+        }
+    }
+
+    /// Returns the results of the calls that are not run in this incarnation; marks the one that is
+    /// made again.
+    pub fn interrupted(&mut self) -> Vec<Event> {
+        let caller = Caller::of(&self.owner);
+        let runs_again = |call: &ToolUse| {
+            !call.is_beside && caller.after_crash(&call.name) != AfterCrash::Interrupted
+        };
+        let goes_on = self.calls.front().is_some_and(runs_again);
+        let mut lost = Vec::new();
+        for (number, call) in self.calls.iter_mut().enumerate() {
+            call.repeated |= goes_on && number == 0;
+            if runs_again(call) || (goes_on && !call.is_beside) {
+                continue;
+            }
+            let may_have_begun = number == 0 || call.is_beside;
+            let content = if may_have_begun {
+                caller.may_have_run()
+            } else {
+                NOT_BEGUN
+            };
+            let tool_use_id = call.id.clone();
+            let content = content.to_owned();
+            lost.push(Event::Result {
+                tool_use_id,
+                content,
+                is_error: true,
+            });
+        }
+        lost
+    }
+}
+
+/// What the lead is told of an answer that ends the work.
+fn closing(content: &[Block], cut: Option<Cut>) -> String {
+    let text = text_of(content);
+    let why = match cut {
+        Some(Cut::Length) => "[the answer ends here: it reached the limit of one answer]",
+        Some(Cut::Refusal) => "[the model refused to go on]",
+        None if text.trim().is_empty() => "[the model gave an empty answer]",
+        None => return text,
+    };
+    if text.trim().is_empty() {
+        why.to_owned()
+    } else {
+        format!("{text}\n{why}")
+    }
+}
+
+/// Returns the calls of an answer, in order; `is_beside`: whether it was given while an earlier
+/// call had no result.
+fn calls_of(content: &[Block], is_beside: bool) -> Vec<ToolUse> {
+    content
+        .iter()
+        .filter_map(|block| match block.clone() {
+            Block::ToolUse {
+                id,
+                name,
+                input,
+                message_id,
+                request_id,
+            } => Some(ToolUse {
+                id,
+                name,
+                input,
+                message_id,
+                request_id,
+                repeated: false,
+                is_beside,
+            }),
+            Block::Text { .. } | Block::Opaque { .. } => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

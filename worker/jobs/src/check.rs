@@ -1,0 +1,174 @@
+//! The commands that say whether work is done, confined as the commands of a teammate are.
+
+mod watch;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use rustix::fs::OFlags;
+use teamd_shared::check::{CheckOrder, CheckReport};
+use teamd_shared::checkout::Checkout;
+use teamd_shared::fingerprint::{Baseline, Files};
+use teamd_shared::name::Name;
+use teamd_shared::state::StateDir;
+use teamd_shared::task::TaskId;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+
+use crate::Setting;
+use teamd_worker_sandbox::run::{GOOD_END, LiveLog, Reader, Runner, RunnerConfig};
+use teamd_worker_sandbox::{Keeps, accept};
+
+pub(crate) use watch::Watch;
+
+/// How much of the output the owner is told, in characters.
+const TOLD: usize = 4_000;
+
+/// How a protected file was changed that the commands of a check have changed.
+pub(crate) const BY_CHECK: &str = "changed while the check ran";
+
+/// Runs a check.
+pub(crate) async fn run(
+    setting: &Setting,
+    order: &CheckOrder,
+    lock: File,
+) -> anyhow::Result<CheckReport> {
+    let here = rustix::fs::statvfs(&order.workspace)
+        .with_context(|| format!("cannot look at {}", order.workspace))?;
+    anyhow::ensure!(
+        here.f_bavail > 0,
+        "no space is left where {} lies; free some space there",
+        order.workspace
+    );
+    let caches = StateDir::of_environment(&order.environment)
+        .ok()
+        .map(|state| state.of_checks(&setting.dir));
+    let of = format!("task {} submission {}", order.task, order.number);
+    let sealed = setting.confinement.seals(&order.sandbox);
+    let watch = Watch::begin(Path::new(&order.protect_in), &order.protect, sealed);
+    let runner = Runner::new(RunnerConfig {
+        workspace: PathBuf::from(&order.workspace),
+        team_dir: setting.dir.clone(),
+        name: Name::lead(),
+        // No name of a teammate has a dot.
+        temp_name: "check.".to_owned(),
+        liveness_lock: lock,
+        environment: order.environment.clone(),
+        territory: order.territory.iter().map(PathBuf::from).collect(),
+        sandbox: order.sandbox.clone(),
+        shown: Checkout::shown(order.checkout.as_ref()),
+        sealed: watch.starts(),
+        bounds: order.bounds,
+        cgroup: setting.cgroup.clone(),
+        confinement: setting.confinement.clone(),
+        keeps: caches
+            .clone()
+            .map_or(Keeps::Nothing, |folder| Keeps::Checks {
+                folder,
+                of: of.clone(),
+            }),
+    })?;
+    let touched = watch.touched_since(order.protected.as_ref());
+    let report = commands(runner, (order, ""), &begin_log(&setting.dir, order.task)?).await?;
+    // Others write here: what they add counts, too.
+    let touched = touched.or_else(|| watch.touched(BY_CHECK, true));
+    if report.exit == Some(0)
+        && touched.is_none()
+        && let Some(folder) = caches
+    {
+        accept(&folder, &of);
+    }
+    Ok(CheckReport {
+        touched_protected: touched,
+        ..report
+    })
+}
+
+/// Looks what the protected files are.
+pub(crate) fn baseline(root: &Path, patterns: &[String]) -> Baseline {
+    match Files::find(root, patterns) {
+        Ok(files) => Baseline::Hash(files.hash()),
+        Err(error) => Baseline::Unknown(error.to_string()),
+    }
+}
+
+/// Returns a command that works in a folder below.
+pub(crate) fn below(folder: &str, command: &str) -> String {
+    match folder {
+        "" => command.to_owned(),
+        folder => format!(
+            "cd -- '{}' || exit\n{command}",
+            folder.replace('\'', r"'\''")
+        ),
+    }
+}
+
+/// Begins the log of a check: a new file, so that a follower of it sees that another check begins.
+pub(crate) fn begin_log(dir: &TeamDir, task: TaskId) -> anyhow::Result<File> {
+    let at = TeamPath::check_log(task);
+    dir.remove(&at)?;
+    Ok(dir.open_file(&at, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?)
+}
+
+/// Returns the end of an output, which the owner is told.
+pub(crate) fn told(output: &str) -> String {
+    let from = output
+        .char_indices()
+        .rev()
+        .nth(TOLD - 1)
+        .map_or(0, |(at, _)| at);
+    output[from..].to_owned()
+}
+
+/// Runs the commands of a check in a folder below the workspace, in turn.
+pub(crate) async fn commands(
+    mut runner: Runner,
+    (order, folder): (&CheckOrder, &str),
+    log: &File,
+) -> anyhow::Result<CheckReport> {
+    let began = Instant::now();
+    let until = began + Duration::from_secs_f64(order.timeout);
+    let mut report = CheckReport::default();
+    let killed = killed_for_memory();
+    for (number, command) in order.commands.iter().enumerate() {
+        let left = until
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_millis(1));
+        let log = LiveLog::begin(log.try_clone()?, command);
+        let ran = runner
+            .run(
+                below(folder, command),
+                left.as_secs_f64(),
+                Reader::Model(Some(log)),
+            )
+            .await?;
+        let how = ran.failure.unwrap_or_else(|| GOOD_END.to_owned());
+        if ran.is_fault {
+            anyhow::bail!("`{command}` could not be run: {how}");
+        }
+        report = CheckReport {
+            command: number,
+            exit: ran.exit,
+            how,
+            output: told(&ran.output),
+            ..report
+        };
+        if ran.exit != Some(0) {
+            report.starved = killed_for_memory() > killed;
+            break;
+        }
+    }
+    report.seconds = began.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Returns how often the kernel has killed for memory since it began (Linux 4.13), for the machine
+/// or for one cgroup.
+fn killed_for_memory() -> u64 {
+    let counters = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let killed = counters
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
+    killed.unwrap_or_default()
+}

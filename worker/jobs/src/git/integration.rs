@@ -1,0 +1,448 @@
+//! Integration: submitted work is merged with the integration branch, checked as it would be then,
+//! and the branch is moved.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use teamd_shared::check::CheckReport;
+use teamd_shared::fingerprint::{Patterns, followed, named, on_the_way};
+use teamd_shared::job::{GitOrder, GitReport, PrepareOrder};
+use teamd_shared::merged::Landed;
+use teamd_shared::merged::Merged;
+use teamd_shared::repository::Elsewhere;
+
+use super::script::{CUT, Failed, Git, Said};
+use super::{cache, check_caches, references, repository, scratch};
+use crate::check;
+use teamd_worker_sandbox::run::{LiveLog, Reader};
+use teamd_worker_sandbox::{Keeps, accept, remove};
+
+const MERGE: &str = include_str!("merge.sh");
+const LINKS: &str = include_str!("links.sh");
+const SCRATCH: &str = include_str!("scratch.sh");
+const INTEGRATE: &str = include_str!("integrate.sh");
+const PUBLISH: &str = include_str!("publish.sh");
+const KEEP_CACHE: &str = include_str!("keep_cache.sh");
+const DIFF: &str = include_str!("diff.sh");
+const SYNC: &str = include_str!("sync.sh");
+const LAND: &str = include_str!("land.sh");
+
+/// How many links in a row are followed, as the kernel does.
+const MOST_LINKS: usize = 40;
+
+/// Merges a commit with the tip of the integration branch, and runs the check on the result in the
+/// scratch clone.
+pub(super) async fn prepare(git: &Git<'_>, prepare: &PrepareOrder) -> Result<CheckReport, Failed> {
+    let more = [
+        ("COMMIT", prepare.commit.as_str()),
+        ("MESSAGE", &prepare.message),
+    ];
+    let said = git.run(MERGE, &repository(git.order), &more).await?;
+    let conflicts = said.all("conflict");
+    if !conflicts.is_empty() {
+        let nothing = CheckReport {
+            conflicts,
+            ..CheckReport::default()
+        };
+        return Ok(nothing);
+    }
+    let merged = Merged {
+        commit: said.commit("merged")?,
+        old: said.commit("tip")?,
+    };
+    let prefix = said.one("prefix")?;
+    let protect = through_links(
+        git,
+        &merged.old,
+        (Path::new(&prefix), &prepare.check.protect),
+    )
+    .await?;
+    let touched = touched(&said, (Path::new(&prefix), &protect))?;
+    let mut report = CheckReport {
+        exit: Some(0),
+        ..CheckReport::default()
+    };
+    if !prepare.check.commands.is_empty() {
+        report = in_scratch(git, prepare, (&merged, &prefix)).await?;
+    }
+    let touched_protected = touched.or(report.touched_protected);
+    Ok(CheckReport {
+        merged: Some(merged),
+        touched_protected,
+        ..report
+    })
+}
+
+/// Says which protected files a merge changes, as `git` compares the two trees in the team
+/// repository: nothing in a checkout has a say in that. The patterns count from the directory in
+/// which the team lies: what lies outside of it is protected where anything is.
+fn touched(said: &Said, (prefix, protect): (&Path, &[String])) -> Result<Option<String>, Failed> {
+    if protect.is_empty() {
+        return Ok(None);
+    }
+    let protected = Patterns::new(protect).map_err(anyhow::Error::msg)?;
+    if !said.all(CUT).is_empty() {
+        return Ok(Some(
+            "it changes more files than can be looked at".to_owned(),
+        ));
+    }
+    let changed = said.all("changed");
+    let submodules = said.all("submodule");
+    // Attributes say how git writes files, the protected ones, too; a submodule may hold some.
+    let files = changed.iter().map(Path::new).filter(|file| {
+        let special = [".gitattributes", ".gitmodules"].map(OsStr::new);
+        let is_protected = file
+            .strip_prefix(prefix)
+            .map_or(true, |file| protected.has(file));
+        is_protected || file.file_name().is_some_and(|it| special.contains(&it))
+    });
+    Ok(named(files.chain(submodules.iter().map(Path::new))))
+}
+
+/// Returns patterns, and what they are where links of a commit lead. A merge that changes such a
+/// link has touched it.
+async fn through_links(
+    git: &Git<'_>,
+    commit: &str,
+    (prefix, protect): (&Path, &[String]),
+) -> Result<Vec<String>, Failed> {
+    let mut targets: BTreeMap<PathBuf, Option<PathBuf>> = BTreeMap::new();
+    let mut all = protect.to_vec();
+    for _ in 0..MOST_LINKS {
+        let mut new = on_the_way(&all);
+        new.retain(|at| !targets.contains_key(at));
+        if new.is_empty() {
+            break;
+        }
+        let paths: Vec<String> = new
+            .iter()
+            .map(|at| prefix.join(at).to_string_lossy().into_owned())
+            .collect();
+        let more = [("COMMIT", commit), ("PATHS", &paths.join("\n"))];
+        let said = git.run(LINKS, &repository(git.order), &more).await?;
+        targets.extend(new.into_iter().map(|at| (at, None)));
+        for (link, target) in said.all("link").iter().zip(said.all("target")) {
+            let link = Path::new(link)
+                .strip_prefix(prefix)
+                .unwrap_or(Path::new(link));
+            targets.insert(link.to_owned(), Some(PathBuf::from(target)));
+        }
+        all = followed(protect, |at| Ok(targets.get(at).cloned().flatten()))
+            .map_err(anyhow::Error::from)?;
+    }
+    Ok(all)
+}
+
+/// Runs the check in the scratch clone, in the directory in which the team lies.
+async fn in_scratch(
+    git: &Git<'_>,
+    prepare: &PrepareOrder,
+    (merged, prefix): (&Merged, &str),
+) -> Result<CheckReport, Failed> {
+    let filled = fill(git, prepare, (&merged.commit, prefix)).await?;
+    let conflicts = filled.all("conflict");
+    if !conflicts.is_empty() {
+        return Ok(CheckReport {
+            conflicts,
+            ..CheckReport::default()
+        });
+    }
+    let at = scratch(git.order);
+    let order = &prepare.check;
+    // No check changes what the next one is taken from, or what decides.
+    let runner = |decides: Vec<PathBuf>| {
+        let environment = order.environment.clone();
+        let sealed = [vec![at.join(".git")], decides].concat();
+        let keeps = Keeps::Checks {
+            folder: check_caches(git.order),
+            of: merged.commit.clone(),
+        };
+        git.sealed_runner(
+            &at,
+            (environment, order.sandbox.clone(), order.bounds),
+            (sealed, keeps),
+        )
+    };
+    let log = check::begin_log(&git.setting.dir, order.task)?;
+    let free = free_blocks(Path::new(&git.order.home));
+    // The setup is the first that runs code of the submission.
+    let here = at.join(prefix);
+    let mut by_setup = None;
+    if let Some(setup) = &prepare.settings.setup {
+        let command = || check::below(prefix, setup);
+        let shown = LiveLog::begin(log.try_clone()?, setup);
+        // It writes: what it installs may lie among what is protected.
+        let watch = check::Watch::begin(&here, &order.protect, false);
+        let ran = runner(Vec::new())?
+            .run(command(), order.timeout, Reader::Model(Some(shown)))
+            .await?;
+        if let Some(how) = ran.failure {
+            // Either the work has broken it, or it cannot be run here.
+            fill(git, prepare, (&merged.old, prefix)).await?;
+            let without = runner(Vec::new())?
+                .run(command(), order.timeout, Reader::Model(None))
+                .await?;
+            if without.failure.is_none() {
+                let how =
+                    format!("was not run: the setup `{setup}` fails with this work only ({how})");
+                return Ok(CheckReport {
+                    how,
+                    output: check::told(&ran.output),
+                    ..CheckReport::default()
+                });
+            }
+            let output = ran.output.trim_end();
+            return Err(anyhow::anyhow!("the setup failed: `{setup}`: {how}\n{output}").into());
+        }
+        by_setup = watch.touched("changed by the setup", false);
+    }
+    let sealed = git.setting.confinement.seals(&order.sandbox);
+    let watch = check::Watch::begin(&here, &order.protect, sealed);
+    let mut report = check::commands(runner(watch.starts())?, (order, prefix), &log).await?;
+    // What only the check itself can add is gone before the next one.
+    report.touched_protected = by_setup.or_else(|| watch.touched(check::BY_CHECK, false));
+    if report.exit != Some(0) {
+        had_space(git, prepare, (&merged.commit, prefix, free)).await?;
+        let notes = filled
+            .all("note")
+            .into_iter()
+            .map(|note| format!("note: {note}\n"));
+        report.output.insert_str(0, &notes.collect::<String>());
+    }
+    Ok(report)
+}
+
+/// Fills the scratch clone with a commit. An earlier check may have left anything there: then it is
+/// made anew.
+async fn fill(
+    git: &Git<'_>,
+    prepare: &PrepareOrder,
+    (commit, prefix): (&str, &str),
+) -> Result<Said, Failed> {
+    let at = scratch(git.order);
+    // The files are as those of the one who has submitted them.
+    let environment = prepare.check.environment.clone();
+    let visible = prepare.check.sandbox.visible.clone();
+    let order = GitOrder {
+        environment,
+        visible,
+        ..git.order.clone()
+    };
+    let git = &Git {
+        order: &order,
+        ..*git
+    };
+    let fill = async || {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&at)
+            .context("cannot make the scratch clone")?;
+        let cache = cache(git.order).to_string_lossy().into_owned();
+        let paths = prepare.cache.join("\n");
+        let more = [
+            ("COMMIT", commit),
+            ("PREFIX", prefix),
+            ("CACHE", &cache),
+            ("PATHS", &paths),
+        ];
+        git.run(SCRATCH, &at, &more).await
+    };
+    let failed = match fill().await {
+        Ok(filled) => return Ok(filled),
+        Err(failed) => failed,
+    };
+    tracing::warn!("the scratch clone is made anew: {}", failed.text());
+    remove(&at).context("cannot remove the scratch clone")?;
+    let again = fill().await;
+    if again.is_err() {
+        // Half of it would only take room.
+        remove(&at).context("cannot remove the scratch clone")?;
+    }
+    again
+}
+
+/// Makes sure that a check which failed had space, else it could not be run. One that has filled
+/// the disk itself has failed: what was free before is free again when the scratch clone is as it
+/// was.
+async fn had_space(
+    git: &Git<'_>,
+    prepare: &PrepareOrder,
+    (commit, prefix, free): (&str, &str, u64),
+) -> Result<(), Failed> {
+    let home = Path::new(&git.order.home);
+    if free_blocks(home) > 0
+        || fill(git, prepare, (commit, prefix)).await.is_ok() && free_blocks(home) > free / 2
+    {
+        return Ok(());
+    }
+    let why = format!(
+        "the check found no space: No space left on device: {}",
+        home.display()
+    );
+    Err(git
+        .full_disk(&why, home)
+        .map_or_else(|| anyhow::Error::msg(why).into(), Failed::Refused))
+}
+
+fn free_blocks(at: &Path) -> u64 {
+    rustix::fs::statvfs(at).map_or(0, |disk| disk.f_bavail)
+}
+
+/// Moves the integration branch, shows that to the user, and keeps what the check has left. Done
+/// again, it changes nothing.
+pub(super) async fn integrate(
+    git: &Git<'_>,
+    merged: &Merged,
+    keep: &[String],
+) -> Result<GitReport, Failed> {
+    let paths = keep.join("\n");
+    let more = [
+        ("COMMIT", merged.commit.as_str()),
+        ("OLD", &merged.old),
+        ("CACHE", &paths),
+    ];
+    let said = git.run(INTEGRATE, &repository(git.order), &more).await?;
+    let moved = said.one("moved")? == "1";
+    if moved {
+        accept(&check_caches(git.order), &merged.commit);
+        let source = said.one("source")?;
+        let tree = said.one("tree")?;
+        let held = references::held(Path::new(&git.order.home));
+        let more = [("TREE", tree.as_str()), ("HELD", &held)];
+        let shown = match git.run(PUBLISH, Path::new(&source), &more).await {
+            Ok(said) => references::note_shown(git, &said).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = shown {
+            tracing::warn!(
+                "{source} does not show the integration branch (shown with the next): {}",
+                error.text()
+            );
+        }
+        let at = scratch(git.order);
+        let is_of_it =
+            fs::read_to_string(at.join(".git/HEAD")).is_ok_and(|head| head.trim() == merged.commit);
+        if !keep.is_empty() && is_of_it {
+            let cache = cache(git.order);
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&cache)
+                .context("cannot make the cache")?;
+            let from = at.join(said.one("prefix")?);
+            let from = from.to_string_lossy();
+            if let Err(error) = git
+                .run(KEEP_CACHE, &cache, &[("SCRATCH", &from), ("PATHS", &paths)])
+                .await
+            {
+                tracing::warn!(
+                    "the next check begins with an older cache: {}",
+                    error.text()
+                );
+            }
+        }
+    }
+    Ok(GitReport::Integrated(moved))
+}
+
+/// Shows what a commit changes, or else a checkout.
+pub(super) async fn diff(
+    git: &Git<'_>,
+    commit: Option<&str>,
+    root: &str,
+) -> Result<GitReport, Failed> {
+    let at = if commit.is_some() {
+        repository(git.order)
+    } else {
+        PathBuf::from(root)
+    };
+    let said = git
+        .run(DIFF, &at, &[("COMMIT", commit.unwrap_or_default())])
+        .await?;
+    let untracked = said
+        .all("untracked")
+        .into_iter()
+        .map(|file| format!("not in git: {file}"));
+    Ok(GitReport::Text(
+        said.lines(&["diff", CUT])
+            .into_iter()
+            .chain(untracked)
+            .collect::<Vec<_>>()
+            .join("\n"),
+    ))
+}
+
+/// Takes the user's branch into the team repository.
+pub(super) async fn sync(git: &Git<'_>, into: Option<&str>) -> Result<GitReport, Failed> {
+    let UsersTree { tree, .. } = users_tree(git).await?;
+    references::refresh(git).await;
+    let more = [
+        ("SOURCE", tree.as_str()),
+        ("INTO", into.unwrap_or_default()),
+    ];
+    let said = git.run(SYNC, &repository(git.order), &more).await?;
+    let commit = Some(said.one("commit")?).filter(|commit| !commit.is_empty());
+    let shown = references::shown(git)?;
+    Ok(GitReport::Synced {
+        branch: said.one("branch")?,
+        commit,
+        shown,
+    })
+}
+
+/// Fast-forwards a branch of the user.
+pub(super) async fn land(git: &Git<'_>, into: Option<&str>) -> Result<GitReport, Failed> {
+    let UsersTree { tree, source } = users_tree(git).await?;
+    // It was noted when the team repository was made: no file that leads there since counts.
+    let is_elsewhere =
+        !Path::new(&source).starts_with(&tree) && Elsewhere::find(Path::new(&tree)).is_none();
+    let repository = is_elsewhere.then_some(source.as_str());
+    let held = references::held(Path::new(&git.order.home));
+    let more = [
+        ("SOURCE", tree.as_str()),
+        ("INTO", into.unwrap_or_default()),
+        ("HELD", &held),
+    ];
+    let said: Said = git
+        .run_writing(LAND, Path::new(&tree), repository, &more)
+        .await?;
+    references::note_shown(git, &said).await?;
+    let branch = said.one("branch")?;
+    let before = said.one("before")?;
+    let after = said.one("after")?;
+    let tip = said.one("tip")?;
+    Ok(GitReport::Landed(Landed {
+        branch,
+        before,
+        after,
+        tip,
+        pointers: said.all("pointer"),
+    }))
+}
+
+/// Where the user works: the top of the tree, and its repository.
+struct UsersTree {
+    tree: String,
+    source: String,
+}
+
+/// Finds where the user works, or says that there is no team repository.
+async fn users_tree(git: &Git<'_>) -> Result<UsersTree, Failed> {
+    let at = repository(git.order);
+    if !at.exists() {
+        return Err(Failed::refused(
+            "no teammate has a checkout yet, so nothing is integrated",
+            "`teamctl spawn NAME --checkout` makes the first one",
+        ));
+    }
+    let said = git.run("say_users_tree", &at, &[]).await?;
+    Ok(UsersTree {
+        tree: said.one("tree")?,
+        source: said.one("source")?,
+    })
+}

@@ -1,0 +1,390 @@
+//! One confined script of `git` commands: it says lines `key=value`, and nothing of what `git`
+//! prints can pass for one.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use rustix::fs::{FlockOperation, flock};
+use teamd_shared::control::{Refusal, RefusalCode};
+use teamd_shared::environment::Environment;
+use teamd_shared::job::GitOrder;
+use teamd_shared::member::{Bounds, Sandbox};
+use teamd_shared::name::Name;
+
+use super::ignored;
+use super::kind::{Kind, hand_over};
+use crate::Setting;
+use teamd_worker_sandbox::Keeps;
+use teamd_worker_sandbox::run::{Ran, Reader, Runner, RunnerConfig};
+
+/// What stands before each script.
+pub(super) const BEGIN: &str = concat!(include_str!("begin.sh"), include_str!("names.sh"));
+
+/// The exit code of a script that has found something wrong: trying again does not help.
+const REFUSED: i32 = 65;
+
+/// What runs scripts for an order.
+#[derive(Clone, Copy)]
+pub(super) struct Git<'a> {
+    pub(super) setting: &'a Setting,
+    pub(super) order: &'a GitOrder,
+    pub(super) lock: &'a File,
+}
+
+/// Why nothing was done.
+pub(super) enum Failed {
+    /// It makes no sense, or not as things stand.
+    Refused(Refusal),
+    /// It could not be tried.
+    Other(anyhow::Error),
+}
+
+impl Failed {
+    /// Returns why, for the log.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Refused(refusal) => refusal.message.clone(),
+            Self::Other(error) => format!("{error:#}"),
+        }
+    }
+
+    pub(super) fn refused(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Refused(Refusal::new(RefusalCode::Conflict, message).hint(hint))
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// What a script said.
+pub(super) struct Said(Vec<(String, String)>);
+
+/// The key under which it stands that the middle of a long output is missing.
+pub(super) const CUT: &str = "";
+
+impl Said {
+    fn of(output: &str) -> Self {
+        // No script prints a line without a key.
+        Self(
+            output
+                .lines()
+                .map(|line| {
+                    let (key, value) = line.split_once('=').unwrap_or((CUT, line));
+                    (key.to_owned(), value.to_owned())
+                })
+                .collect(),
+        )
+    }
+
+    /// Returns the lines under one of these keys, in order.
+    pub(super) fn lines(&self, keys: &[&str]) -> Vec<String> {
+        self.0
+            .iter()
+            .filter(|(key, _)| keys.contains(&key.as_str()))
+            .map(|(_, value)| value.clone())
+            .collect()
+    }
+
+    /// Returns each value of a key.
+    pub(super) fn all(&self, key: &str) -> Vec<String> {
+        self.lines(&[key])
+    }
+
+    /// Returns the value of a key that is the id of a commit.
+    ///
+    /// # Errors
+    /// If it is none: what a teammate can change has said it.
+    pub(super) fn commit(&self, key: &'static str) -> Result<String, Failed> {
+        let id = self.one(key)?;
+        let is_id = matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_id {
+            Ok(id)
+        } else {
+            Err(Failed::Other(anyhow!("{id:?} is not the id of a commit")))
+        }
+    }
+
+    /// Returns the value of a key.
+    ///
+    /// # Errors
+    /// If the script has not said it.
+    pub(super) fn one(&self, key: &'static str) -> Result<String, Failed> {
+        let value = self
+            .0
+            .iter()
+            .find(|(known, _)| known == key)
+            .map(|(_, value)| value.clone());
+        value.ok_or_else(|| Failed::Other(anyhow!("a script has not said `{key}`")))
+    }
+}
+
+/// Returns the directories that variables say to be safe, one a line.
+fn safe_directories(environment: &Environment) -> String {
+    let all = environment.safe_directories().into_iter();
+    let text = all.map(|directory| String::from_utf8_lossy(&directory).into_owned());
+    text.collect::<Vec<_>>().join("\n")
+}
+
+/// Removes the locks that a git has left which was killed: no other works in the team repository
+/// now.
+fn remove_stale_locks(repository: &Path) -> io::Result<()> {
+    let mut level = vec![repository.to_owned()];
+    while let Some(at) = level.pop() {
+        let entries = match std::fs::read_dir(&at) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let entry = entry?;
+            let path = entry.path();
+            let kind = entry.file_type()?;
+            if kind.is_dir() && path.starts_with(repository.join("refs")) {
+                level.push(path);
+            } else if kind.is_file()
+                && path
+                    .extension()
+                    .is_some_and(|extension| extension == "lock")
+            {
+                tracing::warn!(
+                    "removing {}, which a git has left that was killed",
+                    path.display()
+                );
+                std::fs::remove_file(&path)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Says what to do if a filter of the user has failed: what it reads may be hidden.
+fn failed_filter(why: &str) -> Option<Refusal> {
+    let is_one = why
+        .lines()
+        .any(|line| line.contains(" filter ") && line.contains(" failed"));
+    let hint = "what a filter reads below a dot folder of the home is hidden, unless `[sandbox] visible` of team.toml names it (`teamd trust`)";
+    is_one.then(|| Refusal::new(RefusalCode::Failed, why).hint(hint))
+}
+
+impl Git<'_> {
+    /// Runs a script that may write in this directory and nowhere else, has no network, and is
+    /// given these variables.
+    pub(super) async fn run(
+        &self,
+        script: &str,
+        writes: &Path,
+        more: &[(&str, &str)],
+    ) -> Result<Said, Failed> {
+        self.run_writing(script, writes, None, more).await
+    }
+
+    /// The same for one that may also write the repository of that directory, where that lies
+    /// elsewhere.
+    pub(super) async fn run_writing(
+        &self,
+        script: &str,
+        writes: &Path,
+        repository: Option<&str>,
+        more: &[(&str, &str)],
+    ) -> Result<Said, Failed> {
+        let of_kind = |kind: Kind| kind.variables(&self.order.environment, &self.order.territory);
+        let mut environment = of_kind(Kind::Protects);
+        hand_over(&of_kind(Kind::Judges), &mut environment);
+        let home = self.order.home.as_str();
+        let ignored = ignored(&self.order.copied);
+        let team = self.setting.dir.workspace();
+        let team = super::text(&team.canonicalize().unwrap_or(team))?;
+        let name = self.order.name.as_str();
+        let safe = safe_directories(&self.order.environment);
+        let known = [
+            ("NAME", name),
+            ("HOME_OF_TEAM", home),
+            ("IGNORED", &ignored),
+            ("TEAM", &team),
+            ("SAFE", &safe),
+        ];
+        for (name, value) in more.iter().chain(&known) {
+            environment.set(&format!("T_{name}"), value);
+        }
+        environment.set("T_WRITES", &writes.to_string_lossy());
+        // Where the user's settings lie, for those of them that count.
+        for name in ["CONFIG_GLOBAL", "CONFIG_SYSTEM", "CONFIG_NOSYSTEM"] {
+            if let Some(value) = self.order.environment.value(&format!("GIT_{name}")) {
+                environment.set(&format!("T_{name}"), &value);
+            }
+        }
+        let writable = repository.map(str::to_owned).into_iter().collect();
+        let visible = self.order.visible.clone();
+        let sandbox = Sandbox {
+            no_network: true,
+            writable,
+            visible,
+            ..Sandbox::default()
+        };
+        let lock = self.lock_of(writes)?;
+        let git = Git {
+            lock: &lock,
+            ..*self
+        };
+        let bounds = Bounds::default();
+        let mut runner = git.runner(writes, (environment, sandbox, bounds), Keeps::Nothing)?;
+        let command = format!("{BEGIN}\n{script}");
+        let Ran {
+            exit,
+            output,
+            failure,
+            ..
+        } = runner
+            .run(command, self.order.timeout, Reader::Program)
+            .await?;
+        let said = Said::of(&output);
+        match exit {
+            Some(0) => Ok(said),
+            Some(REFUSED) => Err(Failed::refused(said.one("refused")?, said.one("hint")?)),
+            _ => {
+                let why = said.all("failed").pop().unwrap_or(output);
+                let at = writes.display();
+                let how = failure.unwrap_or_default();
+                let why = format!("git failed in {at} ({how}): {why}");
+                let why = why.trim_end_matches(|end: char| end == ':' || end.is_whitespace());
+                Err(
+                    match self.full_disk(why, writes).or_else(|| failed_filter(why)) {
+                        Some(refusal) => Failed::Refused(refusal),
+                        None => Failed::Other(anyhow!(why.to_owned())),
+                    },
+                )
+            }
+        }
+    }
+
+    /// Says what to do if a command has failed because there is no space where it writes, or for
+    /// temporary files.
+    pub(super) fn full_disk(&self, why: &str, writes: &Path) -> Option<Refusal> {
+        let temp = self
+            .order
+            .environment
+            .path("TMPDIR")
+            .unwrap_or_else(|| "/tmp".into());
+        super::full_disk(why, &[writes, &temp])
+    }
+
+    /// Returns the lock that a script and its shim hold. No two scripts write the team repository
+    /// at once, also not one of an earlier daemon and one of this.
+    fn lock_of(&self, writes: &Path) -> anyhow::Result<File> {
+        let home = Path::new(&self.order.home);
+        if writes != home && writes != super::repository(self.order) {
+            return Ok(self.lock.try_clone()?);
+        }
+        let lock = File::options()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(home.join("lock"))?;
+        flock(&lock, FlockOperation::LockExclusive).context("cannot lock the team repository")?;
+        remove_stale_locks(&super::repository(self.order))
+            .context("cannot remove a lock of git")?;
+        Ok(lock)
+    }
+
+    /// Makes what confines commands that work in a directory.
+    pub(super) fn runner(
+        &self,
+        workspace: &Path,
+        (environment, sandbox, bounds): (Environment, Sandbox, Bounds),
+        keeps: Keeps,
+    ) -> anyhow::Result<Runner> {
+        self.sealed_runner(
+            workspace,
+            (environment, sandbox, bounds),
+            (Vec::new(), keeps),
+        )
+    }
+
+    /// The same for commands that may not write these paths there.
+    pub(super) fn sealed_runner(
+        &self,
+        workspace: &Path,
+        (environment, sandbox, bounds): (Environment, Sandbox, Bounds),
+        (sealed, keeps): (Vec<PathBuf>, Keeps),
+    ) -> anyhow::Result<Runner> {
+        let mut shown = vec![super::repository(self.order)];
+        // Only one of them is writable: what is above the other one is not shown.
+        let others = [
+            workspace.to_owned(),
+            super::scratch(self.order),
+            super::cache(self.order),
+        ];
+        shown.extend(
+            others
+                .into_iter()
+                .filter(|it| it.starts_with(&self.order.home)),
+        );
+        shown.retain(|it| it == workspace || !it.starts_with(workspace));
+        shown.dedup();
+        Runner::new(RunnerConfig {
+            workspace: workspace.to_owned(),
+            team_dir: self.setting.dir.clone(),
+            name: Name::lead(),
+            // No name of a teammate has a dot.
+            temp_name: format!("{}.job", self.order.name),
+            liveness_lock: self.lock.try_clone()?,
+            environment,
+            territory: self.order.territory.iter().map(PathBuf::from).collect(),
+            sandbox,
+            shown,
+            sealed,
+            bounds,
+            cgroup: self.setting.cgroup.clone(),
+            confinement: self.setting.confinement.clone(),
+            keeps,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_that_was_cut_says_so_and_keeps_its_order() {
+        let said = Said::of("merged=a=b\nchanged=x\n[9 characters cut]\nth\nchanged=y\nmerged=c\n");
+        assert_eq!(said.one("merged").ok().as_deref(), Some("a=b"));
+        assert_eq!(said.all(CUT), ["[9 characters cut]", "th"]);
+        assert_eq!(
+            said.lines(&["changed", CUT]),
+            ["x", "[9 characters cut]", "th", "y"]
+        );
+        assert!(Said::of("changed=x\n").all(CUT).is_empty());
+    }
+
+    #[test]
+    fn only_an_id_is_taken_for_a_commit() {
+        let id = "0123456789abcdef0123456789abcdef01234567";
+        assert_eq!(
+            Said::of(&format!("commit={id}"))
+                .commit("commit")
+                .ok()
+                .as_deref(),
+            Some(id)
+        );
+        for bad in [
+            "",
+            "--all",
+            "HEAD",
+            &id[1..],
+            &format!("{}g", &id[1..]),
+            &format!("{id} "),
+        ] {
+            assert!(
+                Said::of(&format!("commit={bad}")).commit("commit").is_err(),
+                "{bad}"
+            );
+        }
+    }
+}

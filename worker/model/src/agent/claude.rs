@@ -1,0 +1,515 @@
+//! Claude Code: `claude -p` with stream-json in both directions, one process for many turns. Its
+//! team tools come and go through the same pipe, as control messages that carry MCP. Written from
+//! the frames of version 2.1.330.
+
+use std::collections::HashMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use teamd_shared::member::{Permissions, Protocol};
+use teamd_shared::transcript::Usage;
+use uuid::Uuid;
+
+use super::handed::HandedCalls;
+use super::{AgentDriver, AgentSession, HandedTool, Heard, open_kept, too_old, why_it_failed};
+use teamd_worker_core::submission::Permission;
+
+/// What the tools that are handed over are called by the agent.
+const PREFIX: &str = "mcp__team__";
+
+/// Its model sees the team tools from the beginning, without a search. A command in the background
+/// would begin a turn of its own when it ends, outside of any work.
+const SETTINGS: [(&str, &str); 2] = [
+    ("ENABLE_TOOL_SEARCH", "false"),
+    ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1"),
+];
+
+/// The files of a project's settings, and the variables of theirs that cannot be outranked.
+const PROJECT: [&str; 2] = [".claude/settings.json", ".claude/settings.local.json"];
+const REFUSED: [&str; 1] = ["ANTHROPIC_API_KEY"];
+
+/// How much of such a file is read, in bytes.
+const MAX_SETTINGS: u64 = 1 << 20;
+
+/// Its tools for teams, tasks, worktrees and subagents of its own: two protocols confuse a model.
+/// And those that ask a person.
+const DISALLOWED: &str = "Task,Agent,SendMessage,ListAgents,EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,AskUserQuestion,CronCreate,CronDelete,CronList,ScheduleWakeup,Workflow,Monitor,TaskStop";
+
+/// The variables by which it finds its model, beside its key. The settings of a project may set any
+/// variable, and go before those that it is started with: a program in the workspace could answer
+/// in the place of the model, and call tools as it likes.
+const OF_THE_WAY: [&str; 19] = [
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_UNIX_SOCKET",
+    "ANTHROPIC_BEDROCK_BASE_URL",
+    "ANTHROPIC_VERTEX_BASE_URL",
+    "ANTHROPIC_FOUNDRY_BASE_URL",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+];
+
+/// The version of MCP that is spoken.
+const MCP: &str = "2025-11-25";
+
+/// What was counted of a turn.
+#[derive(Debug, Default)]
+struct Counted {
+    /// The answer of the model that was counted last, and what it has cost so far.
+    answer: String,
+    of_answer: Usage,
+    of_turn: Usage,
+}
+
+impl Counted {
+    /// Counts what an answer has cost so far; without an id, the last one.
+    fn count(&mut self, id: Option<&str>, usage: &Value) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        if let Some(id) = id.filter(|id| *id != self.answer) {
+            self.answer = id.to_owned();
+            self.of_answer = Usage::default();
+            heard.push(Heard::Begins);
+        }
+        let more = usage_of(usage).beyond(&self.of_answer);
+        if !more.is_nothing() {
+            self.of_answer += more;
+            self.of_turn += more;
+            heard.push(Heard::Cost(more));
+        }
+        heard
+    }
+}
+
+/// The driver.
+#[derive(Debug)]
+pub(crate) struct Claude {
+    /// The outcome of a call goes to the control request of the first id, and to the message in it
+    /// of the second one.
+    calls: HandedCalls<(Value, Value)>,
+    instructions: String,
+    model: Option<String>,
+    /// What tools are given that it has asked about.
+    questions: HashMap<String, Value>,
+    counted: Counted,
+    /// Whether it is to go on with a session, and has said nothing yet that shows that it does.
+    resumes: bool,
+}
+
+impl Claude {
+    /// Makes it; `instructions` are added to its own.
+    pub(crate) fn new(tools: Vec<HandedTool>, instructions: String, model: Option<String>) -> Self {
+        let (questions, counted, resumes) = Default::default();
+        Self {
+            calls: HandedCalls::new(tools),
+            instructions,
+            model,
+            questions,
+            counted,
+            resumes,
+        }
+    }
+
+    /// Answers a control request of the agent, or hears the question in it.
+    fn control(&mut self, frame: &Value) -> (String, Vec<Heard>) {
+        let id = &frame["request_id"];
+        let request = &frame["request"];
+        let line = match request["subtype"].as_str() {
+            Some("can_use_tool") => {
+                let tool = request["tool_name"].as_str().unwrap_or_default();
+                let input = &request["input"];
+                let handed = tool
+                    .strip_prefix(PREFIX)
+                    .is_some_and(|name| self.calls.has(name));
+                if !handed {
+                    let id = id.to_string();
+                    let tool = tool.to_owned();
+                    let input = input.clone();
+                    self.questions.insert(id.clone(), input.clone());
+                    return (
+                        String::new(),
+                        vec![Heard::Asks(Permission { id, tool, input })],
+                    );
+                }
+                success(id, &json!({"behavior": "allow", "updatedInput": input}))
+            }
+            Some("mcp_message") => self.mcp(id, &request["message"]),
+            _ => refused(id, "not supported"),
+        };
+        (line, Vec::new())
+    }
+
+    /// Answers a message of MCP; an empty text if that comes later.
+    fn mcp(&mut self, request: &Value, message: &Value) -> String {
+        let of = |result: Value| mcp_result(request, &message["id"], &result);
+        match message["method"].as_str() {
+            Some("initialize") => of(json!({
+                "protocolVersion": message["params"]["protocolVersion"].as_str().unwrap_or(MCP),
+                "capabilities": {"tools": {}}, "serverInfo": {"name": "team", "version": "1"},
+            })),
+            Some("tools/list") => {
+                let shown = |HandedTool { text, .. }: &HandedTool| json!({"name": text.name, "description": text.description, "inputSchema": text.input});
+                of(json!({"tools": self.calls.tools.iter().map(shown).collect::<Vec<_>>()}))
+            }
+            Some("tools/call") => self.called(request, message),
+            _ if message.get("id").is_none() => success(
+                request,
+                &json!({"mcp_response": {"jsonrpc": "2.0", "result": {}, "id": 0}}),
+            ),
+            _ => {
+                let error = json!({"code": -32601, "message": "there is no such method"});
+                success(
+                    request,
+                    &json!({"mcp_response": {"jsonrpc": "2.0", "id": message["id"], "error": error}}),
+                )
+            }
+        }
+    }
+
+    fn called(&mut self, request: &Value, message: &Value) -> String {
+        let call = message["params"]["_meta"]["claudecode/toolUseId"]
+            .as_str()
+            .unwrap_or_default();
+        match self
+            .calls
+            .asked(call, (request.clone(), message["id"].clone()))
+        {
+            Ok(()) => String::new(),
+            Err((_, content, is_error)) => {
+                mcp_result(request, &message["id"], &outcome(&content, is_error))
+            }
+        }
+    }
+
+    /// Reads an event of the model's service.
+    fn streamed(&mut self, event: &Value) -> Vec<Heard> {
+        match event["type"].as_str() {
+            Some("message_start") => self
+                .counted
+                .count(event["message"]["id"].as_str(), &event["message"]["usage"]),
+            // What it writes is known at its end.
+            Some("message_delta") => self.counted.count(None, &event["usage"]),
+            _ => {
+                let piece = event["delta"]["text"].as_str();
+                piece
+                    .map(|piece| Heard::Piece(piece.to_owned()))
+                    .into_iter()
+                    .collect()
+            }
+        }
+    }
+
+    /// Reads a message of the model: text and calls, and what it cost.
+    fn assistant(&mut self, message: &Value) -> Vec<Heard> {
+        let mut heard = self
+            .counted
+            .count(message["id"].as_str(), &message["usage"]);
+        for block in message["content"].as_array().into_iter().flatten() {
+            let text = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
+            match block["type"].as_str() {
+                Some("text") => heard.push(Heard::Text(text("text"))),
+                Some("tool_use") => {
+                    let id = text("id");
+                    let name = text("name");
+                    let of_team = name.strip_prefix(PREFIX).map(str::to_owned);
+                    let handed =
+                        of_team.and_then(|name| Some((self.calls.called(&id, &name)?, name)));
+                    let is_handed = handed.is_some();
+                    let input = block["input"].clone();
+                    let (refused, name) = handed.unwrap_or((None, name));
+                    heard.push(Heard::Call {
+                        id,
+                        name,
+                        input,
+                        is_handed,
+                        refused,
+                    });
+                }
+                _ => {}
+            }
+        }
+        heard
+    }
+
+    /// Reads how a turn ended.
+    fn result(&mut self, frame: &Value) -> Vec<Heard> {
+        if self.resumes {
+            let errors = frame["errors"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str);
+            return vec![Heard::NotResumed(errors.collect::<Vec<_>>().join("; "))];
+        }
+        self.calls.turn_ended();
+        let counted = std::mem::take(&mut self.counted).of_turn;
+        let rest = usage_of(&frame["usage"]).beyond(&counted);
+        let failure = (frame["is_error"] == true).then(|| {
+            let said = frame["result"]
+                .as_str()
+                .or(frame["subtype"].as_str())
+                .unwrap_or("its turn failed");
+            why_it_failed(frame["api_error_status"].as_u64(), said)
+        });
+        vec![Heard::Cost(rest), Heard::TurnEnded { failure }]
+    }
+}
+
+/// Returns settings that go before those of the project: the way to its model as it was found, and
+/// no other. A key does not belong on a command line.
+fn way(found: &[(&'static str, String)]) -> Value {
+    let mut variables = serde_json::Map::new();
+    for name in OF_THE_WAY {
+        let value = found
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value.as_str());
+        variables.insert(name.to_owned(), json!(value.unwrap_or_default()));
+    }
+    json!({"env": variables, "apiKeyHelper": ""})
+}
+
+impl AgentDriver for Claude {
+    fn arguments(
+        &self,
+        session: &AgentSession,
+        variables: &[(&'static str, String)],
+    ) -> Vec<String> {
+        let way = way(variables).to_string();
+        let servers = json!({"mcpServers": {"team": {"type": "sdk", "name": "team"}}}).to_string();
+        let how = if session.history.is_some() {
+            "--resume"
+        } else {
+            "--session-id"
+        };
+        let session = session.id.to_string();
+        let mut all = vec![
+            "-p",
+            "--input-format",
+            "stream-json",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+            "--include-partial-messages",
+            how,
+            &session,
+            "--permission-prompt-tool",
+            "stdio",
+            "--permission-mode",
+            "default",
+            "--strict-mcp-config",
+            "--mcp-config",
+            &servers,
+            "--disallowedTools",
+            DISALLOWED,
+            "--setting-sources",
+            "project",
+            "--settings",
+            &way,
+            "--append-system-prompt",
+            &self.instructions,
+        ];
+        all.extend(
+            self.model
+                .iter()
+                .flat_map(|model| ["--model", model.as_str()]),
+        );
+        all.into_iter().map(str::to_owned).collect()
+    }
+
+    fn settings(&self) -> &'static [(&'static str, &'static str)] {
+        &SETTINGS
+    }
+
+    fn refuses(&self, workspace: &Path) -> Option<String> {
+        PROJECT.iter().find_map(|file| {
+            let mut text = String::new();
+            // One that cannot be read, the agent cannot read either.
+            open_kept(&workspace.join(file)).ok()?.take(MAX_SETTINGS).read_to_string(&mut text).ok()?;
+            let variable = sets_refused(&text)?;
+            Some(format!("{file} of the project sets `env.{variable}`, and the gateway takes its own key alone: take it out there"))
+        })
+    }
+
+    fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf> {
+        let projects = std::fs::read_dir(state.join("claude/projects")).ok()?;
+        let files = projects
+            .filter_map(|project| Some(project.ok()?.path().join(format!("{session}.jsonl"))));
+        files
+            .into_iter()
+            .find(|file| file.symlink_metadata().is_ok_and(|found| found.is_file()))
+    }
+
+    fn holds(&self, entry: &Value, message: Uuid) -> bool {
+        entry["uuid"] == json!(message) || entry["attachment"]["source_uuid"] == json!(message)
+    }
+
+    fn begin(&mut self, session: &AgentSession) -> String {
+        self.resumes = session.history.is_some();
+        line(
+            &json!({"type": "control_request", "request_id": "begin", "request": {"subtype": "initialize", "hooks": {}}}),
+        )
+    }
+
+    fn hear(&mut self, said: &str) -> (String, Vec<Heard>) {
+        let Ok(frame) = serde_json::from_str::<Value>(said) else {
+            return (String::new(), vec![Heard::Nonsense(said.to_owned())]);
+        };
+        // What a subagent does is part of a call.
+        if frame["parent_tool_use_id"].is_string() {
+            return (String::new(), Vec::new());
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let kind = frame["type"].as_str();
+        // It ends at once if it cannot, and says nothing else before.
+        self.resumes &= matches!(kind, Some("result" | "control_request"));
+        let heard = match (kind, frame["subtype"].as_str()) {
+            (Some("control_request"), _) => return self.control(&frame),
+            (Some("control_response"), _) if frame["response"]["request_id"] == "begin" => {
+                let version = frame["response"]["response"]["claude_code_version"].as_str();
+                vec![too_old(Protocol::Claude, version.unwrap_or_default()).unwrap_or(Heard::Ready)]
+            }
+            (Some("command_lifecycle"), _) if frame["state"] == "started" => frame["command_uuid"]
+                .as_str()
+                .and_then(|id| id.parse().ok())
+                .map(Heard::Taken)
+                .into_iter()
+                .collect(),
+            (Some("stream_event"), _) => self.streamed(&frame["event"]),
+            (Some("assistant"), _) => self.assistant(&frame["message"]),
+            (Some("user"), _) => outcomes(&frame["message"]["content"]),
+            (Some("result"), _) => self.result(&frame),
+            (Some("system"), Some("api_retry")) => {
+                let status = frame["error_status"]
+                    .as_u64()
+                    .map_or(String::new(), |status| format!(" (status {status})"));
+                vec![Heard::Retry(format!(
+                    "attempt {}{status}: {}",
+                    frame["attempt"],
+                    text(&frame["error"])
+                ))]
+            }
+            _ => Vec::new(),
+        };
+        (String::new(), heard)
+    }
+
+    fn say(&mut self, id: Uuid, text: &str, _: Permissions) -> String {
+        let message = json!({"role": "user", "content": [{"type": "text", "text": text}]});
+        line(&json!({"type": "user", "message": message, "uuid": id.to_string()}))
+    }
+
+    fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String {
+        let by = self.calls.answered(id, content, is_error);
+        by.map_or_else(String::new, |(request, message)| {
+            mcp_result(&request, &message, &outcome(content, is_error))
+        })
+    }
+
+    fn permit(&mut self, question: &str, refusal: Option<&str>) -> String {
+        let Some(input) = self.questions.remove(question) else {
+            return String::new();
+        };
+        let Ok(id) = serde_json::from_str(question) else {
+            return String::new();
+        };
+        let answer = refusal.map_or_else(
+            || json!({"behavior": "allow", "updatedInput": input}),
+            |why| json!({"behavior": "deny", "message": why}),
+        );
+        success(&id, &answer)
+    }
+
+    fn interrupt(&mut self) -> String {
+        self.questions.clear();
+        line(
+            &json!({"type": "control_request", "request_id": "interrupt", "request": {"subtype": "interrupt"}}),
+        )
+    }
+}
+
+/// Returns the outcomes of its own tools that a message holds.
+fn outcomes(content: &Value) -> Vec<Heard> {
+    let results = content
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|block| block["type"] == "tool_result");
+    results
+        .map(|block| {
+            let id = block["tool_use_id"].as_str().unwrap_or_default().to_owned();
+            let parts = block["content"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|part| part["text"].as_str());
+            let content = block["content"]
+                .as_str()
+                .map_or_else(|| parts.collect::<Vec<_>>().join("\n"), str::to_owned);
+            Heard::Outcome {
+                id,
+                content,
+                is_error: block["is_error"] == true,
+            }
+        })
+        .collect()
+}
+
+/// Returns a variable that settings set, and may not.
+fn sets_refused(settings: &str) -> Option<&'static str> {
+    let settings: Value = serde_json::from_str(settings).ok()?;
+    REFUSED
+        .into_iter()
+        .find(|name| settings["env"].get(name).is_some())
+}
+
+fn usage_of(value: &Value) -> Usage {
+    let count = |name: &str| value[name].as_u64().unwrap_or_default();
+    Usage {
+        input_tokens: count("input_tokens"),
+        output_tokens: count("output_tokens"),
+        cache_read_input_tokens: count("cache_read_input_tokens"),
+        cache_creation_input_tokens: count("cache_creation_input_tokens"),
+    }
+}
+
+fn outcome(content: &str, is_error: bool) -> Value {
+    json!({"content": [{"type": "text", "text": content}], "isError": is_error})
+}
+
+fn mcp_result(request: &Value, id: &Value, result: &Value) -> String {
+    success(
+        request,
+        &json!({"mcp_response": {"jsonrpc": "2.0", "id": id, "result": result}}),
+    )
+}
+
+fn success(request: &Value, response: &Value) -> String {
+    line(
+        &json!({"type": "control_response", "response": {"subtype": "success", "request_id": request, "response": response}}),
+    )
+}
+
+fn refused(request: &Value, why: &str) -> String {
+    line(
+        &json!({"type": "control_response", "response": {"subtype": "error", "request_id": request, "error": why}}),
+    )
+}
+
+fn line(frame: &Value) -> String {
+    format!("{frame}\n")
+}
+
+#[cfg(test)]
+mod tests;

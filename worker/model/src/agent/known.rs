@@ -1,0 +1,141 @@
+//! Which messages a session holds: those are not told again.
+//!
+//! Codex writes the text of a message first, and the line with its id behind it. A kill between the
+//! two leaves a message without an id: it is known by its text (with which what was told ends), as
+//! long as nothing follows it. So the next thing that the agent is told has an id that follows from
+//! that message, and stands for both from then on.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{AgentDriver, Line};
+
+/// What a session holds of the messages that an agent may have been told.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// The messages that it holds.
+    pub messages: HashSet<Uuid>,
+    /// The last of them that has no id there.
+    pub without_id: Option<Uuid>,
+}
+
+impl Known {
+    /// Looks for the messages in the file of a session. A line that a kill has cut short does not
+    /// count: the agent does not read it.
+    pub fn of(driver: &dyn AgentDriver, history: &str, lines: &[Line]) -> Self {
+        let holds = |id: Uuid| {
+            let mut with_id = history
+                .lines()
+                .filter(|line| line.contains(&id.to_string()));
+            with_id.any(|line| {
+                serde_json::from_str::<Value>(line).is_ok_and(|entry| driver.holds(&entry, id))
+            })
+        };
+        let mut texts = driver.texts_without_id(history);
+        let mut known = Self::default();
+        for Line { id, text, .. } in lines {
+            if !holds(*id) && !holds(stands_for(*id)) {
+                let Some(at) = texts.iter().position(|it| {
+                    it.strip_suffix(text.as_str())
+                        .is_some_and(|before| before.is_empty() || before.ends_with("\n\n"))
+                }) else {
+                    continue;
+                };
+                texts.remove(at);
+                known.without_id = Some(*id);
+            }
+            known.messages.insert(*id);
+        }
+        known
+    }
+}
+
+/// Returns the id of what is told after a message that the session holds without an id.
+pub(super) fn stands_for(message: Uuid) -> Uuid {
+    Uuid::from_u128(message.as_u128() ^ 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Claude, Codex};
+    use super::*;
+    use serde_json::json;
+
+    const ONE: Uuid = Uuid::from_u128(0xa0);
+    const TWO: Uuid = Uuid::from_u128(0xb0);
+
+    fn known(driver: &dyn AgentDriver, history: &[Value]) -> (Vec<Uuid>, Option<Uuid>) {
+        let history: String = history.iter().map(|entry| format!("{entry}\n")).collect();
+        of(driver, &history)
+    }
+
+    fn of(driver: &dyn AgentDriver, history: &str) -> (Vec<Uuid>, Option<Uuid>) {
+        let line = |(id, text): (Uuid, &str)| Line {
+            id,
+            text: text.to_owned(),
+            is_of_work: false,
+        };
+        let lines = [(ONE, "go on"), (TWO, "go on")].map(line);
+        let Known {
+            messages,
+            without_id,
+        } = Known::of(driver, history, &lines);
+        (
+            lines
+                .iter()
+                .map(|line| line.id)
+                .filter(|id| messages.contains(id))
+                .collect(),
+            without_id,
+        )
+    }
+
+    #[test]
+    fn claude_code_holds_what_stands_whole_in_its_conversation() {
+        let claude = Claude::new(Vec::new(), String::new(), None);
+        let user = json!({"type": "user", "message": {"role": "user"}, "uuid": ONE});
+        let queued = json!({"type": "attachment", "attachment": {"type": "queued_command", "source_uuid": TWO}});
+        assert_eq!(
+            known(&claude, &[user.clone(), queued]),
+            (vec![ONE, TWO], None)
+        );
+        // Taken from its queue, and not in the conversation yet.
+        let removed = json!({"type": "queue-operation", "operation": "remove", "commandUuid": TWO});
+        assert_eq!(known(&claude, &[user.clone(), removed]), (vec![ONE], None));
+        let line = user.to_string();
+        assert_eq!(of(&claude, &line[..line.len() - 4]), (vec![], None));
+        assert_eq!(
+            of(&claude, &format!("{}\n{line}", &line[..line.len() - 4])),
+            (vec![ONE], None)
+        );
+    }
+
+    #[test]
+    fn codex_holds_a_text_whose_id_was_not_written_any_more() {
+        let codex = Codex::new(Vec::new(), String::new(), None);
+        let text = |text: &str| json!({"type": "response_item", "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}});
+        let id = |id: Uuid| json!({"type": "event_msg", "payload": {"type": "item_completed", "item": {"type": "UserMessage", "client_id": id}}});
+        assert_eq!(known(&codex, &[text("go on"), id(ONE)]), (vec![ONE], None));
+        assert_eq!(known(&codex, &[text("go on")]), (vec![ONE], Some(ONE)));
+        assert_eq!(
+            known(&codex, &[text("go on"), id(ONE), text("go on")]),
+            (vec![ONE, TWO], Some(TWO))
+        );
+        assert_eq!(
+            known(&codex, &[text("other"), text("go on")]),
+            (vec![ONE], Some(ONE))
+        );
+        // What has followed it stands for it.
+        let next = [text("go on"), text("your process"), id(stands_for(ONE))];
+        assert_eq!(known(&codex, &next), (vec![ONE], None));
+        assert_eq!(
+            known(
+                &codex,
+                &[text("go on"), text("of another"), id(Uuid::from_u128(9))]
+            ),
+            (vec![], None)
+        );
+    }
+}

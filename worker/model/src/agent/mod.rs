@@ -1,0 +1,186 @@
+//! Agents that live longer than a piece of work: one file a driver, and the mind that uses them.
+//!
+//! A driver turns what happened into lines of its agent's protocol, and lines of the agent into
+//! what happened. It is pure, and knows nothing of teams: neither their tools, which it is handed,
+//! nor their requests.
+
+mod claude;
+mod codex;
+mod handed;
+mod known;
+mod mind;
+mod process;
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, open};
+use serde_json::Value;
+use teamd_shared::member::{Permissions, Protocol};
+use teamd_shared::terms::Version;
+use teamd_shared::transcript::Usage;
+use uuid::Uuid;
+
+use claude::Claude;
+use codex::Codex;
+pub use known::Known;
+pub use mind::{AgentMind, Came, Line};
+pub use process::{AgentEnds, AgentProcess, Launch, Said};
+use teamd_worker_core::submission::Permission;
+use teamd_worker_core::tools::ToolText;
+
+/// A tool that the agent is handed.
+#[derive(Debug, Clone)]
+pub(crate) struct HandedTool {
+    pub text: ToolText,
+    pub(crate) at_once: Option<AtOnce>,
+}
+
+/// What the agent is told at once, where the outcome may take days: that follows as a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AtOnce {
+    pub told: &'static str,
+    /// Why another such call is refused before that outcome; none: it is taken, too.
+    pub again: Option<&'static str>,
+}
+
+/// What a driver has heard of its agent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Heard {
+    /// It takes messages.
+    Ready,
+    /// A message is part of its turn.
+    Taken(Uuid),
+    /// Its model says a piece of what follows whole.
+    Piece(String),
+    /// Its model has said this.
+    Text(String),
+    /// It calls a tool.
+    Call {
+        /// The id of the call.
+        id: String,
+        /// The name of the tool.
+        name: String,
+        /// What the tool is given.
+        input: Value,
+        /// Whether the agent was handed the tool; else it is one of its own.
+        is_handed: bool,
+        /// Why it was refused at once, if it was.
+        refused: Option<&'static str>,
+    },
+    /// It asks whether it may use a tool of its own, and waits for the answer to this question.
+    Asks(Permission),
+    /// What came of a call of a tool of its own.
+    Outcome {
+        /// The id of the call.
+        id: String,
+        /// The text for the model.
+        content: String,
+        /// Whether that is an error.
+        is_error: bool,
+    },
+    /// Its model is asked for another answer.
+    Begins,
+    /// What its model has cost since the last time.
+    Cost(Usage),
+    /// Its service does not answer, and is asked again.
+    Retry(String),
+    /// Its turn has ended.
+    TurnEnded {
+        /// Why to no good, if so.
+        failure: Option<String>,
+    },
+    /// It cannot go on, and is to be ended.
+    Unusable(String),
+    /// It cannot go on with the session that it has kept.
+    NotResumed(String),
+    /// A line that makes no sense.
+    Nonsense(String),
+}
+
+/// A session that a process begins or, if the agent has kept it, goes on with.
+#[derive(Debug)]
+pub struct AgentSession {
+    /// Its id, which the agent is told.
+    pub id: Uuid,
+    /// The file in which the agent keeps it.
+    pub history: Option<PathBuf>,
+}
+
+/// How a worker drives an agent.
+pub trait AgentDriver: Debug + Send {
+    /// Returns the arguments of a process for a session; `variables`: those by which it finds its
+    /// model.
+    fn arguments(
+        &self,
+        session: &AgentSession,
+        variables: &[(&'static str, String)],
+    ) -> Vec<String>;
+    /// Returns the variables by which the agent is set up.
+    fn settings(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+    /// Says why the agent cannot run in this workspace, if settings of the project there would lead
+    /// its calls past the gateway.
+    fn refuses(&self, _workspace: &Path) -> Option<String> {
+        None
+    }
+    /// Returns the file in which the agent keeps a session, if it is there; `state`: its state
+    /// directory.
+    fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf>;
+    /// Tells whether an entry of that file is this message, in the conversation.
+    fn holds(&self, entry: &Value, message: Uuid) -> bool;
+    /// Returns the texts of messages at the end of that file that have no id there; `history`: what
+    /// is in it.
+    fn texts_without_id(&self, _history: &str) -> Vec<String> {
+        Vec::new()
+    }
+    /// Returns the first lines that the agent reads.
+    fn begin(&mut self, session: &AgentSession) -> String;
+    /// Hears a line; returns the lines that answer it at once, and what it means.
+    fn hear(&mut self, line: &str) -> (String, Vec<Heard>);
+    /// Returns the lines that tell the agent a message; `permissions`: whether it is to ask before
+    /// it uses its tools, where it can be told.
+    fn say(&mut self, id: Uuid, text: &str, permissions: Permissions) -> String;
+    /// Returns the lines that tell the agent the outcome of a call of a handed tool; empty if they
+    /// are told later.
+    fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String;
+    /// Returns the lines that answer a question: that it may, or why not.
+    fn permit(&mut self, question: &str, refusal: Option<&str>) -> String;
+    /// Returns the lines that end the turn.
+    fn interrupt(&mut self) -> String;
+}
+
+/// Opens a file in which an agent keeps a session: it may have put anything there.
+///
+/// # Errors
+/// The system's error.
+pub fn open_kept(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(open(path, flags, Mode::empty())?.into())
+}
+
+/// Returns why an agent cannot be driven, given the version that it says it is; one that says none
+/// can.
+fn too_old(protocol: Protocol, said: &str) -> Option<Heard> {
+    let (published, version) = protocol.published().zip(Version::read(said))?;
+    let why = published.too_old(version)?;
+    Some(Heard::Unusable(format!("cannot be driven: {why}")))
+}
+
+/// Says why a turn failed, given the status of its service's answer.
+fn why_it_failed(status: Option<u64>, said: &str) -> String {
+    let Some(status) = status else {
+        return said.to_owned();
+    };
+    let what = match status {
+        401 | 403 => "refuses the key",
+        404 => "does not know the model",
+        429 => "limits its requests",
+        500..=599 => "is overloaded or out of order",
+        _ => "refuses the request",
+    };
+    format!("its service {what} (status {status}): {said}")
+}

@@ -1,0 +1,260 @@
+//! What answers: the one place that knows which models there are.
+//!
+//! A model is a function of the transcript: it is told every entry of the conversation in order,
+//! live and again after a restart, and is then asked for the next answer. It must never run a tool,
+//! read an inbox or write a file. Asking it changes nothing: only what was recorded counts. The one
+//! exception is the cost of a call that came to nothing, which it holds until that is recorded.
+
+mod agent;
+mod compaction;
+mod conversation;
+pub mod message_text;
+mod one_shot;
+pub mod prompt;
+mod remote;
+mod script;
+mod service;
+
+use std::fmt::Debug;
+use std::pin::Pin;
+
+use teamd_shared::member::{Gate, Waiting};
+use teamd_shared::model_spec::{ModelSpec, Provider, UnknownModel};
+use teamd_shared::transcript::{Block, Cut, Event, Usage};
+use tokio::sync::watch;
+
+pub use agent::{
+    AgentDriver, AgentEnds, AgentMind, AgentProcess, AgentSession, Came, Heard, Known, Launch,
+    Line, Said, open_kept,
+};
+pub use one_shot::OneShot;
+pub use remote::{Persona, Remote};
+pub use script::Script;
+use service::Service;
+pub use service::{Access, Meter, Progress, patience, upstreams};
+use teamd_worker_core::state::Budget;
+
+/// One answer: text and calls, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Text and calls.
+    pub content: Vec<Block>,
+    /// What it cost, in tokens.
+    pub usage: Usage,
+    /// Why it ended, if not of its own accord.
+    pub cut: Option<Cut>,
+    /// How many tokens the conversation has with it, if that is not the sum of what it cost.
+    pub length: Option<u64>,
+}
+
+/// Why there is no answer. Fits behind "error: ".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// The conversation does not fit into the window of the model any more.
+    #[error("the conversation is too long for the model: {0}")]
+    TooLong(String),
+    /// The budget was spent before the answer had ended.
+    #[error("a limit of the budget was reached before the answer had ended")]
+    Spent,
+    /// The service does not take the request: to ask the same later is of no use.
+    #[error("{0}")]
+    Refused(String),
+    /// The model cannot be used now, or does not answer.
+    #[error("{message}")]
+    Unusable {
+        /// Why.
+        message: String,
+        /// What to do next.
+        hint: String,
+    },
+    /// The agent has ended in the middle of its work, and can go on.
+    #[error("the agent has ended: {0}")]
+    Gone(String),
+    /// The model was asked, and could not answer.
+    #[error("the model failed: {0}")]
+    Failed(String),
+}
+
+impl ModelError {
+    /// Returns what to do next. Fits behind "hint: ".
+    pub fn hint(&self) -> &str {
+        match self {
+            Self::TooLong(_) => "give the work to a teammate that begins afresh",
+            Self::Spent => "raise the limit (`--max-tokens`, `--max-cost`)",
+            Self::Refused(_) => {
+                "the log of the teammate has more; another model may take it (`--model`)"
+            }
+            Self::Unusable { hint, .. } => hint,
+            Self::Gone(_) | Self::Failed(_) => "send the message again, later",
+        }
+    }
+}
+
+/// A model that a simulation makes up.
+pub trait SimulatedModel: Debug {
+    /// Takes in the next entry of the conversation.
+    fn observe(&mut self, event: &Event);
+    /// Answers the conversation so far.
+    fn answer(&mut self) -> Pin<Box<dyn Future<Output = Result<Event, ModelError>> + '_>>;
+}
+
+/// A model.
+#[derive(Debug)]
+pub enum Model {
+    /// Offline and deterministic.
+    Script(Script),
+    /// Another program, one process for each piece of work.
+    OneShot(OneShot),
+    /// Another program, one process for many turns.
+    Agent(Box<AgentMind>),
+    /// Reached over HTTP.
+    Remote(Box<Remote>),
+    /// Settings keep it from being used: each piece of work fails with this error. To end the
+    /// worker instead would only start the next one with the same settings.
+    Unusable(ModelError),
+    /// Of a simulation.
+    Simulated(Box<dyn SimulatedModel>),
+}
+
+impl Model {
+    /// Makes the model that a specification (`PROVIDER[:MODEL]`) names, for a member. `persona` is
+    /// told how long the guide of a workspace may be, in bytes; it is not called for a model that
+    /// needs none.
+    ///
+    /// # Errors
+    /// [`ModelError`] if there is no such model.
+    pub fn from_spec(
+        spec: &str,
+        persona: impl FnOnce(usize) -> Persona,
+        access: Access<'_>,
+    ) -> Result<Self, ModelError> {
+        let spec: ModelSpec =
+            spec.parse()
+                .map_err(|unknown: UnknownModel| ModelError::Unusable {
+                    message: unknown.to_string(),
+                    hint: unknown.hint().to_owned(),
+                })?;
+        if spec.provider == Provider::Script {
+            return Ok(Self::Script(Script::default()));
+        }
+        Ok(match Service::new(&spec, access) {
+            Ok(service) => Self::Remote(Box::new(Remote::new(service, persona))),
+            Err(error) => Self::Unusable(error),
+        })
+    }
+
+    /// Takes in the next entry of the conversation. The caller passes every entry exactly once, in
+    /// order.
+    pub fn observe(&mut self, event: &Event) {
+        match self {
+            Self::Script(script) => script.observe(event),
+            Self::OneShot(agent) => agent.observe(event),
+            Self::Agent(agent) => agent.observe(event),
+            Self::Remote(remote) => remote.observe(event),
+            Self::Unusable(_) => {}
+            Self::Simulated(model) => model.observe(event),
+        }
+    }
+
+    fn remote(&self) -> Option<&Remote> {
+        if let Self::Remote(remote) = self {
+            Some(remote)
+        } else {
+            None
+        }
+    }
+
+    /// Returns where the model publishes what it waits for; none if it has no service.
+    pub fn pauses(&self) -> Option<watch::Receiver<Option<Waiting>>> {
+        match self {
+            Self::Agent(agent) => Some(agent.pauses()),
+            _ => self.remote().map(|remote| remote.service.pauses()),
+        }
+    }
+
+    /// Returns the mind of an agent that runs for many turns, if it is one.
+    pub fn agent(&mut self) -> Option<&mut AgentMind> {
+        if let Self::Agent(agent) = self {
+            Some(agent)
+        } else {
+            None
+        }
+    }
+
+    /// Tells whether its answers come piece by piece.
+    pub fn streams(&self) -> bool {
+        matches!(self, Self::Remote(_) | Self::Agent(_))
+    }
+
+    /// Takes out what was charged for since this was called last and is in no answer, in tokens;
+    /// and how many answers have begun with it.
+    pub fn take_unrecorded(&mut self) -> (Usage, u32) {
+        match self {
+            Self::Remote(remote) => (remote.service.take_unrecorded(), 0),
+            Self::Agent(agent) => agent.take_unrecorded(),
+            _ => (Usage::default(), 0),
+        }
+    }
+
+    /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`:
+    /// what may be spent; `gate`: as it is. Once it is spent, an answer that its service has paused
+    /// is given up.
+    ///
+    /// Returns the entry of the transcript: an answer, or what takes the place of the beginning of
+    /// a conversation that is too long. It does not change what the model knows: the entry counts
+    /// once it is recorded and observed. So a call that fails or is dropped halfway leaves nothing
+    /// behind but what it cost ([`Model::take_unrecorded`]).
+    ///
+    /// # Errors
+    /// [`ModelError`] if there is no answer to be had.
+    pub async fn answer(
+        &mut self,
+        (budget, gate): (Budget, Gate),
+        heard: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Event, ModelError> {
+        match self {
+            Self::Script(script) => script.answer(),
+            Self::OneShot(agent) => agent.answer(gate),
+            Self::Agent(agent) => agent.answer(budget, heard).await,
+            Self::Remote(remote) => remote.answer(budget, heard).await,
+            Self::Unusable(error) => Err(error.clone()),
+            Self::Simulated(model) => model.answer().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::LazyCell;
+    use std::sync::Arc;
+
+    use super::*;
+    use teamd_shared::environment::Environment;
+    use teamd_shared::team_dir::TeamDir;
+
+    fn persona(_room: usize) -> Persona {
+        let name = teamd_shared::name::Name::new("alice").unwrap();
+        Persona {
+            name,
+            system: String::new(),
+            tools: LazyCell::new(Box::new(Vec::new)),
+        }
+    }
+
+    #[test]
+    fn a_model_that_this_version_lacks_is_named_with_a_way_on() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+        let access = Access {
+            dir: &dir,
+            environment: &Environment::default(),
+        };
+        for spec in ["", "Script", "script:fast", "gpt"] {
+            let error = Model::from_spec(spec, persona, access).unwrap_err();
+            assert!(error.to_string().contains(&format!("{spec:?}")), "{error}");
+            assert!(error.hint().contains("`script`"));
+        }
+        let script = Model::from_spec("script", persona, access);
+        assert!(matches!(script, Ok(Model::Script(_))));
+    }
+}

@@ -1,0 +1,179 @@
+//! A member's conversation with a model that is reached over HTTP: its persona, its turns, and its
+//! service.
+
+use std::cell::LazyCell;
+
+use teamd_shared::name::Name;
+use teamd_shared::transcript::{Event, Usage, text_of};
+use tokio::time::Instant;
+
+use super::compaction::{self, Room};
+use super::conversation::Conversation;
+use super::prompt::{Prompt, Turn};
+use super::service::Service;
+use super::{Answer, ModelError, Progress};
+use teamd_worker_core::state::Budget;
+use teamd_worker_core::tools::ToolText;
+
+/// The most tokens that a summary may have, with what a model thinks before it.
+const MAX_SUMMARY: u64 = 8192;
+
+/// What a model is told of itself.
+#[derive(Debug)]
+pub struct Persona {
+    /// Whose model it is.
+    pub name: Name,
+    /// The system's instructions.
+    pub system: String,
+    /// What it may call: described at the first model call, since a worker that only waits needs no
+    /// schemas.
+    pub tools: LazyCell<Vec<ToolText>, Box<dyn FnOnce() -> Vec<ToolText>>>,
+}
+
+impl Persona {
+    fn prompt<'a>(&'a self, turns: &'a [Turn], max_output: Option<u64>) -> Prompt<'a> {
+        Prompt {
+            system: &self.system,
+            tools: &self.tools,
+            turns,
+            max_output,
+        }
+    }
+
+    /// Returns how long it is, in bytes: it stands in each prompt.
+    fn bytes(&self) -> usize {
+        self.system.len()
+            + self
+                .tools
+                .iter()
+                .map(|tool| tool.name.len() + tool.description.len() + tool.input.to_string().len())
+                .sum::<usize>()
+    }
+}
+
+/// The model of a member.
+#[derive(Debug)]
+pub struct Remote {
+    /// What answers.
+    pub(super) service: Service,
+    persona: Persona,
+    conversation: Conversation,
+    room: Room,
+}
+
+impl Remote {
+    /// Begins a conversation. `persona` is told how long the guide of a workspace may be, in bytes.
+    pub(crate) fn new(service: Service, persona: impl FnOnce(usize) -> Persona) -> Self {
+        let room = Room::new(service.window());
+        let persona = persona(room.for_guide());
+        let conversation = Conversation::new(persona.name.clone());
+        Self {
+            service,
+            persona,
+            conversation,
+            room,
+        }
+    }
+
+    /// Takes in the next entry.
+    pub fn observe(&mut self, event: &Event) {
+        self.conversation.observe(event);
+        self.room.observe(event);
+    }
+
+    /// Tells whether the conversation has to be cut before the model is asked again.
+    fn is_full(&self) -> bool {
+        self.room
+            .is_full(self.conversation.tokens(self.persona.bytes()))
+    }
+
+    /// Asks the service; or cuts the conversation, if that has to be before.
+    pub async fn answer(
+        &mut self,
+        budget: Budget,
+        heard: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Event, ModelError> {
+        if self.is_full() {
+            return self.compact(budget).await;
+        }
+        let turns = self.conversation.turns();
+        let prompt = self.persona.prompt(&turns, None);
+        match self
+            .service
+            .ask(Instant::now(), &prompt, budget, heard)
+            .await
+        {
+            Ok(Answer {
+                content,
+                usage,
+                cut,
+                length,
+            }) => Ok(Event::Answer {
+                content,
+                usage,
+                cut,
+                length,
+                model_calls: 1,
+            }),
+            Err(ModelError::TooLong(why)) => {
+                self.room.refused = true;
+                if self.is_full() {
+                    self.compact(budget).await
+                } else {
+                    Err(ModelError::TooLong(why))
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts a summary in the place of the beginning of the conversation: by the model if it can
+    /// write one, else without it.
+    ///
+    /// # Errors
+    /// [`ModelError`] if the service cannot be asked now, for reasons that have nothing to do with
+    /// the conversation: then nothing is cut, since it may be there again for the next piece of
+    /// work.
+    async fn compact(&mut self, budget: Budget) -> Result<Event, ModelError> {
+        let turns = self.conversation.turns().into_owned();
+        let mut answer = if self.room.refused {
+            Err(ModelError::TooLong(String::new()))
+        } else {
+            self.summarise(&compaction::question(turns.clone()), budget)
+                .await
+        };
+        if let Err(ModelError::TooLong(_)) = answer {
+            let question = compaction::short_question(turns, self.room.for_short_question());
+            answer = self.summarise(&question, budget).await;
+        }
+        let (written, mut usage) = match answer {
+            Ok(answer) => (text_of(&answer.content), answer.usage),
+            Err(error @ (ModelError::TooLong(_) | ModelError::Refused(_))) => {
+                tracing::warn!("no summary could be had: {error}");
+                (String::new(), Usage::default())
+            }
+            Err(error) => return Err(error),
+        };
+        // A first attempt that came to nothing has cost something, too.
+        usage += self.service.take_unrecorded();
+        let kept = self.room.kept(&self.conversation);
+        let summary =
+            compaction::compose(&self.conversation, &written, kept, self.room.for_summary());
+        Ok(Event::Compacted {
+            summary,
+            kept,
+            usage,
+        })
+    }
+
+    /// Asks with the same instructions and tools as ever: what stands before is in the service's
+    /// cache.
+    async fn summarise(&mut self, turns: &[Turn], budget: Budget) -> Result<Answer, ModelError> {
+        let prompt = self
+            .persona
+            .prompt(turns, Some(MAX_SUMMARY.min(self.service.window() / 8)));
+        self.service
+            .ask(Instant::now(), &prompt, budget, &mut |_| {})
+            .await
+    }
+}

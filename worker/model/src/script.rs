@@ -1,0 +1,231 @@
+//! The built-in model: it does what its prompt and the messages from `lead` and `user` say.
+//!
+//! Pure: what it answers is a function of the entries that it was told, and nothing else. It must
+//! never import a runtime, a clock, a file system or a random source. The lines that it understands
+//! are read in `line`.
+//!
+//! One answer holds one call, so that messages can reach it between two calls. What other members
+//! send is text.
+
+mod line;
+
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+use teamd_shared::id::RequestId;
+use teamd_shared::message::{Body, IdleReason, LEAD, Message, TEAMD, USER};
+use teamd_shared::transcript::{Block, Event, Usage};
+
+use super::ModelError;
+use line::{FAIL, Line, ScriptedCall, lines};
+
+/// The tool with which a shutdown request is answered.
+const SHUTDOWN_RESPONSE: &str = "shutdown_response";
+
+/// The state of the model: a fold of the transcript.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Script {
+    /// The calls that are still to be made.
+    queue: VecDeque<ScriptedCall>,
+    /// The text of the final answer.
+    texts: Vec<String>,
+    /// What the last call of this piece of work gave.
+    last_result: Option<String>,
+    /// The shutdown request that waits for an answer: at most one is pending.
+    asked: Option<RequestId>,
+    /// The latest answer to a shutdown request: its result is no result of the work.
+    own_response: Option<String>,
+    /// Why the next shutdown request is to be rejected, if it is.
+    reject: Option<String>,
+    /// The incarnation in which the conversation began: calls are counted anew in each
+    /// conversation.
+    conversation: u32,
+    /// How many calls the conversation holds: the next one gets the next number.
+    calls: u64,
+}
+
+impl Script {
+    /// Takes in the next entry.
+    pub fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Incarnation {
+                incarnation,
+                conversation,
+                prompt,
+            } => {
+                // A shutdown request belongs to one incarnation.
+                self.asked = None;
+                if incarnation == conversation {
+                    *self = Self {
+                        conversation: *conversation,
+                        ..Self::default()
+                    };
+                    self.queue_lines(prompt.as_deref().unwrap_or_default());
+                }
+            }
+            Event::Messages { messages } => {
+                for message in messages {
+                    if let Some(order) = order_of(message) {
+                        self.queue_lines(&order);
+                    }
+                    self.queue_task(message);
+                }
+            }
+            Event::Asked { request_id, .. } => self.asked = Some(request_id.clone()),
+            Event::Answer { content, .. } => self.answered(content),
+            Event::Result {
+                tool_use_id,
+                content,
+                ..
+            } => {
+                if self.own_response.as_ref() != Some(tool_use_id) {
+                    self.last_result = Some(content.clone());
+                }
+            }
+            Event::Idle { idle_reason, .. } => self.end_work(*idle_reason == IdleReason::Available),
+            Event::Left { .. } => self.end_work(false),
+            Event::Rejected { .. }
+            | Event::Restarted { .. }
+            | Event::Compacted { .. }
+            | Event::Charged { .. } => {}
+        }
+    }
+
+    /// Answers: a shutdown request first, then the next call, then the text.
+    ///
+    /// # Errors
+    /// [`ModelError::Failed`] if the next line says so. What ends the work clears that line.
+    pub fn answer(&self) -> Result<Event, ModelError> {
+        let content = if let Some(request_id) = &self.asked {
+            let reason = self.reject.as_deref().unwrap_or("done");
+            let approve = self.reject.is_none();
+            let input = json!({ "request_id": request_id, "approve": approve, "reason": reason });
+            self.tool_use(SHUTDOWN_RESPONSE, input)
+        } else if let Some(call) = self.queue.front() {
+            if call.name == FAIL {
+                return Err(ModelError::Failed(
+                    call.input["reason"].as_str().unwrap_or_default().to_owned(),
+                ));
+            }
+            self.tool_use(&call.name, call.input.clone())
+        } else {
+            Block::Text {
+                text: self.final_text(),
+            }
+        };
+        Ok(Event::Answer {
+            content: vec![content],
+            usage: Usage::default(),
+            cut: None,
+            length: None,
+            model_calls: 1,
+        })
+    }
+
+    fn tool_use(&self, name: &str, input: Value) -> Block {
+        let id = format!("call-{}-{}", self.conversation, self.calls + 1);
+        Block::ToolUse {
+            id,
+            name: name.to_owned(),
+            input,
+            message_id: None,
+            request_id: None,
+        }
+    }
+
+    fn final_text(&self) -> String {
+        if !self.texts.is_empty() {
+            return self.texts.join("\n");
+        }
+        self.last_result
+            .clone()
+            .filter(|text| !text.trim().is_empty())
+            .unwrap_or_else(|| "done".to_owned())
+    }
+
+    /// Queues the lines of a task that begin with `/`, and its submission.
+    fn queue_task(&mut self, message: &Value) {
+        let Ok(message) = Message::from_json(message.clone()) else {
+            return;
+        };
+        let Body::TaskAssignment {
+            task_id: Some(id), ..
+        } = message.body
+        else {
+            return;
+        };
+        if message.from == TEAMD {
+            let calls: Vec<&str> = message
+                .content
+                .lines()
+                .filter(|line| line.starts_with('/'))
+                .collect();
+            self.queue_lines(&calls.join("\n"));
+            self.queue_lines(&format!("/task_update {id} completed done"));
+        }
+    }
+
+    fn queue_lines(&mut self, text: &str) {
+        for line in lines(text) {
+            match line {
+                Line::Call(call) => self.queue.push_back(call),
+                Line::Text(text) => self.texts.push(text),
+                Line::RejectShutdown(reason) => self.reject = Some(reason),
+            }
+        }
+    }
+
+    /// An answer was recorded: what it holds is not to be said again.
+    fn answered(&mut self, content: &[Block]) {
+        let mut called = false;
+        for block in content {
+            let Block::ToolUse {
+                id, name, input, ..
+            } = block
+            else {
+                continue;
+            };
+            called = true;
+            self.calls += 1;
+            let answers = |asked: &RequestId| {
+                input
+                    .get("request_id")
+                    .is_some_and(|id| *id == asked.as_str())
+            };
+            if name == SHUTDOWN_RESPONSE && self.asked.take_if(|asked| answers(asked)).is_some() {
+                self.reject = None;
+                self.own_response = Some(id.clone());
+            } else {
+                self.queue.pop_front();
+            }
+        }
+        if !called {
+            self.texts.clear();
+            self.last_result = None;
+        }
+    }
+
+    /// A piece of work ended. Lines that arrived after its last answer belong to the next one,
+    /// unless the work was broken off: then nothing of it is to be done any more.
+    fn end_work(&mut self, finished: bool) {
+        self.asked = None;
+        self.last_result = None;
+        if !finished {
+            self.queue.clear();
+            self.texts.clear();
+        }
+    }
+}
+
+/// Returns what a message orders, if it comes from the lead or the user.
+fn order_of(message: &Value) -> Option<String> {
+    let message = Message::from_json(message.clone()).ok()?;
+    let orders = matches!(
+        message.body,
+        Body::Message | Body::Broadcast | Body::PlanRequest { .. }
+    );
+    (orders && [LEAD, USER].contains(&message.from.as_str())).then_some(message.content)
+}
+
+#[cfg(test)]
+mod tests;

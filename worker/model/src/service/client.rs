@@ -1,0 +1,148 @@
+//! The HTTP client, and the headers and the address of a request. It shows no key, and no address
+//! that may hold a password.
+
+use std::error::Error as _;
+use std::path::Path;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Certificate, Client, Url, redirect};
+
+use super::explain::bad_setting;
+use super::failure::{cut, one_line};
+use super::settings::{Key, Settings, TrustedRoots};
+use super::wire::Wire;
+use crate::ModelError;
+
+/// How long a connection may take to be established.
+const CONNECT: Duration = Duration::from_secs(15);
+
+/// Builds the client. Only the settings of the member count: not the variables of this process, and
+/// no redirect, since it would carry the key along.
+///
+/// # Errors
+/// [`ModelError::Unusable`] if the certificate authorities cannot be read.
+pub(super) fn build(settings: &Settings) -> Result<Client, ModelError> {
+    // It fails only if one is there already.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let mut builder = Client::builder()
+        .user_agent(concat!("teamd/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        .redirect(redirect::Policy::none())
+        .no_proxy();
+    for proxy in &settings.proxies {
+        builder = builder.proxy(proxy.clone());
+    }
+    let bad = |why: String| bad_setting("TEAM_CA", &cut(&why));
+    let own = match &settings.roots {
+        TrustedRoots::Platform => None,
+        TrustedRoots::Embedded => Some(Vec::new()),
+        TrustedRoots::File(path) => Some(read_pem(path).map_err(bad)?),
+    };
+    if let Some(own) = own {
+        let embedded = webpki_root_certs::TLS_SERVER_ROOT_CERTS
+            .iter()
+            .map(|der| Certificate::from_der(der));
+        let mut all = embedded
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| bad(error_chain(error)))?;
+        all.extend(own);
+        builder = builder.tls_certs_only(all);
+    }
+    builder.build().map_err(|error| bad(error_chain(error)))
+}
+
+fn read_pem(path: &Path) -> Result<Vec<Certificate>, String> {
+    let shown = path.display();
+    let pem = std::fs::read(path).map_err(|error| format!("{shown}: {error}"))?;
+    let certificates = Certificate::from_pem_bundle(&pem)
+        .map_err(|error| format!("{shown}: {}", error_chain(error)))?;
+    if certificates.is_empty() {
+        return Err(format!("{shown} holds no certificate in PEM"));
+    }
+    Ok(certificates)
+}
+
+/// Puts a path below a base URL, whatever of it the base has already: both `…/` and `…/v1` are
+/// common.
+pub(super) fn below(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    let there = base.path().trim_end_matches('/');
+    let joined = match path.split_once('/') {
+        _ if there.ends_with(&format!("/{path}")) => there.to_owned(),
+        Some((first, rest)) if there.ends_with(&format!("/{first}")) => format!("{there}/{rest}"),
+        _ => format!("{there}/{path}"),
+    };
+    url.set_path(&joined);
+    url
+}
+
+/// Returns the headers of a request.
+pub(super) fn headers(wire: &dyn Wire, key: Option<&Key>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in wire.headers(key) {
+        #[expect(
+            clippy::expect_used,
+            reason = "settings refuse a key with any but graphic ASCII characters"
+        )]
+        let mut value =
+            HeaderValue::from_str(&value).expect("graphic ASCII and spaces fit into a header");
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    headers
+}
+
+/// Writes an error with its sources, without the address.
+pub(super) fn error_chain(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut all = vec![error.to_string()];
+    let mut source = error.source();
+    while let Some(error) = source {
+        let text = error.to_string();
+        if all.last().is_none_or(|last| !last.contains(&text)) {
+            all.push(text);
+        }
+        source = error.source();
+    }
+    one_line(&all.join(": "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_put_below_every_common_base() {
+        for (base, path, url) in [
+            (
+                "https://api.anthropic.com",
+                "v1/messages",
+                "https://api.anthropic.com/v1/messages",
+            ),
+            (
+                "https://gateway/x/v1/",
+                "v1/messages",
+                "https://gateway/x/v1/messages",
+            ),
+            (
+                "http://localhost:1234/v1",
+                "chat/completions",
+                "http://localhost:1234/v1/chat/completions",
+            ),
+            (
+                "http://h/v1/chat/completions",
+                "chat/completions",
+                "http://h/v1/chat/completions",
+            ),
+            (
+                "https://h/v1?api-version=1",
+                "chat/completions",
+                "https://h/v1/chat/completions?api-version=1",
+            ),
+        ] {
+            assert_eq!(below(&base.parse().unwrap(), path).as_str(), url);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! A model that is reached over HTTP: asks its service, waits and asks again when that may help,
+//! and says in plain words when it does not.
+//!
+//! It keeps no conversation: every prompt holds all of it. What is sent and how an answer is read
+//! is up to a [`Wire`], one file a provider; those are pure. Keys go into headers and nowhere else.
+//!
+//! Two types say that there is no answer: a [`Failure`] is what one request came to, and decides
+//! about the next; a [`ModelError`] is what the last failure means for a user.
+
+mod anthropic;
+mod catalog;
+mod client;
+mod draft;
+mod events;
+mod explain;
+mod failure;
+mod gateway;
+mod http;
+mod ids;
+mod openai;
+mod overload;
+mod retry;
+mod settings;
+mod waits;
+mod wire;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Client;
+use teamd_shared::amount::format_duration;
+use teamd_shared::environment::Environment;
+use teamd_shared::member::Waiting;
+use teamd_shared::model_spec::{ModelSpec, Provider};
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::transcript::{Block, Usage};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::prompt::{Part, Prompt, Role, Turn};
+use super::{Answer, ModelError};
+use draft::Piece;
+use explain::{explain, no_answer};
+use failure::Failure;
+pub use gateway::{Meter, upstreams};
+use overload::Overload;
+use settings::Settings;
+pub use settings::patience;
+use teamd_worker_core::state::Budget;
+use waits::Waits;
+use wire::Wire;
+
+/// How long all attempts and pauses for one prompt may take together, in however many pieces its
+/// answer comes: after that, no failure is followed by another attempt. An answer that comes has no
+/// limit.
+const GIVE_UP: Duration = Duration::from_secs(600);
+
+/// How often one answer may be paused. Each piece costs tokens, so an answer that never ends must
+/// be given up.
+const MAX_PAUSES: u32 = 10;
+
+/// What a service needs of its surroundings.
+#[derive(Debug, Clone, Copy)]
+pub struct Access<'a> {
+    /// The team, whose workers leave an overloaded service alone together.
+    pub dir: &'a Arc<TeamDir>,
+    /// Keys, addresses and proxies: those of the command that asked for the member.
+    pub environment: &'a Environment,
+}
+
+/// What is heard of an answer while it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// The next piece of its text.
+    Text(&'a str),
+    /// The answer broke off, and begins anew: what was heard of it so far does not count.
+    Again,
+}
+
+/// The service of one model.
+#[derive(Debug)]
+pub(crate) struct Service {
+    wire: Box<dyn Wire>,
+    settings: Settings,
+    /// Built at the first request: a worker that only waits does not touch its pages.
+    client: Option<Client>,
+    waits: Waits,
+    overload: Overload,
+    /// What an answer has cost that has not ended, or never will.
+    unrecorded: Usage,
+}
+
+impl Service {
+    /// Makes the service that a specification names. Nothing is sent, and no client is built,
+    /// before the first prompt.
+    ///
+    /// # Errors
+    /// [`ModelError::Unusable`] for a missing key, or a setting that makes no sense.
+    pub(crate) fn new(spec: &ModelSpec, access: Access<'_>) -> Result<Self, ModelError> {
+        let settings = Settings::read(spec, access.environment)?;
+        let wire: Box<dyn Wire> = match settings.provider {
+            Provider::Anthropic => {
+                Box::new(anthropic::Anthropic::new(&settings.model, settings.window))
+            }
+            Provider::OpenAi | Provider::Script => Box::new(openai::OpenAi::new(
+                &settings.model,
+                settings.is_default_base,
+            )),
+        };
+        Ok(Self {
+            wire,
+            client: None,
+            waits: Waits::new(settings.silence),
+            overload: Overload::new(Arc::clone(access.dir), &settings.service()),
+            settings,
+            unrecorded: Usage::default(),
+        })
+    }
+
+    /// Returns how many tokens a prompt and its answer may have together.
+    pub(crate) fn window(&self) -> u64 {
+        self.settings.window
+    }
+
+    /// Returns where the pause of the moment stands, while a prompt is asked.
+    pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
+        self.waits.subscribe()
+    }
+
+    /// Takes out what answers have cost that came to nothing, since it was taken out last.
+    pub(crate) fn take_unrecorded(&mut self) -> Usage {
+        std::mem::take(&mut self.unrecorded)
+    }
+
+    /// Asks; `began`: when the waiting for this answer began; `heard` is told each piece of text as
+    /// it comes. `budget`: what may be spent, with what [`Service::take_unrecorded`] has not taken
+    /// out, before an answer that is not whole is given up.
+    ///
+    /// An answer that the service pauses is sent back as it is, nothing stands behind it, and the
+    /// model goes on. Elsewhere it is one answer, which counts when it has ended. So no message, no
+    /// crash and no compaction can come between its pieces: a worker that dies meanwhile asks anew.
+    /// A call that fails or is dropped halfway leaves nothing behind but what it cost.
+    ///
+    /// # Errors
+    /// [`ModelError`] if there is no answer to be had, also not by waiting and trying again.
+    pub(crate) async fn ask(
+        &mut self,
+        began: Instant,
+        prompt: &Prompt<'_>,
+        budget: Budget,
+        heard: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Answer, ModelError> {
+        let before = self.unrecorded;
+        let mut content = Vec::new();
+        let mut usage = Usage::default();
+        let mut turns = Cow::Borrowed(prompt.turns);
+        for pauses in 0..=MAX_PAUSES {
+            if budget.reached(&self.unrecorded).is_some() {
+                return Err(ModelError::Spent);
+            }
+            let text: String = content.iter().filter_map(Block::text).collect();
+            let going_on = Prompt {
+                turns: &turns,
+                ..prompt.clone()
+            };
+            let Piece { answer, paused } = self.next_piece(&going_on, began, &text, heard).await?;
+            self.unrecorded += answer.usage;
+            usage += answer.usage;
+            content.extend(answer.content);
+            // With a call in it, it goes on behind the result.
+            if !paused
+                || content
+                    .iter()
+                    .any(|block| matches!(block, Block::ToolUse { .. }))
+            {
+                // For each piece all of the conversation was read again, with the pieces before:
+                // only the last count is its length.
+                let last = answer
+                    .usage
+                    .input()
+                    .saturating_add(answer.usage.output_tokens);
+                let length = (pauses > 0).then_some(last);
+                // The answer says what it cost.
+                self.unrecorded = before;
+                return Ok(Answer {
+                    content,
+                    usage,
+                    cut: answer.cut,
+                    length,
+                });
+            }
+            tracing::info!("{}: paused its answer; it goes on", self.name());
+            if !content.is_empty() {
+                let parts = content.iter().map(Part::from).collect();
+                turns = [
+                    prompt.turns,
+                    &[Turn {
+                        role: Role::Assistant,
+                        parts,
+                    }],
+                ]
+                .concat()
+                .into();
+            }
+        }
+        let why = format!(
+            "its service has paused this answer {} times, and it has no end",
+            MAX_PAUSES + 1
+        );
+        Err(ModelError::Failed(why))
+    }
+
+    /// Asks for the next piece of an answer; `began`: when its first was asked for; `before`: the
+    /// text of those before.
+    async fn next_piece(
+        &mut self,
+        prompt: &Prompt<'_>,
+        began: Instant,
+        before: &str,
+        heard: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Piece, ModelError> {
+        let client = match self.client.take() {
+            Some(client) => client,
+            None => client::build(&self.settings)?,
+        };
+        let client = self.client.insert(client).clone();
+        let mut failed = 0;
+        loop {
+            self.wait_out_overload(began, failed).await?;
+            let mut has_begun = false;
+            let mut hear = |text: &str| {
+                has_begun |= !text.is_empty();
+                heard(Progress::Text(text));
+            };
+            let failure = match self.attempt(&client, prompt, &mut hear).await {
+                Ok(piece) => return Ok(piece),
+                Err(failure) => failure,
+            };
+            if has_begun {
+                heard(Progress::Again);
+                heard(Progress::Text(before));
+            }
+            if self.wire.adapt(&failure) {
+                tracing::info!("{}: asking in another way, since {failure}", self.name());
+                continue;
+            }
+            failed += 1;
+            let Some(wait) = retry::pause(&failure, failed, began.elapsed(), random()) else {
+                return Err(explain(&failure, &self.settings, failed));
+            };
+            if failure.is_overload() {
+                self.overload
+                    .leave_alone_for(failure.retry_after.unwrap_or(wait));
+            }
+            let seconds = wait.as_secs_f64();
+            tracing::warn!(
+                "{}: attempt {failed} failed: {failure}; again in {seconds:.1} s",
+                self.name()
+            );
+            self.waits
+                .sleep(wait, &failure.brief(&self.settings.host()))
+                .await;
+        }
+    }
+
+    /// Waits as long as a worker of the team was told to wait.
+    async fn wait_out_overload(&self, began: Instant, failed: u32) -> Result<(), ModelError> {
+        while let Some(left) = self.overload.left() {
+            let Some(wait) = retry::wait_for(left, began.elapsed(), random()) else {
+                let last = format!("it asks to be left alone for {}", format_duration(left));
+                return Err(no_answer(&self.settings, failed, &last));
+            };
+            tracing::info!(
+                "{} is overloaded: waiting {:.1} s",
+                self.name(),
+                wait.as_secs_f64()
+            );
+            self.waits
+                .sleep(wait, "overloaded; the team leaves it alone")
+                .await;
+        }
+        Ok(())
+    }
+
+    async fn attempt(
+        &self,
+        client: &Client,
+        prompt: &Prompt<'_>,
+        heard: &mut dyn FnMut(&str),
+    ) -> Result<Piece, Failure> {
+        let body = self.wire.body(prompt).to_string();
+        let asked = body.len();
+        let url = client::below(&self.settings.base, self.wire.path());
+        let headers = client::headers(self.wire.as_ref(), self.settings.key.as_ref());
+        let request = client.post(url).headers(headers).body(body);
+        let exchanged = http::exchange(request, self.wire.as_ref(), &self.waits, heard).await;
+        let mut piece =
+            exchanged.map_err(|failure| failure.sanitized(|text| self.settings.scrub(text)))?;
+        let answer = &mut piece.answer;
+        ids::make_unique(&mut answer.content, prompt.turns);
+        if answer.usage == Usage::default() {
+            answer.usage = estimate(asked, &answer.content);
+        }
+        Ok(piece)
+    }
+
+    fn name(&self) -> String {
+        format!(
+            "{}:{}",
+            self.settings.provider.as_str(),
+            self.settings.model
+        )
+    }
+}
+
+/// Returns about what an answer cost whose service does not say (some local ones): a budget must
+/// hold there, too. Four bytes are about one token.
+fn estimate(asked: usize, content: &[Block]) -> Usage {
+    let answered: usize = content.iter().map(|block| Part::from(block).bytes()).sum();
+    let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
+    Usage {
+        input_tokens: tokens(asked),
+        output_tokens: tokens(answered),
+        ..Usage::default()
+    }
+}
+
+/// Returns a number in 0..1, so that workers that wait for the same do not come back at the same
+/// time.
+fn random() -> f64 {
+    let (bits, ..) = uuid::Uuid::new_v4().as_fields();
+    f64::from(bits) / (f64::from(u32::MAX) + 1.0)
+}
+
+#[cfg(test)]
+mod streams;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+//! Running confined commands, of a teammate or of a job: in the foreground, one at a time, with
+//! output, log and time limit, and in the background.
+//!
+//! Each command runs under a shim ([`crate::shim`]), and what it started is gone when it is over.
+
+mod agent;
+mod agent_gate;
+mod background;
+mod foreground;
+mod live_log;
+mod log;
+mod output;
+mod piped;
+mod shim_handle;
+mod source;
+mod terminal;
+mod way;
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use teamd_shared::environment::Environment;
+use teamd_shared::member::{Bounds, Gate, Sandbox, SandboxMode};
+use teamd_shared::name::Name;
+use teamd_shared::team_dir::TeamDir;
+use teamd_worker_core::tools::{Bash, Outcome};
+use tokio::task::JoinSet;
+
+use crate::args::Confinement;
+use crate::caches::{self, Keeps};
+use crate::cgroup::OwnCgroup;
+use crate::gateway::Gateway;
+use crate::place::Place;
+use crate::places::{Origin, Places, take_writable};
+use crate::shim::{Job, Order};
+use crate::temp::TempDir;
+pub use agent::{AgentStart, StartedAgent};
+pub use agent_gate::{AgentGate, GateHandle, pair as gate_pair};
+use background::Background;
+pub use foreground::{Foreground, Ran, Reader};
+pub use live_log::LiveLog;
+pub use output::KEPT;
+pub use shim_handle::reap_orphans;
+pub use way::Way;
+
+/// Seconds that a command may take unless its call says otherwise.
+const DEFAULT_TIMEOUT: f64 = 120.0;
+
+/// The longest command that the kernel takes as one argument, in bytes (`MAX_ARG_STRLEN`, less the
+/// final NUL).
+const MAX_COMMAND: usize = (128 << 10) - 1;
+
+/// How a good end is told.
+pub const GOOD_END: &str = "exit code 0";
+
+/// How much is read at once, in bytes: as much as a pipe holds.
+const PIECE: usize = 64 << 10;
+
+/// What a runner needs.
+#[derive(Debug)]
+pub struct RunnerConfig {
+    /// The directory that the commands work in.
+    pub workspace: PathBuf,
+    /// The team directory: logs go there.
+    pub team_dir: Arc<TeamDir>,
+    /// The member.
+    pub name: Name,
+    /// What the name of the temporary directory has of it: no two programs of a team that run at
+    /// once have the same.
+    pub temp_name: String,
+    /// The lock of the worker or job: each shim shares it.
+    pub liveness_lock: File,
+    /// The variables of every command. Its secrets are given to no command.
+    pub environment: Environment,
+    /// Where commands of the team may or once could write.
+    pub territory: Vec<PathBuf>,
+    /// How its commands are confined while the gate is open.
+    pub sandbox: Sandbox,
+    /// What its commands see although it lies in something hidden: the team repository.
+    pub shown: Vec<PathBuf>,
+    /// What they may not write although it lies in the workspace.
+    pub sealed: Vec<PathBuf>,
+    /// The means to confine them.
+    pub confinement: Confinement,
+    /// The limits of each command.
+    pub bounds: Bounds,
+    /// The cgroup in which commands run, if there is one.
+    pub cgroup: Option<Arc<OwnCgroup>>,
+    /// Where they have caches of their own.
+    pub keeps: Keeps,
+}
+
+/// Runs confined commands.
+#[derive(Debug)]
+pub struct Runner {
+    config: RunnerConfig,
+    places: Places,
+    background: Background,
+    /// What the model is told with its first command.
+    first_note: String,
+    /// Removed when the incarnation ends, after the commands have ended: it stands last.
+    _temp: TempDir,
+}
+
+/// A command that has been started, if it could be.
+#[derive(Debug)]
+pub enum Running {
+    /// It is over, or goes on in the background.
+    Done(Outcome),
+    /// It runs in the foreground.
+    Foreground(Box<Foreground>),
+}
+
+impl Runner {
+    /// Looks around for what the commands may do, and makes this process the subreaper of what they
+    /// start.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn new(mut config: RunnerConfig) -> anyhow::Result<Self> {
+        nix::sys::prctl::set_child_subreaper(true).context("cannot become a subreaper")?;
+        let (writable, lost) = take_writable(&config.sandbox.writable, config.team_dir.root());
+        let first_note = first_note(&config.sandbox, &lost);
+        let temp = temp_dir(&config, &writable);
+        let temp = temp.context("cannot make the temporary directory of its commands")?;
+        let state = make_state(&config)?;
+        let origin = Origin {
+            environment: &config.environment,
+            territory: &config.territory,
+            hidden: &config.sandbox.hidden,
+            visible: &config.sandbox.visible,
+            state: state.as_deref(),
+            shown: &config.shown,
+            sealed: &config.sealed,
+            programs: &config.confinement.programs,
+            config: config.confinement.config.as_deref(),
+        };
+        let places = Places::find(
+            &config.workspace,
+            &config.team_dir,
+            writable,
+            temp.path(),
+            origin,
+        );
+        let places = places.context("cannot look around for what its commands may do")?;
+        if let Some(state) = &state {
+            caches::tell(&mut config.environment, &config.sandbox, &places, state);
+        }
+        Ok(Self {
+            config,
+            places,
+            background: Background::default(),
+            first_note,
+            _temp: temp,
+        })
+    }
+
+    /// Returns what it was made with; its environment names the caches.
+    pub fn config(&self) -> &RunnerConfig {
+        &self.config
+    }
+
+    /// Returns where things lie.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Runs a command to its end, as long as it may take.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn run(
+        &mut self,
+        command: String,
+        seconds: f64,
+        reader: Reader,
+    ) -> anyhow::Result<Ran> {
+        let bash = Bash {
+            command,
+            timeout: Some(seconds),
+            run_in_background: false,
+        };
+        let prepared = self.prepare(&bash, Gate::Open);
+        let (job, gateway) = prepared.map_err(anyhow::Error::msg)?;
+        let started = self.start_in_foreground(&job, gateway);
+        let started = started.map_err(anyhow::Error::msg)?;
+        Ok(started.run_to_end(reader).await)
+    }
+
+    /// Starts a command. Must be called within the runtime.
+    pub fn start(&mut self, bash: &Bash, gate: Gate) -> Running {
+        match self.try_start(bash, gate) {
+            Ok(running) => running,
+            Err(why) => Running::Done(Outcome::error(why)),
+        }
+    }
+
+    fn try_start(&mut self, bash: &Bash, gate: Gate) -> Result<Running, String> {
+        let (job, gateway) = self.prepare(bash, gate)?;
+        if bash.run_in_background {
+            let started =
+                self.background
+                    .start(&self.config, &job, &self.places.temp.path, gateway);
+            let started = started.map_err(|error| cannot_start(&self.config, &error))?;
+            let note = std::mem::take(&mut self.first_note);
+            return Ok(Running::Done(Outcome::ok(note + &started)));
+        }
+        let command = self.start_in_foreground(&job, gateway)?;
+        Ok(Running::Foreground(Box::new(command)))
+    }
+
+    fn start_in_foreground(
+        &mut self,
+        job: &Job,
+        gateway: JoinSet<()>,
+    ) -> Result<Foreground, String> {
+        let started = Foreground::start(job, &self.config.liveness_lock);
+        let mut command = started.map_err(|error| cannot_start(&self.config, &error))?;
+        command.note = std::mem::take(&mut self.first_note);
+        command.gateway = gateway;
+        Ok(command)
+    }
+
+    /// Makes the job of a command, and begins to serve its gateway.
+    fn prepare(&self, bash: &Bash, gate: Gate) -> Result<(Job, JoinSet<()>), String> {
+        let RunnerConfig {
+            sandbox,
+            team_dir,
+            confinement,
+            ..
+        } = &self.config;
+        let cannot = |error| cannot_start(&self.config, &error);
+        let policy = self
+            .places
+            .policy(sandbox, gate, (confinement.layers, confinement.weak))?;
+        if policy.is_some() {
+            // Shims note there what must not be made. It may be deleted at any time.
+            team_dir
+                .open_folder(Some("run"))
+                .map_err(|error| error.to_string())?;
+        }
+        let has_list = sandbox.has_network(gate) && !sandbox.hosts.is_empty();
+        let way = has_list.then(|| Way::make(Gateway::new(sandbox, true), true));
+        let mut way = way.transpose().map_err(cannot)?;
+        let listen = way.as_ref().and_then(Way::listen);
+        let order = Order {
+            timeout: timeout_of(bash),
+            bounds: self.config.bounds,
+            policy,
+            agent: None,
+            listen,
+        };
+        let job = self.job(bash, order, way.as_mut())?;
+        // What a command starts is in the cgroup from its first moment.
+        self.config
+            .cgroup
+            .as_ref()
+            .map_or(Ok(()), |cgroup| cgroup.enter())
+            .map_err(cannot)?;
+        Ok((job, way.map(Way::serve_command).unwrap_or_default()))
+    }
+
+    fn job(&self, bash: &Bash, order: Order, way: Option<&mut Way>) -> Result<Job, String> {
+        let config = &self.config;
+        let command = &bash.command;
+        if command.len() > MAX_COMMAND {
+            return Err(format!(
+                "the command has {} bytes, the limit is {MAX_COMMAND}: write it to a file, and run that",
+                command.len()
+            ));
+        }
+        let mut environment = Cow::Borrowed(&config.environment);
+        let variables = way.iter().flat_map(|way| way.variables());
+        for (name, value) in variables {
+            environment.to_mut().set(name, &value);
+        }
+        // The shim would say it later, and less well.
+        let job = config
+            .workspace
+            .metadata()
+            .and_then(|_| Job::new(order, &environment, &config.workspace, command.as_ref()));
+        let mut job = job.map_err(|error| cannot_start(config, &error))?;
+        job.handed_on.extend(way.and_then(Way::hand_on));
+        Ok(job)
+    }
+
+    /// Tells whether a command runs in the background.
+    pub fn has_background(&mut self) -> bool {
+        self.background.is_running()
+    }
+
+    /// Ends the commands in the background with all that they started; returns when that is gone.
+    /// May be dropped and called again.
+    pub async fn end_background(&mut self) {
+        self.background.end().await;
+    }
+}
+
+impl Running {
+    /// Waits for the outcome; all that the command started (except in the background) is gone then.
+    ///
+    /// Cancel safe: may be dropped halfway and called again.
+    pub async fn finish(&mut self) -> Outcome {
+        let outcome = match self {
+            Self::Done(outcome) => return outcome.clone(),
+            Self::Foreground(command) => command.finish().await,
+        };
+        *self = Self::Done(outcome.clone());
+        outcome
+    }
+
+    /// Ends the command; all that it started is gone when this returns.
+    ///
+    /// The outcome tells why, unless the command had ended by itself.
+    pub async fn cancel(self, why: &str) -> Outcome {
+        match self {
+            Self::Done(outcome) => outcome,
+            Self::Foreground(command) => command.cancel(why).await,
+        }
+    }
+}
+
+fn timeout_of(bash: &Bash) -> Option<Duration> {
+    let by_default = (!bash.run_in_background).then_some(DEFAULT_TIMEOUT);
+    bash.timeout.or(by_default).map(Duration::from_secs_f64)
+}
+
+fn cannot_start(config: &RunnerConfig, error: &io::Error) -> String {
+    format!(
+        "cannot start a command in {}: {error}",
+        config.workspace.display()
+    )
+}
+
+/// Makes what commands may always write besides: where an agent keeps what is its own, and where
+/// caches lie.
+fn make_state(config: &RunnerConfig) -> anyhow::Result<Option<PathBuf>> {
+    let made = config.keeps.make(&config.environment, &config.team_dir);
+    if matches!(config.keeps, Keeps::Agent(_)) {
+        return made.context("cannot make the state directory of the agent");
+    }
+    // What is not confined writes those of the user.
+    if config.sandbox.mode == SandboxMode::Off {
+        return Ok(None);
+    }
+    Ok(made.unwrap_or_else(|error| {
+        tracing::warn!("commands have no caches of their own: {error:#}");
+        None
+    }))
+}
+
+/// Tells the model which paths were allowed by name and cannot be written all the same.
+fn first_note(sandbox: &Sandbox, lost: &[String]) -> String {
+    if sandbox.mode != SandboxMode::WorkspaceWrite || lost.is_empty() {
+        return String::new();
+    }
+    format!(
+        "[allowed by name, but not writable in this incarnation: {}]\n",
+        lost.join("; ")
+    )
+}
+
+/// Makes a place that this user alone enters, and that only this teammate uses.
+fn temp_dir(config: &RunnerConfig, writable: &[Place]) -> io::Result<TempDir> {
+    let named = config
+        .environment
+        .path("TMPDIR")
+        .filter(|path| path.is_absolute() && path.is_dir());
+    let named = named.and_then(|path| path.canonicalize().ok());
+    // Where its commands write, they could put a link in its place.
+    let is_theirs = |path: &Path| {
+        path.starts_with(&config.workspace) || writable.iter().any(|it| path.starts_with(&it.path))
+    };
+    let named = named.filter(|path| {
+        !is_theirs(path) && !config.sandbox.hidden.iter().any(|it| path.starts_with(it))
+    });
+    let team = rustix::fs::fstat(&config.team_dir)?;
+    let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.temp_name);
+    TempDir::create(&named.unwrap_or_else(|| "/tmp".into()), &id)
+}
+
+#[cfg(test)]
+mod tests;

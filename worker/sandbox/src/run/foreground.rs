@@ -1,0 +1,296 @@
+//! A command in the foreground: its output becomes the result.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use teamd_shared::member::Bounds;
+use teamd_worker_core::tools::Outcome;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+
+use super::GOOD_END;
+use super::agent_gate::AgentGate;
+use super::live_log::LiveLog;
+use super::output::Output;
+use super::piped::Piped;
+use super::source::Source;
+use super::terminal::Terminal;
+use crate::bounds;
+use crate::shim::{ExitCause, Job, Report};
+
+/// How much of the error output of an agent is told, in bytes.
+const ERRORS: usize = 2000;
+
+/// What is told of an agent that a closed gate has ended.
+const GATE_CLOSED: &str = "ended: its gate was closed while it could write";
+
+/// How long the end of an agent is waited for that has closed its output.
+pub(super) const GRACE_OF_AGENT: Duration = Duration::from_secs(2);
+
+/// Who reads what a command prints.
+#[derive(Debug)]
+pub enum Reader {
+    /// A program: as it is.
+    Program,
+    /// A model, and people meanwhile in the log, if there is one.
+    Model(Option<LiveLog>),
+}
+
+/// How a command has ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// Its exit code; none if something else ended it.
+    pub exit: Option<i32>,
+    /// What it has printed.
+    pub output: String,
+    /// What is to be said of a bad end. Fits behind the command.
+    pub failure: Option<String>,
+    /// Whether it could not be started or watched: that says nothing of it.
+    pub is_fault: bool,
+}
+
+/// A command in the foreground.
+#[derive(Debug)]
+pub struct Foreground {
+    pub(super) command: Piped,
+    output: Output,
+    /// Shows the output as a terminal does, for a model; none where a program reads it.
+    terminal: Option<Terminal>,
+    timeout: Duration,
+    bounds: Bounds,
+    /// Why the command was cancelled, if it was.
+    cancelled: Option<String>,
+    /// What stands before the output.
+    pub(super) note: String,
+    /// What an agent writes to its error output.
+    pub(super) errors: Option<File>,
+    /// Where the output can be read while it comes.
+    log: Option<LiveLog>,
+    /// What serves its gateway: it ends with this.
+    pub(super) gateway: JoinSet<()>,
+}
+
+impl Foreground {
+    /// Starts a command.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(super) fn start(job: &Job, liveness_lock: &File) -> io::Result<Self> {
+        Ok(Self::of(Piped::start(job, liveness_lock)?, job))
+    }
+
+    fn of(command: Piped, job: &Job) -> Self {
+        Self {
+            command,
+            output: Output::default(),
+            terminal: Some(Terminal::default()),
+            timeout: job.order.timeout.unwrap_or_default(),
+            bounds: job.order.bounds,
+            cancelled: None,
+            note: String::new(),
+            errors: None,
+            log: None,
+            gateway: JoinSet::new(),
+        }
+    }
+
+    /// Starts an agent that writes to `writes`, which is read at `output`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(super) fn start_agent(
+        job: &Job,
+        liveness_lock: &File,
+        output: UnixStream,
+        writes: OwnedFd,
+    ) -> io::Result<Self> {
+        let command = Piped::start_with(job, liveness_lock, Source::Socket(output), writes)?;
+        Ok(Self::of(command, job))
+    }
+
+    /// Follows what is wanted of the gate of the agent.
+    pub(super) fn follow_gate(&mut self, gate: AgentGate) {
+        self.command.shim.follow_gate(gate);
+    }
+
+    /// Waits for the end of the command. May be dropped and called again, until it has returned.
+    pub async fn finish(&mut self) -> Outcome {
+        let report = self.report().await;
+        self.outcome(&report)
+    }
+
+    async fn report(&mut self) -> Report {
+        let Self {
+            command,
+            log,
+            terminal,
+            output,
+            ..
+        } = self;
+        command
+            .report(|piece| {
+                for log in log.iter_mut() {
+                    log.push(piece);
+                }
+                match terminal {
+                    Some(terminal) => output.push(&terminal.push(piece)),
+                    None => output.push(piece),
+                }
+            })
+            .await
+    }
+
+    /// Takes out what is kept of the output.
+    fn take_output(&mut self) -> String {
+        let rest = self
+            .terminal
+            .take()
+            .map(Terminal::finish)
+            .unwrap_or_default();
+        self.output.push(&rest);
+        std::mem::take(&mut self.output).into_text()
+    }
+
+    /// Waits for the end of the command, for this reader.
+    pub(super) async fn run_to_end(mut self, reader: Reader) -> Ran {
+        match reader {
+            Reader::Program => self.terminal = None,
+            Reader::Model(log) => self.log = log,
+        }
+        let report = self.report().await;
+        let output = self.take_output();
+        let failure = self.failure(&report, &output);
+        if let Some(log) = self.log.take() {
+            log.end(failure.as_deref().unwrap_or(GOOD_END));
+        }
+        let is_fault = report.cause == ExitCause::Failed;
+        Ran {
+            exit: if report.cause == ExitCause::Exited {
+                report.code
+            } else {
+                None
+            },
+            output,
+            failure,
+            is_fault,
+        }
+    }
+
+    /// Ends the command and all that it started; returns when that is gone.
+    pub async fn cancel(mut self, why: &str) -> Outcome {
+        self.cancelled = Some(why.to_owned());
+        self.command.end();
+        self.finish().await
+    }
+
+    fn outcome(&mut self, report: &Report) -> Outcome {
+        let text = self.take_output();
+        let text = text.trim_end_matches('\n');
+        let mut failure = self.failure(report, text);
+        if let Some(failure) = &mut failure
+            && let Some(errors) = self.errors.take()
+        {
+            failure.push_str(&end_of(&errors));
+        }
+        let mut content = match &failure {
+            None if text.trim().is_empty() => "(no output)".to_owned(),
+            _ => text.to_owned(),
+        };
+        for note in failure.iter().chain(&report.notes) {
+            let line = if content.is_empty() { "" } else { "\n" };
+            content.push_str(&format!("{line}[{note}]"));
+        }
+        content.insert_str(0, &self.note);
+        log_notes(report);
+        Outcome {
+            content,
+            is_error: failure.is_some(),
+        }
+    }
+
+    /// Returns how the command ended, unless that was a good end by itself.
+    fn failure(&self, report: &Report, output: &str) -> Option<String> {
+        let timed_out = || {
+            format!(
+                "timed out after {} s; everything it had started was ended",
+                self.timeout.as_secs_f64()
+            )
+        };
+        match (report.cause, &report.error, &self.cancelled) {
+            (_, Some(error), _) => Some(error.clone()),
+            (ExitCause::Exited, ..) => {
+                let how = how_it_exited(report)?;
+                let reached = bounds::reached(&self.bounds, (report.code, report.signal), output);
+                Some(reached.map_or(how.clone(), |limit| format!("{how}; {limit}")))
+            }
+            (_, _, Some(why)) => Some(why.clone()),
+            (ExitCause::GateClosed, ..) => Some(GATE_CLOSED.to_owned()),
+            _ if self.command.shim.is_ended_by_gate() => Some(GATE_CLOSED.to_owned()),
+            (ExitCause::TooMany, ..) => Some(format!(
+                "it had more than {} processes at once, which is its limit; everything it had started was ended",
+                self.bounds.max_procs.unwrap_or_default()
+            )),
+            (ExitCause::TimedOut, ..) => Some(timed_out()),
+            _ if self.command.shim.is_asked() => Some(timed_out()),
+            (ExitCause::ShimLost, ..) => Some("the shim of this command was killed".to_owned()),
+            (ExitCause::Lifeline | ExitCause::Signalled | ExitCause::Failed, ..) => {
+                Some("the shim of this command was told to end it".to_owned())
+            }
+        }
+    }
+}
+
+/// Returns what an agent has said last of why it fails, to be put behind that it has failed.
+fn end_of(errors: &File) -> String {
+    let length = errors.metadata().map_or(0, |metadata| metadata.len());
+    let mut last = vec![0; ERRORS.min(usize::try_from(length).unwrap_or(ERRORS))];
+    let from = length - last.len() as u64;
+    match errors.read_exact_at(&mut last, from) {
+        Ok(()) => told_end(&last),
+        Err(error) => format!("; its error output cannot be read: {error}"),
+    }
+}
+
+/// Tells the end of an error output.
+fn told_end(last: &[u8]) -> String {
+    let mut terminal = Terminal::default();
+    let shown = [terminal.push(last), terminal.finish()].concat();
+    let said = String::from_utf8_lossy(&shown);
+    let said = said.trim();
+    if said.is_empty() {
+        String::new()
+    } else {
+        format!("; its error output ends: {said}")
+    }
+}
+
+/// Reads the error output of an agent to its end; returns what is to be told of it.
+pub(super) async fn last_words(mut errors: UnixStream) -> String {
+    let mut last = Vec::new();
+    let mut piece = vec![0; ERRORS];
+    while let Ok(read @ 1..) = errors.read(&mut piece).await {
+        last.extend_from_slice(&piece[..read]);
+        last.drain(..last.len().saturating_sub(ERRORS));
+    }
+    told_end(&last)
+}
+
+pub(super) fn log_notes(report: &Report) {
+    for note in &report.notes {
+        tracing::warn!("after a command: {note}");
+    }
+}
+
+/// Returns what is to be said of an end by itself, unless it was a good one.
+pub(super) fn how_it_exited(report: &Report) -> Option<String> {
+    match (report.code, report.signal) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some(format!("exit code {code}")),
+        (None, Some(signal)) => Some(format!("ended by signal {signal}")),
+        (None, None) => Some("ended, and how is not known".to_owned()),
+    }
+}

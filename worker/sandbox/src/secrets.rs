@@ -1,0 +1,626 @@
+//! Secrets, which only the user reads: keys, and what tools keep of them. Where they are by custom,
+//! where variables say they are, and where links of the user lead from there.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use std::{fmt, fs, io};
+
+use rustix::fs::{Access, AtFlags, CWD, FileType, Stat, accessat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use teamd_shared::environment::Environment;
+use teamd_shared::place::follow;
+
+use super::Places;
+use super::home::Home;
+use super::mount_table::{aliases, join, mounts};
+use super::place::open_itself;
+
+/// Where the secrets of a user lie, by every path, whether they are there or not. They are looked
+/// for when the first call needs them: an idle teammate needs none, and for root that is a walk
+/// through `/etc`.
+#[derive(Clone)]
+pub struct Secrets(Arc<LazyLock<Found, Box<dyn FnOnce() -> Found + Send + Sync>>>);
+
+/// The paths and, of those that are there, the files; or why they cannot be known, for the model.
+type Found = Result<(Vec<PathBuf>, Vec<Node>), String>;
+
+/// Device and inode of a file.
+pub type Node = (u64, u64);
+
+impl Secrets {
+    /// Prepares to look for the secrets of a user, and for what is hidden by name.
+    pub(super) fn of(places: Places, environment: Environment, hidden: &[String]) -> Self {
+        let mut paths: Vec<_> = hidden.iter().map(PathBuf::from).collect();
+        Self::when_needed(move || {
+            let mut known = known(&places, &environment);
+            // By the user's own word, as what is hidden by name.
+            known.retain(|path| {
+                !places
+                    .visible
+                    .iter()
+                    .any(|visible| path.starts_with(visible))
+            });
+            paths.extend(known);
+            // A link that leads there now can be taken away by a command.
+            paths.extend(led_to(&paths, &places)?);
+            let mounts =
+                mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
+            // What is hidden by one path could be read by another.
+            let elsewhere: Vec<_> = paths
+                .iter()
+                .flat_map(|path| aliases(path, &mounts))
+                .collect();
+            paths.extend(elsewhere);
+            Ok(paths)
+        })
+    }
+
+    fn when_needed(
+        look: impl FnOnce() -> Result<Vec<PathBuf>, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(|| {
+            let paths = look()?;
+            let nodes = nodes(&paths).collect();
+            Ok((paths, nodes))
+        }))))
+    }
+
+    /// Returns where they lie.
+    ///
+    /// # Errors
+    /// Why that cannot be known, for the model.
+    pub fn paths(&self) -> Result<&[PathBuf], String> {
+        self.0
+            .as_ref()
+            .as_ref()
+            .map(|(paths, _)| &paths[..])
+            .map_err(Clone::clone)
+    }
+
+    /// Returns the files that were there at the first look, and those that are there now.
+    ///
+    /// # Errors
+    /// Why that cannot be known, for the model.
+    pub fn nodes(&self) -> Result<Vec<Node>, String> {
+        let (paths, first) = self.0.as_ref().as_ref().map_err(Clone::clone)?;
+        Ok(first.iter().copied().chain(nodes(paths)).collect())
+    }
+}
+
+impl From<Vec<PathBuf>> for Secrets {
+    fn from(paths: Vec<PathBuf>) -> Self {
+        Self::when_needed(|| Ok(paths))
+    }
+}
+
+impl Default for Secrets {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("Secrets")
+    }
+}
+
+fn nodes(paths: &[PathBuf]) -> impl Iterator<Item = Node> {
+    paths
+        .iter()
+        .filter_map(|path| rustix::fs::stat(path).ok())
+        .map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+/// Below a home directory, separated by blanks. A directory in which caches or programs lie as well
+/// is not among them, nor is a file without which its tool fails.
+const IN_A_HOME: [&str; 10] = [
+    // Keys, and the tools that keep them.
+    ".ssh .gnupg .pki .password-store .config/op .config/sops/age .config/Bitwarden .config/1Password .config/keepassxc \
+     .config/age .config/rbw .config/borg/keys .restic-password .step/secrets .tsh .local/share/keyrings .local/share/kwalletd .vault-token .config/solana .bitcoin/wallet.dat \
+     .bitcoin/wallets .electrum/wallets .ethereum/keystore",
+    // Logins by name and host.
+    ".smbcredentials .pg_service.conf .netrc .authinfo .authinfo.gpg .msmtprc .config/msmtp .mbsyncrc .fetchmailrc .pgpass .my.cnf .mylogin.cnf \
+     .erlang.cookie .subversion/auth .config/filezilla .local/state/syncthing/key.pem .local/share/jupyter/runtime",
+    // Repositories, and where they are hosted.
+    ".git-credentials .config/git/credentials .gitcookies .config/gh .config/glab-cli .config/hub .config/tea",
+    // Registries of packages.
+    ".npmrc .yarnrc.yml .pypirc .config/pip .config/pypoetry/auth.toml .local/share/uv/credentials .cargo/credentials \
+     .cargo/credentials.toml .gem/credentials .local/share/gem/credentials .bundle/config .gradle/gradle.properties \
+     .m2/settings.xml .stack/upload .luarocks/upload_config.lua .coursier/credentials.properties \
+    .config/coursier/credentials.properties .ghc/ghci_history .julia/logs .m2/settings-security.xml .sbt/.credentials .sbt/credentials .sbt/1.0/credentials.sbt .lein/profiles.clj .lein/credentials.clj.gpg \
+     .pub-cache/credentials.json .nuget/NuGet .dotnet/corefx .conan/.conan.db .conan2/credentials.json .julia/servers .platformio/appstate.json \
+     .foundry/keystores .android/adbkey .android/debug.keystore .ivy2/.credentials .composer/auth.json .config/composer/auth.json \
+     .config/cachix .huggingface/token .cache/huggingface/token .cache/huggingface/stored_tokens .kaggle",
+    // Containers and clusters.
+    ".docker/config.json .docker/contexts .config/containers/auth.json .kube .config/argocd .minikube/ca.key \
+     .minikube/profiles .terraform.d/credentials.tfrc.json .terraformrc .pulumi/credentials.json",
+    // Clouds and services.
+    ".aws .azure .oci .boto .s3cfg .config/gcloud .config/doctl .config/hcloud .config/heroku .config/stripe \
+     .config/scw .aliyun .supabase .railway .chef .config/netlify .config/.wrangler .wrangler/config .config/rclone .config/ngrok .config/circleci .circleci/cli.yml \
+     .fly/config.yml .vercel .local/share/com.vercel.cli .cloudflared .databrickscfg .sentryclirc .snowsql/config .snowflake",
+    // Agents.
+    ".claude/.credentials.json .claude.json .claude/.claude.json .codex/auth.json .gemini/oauth_creds.json .qwen .cursor \
+     .continue .config/goose .config/github-copilot .local/share/opencode/auth.json",
+    // Browsers, with what they are logged in to.
+    ".mozilla .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge .config/vivaldi \
+     .config/opera .librewolf .thunderbird snap/firefox snap/chromium .var/app/org.mozilla.firefox",
+    // Conversations of people.
+    ".weechat/sec.conf .config/weechat/sec.conf .config/Slack .config/discord .config/Signal .config/Element .local/share/TelegramDesktop",
+    // What was typed.
+    ".bash_history .zsh_history .histfile .local/share/fish/fish_history .python_history .node_repl_history .psql_history \
+     .mysql_history .rediscli_history .sqlite_history",
+];
+
+/// Which variable says that another directory takes the place of one in the home.
+const INSTEAD: &str = "XDG_CONFIG_HOME=.config XDG_DATA_HOME=.local/share XDG_CACHE_HOME=.cache AZURE_CONFIG_DIR=.azure \
+    CARGO_HOME=.cargo CLAUDE_CONFIG_DIR=.claude CLOUDSDK_CONFIG=.config/gcloud CODEX_HOME=.codex \
+    COMPOSER_HOME=.config/composer DOCKER_CONFIG=.docker GH_CONFIG_DIR=.config/gh GNUPGHOME=.gnupg \
+    GRADLE_USER_HOME=.gradle HF_HOME=.cache/huggingface KAGGLE_CONFIG_DIR=.kaggle MINIKUBE_HOME=.minikube \
+    PASSWORD_STORE_DIR=.password-store PULUMI_HOME=.pulumi";
+
+/// Variables whose value is where a secret lies, or several of them with colons between.
+const AT: &str = "AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE BOTO_CONFIG GOOGLE_APPLICATION_CREDENTIALS HF_TOKEN_PATH HISTFILE \
+    KUBECONFIG NETRC NPM_CONFIG_USERCONFIG npm_config_userconfig PGPASSFILE PIP_CONFIG_FILE REGISTRY_AUTH_FILE \
+    SOPS_AGE_KEY_FILE TF_CLI_CONFIG_FILE";
+
+/// Where a container's tools keep logins, below the directory of the session.
+const IN_A_SESSION: &str = "containers/auth.json";
+
+/// Anywhere, if this user can read them: as the superuser without capabilities, a command still
+/// owns these.
+const OF_THE_MACHINE: &str = "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/security/opasswd /etc/sudoers /etc/sudoers.d \
+    /etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key /etc/ssh/ssh_host_rsa_key /etc/ssl/private /etc/krb5.keytab \
+    /etc/wireguard /etc/NetworkManager/system-connections /run/secrets /run/credentials /var/backups \
+    /var/cache/debconf/passwords.dat /var/lib/cloud /var/lib/kubelet /var/lib/rancher /var/lib/sss /var/lib/samba/private \
+    /var/spool/cron";
+
+/// Where else root keeps what others cannot read: all of that is hidden from its commands. A
+/// process looks once, however many sets of commands it confines.
+static OF_ROOT: LazyLock<Vec<PathBuf>> =
+    LazyLock::new(|| kept_from_others("/etc".as_ref(), &Places::default()));
+
+/// Where no secret lies, whatever a variable says: `KUBECONFIG=/dev/null` means none.
+const OF_THE_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
+
+/// Returns where the secrets of a user are by custom and by variables, whether they are there or
+/// not; for root also what others cannot read of the settings of the machine.
+fn known(places: &Places, environment: &Environment) -> Vec<PathBuf> {
+    let in_a_home = || IN_A_HOME.iter().flat_map(|group| group.split_whitespace());
+    // Also of a variable that no command gets: its name can say that it holds a key.
+    let mut named = Vec::new();
+    for (variable, folder) in INSTEAD
+        .split_whitespace()
+        .filter_map(|it| it.split_once('='))
+    {
+        let there = environment.path(variable);
+        let below = in_a_home().filter_map(|secret| Path::new(secret).strip_prefix(folder).ok());
+        named.extend(
+            there
+                .iter()
+                .flat_map(|there| below.clone().map(|rest| join(there, rest))),
+        );
+    }
+    for paths in AT
+        .split_whitespace()
+        .filter_map(|variable| environment.path(variable))
+    {
+        named.extend(std::env::split_paths(&paths));
+    }
+    let session = PathBuf::from(format!("/run/user/{}", geteuid().as_raw()));
+    let sessions = environment
+        .path("XDG_RUNTIME_DIR")
+        .into_iter()
+        .chain([session]);
+    named.extend(sessions.map(|folder| folder.join(IN_A_SESSION)));
+    if geteuid().is_root() {
+        named.extend(OF_ROOT.iter().flat_map(|path| {
+            if places.is_above(path) {
+                kept_from_others(path, places)
+            } else {
+                vec![path.clone()]
+            }
+        }));
+    }
+    // What lies in the workspace by the user's own word is for the teammates that work there.
+    let is_for_the_work = |path: &Path| {
+        path.starts_with(&places.workspace.path) && !places.is_above_a_home(&places.workspace.path)
+    };
+    named.retain(|path| path.is_absolute() && !is_for_the_work(path));
+    let may = |path: &Path, what| accessat(CWD, path, what, AtFlags::EACCESS) != Err(Errno::ACCESS);
+    let of_the_machine = OF_THE_MACHINE.split_whitespace().map(PathBuf::from);
+    let of_the_machine =
+        of_the_machine.filter(|path| may(path, Access::READ_OK) || may(path, Access::EXEC_OK));
+    let in_homes = places
+        .homes
+        .iter()
+        .flat_map(|home| in_a_home().map(|secret| home.join(secret)));
+    let mut all: Vec<_> = in_homes.chain(named).chain(of_the_machine).collect();
+    let is_of_the_kernel = |path: &Path| {
+        !path.starts_with("/dev/shm") && OF_THE_KERNEL.iter().any(|kernel| path.starts_with(kernel))
+    };
+    all.retain(|path| !places.is_above(path) && !is_of_the_kernel(path));
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Returns the files below a directory that others cannot read, and the directories that others
+/// cannot enter.
+fn kept_from_others(folder: &Path, places: &Places) -> Vec<PathBuf> {
+    let mut kept = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        let entries =
+            fs::read_dir(&folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+        let entries = entries.unwrap_or_else(|error| {
+            tracing::warn!(
+                "cannot see which files of {} others cannot read: {error}",
+                folder.display()
+            );
+            Vec::new()
+        });
+        // What a link leads to is looked at where it lies; most of `/etc` are links.
+        for entry in entries
+            .into_iter()
+            .filter(|it| it.file_type().is_ok_and(|kind| !kind.is_symlink()))
+        {
+            let path = entry.path();
+            match entry
+                .metadata()
+                .map(|found| (found.file_type(), found.mode()))
+            {
+                Ok((kind, mode))
+                    if kind.is_dir() && (mode & 0o1 != 0 || places.is_above(&path)) =>
+                {
+                    open.push(path)
+                }
+                Ok((kind, _)) if kind.is_dir() => kept.push(path),
+                Ok((kind, mode)) if kind.is_file() && mode & 0o4 == 0 => kept.push(path),
+                // It is a link, a file that all read, or gone.
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    kept
+}
+
+/// Returns where links lead from where secrets are known to be.
+///
+/// # Errors
+/// What cannot be looked at. Fits behind "error: ".
+fn led_to(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
+    let links = known
+        .iter()
+        .filter(|path| matches!(open_itself(path), Err(Errno::LOOP)));
+    let led_to: Result<Vec<_>, _> = links.map(|path| places.led_to(path)).collect();
+    Ok(led_to?.into_iter().flatten().collect())
+}
+
+/// Returns those that are there. Of what cannot be looked at, the directory that is closed: a
+/// command could have closed it, and could open it again. Follows no link: a command can have made
+/// one that is new.
+///
+/// # Errors
+/// What the model is told, if that directory is needed.
+pub(super) fn present(
+    known: &[PathBuf],
+    places: &Places,
+    home: &Home,
+) -> Result<Vec<PathBuf>, String> {
+    let mut present: Vec<_> = home.hidden.iter().cloned().collect();
+    for path in known.iter().filter(|path| !home.settles(path)) {
+        match open_itself(path) {
+            Ok((_, stat)) if holds_something(&stat) => present.push(path.clone()),
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(errno) => present.extend(places.closed_above(path, errno)?),
+        }
+    }
+    present.sort();
+    // What lies in something that is hidden is not there, unless it is seen.
+    present.dedup_by(|below, above| {
+        below.starts_with(above) && !home.seen.iter().any(|seen| below.starts_with(seen))
+    });
+    Ok(present)
+}
+
+/// Tells whether it can keep something: a device does not.
+fn holds_something(stat: &Stat) -> bool {
+    !matches!(
+        FileType::from_raw_mode(stat.st_mode),
+        FileType::CharacterDevice | FileType::BlockDevice
+    )
+}
+
+impl Places {
+    /// Returns where a link leads, unless a command could have made it and may not write there: it
+    /// would take from all teammates what they need.
+    fn led_to(&self, path: &Path) -> Result<Option<PathBuf>, String> {
+        let mut by_a_command = false;
+        let mut last = path.to_owned();
+        let real = follow(path, |link| {
+            link.clone_into(&mut last);
+            by_a_command |= self.is_writable(link)
+                || self.territory.iter().any(|above| link.starts_with(above));
+            Ok::<_, io::Error>(())
+        });
+        match real {
+            Ok(real) if self.is_above(&real) || by_a_command && !self.is_writable(&real) => {
+                Ok(None)
+            }
+            Ok(real) => match open_itself(&real) {
+                // What is not there yet can be mounted later.
+                Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(Some(real)),
+                // It was changed just now: another link is none of the user's.
+                Err(Errno::LOOP) => Ok(None),
+                Err(errno) => self.closed_above(&real, errno),
+            },
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+                Some(errno @ Errno::ACCESS) => {
+                    let target = last.read_link().unwrap_or_default();
+                    self.closed_above(&last.parent().unwrap_or(&last).join(target), errno)
+                }
+                // A file system that does not answer: it is looked at again before each command.
+                _ => {
+                    tracing::warn!(
+                        "cannot see where {} leads, which is secret: {error}",
+                        path.display()
+                    );
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    /// Returns the closest directory above that is there; none if it is another user's, which no
+    /// command opens.
+    fn closed_above(&self, path: &Path, errno: Errno) -> Result<Option<PathBuf>, String> {
+        let closed = path
+            .ancestors()
+            .skip(1)
+            .find_map(|above| Some((above, open_itself(above).ok()?.1)));
+        match closed {
+            Some((_, stat)) if stat.st_uid != geteuid().as_raw() => Ok(None),
+            Some((above, _)) if !self.is_above(above) => Ok(Some(above.to_owned())),
+            _ => Err(format!(
+                "not run: it cannot be seen whether {} is there, which is secret: {errno}",
+                path.display()
+            )),
+        }
+    }
+
+    /// Tells whether a command can be allowed to write what lies there.
+    pub(super) fn is_writable(&self, path: &Path) -> bool {
+        path.starts_with(&self.workspace.path)
+            || self
+                .writable
+                .iter()
+                .any(|above| path.starts_with(&above.path))
+    }
+
+    /// Tells whether something that is needed lies there, or below.
+    fn is_above(&self, path: &Path) -> bool {
+        self.is_above_a_home(path) || self.workspace.path.starts_with(path)
+    }
+
+    fn is_above_a_home(&self, path: &Path) -> bool {
+        self.homes.iter().any(|home| home.starts_with(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Place;
+    use std::os::unix::fs::symlink;
+
+    fn near(all: Vec<PathBuf>, root: &Path) -> Vec<String> {
+        let near = all
+            .iter()
+            .filter_map(|path| Some(path.strip_prefix(root).ok()?.to_str()?.to_owned()));
+        near.collect()
+    }
+
+    fn places(homes: &[PathBuf], workspace: &Path) -> Places {
+        let workspace = Place::of_this_call(workspace.to_owned());
+        Places {
+            homes: homes.to_vec(),
+            workspace,
+            ..Places::default()
+        }
+    }
+
+    fn found(root: &Path, workspace: &str) -> Vec<String> {
+        let homes = [root.join("home")];
+        let workspace = root.join(workspace);
+        let places = places(&homes, &workspace);
+        let mut known = known(&places, &Environment::default());
+        known.extend(led_to(&known, &places).unwrap());
+        near(present(&known, &places, &Home::default()).unwrap(), root)
+    }
+
+    fn scratch() -> (tempfile::TempDir, PathBuf) {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        for folder in ["home/dot/config/gh", "home/dot/keys", "work", "system"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        (scratch, root)
+    }
+
+    #[test]
+    fn a_link_of_the_user_is_followed_also_into_the_workspace() {
+        let (_scratch, root) = scratch();
+        symlink("dot/config", root.join("home/.config")).unwrap();
+        symlink("dot/keys", root.join("home/.ssh")).unwrap();
+        symlink(root.join("system"), root.join("home/.aws")).unwrap();
+        let expected = ["home/dot/config/gh", "home/dot/keys", "system"];
+        assert_eq!(found(&root, "home/dot"), expected);
+        // Where commands write the home directory, they could have made the link out of it.
+        assert_eq!(found(&root, "home"), expected[..2]);
+        // Nor does the next link on the way lead out, if it lies where they write.
+        symlink(root.join("system"), root.join("home/dot/config/rclone")).unwrap();
+        assert_eq!(found(&root, "home/dot"), expected);
+        assert_eq!(found(&root, "work").len(), 3);
+    }
+
+    #[test]
+    fn a_link_where_another_teammate_writes_leads_nowhere() {
+        let (_scratch, root) = scratch();
+        fs::create_dir(root.join("home/.cargo")).unwrap();
+        symlink(root.join("system"), root.join("home/.cargo/credentials")).unwrap();
+        let homes = [root.join("home")];
+        let workspace = root.join("work");
+        let territory = vec![root.join("home/.cargo")];
+        let alone = places(&homes, &workspace);
+        let known = known(&alone, &Environment::default());
+        assert_eq!(led_to(&known, &alone), Ok(vec![root.join("system")]));
+        assert_eq!(
+            led_to(
+                &known,
+                &Places {
+                    territory,
+                    ..alone.clone()
+                }
+            ),
+            Ok(Vec::new())
+        );
+        // A new link is not followed at all.
+        assert_eq!(
+            present(&known, &alone, &Home::default())
+                .unwrap()
+                .iter()
+                .filter(|path| path.starts_with(&root))
+                .count(),
+            0
+        );
+    }
+
+    #[test]
+    fn what_variables_call_no_file_is_none() {
+        let mut environment = Environment::default();
+        environment.set("KUBECONFIG", "/dev/null");
+        environment.secrets.push((
+            b"GOOGLE_APPLICATION_CREDENTIALS".to_vec(),
+            b"/k/key.json".to_vec(),
+        ));
+        let known = known(&places(&[], Path::new("/work")), &environment);
+        assert!(!known.contains(&"/dev/null".into()) && known.contains(&"/k/key.json".into()));
+    }
+
+    #[test]
+    fn a_directory_that_a_command_has_closed_is_hidden_as_a_whole() {
+        let (_scratch, root) = scratch();
+        let homes = [root.join("home")];
+        let places = places(&homes, &root);
+        let closed = |path: &str| places.closed_above(&root.join(path), Errno::ACCESS);
+        assert_eq!(
+            closed("home/dot/missing/x"),
+            Ok(Some(root.join("home/dot")))
+        );
+        assert!(closed("home/.ssh").unwrap_err().contains("which is secret"));
+    }
+
+    #[test]
+    fn a_link_to_what_is_needed_hides_nothing_of_it() {
+        let (_scratch, root) = scratch();
+        symlink(".", root.join("home/.ssh")).unwrap();
+        symlink("/", root.join("home/.aws")).unwrap();
+        assert_eq!(found(&root, "work"), [""; 0]);
+    }
+
+    #[test]
+    fn what_others_cannot_read_or_enter_is_kept_from_a_command() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_scratch, root) = scratch();
+        for (path, mode) in [
+            ("open", 0o755),
+            ("shut", 0o750),
+            ("passed", 0o711),
+            ("above", 0o700),
+            ("above/work", 0o700),
+        ] {
+            fs::create_dir_all(root.join(path)).unwrap();
+            fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        for (path, mode) in [
+            ("open/key", 0o640),
+            ("open/all", 0o644),
+            ("shut/all", 0o644),
+            ("passed/key", 0o600),
+            ("above/key", 0o600),
+        ] {
+            drop(fs::File::create(root.join(path)).unwrap());
+            fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        symlink("key", root.join("open/link")).unwrap();
+        let workspace = root.join("above/work");
+        let mut kept = near(kept_from_others(&root, &places(&[], &workspace)), &root);
+        kept.sort();
+        // The directory above the workspace is needed, so it is looked into.
+        assert_eq!(kept, ["above/key", "open/key", "passed/key", "shut"]);
+    }
+
+    #[test]
+    fn each_place_of_a_list_is_one_path_and_stands_there_once() {
+        let homes = IN_A_HOME.iter().flat_map(|group| group.split_whitespace());
+        let mut all: Vec<_> = homes.chain(OF_THE_MACHINE.split_whitespace()).collect();
+        assert!(
+            all.iter()
+                .all(|path| !path.ends_with('/') && !path.contains("//") && !path.contains(','))
+        );
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        let folders = INSTEAD
+            .split_whitespace()
+            .map(|it| it.split_once('=').unwrap().1);
+        for folder in folders {
+            assert!(
+                all.iter().any(|path| Path::new(path).starts_with(folder)),
+                "nothing lies in {folder}"
+            );
+        }
+    }
+
+    #[test]
+    fn variables_say_where_secrets_are_but_not_in_the_workspace() {
+        let (_scratch, root) = scratch();
+        let at = |path: &str| root.join(path).into_os_string().into_string().unwrap();
+        let kube = [at("a"), at("b")].join(":");
+        let mut environment = Environment::default();
+        for (name, value) in [
+            ("CARGO_HOME", at("cargo").as_str()),
+            ("GH_CONFIG_DIR", &at("hosts")),
+            ("COMPOSER_HOME", &at("work/composer")),
+            ("XDG_RUNTIME_DIR", &at("session")),
+            ("KUBECONFIG", &kube),
+            ("NETRC", &at("work/netrc")),
+            ("PGPASSFILE", "relative"),
+        ] {
+            environment.set(name, value);
+        }
+        let homes = [root.join("home")];
+        let known = near(
+            known(&places(&homes, &root.join("work")), &environment),
+            &root,
+        );
+        let known: Vec<_> = known
+            .iter()
+            .filter(|path| !path.starts_with("home/"))
+            .collect();
+        let expected = [
+            "a",
+            "b",
+            "cargo/credentials",
+            "cargo/credentials.toml",
+            "hosts",
+            "session/containers/auth.json",
+        ];
+        assert_eq!(known, expected);
+    }
+}

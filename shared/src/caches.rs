@@ -16,7 +16,7 @@ use crate::control::{Refusal, RefusalCode};
 use crate::environment::Environment;
 
 /// A tool, and where it keeps what it could get or make again.
-struct Tool {
+struct CachingTool {
     /// Its program.
     program: &'static str,
     /// Where its folder is: the first place that can be named counts.
@@ -25,13 +25,13 @@ struct Tool {
     /// all of it.
     shared: &'static str,
     /// What commands that may not write there have instead.
-    own: Own,
+    own: PrivateCache,
 }
 
 /// What replaces a cache that may not be written. Each variant names the variable that tells the
 /// tool.
 #[derive(Clone, Copy)]
-enum Own {
+enum PrivateCache {
     /// Nothing: the tool reads what is there.
     Left,
     /// The user's, to be read, if it is there.
@@ -44,8 +44,13 @@ enum Own {
     Copied(&'static str),
 }
 
-const fn tool(program: &'static str, places: &'static str, shared: &'static str, own: Own) -> Tool {
-    Tool {
+const fn tool(
+    program: &'static str,
+    places: &'static str,
+    shared: &'static str,
+    own: PrivateCache,
+) -> CachingTool {
+    CachingTool {
         program,
         places,
         shared,
@@ -55,205 +60,205 @@ const fn tool(program: &'static str, places: &'static str, shared: &'static str,
 
 /// The caches of tools. A tool that is not listed and honours `XDG_CACHE_HOME` has an empty one.
 /// `docs/sandbox.md` has the same list.
-const OF_TOOLS: [Tool; 34] = [
+const OF_TOOLS: [CachingTool; 34] = [
     tool(
         "cargo",
         "CARGO_HOME ~/.cargo",
         "registry/ git/ .package-cache",
-        Own::Left,
+        PrivateCache::Left,
     ),
     tool(
         "npm",
         "npm_config_cache ~/.npm",
         "_cacache/ _logs/",
-        Own::Copied("npm_config_cache"),
+        PrivateCache::Copied("npm_config_cache"),
     ),
     tool(
         "corepack",
         "COREPACK_HOME XDG_CACHE_HOME/node/corepack ~/.cache/node/corepack",
         "",
-        Own::Copied("COREPACK_HOME"),
+        PrivateCache::Copied("COREPACK_HOME"),
     ),
     tool(
         "yarn",
         "YARN_CACHE_FOLDER XDG_CACHE_HOME/yarn ~/.cache/yarn",
         "/",
-        Own::Copied("YARN_CACHE_FOLDER"),
+        PrivateCache::Copied("YARN_CACHE_FOLDER"),
     ),
     tool(
         "yarn-berry",
         "YARN_GLOBAL_FOLDER ~/.yarn/berry",
         "",
-        Own::Copied("YARN_GLOBAL_FOLDER"),
+        PrivateCache::Copied("YARN_GLOBAL_FOLDER"),
     ),
     tool(
         "pnpm",
         "PNPM_HOME XDG_DATA_HOME/pnpm ~/.local/share/pnpm",
         "store/",
-        Own::New("PNPM_HOME"),
+        PrivateCache::New("PNPM_HOME"),
     ),
     tool(
         "bun",
         "BUN_INSTALL_CACHE_DIR ~/.bun/install/cache",
         "/",
-        Own::Copied("BUN_INSTALL_CACHE_DIR"),
+        PrivateCache::Copied("BUN_INSTALL_CACHE_DIR"),
     ),
     tool(
         "deno",
         "DENO_DIR XDG_CACHE_HOME/deno ~/.cache/deno",
         "",
-        Own::Copied("DENO_DIR"),
+        PrivateCache::Copied("DENO_DIR"),
     ),
     tool(
         "playwright",
         "PLAYWRIGHT_BROWSERS_PATH XDG_CACHE_HOME/ms-playwright ~/.cache/ms-playwright",
         "",
-        Own::Read("PLAYWRIGHT_BROWSERS_PATH"),
+        PrivateCache::Read("PLAYWRIGHT_BROWSERS_PATH"),
     ),
     tool(
         "puppeteer",
         "PUPPETEER_CACHE_DIR ~/.cache/puppeteer",
         "",
-        Own::Read("PUPPETEER_CACHE_DIR"),
+        PrivateCache::Read("PUPPETEER_CACHE_DIR"),
     ),
     tool(
         "cypress",
         "CYPRESS_CACHE_FOLDER XDG_CACHE_HOME/Cypress ~/.cache/Cypress",
         "",
-        Own::Read("CYPRESS_CACHE_FOLDER"),
+        PrivateCache::Read("CYPRESS_CACHE_FOLDER"),
     ),
     tool(
         "pip",
         "PIP_CACHE_DIR XDG_CACHE_HOME/pip ~/.cache/pip",
         "/",
-        Own::Copied("PIP_CACHE_DIR"),
+        PrivateCache::Copied("PIP_CACHE_DIR"),
     ),
     tool(
         "uv",
         "UV_CACHE_DIR XDG_CACHE_HOME/uv ~/.cache/uv",
         "",
-        Own::Copied("UV_CACHE_DIR"),
+        PrivateCache::Copied("UV_CACHE_DIR"),
     ),
     tool(
         "poetry",
         "POETRY_CACHE_DIR XDG_CACHE_HOME/pypoetry ~/.cache/pypoetry",
         "cache/ artifacts/",
-        Own::New("POETRY_CACHE_DIR"),
+        PrivateCache::New("POETRY_CACHE_DIR"),
     ),
     tool(
         "pipenv",
         "PIPENV_CACHE_DIR XDG_CACHE_HOME/pipenv ~/.cache/pipenv",
         "",
-        Own::New("PIPENV_CACHE_DIR"),
+        PrivateCache::New("PIPENV_CACHE_DIR"),
     ),
     tool(
         "pdm",
         "PDM_CACHE_DIR XDG_CACHE_HOME/pdm ~/.cache/pdm",
         "",
-        Own::Copied("PDM_CACHE_DIR"),
+        PrivateCache::Copied("PDM_CACHE_DIR"),
     ),
     tool(
         "pre-commit",
         "PRE_COMMIT_HOME XDG_CACHE_HOME/pre-commit ~/.cache/pre-commit",
         "",
-        Own::Copied("PRE_COMMIT_HOME"),
+        PrivateCache::Copied("PRE_COMMIT_HOME"),
     ),
     tool(
         "matplotlib",
         "MPLCONFIGDIR XDG_CONFIG_HOME/matplotlib ~/.config/matplotlib",
         "",
-        Own::New("MPLCONFIGDIR"),
+        PrivateCache::New("MPLCONFIGDIR"),
     ),
     tool(
         "huggingface",
         "HF_HOME XDG_CACHE_HOME/huggingface ~/.cache/huggingface",
         "",
-        Own::Read("HF_HOME"),
+        PrivateCache::Read("HF_HOME"),
     ),
     tool(
         "torch",
         "TORCH_HOME XDG_CACHE_HOME/torch ~/.cache/torch",
         "",
-        Own::Read("TORCH_HOME"),
+        PrivateCache::Read("TORCH_HOME"),
     ),
     tool(
         "go",
         "GOCACHE XDG_CACHE_HOME/go-build ~/.cache/go-build",
         "/",
-        Own::New("GOCACHE"),
+        PrivateCache::New("GOCACHE"),
     ),
     tool(
         "go",
         "GOMODCACHE GOPATH/pkg/mod ~/go/pkg/mod",
         "/",
-        Own::ReadOrNew("GOMODCACHE"),
+        PrivateCache::ReadOrNew("GOMODCACHE"),
     ),
-    tool("mvn", "~/.m2", "repository/", Own::Left),
+    tool("mvn", "~/.m2", "repository/", PrivateCache::Left),
     tool(
         "gradle",
         "GRADLE_USER_HOME ~/.gradle",
         "caches/",
-        Own::New("GRADLE_USER_HOME"),
+        PrivateCache::New("GRADLE_USER_HOME"),
     ),
     tool(
         "gradle",
         "GRADLE_RO_DEP_CACHE ~/.gradle/caches",
         "",
-        Own::Read("GRADLE_RO_DEP_CACHE"),
+        PrivateCache::Read("GRADLE_RO_DEP_CACHE"),
     ),
     tool(
         "nuget",
         "NUGET_PACKAGES ~/.nuget/packages",
         "",
-        Own::New("NUGET_PACKAGES"),
+        PrivateCache::New("NUGET_PACKAGES"),
     ),
     tool(
         "nuget",
         "NUGET_FALLBACK_PACKAGES ~/.nuget/packages",
         "",
-        Own::Read("NUGET_FALLBACK_PACKAGES"),
+        PrivateCache::Read("NUGET_FALLBACK_PACKAGES"),
     ),
     tool(
         "dotnet",
         "DOTNET_CLI_HOME ~/.dotnet",
         "",
-        Own::New("DOTNET_CLI_HOME"),
+        PrivateCache::New("DOTNET_CLI_HOME"),
     ),
     tool(
         "composer",
         "COMPOSER_CACHE_DIR XDG_CACHE_HOME/composer ~/.cache/composer",
         "/",
-        Own::Copied("COMPOSER_CACHE_DIR"),
+        PrivateCache::Copied("COMPOSER_CACHE_DIR"),
     ),
     tool(
         "bundle",
         "BUNDLE_USER_CACHE ~/.bundle/cache",
         "",
-        Own::Copied("BUNDLE_USER_CACHE"),
+        PrivateCache::Copied("BUNDLE_USER_CACHE"),
     ),
     tool(
         "dart",
         "PUB_CACHE ~/.pub-cache",
         "",
-        Own::ReadOrNew("PUB_CACHE"),
+        PrivateCache::ReadOrNew("PUB_CACHE"),
     ),
     tool(
         "bazelisk",
         "BAZELISK_HOME XDG_CACHE_HOME/bazelisk ~/.cache/bazelisk",
         "",
-        Own::Read("BAZELISK_HOME"),
+        PrivateCache::Read("BAZELISK_HOME"),
     ),
     tool(
         "ccache",
         "CCACHE_DIR XDG_CACHE_HOME/ccache ~/.cache/ccache",
         "/",
-        Own::New("CCACHE_DIR"),
+        PrivateCache::New("CCACHE_DIR"),
     ),
     tool(
         "sccache",
         "SCCACHE_DIR XDG_CACHE_HOME/sccache ~/.cache/sccache",
         "/",
-        Own::New("SCCACHE_DIR"),
+        PrivateCache::New("SCCACHE_DIR"),
     ),
 ];
 
@@ -271,7 +276,7 @@ pub(super) fn caches(environment: &Environment) -> Result<Vec<String>, Refusal> 
         .filter(|folder| folder.is_absolute())
         .collect();
     let mut found = Vec::new();
-    for Tool {
+    for CachingTool {
         program,
         places,
         shared,

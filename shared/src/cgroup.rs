@@ -45,7 +45,7 @@ impl Use {
 
 /// What this process may do with a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum CgroupRights {
     /// Make cgroups in it, and pass its controllers on to them.
     Delegated,
     /// Make cgroups in it: the files are this user's. The manager of the cgroup has not delegated
@@ -55,7 +55,7 @@ pub enum Standing {
     Foreign,
 }
 
-impl Standing {
+impl CgroupRights {
     /// Judges by four facts: whether its files can be `written`, whether its manager has `marked`
     /// it as delegated, whether it is the `top` of what can be seen (of a container, or of a
     /// machine without a service manager), and whether `root` asks, who can write everywhere.
@@ -71,18 +71,18 @@ impl Standing {
 
 /// The cgroup in which incarnations get their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct CgroupPlace {
     /// Its path as the kernel names it (`/proc/PID/cgroup`).
     pub path: String,
     /// Its directory, absolute.
     pub folder: PathBuf,
     /// What may be done there.
-    pub standing: Standing,
+    pub standing: CgroupRights,
     /// The controllers that could be passed on, separated by spaces.
     pub controllers: String,
 }
 
-/// Why there is no [`Place`].
+/// Why there is no [`CgroupPlace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlace {
     /// Cgroups cannot be read here.
@@ -94,7 +94,7 @@ pub enum NoPlace {
     NotMounted,
 }
 
-impl Place {
+impl CgroupPlace {
     /// Finds the cgroup of this process. For a daemon that moved into the cgroup of its `team`,
     /// that is the one above.
     ///
@@ -113,7 +113,7 @@ impl Place {
             .iter()
             .all(|path| access(path, Access::WRITE_OK).is_ok());
         let root = rustix::process::geteuid().is_root();
-        let standing = Standing::judge(written, is_marked(&folder), path == "/", root);
+        let standing = CgroupRights::judge(written, is_marked(&folder), path == "/", root);
         let controllers =
             std::fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
         Ok(Self {
@@ -345,8 +345,8 @@ mod tests {
 
     #[test]
     fn a_cgroup_is_used_only_where_it_is_this_users_own() {
-        use Standing::{Delegated, Foreign, Writable};
-        let judge = Standing::judge;
+        use CgroupRights::{Delegated, Foreign, Writable};
+        let judge = CgroupRights::judge;
         assert_eq!(judge(true, true, false, false), Delegated);
         assert_eq!(
             judge(true, false, false, false),
@@ -393,10 +393,10 @@ mod tests {
 
     #[test]
     fn a_service_is_known_by_its_name() {
-        let place = |path: &str| Place {
+        let place = |path: &str| CgroupPlace {
             path: path.to_owned(),
             folder: PathBuf::new(),
-            standing: Standing::Delegated,
+            standing: CgroupRights::Delegated,
             controllers: String::new(),
         };
         assert!(place("/user.slice/user@1.service/app.slice/teamd.service").is_a_service());

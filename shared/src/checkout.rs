@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::effects::Effects;
+use crate::effects::KeyEffects;
 use crate::fingerprint::Patterns;
 use crate::user_dirs::name_of;
 
@@ -84,7 +84,7 @@ const INPUTS: [&str; 9] = [
 
 impl CheckoutSettings {
     /// Reports what each key does.
-    pub(crate) fn effects(&self, to: &mut Effects<'_>) {
+    pub(crate) fn effects(&self, to: &mut KeyEffects<'_>) {
         let Self {
             always,
             copy,

@@ -37,7 +37,7 @@ impl Narrowing {
 
 /// What the keys of a file do.
 #[derive(Debug, Default)]
-pub(crate) struct Effects<'f> {
+pub(crate) struct KeyEffects<'f> {
     /// The file; paths in its directory are its own.
     pub(crate) file: Option<&'f Path>,
     /// The prefix of the names of the keys: the table.
@@ -51,7 +51,7 @@ pub(crate) struct Effects<'f> {
     pub(crate) said: BTreeSet<&'static str>,
 }
 
-impl Effects<'_> {
+impl KeyEffects<'_> {
     /// Reports that a key widens with each of these values.
     pub(crate) fn widens<T: Debug>(
         &mut self,

@@ -100,17 +100,17 @@ impl Patterns {
 
 /// The protected files, as they were found.
 #[derive(Debug, Default)]
-pub struct Files(BTreeMap<PathBuf, Found>);
+pub struct ProtectedFiles(BTreeMap<PathBuf, FileFingerprint>);
 
 #[derive(Debug, PartialEq)]
-struct Found {
+struct FileFingerprint {
     /// Its kind, whether it can be run, and the hash of what it holds.
     what: [u8; 34],
     /// Its number and when it was changed last: a program cannot set that back.
     stamp: (u64, i64, u64),
 }
 
-impl Files {
+impl ProtectedFiles {
     /// Looks at what matches these patterns below a directory, to which no link may lead.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl Files {
     /// they begin with is mounted read-only, if it is there.
     ///
     /// # Errors
-    /// As [`Files::find`], or that there are too many watches: then nothing is known.
+    /// As [`ProtectedFiles::find`], or that there are too many watches: then nothing is known.
     pub fn look_out(
         &self,
         root: &Path,
@@ -241,9 +241,9 @@ pub fn named<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<String> {
 /// Returns the fingerprint of what matches these patterns below a directory.
 ///
 /// # Errors
-/// As [`Files::find`].
+/// As [`ProtectedFiles::find`].
 pub fn fingerprint(root: &Path, of: &[String]) -> io::Result<String> {
-    Files::find(root, of).map(|files| files.hash())
+    ProtectedFiles::find(root, of).map(|files| files.hash())
 }
 
 impl Patterns {
@@ -255,7 +255,7 @@ impl Patterns {
         at: &Path,
         left: &mut Vec<PathBuf>,
         room: &mut usize,
-    ) -> io::Result<Option<Found>> {
+    ) -> io::Result<Option<FileFingerprint>> {
         let it = match open_beneath(root, at, OFlags::PATH) {
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
             it => it?,
@@ -306,7 +306,7 @@ fn look_at(
     at: &Path,
     (it, stat): (&OwnedFd, &Stat),
     room: &mut usize,
-) -> io::Result<Found> {
+) -> io::Result<FileFingerprint> {
     let kind = FileType::from_raw_mode(stat.st_mode);
     let mut hash = Sha256::new();
     let mut stat = *stat;
@@ -335,7 +335,7 @@ fn look_at(
     };
     what[1] = u8::from(kind == FileType::RegularFile && stat.st_mode & 0o111 != 0);
     what[2..].copy_from_slice(&hash.finalize());
-    Ok(Found {
+    Ok(FileFingerprint {
         what,
         stamp: (stat.st_ino, stat.st_ctime, stat.st_ctime_nsec),
     })
@@ -483,12 +483,14 @@ mod tests {
             .unwrap();
         };
         let seen = |sealed: bool, attack: &dyn Fn()| {
-            let before = Files::find(root, &of).unwrap();
+            let before = ProtectedFiles::find(root, &of).unwrap();
             let lookout = before.look_out(root, &of, sealed).unwrap().unwrap();
             assert!(lookout.seen().unwrap().is_empty());
             attack();
             assert_eq!(
-                Files::find(root, &of).unwrap().changed_since(&before, true),
+                ProtectedFiles::find(root, &of)
+                    .unwrap()
+                    .changed_since(&before, true),
                 None,
                 "it is put back"
             );
@@ -516,7 +518,7 @@ mod tests {
         assert_eq!(seen(false, &unrelated), "");
         // What is mounted read-only is not looked at: each user has few queues.
         let mounted = ["deep/tests/**".to_owned()];
-        let files = Files::find(root, &mounted).unwrap();
+        let files = ProtectedFiles::find(root, &mounted).unwrap();
         assert!(files.look_out(root, &mounted, true).unwrap().is_none());
         assert!(files.look_out(root, &mounted, false).unwrap().is_some());
     }
@@ -529,7 +531,7 @@ mod tests {
         for name in ["a", "b", "c", "d", "e"].iter() {
             write(&root.join("tests").join(name), "one");
         }
-        let find = || Files::find(root, &["tests/**".to_owned()]).unwrap();
+        let find = || ProtectedFiles::find(root, &["tests/**".to_owned()]).unwrap();
         let before = find();
         assert_eq!(find().changed_since(&before, true), None);
         fs::remove_file(root.join("tests/b")).unwrap();
@@ -569,7 +571,7 @@ mod tests {
         );
         for planted in ["link", "link/tests"] {
             _ = symlink("out", root.join("link"));
-            let error = Files::find(&root.join(planted), &of).unwrap_err();
+            let error = ProtectedFiles::find(&root.join(planted), &of).unwrap_err();
             assert_eq!(
                 error.raw_os_error(),
                 Some(rustix::io::Errno::LOOP.raw_os_error()),
@@ -583,7 +585,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path();
         fs::create_dir(root.join("tests")).unwrap();
-        let find = || Files::find(root, &["tests/**".to_owned()]);
+        let find = || ProtectedFiles::find(root, &["tests/**".to_owned()]);
         rustix::fs::mknodat(
             rustix::fs::CWD,
             root.join("tests/fifo"),

@@ -117,7 +117,7 @@ pub struct TeamRecord {
     pub content: Option<String>,
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
-    #[schemars(with = "Vec<tells::Written>")]
+    #[schemars(with = "Vec<tells::NoticeGroup>")]
     pub tell: Vec<Notice>,
 }
 
@@ -205,7 +205,7 @@ pub struct MemberRecord {
     pub released: Vec<TaskId>,
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
-    #[schemars(with = "Vec<tells::Written>")]
+    #[schemars(with = "Vec<tells::NoticeGroup>")]
     pub tell: Vec<Notice>,
     /// The line that made this true already.
     #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
@@ -252,7 +252,7 @@ pub struct RequestRecord {
     pub expired: Vec<RequestId>,
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
-    #[schemars(with = "Vec<tells::Written>")]
+    #[schemars(with = "Vec<tells::NoticeGroup>")]
     pub tell: Vec<Notice>,
     /// The line that made this true already.
     #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
@@ -296,7 +296,7 @@ pub struct TaskRecord {
     pub expired: Vec<RequestId>,
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
-    #[schemars(with = "Vec<tells::Written>")]
+    #[schemars(with = "Vec<tells::NoticeGroup>")]
     pub tell: Vec<Notice>,
     /// The line that made this true already.
     #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]

@@ -39,7 +39,7 @@ pub struct Member {
     pub phase: Phase,
     /// Its process, once there is one.
     #[serde(flatten, deserialize_with = "process::read")]
-    #[schemars(with = "process::Written")]
+    #[schemars(with = "process::ProcessFields")]
     pub process: Option<Identity>,
     /// The cgroup of that process; none where it has none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use crate::amount::{amount, parse_count, parse_duration, parse_period, parse_watchdog};
 use crate::cgroup;
 use crate::checkout::CheckoutSettings;
-use crate::effects::{Effects, outside};
+use crate::effects::{KeyEffects, outside};
 use crate::inbox::Durability;
 use crate::terms::{RestartLimit, set};
 use crate::variable::{Lookup, SettingError, variable};
@@ -202,7 +202,7 @@ impl Settings {
     }
 
     /// Reports what each key does.
-    pub(crate) fn effects(&self, to: &mut Effects<'_>) {
+    pub(crate) fn effects(&self, to: &mut KeyEffects<'_>) {
         let Self {
             durability: _,
             grace: _,

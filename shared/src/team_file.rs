@@ -22,7 +22,7 @@ use toml::de::{DeString, DeTable, DeValue};
 pub use error::{LineColumn, TeamFileError};
 
 use crate::amount::{parse_period, parse_window, written};
-use crate::effects::Effects;
+use crate::effects::KeyEffects;
 use crate::message::LEAD;
 use crate::name::Name;
 use crate::settings::Settings;
@@ -76,7 +76,7 @@ pub struct Service {
 
 impl Service {
     /// Reports what each key does.
-    pub(crate) fn effects(&self, to: &mut Effects<'_>) {
+    pub(crate) fn effects(&self, to: &mut KeyEffects<'_>) {
         let Self {
             ca,
             timeout: _,
@@ -92,7 +92,7 @@ impl Service {
 /// The tables below the top level.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Tables {
+struct TableNames {
     service: Service,
     roles: BTreeMap<String, TermsPatch>,
     members: BTreeMap<Name, TermsPatch>,
@@ -102,7 +102,7 @@ struct Tables {
 
 /// How many teammates a member stands for.
 #[derive(Deserialize)]
-struct Count {
+struct MemberCount {
     #[serde(deserialize_with = "count")]
     count: u32,
 }
@@ -157,7 +157,7 @@ impl TeamFile {
             part.insert(key, value);
         }
         let tables = part_of(text, Spanned::new(span.clone(), tables))?;
-        let Tables {
+        let TableNames {
             service,
             roles,
             members,
@@ -273,10 +273,10 @@ impl TeamFile {
     }
 
     /// Returns what its keys do to what a team may do.
-    pub(crate) fn effects(&self) -> Effects<'_> {
-        let mut effects = Effects {
+    pub(crate) fn effects(&self) -> KeyEffects<'_> {
+        let mut effects = KeyEffects {
             file: Some(&self.path),
-            ..Effects::default()
+            ..KeyEffects::default()
         };
         let TeamFile {
             path: _,
@@ -342,7 +342,7 @@ fn take_counts(
         };
         let span = key.span();
         let table = DeTable::from_iter([(key, count)]);
-        let Count { count } = part_of(text, Spanned::new(span.clone(), table))?;
+        let MemberCount { count } = part_of(text, Spanned::new(span.clone(), table))?;
         // An invalid name of a member is reported when its terms are read.
         let Ok(member) = Name::new(member.get_ref()) else {
             continue;

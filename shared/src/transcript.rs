@@ -40,7 +40,7 @@ pub struct Entry {
     pub event: Event,
 }
 
-json::record!(Entry, Consumed);
+json::record!(Entry, EntryPosition);
 
 /// What happened in a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -275,12 +275,12 @@ impl Event {
 /// # Errors
 /// [`DirError`] if the system refuses.
 pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError> {
-    Ok(last::<Consumed>(dir, name)?.map(|entry| entry.inbox))
+    Ok(last::<EntryPosition>(dir, name)?.map(|entry| entry.inbox))
 }
 
 /// The fields of every entry.
 #[derive(Deserialize, JsonSchema)]
-struct Consumed {
+struct EntryPosition {
     inbox: Position,
 }
 

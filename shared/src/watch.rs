@@ -73,20 +73,20 @@ impl Default for Changes {
 /// but the time in [`Watch::changed`].
 #[derive(Debug)]
 pub struct Watch {
-    target: Target,
+    target: WatchTarget,
     signal: Arc<Signal>,
-    source: Source,
+    source: WakeSource,
 }
 
 #[derive(Debug)]
-enum Source {
+enum WakeSource {
     Events(RecommendedWatcher),
     Poll(Mutex<Poll>),
 }
 
 /// What is watched.
 #[derive(Debug, Clone)]
-struct Target {
+struct WatchTarget {
     path: PathBuf,
     folder: bool,
     /// Whether only names count, and not what is written.
@@ -99,11 +99,11 @@ struct Target {
 #[derive(Debug, Default)]
 struct Signal {
     wake: Notify,
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingChanges>,
 }
 
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingChanges {
     /// Whether the watch may be dead: the path may name another file now.
     stale: bool,
     changes: Changes,
@@ -117,7 +117,7 @@ impl Watch {
     /// [`WatchError`], above all [`WatchError::Exhausted`].
     pub fn file(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
         Self::arm(
-            Target {
+            WatchTarget {
                 path: path.to_owned(),
                 folder: false,
                 names: false,
@@ -133,7 +133,7 @@ impl Watch {
     /// # Errors
     /// As [`Watch::file`], and [`WatchError::Refused`] on a file system without events.
     pub fn names(path: &Path) -> Result<Self, WatchError> {
-        let target = Target {
+        let target = WatchTarget {
             path: path.to_owned(),
             folder: true,
             names: true,
@@ -152,7 +152,7 @@ impl Watch {
     /// As [`Watch::file`].
     pub fn folder(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
         Self::arm(
-            Target {
+            WatchTarget {
                 path: path.to_owned(),
                 folder: true,
                 names: false,
@@ -169,7 +169,7 @@ impl Watch {
     /// As [`Watch::file`].
     pub fn folder_and_ends(path: &Path, force_poll: bool) -> Result<Self, WatchError> {
         Self::arm(
-            Target {
+            WatchTarget {
                 path: path.to_owned(),
                 folder: true,
                 names: false,
@@ -179,13 +179,13 @@ impl Watch {
         )
     }
 
-    fn arm(target: Target, force_poll: bool) -> Result<Self, WatchError> {
+    fn arm(target: WatchTarget, force_poll: bool) -> Result<Self, WatchError> {
         let signal = Arc::new(Signal::default());
         let source = if force_poll || lacks_events(&target.path) {
             std::fs::symlink_metadata(&target.path).map_err(|source| target.refused(source))?;
-            Source::Poll(Mutex::new(Poll::start(&target)))
+            WakeSource::Poll(Mutex::new(Poll::start(&target)))
         } else {
-            Source::Events(target.watcher(&signal)?)
+            WakeSource::Events(target.watcher(&signal)?)
         };
         Ok(Self {
             target,
@@ -196,7 +196,7 @@ impl Watch {
 
     /// Tells whether it looks on a timer, which the user should know.
     pub fn polls(&self) -> bool {
-        matches!(self.source, Source::Poll(_))
+        matches!(self.source, WakeSource::Poll(_))
     }
 
     /// Waits until something has changed since the last return, or since the watch was armed.
@@ -204,8 +204,8 @@ impl Watch {
     /// It may return although nothing has changed. Dropping the future loses nothing.
     pub async fn changed(&self) {
         match &self.source {
-            Source::Events(_) => self.signal.wake.notified().await,
-            Source::Poll(poll) => loop {
+            WakeSource::Events(_) => self.signal.wake.notified().await,
+            WakeSource::Poll(poll) => loop {
                 let due = lock(poll).due();
                 tokio::time::sleep_until(due).await;
                 let changed = lock(poll).look(&self.target);
@@ -227,7 +227,7 @@ impl Watch {
     /// process that removes its watch a moment before ends sooner (measured: 1 ms instead of 10
     /// ms).
     pub fn disarm(&mut self) {
-        if let Source::Events(watcher) = &mut self.source {
+        if let WakeSource::Events(watcher) = &mut self.source {
             // A watch that is dead already needs no removal.
             drop(watcher.unwatch(&self.target.path));
         }
@@ -240,7 +240,7 @@ impl Watch {
     /// # Errors
     /// [`WatchError`]; nothing is watched then, and the next call tries again.
     pub fn rearm_if_needed(&mut self) -> Result<bool, WatchError> {
-        let Source::Events(watcher) = &mut self.source else {
+        let WakeSource::Events(watcher) = &mut self.source else {
             return Ok(false);
         };
         if !std::mem::take(&mut lock(&self.signal.pending).stale) {
@@ -260,7 +260,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Target {
+impl WatchTarget {
     fn watcher(&self, signal: &Arc<Signal>) -> Result<RecommendedWatcher, WatchError> {
         // notify 8 ignores that its thread could not be started, and panics at the next call. A
         // thread that can be started now is no proof, but as good as one.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::amount::{LONGEST, amount, parse_seconds};
 use crate::checkout::beneath;
-use crate::effects::Effects;
+use crate::effects::KeyEffects;
 use crate::fingerprint::Patterns;
 use crate::member::ApproveBy;
 use crate::task::{Check, Task, TaskResult};
@@ -49,7 +49,7 @@ pub struct Work {
 
 impl Work {
     /// Says what each key does: what decides whether work is done is not for a teammate to choose.
-    pub(crate) fn effects(&self, to: &mut Effects<'_>) {
+    pub(crate) fn effects(&self, to: &mut KeyEffects<'_>) {
         let Self {
             check,
             check_timeout,

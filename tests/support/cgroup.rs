@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use teamd_shared::cgroup::{self, Place, Standing};
+use teamd_shared::cgroup::{self, CgroupPlace, CgroupRights};
 use teamd_shared::team_dir::TeamDir;
 
 use super::Team;
@@ -20,9 +20,9 @@ pub(super) fn setting() -> Option<(String, String)> {
 
 /// Where the daemon of a test makes cgroups; none where it may not.
 fn place() -> Option<PathBuf> {
-    Place::look(None)
+    CgroupPlace::look(None)
         .ok()
-        .filter(|place| place.standing != Standing::Foreign)
+        .filter(|place| place.standing != CgroupRights::Foreign)
         .map(|place| place.folder)
 }
 
@@ -40,7 +40,7 @@ impl Team {
         assert!(
             has || !wanted,
             "TEAMD_TEST_CGROUP=auto, and workers get no cgroup here: {:?}",
-            Place::look(None)
+            CgroupPlace::look(None)
         );
         if !has {
             note("workers get no cgroup here");

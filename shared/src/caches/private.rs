@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{OF_TOOLS, Own, Tool, named, named_first};
+use super::{CachingTool, OF_TOOLS, PrivateCache, named, named_first};
 use crate::environment::Environment;
 
 /// The variable that most tools without one of their own honour, and its default place.
@@ -35,15 +35,15 @@ impl PrivateCaches {
 
     fn add(
         &mut self,
-        tool: &Tool,
+        tool: &CachingTool,
         environment: &Environment,
         is_writable: impl Fn(&Path) -> bool,
         at: &Path,
     ) {
-        let (Own::Read(variable)
-        | Own::ReadOrNew(variable)
-        | Own::New(variable)
-        | Own::Copied(variable)) = tool.own
+        let (PrivateCache::Read(variable)
+        | PrivateCache::ReadOrNew(variable)
+        | PrivateCache::New(variable)
+        | PrivateCache::Copied(variable)) = tool.own
         else {
             return;
         };
@@ -62,14 +62,15 @@ impl PrivateCaches {
         }
         let own = tool.own_folder(at);
         match (tool.own, there) {
-            (Own::Read(_) | Own::ReadOrNew(_), Some(users)) => {
+            (PrivateCache::Read(_) | PrivateCache::ReadOrNew(_), Some(users)) => {
                 self.variables.push((variable, users))
             }
-            (Own::Read(_) | Own::Left, _) => {}
-            (Own::ReadOrNew(_) | Own::New(_), _) | (Own::Copied(_), None) => {
+            (PrivateCache::Read(_) | PrivateCache::Left, _) => {}
+            (PrivateCache::ReadOrNew(_) | PrivateCache::New(_), _)
+            | (PrivateCache::Copied(_), None) => {
                 self.variables.push((variable, own));
             }
-            (Own::Copied(_), Some(users)) => {
+            (PrivateCache::Copied(_), Some(users)) => {
                 self.copies.push((users, own.clone()));
                 self.variables.push((variable, own));
             }
@@ -77,7 +78,7 @@ impl PrivateCaches {
     }
 }
 
-impl Tool {
+impl CachingTool {
     /// Returns where its own cache lies: where it would look for it by itself below
     /// `XDG_CACHE_HOME`.
     fn own_folder(&self, at: &Path) -> PathBuf {

@@ -171,12 +171,12 @@ pub fn find_appended(
 #[derive(Debug)]
 pub struct Appender {
     at: TeamPath,
-    pub(super) open: Option<Inbox>,
+    pub(super) open: Option<OpenInbox>,
 }
 
 /// An open inbox.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct OpenInbox {
     pub(super) file: File,
     pub(super) identity: (u64, u64),
 }
@@ -289,11 +289,11 @@ impl Appender {
         Ok((behind_newline || !looks_back).then_some(offset))
     }
 
-    fn take_open(&mut self, dir: &TeamDir) -> Result<Inbox, AppendError> {
+    fn take_open(&mut self, dir: &TeamDir) -> Result<OpenInbox, AppendError> {
         self.open.take().map_or_else(|| self.open(dir), Ok)
     }
 
-    fn open(&self, dir: &TeamDir) -> Result<Inbox, AppendError> {
+    fn open(&self, dir: &TeamDir) -> Result<OpenInbox, AppendError> {
         let (file, stat) = dir
             .open_and_look(&self.at, OFlags::RDWR | OFlags::APPEND)
             .map_err(|error| {
@@ -303,7 +303,7 @@ impl Appender {
                     error.into()
                 }
             })?;
-        Ok(Inbox {
+        Ok(OpenInbox {
             file,
             identity: (stat.st_dev, stat.st_ino),
         })
@@ -330,7 +330,7 @@ fn line_of(message: &Message) -> Result<Vec<u8>, AppendError> {
     Ok(message.to_line()?)
 }
 
-impl Inbox {
+impl OpenInbox {
     /// Returns where what was written last ends: in append mode the write itself moves the position
     /// there, whatever other processes write.
     fn written_to(&self) -> io::Result<u64> {

@@ -31,11 +31,11 @@ pub(super) struct Lines<'f> {
 }
 
 /// A whole line.
-pub(super) enum Line<'l> {
+pub(super) enum WholeLine<'l> {
     /// Without its newline.
-    Whole(&'l [u8]),
+    Text(&'l [u8]),
     /// It is too long: its first [`MAX_TEXT`] bytes, and its length in bytes with the newline.
-    Long(Vec<u8>, u64),
+    TooLong(Vec<u8>, u64),
 }
 
 impl<'f> Lines<'f> {
@@ -85,7 +85,7 @@ impl<'f> Lines<'f> {
     }
 
     /// Takes the next whole line.
-    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<WholeLine<'_>>> {
         let unseen = self
             .bytes
             .get(index(self.scanned - self.base)..)
@@ -99,13 +99,13 @@ impl<'f> Lines<'f> {
         self.next = newline + 1;
         self.scanned = newline + 1;
         if newline - begin < MAX_LINE as u64 {
-            return Ok(Some(Line::Whole(
+            return Ok(Some(WholeLine::Text(
                 &self.bytes[index(begin - self.base)..index(newline - self.base)],
             )));
         }
         let mut head = vec![0; MAX_TEXT];
         self.file.read_exact_at(&mut head, begin)?;
-        Ok(Some(Line::Long(head, newline + 1 - begin)))
+        Ok(Some(WholeLine::TooLong(head, newline + 1 - begin)))
     }
 
     /// Returns where the line that comes next begins, in bytes from the start of the file.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::append::Inbox;
-use super::lines::{Line, Lines, fits};
+use super::append::OpenInbox;
+use super::lines::{Lines, WholeLine, fits};
 use super::rejected::RejectedLine;
 use super::{MAX_TEXT, ReadError, cannot_read, identity_of, is_blank, make, open};
 use crate::message::{Message, ParseError};
@@ -45,7 +45,7 @@ pub struct Reader {
     at: TeamPath,
     /// The files to read, oldest first, at least one. The last stood at the path when that was last
     /// looked at. Those before it stand there no longer.
-    files: VecDeque<Inbox>,
+    files: VecDeque<OpenInbox>,
     position: Position,
     /// Where the position was when the first file had left the path: a copy of it may have been
     /// made since.
@@ -182,7 +182,7 @@ impl Reader {
             opened => opened?,
         };
         let identity = identity_of(&file).map_err(|e| cannot_read(&self.dir, &self.at, e))?;
-        self.files.push_back(Inbox { file, identity });
+        self.files.push_back(OpenInbox { file, identity });
         Ok(())
     }
 
@@ -264,11 +264,13 @@ fn take_lines(
 }
 
 /// Reads one line; none if it is blank.
-fn read_line(offset: u64, line: &Line<'_>) -> Option<Result<Message, RejectedLine>> {
+fn read_line(offset: u64, line: &WholeLine<'_>) -> Option<Result<Message, RejectedLine>> {
     let (text, read) = match line {
-        Line::Whole(line) if is_blank(line) => return None,
-        Line::Whole(line) => (cut_text(line), Message::parse(line)),
-        Line::Long(head, length) => (cut_text(head) + "…", Err(ParseError::TooLong(*length))),
+        WholeLine::Text(line) if is_blank(line) => return None,
+        WholeLine::Text(line) => (cut_text(line), Message::parse(line)),
+        WholeLine::TooLong(head, length) => {
+            (cut_text(head) + "…", Err(ParseError::TooLong(*length)))
+        }
     };
     Some(read.map_err(|why| RejectedLine {
         line: text,

@@ -17,7 +17,7 @@ use proptest::prelude::{Strategy, any, prop};
 use proptest::{prop_assert_eq, prop_oneof, proptest};
 use uuid::Uuid;
 
-use super::append::Inbox;
+use super::append::OpenInbox;
 use super::read::{CHANGED, REPLACED, TRUNCATED};
 use super::*;
 use crate::message::{Body, ParseError};

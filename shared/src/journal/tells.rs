@@ -14,7 +14,7 @@ const FEW: usize = 8;
 
 /// Inbox lines with the same id.
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub(super) struct Written {
+pub(super) struct NoticeGroup {
     /// Whose inboxes.
     to: To,
     /// The id of the lines: the same when they are written again.
@@ -29,14 +29,14 @@ enum To {
 }
 
 pub(super) fn serialize<S: Serializer>(tells: &[Notice], serializer: S) -> Result<S::Ok, S::Error> {
-    let one = |tell: &Notice| Written {
+    let one = |tell: &Notice| NoticeGroup {
         to: To::One(tell.to.clone()),
         id: tell.id,
     };
     let same = tells.chunk_by(|one, next| one.id == next.id);
     serializer.collect_seq(same.flat_map(|same| match same {
         [first, ..] if same.len() > FEW => {
-            vec![Written {
+            vec![NoticeGroup {
                 to: To::Many(same.iter().map(|tell| tell.to.clone()).collect()),
                 id: first.id,
             }]
@@ -49,7 +49,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<Notice>, D::Error> {
     let mut tells = Vec::new();
-    for Written { to, id } in Vec::<Written>::deserialize(deserializer)? {
+    for NoticeGroup { to, id } in Vec::<NoticeGroup>::deserialize(deserializer)? {
         match to {
             To::One(to) => tells.push(Notice { to, id }),
             To::Many(names) => tells.extend(names.into_iter().map(|to| Notice { to, id })),

@@ -69,7 +69,7 @@ impl Shape {
     /// # Errors
     /// Which value does not belong where it is.
     pub fn check<'de, D: Deserializer<'de>>(&self, value: D) -> Result<(), D::Error> {
-        At {
+        PlaceInRecord {
             shape: self,
             node: 0,
         }
@@ -185,12 +185,12 @@ impl Node {
 
 /// A place in a record, to be checked.
 #[derive(Clone, Copy)]
-struct At<'s> {
+struct PlaceInRecord<'s> {
     shape: &'s Shape,
     node: usize,
 }
 
-impl<'s> At<'s> {
+impl<'s> PlaceInRecord<'s> {
     fn node(self) -> &'s Node {
         &self.shape.nodes[self.node]
     }
@@ -204,7 +204,7 @@ impl<'s> At<'s> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for At<'_> {
+impl<'de> DeserializeSeed<'de> for PlaceInRecord<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<(), D::Error> {
@@ -215,7 +215,7 @@ impl<'de> DeserializeSeed<'de> for At<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for At<'_> {
+impl<'de> Visitor<'de> for PlaceInRecord<'_> {
     type Value = ();
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,7 +14,7 @@ use crate::process::Identity;
 #[schemars(extend("dependentRequired" = {
     "pid": ["start_ticks", "boot_id"], "start_ticks": ["pid", "boot_id"], "boot_id": ["pid", "start_ticks"]
 }))]
-pub(super) struct Written {
+pub(super) struct ProcessFields {
     /// The process id.
     #[serde(default, deserialize_with = "some")]
     #[schemars(with = "u32")]
@@ -32,11 +32,11 @@ pub(super) struct Written {
 pub(super) fn read<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Identity>, D::Error> {
-    let Written {
+    let ProcessFields {
         pid,
         start_ticks,
         boot_id,
-    } = Written::deserialize(deserializer)?;
+    } = ProcessFields::deserialize(deserializer)?;
     match (pid, start_ticks, boot_id) {
         (None, None, None) => Ok(None),
         (Some(pid), Some(start_ticks), Some(boot_id)) => Ok(Some(Identity {

@@ -62,7 +62,7 @@ impl Message {
     /// As [`Message::parse`], but for its length and its depth.
     pub fn from_json(value: Value) -> Result<Self, ParseError> {
         match value {
-            Value::Object(fields) => Fields(fields).message(),
+            Value::Object(fields) => LineFields(fields).message(),
             _ => Err(ParseError::NotAnObject),
         }
     }
@@ -81,9 +81,9 @@ pub fn is_nested_within(value: &Value, levels: usize) -> bool {
 
 /// The fields of a line that have not been understood yet. What is left at the end is kept as
 /// `extra`.
-struct Fields(Map<String, Value>);
+struct LineFields(Map<String, Value>);
 
-impl Fields {
+impl LineFields {
     fn message(mut self) -> Result<Message, ParseError> {
         let kind = self.text("type")?.ok_or(ParseError::Missing("type"))?;
         let from = self.text("from")?.ok_or(ParseError::Missing("from"))?;

@@ -48,7 +48,7 @@ pub fn resolve(
     } = request;
     let is_lead = *name == Name::lead();
     let names_role = flags.role.is_some();
-    let tables = Tables::of(name, flags.role.as_ref(), earlier, file);
+    let tables = TableLayers::of(name, flags.role.as_ref(), earlier, file);
     let lookup = |variable: &str| environment.value(variable);
     let mut terms = flags;
     if !resume {
@@ -93,13 +93,13 @@ pub fn resolve(
 }
 
 /// The tables of `team.toml` that hold for a teammate.
-struct Tables<'f> {
+struct TableLayers<'f> {
     own: Option<&'f TermsPatch>,
     role: Option<&'f TermsPatch>,
     team: &'f TermsPatch,
 }
 
-impl<'f> Tables<'f> {
+impl<'f> TableLayers<'f> {
     /// Finds them. The role is the one that the command names, else that of its own table, else the
     /// recorded one.
     fn of(

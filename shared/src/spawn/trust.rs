@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::effects::{Effects, Narrowing};
+use crate::effects::{KeyEffects, Narrowing};
 use crate::state::{StateDir, StateError};
 use crate::team_file::TeamFile;
 use crate::user_dirs::name_of;
@@ -59,7 +59,7 @@ impl Widening {
     /// # Errors
     /// [`StateError`] if the file is gone.
     pub fn of(file: &TeamFile) -> Result<Self, StateError> {
-        let Effects {
+        let KeyEffects {
             widening: keys,
             narrowing,
             ..

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::effects::Effects;
+use crate::effects::KeyEffects;
 use crate::model_spec::{ModelSpec, Provider, full_name};
 
 /// The name of the built-in agent: the worker's own loop over a model.
@@ -40,13 +40,13 @@ impl AgentProgram {
 
     /// Returns the line by which the agent of this name is trusted.
     pub fn trust_key(&self, name: &str) -> String {
-        let mut effects = Effects::default();
+        let mut effects = KeyEffects::default();
         self.effects(name, &mut effects);
         effects.widening.pop_first().unwrap_or_default()
     }
 
     /// Reports what each key does.
-    pub(crate) fn effects(&self, name: &str, to: &mut Effects<'_>) {
+    pub(crate) fn effects(&self, name: &str, to: &mut KeyEffects<'_>) {
         let Self {
             command,
             protocol: _,

@@ -35,7 +35,7 @@ impl Network {
 /// As a person writes it.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "`true`, `false` or a list of hosts is expected")]
-enum Written {
+enum NetworkValue {
     Any(bool),
     Hosts(Vec<String>),
 }
@@ -45,9 +45,9 @@ impl<'de> Deserialize<'de> for Network {
         if !deserializer.is_human_readable() {
             return Deserialize::deserialize(deserializer).map(Self);
         }
-        match Written::deserialize(deserializer)? {
-            Written::Any(any) => Ok(Self((!any).then(Vec::new))),
-            Written::Hosts(hosts) => match hosts.iter().find(|host| !is_host(host)) {
+        match NetworkValue::deserialize(deserializer)? {
+            NetworkValue::Any(any) => Ok(Self((!any).then(Vec::new))),
+            NetworkValue::Hosts(hosts) => match hosts.iter().find(|host| !is_host(host)) {
                 Some(host) => Err(D::Error::custom(format_args!(
                     "{host:?} is no host, such as github.com or *.npmjs.org"
                 ))),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::network::ports;
 use super::{AgentProgram, ApproveBy, Network, Permissions, Restart, SandboxMode, add};
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
-use crate::effects::{Effects, outside};
+use crate::effects::{KeyEffects, outside};
 use crate::environment::is_model_key;
 use crate::free_text::FreeText;
 use crate::model_spec::ModelSpec;
@@ -217,7 +217,7 @@ impl TermsPatch {
 
 impl TermsPatch {
     /// Says what each key does, below the tables `above` it.
-    pub(crate) fn effects(&self, above: &[&Self], to: &mut Effects<'_>) {
+    pub(crate) fn effects(&self, above: &[&Self], to: &mut KeyEffects<'_>) {
         let Self {
             role: _,
             prompt: _,
@@ -333,7 +333,7 @@ impl TermsPatch {
 
 impl SandboxPatch {
     /// Says what each key does, below the tables `above` it.
-    fn effects(&self, above: &[&Self], to: &mut Effects<'_>) {
+    fn effects(&self, above: &[&Self], to: &mut KeyEffects<'_>) {
         let Self {
             mode,
             network,

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
-use super::{POLL_EVERY, Target};
+use super::{POLL_EVERY, WatchTarget};
 
 /// The last state, and when to look next. There is no thread: a waiting task looks.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ struct FileState {
 
 impl Poll {
     /// Looks for the first time.
-    pub(super) fn start(target: &Target) -> Self {
+    pub(super) fn start(target: &WatchTarget) -> Self {
         Self {
             due: Instant::now() + POLL_EVERY,
             seen: look_at(target),
@@ -40,7 +40,7 @@ impl Poll {
     }
 
     /// Looks once, and returns the names of the files that have changed.
-    pub(super) fn look(&mut self, target: &Target) -> BTreeSet<String> {
+    pub(super) fn look(&mut self, target: &WatchTarget) -> BTreeSet<String> {
         self.due = Instant::now() + POLL_EVERY;
         let before = std::mem::replace(&mut self.seen, look_at(target));
         before
@@ -65,7 +65,7 @@ impl FileState {
 
 /// Looks at all that is watched. A file that cannot be read counts as missing, and its return is
 /// noticed.
-fn look_at(target: &Target) -> BTreeMap<String, FileState> {
+fn look_at(target: &WatchTarget) -> BTreeMap<String, FileState> {
     let seen = |path: &Path| Some((path.file_name()?.to_str()?.to_owned(), FileState::of(path)?));
     if !target.folder {
         return seen(&target.path).into_iter().collect();

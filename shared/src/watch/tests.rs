@@ -226,8 +226,8 @@ fn what_is_not_there_cannot_be_watched() {
     }
 }
 
-fn target(folder: bool) -> Target {
-    Target {
+fn target(folder: bool) -> WatchTarget {
+    WatchTarget {
         path: PathBuf::from("/t/inbox"),
         folder,
         names: false,
@@ -264,7 +264,7 @@ fn events_of_readers_are_not_heard() {
 fn who_watches_names_hears_of_no_line_that_is_appended() {
     let heard = |kind| {
         let signal = Signal::default();
-        let target = Target {
+        let target = WatchTarget {
             names: true,
             closes: true,
             ..target(true)

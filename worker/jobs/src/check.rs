@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use rustix::fs::OFlags;
 use teamd_shared::check::{CheckOrder, CheckReport};
 use teamd_shared::checkout::Checkout;
-use teamd_shared::fingerprint::{Baseline, Files};
+use teamd_shared::fingerprint::{Baseline, ProtectedFiles};
 use teamd_shared::name::Name;
 use teamd_shared::state::StateDir;
 use teamd_shared::task::TaskId;
@@ -87,7 +87,7 @@ pub(crate) async fn run(
 
 /// Looks what the protected files are.
 pub(crate) fn baseline(root: &Path, patterns: &[String]) -> Baseline {
-    match Files::find(root, patterns) {
+    match ProtectedFiles::find(root, patterns) {
         Ok(files) => Baseline::Hash(files.hash()),
         Err(error) => Baseline::Unknown(error.to_string()),
     }

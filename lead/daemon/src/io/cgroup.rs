@@ -17,7 +17,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use teamd_shared::cgroup::{self, Place, Standing, Use};
+use teamd_shared::cgroup::{self, CgroupPlace, CgroupRights, Use};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Bounds, Cgroup};
@@ -32,7 +32,7 @@ pub(crate) struct Cgroups {
     /// The name of the team's cgroup; `None` if the daemon cannot tell it, and then it knows none.
     name: Option<String>,
     /// Where that is made; `None` if new incarnations get no cgroup.
-    place: Option<Place>,
+    place: Option<CgroupPlace>,
 }
 
 impl Cgroups {
@@ -44,8 +44,8 @@ impl Cgroups {
             .ok();
         let place = if wanted == Use::Auto {
             name.as_deref()
-                .and_then(|name| match Place::look(Some(name)) {
-                    Ok(place) if place.standing == Standing::Foreign => {
+                .and_then(|name| match CgroupPlace::look(Some(name)) {
+                    Ok(place) if place.standing == CgroupRights::Foreign => {
                         tracing::info!(
                             "no cgroups are made: {} is not delegated to this user",
                             place.path
@@ -65,7 +65,7 @@ impl Cgroups {
     }
 
     /// Returns the cgroup of the team, whether it exists or not.
-    fn team(&self) -> Option<(&Place, PathBuf)> {
+    fn team(&self) -> Option<(&CgroupPlace, PathBuf)> {
         self.place
             .as_ref()
             .zip(self.name.as_ref())
@@ -176,7 +176,7 @@ impl Cgroups {
     }
 }
 
-fn make(place: &Place, team: &Path, name: &str, bounds: &Bounds) -> Result<Group, String> {
+fn make(place: &CgroupPlace, team: &Path, name: &str, bounds: &Bounds) -> Result<Group, String> {
     let folder = team.join(name);
     let path = folder.to_str().ok_or("its path is not UTF-8")?.to_owned();
     make_folder(team, &folder).map_err(|error| format!("cannot make {path}: {error}"))?;

@@ -154,7 +154,7 @@ fn a_line_that_was_written_is_not_called_short_because_its_place_cannot_be_seen(
     let (_scratch, dir) = team();
     let (_reader, writer) = nix::unistd::pipe().unwrap();
     let mut appender = Appender::new(&alice());
-    appender.open = Some(Inbox {
+    appender.open = Some(OpenInbox {
         file: writer.into(),
         identity: (0, 0),
     });

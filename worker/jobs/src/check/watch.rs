@@ -4,14 +4,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use teamd_shared::fingerprint::{Baseline, Files, Lookout, Patterns, followed_beneath, named};
+use teamd_shared::fingerprint::{
+    Baseline, Lookout, Patterns, ProtectedFiles, followed_beneath, named,
+};
 
 /// The protected files while a check runs. What cannot be looked at is not known to be untouched.
 pub(crate) struct Watch<'a> {
     root: &'a Path,
     /// Also what they are where links lead.
     patterns: Vec<String>,
-    before: io::Result<Files>,
+    before: io::Result<ProtectedFiles>,
     /// Sees that something is exchanged, also if it is put back.
     lookout: io::Result<Option<Lookout>>,
 }
@@ -23,7 +25,7 @@ impl<'a> Watch<'a> {
         let followed = followed_beneath(root, patterns);
         // What cannot be followed cannot be looked at, either.
         let patterns = followed.unwrap_or_else(|_| patterns.to_vec());
-        let before = Files::find(root, &patterns);
+        let before = ProtectedFiles::find(root, &patterns);
         let lookout = before
             .as_ref()
             .map_or(Ok(None), |files| files.look_out(root, &patterns, sealed));
@@ -64,7 +66,10 @@ impl<'a> Watch<'a> {
 
     /// Says which of them were changed since, and `how`; with `added` also which are new.
     pub(crate) fn touched(&self, how: &str, added: bool) -> Option<String> {
-        let (before, after) = match (&self.before, Files::find(self.root, &self.patterns)) {
+        let (before, after) = match (
+            &self.before,
+            ProtectedFiles::find(self.root, &self.patterns),
+        ) {
             (Ok(before), Ok(after)) => (before, after),
             (Err(error), _) => return Some(unreadable(error)),
             (_, Err(error)) => return Some(unreadable(&error)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use teamd_client::print::render::count;
-use teamd_shared::fingerprint::Files;
+use teamd_shared::fingerprint::ProtectedFiles;
 use teamd_shared::json;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -173,7 +173,7 @@ pub(super) fn tasks(seen: &Seen, check: &mut Check) -> Option<String> {
 fn protected(seen: &Seen, patterns: &[String], check: &mut Check) {
     for pattern in patterns {
         let next = "correct `[work] protect` in team.toml, and restart the daemon";
-        match Files::find(&seen.dir.workspace(), std::slice::from_ref(pattern)) {
+        match ProtectedFiles::find(&seen.dir.workspace(), std::slice::from_ref(pattern)) {
             Ok(files) if files.is_empty() => {
                 check.note(
                     format!("no file matches the protected pattern {pattern:?}"),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use teamd_shared::cgroup::{self, Place};
+use teamd_shared::cgroup::{self, CgroupPlace};
 use teamd_shared::checkout::Checkout;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::Found;
@@ -132,7 +132,7 @@ fn cgroups(seen: &Seen, check: &mut Check) {
     let recorded = recorded
         .filter(|above| above.ends_with(&name))
         .map(Path::to_owned);
-    let here = Place::look(Some(&name))
+    let here = CgroupPlace::look(Some(&name))
         .ok()
         .map(|place| place.folder.join(&name));
     let is_used = |path: &Path| {

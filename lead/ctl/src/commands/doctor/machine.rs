@@ -5,7 +5,7 @@ use rustix::fs::inotify::{self, CreateFlags};
 use rustix::process::{Resource, getrlimit};
 use teamd_client::print::render::count;
 use teamd_client::read::processes::{ProcessEntry, Processes};
-use teamd_shared::cgroup::{NoPlace, Place, Standing, Use};
+use teamd_shared::cgroup::{CgroupPlace, CgroupRights, NoPlace, Use};
 use teamd_shared::environment::Environment;
 
 use super::finding::{Check, CheckFinding, run};
@@ -72,7 +72,10 @@ pub(super) fn look(cgroups: Use) -> Vec<CheckFinding> {
             processes_of_user(check, limit, threads)
         }),
         run("cgroup", |check| {
-            cgroup(check, (cgroups == Use::Auto).then(|| Place::look(None)))
+            cgroup(
+                check,
+                (cgroups == Use::Auto).then(|| CgroupPlace::look(None)),
+            )
         }),
         run("variables", |_| {
             Some(variables(&Environment::of_self().withheld()))
@@ -136,18 +139,18 @@ fn processes_of_user(check: &mut Check, limit: Option<u64>, threads: u64) -> Opt
 
 /// Judges where a daemon would stand that is started from here; none: a setting says that it makes
 /// no cgroups.
-fn cgroup(check: &mut Check, place: Option<Result<Place, NoPlace>>) -> Option<String> {
+fn cgroup(check: &mut Check, place: Option<Result<CgroupPlace, NoPlace>>) -> Option<String> {
     const DELEGATE: &str =
         "`systemd-run --user --scope -p Delegate=yes teamd start`, or `Delegate=yes` in a unit";
     let (why, next) = match place {
         None => ("off: a setting says so".to_owned(), ""),
         Some(Err(why)) => (why.to_string(), ""),
-        Some(Ok(place)) if place.standing == Standing::Foreign => (
+        Some(Ok(place)) if place.standing == CgroupRights::Foreign => (
             format!("{} is not delegated to this user", place.path),
             DELEGATE,
         ),
         Some(Ok(place)) => {
-            let delegated = place.standing == Standing::Delegated && !place.is_a_service();
+            let delegated = place.standing == CgroupRights::Delegated && !place.is_a_service();
             let has = |wanted| {
                 delegated
                     && place
@@ -287,7 +290,7 @@ mod tests {
         let place = |standing, path: &str, controllers: &str| {
             let path = path.to_owned();
             let controllers = controllers.to_owned();
-            Some(Ok(Place {
+            Some(Ok(CgroupPlace {
                 path,
                 folder: "/sys/fs/cgroup/u".into(),
                 standing,
@@ -297,17 +300,20 @@ mod tests {
         let said = |place| told(|check| cgroup(check, place)).remove(0);
         let both = "; limits hold for each process";
         for (place, end) in [
-            (place(Standing::Delegated, "/u", "memory pids"), "below /u"),
             (
-                place(Standing::Delegated, "/u", "cpu pids"),
+                place(CgroupRights::Delegated, "/u", "memory pids"),
+                "below /u",
+            ),
+            (
+                place(CgroupRights::Delegated, "/u", "cpu pids"),
                 "; the limit of memory holds for each process",
             ),
-            (place(Standing::Delegated, "/u", ""), both),
+            (place(CgroupRights::Delegated, "/u", ""), both),
             (
-                place(Standing::Delegated, "/x/teamd.service", "memory pids"),
+                place(CgroupRights::Delegated, "/x/teamd.service", "memory pids"),
                 both,
             ),
-            (place(Standing::Writable, "/u", "memory pids"), both),
+            (place(CgroupRights::Writable, "/u", "memory pids"), both),
         ] {
             let (severity, what) = said(place);
             assert!(severity == Severity::Ok && what.ends_with(end), "{what}");
@@ -315,7 +321,7 @@ mod tests {
         for place in [
             None,
             Some(Err(NoPlace::NotMounted)),
-            place(Standing::Foreign, "/u", ""),
+            place(CgroupRights::Foreign, "/u", ""),
         ] {
             assert_eq!(said(place).0, Severity::Note);
         }

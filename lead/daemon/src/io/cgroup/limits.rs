@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 
 use rustix::io::retry_on_intr;
-use teamd_shared::cgroup::{DAEMON, Place, Standing, path_in};
+use teamd_shared::cgroup::{CgroupPlace, CgroupRights, DAEMON, path_in};
 use teamd_shared::member::Bounds;
 
 /// Memory beyond the limit, in bytes: for the worker itself and its shims.
@@ -33,7 +33,12 @@ pub(super) fn procs(bounds: &Bounds) -> Option<u64> {
 }
 
 /// Sets the limits of a new cgroup, and tells which of them hold: memory, processes.
-pub(super) fn hold(place: &Place, team: &Path, folder: &Path, bounds: &Bounds) -> (bool, bool) {
+pub(super) fn hold(
+    place: &CgroupPlace,
+    team: &Path,
+    folder: &Path,
+    bounds: &Bounds,
+) -> (bool, bool) {
     let set = |controller: &str, file: &str, most: u64| {
         let set = delegate(place, team, controller).and_then(|is_delegated| {
             if is_delegated {
@@ -69,12 +74,12 @@ fn no_swap(folder: &Path) -> bool {
 }
 
 /// Delegates a controller to the cgroups of incarnations. Returns false if the daemon may not.
-fn delegate(place: &Place, team: &Path, controller: &str) -> io::Result<bool> {
+fn delegate(place: &CgroupPlace, team: &Path, controller: &str) -> io::Result<bool> {
     let control = |folder: &Path| folder.join("cgroup.subtree_control");
     if lists(&fs::read_to_string(control(team))?, controller) {
         return Ok(true);
     }
-    let ours = place.standing == Standing::Delegated && !place.is_a_service();
+    let ours = place.standing == CgroupRights::Delegated && !place.is_a_service();
     if !ours || !lists(&place.controllers, controller) {
         return Ok(false);
     }
@@ -103,7 +108,7 @@ fn is_busy(error: &io::Error) -> bool {
 }
 
 /// Moves this process into a cgroup of its own, if it is alone in its cgroup.
-fn make_way(place: &Place, team: &Path) -> io::Result<bool> {
+fn make_way(place: &CgroupPlace, team: &Path) -> io::Result<bool> {
     let own = std::process::id().to_string();
     if !fs::read_to_string(place.folder.join("cgroup.procs"))?
         .lines()
@@ -122,7 +127,7 @@ fn make_way(place: &Place, team: &Path) -> io::Result<bool> {
 
 /// Moves this process back to its first cgroup, if it had made way, so that the cgroup of the team
 /// can be removed.
-pub(super) fn come_back(place: &Place, team: &Path) -> io::Result<()> {
+pub(super) fn come_back(place: &CgroupPlace, team: &Path) -> io::Result<()> {
     let stands = fs::read_to_string("/proc/self/cgroup")?;
     let away = team.file_name().map(|name| Path::new(name).join(DAEMON));
     if !path_in(&stands).is_some_and(|path| {

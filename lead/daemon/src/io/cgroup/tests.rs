@@ -36,20 +36,20 @@ fn bounds() -> Bounds {
 /// A directory that plays a cgroup, with that of a team and of an incarnation in it.
 struct Plain {
     _scratch: tempfile::TempDir,
-    place: Place,
+    place: CgroupPlace,
     team: PathBuf,
     incarnation: PathBuf,
 }
 
 impl Plain {
-    fn new(path: &str, standing: Standing) -> Self {
+    fn new(path: &str, standing: CgroupRights) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().to_owned();
         let team = folder.join("teamd-1");
         let incarnation = folder.join("teamd-1/alice.1");
         fs::create_dir_all(&incarnation).unwrap();
         let controllers = "cpu memory pids".to_owned();
-        let place = Place {
+        let place = CgroupPlace {
             path: path.to_owned(),
             folder,
             standing,
@@ -89,7 +89,7 @@ impl Plain {
 
 #[test]
 fn a_limit_holds_for_the_sum_with_room_for_worker_and_shims() {
-    let plain = Plain::new("/run-1.scope", Standing::Delegated);
+    let plain = Plain::new("/run-1.scope", CgroupRights::Delegated);
     for file in ["memory.max", "memory.swap.max", "pids.max"] {
         plain.file(&format!("teamd-1/alice.1/{file}"));
     }
@@ -107,7 +107,7 @@ fn a_limit_holds_for_the_sum_with_room_for_worker_and_shims() {
 
 #[test]
 fn without_swap_accounting_memory_is_held_all_the_same() {
-    let plain = Plain::new("/run-1.scope", Standing::Delegated);
+    let plain = Plain::new("/run-1.scope", CgroupRights::Delegated);
     plain.file("teamd-1/alice.1/memory.max");
     assert_eq!(
         plain.hold(&Bounds {
@@ -121,14 +121,14 @@ fn without_swap_accounting_memory_is_held_all_the_same() {
 #[test]
 fn only_a_delegated_controller_is_handed_on_and_not_in_a_service_nor_without_need() {
     for (path, standing) in [
-        ("/x.scope", Standing::Writable),
-        ("/teamd.service", Standing::Delegated),
+        ("/x.scope", CgroupRights::Writable),
+        ("/teamd.service", CgroupRights::Delegated),
     ] {
         let plain = Plain::new(path, standing);
         assert_eq!(plain.hold(&bounds()), (false, false), "{path}");
         assert_eq!(plain.text("cgroup.subtree_control"), "", "{path}");
     }
-    let plain = Plain::new("/x.scope", Standing::Delegated);
+    let plain = Plain::new("/x.scope", CgroupRights::Delegated);
     assert_eq!(
         plain.hold(&Bounds {
             cpu_time: Some(5),
@@ -141,10 +141,10 @@ fn only_a_delegated_controller_is_handed_on_and_not_in_a_service_nor_without_nee
 
 #[test]
 fn what_the_kernel_refuses_is_not_said_to_be_held() {
-    let plain = Plain::new("/x.scope", Standing::Delegated);
+    let plain = Plain::new("/x.scope", CgroupRights::Delegated);
     // There is neither memory.max nor pids.max.
     assert_eq!(plain.hold(&bounds()), (false, false));
-    let plain = Plain::new("/x.scope", Standing::Delegated);
+    let plain = Plain::new("/x.scope", CgroupRights::Delegated);
     fs::remove_file(plain.place.folder.join("cgroup.subtree_control")).unwrap();
     assert_eq!(plain.hold(&bounds()), (false, false));
 }
@@ -328,7 +328,7 @@ fn a_cgroup_that_is_gone_proves_nothing() {
 #[test]
 fn where_the_kill_is_refused_the_daemon_waits_until_the_processes_have_ended_by_themselves() {
     // Nothing in it is called cgroup.kill: that cannot be written.
-    let plain = Plain::new("/x.scope", Standing::Writable);
+    let plain = Plain::new("/x.scope", CgroupRights::Writable);
     let path = plain.incarnation.clone();
     plain.put(Path::new("cgroup.events"), "populated 1\n");
     let record = Cgroup {

@@ -18,7 +18,7 @@ use super::core::dispatcher::End;
 use super::core::event::{Incarnation, ReplyTo};
 use super::event_loop::EventLoop;
 use super::io::lock::TeamLock;
-use super::start::worker_arguments;
+use super::options::worker_arguments;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 use teamd_client::programs::Program;

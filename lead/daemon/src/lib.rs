@@ -16,13 +16,13 @@ mod core;
 mod event_loop;
 mod hand_over;
 mod io;
+mod options;
 mod reconcile;
 mod replace;
 mod run;
 mod start;
 mod workspace;
 
-use io::signals;
-
 pub use confinement::Confinement;
-pub use start::{SetAside, StartOptions, Started, serve, start};
+pub use options::{SetAside, StartOptions};
+pub use start::{Started, serve, start};

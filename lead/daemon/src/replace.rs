@@ -12,7 +12,7 @@ use teamd_shared::team_dir::TeamDir;
 use super::confinement::Confinement;
 use super::hand_over::own_variables;
 use super::io::journal;
-use super::start::{StartOptions, serve_arguments};
+use super::options::{StartOptions, serve_arguments};
 use teamd_client::connection::{CallError, Client, is_locked, unexpected};
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;

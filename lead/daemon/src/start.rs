@@ -7,7 +7,7 @@
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,13 @@ use teamd_shared::control::{
 };
 use teamd_shared::logging;
 use teamd_shared::process::{close_inherited, keep_exit_codes, survive_file_limit};
-use teamd_shared::register::Register;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::confinement::{self, Confinement};
 use super::io::lock::TeamLock;
+use super::options::{SetAside, StartOptions, serve_arguments, worker_arguments};
 use super::replace::replace;
 use super::run;
 use teamd_client::error::CommandError;
@@ -34,34 +34,6 @@ use teamd_client::registered;
 
 /// How long a start waits for another daemon that holds the lock and does not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// How to start.
-#[derive(Debug, Clone)]
-pub struct StartOptions {
-    /// The team directory.
-    pub dir: PathBuf,
-    /// Whether this process becomes the daemon: for systemd and containers.
-    pub foreground: bool,
-    /// Whether a daemon that runs is to become this program.
-    pub replace: bool,
-    /// Whether it starts although commands cannot be confined as promised.
-    pub allow_weak_sandbox: bool,
-    /// Whether a team directory is registered that is there.
-    pub adopt: bool,
-    /// Where it is registered.
-    pub register: Register,
-    /// Its settings.
-    pub settings: Settings,
-}
-
-/// What a starting daemon has set aside, which the journal does not tell.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct SetAside {
-    /// The length of the torn end of the journal.
-    pub torn: Option<usize>,
-    /// What became of a roster that was none.
-    pub roster: Option<String>,
-}
 
 /// A daemon that answers.
 #[derive(Debug, Clone)]
@@ -269,29 +241,6 @@ async fn ping(dir: &TeamDir) -> Option<(u32, bool)> {
         .await
         .ok()
         .flatten()
-}
-
-/// Returns the arguments with which this program is the daemon. (The path of the directory is
-/// UTF-8: [`start`].)
-pub(super) fn serve_arguments(dir: &TeamDir, confinement: &Confinement) -> Vec<String> {
-    let root = dir.root().to_string_lossy().into_owned();
-    let layers = confinement.layers.to_string();
-    let mut arguments = vec![
-        "--team-dir".to_owned(),
-        root,
-        "serve".to_owned(),
-        "--sandbox-layers".to_owned(),
-        layers,
-    ];
-    if let Some(why) = &confinement.weakness {
-        arguments.extend(["--weakness".to_owned(), why.clone()]);
-    }
-    arguments
-}
-
-/// Returns the arguments by which the daemon finds the worker's program, which it inherits.
-pub(super) fn worker_arguments(descriptor: i32) -> [String; 2] {
-    ["--worker".to_owned(), descriptor.to_string()]
 }
 
 /// Starts this program again as the daemon, with the lock as its standard input.

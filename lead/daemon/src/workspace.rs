@@ -13,7 +13,7 @@ use teamd_shared::name::Name;
 use teamd_shared::spawn::can_work;
 use tokio::sync::oneshot;
 
-use super::signals;
+use super::io::signals;
 
 /// How long the end of an incarnation waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(5);

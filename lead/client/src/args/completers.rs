@@ -5,8 +5,7 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use teamd_shared::config::Roster;
 use teamd_shared::team_dir::TeamDir;
 
-use crate::context;
-use crate::context::Global;
+use crate::context::{self, Global};
 use crate::print::output::Output;
 use crate::read::requests;
 

@@ -3,8 +3,7 @@
 use teamd_client::args::Attach;
 use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
-use teamd_view::chat;
-use teamd_view::chat::{ChatOptions, ChatTarget};
+use teamd_view::chat::{self, ChatOptions, ChatTarget};
 
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Attach) -> CommandResult {
@@ -16,7 +15,7 @@ pub(crate) fn run(context: &Context, args: &Attach) -> CommandResult {
         context,
         &ChatOptions {
             target,
-            perform: crate::perform,
+            perform: super::perform,
             last: args.last,
             timeout: args.timeout,
         },

@@ -8,8 +8,7 @@ use teamd_client::error::CommandResult;
 use teamd_client::print::escape;
 use teamd_shared::name::Name;
 use teamd_shared::terms::TermsPatch;
-use teamd_view::chat;
-use teamd_view::chat::{ChatOptions, ChatTarget, LeadOptions};
+use teamd_view::chat::{self, ChatOptions, ChatTarget, LeadOptions};
 
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Chat) -> CommandResult {
@@ -39,7 +38,7 @@ pub(crate) fn run(context: &Context, args: &Chat) -> CommandResult {
         context,
         &ChatOptions {
             target,
-            perform: crate::perform,
+            perform: super::perform,
             last: args.last,
             timeout: args.timeout,
         },

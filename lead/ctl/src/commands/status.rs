@@ -49,7 +49,7 @@ pub(crate) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
                 ..StatusArgs::default()
             })
     {
-        return top::run(context, crate::perform);
+        return top::run(context, super::perform);
     }
     let dir = context.dir()?;
     if args.watch {

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use teamd_client::act;
-use teamd_client::act::auto_start;
+use teamd_client::act::{self, auto_start};
 use teamd_client::args::Up;
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};

@@ -33,8 +33,7 @@ use teamd_shared::price::Prices;
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::act;
-use crate::act::{Act, Actions, Done, Order};
+use crate::act::{self, Act, Actions, Done, Order};
 use crate::model::{TeamFiles, rows, sort};
 use app::{App, Pane, Verdict, Wish};
 use draw::Scene;

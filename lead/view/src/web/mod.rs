@@ -30,8 +30,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
-use crate::act;
-use crate::act::{Act, Done, in_thread};
+use crate::act::{self, Act, Done, in_thread};
 use crate::model::TeamFiles;
 use guard::{Guard, View};
 use server::{Ask, Site};

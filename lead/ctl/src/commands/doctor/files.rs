@@ -13,8 +13,7 @@ use teamd_shared::transcript;
 
 use super::finding::{Check, Severity};
 use super::seen::Seen;
-use crate::commands::lint;
-use crate::commands::lint::Remark;
+use crate::commands::lint::{self, Remark};
 use crate::commands::task::takers::Untaken;
 
 /// Judges the inboxes: each line is a message, and each inbox has a reader.

@@ -66,7 +66,7 @@ pub enum Meant {
     OnlyOneOf(Request),
 }
 
-/// Finds what is to be answered by its id, by at least [`SHORTEST`] characters of the beginning, or
+/// Finds what is to be answered by its id, by at least `SHORTEST` characters of the beginning, or
 /// by the teammate that waits for nothing else.
 pub fn meant(dir: &TeamDir, word: &str) -> Result<Meant, CommandError> {
     let by_id = requests::find(dir, word, &JUDGED);

@@ -13,7 +13,7 @@ use crate::read::roster;
 /// Asks the daemon for it. Returns whether there was work to interrupt.
 ///
 /// # Errors
-/// [`ExitCode::NotRunning`], [`ExitCode::NotFound`], or as the daemon answers.
+/// If no daemon runs, there is no such teammate, or as the daemon answers.
 pub async fn ask(dir: &TeamDir, name: &Name) -> Result<bool, CommandError> {
     // Only work that began before this moment is interrupted.
     let asked_at = since_boot();

@@ -256,7 +256,7 @@ impl View<'_> {
     /// Takes in that a task has passed its check: it is reviewed, if the task or a protected file
     /// wants that.
     fn passed(&self, task: &Task, result: TaskResult, ids: &mut dyn Ids) -> Decision {
-        let reviewer = self.team.work.reviewer(&task, &result);
+        let reviewer = self.team.work.reviewer(task, &result);
         let mut task = Task {
             result: Some(result),
             stalled: None,

@@ -33,7 +33,7 @@ pub struct Entry {
     /// How far the inbox has been consumed.
     pub inbox: Position,
     /// The notices to the lead that follow from earlier entries, and could not be written by then.
-    #[serde(default, rename = "owed", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_notices: Vec<Uuid>,
     /// What happened.
     #[serde(flatten)]
@@ -47,7 +47,6 @@ json::record!(Entry, EntryPosition);
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum Event {
     /// An incarnation began. It is a fresh conversation if `conversation` equals `incarnation`.
-    #[serde(rename = "life")]
     Incarnation {
         /// Which incarnation.
         incarnation: u32,
@@ -104,7 +103,6 @@ pub enum Event {
     },
     /// The cost of a model call without an answer (it failed, or was broken off), or one that an
     /// agent has reported outside its answers.
-    #[serde(rename = "paid")]
     Charged {
         /// What it cost.
         usage: Usage,
@@ -285,7 +283,7 @@ struct EntryPosition {
 }
 
 /// The mark of the first entry of an incarnation.
-const INCARNATION: &[u8] = b"\"life\"";
+const INCARNATION: &[u8] = b"\"incarnation\"";
 
 /// Tells whether an incarnation has written anything: one that was not welcomed has not, and has
 /// read nothing either.

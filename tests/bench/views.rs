@@ -325,7 +325,7 @@ fn team() -> Team {
         };
         let mut transcript = entry(
             at,
-            json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "go"}),
+            json!({"entry": "incarnation", "incarnation": 1, "conversation": 1, "prompt": "go"}),
         );
         for answer in 0..ANSWERS {
             let at = at + 10.0 * answer as f64;

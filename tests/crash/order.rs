@@ -246,10 +246,9 @@ impl Order {
             .iter()
             .any(|entry| entry["entry"] == "messages" || !entry["prompt"].is_null());
         // A new conversation does not go on from what an earlier one has sent.
-        if new
-            .iter()
-            .any(|entry| entry["entry"] == "life" && entry["conversation"] == entry["incarnation"])
-        {
+        if new.iter().any(|entry| {
+            entry["entry"] == "incarnation" && entry["conversation"] == entry["incarnation"]
+        }) {
             self.unsynced = Unsynced::default();
         }
         let sent = new.iter().any(|entry| has_sent(entry, &log));
@@ -415,7 +414,9 @@ fn calls(entry: &Value) -> impl Iterator<Item = &Value> {
 /// Whether an entry says that a call has sent its message. (A pending notice is tried again, and
 /// need not last yet.)
 fn has_sent(entry: &Value, log: &[u8]) -> bool {
-    let well = entry["entry"] == "result" && entry["is_error"] != true && entry["owed"].is_null();
+    let well = entry["entry"] == "result"
+        && entry["is_error"] != true
+        && entry["pending_notices"].is_null();
     well && lines(log)
         .iter()
         .flat_map(calls)

@@ -55,7 +55,7 @@ fn last_reason(team: &Team) -> Value {
 
 /// What the transcript and status say equals what was billed.
 fn all_is_counted(team: &Team, server: &ModelServer) {
-    let entries = ["paid", "answer"]
+    let entries = ["charged", "answer"]
         .map(|kind| team.entries("alice", kind))
         .concat();
     let recorded: u64 = entries.iter().map(|entry| told(&entry["usage"])).sum();
@@ -76,7 +76,10 @@ fn what_a_paused_answer_cost_counts_though_it_fails_or_is_broken_off() {
     team.until_finished("alice", 1);
     assert_eq!(last_reason(&team), "failed");
     assert_eq!(
-        (team.entries("alice", "paid").len(), team.answers("alice")),
+        (
+            team.entries("alice", "charged").len(),
+            team.answers("alice")
+        ),
         (1, 0)
     );
     all_is_counted(&team, &server);
@@ -104,7 +107,7 @@ fn what_a_paused_answer_cost_counts_though_it_fails_or_is_broken_off() {
     team.teamctl(["interrupt", "alice"]).ok();
     team.until_finished("alice", 3);
     assert_eq!(last_reason(&team), "interrupted");
-    let usage = team.entries("alice", "paid");
+    let usage = team.entries("alice", "charged");
     let recorded: u64 = usage.iter().map(|entry| told(&entry["usage"])).sum();
     assert_eq!(recorded, before + billed(&server.requests()[14..15]));
     // The next incarnation finds it in the transcript.
@@ -167,7 +170,7 @@ fn what_a_summary_cost_that_did_not_come_is_part_of_the_one_that_did() {
         (orders.len(), told(&summary["usage"])),
         (3, billed(&orders))
     );
-    assert!(team.entries("alice", "paid").is_empty() && billed(&orders[..1]) > 0);
+    assert!(team.entries("alice", "charged").is_empty() && billed(&orders[..1]) > 0);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn incarnations(team: &Team, name: &str) -> Vec<(i64, i64)> {
     let entries = team
         .transcript(name)
         .into_iter()
-        .filter(|entry| entry["entry"] == "life");
+        .filter(|entry| entry["entry"] == "incarnation");
     entries
         .map(|incarnation| {
             (

@@ -166,7 +166,7 @@ fn mail_that_comes_while_a_teammate_leaves_is_read_or_counted() {
         let incarnation = team.transcript("alice");
         let begins = incarnation
             .iter()
-            .rposition(|entry| entry["entry"] == "life")
+            .rposition(|entry| entry["entry"] == "incarnation")
             .unwrap();
         let consumed = json!(incarnation[begins..])
             .to_string()

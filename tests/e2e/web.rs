@@ -495,7 +495,7 @@ fn hostile(team: &Team) {
     for (at, event) in [
         (
             1e300,
-            json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": bad}),
+            json!({"entry": "incarnation", "incarnation": 1, "conversation": 1, "prompt": bad}),
         ),
         (
             -5.0,

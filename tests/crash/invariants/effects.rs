@@ -49,7 +49,7 @@ fn transcript(
             format!("line {number} of the transcript of {name} is {line:?}")
         })?;
         match entry["entry"].as_str().unwrap_or_default() {
-            "life" => {
+            "incarnation" => {
                 if entry["incarnation"] == entry["conversation"] {
                     open.clear();
                 }

@@ -67,7 +67,8 @@ fn texts_left_unread(stage: &Stage, name: &str) -> Vec<String> {
     let mut behind = None;
     for entry in stage.team.transcript(name) {
         let at = entry["inbox"]["offset"].as_u64().unwrap_or_default();
-        let begins = entry["entry"] == "life" && entry["conversation"] == entry["incarnation"];
+        let begins =
+            entry["entry"] == "incarnation" && entry["conversation"] == entry["incarnation"];
         left.extend(if begins {
             behind.map(|behind| behind..at)
         } else {

@@ -31,8 +31,10 @@ fn unfinished(name: &str, transcript: &[Value]) -> Option<Value> {
     let mut unfinished = None;
     for entry in transcript {
         match entry["entry"].as_str().unwrap_or_default() {
-            "life" if !entry["prompt"].is_null() => unfinished = Some(entry["prompt"].clone()),
-            "life" if entry["incarnation"] == entry["conversation"] => unfinished = None,
+            "incarnation" if !entry["prompt"].is_null() => {
+                unfinished = Some(entry["prompt"].clone())
+            }
+            "incarnation" if entry["incarnation"] == entry["conversation"] => unfinished = None,
             "messages" => {
                 let work = entry["messages"]
                     .as_array()
@@ -74,7 +76,9 @@ fn begins_as_asked(stage: &Stage, name: &str, transcript: &[Value]) -> Checked {
             && line["incarnation"] == line["conversation"]
     });
     for spawning in spawned {
-        let mut incarnations = transcript.iter().filter(|entry| entry["entry"] == "life");
+        let mut incarnations = transcript
+            .iter()
+            .filter(|entry| entry["entry"] == "incarnation");
         let first = incarnations
             .find(|incarnation| incarnation["conversation"] == spawning["conversation"]);
         hold(

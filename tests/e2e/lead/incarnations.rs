@@ -14,7 +14,7 @@ fn a_lead_agent_that_is_killed_goes_on_with_its_conversation() {
     team.kill_and_wait_for_restart("lead");
     team.lead_does("/spawn_teammate alice coder hello");
     assert_eq!(team.results("lead").len(), 2);
-    let incarnations = team.entries("lead", "life");
+    let incarnations = team.entries("lead", "incarnation");
     assert_eq!(
         incarnations
             .iter()

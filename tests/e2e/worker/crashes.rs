@@ -27,7 +27,10 @@ fn a_command_that_was_running_is_not_run_again() {
     );
     assert_eq!(results[1], ("next".to_owned(), false));
     assert_eq!(ran(), "x\n");
-    assert_eq!(team.entries()[..4], ["life", "answer", "life", "result"]);
+    assert_eq!(
+        team.entries()[..4],
+        ["incarnation", "answer", "incarnation", "result"]
+    );
 }
 
 #[test]
@@ -242,7 +245,10 @@ fn a_fresh_incarnation_knows_nothing_of_the_one_before() {
         ..Begin::default()
     });
     fresh.idle();
-    assert_eq!(team.entries(), ["life", "answer", "life", "answer", "idle"]);
+    assert_eq!(
+        team.entries(),
+        ["incarnation", "answer", "incarnation", "answer", "idle"]
+    );
     assert_eq!(team.lead("idle_notification")[0]["content"], "anew");
 }
 

@@ -42,7 +42,7 @@ fn an_incarnation_without_a_prompt_is_idle_and_writes_only_that_it_began() {
         ),
         (Doing::Idle, 1, false)
     );
-    assert_eq!(team.entries(), ["life"]);
+    assert_eq!(team.entries(), ["incarnation"]);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_prompt_is_worked_on_and_the_lead_is_told_once() {
     worker.idle();
     assert_eq!(
         team.entries(),
-        ["life", "answer", "result", "answer", "idle"]
+        ["incarnation", "answer", "result", "answer", "idle"]
     );
     assert_eq!(team.results(), [("0027\nmade".to_owned(), false)]);
     let told = team.lead("idle_notification");
@@ -67,13 +67,15 @@ fn a_message_wakes_her_and_what_starts_no_turn_does_not() {
     let team = Team::new();
     let mut worker = team.begin(&Begin::default());
     team.echo(r#"{"type":"teammate_terminated","from":"teamd","name":"bob"}"#);
-    team.until("the messages", || team.entries() == ["life", "messages"]);
+    team.until("the messages", || {
+        team.entries() == ["incarnation", "messages"]
+    });
     team.write("hi");
     team.until("an answer", || team.lead("idle_notification").len() == 1);
     worker.idle();
     assert_eq!(
         team.entries(),
-        ["life", "messages", "messages", "answer", "idle"]
+        ["incarnation", "messages", "messages", "answer", "idle"]
     );
     let inbox = team.dir.read(&TeamPath::inbox(&alice())).unwrap();
     assert_eq!(
@@ -105,7 +107,14 @@ fn messages_that_arrive_during_a_turn_reach_the_model_with_the_next_results() {
     worker.idle();
     assert_eq!(
         team.entries(),
-        ["life", "answer", "result", "messages", "answer", "idle"]
+        [
+            "incarnation",
+            "answer",
+            "result",
+            "messages",
+            "answer",
+            "idle"
+        ]
     );
     assert_eq!(
         team.lead("idle_notification")[0]["content"],
@@ -139,7 +148,14 @@ fn what_arrives_while_a_call_runs_is_delivered_with_its_result_and_not_again() {
     ));
     worker.idle();
     let entries = [
-        "life", "answer", "result", "messages", "answer", "result", "answer", "idle",
+        "incarnation",
+        "answer",
+        "result",
+        "messages",
+        "answer",
+        "result",
+        "answer",
+        "idle",
     ];
     assert_eq!(team.entries(), entries);
     assert_eq!(team.results()[1], ("no new messages".to_owned(), false));
@@ -259,7 +275,7 @@ fn sigterm_ends_what_runs_and_the_incarnation() {
     worker.signal(Signal::SIGTERM);
     worker.leaves_with_a_word();
     worker.ends_well();
-    assert_eq!(team.entries(), ["life", "answer", "result", "left"]);
+    assert_eq!(team.entries(), ["incarnation", "answer", "result", "left"]);
     let sleeping = std::fs::read_dir("/proc").unwrap().filter_map(|process| {
         std::fs::read(process.ok()?.path().join("cmdline"))
             .ok()
@@ -305,7 +321,7 @@ fn a_stranger_is_told_to_leave_and_does() {
         why: "the journal knows another incarnation".to_owned(),
     });
     worker.ends_well();
-    assert_eq!(team.entries(), ["life", "answer", "result", "left"]);
+    assert_eq!(team.entries(), ["incarnation", "answer", "result", "left"]);
 }
 
 #[test]

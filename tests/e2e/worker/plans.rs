@@ -138,12 +138,19 @@ fn mail_waits_for_the_verdict() {
     worker.send(ToWorker::Wake);
     worker.directive(|_| {});
     worker.acts();
-    assert_eq!(team.entries(), ["life", "answer"]);
+    assert_eq!(team.entries(), ["incarnation", "answer"]);
     judge(&mut worker, request_id, Status::Approved);
     worker.idle();
     assert_eq!(
         team.entries(),
-        ["life", "answer", "result", "messages", "answer", "idle"]
+        [
+            "incarnation",
+            "answer",
+            "result",
+            "messages",
+            "answer",
+            "idle"
+        ]
     );
 }
 

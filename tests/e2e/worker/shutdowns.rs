@@ -24,7 +24,7 @@ fn an_idle_worker_approves_at_once_and_leaves_only_when_it_is_recorded() {
     assert!(worker.runs());
     worker.record_answer(true);
     worker.ends_well();
-    assert_eq!(team.entries(), ["life", "messages", "left"]);
+    assert_eq!(team.entries(), ["incarnation", "messages", "left"]);
 }
 
 #[test]
@@ -56,7 +56,14 @@ fn mail_before_the_request_is_worked_on_first() {
     worker.ends_well();
     assert!(team.workspace().join("done-first").exists());
     let entries = [
-        "life", "messages", "answer", "result", "asked", "answer", "result", "left",
+        "incarnation",
+        "messages",
+        "answer",
+        "result",
+        "asked",
+        "answer",
+        "result",
+        "left",
     ];
     assert_eq!(team.entries(), entries);
 }
@@ -75,7 +82,13 @@ fn a_working_model_is_asked_with_the_next_results() {
     assert_eq!(
         team.entries(),
         [
-            "life", "answer", "result", "asked", "answer", "result", "left"
+            "incarnation",
+            "answer",
+            "result",
+            "asked",
+            "answer",
+            "result",
+            "left"
         ]
     );
     assert!(team.lead("idle_notification").is_empty());

@@ -19,7 +19,7 @@ use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::{Entry, Event};
 
 /// What every line that begins an incarnation holds, and hardly any other.
-const INCARNATION: &[u8] = b"\"entry\":\"life\"";
+const INCARNATION: &[u8] = b"\"entry\":\"incarnation\"";
 
 /// Why the transcript cannot be used. Fits behind "error: ".
 #[derive(Debug, thiserror::Error)]

@@ -152,8 +152,9 @@ mod tests {
         let write = |at: &TeamPath, text: &str| {
             teamd_shared::fs::replace(&dir, at, text.as_bytes()).unwrap()
         };
-        let mut all =
-            entry(json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "go"}));
+        let mut all = entry(
+            json!({"entry": "incarnation", "incarnation": 1, "conversation": 1, "prompt": "go"}),
+        );
         write(&TeamPath::transcript(&alice), &all);
         write(&TeamPath::live(&alice), "I lo");
         let mut conversation = Conversation::begin(&dir, &alice).unwrap();

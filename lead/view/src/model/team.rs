@@ -365,7 +365,7 @@ mod tests {
             &TeamPath::config(),
             &json!({"version": 1, "seq": 0, "team_name": "t", "members": []}).to_string(),
         );
-        let entry = json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}, "entry": "life",
+        let entry = json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}, "entry": "incarnation",
             "incarnation": 1, "conversation": 1});
         let entry = format!("{entry}\n");
         write(&TeamPath::transcript(&alice), &entry.repeat(300));

@@ -289,7 +289,7 @@ fn stage(size: (u16, u16)) -> Stage {
         {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "cargo test"}}]);
     let entries = [
         entry(
-            json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "Run the tests."}),
+            json!({"entry": "incarnation", "incarnation": 1, "conversation": 1, "prompt": "Run the tests."}),
         ),
         entry(
             json!({"entry": "answer", "usage": {"input_tokens": 3, "output_tokens": 5}, "content": call}),

@@ -116,7 +116,8 @@ mod tests {
             told(&twice),
             ["3: it is the result of no call, or a second one"]
         );
-        let fresh = json!({"entry": "life", "incarnation": 2, "conversation": 2, "prompt": null});
+        let fresh =
+            json!({"entry": "incarnation", "incarnation": 2, "conversation": 2, "prompt": null});
         assert_eq!(
             told(&[answer(&["a"]), fresh, answer(&["a"]), result("a")]),
             [""; 0]

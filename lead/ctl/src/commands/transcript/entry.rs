@@ -60,8 +60,7 @@ mod tests {
 
     #[test]
     fn a_conversation_reads_like_one() {
-        let begins =
-            json!({"entry": "life", "incarnation": 1, "conversation": 1, "prompt": "/bash ls"});
+        let begins = json!({"entry": "incarnation", "incarnation": 1, "conversation": 1, "prompt": "/bash ls"});
         assert_eq!(
             shown(&begins),
             "── incarnation 1 begins ──\n  prompt: /bash ls"
@@ -93,7 +92,7 @@ mod tests {
         };
         let nothing = json!({"input_tokens": 0, "output_tokens": 0});
         assert_eq!(
-            with(json!({"entry": "paid", "usage": nothing, "model_calls": 1})),
+            with(json!({"entry": "charged", "usage": nothing, "model_calls": 1})),
             ""
         );
         let answer = shown(

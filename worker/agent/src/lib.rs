@@ -2,6 +2,7 @@
 //! serves what happens meanwhile, and the rest are the files and connections that they use.
 
 mod begin;
+mod calls;
 mod connection;
 mod dispatcher;
 mod last_words;
@@ -13,6 +14,8 @@ mod run;
 mod session;
 #[cfg(test)]
 mod sim;
+mod spawner;
+mod team;
 mod tools;
 mod transcript;
 mod turn;

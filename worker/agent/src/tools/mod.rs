@@ -1,26 +1,13 @@
-//! What the tools of a member do: one file each. Their texts and inputs are in
-//! `teamd_worker_core::tools`.
+//! What the tools that work on the machine do: one file each. The names, texts and inputs of all
+//! tools are in `teamd_worker_core::tools`.
 //!
-//! The toolbox runs what works on the machine, and owns every process that such a tool starts. The
-//! other tools are steps of the session: they speak to other members, or ask the daemon. Nothing
-//! here decides whether a call may run.
+//! The toolbox owns every process that such a tool starts. The tools of the team are in `calls`:
+//! the session carries them out. Nothing here decides whether a call may run.
 
 mod agent_process;
-mod answer_plan;
 mod edit_file;
-mod list_teammates;
-mod orders;
 mod read_file;
-mod read_inbox;
-mod request_plan;
-mod request_status;
 mod run_agent;
-mod send_message;
-mod shutdown_request;
-mod shutdown_response;
-pub(crate) mod spawn_teammate;
-mod tasks;
-pub(crate) mod team;
 mod toolbox;
 mod workspace;
 mod write_file;

@@ -3,8 +3,9 @@
 use teamd_shared::control::Command;
 use teamd_worker_core::tools::RequestPlan;
 
-use super::{Tools, team};
 use crate::session::Session;
+use crate::team;
+use crate::tools::Tools;
 
 impl<T: Tools> Session<T> {
     /// Asks a teammate for a plan, and does not wait for it.

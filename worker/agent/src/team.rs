@@ -15,7 +15,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 ///
 /// # Errors
 /// A text for the model, as all functions here.
-pub(super) fn teammate(name: &str) -> Result<Name, String> {
+pub(crate) fn teammate(name: &str) -> Result<Name, String> {
     match Name::new(name) {
         Ok(name) => Ok(name),
         Err(_) if name == Name::lead().as_str() => Err("that is you: name a teammate".to_owned()),
@@ -24,26 +24,26 @@ pub(super) fn teammate(name: &str) -> Result<Name, String> {
 }
 
 /// Returns the roster as it was read.
-pub(super) fn roster(read: Result<Option<Roster>, ConfigError>) -> Result<Roster, String> {
+pub(crate) fn roster(read: Result<Option<Roster>, ConfigError>) -> Result<Roster, String> {
     let roster = read.map_err(|error| format!("cannot read the roster: {error}"))?;
     roster.ok_or_else(|| "cannot read the roster: there is none".to_owned())
 }
 
 /// Folds the journal from its last snapshot on.
-pub(super) fn state(dir: &TeamDir) -> Result<Team, String> {
+pub(crate) fn state(dir: &TeamDir) -> Result<Team, String> {
     load(dir, Since::Snapshot, |_, _| {})
         .map_err(|error| format!("cannot read the journal: {error}"))
 }
 
 /// Returns a request.
-pub(super) fn request<'t>(team: &'t Team, request_id: &RequestId) -> Result<&'t Request, String> {
+pub(crate) fn request<'t>(team: &'t Team, request_id: &RequestId) -> Result<&'t Request, String> {
     team.requests
         .get(request_id)
         .ok_or_else(|| format!("no such request: {request_id}"))
 }
 
-/// Tells whether the lead agent, and not only a person, asked for something. If that cannot be seen
-/// it counts as so: the lead agent had better be told once too often.
+/// Returns whether the lead agent, and not only a person, made a request. If that cannot be read,
+/// the answer is yes: one notice too many does less harm than one too few.
 pub(crate) fn lead_agent_asked(dir: &TeamDir, request_id: &RequestId) -> bool {
     match state(dir) {
         Ok(team) => team
@@ -57,9 +57,8 @@ pub(crate) fn lead_agent_asked(dir: &TeamDir, request_id: &RequestId) -> bool {
     }
 }
 
-/// Tells whether a person sits at a terminal with `teamctl chat`, which holds a shared lock
-/// meanwhile.
-pub(super) fn has_chat(dir: &TeamDir) -> bool {
+/// Returns whether a person has `teamctl chat` open, which holds a shared lock meanwhile.
+pub(crate) fn has_chat(dir: &TeamDir) -> bool {
     match dir.open_file(&TeamPath::chat(), OFlags::RDONLY) {
         // The lock ends with the descriptor.
         Ok(file) => matches!(file.try_lock(), Err(TryLockError::WouldBlock)),

@@ -3,9 +3,10 @@
 use teamd_shared::control::{Command, Done, ShutdownOrder};
 use teamd_worker_core::tools::ShutdownRequest;
 
-use super::orders::unexpected;
-use super::{Tools, team};
+use super::unexpected;
 use crate::session::Session;
+use crate::team;
+use crate::tools::Tools;
 
 /// Seconds that the model of a teammate has to decide whether it leaves, as with
 /// `teamctl shutdown`.

@@ -1,4 +1,4 @@
-//! `shutdown_response` of the lead agent: shows where a request stands. With `approve` it is the
+//! `shutdown_response` of the lead agent: shows the status of a request. With `approve` it is the
 //! answer of a lead agent that is itself asked to leave.
 
 use teamd_shared::id::RequestId;
@@ -6,15 +6,15 @@ use teamd_shared::journal::Team;
 use teamd_shared::request::{Kind, Request, Status};
 use teamd_shared::team_dir::TeamDir;
 
-use super::team;
+use crate::team;
 
-/// Shows where a request stands.
+/// Describes the status of a request.
 pub(super) fn show(dir: &TeamDir, request_id: &RequestId) -> Result<String, String> {
     let team = team::state(dir)?;
-    team::request(&team, request_id).map(|request| stands(&team, request))
+    team::request(&team, request_id).map(|request| describe(&team, request))
 }
 
-fn stands(team: &Team, request: &Request) -> String {
+fn describe(team: &Team, request: &Request) -> String {
     let member = request.member();
     let status = request.status.as_str();
     let what = request.kind.noun();
@@ -27,13 +27,14 @@ fn stands(team: &Team, request: &Request) -> String {
         text.push_str(&format!(" ({reason})"));
     }
     if request.kind == Kind::Shutdown && request.status == Status::Approved {
-        let member = team
+        let record = team
             .members
             .iter()
             .find(|(name, _)| name.as_str() == member)
             .map(|(_, state)| &state.record);
-        let leaves =
-            member.is_some_and(|it| it.incarnation == request.incarnation && !it.phase.is_ended());
+        let leaves = record.is_some_and(|record| {
+            record.incarnation == request.incarnation && !record.phase.is_ended()
+        });
         text.push_str(if leaves {
             "; it is about to leave"
         } else {

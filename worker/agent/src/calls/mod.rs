@@ -1,20 +1,32 @@
-//! How the lead agent's tools give orders to the daemon, over the worker's connection. The daemon
-//! decides: nothing here takes effect by itself. No call waits for what a teammate does: that wakes
-//! the lead agent when it comes.
+//! What the session does for the tools of the team: one file each. A tool reads the files of the
+//! team, writes to an inbox, or asks the daemon over the connection of the worker.
+//!
+//! The daemon decides what a request of the lead agent changes. No call waits for what a teammate
+//! does: a message reports it later.
+
+mod answer_plan;
+mod list_teammates;
+mod read_inbox;
+mod request_plan;
+mod request_status;
+mod send_message;
+mod shutdown_request;
+mod shutdown_response;
+mod spawn_teammate;
+mod tasks;
 
 use teamd_shared::control::{Command, Done, Refusal};
+use teamd_worker_core::state::Why;
+use teamd_worker_core::tools::{Outcome, SendMessage, TeamAction};
 use uuid::Uuid;
 
-use super::send_message::{Letter, send_message};
-use super::{Tools, list_teammates, request_status};
+use self::send_message::{Letter, send_message};
 use crate::connection::{Reply, Unanswered};
 use crate::session::Session;
-use teamd_worker_core::state::Why;
-use teamd_worker_core::tools::SendMessage;
-use teamd_worker_core::tools::{Outcome, TeamAction};
+use crate::tools::Tools;
 
-/// What an agent is told in whose name its tools could speak.
-pub(super) const NOT_ITSELF: &str =
+/// Why an agent cannot decide whose commands could speak in its name.
+const NOT_ITSELF: &str =
     "on this machine a command that you run could say this in your name, so a person decides";
 
 impl<T: Tools> Session<T> {
@@ -57,21 +69,21 @@ impl<T: Tools> Session<T> {
         .into()
     }
 
-    /// Asks the daemon to do something.
+    /// Asks the daemon to do something, and returns its answer.
     ///
     /// # Errors
-    /// A text for the model: why it is not done, or not known to be.
-    pub(super) async fn order(&mut self, command: Command) -> Result<Done, String> {
-        let answered = self.dispatcher.ask(command).await;
-        self.done(answered)
+    /// A text for the model: why the command is not carried out, or may not have been.
+    async fn order(&mut self, command: Command) -> Result<Done, String> {
+        let reply = self.dispatcher.ask(command).await;
+        self.done(reply)
     }
 
     /// Reads the answer of the daemon.
     ///
     /// # Errors
     /// As [`Session::order`].
-    pub(super) fn done(&self, answered: Result<Reply, Why>) -> Result<Done, String> {
-        match answered {
+    fn done(&self, reply: Result<Reply, Why>) -> Result<Done, String> {
+        match reply {
             Ok(reply) => reply.map_err(|unanswered| refused(&unanswered)),
             Err(why) => Err(format!(
                 "{}; the order may have been carried out",
@@ -81,7 +93,7 @@ impl<T: Tools> Session<T> {
     }
 }
 
-pub(super) fn refused(unanswered: &Unanswered) -> String {
+fn refused(unanswered: &Unanswered) -> String {
     match unanswered {
         Unanswered::Refused(Refusal {
             message,
@@ -93,6 +105,6 @@ pub(super) fn refused(unanswered: &Unanswered) -> String {
     }
 }
 
-pub(super) fn unexpected(done: &Done) -> String {
+fn unexpected(done: &Done) -> String {
     format!("the daemon answered something else: {done:?}")
 }

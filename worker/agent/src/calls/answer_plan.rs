@@ -1,8 +1,8 @@
 //! `plan_approval` of the lead agent: answers a plan, a review or a permission question, or
 //! recommends an answer to the person who decides.
 //!
-//! A person may take days. Meanwhile the worker answers a shutdown, hears the person, and can be
-//! interrupted.
+//! A person may take days. Meanwhile the worker answers a shutdown, reads what the person writes, and
+//! can be interrupted.
 
 use std::time::Duration;
 
@@ -13,17 +13,18 @@ use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamDir;
 use teamd_worker_core::tools::AnswerPlan;
 
-use super::orders::{NOT_ITSELF, refused, unexpected};
-use super::{Tools, team};
+use super::{NOT_ITSELF, refused, unexpected};
 use crate::connection::Unanswered;
 use crate::session::Session;
+use crate::team;
+use crate::tools::Tools;
 
-/// How often the worker looks whether a person still sits at the chat, while a call waits for that
-/// person.
+/// How often a call that waits for a person checks that the chat is still open.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl<T: Tools> Session<T> {
-    /// Answers a plan, or lets a person answer it who sees what the lead agent recommends.
+    /// Answers a plan. Where only a person may answer it, the lead agent's answer is a
+    /// recommendation.
     pub(super) async fn answer_plan(&mut self, input: AnswerPlan) -> Result<String, String> {
         let AnswerPlan {
             request_id,
@@ -45,17 +46,18 @@ impl<T: Tools> Session<T> {
                 let hint = refusal.hint.unwrap_or_default();
                 return self.recommend(&request_id, &refusal.message, &hint).await;
             }
-            answered => self.done(answered)?,
+            reply => self.done(reply)?,
         };
-        let told = if approve {
+        let outcome = if approve {
             "approved: the gate of its author is open, the task that was reviewed is completed, or the tool may be used"
         } else {
             "rejected: its author has your feedback; a gate that was closed stays closed"
         };
-        Ok(told.to_owned())
+        Ok(outcome.to_owned())
     }
 
-    /// Lets a person decide: one who sits at the chat, or else one who is told.
+    /// Leaves the decision to the person: waits for one who has the chat open; else the model has to
+    /// report its recommendation.
     async fn recommend(
         &mut self,
         request_id: &RequestId,
@@ -99,8 +101,8 @@ impl<T: Tools> Session<T> {
     }
 }
 
-/// Returns when no person sits at the chat any more. The file that shows it may have been deleted:
-/// the next look of the chat makes it again.
+/// Returns when no chat is open any longer. The file whose lock shows it may have been deleted: an
+/// open chat makes it again, so one missed look is not enough.
 async fn chat_ends(dir: &TeamDir) {
     let mut looks = tokio::time::interval(LOOK);
     let mut missed = 0;

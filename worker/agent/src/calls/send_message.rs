@@ -10,8 +10,8 @@ use teamd_shared::message::{ALL, Body, USER};
 use teamd_shared::name::Name;
 use uuid::Uuid;
 
-use super::team::roster;
 use crate::outbox::{Outbox, explained};
+use crate::team::roster;
 
 /// What a call sends.
 #[derive(Debug, Clone, Copy)]
@@ -113,8 +113,8 @@ pub(super) async fn send_message(
     }
 }
 
-/// Returns the lead, who reads what is said to all whether its agent runs or not, and every other
-/// member that runs.
+/// Returns the lead, who reads broadcasts whether its agent runs or not, and every other member that
+/// runs.
 fn all_others(from: &Name, roster: Roster) -> Vec<(Name, Option<RosterMember>)> {
     let running = roster
         .members
@@ -129,7 +129,7 @@ fn all_others(from: &Name, roster: Roster) -> Vec<(Name, Option<RosterMember>)> 
         .collect()
 }
 
-/// Tells whether an earlier incarnation has written the line of this call.
+/// Returns whether an earlier incarnation has written the line of this call.
 fn was_sent(outbox: &Outbox, owner: &Name, letter: Letter<'_>) -> Result<bool, String> {
     if letter.repeated {
         outbox.has_sent(owner, letter.id)
@@ -152,7 +152,10 @@ fn append(outbox: &Outbox, to: &str, owner: &Name, letter: Letter<'_>) -> Result
         .map_err(|error| explained(&error))
 }
 
-/// Looks again, and tells what becomes of a message unless it is read.
+/// Looks at the roster again.
+///
+/// # Errors
+/// What becomes of a message whose receiver may not read it.
 fn check_delivery(
     outbox: &Outbox,
     to: &RosterMember,

@@ -4,16 +4,15 @@
 use teamd_shared::message::AnsweredBy;
 use uuid::Uuid;
 
-use super::Tools;
 use crate::outbox::explained;
 use crate::session::Session;
+use crate::tools::Tools;
 use crate::transcript::TranscriptError;
-use teamd_worker_core::tools::Outcome;
-use teamd_worker_core::tools::ShutdownResponse;
+use teamd_worker_core::tools::{Outcome, ShutdownResponse};
 
 impl<T: Tools> Session<T> {
-    /// Submits the answer of the model. The call has its result when the daemon has recorded or
-    /// refused the answer.
+    /// Submits the model's answer. The call gets its result when the daemon has recorded or refused
+    /// that answer.
     pub(crate) fn answer_shutdown(
         &mut self,
         ShutdownResponse {
@@ -26,13 +25,13 @@ impl<T: Tools> Session<T> {
     ) -> Result<(), TranscriptError> {
         let pending = self.dispatcher.state.pending_shutdown();
         if pending != Some(&request_id) {
-            let which =
-                pending.map(|pending| format!("; the one that waits for your answer is {pending}"));
-            let told = format!(
-                "no shutdown request {request_id} is pending{}",
-                which.unwrap_or_default()
-            );
-            return self.end_call(Outcome::error(told));
+            let mut error = format!("no shutdown request {request_id} is pending");
+            if let Some(pending) = pending {
+                error.push_str(&format!(
+                    "; the one that waits for your answer is {pending}"
+                ));
+            }
+            return self.end_call(Outcome::error(error));
         }
         self.dispatcher
             .state

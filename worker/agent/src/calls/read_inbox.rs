@@ -1,7 +1,7 @@
 //! `read_inbox`: delivers what has arrived since the last delivery, and lists it.
 
-use super::Tools;
 use crate::session::Session;
+use crate::tools::Tools;
 use crate::transcript::TranscriptError;
 use teamd_worker_core::tools::Outcome;
 use teamd_worker_model::message_text;
@@ -16,14 +16,13 @@ impl<T: Tools> Session<T> {
             .iter()
             .filter_map(|message| message_text::show(message, owner))
             .collect();
-        // An agent is told each message as a line of its own: those outlive a crash.
-        let listed = if self.model.agent().is_none() {
+        // An agent process gets each message on its own, with an id that outlives a crash.
+        let list = if self.model.agent().is_none() {
             message_text::list(&shown)
         } else {
             None
         };
-        self.end_call(Outcome::ok(
-            listed.unwrap_or_else(|| format!("{} new messages, below", shown.len())),
-        ))
+        let content = list.unwrap_or_else(|| format!("{} new messages, below", shown.len()));
+        self.end_call(Outcome::ok(content))
     }
 }

@@ -8,17 +8,17 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 use teamd_shared::team_dir::TeamDir;
 
-use super::team;
+use crate::team;
 
 /// Lists the teammates, what each does, and the requests that are pending.
 pub(super) fn list(dir: &TeamDir) -> Result<String, String> {
-    Ok(listed(
+    Ok(render(
         &team::roster(Roster::load(dir))?,
         &team::state(dir)?,
     ))
 }
 
-fn listed(roster: &Roster, team: &Team) -> String {
+fn render(roster: &Roster, team: &Team) -> String {
     let mates: Vec<&RosterMember> = roster
         .members
         .iter()
@@ -27,18 +27,22 @@ fn listed(roster: &Roster, team: &Team) -> String {
     if mates.is_empty() {
         return "there are no teammates: spawn_teammate starts one".to_owned();
     }
-    let mut lines: Vec<String> = mates.into_iter().map(line).collect();
+    let mut lines: Vec<String> = mates.into_iter().map(member_line).collect();
     let mut pending: Vec<&Request> = team
         .requests
         .values()
         .filter(|request| request.is_pending())
         .collect();
     pending.sort_by(|a, b| a.created_at.total_cmp(&b.created_at));
-    lines.extend(pending.into_iter().map(|request| waits(team, request)));
+    lines.extend(
+        pending
+            .into_iter()
+            .map(|request| request_line(team, request)),
+    );
     lines.join("\n")
 }
 
-fn line(member: &RosterMember) -> String {
+fn member_line(member: &RosterMember) -> String {
     let RosterMember {
         name,
         role,
@@ -62,7 +66,7 @@ fn line(member: &RosterMember) -> String {
     line
 }
 
-fn waits(team: &Team, request: &Request) -> String {
+fn request_line(team: &Team, request: &Request) -> String {
     let id = &request.request_id;
     let member = request.member();
     let by = match team.judge_of(request) {
@@ -94,14 +98,14 @@ mod tests {
             {"name": "bob", "role": "", "status": "shutdown", "gate": "open"},
             {"name": "lead", "role": "lead", "status": "working", "gate": "open"}]});
         let mut roster: Roster = serde_json::from_value(roster).unwrap();
-        let shown = listed(&roster, &Team::default());
+        let shown = render(&roster, &Team::default());
         assert_eq!(
             shown,
             "alice (coder): working, bash: make, gate closed\nbob: shutdown"
         );
         roster.members.truncate(0);
         assert_eq!(
-            listed(&roster, &Team::default()),
+            render(&roster, &Team::default()),
             "there are no teammates: spawn_teammate starts one"
         );
     }

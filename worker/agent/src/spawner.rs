@@ -1,11 +1,12 @@
-//! `spawn_teammate`: starts a teammate that may do no more than the lead agent itself.
+//! What a teammate begins with that the lead agent spawns: no more than the lead agent itself may
+//! do.
 
 use std::path::Path;
 
 use teamd_shared::config::Roster;
-use teamd_shared::control::{Command, Done, SpawnOrder};
+use teamd_shared::control::SpawnOrder;
 use teamd_shared::environment::Environment;
-use teamd_shared::member::{ApproveBy, Terms, TermsPatch};
+use teamd_shared::member::{Terms, TermsPatch};
 use teamd_shared::model_spec::{ModelSpec, UnknownModel};
 use teamd_shared::name::Name;
 use teamd_shared::spawn::{
@@ -17,12 +18,10 @@ use teamd_shared::team_file::TeamFile;
 use teamd_shared::terms::Network;
 use teamd_worker_core::tools::SpawnTeammate;
 
-use super::orders::unexpected;
-use super::{Tools, team};
-use crate::session::Session;
+use crate::team;
 
-/// Returns what a model has said, unless it is blank.
-fn said(text: &Option<String>) -> Option<&str> {
+/// Returns an optional input, unless it is blank.
+fn non_blank(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.trim().is_empty())
 }
 
@@ -49,7 +48,7 @@ impl Spawner {
         let flags = TermsPatch {
             role: Some(spawn.role.clone()).filter(|role| !role.trim().is_empty()),
             prompt: Some(spawn.prompt.clone()),
-            model: said(&spawn.model).map(model).transpose()?,
+            model: non_blank(&spawn.model).map(model).transpose()?,
             plan: spawn.plan.then_some(true),
             ..TermsPatch::default()
         };
@@ -76,7 +75,7 @@ impl Spawner {
         }
         require_price(&order, None).map_err(|error| format!("{error} (hint: {})", error.hint()))?;
         let workspace = self.workspace(
-            said(&spawn.workspace),
+            non_blank(&spawn.workspace),
             order.terms.workspace.as_deref(),
             dir,
         )?;
@@ -116,24 +115,20 @@ impl Spawner {
             .untrusted(&state)
             .map_err(|error| error.to_string())?;
         let gone = widening.gone(&state).map_err(|error| error.to_string())?;
-        let told = |why: &str, keys: &[String]| {
-            let path = file.path.display();
-            let keys = keys.join(", ");
-            Err(format!(
-                "{path} {why} ({keys}): a person can, with `teamd trust`"
-            ))
+        let (why, keys) = if !widens.is_empty() {
+            let why = "widens what the team may do, and the user has not trusted it";
+            (why, widens)
+        } else if !gone.is_empty() {
+            // No person is there to see the warning.
+            ("narrows the team less than when the user trusted it", gone)
+        } else {
+            return Ok(());
         };
-        if !widens.is_empty() {
-            return told(
-                "widens what the team may do, and the user has not trusted it",
-                &widens,
-            );
-        }
-        // No person is there to see it named.
-        if !gone.is_empty() {
-            return told("narrows the team less than when the user trusted it", &gone);
-        }
-        Ok(())
+        let path = file.path.display();
+        let keys = keys.join(", ");
+        Err(format!(
+            "{path} {why} ({keys}): a person can, with `teamd trust`"
+        ))
     }
 
     /// Returns where a teammate works: where the call says, else where the file does, else where
@@ -183,44 +178,6 @@ fn real(base: &Path, path: &str) -> Result<String, String> {
 fn model(text: &str) -> Result<ModelSpec, String> {
     text.parse()
         .map_err(|error: UnknownModel| format!("{error} ({})", error.hint()))
-}
-
-impl<T: Tools> Session<T> {
-    /// Orders a teammate, and waits until it is ready.
-    pub(super) async fn spawn(&mut self, spawn: &SpawnTeammate) -> Result<String, String> {
-        let order = self.spawner.order(self.outbox.dir(), spawn)?;
-        let name = order.name.clone();
-        let plan = order.terms.plan == Some(true);
-        let approve_by = order.terms.approve_by.unwrap_or_default();
-        let spawn = Command::Spawn {
-            id: self.ids.request(),
-            order: Box::new(order),
-        };
-        let (incarnation, skipped) = match self.order(spawn).await? {
-            Done::Ready {
-                incarnation,
-                skipped,
-                ..
-            } => (incarnation, skipped),
-            other => return Err(unexpected(&other)),
-        };
-        let mut told =
-            format!("{name} has started (incarnation {incarnation}) and works on your prompt");
-        if plan {
-            let who = if approve_by == ApproveBy::Lead {
-                "you answer"
-            } else {
-                "a person answers"
-            };
-            told.push_str(&format!("; it submits a plan first, which {who}"));
-        }
-        if skipped > 0 {
-            told.push_str(&format!(
-                "; messages of its earlier incarnation that it will not read: {skipped}"
-            ));
-        }
-        Ok(told)
-    }
 }
 
 #[cfg(test)]

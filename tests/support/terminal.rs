@@ -127,11 +127,6 @@ impl Terminal {
             .to_owned()
     }
 
-    /// The last row that is not blank: where a person types.
-    pub(crate) fn last_row(&self) -> String {
-        self.screen().lines().last().unwrap_or_default().to_owned()
-    }
-
     /// The rows above the screen, and those on it.
     pub(crate) fn scrolled(&self) -> String {
         let mut parser = self.screen.lock().unwrap();
@@ -169,11 +164,6 @@ impl Terminal {
             "waited in vain for {what}; on the screen:\n{}",
             self.screen()
         );
-    }
-
-    /// Waits until the last row is a text: the prompt, and what is typed there.
-    pub(crate) fn until_row(&self, text: &str) {
-        self.until_screen(text, |_| self.last_row() == text.trim_end());
     }
 
     /// Sends the program a signal.
@@ -217,11 +207,6 @@ impl Terminal {
         let cell = parser.screen().cell(row, column).unwrap();
         cell.bold() == bold
             && colour.is_none_or(|colour| cell.fgcolor() == vt100::Color::Idx(colour))
-    }
-
-    /// Where the output is now.
-    pub(crate) fn mark(&self) -> usize {
-        self.shown().len()
     }
 
     /// Gives the terminal another size, of columns and rows.

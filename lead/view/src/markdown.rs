@@ -17,7 +17,8 @@ const CODE: Style = AnsiColor::Cyan.on_default();
 const INDENT: &str = "    ";
 /// The narrowest that a text is wrapped to.
 const NARROWEST: usize = 10;
-pub(super) fn options() -> Options {
+
+fn options() -> Options {
     Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS
 }
 

@@ -1,13 +1,14 @@
 //! `teamctl chat` and `attach`: at a terminal and in a pipe.
 
 mod questions;
+mod screen;
 mod screens;
 
 use std::io::Write;
 
 use crate::support::model_server::{Api, KEY, ModelServer, Reply};
-use crate::support::terminal::Terminal;
 use crate::support::{Run, Team};
+use screen::Chat;
 
 fn chat(team: &Team, said: &str) -> Run {
     team.teamctl_with(["chat"], said)
@@ -139,8 +140,8 @@ fn what_cannot_be_sent_is_an_error() {
 #[test]
 fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
     let team = Team::started();
-    let mut terminal = Terminal::teamctl(&team, &["chat"]);
-    terminal.until("lead> ");
+    let mut terminal = Chat::start(&team, &["chat"]);
+    terminal.until_row("lead>");
     // Faster than a reader reads.
     terminal.press("hello there\r");
     team.until("the answer", || team.answers("lead") == 1);
@@ -150,9 +151,9 @@ fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
     });
     let mark = terminal.mark();
     terminal.line("/team");
-    terminal.until_after(mark, "STATUS");
+    terminal.until_after(&mark, "STATUS");
     terminal.line("/approve");
-    terminal.until_after(mark, "/approve takes ID [FEEDBACK]");
+    terminal.until_after(&mark, "/approve takes ID [FEEDBACK]");
     terminal.line("/bash touch held; sleep 60");
     team.until_held();
     terminal.press("a draft");
@@ -168,9 +169,23 @@ fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
     terminal.until_row("lead>");
     let mark = terminal.mark();
     terminal.press("\x03");
-    terminal.until_after(mark, "/quit or Ctrl-D leaves");
-    terminal.line("/quit");
-    assert_eq!(terminal.finish(), Some(0));
+    terminal.until_after(&mark, "/quit or Ctrl-D leaves");
+    terminal.press("x\x7f\x03");
+    terminal.until_screen("that another key was between", |screen| {
+        screen.matches("or Ctrl-D leaves").count() == 2
+    });
+    let said = terminal.leave();
+    for line in [
+        "lead> hello there\nhello there\n",
+        "STATUS",
+        "\ninterrupted\n",
+    ] {
+        assert_eq!(said.matches(line).count(), 1, "{line:?}:\n{said}");
+    }
+    assert!(
+        said.ends_with("note: the team goes on without you"),
+        "{said}"
+    );
     // Leaving ends nothing; the roster may hear of the end of the turn after the chat has.
     team.wait_for("lead", "idle");
     let home = team
@@ -189,8 +204,8 @@ fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
 fn what_is_typed_ahead_is_not_lost_and_output_stands_above_the_line() {
     let team = Team::started();
     team.spawn("alice", "");
-    let mut terminal = Terminal::teamctl(&team, &["attach", "alice"]);
-    terminal.until("alice> ");
+    let mut terminal = Chat::start(&team, &["attach", "alice"]);
+    terminal.until_row("alice>");
     terminal
         .press("//bash touch held; until [ -e go ]; do sleep 0.01; done; echo released\rsecond li");
     team.until_held();
@@ -213,8 +228,8 @@ fn what_is_typed_ahead_is_not_lost_and_output_stands_above_the_line() {
 fn an_answer_is_shown_while_it_is_given() {
     let team = Team::started();
     team.spawn("alice", "");
-    let mut terminal = Terminal::teamctl(&team, &["attach", "alice"]);
-    terminal.until("alice> ");
+    let mut terminal = Chat::start(&team, &["attach", "alice"]);
+    terminal.until_row("alice>");
     terminal.line("//sleep 30");
     team.until("the call", || team.answers("alice") == 1);
     // Its worker writes nothing there while a tool runs.
@@ -224,9 +239,10 @@ fn an_answer_is_shown_while_it_is_given() {
     live.write_all("nk \x1b[2J so".as_bytes()).unwrap();
     terminal.until("nk \\u{1b}[2J so");
     terminal.press("\x03");
-    terminal.until("interrupted");
-    terminal.press("\x04");
-    assert_eq!(terminal.finish(), Some(0));
+    terminal.until_screen("what there is of it", |screen| {
+        screen.ends_with("\nI think \\u{1b}[2J so\ninterrupted\nalice>")
+    });
+    terminal.leave();
 }
 
 #[test]
@@ -243,30 +259,25 @@ fn chat_shows_once_that_the_service_is_waited_for() {
     let run = team.teamctl_with(["chat", "--model", model], "go\n").ok();
     assert_eq!(run.stderr.matches("lead: waiting ").count(), 1, "{run:?}");
     assert_eq!(run.stdout, "first\n");
-    let mut terminal = Terminal::teamctl(&team, &["chat"]);
-    terminal.until("lead> ");
+    let mut terminal = Chat::start(&team, &["chat"]);
+    terminal.until_row("lead>");
     let mark = terminal.mark();
     terminal.line("go on");
-    terminal.until_after(mark, " s: overloaded (529)");
-    terminal.until_after(mark, "second");
+    terminal.until_after(&mark, " s: overloaded (529)");
+    terminal.until_after(&mark, "second");
     // The line is replaced, and gone when the turn is over.
     terminal.until_screen("the end of the turn", |screen| {
         screen.ends_with("\nsecond\nlead>")
     });
-    assert!(
-        !terminal.scrolled().contains("waiting"),
-        "{}",
-        terminal.scrolled()
-    );
-    terminal.press("\x04");
-    assert_eq!(terminal.finish(), Some(0));
+    let said = terminal.leave();
+    assert!(!said.contains("waiting"), "{said}");
 }
 
 #[test]
 fn typing_restarts_an_ended_lead_agent_and_a_lost_daemon_is_reported() {
     let team = Team::started();
-    let mut terminal = Terminal::teamctl(&team, &["chat"]);
-    terminal.until("lead> ");
+    let mut terminal = Chat::start(&team, &["chat"]);
+    terminal.until_row("lead>");
     terminal.line("/shutdown lead");
     terminal.until("lead has ended (shutdown)");
     terminal.line("again");
@@ -278,7 +289,7 @@ fn typing_restarts_an_ended_lead_agent_and_a_lost_daemon_is_reported() {
     team.until("the answer", || team.answers("lead") == 2);
     let mark = terminal.mark();
     terminal.line("/shutdown lead");
-    terminal.until_after(mark, "is not running");
+    terminal.until_after(&mark, "is not running");
     team.teamd(["start"]).ok();
     terminal.until("the daemon is back");
     terminal.line("/quit");

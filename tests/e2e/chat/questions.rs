@@ -1,20 +1,20 @@
 //! A person at a chat is asked about plans: what is an answer, and what is none.
 
+use super::screen::Chat;
 use crate::support::Team;
-use crate::support::terminal::Terminal;
 
 const QUESTION: &str = "[y]es, [n]o, [v]iew, [l]ater>";
 
 /// A chat at its prompt.
-fn chat(team: &Team) -> Terminal {
-    let terminal = Terminal::teamctl(team, &["chat"]);
-    terminal.until("lead> ");
+fn chat(team: &Team) -> Chat {
+    let terminal = Chat::start(team, &["chat"]);
+    terminal.until_row("lead>");
     terminal
 }
 
 /// Lets a new teammate submit a plan, of which the person at the chat is asked, and returns the id
 /// of the plan.
-fn ask(team: &Team, name: &str, terminal: &Terminal) -> String {
+fn ask(team: &Team, name: &str, terminal: &Chat) -> String {
     team.teamctl([
         "spawn",
         name,
@@ -30,15 +30,16 @@ fn ask(team: &Team, name: &str, terminal: &Terminal) -> String {
 }
 
 /// A chat that asks its person about a plan of bob's; returns the id of the plan.
-fn asked(team: &Team) -> (Terminal, String) {
+fn asked(team: &Team) -> (Chat, String) {
     let terminal = chat(team);
     let id = ask(team, "bob", &terminal);
+    terminal.until_row(QUESTION);
     (terminal, id)
 }
 
-fn leave(mut terminal: Terminal) {
-    terminal.press("\x15\x04");
-    assert_eq!(terminal.finish(), Some(0));
+/// The plan of bob's below the conversation, and the question about it.
+fn question(id: &str) -> String {
+    format!("\n Drop the cache\nApprove plan {id} of bob (1 line)?\n{QUESTION}")
 }
 
 #[test]
@@ -47,10 +48,8 @@ fn a_question_of_the_person_goes_to_the_lead_agent_and_the_plan_stays() {
     let (mut terminal, id) = asked(&team);
     // The lead agent is idle.
     terminal.line("what does step 2 do?");
-    let answered =
-        format!("\nwhat does step 2 do?\nApprove plan {id} of bob (1 line)?\n{QUESTION}");
     terminal.until_screen("the answer, and the question", |screen| {
-        screen.ends_with(&answered)
+        screen.contains("\nwhat does step 2 do?\n plan ") && screen.ends_with(&question(&id))
     });
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     // The lead agent waits for the person.
@@ -62,7 +61,7 @@ fn a_question_of_the_person_goes_to_the_lead_agent_and_the_plan_stays() {
         team.has_consumed("lead", "and step 3?")
     });
     terminal.until_screen("the answer, and the question", |screen| {
-        screen.contains("\nand step 3?\nApprove plan ") && screen.ends_with(QUESTION)
+        screen.contains("\nand step 3?\n plan ") && screen.ends_with(QUESTION)
     });
     terminal.press("\rye");
     terminal.until_row(&format!("{QUESTION} ye"));
@@ -71,7 +70,7 @@ fn a_question_of_the_person_goes_to_the_lead_agent_and_the_plan_stays() {
     team.until("the approval", || team.request(&id)["status"] == "approved");
     assert_eq!(team.request(&id)["reason"], "mind the log");
     terminal.until_row("lead>");
-    leave(terminal);
+    terminal.leave();
 }
 
 #[test]
@@ -82,7 +81,7 @@ fn esc_puts_off_a_question_for_which_the_agent_waits_and_interrupts_one_that_wor
     team.until_held();
     terminal.press("\x1b");
     terminal.until_screen("the end of the turn", |screen| {
-        screen.contains("\ninterrupted\nApprove plan ") && screen.ends_with(QUESTION)
+        screen.contains("\ninterrupted\n plan ") && screen.ends_with(QUESTION)
     });
     team.send("lead", &format!("/plan_approval {id} reject"));
     terminal.until("the lead agent would reject it");
@@ -99,7 +98,7 @@ fn esc_puts_off_a_question_for_which_the_agent_waits_and_interrupts_one_that_wor
         screen.ends_with("\ninterrupted\nlead>")
     });
     assert_eq!(team.request(&id)["status"], "pending");
-    leave(terminal);
+    terminal.leave();
 }
 
 #[test]
@@ -114,8 +113,8 @@ fn a_person_who_is_attached_is_asked_about_the_plan_of_the_teammate() {
     ])
     .ok();
     let id = team.until_planned("bob");
-    let mut terminal = Terminal::teamctl(&team, &["attach", "bob"]);
-    let asks = format!("\nApprove plan {id} of bob (1 line)?\n{QUESTION}");
+    let mut terminal = Chat::start(&team, &["attach", "bob"]);
+    let asks = question(&id);
     terminal.until_screen("the question", |screen| screen.ends_with(&asks));
     terminal.line("what does step 2 do?");
     team.until("the message", || {
@@ -129,7 +128,7 @@ fn a_person_who_is_attached_is_asked_about_the_plan_of_the_teammate() {
     team.until("the approval", || team.request(&id)["status"] == "approved");
     terminal.until_row("bob>");
     team.until("the work", || team.made("made"));
-    leave(terminal);
+    terminal.leave();
 }
 
 #[test]
@@ -139,18 +138,13 @@ fn an_answer_is_told_once_and_hints_name_what_can_be_typed_here() {
     terminal.until(&format!("bob submits the plan {id}: Drop the cache"));
     let mark = terminal.mark();
     terminal.line("/plans");
-    terminal.until_after(mark, "/approve ID or /reject ID TEXT answers");
+    terminal.until_after(&mark, "/approve ID or /reject ID TEXT answers");
     terminal.line("/approve nowhere");
-    terminal.until_after(mark, "/plans shows the ids");
+    terminal.until_after(&mark, "/plans shows the ids");
     terminal.line("/team zoe");
-    terminal.until_after(mark, "the team has bob, lead");
-    assert!(
-        !terminal.shown()[mark..].contains("teamctl plans"),
-        "{}",
-        terminal.shown()
-    );
+    terminal.until_after(&mark, "the team has bob, lead");
     terminal.line(&format!("/approve {}", &id[..6]));
-    terminal.until_after(mark, &format!("the plan {id} of bob is approved"));
+    terminal.until_after(&mark, &format!("the plan {id} of bob is approved"));
     // What another terminal does is told here, and after all that was told of the first one.
     team.teamctl([
         "spawn",
@@ -162,17 +156,11 @@ fn an_answer_is_told_once_and_hints_name_what_can_be_typed_here() {
     .ok();
     let other = team.until_planned("carol");
     team.teamctl(["reject", &other]).ok();
-    terminal.until_after(mark, &format!("the plan {other} of carol is rejected"));
-    let shown = terminal.shown();
-    assert_eq!(
-        shown[mark..]
-            .matches(&format!("the plan {id} of bob is approved"))
-            .count(),
-        1,
-        "{shown}"
-    );
-    terminal.press("\x04");
-    assert_eq!(terminal.finish(), Some(0));
+    terminal.until_after(&mark, &format!("the plan {other} of carol is rejected"));
+    let said = terminal.leave();
+    let answered = format!("the plan {id} of bob is approved");
+    assert_eq!(said.matches(&answered).count(), 1, "{said}");
+    assert!(!said.contains("teamctl plans"), "{said}");
 }
 
 #[test]
@@ -180,14 +168,15 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     let team = Team::started();
     let mut terminal = chat(&team);
     terminal.press("approve what I");
-    terminal.until("approve what I");
+    terminal.until_row("lead> approve what I");
     let id = ask(&team, "bob", &terminal);
     terminal.line(" say next");
     team.until("the message to arrive", || {
         team.has_consumed("lead", "approve what I say next")
     });
     terminal.until_screen("the answer, and the question", |screen| {
-        screen.contains("\napprove what I say next\nApprove plan ") && screen.ends_with(QUESTION)
+        screen.contains("\nlead> approve what I say next\napprove what I say next\n plan ")
+            && screen.ends_with(QUESTION)
     });
     // What could be an answer is no message either.
     terminal.line("l");
@@ -195,20 +184,23 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     terminal.press("a");
     terminal.until_row("lead> a");
     team.send("lead", &format!("/plan_approval {id} approve"));
-    terminal.until_row(&format!("{QUESTION} a"));
+    // The prompt says that Enter answers nothing.
+    terminal.until_screen("the question", |screen| {
+        screen.ends_with("(1 line)?\nlead> a")
+    });
     let mark = terminal.mark();
     terminal.press("\r");
-    terminal.until_after(mark, "was typed before you were asked");
+    terminal.until_after(&mark, "was typed before you were asked");
     terminal.until_row(QUESTION);
     assert_eq!(team.request(&id)["status"], "pending");
     assert!(!team.has_consumed("lead", "a"));
     // Nor is what was typed ahead of the prompt.
     let mark = terminal.mark();
     terminal.press("l\ra\r");
-    terminal.until_after(mark, "the plan waits");
+    terminal.until_after(&mark, "the plan waits");
     team.until("the message to arrive", || team.has_consumed("lead", "a"));
     assert_eq!(team.request(&id)["status"], "pending");
-    leave(terminal);
+    terminal.leave();
 }
 
 #[test]
@@ -217,12 +209,13 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     let mut terminal = chat(&team);
     // Something was typed: it stays, at a prompt of its own.
     let id = ask(&team, "bob", &terminal);
+    terminal.until_row(QUESTION);
     terminal.press("a thou");
     terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> a thou");
     let mark = terminal.mark();
     team.teamctl(["reject", &id]).ok();
     terminal.until_after(
-        mark,
+        &mark,
         "the question has been answered: your answer is no longer needed",
     );
     terminal.until_row("lead> a thou");
@@ -237,13 +230,14 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     });
     team.until_caught_up("lead");
     let id = ask(&team, "carol", &terminal);
+    terminal.until_row(QUESTION);
     let mark = terminal.mark();
     team.teamctl(["reject", &id]).ok();
     terminal.until_after(
-        mark,
+        &mark,
         "the question has been answered: your answer is no longer needed",
     );
-    terminal.until_after(mark, "lead> ");
+    terminal.until_row("lead>");
     terminal.press("a");
     terminal.until_row("lead> a");
     terminal.press("pprove\r");
@@ -253,10 +247,11 @@ fn a_question_that_is_answered_elsewhere_ends_and_drops_what_was_typed() {
     assert_eq!(team.request(&id)["status"], "rejected");
     // The reason was half written.
     let id = ask(&team, "dave", &terminal);
+    terminal.until_row(QUESTION);
     terminal.press("r\r");
-    terminal.until("what shall change> ");
+    terminal.until_row("what shall change>");
     terminal.press("all of");
-    terminal.until("what shall change> all of");
+    terminal.until_row("what shall change> all of");
     team.teamctl(["approve", &id]).ok();
     terminal.until_row("lead> all of");
     assert_eq!(team.request(&id)["status"], "approved");
@@ -288,11 +283,10 @@ fn an_answer_that_does_not_arrive_leaves_the_question_open() {
     terminal.until("the daemon is gone");
     let mark = terminal.mark();
     terminal.line("a");
-    terminal.until_after(mark, "is not running");
+    terminal.until_after(&mark, "is not running");
     team.teamd(["start"]).ok();
-    terminal.until_after(mark, "the daemon is back");
-    let mark = terminal.shown().rfind("is not running").unwrap();
-    terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
+    terminal.until_after(&mark, "the daemon is back");
+    terminal.until_row(QUESTION);
     terminal.line("a");
     team.until("the approval", || team.request(&id)["status"] == "approved");
     terminal.press("\x04");
@@ -318,17 +312,17 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> a");
     let mark = terminal.mark();
     team.teamctl(["reject", first]).ok();
-    terminal.until_after(mark, &format!("the plan {second} of carol:"));
-    terminal.until_row("[y]es, [n]o, [v]iew, [l]ater> a");
+    terminal.until_after(&mark, &format!("Approve plan {second} of carol"));
+    terminal.until_row("lead> a");
     let mark = terminal.mark();
     terminal.press("\r");
-    terminal.until_after(mark, "was typed before you were asked");
-    terminal.until_after(mark, "[y]es, [n]o, [v]iew, [l]ater> ");
+    terminal.until_after(&mark, "was typed before you were asked");
+    terminal.until_row(QUESTION);
     assert_eq!(team.request(second)["status"], "pending");
     // A command at the question answers it, too, and then the person is not asked.
-    let mark = terminal.mark();
+    let times = terminal.screen().matches("no longer needed").count();
     terminal.line(&format!("/approve {second}"));
-    terminal.until_after(mark, "lead> ");
+    terminal.until_row("lead>");
     team.until("the approval", || {
         team.request(second)["status"] == "approved"
     });
@@ -336,13 +330,8 @@ fn an_answer_that_was_begun_for_one_plan_is_none_to_the_next() {
     team.until("the message to arrive", || {
         team.has_consumed("lead", "and done")
     });
-    assert!(
-        !terminal.shown()[mark..].contains("no longer needed"),
-        "{}",
-        terminal.shown()
-    );
-    terminal.press("\x04");
-    assert_eq!(terminal.finish(), Some(0));
+    let said = terminal.leave();
+    assert_eq!(said.matches("no longer needed").count(), times, "{said}");
 }
 
 #[test]

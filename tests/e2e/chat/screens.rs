@@ -5,34 +5,27 @@ use std::io::Write;
 
 use serde_json::json;
 
+use super::screen::Chat;
 use crate::support::Team;
 use crate::support::model_server::{Api, ModelServer, Reply};
-use crate::support::terminal::Terminal;
 
 /// Columns and rows.
 const SIZES: [(u16, u16); 3] = [(60, 20), (80, 24), (200, 60)];
 
 /// A team whose lead agent has a model, and a chat with it.
-fn chat(server: &ModelServer, size: (u16, u16)) -> (Team, Terminal) {
+fn chat(server: &ModelServer, size: (u16, u16)) -> (Team, Chat) {
     let team = server.team();
-    let terminal = Terminal::teamctl_at(&team, &["chat", "--model", Api::Anthropic.model()], size);
+    let terminal = Chat::start_at(&team, &["chat", "--model", Api::Anthropic.model()], size);
     terminal.until_row("lead>");
     (team, terminal)
 }
 
-fn leave(mut terminal: Terminal) {
-    terminal.press("\x15\x04");
-    assert_eq!(terminal.finish(), Some(0));
-}
-
-/// What follows the last line that the person has sent, without the prompt.
-fn answer(terminal: &Terminal) -> String {
-    let shown = terminal.scrolled();
-    let said = shown
-        .rsplit_once("lead> go")
-        .and_then(|(_, after)| after.split_once('\n'));
-    said.and_then(|(_, after)| after.rsplit_once('\n'))
-        .map_or_else(String::new, |(said, _)| said.to_owned())
+/// Leaves, and returns what was printed then behind the line `go`.
+fn answer(terminal: Chat) -> String {
+    let said = terminal.leave();
+    let behind = said.split_once("lead> go\n").map(|(_, behind)| behind);
+    let answer = behind.and_then(|behind| behind.split_once("\nnote: "));
+    answer.unwrap_or_else(|| panic!("{said}")).0.to_owned()
 }
 
 #[test]
@@ -48,19 +41,14 @@ fn an_answer_is_wrapped_at_words_whatever_the_person_types_meanwhile() {
         terminal.until_screen("the answer", |screen| {
             screen.contains("word120\nlead> typed while")
         });
-        let said = answer(&terminal);
-        let said = said.split("\nlead> typed").next().unwrap();
-        assert_eq!(
-            said.split_whitespace().collect::<Vec<_>>(),
-            words,
-            "{size:?}: {}",
-            terminal.scrolled()
-        );
+        assert_eq!(terminal.wrapped_rows(), 0, "{}", terminal.screen());
+        let said = answer(terminal);
+        let shown: Vec<_> = said.split_whitespace().collect();
+        assert_eq!(shown, words, "{size:?}: {said}");
         assert!(
-            said.lines().all(|row| row.len() < size.0.into()),
+            said.lines().all(|row| row.len() <= size.0.into()),
             "{size:?}: {said}"
         );
-        leave(terminal);
     }
 }
 
@@ -75,13 +63,17 @@ fn markdown_is_laid_out_and_hostile_text_stays_text() {
         terminal.line("go");
         let begins = "The plan\n\nFix two tests, not sum():\n\n• one\n• two\n\n";
         let ends = "\n    rust\n    fn sum() {}\n\nend \\u{1b}[2J \\u{1b}[2J \\u{202e}x";
-        terminal.until_screen("the answer", |_| {
-            let said = answer(&terminal);
-            said.starts_with(begins) && said.ends_with(ends)
-        });
-        terminal.until_styled("The plan", true, None);
+        let last = format!("{ends}\nlead>");
+        terminal.until_screen("the answer", |screen| screen.ends_with(&last));
         terminal.until_styled("fn sum() {}", false, Some(6));
-        leave(terminal);
+        if size.1 > 20 {
+            terminal.until_styled("The plan", true, None);
+        }
+        let said = answer(terminal);
+        assert!(
+            said.starts_with(begins) && said.ends_with(ends),
+            "{size:?}: {said}"
+        );
     }
 }
 
@@ -114,7 +106,7 @@ fn a_table_fits_the_terminal_or_becomes_a_list() {
         terminal.until_screen("the table", |screen| {
             screen.ends_with(&format!("\n{expected}\nlead>"))
         });
-        leave(terminal);
+        terminal.leave();
     }
 }
 
@@ -144,18 +136,22 @@ fn a_terminal_that_changes_its_size_shows_every_line_once() {
             screen.ends_with("\nlead> a draft")
                 && is_once(screen, "lead is ")
                 && is_once(screen, "half of it")
-                && said.len() > 30
+                && said.len() > 20
                 && words
                     .iter()
                     .rev()
                     .zip(said.iter().rev())
                     .all(|(word, shown)| word == shown)
-                && screen
-                    .lines()
-                    .all(|row| row.chars().count() < size.0.into())
+                && terminal.wrapped_rows() == 0
         });
     }
-    leave(terminal);
+    terminal.press("\x1b");
+    terminal.until("interrupted");
+    let said = terminal.leave();
+    for word in &words {
+        let times = said.split_whitespace().filter(|shown| shown == word);
+        assert_eq!(times.count(), 1, "{word}:\n{said}");
+    }
 }
 
 #[test]
@@ -168,14 +164,14 @@ fn esc_at_rest_keeps_what_is_typed_and_ctrl_c_takes_it_away() {
     });
     let mark = terminal.mark();
     terminal.press("\x1b");
-    terminal.until_after(mark, "no turn is running");
+    terminal.until_after(&mark, "no turn is running");
     terminal.press("!");
     terminal.until_screen("them still", |screen| {
         screen.ends_with("lead> line one\nline two!")
     });
     terminal.press("\x03");
     terminal.until_screen("none", |screen| screen.ends_with("\nlead>"));
-    leave(terminal);
+    terminal.leave();
 }
 
 #[test]
@@ -196,7 +192,7 @@ fn esc_between_two_typed_lines_interrupts_the_first() {
     terminal.until_screen("the second answer", |screen| {
         screen.ends_with("\nthe answer\nlead>")
     });
-    leave(terminal);
+    terminal.leave();
 }
 
 #[test]
@@ -213,7 +209,7 @@ fn a_line_of_a_megabyte_is_shown_and_the_prompt_comes_back() {
     terminal.until_screen("the next answer", |screen| {
         screen.ends_with("\nafter it\nlead>")
     });
-    leave(terminal);
+    terminal.leave();
 }
 
 #[test]
@@ -234,8 +230,10 @@ fn a_silent_model_thinks_and_one_that_cannot_be_reached_is_told_in_the_same_row(
             terminal.screen()
         );
         terminal.press("\x1b");
-        terminal.until_screen("the end of the turn", says("interrupted\nlead> draft"));
-        leave(terminal);
+        terminal.until_screen("the end of the turn", |screen| {
+            screen.ends_with("\ninterrupted\nlead> draft")
+        });
+        terminal.leave();
     }
 }
 
@@ -243,74 +241,138 @@ fn a_silent_model_thinks_and_one_that_cannot_be_reached_is_told_in_the_same_row(
 fn a_failed_command_is_red_with_its_exit_code_and_its_last_line() {
     for size in SIZES {
         let team = Team::started();
-        let mut terminal = Terminal::teamctl_at(&team, &["chat"], size);
+        let mut terminal = Chat::start_at(&team, &["chat"], size);
         terminal.until_row("lead>");
         terminal.line("//bash for i in 1 2 3; do echo line $i; done; exit 7");
         let row = "  ↳ exit 7 · line 3 (3 lines)";
         terminal.until_screen("the result", |screen| screen.contains(row));
         terminal.until_styled("↳ exit 7", false, Some(1));
-        leave(terminal);
+        terminal.leave();
     }
 }
 
+/// The last step of a plan that is on the screen.
+fn last_step(screen: &str) -> usize {
+    let is_shown = |step: &usize| screen.contains(&format!(" {step}. step{step}\n"));
+    (1..=60).rev().find(is_shown).unwrap_or(0)
+}
+
 #[test]
-fn a_long_plan_is_asked_by_its_name_and_length_and_can_be_viewed() {
+fn a_long_plan_is_approved_once_each_line_of_it_was_on_the_screen() {
     for size in SIZES {
         let server = ModelServer::start();
-        let team = server.team().with("PAGER", "cat");
-        let mut terminal = Terminal::teamctl_at(&team, &["chat", "--model", "script"], size);
+        let team = server.team();
+        let mut terminal = Chat::start_at(&team, &["chat", "--model", "script"], size);
         terminal.until_row("lead>");
         let steps: Vec<String> = (1..=60).map(|step| format!("{step}. step{step}")).collect();
-        server.calls(
-            "plan_approval",
-            json!({"plan": format!("# Plan\n{}", steps.join("\n"))}),
-        );
-        team.teamctl([
-            "spawn",
-            "bob",
-            "--plan",
-            "--model",
-            Api::Anthropic.model(),
-            "--prompt",
-            "plan",
-        ])
-        .ok();
-        let id = team.until_planned("bob");
-        terminal.until("\x07");
+        let plan = format!("# Plan\n{}", steps.join("\n"));
+        let planned = |name: &str| {
+            server.calls("plan_approval", json!({"plan": plan}));
+            let model = Api::Anthropic.model();
+            team.teamctl([
+                "spawn", name, "--plan", "--model", model, "--prompt", "plan",
+            ])
+            .ok();
+            team.until_planned(name)
+        };
+        let id = planned("bob");
+        terminal.shown_raw("\x07");
         team.send("lead", &format!("/plan_approval {id} approve"));
         terminal.until("the lead agent would approve it");
         let question = format!("\nApprove plan {id} of bob (61 lines)?\n");
-        terminal.until_screen("the question", |screen| {
+        let asks = |screen: &str| {
             screen.contains(&question) && screen.ends_with("[y]es, [n]o, [v]iew, [l]ater>")
-        });
-        assert!(!terminal.scrolled().contains("step45") && terminal.scrolled().contains("step39"));
-        assert!(
-            terminal.scrolled().contains("… 21 more lines"),
-            "{}",
-            terminal.scrolled()
-        );
+        };
+        terminal.until_screen("the question", asks);
+        // Each answer before the last line was there shows what follows, and nothing is left out.
+        let mut last = last_step(&terminal.screen());
+        assert!(last < 60, "{}", terminal.screen());
+        while last < 60 {
+            assert_eq!(team.request(&id)["status"], "pending");
+            terminal.line("yes");
+            terminal.until_screen("the next lines", |screen| {
+                asks(screen) && last_step(screen) > last
+            });
+            let screen = terminal.screen();
+            assert!(
+                screen.contains(&format!(" {0}. step{0}\n", last + 1)),
+                "{screen}"
+            );
+            last = last_step(&screen);
+        }
+        terminal.line("yes");
+        team.until("the verdict", || team.request(&id)["status"] == "approved");
+        team.until_finished("bob", 1);
+        // `v` shows the plan alone, and Esc the conversation again.
+        let id = planned("carol");
+        terminal.until_screen("the question", |screen| screen.ends_with("[l]ater>"));
+        let part = last_step(&terminal.screen());
         terminal.line("v");
-        let after = format!("60. step60{question}[y]es, [n]o, [v]iew, [l]ater>");
-        terminal.until_screen("the whole plan", |screen| screen.ends_with(&after));
+        terminal.until_screen("more of the plan", |screen| last_step(screen) > part);
+        terminal.press("\x1b[6~\x1b[6~\x1b[6~\x1b[6~");
+        terminal.until_screen("its end", |screen| last_step(screen) == 60);
+        terminal.press("\x1b");
+        terminal.until_screen("the conversation", |screen| screen.contains("ater> v"));
         terminal.line("no");
         terminal.until_row("what shall change>");
         terminal.line("fewer steps");
         team.until("the verdict", || team.request(&id)["status"] == "rejected");
         assert_eq!(team.request(&id)["reason"], "fewer steps");
-        leave(terminal);
+        terminal.leave();
     }
+}
+
+#[test]
+fn what_was_said_earlier_comes_when_a_person_scrolls_up_and_the_help_lists_the_keys() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    for number in 1..=30 {
+        team.send("alice", &format!("message {number}"));
+    }
+    team.until_caught_up("alice");
+    let mut terminal = Chat::start_at(&team, &["attach", "alice", "--last", "1"], (60, 20));
+    terminal.until_row("alice>");
+    assert!(
+        !terminal.screen().contains("message 9"),
+        "{}",
+        terminal.screen()
+    );
+    terminal.press("a draft");
+    terminal.press(&"\x1b[5~".repeat(9));
+    terminal.until_screen("the first message", |screen| {
+        screen.contains("» lead: message 1\n")
+    });
+    // The wheel, and the end again.
+    terminal.press("\x1b[<65;5;5M");
+    terminal.until_screen("what follows", |screen| {
+        !screen.contains("» lead: message 1\n") && screen.ends_with("alice> a draft")
+    });
+    terminal.press("\x1b[1;5F");
+    terminal.until_screen("the end", |screen| {
+        screen.contains("/help lists the commands")
+    });
+    terminal.press("\x07");
+    terminal.until_screen("the keys", |screen| screen.contains("Text that you type"));
+    terminal.press("\x1b");
+    terminal.until_screen("the end", |screen| {
+        screen.contains("/help lists the commands")
+    });
+    let said = terminal.leave();
+    assert!(!said.contains("message"), "nothing was said since: {said}");
 }
 
 #[test]
 fn a_person_completes_mentions_runs_and_turns_to_another_agent() {
     let team = Team::started();
     team.spawn("alice", "");
-    let mut terminal = Terminal::teamctl_at(&team, &["chat"], (80, 24));
+    let mut terminal = Chat::start_at(&team, &["chat"], (80, 24));
     terminal.until_row("lead>");
     terminal.line("!echo from the shell; cat no-such-file-anywhere");
-    terminal.until_screen("the output", |screen| screen.contains("\nfrom the shell\n"));
+    terminal.shown_raw("from the shell\r\n");
+    terminal.shown_raw("[Enter goes back to the conversation]");
+    terminal.press("\r");
     terminal.until_screen("how it ended", |screen| {
-        screen.contains("exit status: 1\nlead>")
+        screen.ends_with("exit status: 1\nlead>")
     });
     let file = team.root().parent().unwrap().join("noted-by-a-person");
     File::create(&file)
@@ -330,12 +392,23 @@ fn a_person_completes_mentions_runs_and_turns_to_another_agent() {
         team.file("inbox/lead.jsonl")
             .contains("the content of the file")
     });
-    terminal.press("/attach al\t");
+    terminal.press("/att\t");
+    terminal.until_row("lead> /attach");
+    terminal.press("al\t");
     terminal.until_row("lead> /attach alice");
     terminal.press("\r");
     terminal.until_row("alice>");
     terminal.line("hello alice");
     team.until("the message", || team.has_consumed("alice", "hello alice"));
+    // Ctrl-R finds a line of before, which is edited.
+    terminal.press("\x12attach al");
+    terminal.until_row("(search) attach al: /attach alice");
+    terminal.press("\x15");
+    terminal.until_row("alice>");
+    terminal.press("\x1b[200~two\r\nlines\x1b[201~");
+    terminal.until_screen("the paste", |screen| screen.ends_with("alice> two\nlines"));
+    terminal.press("\r");
+    team.until("the message", || team.has_consumed("alice", "two\nlines"));
     team.teamctl(["task", "add", "Say goodbye", "--check", "true"])
         .ok();
     terminal.line("/tasks");
@@ -352,5 +425,5 @@ fn a_person_completes_mentions_runs_and_turns_to_another_agent() {
     terminal.line("/clear");
     terminal.until("lead begins a new conversation");
     assert_eq!(team.incarnation("lead"), before + 1);
-    leave(terminal);
+    terminal.leave();
 }

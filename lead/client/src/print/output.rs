@@ -5,10 +5,6 @@
 //! stdout or stderr is no terminal, or `NO_COLOR` is set. What other programs wrote is escaped
 //! before it gets here.
 
-mod dock;
-mod screen;
-mod writer;
-
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -23,9 +19,6 @@ use super::escape;
 use super::table::{cut, width};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
-
-pub use dock::Dock;
-pub use screen::{Layout, Screen, lines};
 
 /// What to do when the result cannot be printed.
 const DONE_ALL_THE_SAME: &str = "what was asked for is done: before you repeat it, look at what there is (`teamctl status`, `teamctl inbox`)";
@@ -51,8 +44,8 @@ pub struct Output {
     /// Whether a person can be shown something in passing, and asked: not where the output is
     /// stored.
     has_terminal: bool,
-    /// The line that goes away with whatever is printed next; empty if there is none.
-    passing: RefCell<String>,
+    /// The lines that go away with whatever is printed next.
+    passing: RefCell<Vec<String>>,
     /// The words that notes, hints and errors are put into.
     words: fn(&str) -> String,
 }
@@ -90,19 +83,16 @@ impl Output {
     /// Stores what is printed for people, with its styles.
     pub fn stored(width: usize) -> (Self, Stored) {
         let stored = Stored::default();
-        let output = Self::to(
-            false,
-            Some(width),
-            Box::new(stored.clone()),
-            Box::new(stored.clone()),
-        );
-        (
-            Self {
-                has_terminal: false,
-                ..output
-            },
-            stored,
-        )
+        let output = Self::stored_in(width, Box::new(stored.clone()), Box::new(stored.clone()));
+        (output, stored)
+    }
+
+    /// Prints for people to somewhere else than a terminal, with styles.
+    pub fn stored_in(width: usize, stdout: Box<dyn Write>, stderr: Box<dyn Write>) -> Self {
+        Self {
+            has_terminal: false,
+            ..Self::to(false, Some(width), stdout, stderr)
+        }
     }
 
     /// Puts notes, hints and errors into other words: what is to be typed is not the same
@@ -265,24 +255,42 @@ impl Output {
     /// Shows a person at the terminal what is waited for, on a line that goes away with whatever is
     /// printed next.
     pub fn passing(&self, text: &str) {
-        if self.json || !self.has_terminal || *self.passing.borrow() == text {
-            return;
-        }
-        let columns =
-            rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col));
-        self.write_stderr(&paint(
-            Style::new().dimmed(),
-            cut(&escape::line(text), columns.checked_sub(1)),
-        ));
-        text.clone_into(&mut self.passing.borrow_mut());
+        self.passing_lines(&[paint(Style::new().dimmed(), escape::line(text))]);
     }
 
-    /// Takes the line away that is shown in passing.
-    pub fn passed(&self) {
-        if !std::mem::take(&mut *self.passing.borrow_mut()).is_empty() {
-            let mut stderr = self.stderr.borrow_mut();
-            drop(stderr.write_all(b"\r\x1b[K").and_then(|()| stderr.flush()));
+    /// As [`Output::passing`]: lines, escaped by the caller. The first ones are left out where the
+    /// terminal is too low.
+    pub fn passing_lines(&self, lines: &[String]) {
+        if self.json || !self.has_terminal || !can_move_cursor() {
+            return;
         }
+        let size = rustix::termios::tcgetwinsize(io::stderr());
+        let [columns, rows] = size.map_or([80, 24], |size| [size.ws_col, size.ws_row]);
+        let room = usize::from(columns).saturating_sub(1);
+        let first = lines.len().saturating_sub(usize::from(rows).max(2) - 1);
+        let shown = lines[first..].iter().map(|line| cut_styled(line, room));
+        let shown: Vec<String> = shown.collect();
+        if *self.passing.borrow() == shown {
+            return;
+        }
+        self.write_stderr(&shown.join("\n"));
+        *self.passing.borrow_mut() = shown;
+    }
+
+    /// Takes the lines away that are shown in passing.
+    pub fn passed(&self) {
+        let shown = std::mem::take(&mut *self.passing.borrow_mut());
+        if shown.is_empty() {
+            return;
+        }
+        let up = match shown.len() - 1 {
+            0 => String::new(),
+            rows => format!("\x1b[{rows}A"),
+        };
+        // Where colours are not wanted, the other way takes every escape sequence out.
+        let mut stderr = io::stderr();
+        let erased = stderr.write_all(format!("\r{up}\x1b[J").as_bytes());
+        drop(erased.and_then(|()| stderr.flush()));
     }
 
     /// Tells whether a person can be asked.
@@ -401,8 +409,21 @@ pub fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
+/// Cuts a line off that is longer than its room: then it loses its styles.
+fn cut_styled(line: &str, room: usize) -> String {
+    if width(line) <= room {
+        return line.to_owned();
+    }
+    cut(&anstream::adapter::strip_str(line).to_string(), Some(room))
+}
+
+/// Tells whether a terminal of this environment can move its cursor.
+pub fn can_move_cursor() -> bool {
+    std::env::var("TERM").is_ok_and(|term| !matches!(term.as_str(), "" | "dumb" | "cons25"))
+}
+
 /// Returns the columns of the terminal that shows the result; none if none does.
-pub(crate) fn terminal_width() -> Option<usize> {
+pub fn terminal_width() -> Option<usize> {
     columns_of(io::stdout())
         .or_else(|| std::env::var("COLUMNS").ok()?.parse().ok())
         .filter(|&columns| columns > 0)

@@ -23,7 +23,6 @@ use teamd_client::connection::{CallError, Client, is_locked, not_running, unexpe
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
-use teamd_client::print::output::{Dock, Screen};
 use teamd_client::print::render::event;
 use teamd_client::print::{clock, tokens};
 use teamd_client::read::wake::Wake;
@@ -120,12 +119,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> CommandResult {
     check(Some(&dir))?;
     let mut started = held.map_or_else(|| Started::lock(&dir), Ok)?;
     started.begin(&roster::load(&dir)?, is_new)?;
-    let screen = (context.out.width().is_some() && Screen::can_move()).then(Screen::of_stdout);
-    let drawn = screen
-        .as_ref()
-        .map(|screen| context.elsewhere()(screen.output()));
-    let context = drawn.as_ref().unwrap_or(context);
-    let mut work = Work::begin(context, &dir, (args, screen.as_ref(), &mut started))?;
+    let mut work = Work::begin(context, &dir, args, &mut started)?;
     let ended = block_on(work.follow(&names, (tasks, goal)));
     let ended = ended.unwrap_or_else(|error| match error.code() {
         ExitCode::Interrupted => Ending::Signal(ExitCode::Interrupted),
@@ -141,14 +135,9 @@ pub(crate) fn run(context: &Context, args: &Run) -> CommandResult {
         false => block_on(work.shut_down(!is_over)),
     };
     let concluded = work.show_changes().and_then(|()| {
-        if let Some(screen) = &screen {
-            screen.dock(Dock::default());
-        }
+        context.out.passed();
         work.conclude(ended, report)
     });
-    if let Some(screen) = &screen {
-        _ = screen.flush();
-    }
     concluded.and_then(|code| left.map(|()| code))
 }
 
@@ -157,7 +146,6 @@ struct Work<'a> {
     context: &'a Context,
     dir: &'a TeamDir,
     args: &'a Run,
-    screen: Option<&'a Screen>,
     started: &'a mut Started,
     began: (Instant, f64),
     prices: Prices,
@@ -334,7 +322,9 @@ impl Work<'_> {
     }
 
     fn draw(&self, roster: &Roster) {
-        let Some(screen) = self.screen else { return };
+        let Some(columns) = self.context.out.width() else {
+            return;
+        };
         let team = &self.journal.team;
         let (usage, cost) = self.spent.sum(&self.prices, |_| true);
         let time = self.began.0.elapsed().as_secs_f64();
@@ -367,7 +357,8 @@ impl Work<'_> {
                 format!("${dollars:.2}")
             }));
         }
-        screen.dock(view::dock(bars, team, roster, screen.columns()));
+        let lines = view::lines(bars, team, roster, columns.saturating_sub(1));
+        self.context.out.passing_lines(&lines);
     }
 }
 

@@ -5,26 +5,29 @@
 //! chat, and leaving the chat ends nothing.
 
 mod agent;
+mod console;
 mod conversation;
+mod log;
 mod pipe;
 mod prompt;
 mod session;
-mod terminal;
 
-use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use teamd_client::act::Perform;
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::CommandResult;
-use teamd_client::print::output::Screen;
+
+use crate::top;
 
 pub use agent::{ChatTarget, LeadOptions};
+pub(crate) use prompt::commands;
 
 /// The model that is built in.
 const SCRIPT: &str = "script";
 
 /// What a chat is started with.
+#[derive(Clone)]
 pub struct ChatOptions {
     /// The agent.
     pub target: ChatTarget,
@@ -43,8 +46,7 @@ pub struct ChatOptions {
 /// If the agent cannot be reached, or as its work ends.
 pub fn run(context: &Context, options: &ChatOptions) -> CommandResult {
     let dir = context.dir()?;
-    let is_seen = io::stdin().is_terminal() && io::stdout().is_terminal() && Screen::can_move();
-    if is_seen && !context.out.is_json() {
+    if top::is_possible(context) {
         return block_on(session::run(context, &dir, options));
     }
     pipe::run(context, &dir, options)

@@ -20,10 +20,10 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
 use super::conversation::follow::{Activity, Follower};
-use super::conversation::view::{ConversationView, Item};
+use super::conversation::view::ConversationView;
 use super::prompt::commands::{self, ChatInput};
 use super::{ChatOptions, SCRIPT};
-use crate::model::NewEntries;
+use crate::model::{NewEntries, Part};
 
 /// Sends what is on stdin, and waits until the work is done.
 ///
@@ -183,16 +183,17 @@ impl<'a> Pipe<'a> {
                 .try_for_each(|line| out.json(&as_it_stands(line)))?;
         }
         // Answers are shown when they are complete: a pipe cannot take back what was printed.
-        for item in self.view.update("", &added.entries) {
-            match item {
-                Item::Answer(_) if out.is_json() => {}
-                Item::Answer(text) if io::stdout().is_terminal() => {
+        for part in self.view.update("", &added.entries) {
+            match part {
+                Part::Answer(_) if out.is_json() => {}
+                Part::Answer(text) if io::stdout().is_terminal() => {
                     out.text(escape::text(&text))?
                 }
-                Item::Answer(text) => out.text(text)?,
-                Item::End => {}
-                Item::Aside(line) => out.aside(paint(DIM, escape::line(&line))),
-                Item::Failure(line) => out.aside(paint(BAD, escape::line(&line))),
+                Part::Answer(text) => out.text(text)?,
+                Part::Failure(_) | Part::Result { is_error: true, .. } => {
+                    out.aside(paint(BAD, escape::line(&part.line())));
+                }
+                _ => out.aside(paint(DIM, escape::line(&part.line()))),
             }
         }
         Ok(())

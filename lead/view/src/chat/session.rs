@@ -1,36 +1,40 @@
 //! A chat at a terminal: keys in, the agent's words out, until the person leaves.
 
 mod actions;
+mod draw;
 mod keys;
 mod look;
 mod plans;
 
-use std::io;
 use std::time::{Duration, Instant};
 
 use teamd_client::act::Perform;
+use teamd_shared::id::RequestId;
+use teamd_shared::message::IdleReason;
+use teamd_shared::price::Prices;
+use teamd_shared::settings::Notify;
+use teamd_shared::team_dir::TeamDir;
+use teamd_shared::transcript::{Entry, Event};
+
+use super::agent::ChatTarget;
+use super::agent::presence::Presence;
+use super::console::{Console, Signals, next_event};
+use super::conversation::follow::Follower;
+use super::conversation::view::ConversationView;
+use super::log::{Block, Log, Printed};
+use super::prompt::commands;
+use super::prompt::history::LineHistory;
+use super::prompt::line::Line;
+use super::{ChatOptions, SCRIPT};
+use crate::top::{FRAME, Overlay};
+use plans::Asked;
 use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
-use teamd_client::print::output::{Dock, Output, Screen, paint};
-use teamd_client::print::render::{BOLD, DIM};
-use teamd_shared::id::RequestId;
-use teamd_shared::message::IdleReason;
-use teamd_shared::settings::Notify;
-use teamd_shared::team_dir::TeamDir;
-use teamd_shared::transcript::{Entry, Event};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
-use super::agent::ChatTarget;
-use super::agent::presence::Presence;
-use super::conversation::answer::AnswerText;
-use super::conversation::follow::Follower;
-use super::conversation::view::ConversationView;
-use super::prompt::commands;
-use super::prompt::question::PlanQuestion;
-use super::terminal::{Keyboard, Line, LineHistory};
-use super::{ChatOptions, SCRIPT};
+use teamd_client::print::output::{Output, paint};
+use teamd_client::print::render::DIM;
+use teamd_client::read::money;
 
 /// How many entries of the past are read: enough to know whether a turn is running, and which
 /// verdicts wait.
@@ -39,14 +43,8 @@ const PAST: usize = 100;
 const ATTACHED: usize = 10;
 /// After how long without a key the person is told that a piece of work has ended.
 const AWAY: Duration = Duration::from_secs(5);
-
-/// What stays when the person turns to another agent.
-struct Console {
-    screen: Screen,
-    keyboard: Keyboard,
-    line: Line,
-    signals: [Signal; 4],
-}
+/// The columns of a terminal that does not say how many it has.
+const COLUMNS: usize = 80;
 
 /// A chat with one agent.
 struct Session<'a> {
@@ -57,11 +55,14 @@ struct Session<'a> {
     console: &'a mut Console,
     follower: Follower<'a>,
     view: ConversationView,
-    answer: AnswerText,
+    log: Log,
+    /// The help, while it is on the screen.
+    overlay: Option<Overlay>,
     presence: Option<Presence<'a>>,
+    prices: Prices,
     /// Whether an answer to a message of the person is awaited.
     awaits: bool,
-    question: Option<PlanQuestion>,
+    question: Option<Asked>,
     /// The calls for a verdict that the person was told of, and the plans that the person has put
     /// off.
     asked: Vec<String>,
@@ -69,12 +70,18 @@ struct Session<'a> {
     begun: Option<RequestId>,
     /// When the last key was pressed.
     pressed: Instant,
+    /// Whether the last key was a Ctrl-C for which there was nothing to interrupt.
+    leaves: bool,
     /// Whether the daemon ran at the last look.
     daemon: bool,
     /// Whether the agent ran at the last look.
     runs: bool,
     /// The model of the agent at the last look.
     model: String,
+    /// Who the agent is, in one line.
+    title: String,
+    /// What it has used.
+    spent: String,
     /// What the agent did at the last look, and since when.
     doing: Option<(String, Instant)>,
     /// The last failure to read a file, which is shown once.
@@ -95,68 +102,72 @@ enum Next {
 /// If the agent cannot be reached, or the terminal cannot be used.
 pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> CommandResult {
     let target = &options.target;
-    let refused = |error: io::Error| {
-        CommandError::new(
-            ExitCode::Failed,
-            format!("cannot use the terminal: {error}"),
-        )
-    };
-    let signals = signals().map_err(refused)?;
+    // Caught before the terminal is taken: none of them leaves it taken.
+    let signals = Signals::catch().map_err(unusable)?;
     // A teammate that has ended is only shown, until something is sent.
-    let mut begun = target.is_lead() && target.ensure(context, dir, false).await?;
+    let begun = target.is_lead() && target.ensure(context, dir, false).await?;
     target.running(dir)?;
-    let keyboard = Keyboard::open().map_err(refused)?;
-    let screen = Screen::of_stdout();
-    let line = Line::new(LineHistory::load(&output(&screen)));
-    let mut console = Console {
-        screen,
-        keyboard,
-        line,
-        signals,
-    };
-    let mut target = target.clone();
-    let mut last = options.last;
-    let ended = loop {
-        let mut session = Session::new(context, options.perform, dir, &target, &mut console)?;
-        session.begin(last, begun)?;
-        match session.converse().await {
-            Next::Turn(other) => {
-                target = other;
-                last = ATTACHED;
-                begun = false;
-            }
-            _ => break session.runs,
-        }
-    };
-    console.screen.dock(Dock::default());
-    if ended {
-        let stays = if target.is_lead() {
-            "the team"
-        } else {
-            target.name.as_str()
-        };
-        output(&console.screen).note(format_args!("{stays} goes on without you"));
+    let printed = Printed::new();
+    let history = LineHistory::load(&output(&printed, COLUMNS));
+    let mut console = Console::open(Line::new(history), printed, signals).map_err(unusable)?;
+    let left = converse(context, dir, options, begun, &mut console).await;
+    let Console { screen, said, .. } = console;
+    drop(screen);
+    print(context, &said)?;
+    if let Some(running) = left? {
+        context
+            .out
+            .note(format_args!("{running} goes on without you"));
     }
-    console.screen.flush();
     Ok(ExitCode::Done)
 }
 
-/// Catches SIGINT, SIGCONT (after Ctrl-Z), SIGTERM and SIGHUP: each leaves the terminal as it was.
-fn signals() -> io::Result<[Signal; 4]> {
-    let resume = SignalKind::from_raw(nix::libc::SIGCONT);
-    let [interrupt, resume, terminate, hang_up] = [
-        SignalKind::interrupt(),
-        resume,
-        SignalKind::terminate(),
-        SignalKind::hangup(),
-    ]
-    .map(signal);
-    Ok([interrupt?, resume?, terminate?, hang_up?])
+/// Talks to one agent after the other. Returns what still runs when the person leaves.
+async fn converse(
+    context: &Context,
+    dir: &TeamDir,
+    options: &ChatOptions,
+    begun: bool,
+    console: &mut Console,
+) -> Result<Option<String>, CommandError> {
+    let mut options = options.clone();
+    let mut begun = begun;
+    loop {
+        let mut session = Session::begin(context, dir, &options, console)?;
+        session.greet(begun)?;
+        let next = session.converse().await;
+        let runs = session.runs;
+        let said = session.log.into_new();
+        console.said.extend(said);
+        match next? {
+            Next::Turn(other) => {
+                options.target = other;
+                options.last = ATTACHED;
+                begun = false;
+            }
+            _ if !runs => return Ok(None),
+            _ if options.target.is_lead() => return Ok(Some("the team".to_owned())),
+            _ => return Ok(Some(options.target.name.to_string())),
+        }
+    }
 }
 
-/// Prints above the prompt, in the words of the prompt.
-fn output(screen: &Screen) -> Output {
-    screen.output().in_words(commands::in_chat)
+/// Prints what was said, once, where the person reads on.
+fn print(context: &Context, said: &[Block]) -> Result<(), CommandError> {
+    let columns = context.out.width().unwrap_or(COLUMNS);
+    for block in said {
+        context.out.text(block.write(false, columns))?;
+    }
+    Ok(())
+}
+
+fn unusable(error: std::io::Error) -> CommandError {
+    CommandError::refused("cannot use the terminal", &error)
+}
+
+/// Prints into the log, in the words of the prompt.
+fn output(printed: &Printed, columns: usize) -> Output {
+    printed.output()(columns).in_words(commands::in_chat)
 }
 
 /// Tells whether the last piece of work failed.
@@ -172,38 +183,55 @@ fn has_failed(entries: &[Entry]) -> bool {
 }
 
 impl<'a> Session<'a> {
-    fn new(
+    /// Begins with the last entries of the conversation.
+    fn begin(
         context: &Context,
-        perform: Perform,
         dir: &'a TeamDir,
-        target: &ChatTarget,
+        options: &ChatOptions,
         console: &'a mut Console,
     ) -> Result<Self, CommandError> {
+        let target = &options.target;
+        let columns = console.screen.columns();
+        let mut follower = Follower::begin(dir, &target.name, PAST, context.settings.poll)?;
+        let mut view = ConversationView::new(&target.name, true);
+        let new = follower.conversation()?;
+        let least = usize::from(has_failed(&new.entries));
+        let hidden = new.entries.len().saturating_sub(options.last.max(least));
+        let mut parts = view.update(&new.live, &new.entries[..hidden]);
+        let shown = view.update(&new.live, &new.entries[hidden..]);
+        let shown_count = shown.len();
+        parts.extend(shown);
+        follower.plans()?;
         Ok(Self {
-            context: context.elsewhere()(output(&console.screen)),
-            perform,
+            context: context.elsewhere()(output(&console.printed, columns)),
+            perform: options.perform,
             dir,
-            follower: Follower::begin(dir, &target.name, PAST, context.settings.poll)?,
-            view: ConversationView::new(&target.name, true),
-            answer: AnswerText::default(),
+            follower,
+            log: Log::begin(parts, shown_count),
+            overlay: None,
             presence: target.is_lead().then(|| Presence::new(dir)),
+            prices: money::prices(context),
             target: target.clone(),
             console,
-            awaits: false,
+            awaits: view.in_turn(),
+            view,
             question: None,
             asked: Vec::new(),
             begun: None,
             pressed: Instant::now(),
+            leaves: false,
             daemon: true,
             runs: true,
             model: String::new(),
+            title: String::new(),
+            spent: String::new(),
             doing: None,
             trouble: None,
         })
     }
 
-    /// Shows the state of the conversation.
-    fn begin(&mut self, last: usize, begun: bool) -> Result<(), CommandError> {
+    /// Says who is here, and which plans wait.
+    fn greet(&mut self, begun: bool) -> Result<(), CommandError> {
         self.look_at_team()?;
         let name = &self.target.name;
         let model = escape::line(&self.model);
@@ -219,115 +247,78 @@ impl<'a> Session<'a> {
                 .out
                 .hint("/model anthropic (or openai:MODEL) switches to another one");
         }
-        let added = self.follower.conversation()?;
-        let shown = if has_failed(&added.entries) {
-            last.max(1)
-        } else {
-            last
-        };
-        let (past, entries) = added
-            .entries
-            .split_at(added.entries.len().saturating_sub(shown));
-        self.view.skip(past, &added.live);
-        let items = self.view.update(&added.live, entries);
-        self.show(items);
-        self.awaits = self.view.in_turn();
-        self.follower.plans()?;
-        for plan in self.follower.waiting() {
+        let waiting: Vec<_> = self.follower.waiting().cloned().collect();
+        for plan in &waiting {
             self.show_plan(plan);
         }
         Ok(())
     }
 
-    async fn converse(&mut self) -> Next {
+    async fn converse(&mut self) -> Result<Next, CommandError> {
         loop {
-            if let Some(next) = self.ask().await {
-                return next;
+            if let Some(next) = self.ask().await? {
+                return Ok(next);
             }
-            self.console.screen.dock(self.dock(self.question.as_ref()));
-            let [interrupt, resume, terminate, hang_up] = &mut self.console.signals;
+            self.draw()?;
+            let drawn = Instant::now();
+            let settles = self.question.as_ref().and_then(Asked::settles_in);
+            let Console {
+                keys,
+                signals,
+                printed,
+                ..
+            } = &mut *self.console;
             let next = tokio::select! {
-                input = self.console.keyboard.next() => self.take(input).await,
-                () = self.follower.changed() => Next::Stay,
-                _ = interrupt.recv() => {
+                // A key that was pressed before a change concerns what was on the screen then.
+                biased;
+                _ = signals.terminate.recv() => Next::Leave,
+                _ = signals.hang_up.recv() => Next::Leave,
+                event = next_event(keys) => self.take_all(event).await?,
+                _ = signals.interrupt.recv() => {
                     self.interrupt().await;
                     Next::Stay
                 }
-                _ = resume.recv() => {
-                    self.resumed();
+                _ = signals.resume.recv() => {
+                    self.console.take_back().map_err(unusable)?;
                     Next::Stay
                 }
-                _ = terminate.recv() => Next::Leave,
-                _ = hang_up.recv() => Next::Leave,
+                text = printed.next() => {
+                    self.log.push(Block::Printed(text));
+                    Next::Stay
+                }
+                () = tokio::time::sleep(settles.unwrap_or(Duration::MAX)) => Next::Stay,
+                () = async {
+                    self.follower.changed().await;
+                    tokio::time::sleep(FRAME.saturating_sub(drawn.elapsed())).await;
+                } => Next::Stay,
             };
-            match next {
-                Next::Stay => self.look(),
-                next => return next,
+            if !matches!(next, Next::Stay) {
+                return Ok(next);
             }
+            self.look();
         }
     }
 
-    /// Shows the next question. Keys that were pressed before it was on the screen answer nothing.
+    /// Begins the next question. Keys that were pressed before it is on the screen answer nothing.
     /// Returns what one of them leads to, if the chat is over.
-    async fn ask(&mut self) -> Option<Next> {
-        let question = self.next_question()?;
-        let mut left = self.take_pressed().await;
-        self.console.screen.dock(self.dock(Some(&question)));
-        // A terminal that is stopped does not show it yet.
-        if !self.console.screen.flush() && left.is_none() {
-            left = self.take_pressed().await;
-        }
-        self.ring(&question.text);
-        self.question = Some(question);
-        left
-    }
-
-    /// Takes what was pressed already.
-    async fn take_pressed(&mut self) -> Option<Next> {
-        while let Some(input) = self.console.keyboard.pressed().await {
-            match self.take(input).await {
-                Next::Stay => {}
-                next => return Some(next),
-            }
-        }
-        None
-    }
-
-    /// Puts together what stays below the output.
-    fn dock(&self, question: Option<&PlanQuestion>) -> Dock {
-        let line = &self.console.line;
-        let prompt = match (question, line.search()) {
-            (_, Some(wanted)) => format!("(search) {wanted}: "),
-            (Some(question), _) => question.prompt().to_owned(),
-            (None, _) => format!("{}> ", self.target.name),
+    async fn ask(&mut self) -> Result<Option<Next>, CommandError> {
+        let Some(question) = self.next_question() else {
+            return Ok(None);
         };
-        let answer = self.answer.in_progress();
-        let status = self.status();
-        let question = question.map(|question| paint(BOLD, escape::line(&question.text)) + "\n");
-        Dock {
-            above: Box::new(move |columns| {
-                let status = status
-                    .as_ref()
-                    .map(|status| paint(DIM, status.line(columns)) + "\n");
-                answer(columns)
-                    + &status.unwrap_or_default()
-                    + question.as_deref().unwrap_or_default()
-            }),
-            prompt,
-            typed: line.text().to_owned(),
-            cursor: line.cursor(),
-        }
+        let left = self.take_pressed().await?;
+        self.ring(question.text());
+        self.question = Some(question);
+        Ok(left)
     }
 
     /// Tells the person, who may look elsewhere, by a sound or a notice of the terminal.
-    fn ring(&self, what: &str) {
-        match self.context.settings.notify {
-            Notify::Bell => self.console.screen.signal("\x07"),
-            Notify::Osc9 => self
-                .console
-                .screen
-                .signal(&format!("\x1b]9;{}\x07", escape::line(what))),
-            Notify::Off => {}
-        }
+    fn ring(&mut self, what: &str) {
+        let bytes = match self.context.settings.notify {
+            Notify::Bell => "\x07".to_owned(),
+            Notify::Osc9 => format!("\x1b]9;{}\x07", escape::line(what)),
+            Notify::Off => return,
+        };
+        // The next frame tells that the terminal is gone.
+        self.console.screen.signal(&bytes).ok();
     }
 }

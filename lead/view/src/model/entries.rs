@@ -46,7 +46,7 @@ impl<'d> EntryReader<'d> {
     }
 
     /// Returns how many bytes stand before the next entry.
-    pub(super) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.tail.mark().map_or(0, Mark::offset)
     }
 
@@ -54,7 +54,7 @@ impl<'d> EntryReader<'d> {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub(super) fn before(&self, offset: u64, count: usize) -> Result<NewEntries, DirError> {
+    pub(crate) fn before(&self, offset: u64, count: usize) -> Result<NewEntries, DirError> {
         Ok(NewEntries::of(
             String::new(),
             self.tail.read_before(offset, count, is_entry)?,

@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use ratatui::layout::{Position, Rect};
-use ratatui_textarea::{TextArea, WrapMode};
+use ratatui_textarea::TextArea;
 use teamd_client::args::Command;
 use teamd_client::print::grouping::Group;
 use teamd_shared::control::TaskOrder;
@@ -24,7 +24,7 @@ use super::pager::Pager;
 use crate::model::{Item, Past, Row, by_status, matches, pending};
 
 /// How long a request must have been on the screen before an answer to it is taken.
-pub(super) const SETTLES: Duration = Duration::from_millis(300);
+pub(crate) const SETTLES: Duration = Duration::from_millis(300);
 
 /// A part of the view that has the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,10 +96,21 @@ pub(super) enum Question {
 
 /// A text over the whole body.
 #[derive(Debug)]
-pub(super) struct Overlay {
+pub(crate) struct Overlay {
     pub(super) title: String,
     pub(super) text: String,
-    pub(super) pager: Pager,
+    pub(crate) pager: Pager,
+}
+
+impl Overlay {
+    /// Begins at the first line of a text.
+    pub(crate) fn new(title: String, text: String) -> Self {
+        Self {
+            title,
+            text,
+            pager: Pager::default(),
+        }
+    }
 }
 
 /// What a click can be for.
@@ -258,19 +269,13 @@ impl App {
             ""
         };
         let mut area = TextArea::new(vec![before.to_owned()]);
-        area.set_wrap_mode(WrapMode::WordOrGlyph);
-        area.set_cursor_line_style(ratatui::style::Style::new());
         area.move_cursor(ratatui_textarea::CursorMove::End);
         self.typing = Some((purpose, area));
     }
 
     /// Shows a text over the body.
     pub(super) fn open(&mut self, title: String, text: String) {
-        self.overlay = Some(Overlay {
-            title,
-            text,
-            pager: Pager::default(),
-        });
+        self.overlay = Some(Overlay::new(title, text));
     }
 
     /// Finds what was clicked.

@@ -1,7 +1,7 @@
 //! The state and the team as cells of a screen. It reads no file: what it needs is in the
 //! [`Scene`].
 
-mod conversation;
+pub(super) mod conversation;
 mod feed;
 mod requests;
 mod tasks;
@@ -22,8 +22,10 @@ use teamd_shared::price::Dollars;
 use teamd_shared::transcript::Usage;
 
 use super::app::{App, Overlay, Pane, Target};
+use super::help::keys_row;
 use super::pager::Pager;
 use super::text::{row, wrapped};
+use super::typed::TypedRows;
 use crate::model::{Row, Seen, Side, pending};
 
 /// From so many columns on, lists and texts stand side by side.
@@ -57,10 +59,14 @@ impl App {
         self.youngest = None;
         let area = frame.area();
         let said = self.said_lines(scene, area.width.into());
-        let typed = self
+        let columns = usize::from(area.width);
+        let typing = self
             .typing
             .as_ref()
-            .map_or(0, |(_, area)| area.lines().len().clamp(1, TYPED) + 1);
+            .map(|(purpose, text)| (purpose.title(), TypedRows::of(" ", text, columns)));
+        let typed = typing
+            .as_ref()
+            .map_or(0, |(_, rows)| rows.count().min(TYPED) + 1);
         let heights = [1, 1, 0, said.len(), typed, 1];
         let heights =
             heights.map(|height| Constraint::Length(u16::try_from(height).unwrap_or(u16::MAX)));
@@ -72,7 +78,7 @@ impl App {
             heights[4],
             heights[5],
         ];
-        let [top, tabs, body, below, typing, keys] = Layout::vertical(heights).areas(area);
+        let [top, tabs, body, below, typed, keys] = Layout::vertical(heights).areas(area);
         frame.render_widget(header(scene, top.width.into()), top);
         self.tabs(frame, scene, tabs);
         match self.pane {
@@ -83,14 +89,17 @@ impl App {
             Pane::Conversation => self.conversation(frame, scene, body),
         }
         if let Some(overlay) = &mut self.overlay {
-            frame.render_widget(Clear, body);
             overlay.draw(frame, body);
             // What is covered cannot be answered.
             self.showing = None;
         }
         frame.render_widget(Text::from(said), below);
-        self.typing(frame, typing);
-        frame.render_widget(self.keys(keys.width.into()), keys);
+        if let Some((title, rows)) = typing {
+            let [heading, rest] = headed(typed);
+            rule(frame, heading, &title, "");
+            rows.draw(frame, rest);
+        }
+        frame.render_widget(keys_row(self.all_hints(), keys.width.into()), keys);
     }
 
     fn tabs(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
@@ -180,29 +189,6 @@ impl App {
         lines
     }
 
-    fn typing(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        let Some((purpose, text)) = &mut self.typing else {
-            return;
-        };
-        let [heading, rest] = headed(area);
-        rule(frame, heading, &purpose.title(), "");
-        frame.render_widget(&*text, rest);
-    }
-
-    fn keys(&self, columns: usize) -> Line<'static> {
-        row(&self
-            .all_hints(|hints| {
-                hints
-                    .iter()
-                    .map(|(key, what)| width(key) + width(what) + 3)
-                    .sum::<usize>()
-                    <= columns + 1
-            })
-            .into_iter()
-            .map(|(key, what)| format!(" {} {} ", paint(BOLD, key), paint(DIM, what)))
-            .collect::<String>())
-    }
-
     /// Notes that the age of something is on the screen, and returns it for people.
     fn age(&mut self, since: f64, now: f64) -> String {
         self.youngest = Some(self.youngest.map_or(since, |youngest| youngest.max(since)));
@@ -211,7 +197,9 @@ impl App {
 }
 
 impl Overlay {
-    fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
+    /// Draws the part of the text that is in sight.
+    pub(crate) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        frame.render_widget(Clear, area);
         self.pager
             .set(&self.title, &self.text, inset(area).width.into());
         page(frame, headed(area), &self.title, &mut self.pager);
@@ -219,7 +207,12 @@ impl Overlay {
 }
 
 /// Draws a text below its heading, which says how much of it is below the screen.
-fn page(frame: &mut Frame<'_>, [heading, rest]: [Rect; 2], title: &str, pager: &mut Pager) {
+pub(crate) fn page(
+    frame: &mut Frame<'_>,
+    [heading, rest]: [Rect; 2],
+    title: &str,
+    pager: &mut Pager,
+) {
     pager.draw(frame, inset(rest));
     let more = match pager.lines_below() {
         0 => String::new(),
@@ -331,7 +324,7 @@ const fn glyph(group: Group) -> &'static str {
 }
 
 /// Draws a line with a title, and what is said at its right end.
-fn rule(frame: &mut Frame<'_>, area: Rect, title: &str, right: &str) {
+pub(crate) fn rule(frame: &mut Frame<'_>, area: Rect, title: &str, right: &str) {
     let columns = usize::from(area.width);
     let title = cut(&escape::line(title), Some(columns.saturating_sub(2)));
     let right = if right.is_empty() || width(&title) + width(right) + 6 > columns {
@@ -355,12 +348,12 @@ fn rule(frame: &mut Frame<'_>, area: Rect, title: &str, right: &str) {
 }
 
 /// Divides an area into a heading and what is below it.
-fn headed(area: Rect) -> [Rect; 2] {
+pub(crate) fn headed(area: Rect) -> [Rect; 2] {
     Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area)
 }
 
 /// Leaves room before a text: it begins where its heading does.
-fn inset(area: Rect) -> Rect {
+pub(crate) fn inset(area: Rect) -> Rect {
     Rect {
         x: area.x + 1.min(area.width),
         width: area.width.saturating_sub(1),

@@ -1,14 +1,22 @@
 //! The keys, for people.
 
-use super::app::{App, Pane, Purpose, Question};
+use ratatui::text::Line;
 
-/// All keys.
-pub(super) const HELP: &str = "\
+use super::app::{App, Pane, Purpose, Question};
+use super::text::row;
+use crate::chat::commands;
+use teamd_client::print::output::paint;
+use teamd_client::print::render::{BOLD, DIM};
+use teamd_client::print::table::width;
+
+/// The keys of the panes.
+const PANES: &str = "\
 Everywhere
   1 2 3 4 5, Tab   Team, Requests, Tasks, Feed, Conversation
   j k ↑ ↓ g G      down, up, first, last; PgUp PgDn: a page
   /                show only what has a text in it; Esc shows all again
   q, Ctrl-C        leave: the team goes on without you
+  ?, Ctrl-G        this list
 
 A request that waits for you (Team and Requests)
   a                approve it, once each line of it was on the screen;
@@ -44,42 +52,92 @@ Feed
   Enter            the whole text, with all steps of a request
 
 ▌ is where you are, ✉ counts unread messages, ⊘ is a closed gate: it may
-only read until its plan is approved.
-Text that you type ends with Enter; Alt-Enter begins another line, Esc
-leaves it. A click selects, the wheel scrolls.
+only read until its plan is approved. A click selects, the wheel scrolls.
 ";
 
+/// The keys of what is typed, and those of a chat.
+const TYPING: &str = "\
+Text that you type (also in `teamctl chat` and `attach`)
+  Enter            send it; Alt-Enter, Ctrl-J: another line
+  Esc              leave it; in the chat: interrupt the turn, keep it
+  Ctrl-A E B F     start and end of a line, a character back and on
+  Alt-B, Alt-F     a word back and on; also Ctrl-← and Ctrl-→
+  Ctrl-W U K       delete a word, what is before, what is behind
+  Ctrl-Y, Ctrl-/   insert what was deleted, undo
+
+`teamctl chat` and `attach`
+  Esc, Ctrl-C      interrupt the turn, or put a question off
+  Ctrl-C twice     leave, if nothing is typed and no turn is running;
+                   also Ctrl-D
+  Up, Down         earlier lines, also Ctrl-P and Ctrl-N; Ctrl-R finds one
+  Tab              complete commands, names, ids, paths
+  PgUp, PgDn       scroll, above the first line to what was said earlier;
+                   Ctrl-Home, Ctrl-End: first and last line
+  Ctrl-O           show the results of tools whole
+  Ctrl-L           clear the screen
+  Ctrl-G           this list; Ctrl-Z stops the program
+A plan is approved once each line of it was on the screen, as above:
+until then, y shows the lines that were not. v shows the plan alone.
+";
+
+/// What the help is opened from: that comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HelpOf {
+    Panes,
+    Chat,
+}
+
+/// Returns all keys, and the commands of the chat.
+pub(crate) fn help_text(of: HelpOf) -> String {
+    let typing = format!("{TYPING}\n{}", commands::help(usize::MAX));
+    match of {
+        HelpOf::Panes => format!("{PANES}\n{typing}"),
+        HelpOf::Chat => format!("{typing}\n{PANES}"),
+    }
+}
+
+/// A key, and what it does.
+pub(crate) type Hint = (&'static str, &'static str);
+
+/// What the key does that lists all keys.
+pub(crate) const HELP_HINT: &str = "help";
+
+/// Lists keys in one row of so many columns. What has no room there, the help has.
+pub(crate) fn keys_row(mut hints: Vec<Hint>, columns: usize) -> Line<'static> {
+    let wide = |(key, what): &Hint| width(key) + width(what) + 3;
+    while hints.iter().map(wide).sum::<usize>() > columns + 1
+        && let Some(at) = hints.iter().rposition(|(_, what)| *what != HELP_HINT)
+    {
+        hints.remove(at);
+    }
+    let shown = hints
+        .into_iter()
+        .map(|(key, what)| format!(" {} {} ", paint(BOLD, key), paint(DIM, what)));
+    row(&shown.collect::<String>())
+}
+
 impl App {
-    /// Returns the keys that are of use now, and what each does; what is not listed, the help
-    /// tells.
-    pub(super) fn all_hints(
-        &self,
-        fits: impl Fn(&[(&'static str, &'static str)]) -> bool,
-    ) -> Vec<(&'static str, &'static str)> {
+    /// Returns the keys that are of use now, and what each does.
+    pub(super) fn all_hints(&self) -> Vec<Hint> {
         let mut hints = self.hints().to_vec();
         if self.typing.is_none() && self.question.is_none() && self.overlay.is_none() {
-            hints.extend([("⇥", "next pane"), ("?", "help"), ("q", "quit")]);
-        }
-        while !fits(&hints)
-            && let Some(at) = hints.iter().rposition(|(key, _)| *key != "?")
-        {
-            hints.remove(at);
+            hints.extend([("⇥", "next pane"), ("?", HELP_HINT), ("q", "quit")]);
         }
         hints
     }
 
     /// Returns the keys that are of use now and not always, and what each does.
-    fn hints(&self) -> &'static [(&'static str, &'static str)] {
-        const PLAN: &[(&str, &str)] = &[
+    fn hints(&self) -> &'static [Hint] {
+        const PLAN: &[Hint] = &[
             ("a", "approve"),
             ("r", "reject"),
             ("J K", "scroll"),
             ("s", "send"),
             ("⏎", "open"),
         ];
-        const REQUEST: &[(&str, &str)] = &[PLAN[0], PLAN[1], PLAN[2], ("⏎", "read")];
-        const READING: &[(&str, &str)] = &[PLAN[0], PLAN[1], ("j k", "scroll"), ("Esc", "list")];
-        const MEMBER: &[(&str, &str)] = &[
+        const REQUEST: &[Hint] = &[PLAN[0], PLAN[1], PLAN[2], ("⏎", "read")];
+        const READING: &[Hint] = &[PLAN[0], PLAN[1], ("j k", "scroll"), ("Esc", "list")];
+        const MEMBER: &[Hint] = &[
             ("⏎", "open"),
             ("s", "send"),
             ("i", "interrupt"),

@@ -9,26 +9,44 @@ use crossterm::event::{
 use teamd_client::args::{Cli, Command, Shutdown, Teammate};
 use teamd_shared::control::TaskOrder;
 
-use super::app::{App, Pane, Purpose, Question, Target, Verdict, Wish};
-use super::help::HELP;
+use super::app::{App, Overlay, Pane, Purpose, Question, Target, Verdict, Wish};
+use super::help::{HelpOf, help_text};
 use super::list::Motion;
 
 /// How many lines a turn of the wheel scrolls.
-const WHEEL: isize = 3;
+pub(crate) const WHEEL: isize = 3;
+
+impl Overlay {
+    /// Takes a key. Returns whether the text stays on the screen.
+    pub(crate) fn take_key(&mut self, code: KeyCode) -> bool {
+        if matches!(
+            code,
+            KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q' | '?')
+        ) {
+            return false;
+        }
+        if let Some(by) = motion(code) {
+            self.pager.go(by);
+        }
+        true
+    }
+}
+
 impl App {
     /// Takes a key.
     pub(super) fn key(&mut self, key: KeyEvent, now: Instant) -> Option<Wish> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
-        if key.modifiers.contains(KeyModifiers::CONTROL) && self.typing.is_none()
-            || is_control(key, 'c')
-        {
-            return match key.code {
-                KeyCode::Char('c') => Some(Wish::Quit),
-                KeyCode::Char('z') => Some(Wish::Suspend),
-                _ => None,
-            };
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if is_control && (self.typing.is_none() || key.code == KeyCode::Char('c')) {
+            match key.code {
+                KeyCode::Char('c') => return Some(Wish::Quit),
+                KeyCode::Char('z') => return Some(Wish::Suspend),
+                KeyCode::Char('g') => self.open("keys".to_owned(), help_text(HelpOf::Panes)),
+                _ => {}
+            }
+            return None;
         }
         if self.typing.is_some() {
             return self.type_key(key);
@@ -39,12 +57,15 @@ impl App {
                 .flatten();
         }
         self.said.clear();
-        if self.overlay.is_some() {
-            return self.overlay_key(key.code);
+        if let Some(overlay) = &mut self.overlay {
+            if !overlay.take_key(key.code) {
+                self.overlay = None;
+            }
+            return None;
         }
         match key.code {
             KeyCode::Char('q') => return Some(Wish::Quit),
-            KeyCode::Char('?') => self.open("keys".to_owned(), HELP.to_owned()),
+            KeyCode::Char('?') => self.open("keys".to_owned(), help_text(HelpOf::Panes)),
             KeyCode::Char('/') => self.type_for(Purpose::Filter),
             KeyCode::Char(number @ '1'..='5') => {
                 self.pane = Pane::ALL[number as usize - '1' as usize]
@@ -111,19 +132,6 @@ impl App {
             (Pane::Conversation, Some((_, pager))) => pager,
             _ => &mut self.request,
         }
-    }
-
-    fn overlay_key(&mut self, code: KeyCode) -> Option<Wish> {
-        let overlay = self.overlay.as_mut()?;
-        match code {
-            KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q' | '?') => self.overlay = None,
-            code => {
-                if let Some(by) = motion(code) {
-                    overlay.pager.go(by);
-                }
-            }
-        }
-        None
     }
 
     /// Selects an entry above or below.
@@ -317,10 +325,6 @@ pub(super) fn only_moves(event: &Event) -> bool {
         Event::Resize(..) => true,
         _ => false,
     }
-}
-
-fn is_control(key: KeyEvent, letter: char) -> bool {
-    key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char(letter)
 }
 
 /// Returns how far a key moves a list or a text; none if it is for something else.

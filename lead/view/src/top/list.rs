@@ -2,15 +2,15 @@
 //! change places. Pure.
 
 /// How far a key moves: down, or up if that is negative.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Motion {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Motion {
     Lines(isize),
     Pages(isize),
 }
 
 impl Motion {
     /// Returns how many lines that is where a page has so many.
-    pub(super) fn lines(self, page: usize) -> isize {
+    pub(crate) fn lines(self, page: usize) -> isize {
         match self {
             Self::Lines(by) => by,
             Self::Pages(by) => {

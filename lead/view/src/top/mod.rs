@@ -4,12 +4,14 @@
 
 mod app;
 mod draw;
+mod edit;
 mod help;
 mod keys;
 mod list;
 mod pager;
 mod screen;
 mod text;
+mod typed;
 mod typing;
 
 use std::future::poll_fn;
@@ -37,10 +39,21 @@ use crate::act::{self, Act, Actions, Done, Order};
 use crate::model::{TeamFiles, rows, sort};
 use app::{App, Pane, Verdict, Wish};
 use draw::Scene;
-use screen::Screen;
+
+pub(crate) use app::{Overlay, SETTLES};
+pub(crate) use draw::conversation::{title, write};
+pub(crate) use draw::{headed, inset, page, rule};
+pub(crate) use edit::{edit, paste};
+pub(crate) use help::{HELP_HINT, HelpOf, Hint, help_text, keys_row};
+pub(crate) use keys::WHEEL;
+pub(crate) use list::Motion;
+pub(crate) use pager::{Pager, Scroll};
+pub(crate) use screen::Screen;
+pub(crate) use text::wrapped;
+pub(crate) use typed::TypedRows;
 
 /// The time between two frames, at least: many events make one frame.
-const FRAME: Duration = Duration::from_millis(33);
+pub(crate) const FRAME: Duration = Duration::from_millis(33);
 /// How long to wait at the end for what was begun.
 const LAST: Duration = Duration::from_secs(3);
 /// How old the look at the processes may be that the memory is shown by.

@@ -7,35 +7,93 @@ use ratatui::text::{Line, Text};
 use super::list::Motion;
 use super::text::wrapped;
 
+/// Which lines of a text are in sight.
+#[derive(Debug, Default)]
+pub(crate) struct Scroll {
+    from: usize,
+    /// How many lines were on the screen at once.
+    page: usize,
+    /// Whether the end is shown, also when more comes, until a person scrolls up.
+    is_tail: bool,
+    is_reading_back: bool,
+}
+
+impl Scroll {
+    /// Makes one that shows the end of its text.
+    pub(crate) fn at_end() -> Self {
+        Self {
+            is_tail: true,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the first line in sight of so many, where a page has `page` of them.
+    pub(crate) fn place(&mut self, lines: usize, page: usize) -> usize {
+        self.page = page;
+        let last = lines.saturating_sub(page);
+        self.from = if self.is_tail && !self.is_reading_back {
+            last
+        } else {
+            self.from.min(last)
+        };
+        self.from
+    }
+
+    /// Scrolls in so many lines.
+    pub(crate) fn go(&mut self, by: Motion, lines: usize) {
+        let last = lines.saturating_sub(self.page);
+        let by = by.lines(self.page);
+        self.from = self.from.saturating_add_signed(by).min(last);
+        self.is_reading_back = self.from < last;
+    }
+
+    /// Scrolls to a line.
+    pub(crate) fn go_to(&mut self, line: usize) {
+        self.from = line;
+        self.is_reading_back = true;
+    }
+
+    /// Keeps what is in sight there, although so many lines were added before it.
+    pub(crate) fn lines_were_added_before(&mut self, lines: usize) {
+        self.from += lines;
+    }
+
+    /// Returns how many of so many lines are below those that are in sight.
+    pub(crate) fn lines_below(&self, lines: usize) -> usize {
+        lines.saturating_sub(self.from + self.page)
+    }
+
+    /// Tells whether the first line is in sight.
+    pub(crate) fn is_at_start(&self) -> bool {
+        self.from == 0
+    }
+}
+
 /// A text, and which part of it is shown.
 #[derive(Debug, Default)]
-pub(super) struct Pager {
+pub(crate) struct Pager {
     /// Of what the text is: two things can have the same text.
     of: String,
     text: String,
     columns: usize,
     lines: Vec<Line<'static>>,
-    from: usize,
-    /// How many lines were on the screen at once.
-    page: usize,
+    scroll: Scroll,
     /// The lines from the first one on that were on the screen.
     seen: usize,
-    /// Whether the end is shown, also when more comes.
-    follows: bool,
 }
 
 impl Pager {
     /// Makes one that shows the end of its text.
     pub(super) fn at_end() -> Self {
         Self {
-            follows: true,
+            scroll: Scroll::at_end(),
             ..Self::default()
         }
     }
 
     /// Takes the text as it is now. Another text, and another width, is on the screen from its
     /// beginning.
-    pub(super) fn set(&mut self, of: &str, text: &str, columns: usize) {
+    pub(crate) fn set(&mut self, of: &str, text: &str, columns: usize) {
         if self.of == of && self.text == text && self.columns == columns {
             return;
         }
@@ -43,7 +101,7 @@ impl Pager {
             self.seen = 0;
         }
         if self.of != of {
-            self.from = 0;
+            self.scroll.from = 0;
         }
         self.of = of.to_owned();
         self.text = text.to_owned();
@@ -52,48 +110,44 @@ impl Pager {
     }
 
     /// Draws what is in sight.
-    pub(super) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        self.page = area.height.into();
-        let last = self.lines.len().saturating_sub(self.page);
-        self.from = if self.follows {
-            last
-        } else {
-            self.from.min(last)
-        };
-        if self.from <= self.seen {
-            self.seen = self.seen.max(self.from + self.page);
+    pub(crate) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let page = area.height.into();
+        let from = self.scroll.place(self.lines.len(), page);
+        if from <= self.seen {
+            self.seen = self.seen.max(from + page);
         }
-        let shown = self.lines.iter().skip(self.from).take(self.page).cloned();
+        let shown = self.lines.iter().skip(from).take(page).cloned();
         frame.render_widget(Text::from_iter(shown), area);
     }
 
     /// Scrolls.
-    pub(super) fn go(&mut self, by: Motion) {
-        let by = by.lines(self.page);
-        let last = self.lines.len().saturating_sub(self.page);
-        self.from = self.from.saturating_add_signed(by).min(last);
-        self.follows = self.follows && by >= 0 || by == isize::MAX;
+    pub(crate) fn go(&mut self, by: Motion) {
+        self.scroll.go(by, self.lines.len());
     }
 
     /// Scrolls to the first line that was not on the screen yet.
-    pub(super) fn go_to_unseen(&mut self) {
-        self.from = self.seen;
-        self.follows = false;
+    pub(crate) fn go_to_unseen(&mut self) {
+        self.scroll.go_to(self.seen);
     }
 
     /// Tells whether every line was on the screen.
-    pub(super) fn is_seen(&self) -> bool {
+    pub(crate) fn is_seen(&self) -> bool {
         self.seen >= self.lines.len()
+    }
+
+    /// Returns how many lines the text has.
+    pub(crate) fn lines(&self) -> usize {
+        self.lines.len()
     }
 
     /// Returns how many lines are below those that are in sight.
     pub(super) fn lines_below(&self) -> usize {
-        self.lines.len().saturating_sub(self.from + self.page)
+        self.scroll.lines_below(self.lines.len())
     }
 
     /// Tells whether the first line is in sight.
     pub(super) fn is_at_start(&self) -> bool {
-        self.from == 0
+        self.scroll.is_at_start()
     }
 }
 

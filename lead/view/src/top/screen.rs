@@ -8,20 +8,23 @@ use crossterm::event::{
     DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
 };
 use crossterm::execute;
+use crossterm::style::Print;
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
-    disable_raw_mode, enable_raw_mode,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+    LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use nix::sys::signal::{Signal, raise};
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
+use teamd_client::print::output::can_move_cursor;
+
 /// The terminal, while it is taken.
-pub(super) struct Screen(Terminal<CrosstermBackend<Stdout>>);
+pub(crate) struct Screen(Terminal<CrosstermBackend<Stdout>>);
 
 /// Tells whether there is a terminal to read keys from and to draw on.
-pub(super) fn is_terminal() -> bool {
-    stdin().is_terminal() && stdout().is_terminal()
+pub(crate) fn is_terminal() -> bool {
+    stdin().is_terminal() && stdout().is_terminal() && can_move_cursor()
 }
 
 impl Screen {
@@ -29,7 +32,7 @@ impl Screen {
     ///
     /// # Errors
     /// If the system refuses.
-    pub(super) fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             give_back();
@@ -45,20 +48,48 @@ impl Screen {
     ///
     /// # Errors
     /// As [`Screen::open`].
-    pub(super) fn suspend(&mut self) -> io::Result<()> {
-        give_back();
+    pub(crate) fn suspend(&mut self) -> io::Result<()> {
+        self.give_back();
         raise(Signal::SIGTSTP)?;
+        self.take_back()
+    }
+
+    /// Gives the terminal back, for another program, until [`Screen::take_back`].
+    pub(crate) fn give_back(&mut self) {
+        give_back();
+    }
+
+    /// Takes the terminal again after another program had it.
+    ///
+    /// # Errors
+    /// As [`Screen::open`].
+    pub(crate) fn take_back(&mut self) -> io::Result<()> {
         take()?;
-        // Nothing of what was drawn is on it any more.
+        // Nothing of what was drawn is on it any more. ratatui's own `clear` asks the terminal for
+        // the cursor, and the answer comes among the keys.
+        execute!(stdout(), Clear(ClearType::All))?;
         self.0 = Terminal::new(CrosstermBackend::new(stdout()))?;
         Ok(())
+    }
+
+    /// Returns how many columns it has.
+    pub(crate) fn columns(&self) -> usize {
+        self.0.size().map_or(80, |size| size.width.into())
+    }
+
+    /// Writes bytes that move nothing: a terminal makes a sound or a notice of them.
+    ///
+    /// # Errors
+    /// If the terminal cannot be written.
+    pub(crate) fn signal(&mut self, bytes: &str) -> io::Result<()> {
+        execute!(stdout(), Print(bytes))
     }
 
     /// Draws a frame: what differs from the last one is written.
     ///
     /// # Errors
     /// If the terminal cannot be written.
-    pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+    pub(crate) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         execute!(stdout(), BeginSynchronizedUpdate)?;
         self.0.draw(render)?;
         execute!(stdout(), EndSynchronizedUpdate)

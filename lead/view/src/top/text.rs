@@ -15,7 +15,7 @@ use teamd_client::print::{escape, table};
 const NARROWEST: usize = 8;
 
 /// Wraps a text with our escape sequences, for so many columns.
-pub(super) fn wrapped(text: &str, columns: usize) -> Vec<Line<'static>> {
+pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<Line<'static>> {
     let text = text.replace('\t', "    ");
     let mut style = Style::new();
     text.lines()
@@ -73,7 +73,7 @@ fn after(style: Style, code: &str) -> Style {
 }
 
 /// Makes a line of one row of a text with our escape sequences.
-pub(super) fn row(text: &str) -> Line<'static> {
+pub(crate) fn row(text: &str) -> Line<'static> {
     styled(text, &mut Style::new())
 }
 

@@ -9,6 +9,7 @@ use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::task::TaskFields;
 
 use super::app::{App, Purpose, Verdict, Wish};
+use super::edit::{edit, paste};
 
 /// The longest text, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -27,13 +28,8 @@ impl App {
                     std::mem::take(&mut self.filter)
                 };
             }
-            KeyCode::Enter if key.modifiers.contains(KeyModifiers::ALT) && !is_filter => {
-                area.insert_newline()
-            }
-            KeyCode::Char('j') if key.modifiers.contains(KeyModifiers::CONTROL) && !is_filter => {
-                area.insert_newline();
-            }
-            KeyCode::Enter => {
+            KeyCode::Char('j') if is_filter && key.modifiers.contains(KeyModifiers::CONTROL) => {}
+            KeyCode::Enter if is_filter || !key.modifiers.contains(KeyModifiers::ALT) => {
                 let (purpose, area) = self.typing.take()?;
                 return self.typed(purpose, &area.into_lines().join("\n"));
             }
@@ -41,7 +37,7 @@ impl App {
                 if area.lines().iter().map(String::len).sum::<usize>() < LONGEST
                     || key.code == KeyCode::Backspace
                 {
-                    area.input(key);
+                    edit(area, key);
                 }
                 if is_filter {
                     self.filter = area.lines().concat();
@@ -123,15 +119,14 @@ impl App {
     /// Takes text that was pasted: it is typed, and never a key.
     pub(super) fn paste(&mut self, text: &str) {
         if let Some((purpose, area)) = &mut self.typing {
-            let text = text.replace("\r\n", "\n").replace('\r', "\n");
             let text = if *purpose == Purpose::Filter {
-                text.replace('\n', " ")
+                text.replace(['\r', '\n'], " ")
             } else {
-                text
+                text.to_owned()
             };
             let length = area.lines().iter().map(String::len).sum::<usize>() + text.len();
             if length <= LONGEST {
-                area.insert_str(text);
+                paste(area, &text);
             }
         }
     }

@@ -8,7 +8,6 @@ use teamd_client::args::Run;
 use teamd_client::context::Context;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
-use teamd_client::print::output::Screen;
 use teamd_client::read::tail::Tail;
 use teamd_client::read::{journal, money, roster, tasks};
 use teamd_shared::clock::wall;
@@ -73,7 +72,8 @@ impl<'a> Work<'a> {
     pub(super) fn begin(
         context: &'a Context,
         dir: &'a TeamDir,
-        (args, screen, started): (&'a Run, Option<&'a Screen>, &'a mut Started),
+        args: &'a Run,
+        started: &'a mut Started,
     ) -> Result<Self, CommandError> {
         let mut journal = JournalFollower::begin(dir)?;
         journal.read(&mut NewLines::default())?;
@@ -88,7 +88,6 @@ impl<'a> Work<'a> {
             context,
             dir,
             args,
-            screen,
             started,
             began: (Instant::now(), wall()),
             prices: money::prices(context),

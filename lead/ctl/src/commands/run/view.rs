@@ -1,7 +1,7 @@
 //! What a run shows at a terminal, below the changes: how far the tasks and the limits are, and
 //! what each member does. Pure.
 
-use teamd_client::print::output::{self, Dock, paint};
+use teamd_client::print::output::paint;
 use teamd_client::print::render::{BAD, BOLD, DIM};
 use teamd_client::print::table::{Cell, Table, cut};
 use teamd_shared::config::Roster;
@@ -67,8 +67,13 @@ fn bar(label: &str, share: Option<f64>, text: &str) -> String {
     )
 }
 
-/// Lays out what stays below the changes, for so many columns.
-pub(super) fn dock(bars: Vec<String>, team: &Team, roster: &Roster, columns: usize) -> Dock {
+/// Returns the lines that stay below the changes, for so many columns.
+pub(super) fn lines(
+    bars: Vec<String>,
+    team: &Team,
+    roster: &Roster,
+    columns: usize,
+) -> Vec<String> {
     let mut table = Table::new(&["NAME", "STATUS", "TASK", "DOING"]);
     for member in roster
         .members
@@ -92,10 +97,6 @@ pub(super) fn dock(bars: Vec<String>, team: &Team, roster: &Roster, columns: usi
         ]);
     }
     let lines = table.cut_lines(columns).into_iter().map(|(line, _)| line);
-    let above = lines.chain(bars).collect::<Vec<_>>().join("\n");
-    Dock {
-        above: output::lines(above),
-        prompt: "Ctrl-C ends the run".to_owned(),
-        ..Dock::default()
-    }
+    let ends = "Ctrl-C ends the run".to_owned();
+    lines.chain(bars).chain([ends]).collect()
 }

@@ -7,19 +7,26 @@ use teamd_client::read::roster;
 use teamd_client::read::wake::Wake;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::id::RequestId;
-use teamd_shared::journal::Record;
+use teamd_shared::journal::{Record, Team};
 use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use crate::model::{EntryReader, JournalFollower, NewEntries, NewLines, pending};
+use crate::model::{EntryReader, JournalFollower, NewEntries, NewLines, Part, Parts, pending};
+
+/// How many earlier entries are read at a time.
+const PAGE: usize = 200;
 
 /// A reader of the files.
 pub(in crate::chat) struct Follower<'d> {
     dir: &'d TeamDir,
     name: Name,
     entries: EntryReader<'d>,
+    /// How many bytes of earlier entries are not read.
+    unread: u64,
+    /// The file that is read.
+    file: Option<u64>,
     journal: JournalFollower<'d>,
     wakes: [Wake; 3],
 }
@@ -48,6 +55,8 @@ impl<'d> Follower<'d> {
         Ok(Self {
             dir,
             name: name.clone(),
+            unread: entries.offset(),
+            file: None,
             entries,
             journal,
             wakes,
@@ -75,7 +84,38 @@ impl<'d> Follower<'d> {
     /// # Errors
     /// If a file cannot be read.
     pub(in crate::chat) fn conversation(&mut self) -> Result<NewEntries, DirError> {
-        self.entries.read()
+        let new = self.entries.read()?;
+        if let Some(at) = new.places.last() {
+            let file = Some(at.file());
+            if self.file.is_some() && self.file != file {
+                // The agent has another conversation now, of which everything is read.
+                self.unread = 0;
+            }
+            self.file = file;
+        }
+        Ok(new)
+    }
+
+    /// Reads what was said before all that was read; each time a page of it.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(in crate::chat) fn earlier(&mut self) -> Result<Vec<Part>, DirError> {
+        let earlier = self.entries.before(self.unread, PAGE)?;
+        self.unread = earlier.places.first().map_or(0, |at| at.offset());
+        let mut reader = Parts::new(&self.name);
+        let parts = earlier
+            .entries
+            .iter()
+            .flat_map(|entry| reader.of(&entry.event));
+        Ok(parts
+            .filter(|part| !matches!(part, Part::Detail(_)))
+            .collect())
+    }
+
+    /// Returns the fold of the journal, as far as [`Follower::plans`] has read it.
+    pub(in crate::chat) fn team(&self) -> &Team {
+        &self.journal.team
     }
 
     /// Returns the plans and reviews that have changed since the last call, as they are now, oldest

@@ -1,5 +1,4 @@
 //! A conversation: its files are followed, and what is new in them becomes text.
 
-pub(super) mod answer;
 pub(super) mod follow;
 pub(super) mod view;

@@ -1,9 +1,8 @@
-//! A conversation as it is shown: the text of the answer in progress and the entries of the
-//! transcript become items. Pure: no file, no terminal.
+//! A conversation as it is shown: the entries of the transcript become parts, and the text of the
+//! answer in progress stands below them. Pure: no file, no terminal.
 //!
 //! The text of an answer arrives twice: piece by piece while the model gives it, and complete when
-//! it is in the transcript. It is shown once. Where the two differ, the transcript is right, and
-//! the answer is shown again.
+//! it is in the transcript. It is shown once, and the transcript is right.
 
 use std::collections::HashSet;
 
@@ -15,19 +14,6 @@ use teamd_shared::transcript::{Block, Entry, Event};
 use uuid::Uuid;
 
 use crate::model::{Part, Parts};
-
-/// A part of the output, not yet escaped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::chat) enum Item {
-    /// More of the agent's answer: it continues the line.
-    Answer(String),
-    /// The agent's answer is over: what follows begins on a line of its own.
-    End,
-    /// A line about what happens beside the answer.
-    Aside(String),
-    /// A line about a failure.
-    Failure(String),
-}
 
 /// A verdict on a plan for which the agent has called, and which a person confirms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,12 +32,10 @@ pub(in crate::chat) struct Proposal {
 #[derive(Debug)]
 pub(in crate::chat) struct ConversationView {
     parts: Parts,
-    /// The text that is shown of the answer in progress.
-    shown: String,
-    /// The text of the last complete answer, until the next one begins.
-    complete: Option<String>,
-    /// Whether a model call was abandoned: its text is ignored until the next one begins.
-    abandoned: bool,
+    /// The text of the answer in progress.
+    live: String,
+    /// A text that the file of that answer may still have, and that is shown already.
+    stale: String,
     /// Messages that are not shown: the person has just typed them.
     own: HashSet<Uuid>,
     /// Whether plans are not shown when the agent reads them: the chat shows them by itself.
@@ -66,9 +50,8 @@ impl ConversationView {
     pub(in crate::chat) fn new(name: &Name, hides_plans: bool) -> Self {
         Self {
             parts: Parts::new(name),
-            shown: String::new(),
-            complete: None,
-            abandoned: false,
+            live: String::new(),
+            stale: String::new(),
             own: HashSet::new(),
             hides_plans,
             proposals: Vec::new(),
@@ -86,9 +69,9 @@ impl ConversationView {
         self.parts.in_turn()
     }
 
-    /// Returns the text that is shown of the answer in progress.
+    /// Returns the text of the answer in progress.
     pub(in crate::chat) fn live(&self) -> &str {
-        &self.shown
+        &self.live
     }
 
     /// Returns how the last piece of work ended; none while the next one is in progress.
@@ -101,130 +84,60 @@ impl ConversationView {
         &self.proposals
     }
 
-    /// Takes entries that are not shown, and the text that was read before them.
-    pub(in crate::chat) fn skip(&mut self, entries: &[Entry], live: &str) {
-        let mut hidden = Vec::new();
-        for entry in entries.iter() {
-            self.entry(&entry.event, &mut hidden);
+    /// Returns the parts that are new: those of the entries that were read *after* the text of the
+    /// answer in progress.
+    pub(in crate::chat) fn update(&mut self, live: &str, entries: &[Entry]) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for entry in entries {
+            self.entry(&entry.event, &mut parts);
         }
         if !self.in_turn() {
-            self.complete = Some(live.to_owned());
-            self.abandoned = false;
+            live.clone_into(&mut self.stale);
         }
+        // The file of an answer that breaks off is emptied before the transcript says so.
+        let may_break_off = live.is_empty() && self.in_turn();
+        if !may_break_off {
+            self.live.clear();
+        }
+        if !self.stale.starts_with(live) {
+            self.live.push_str(live);
+        }
+        parts
     }
 
-    /// Returns what is new: the text of the answer in progress, and the entries that were read
-    /// *after* it. In this order the entries have each answer whose text made room for the next
-    /// one.
-    pub(in crate::chat) fn update(&mut self, live: &str, entries: &[Entry]) -> Vec<Item> {
-        let mut items = Vec::new();
-        let was_abandoned = self.abandoned;
-        for entry in entries {
-            self.entry(&entry.event, &mut items);
-        }
-        let is_answered = entries
-            .iter()
-            .any(|entry| matches!(entry.event, Event::Answer { .. }));
-        match (was_abandoned, self.abandoned) {
-            // It was read before the answer began: the next one that is read may still be of this
-            // answer.
-            (_, false) if live.is_empty() && is_answered => {}
-            (_, false) => self.grow(live, &mut items),
-            // The text may have grown before the call was abandoned: only the next one that is read
-            // is complete.
-            (false, true) => {}
-            (true, true) => {
-                self.complete = Some(live.to_owned());
-                self.abandoned = false;
-            }
-        }
-        items
-    }
-
-    fn grow(&mut self, live: &str, items: &mut Vec<Item>) {
-        if let Some(complete) = &self.complete {
-            // The file still has the answer that is shown already.
-            if !live.is_empty() && complete.starts_with(live) {
-                return;
-            }
-            self.complete = None;
-        }
-        if let Some(more) = live.strip_prefix(self.shown.as_str()) {
-            if !more.is_empty() {
-                items.push(Item::Answer(more.to_owned()));
-            }
-        } else {
-            items.extend([
-                Item::End,
-                Item::Aside("the answer broke off, and begins again".to_owned()),
-            ]);
-            if !live.is_empty() {
-                items.push(Item::Answer(live.to_owned()));
-            }
-        }
-        live.clone_into(&mut self.shown);
-    }
-
-    fn entry(&mut self, event: &Event, items: &mut Vec<Item>) {
+    fn entry(&mut self, event: &Event, parts: &mut Vec<Part>) {
         match event {
-            Event::Incarnation { .. } | Event::Left { .. } => self.abandon(items),
-            Event::Answer { content, .. } => self.answer(content, items),
+            Event::Incarnation { .. } | Event::Left { .. } => self.break_off(parts),
+            Event::Answer { content, .. } => {
+                self.ended = None;
+                self.live.clear();
+                self.stale = content.iter().filter_map(Block::text).collect();
+                self.proposals.extend(content.iter().filter_map(proposal));
+            }
             Event::Result { tool_use_id, .. } => {
                 self.proposals.retain(|it| it.call != *tool_use_id)
             }
             Event::Idle { idle_reason, .. } => {
-                self.abandon(items);
+                self.break_off(parts);
                 self.proposals.clear();
                 self.ended = Some(*idle_reason);
             }
             _ => {}
         }
-        let mut parts = self.parts.of(event);
+        let mut new = self.parts.of(event);
         if let Event::Messages { messages } = event {
             let mut messages = messages.iter();
-            parts.retain(|_| messages.next().is_none_or(|value| !self.is_hidden(value)));
+            new.retain(|_| messages.next().is_none_or(|value| !self.is_hidden(value)));
         }
-        items.extend(parts.iter().filter_map(|part| match part {
-            // An answer is shown as it arrives.
-            Part::Answer(_) | Part::Detail(_) => None,
-            Part::Failure(_) | Part::Result { is_error: true, .. } => {
-                Some(Item::Failure(part.line()))
-            }
-            _ => Some(Item::Aside(part.line())),
-        }));
+        new.retain(|part| !matches!(part, Part::Detail(_)));
+        parts.append(&mut new);
     }
 
-    fn answer(&mut self, content: &[Block], items: &mut Vec<Item>) {
-        self.ended = None;
-        let texts: Vec<&str> = content.iter().filter_map(Block::text).collect();
-        let streamed = texts.concat();
-        let blocks = texts.join("\n");
-        let shown = std::mem::take(&mut self.shown);
-        let rest = streamed
-            .strip_prefix(shown.as_str())
-            .or_else(|| blocks.strip_prefix(shown.as_str()));
-        let agrees = rest.is_some();
-        let begins = shown.is_empty();
-        match rest {
-            Some("") => {}
-            Some(rest) if !begins => items.push(Item::Answer(rest.to_owned())),
-            Some(_) => items.push(Item::Answer(blocks)),
-            None => items.extend([Item::End, Item::Answer(blocks)]),
+    /// Keeps the text of an answer that will not be completed.
+    fn break_off(&mut self, parts: &mut Vec<Part>) {
+        if !self.live.is_empty() {
+            parts.push(Part::Answer(std::mem::take(&mut self.live)));
         }
-        // The file has this answer now. Where the two differ, only the next look knows what the
-        // file has.
-        self.complete = agrees.then_some(streamed);
-        self.abandoned = !agrees;
-        items.push(Item::End);
-        self.proposals.extend(content.iter().filter_map(proposal));
-    }
-
-    /// An answer in progress will not be completed.
-    fn abandon(&mut self, items: &mut Vec<Item>) {
-        if !std::mem::take(&mut self.shown).is_empty() {
-            items.push(Item::End);
-        }
-        self.abandoned |= self.complete.is_none();
     }
 
     fn is_hidden(&mut self, value: &Value) -> bool {
@@ -263,7 +176,6 @@ fn proposal(block: &Block) -> Option<Proposal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Item::{Answer, Aside, End, Failure};
     use serde_json::json;
 
     fn entry(event: Value) -> Entry {
@@ -288,112 +200,65 @@ mod tests {
         entry(json!({"entry": "idle", "idle_reason": reason, "content": content, "message_id": id}))
     }
 
-    fn says(said: &str) -> Item {
-        Answer(said.to_owned())
+    fn says(text: &str) -> Part {
+        Part::Answer(text.to_owned())
+    }
+
+    fn view() -> ConversationView {
+        let mut view = ConversationView::new(&Name::lead(), false);
+        let message = json!({"type": "message", "from": "user", "content": "hi"});
+        view.update(
+            "",
+            &[entry(json!({"entry": "messages", "messages": [message]}))],
+        );
+        view
     }
 
     #[test]
-    fn an_answer_is_shown_once_piece_by_piece() {
-        let mut view = ConversationView::new(&Name::lead(), false);
-        assert_eq!(view.update("Hel", &[]), [says("Hel")]);
-        assert_eq!(view.update("Hel", &[]), []);
-        assert_eq!(view.update("Hello", &[]), [says("lo")]);
-        assert_eq!(
-            view.update("Hello the", &[text("Hello there")]),
-            [says(" there"), End]
-        );
-        assert_eq!(
-            view.update("Hello there", &[]),
-            [],
-            "what is left in the file is old"
-        );
-        assert_eq!(view.update("", &[]), []);
-        assert_eq!(
-            view.update("Hello", &[]),
-            [says("Hello")],
-            "the next answer begins like the last one"
-        );
+    fn an_answer_is_shown_once_whatever_its_file_still_has() {
+        let mut view = view();
+        assert_eq!((view.update("Hel", &[]), view.live()), (vec![], "Hel"));
+        let parts = view.update("Hello the", &[text("Hello there")]);
+        assert_eq!((parts, view.live()), (vec![says("Hello there")], ""));
+        for stale in ["Hello there", "Hello", ""] {
+            assert_eq!((view.update(stale, &[]), view.live()), (vec![], ""));
+        }
+        assert_eq!((view.update("We", &[]), view.live()), (vec![], "We"));
+        // Between two looks: the end of one answer, and the beginning of the next.
+        let parts = view.update("sec", &[text("We do!")]);
+        assert_eq!((parts, view.live()), (vec![says("We do!")], "sec"));
     }
 
     #[test]
     fn an_answer_that_was_not_streamed_is_shown_as_a_whole() {
-        let mut view = ConversationView::new(&Name::lead(), false);
+        let mut view = view();
         let two = answer(json!([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]));
-        assert_eq!(
-            view.update("onetwo", std::slice::from_ref(&two)),
-            [says("one\ntwo"), End]
-        );
-        assert_eq!(view.update("", &[]), []);
-        assert_eq!(view.update("onetw", &[]), [says("onetw")]);
-        assert_eq!(view.update("", &[two]), [says("o"), End]);
+        assert_eq!(view.update("onetwo", &[two]), [says("one\ntwo")]);
+        assert_eq!((view.update("onetwo", &[]), view.live()), (vec![], ""));
     }
 
     #[test]
-    fn an_answer_that_was_complete_before_its_text_was_read_is_shown_once() {
-        let mut view = ConversationView::new(&Name::lead(), false);
-        assert_eq!(
-            view.update("", &[text("Hello"), idle("available", "Hello")]),
-            [says("Hello"), End]
-        );
-        assert_eq!(view.update("Hello", &[]), []);
-    }
-
-    #[test]
-    fn an_answer_that_was_emptied_for_the_next_one_is_not_taken_for_a_broken_one() {
-        let mut view = ConversationView::new(&Name::lead(), false);
-        view.update("first", &[]);
-        // Between two looks: the rest of the first, its end, and the beginning of the second.
-        assert_eq!(
-            view.update("sec", &[text("first!")]),
-            [says("!"), End, says("sec")]
-        );
-    }
-
-    #[test]
-    fn a_broken_answer_begins_again_on_a_line_of_its_own() {
-        let mut view = ConversationView::new(&Name::lead(), false);
+    fn an_answer_that_breaks_off_stays_and_is_not_shown_again() {
+        let mut view = view();
         view.update("I thi", &[]);
-        let broke = Aside("the answer broke off, and begins again".to_owned());
-        assert_eq!(view.update("We", &[]), [End, broke, says("We")]);
-        assert_eq!(
-            view.update("We", &[text("You know")]),
-            [End, says("You know"), End]
-        );
-        view.update("", &[]);
-        view.update("more", &[]);
-        let ended = view.update("more", &[idle("failed", "no credit")]);
-        assert_eq!(ended[0], End);
-        assert!(
-            matches!(&ended[1], Failure(line) if line.contains("no credit")),
-            "{ended:?}"
-        );
+        assert_eq!((view.update("", &[]), view.live()), (vec![], "I thi"));
+        let ended = view.update("", &[idle("interrupted", "")]);
+        let failure = Part::Failure("interrupted".to_owned());
+        assert_eq!((ended, view.live()), (vec![says("I thi"), failure], ""));
+        assert_eq!((view.update("I think", &[]), view.live()), (vec![], ""));
+        let mut other = self::view();
+        other.update("I thi", &[]);
+        assert_eq!((other.update("We", &[]), other.live()), (vec![], "We"));
     }
 
     #[test]
-    fn an_answer_that_was_given_up_is_not_shown_again() {
+    fn what_is_in_progress_at_the_first_look_is_shown() {
         let mut view = ConversationView::new(&Name::lead(), false);
-        view.update("I thi", &[]);
-        assert_eq!(
-            view.update("I thi", &[idle("interrupted", "")]),
-            [End, Failure("interrupted".to_owned())]
-        );
-        assert_eq!(view.update("I think", &[]), []);
-        assert_eq!(view.update("I think", &[]), []);
-        assert_eq!(view.update("", &[]), []);
-        assert_eq!(view.update("I th", &[]), [says("I th")]);
-    }
-
-    #[test]
-    fn the_past_is_not_shown_and_what_is_under_way_is() {
+        view.update("old", &[text("old"), idle("available", "old")]);
+        assert_eq!((view.live(), view.in_turn()), ("", false));
         let mut view = ConversationView::new(&Name::lead(), false);
-        view.skip(&[text("old"), idle("available", "old")], "old");
-        assert_eq!((view.update("old", &[]), view.in_turn()), (vec![], false));
-        let mut view = ConversationView::new(&Name::lead(), false);
-        view.skip(&[text("old")], "new");
-        assert_eq!(
-            (view.update("new", &[]), view.in_turn()),
-            (vec![says("new")], true)
-        );
+        view.update("new", &[text("old")]);
+        assert_eq!((view.live(), view.in_turn()), ("new", true));
     }
 
     #[test]
@@ -405,7 +270,13 @@ mod tests {
         let message =
             |id: Uuid| json!({"id": id, "type": "message", "from": "user", "content": "hi"});
         let taken = entry(json!({"entry": "messages", "messages": [message(own), message(other)]}));
-        assert_eq!(view.update("", &[taken]), [Aside("user: hi".to_owned())]);
+        assert_eq!(
+            view.update("", &[taken]),
+            [Part::Said {
+                from: "user".to_owned(),
+                text: "hi".to_owned()
+            }]
+        );
         assert!(view.in_turn());
         view.update("", &[text("ok"), idle("available", "ok")]);
         assert_eq!(
@@ -421,7 +292,7 @@ mod tests {
         let mut view = ConversationView::new(&Name::lead(), false);
         assert_eq!(
             view.update("", &[taken()]),
-            [Aside("bob submits a plan (a1)".to_owned())]
+            [Part::Aside("bob submits a plan (a1)".to_owned())]
         );
         let mut view = ConversationView::new(&Name::lead(), true);
         assert_eq!(

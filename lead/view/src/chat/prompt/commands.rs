@@ -121,13 +121,12 @@ const COMMANDS: [Slash; 18] = [
 /// Where the right column of the help begins.
 const ASIDE: &str = "                            ";
 
-/// How the keys of the prompt work.
-const KEYS: &str = "  @PATH                     a file that goes with the message
+/// What else is not sent as it is.
+const OTHERS: &str = "  @PATH                     a file that goes with the message
   !COMMAND                  run a command of yours; no agent sees it
   //TEXT                    send /TEXT: a text that begins with a slash
-Esc or Ctrl-C interrupts the turn and keeps what you type.
-Up and Ctrl-R find earlier lines, Tab completes names, ids and paths.
 A paste is one message; Alt-Enter, or \\ at the end of a line, continues it.
+Ctrl-G lists the keys.
 ";
 
 /// What a line means.
@@ -306,7 +305,7 @@ pub(in crate::chat) fn takes(word: &str) -> Option<Takes> {
 }
 
 /// Lists the commands, in lines of so many columns.
-pub(in crate::chat) fn help(columns: usize) -> String {
+pub(crate) fn help(columns: usize) -> String {
     let listed = COMMANDS.iter().filter(|slash| !slash.help.is_empty());
     let lines = listed.map(|it| {
         format!(
@@ -315,7 +314,7 @@ pub(in crate::chat) fn help(columns: usize) -> String {
             it.help
         )
     });
-    let text = lines.collect::<String>() + KEYS;
+    let text = lines.collect::<String>() + OTHERS;
     text.lines()
         .map(|line| {
             let indent = if line.starts_with(' ') { ASIDE } else { "" };

@@ -1,10 +1,11 @@
 //! How what is typed in a chat is completed: commands, names of teammates, ids of plans, paths.
 
-use rustyline::completion::FilenameCompleter;
-use teamd_client::read::{requests, roster};
+use std::path::PathBuf;
+
 use teamd_shared::team_dir::TeamDir;
 
 use super::commands::{self, Takes};
+use teamd_client::read::{requests, roster};
 
 /// The names that a team knows.
 #[derive(Debug, Default)]
@@ -81,14 +82,45 @@ pub(in crate::chat) fn completions(
     )
 }
 
+/// Completes a path that begins at `start`. A hidden file has to be asked for by its dot.
 fn paths(path: &str, start: usize) -> (usize, Vec<String>) {
-    let Ok((at, found)) = FilenameCompleter::new().complete_path(path, path.len()) else {
-        return (start, Vec::new());
+    let at = path.rfind('/').map_or(0, |at| at + 1);
+    let (folder, begun) = path.split_at(at);
+    let entries = std::fs::read_dir(looked_into(folder));
+    let names = entries.into_iter().flatten().flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let is_meant =
+            name.starts_with(begun) && (begun.starts_with('.') || !name.starts_with('.'));
+        let end = if entry.path().is_dir() { "/" } else { "" };
+        is_meant.then(|| format!("{name}{end}"))
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    (start + at, names)
+}
+
+/// Returns the folder that is meant by the beginning of a path.
+fn looked_into(folder: &str) -> PathBuf {
+    if folder.is_empty() {
+        return PathBuf::from(".");
+    }
+    match (folder.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(below), Some(home)) => home.join(below),
+        _ => PathBuf::from(folder),
+    }
+}
+
+/// Returns what all texts begin with.
+pub(in crate::chat) fn common_beginning(texts: &[String]) -> &str {
+    let Some((first, others)) = texts.split_first() else {
+        return "";
     };
-    (
-        start + at,
-        found.into_iter().map(|pair| pair.replacement).collect(),
-    )
+    let is_common = |end: &usize| others.iter().all(|other| other.starts_with(&first[..*end]));
+    let ends = first
+        .char_indices()
+        .map(|(at, character)| at + character.len_utf8());
+    let end = ends.take_while(is_common).last().unwrap_or(0);
+    &first[..end]
 }
 
 #[cfg(test)]
@@ -100,6 +132,18 @@ mod tests {
             members: ["alice", "albert", "lead"].map(str::to_owned).to_vec(),
             plans: vec!["971e6f84".to_owned()],
         })
+    }
+
+    #[test]
+    fn what_is_certain_is_what_all_begin_with() {
+        let common = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
+            common_beginning(&texts).to_owned()
+        };
+        assert_eq!(common(&["status", "stats", "stay"]), "sta");
+        assert_eq!(common(&["é1", "é2"]), "é");
+        assert_eq!(common(&["a", "b"]), "");
+        assert_eq!(common(&[]), "");
     }
 
     #[test]
@@ -119,6 +163,10 @@ mod tests {
         assert_eq!(completed("hello al").1, Vec::<String>::new());
         let scratch = tempfile::tempdir().unwrap();
         std::fs::write(scratch.path().join("a-file"), "").unwrap();
+        std::fs::create_dir(scratch.path().join("b-folder")).unwrap();
+        std::fs::write(scratch.path().join(".hidden"), "").unwrap();
+        let all = completed(&format!("see @{}/", scratch.path().display())).1;
+        assert_eq!(all, ["a-file", "b-folder/"]);
         let path = format!("{}/a-f", scratch.path().display());
         for before in ["see @", "!cat "] {
             let (start, found) = completed(&format!("{before}{path}"));

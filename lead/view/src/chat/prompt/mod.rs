@@ -1,6 +1,9 @@
-//! What a person means by a line: words, commands, answers to the question about a plan.
+//! What a person types: a line, and what it means: words, commands, answers to the question about a
+//! plan.
 
-pub(super) mod commands;
+pub(crate) mod commands;
 pub(super) mod complete;
+pub(super) mod history;
+pub(super) mod line;
 pub(super) mod mention;
 pub(super) mod question;

@@ -1,26 +1,23 @@
 //! What a chat does besides sending messages: commands, another model, programs of the person.
 
-use std::process::{Command as Program, Stdio};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
+use super::{Session, unusable};
+use crate::chat::agent::ChatTarget;
+use crate::chat::prompt::commands;
 use teamd_client::args::{Approve, Command};
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
-use teamd_client::print::output::{lines, paint};
+use teamd_client::print::output::paint;
 use teamd_client::print::render::BAD;
-use tokio::sync::oneshot;
-
-use super::{Session, output};
-use crate::chat::agent::ChatTarget;
-use crate::chat::prompt::commands;
 
 /// How long the prompt waits for the output of a command. A shutdown may take longer: its output is
 /// shown above the prompt.
 const COMMAND: Duration = Duration::from_secs(1);
-/// The exit code of a shell for a program that is not there.
-const NOT_FOUND: i32 = 127;
 
 impl Session<'_> {
     /// Carries a command out. One that answers the plan of the question ends the question.
@@ -34,13 +31,13 @@ impl Session<'_> {
         let done = matches!(self.carry_out(command).await, Some(Ok(_)));
         if done && let Some(id) = answers {
             self.question
-                .take_if(|question| question.request_id.as_str().starts_with(&id));
+                .take_if(|asked| asked.request_id().as_str().starts_with(&id));
         }
     }
 
     /// Carries a command out. Returns its result, unless it takes longer than the prompt waits:
     /// then it goes on.
-    pub(super) async fn carry_out(&self, command: Command) -> Option<CommandResult> {
+    pub(super) async fn carry_out(&mut self, command: Command) -> Option<CommandResult> {
         // The answer to a plan that the chat follows is shown from the journal.
         let followed = (!self.target.is_lead()).then(|| self.target.name.clone());
         let perform = self.perform;
@@ -54,14 +51,15 @@ impl Session<'_> {
 
     /// Does something in a thread: it has a runtime of its own, and may take long.
     async fn in_thread(
-        &self,
+        &mut self,
         action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
     ) -> Option<CommandResult> {
         let (done, is_done) = oneshot::channel();
-        let screen = self.console.screen.clone();
+        let output = self.console.printed.output();
+        let columns = self.console.screen.columns();
         let elsewhere = self.context.elsewhere();
         std::thread::spawn(move || {
-            let context = elsewhere(output(&screen));
+            let context = elsewhere(output(columns).in_words(commands::in_chat));
             let result = action(&context);
             if let Err(error) = &result {
                 context.out.error(error);
@@ -69,6 +67,8 @@ impl Session<'_> {
             // The prompt may have stopped waiting.
             done.send(result).ok();
         });
+        // If the terminal is gone, the next frame tells.
+        self.draw().ok();
         tokio::time::timeout(COMMAND, is_done).await.ok()?.ok()
     }
 
@@ -133,59 +133,13 @@ impl Session<'_> {
 
     /// Runs a command of the person, who has the terminal meanwhile. Its output goes to nothing
     /// else.
-    pub(super) async fn shell(&mut self, command: String) {
-        let mut program = Program::new("sh");
-        program.args(["-c", &command]);
-        let line = match self.hand_over(move || program.status()).await {
-            Some(Ok(status)) if status.success() => return,
-            Some(Ok(status)) => status.to_string(),
-            Some(Err(error)) => format!("cannot run sh: {error}"),
-            None => return,
+    pub(super) async fn shell(&mut self, command: String) -> Result<(), CommandError> {
+        let line = match self.console.shell(command).await.map_err(unusable)? {
+            Ok(status) if status.success() => return Ok(()),
+            Ok(status) => status.to_string(),
+            Err(error) => format!("cannot run sh: {error}"),
         };
         self.context.out.aside(paint(BAD, escape::line(&line)));
-    }
-
-    /// Shows a long text in the person's pager; without one all of it is printed.
-    pub(super) async fn page(&mut self, text: String) {
-        let mut program = Program::new("sh");
-        program
-            .args(["-c", "exec ${PAGER:-less}"])
-            .stdin(Stdio::piped())
-            .stderr(Stdio::null());
-        let shown = escape::text(&text).into_owned() + "\n";
-        let indented = shown.lines().map(|line| format!("    {line}\n")).collect();
-        let run = move || -> std::io::Result<Option<i32>> {
-            let mut child = program.spawn()?;
-            if let Some(mut stdin) = child.stdin.take() {
-                // A pager may be left before it has read everything.
-                drop(std::io::Write::write_all(&mut stdin, shown.as_bytes()));
-            }
-            Ok(child.wait()?.code())
-        };
-        let is_shown =
-            matches!(self.hand_over(run).await, Some(Ok(Some(code))) if code != NOT_FOUND);
-        if !is_shown {
-            self.console.screen.print(lines(indented));
-        }
-    }
-
-    /// Leaves the terminal to a program until it ends.
-    async fn hand_over<T: Send + 'static>(
-        &mut self,
-        run: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        self.console.screen.suspend();
-        self.console.keyboard.leave();
-        let (done, mut is_done) = oneshot::channel();
-        std::thread::spawn(move || done.send(run()).ok());
-        let ended = loop {
-            tokio::select! {
-                ended = &mut is_done => break ended.ok(),
-                // Ctrl-C is for the program.
-                _ = self.console.signals[0].recv() => {}
-            }
-        };
-        self.resumed();
-        ended
+        Ok(())
     }
 }

@@ -3,107 +3,191 @@
 
 use std::time::{Duration, Instant};
 
-use crossterm::event::{Event, KeyModifiers};
-use nix::sys::signal::{Signal, raise};
-use rustyline::completion::longest_common_prefix;
+use crossterm::event::{Event, KeyEvent, KeyModifiers, MouseEvent, MouseEventKind};
+use ratatui::layout::Position;
+use teamd_shared::name::Name;
+
+use super::{Next, Session, unusable};
+use crate::chat::SCRIPT;
+use crate::chat::agent::ChatTarget;
+use crate::chat::log::Block;
+use crate::chat::prompt::commands::{self, ChatInput};
+use crate::chat::prompt::complete::{Names, common_beginning, completions};
+use crate::chat::prompt::line::Pressed;
+use crate::chat::prompt::mention;
+use crate::chat::prompt::question::PlanQuestion;
+use crate::top::{FRAME, HelpOf, Motion, Overlay, WHEEL, help_text};
 use teamd_client::act::interrupt;
 use teamd_client::error::CommandError;
 use teamd_client::print::escape;
-use teamd_client::print::output::{lines, paint};
-use teamd_client::print::render::DIM;
-use teamd_shared::name::Name;
-
-use super::{Next, Session};
-use crate::chat::SCRIPT;
-use crate::chat::agent::ChatTarget;
-use crate::chat::prompt::commands::ChatInput;
-use crate::chat::prompt::complete::{Names, completions};
-use crate::chat::prompt::question::PlanQuestion;
-use crate::chat::prompt::{commands, mention};
-use crate::chat::terminal::{Input, Pressed};
+use teamd_client::print::output::paint;
+use teamd_client::print::render::{BOLD, DIM};
 
 /// How long an interruption waits for the turn that a message begins.
 const BEGINS: Duration = Duration::from_secs(2);
 
 impl Session<'_> {
-    /// Takes what comes from the terminal.
-    pub(super) async fn take(&mut self, input: Input) -> Next {
-        self.pressed = Instant::now();
-        if self.console.line.text().is_empty() {
-            self.begun = self
-                .question
-                .as_ref()
-                .map(|question| question.request_id.clone());
+    /// Takes what comes from the terminal, and what is there already behind it: many keys make one
+    /// frame.
+    pub(super) async fn take_all(&mut self, first: Option<Event>) -> Result<Next, CommandError> {
+        let began = Instant::now();
+        let next = self.take(first).await?;
+        if !matches!(next, Next::Stay) {
+            return Ok(next);
         }
-        let pressed = match input {
-            Input::End => return Next::Leave,
-            Input::Event(Event::Key(mut key)) => {
-                if self.is_busy() && self.console.line.is_escape_and_key(&key) {
-                    self.interrupt().await;
-                    key.modifiers.remove(KeyModifiers::ALT);
-                }
-                self.console.line.press(key)
+        while began.elapsed() < FRAME
+            && let Some(event) = self.console.pressed().await
+        {
+            let next = self.take(event).await?;
+            if !matches!(next, Next::Stay) {
+                return Ok(next);
             }
-            Input::Event(Event::Paste(text)) => {
-                self.console
-                    .line
-                    .insert(&text.replace("\r\n", "\n").replace('\r', "\n"));
-                Pressed::Edited
+        }
+        Ok(Next::Stay)
+    }
+
+    /// Takes all that was pressed already. Returns what one of the keys leads to, if the chat is
+    /// over.
+    pub(super) async fn take_pressed(&mut self) -> Result<Option<Next>, CommandError> {
+        while let Some(event) = self.console.pressed().await {
+            let next = self.take(event).await?;
+            if !matches!(next, Next::Stay) {
+                return Ok(Some(next));
             }
-            Input::Event(_) => Pressed::Edited,
-        };
-        match pressed {
+        }
+        Ok(None)
+    }
+
+    /// Takes an event; none if the terminal is gone.
+    async fn take(&mut self, event: Option<Event>) -> Result<Next, CommandError> {
+        match event {
+            None => return Ok(Next::Leave),
+            Some(Event::Key(key)) => return self.take_key(key).await,
+            Some(Event::Paste(text)) => {
+                self.note_beginning();
+                self.console.line.insert(&text);
+            }
+            Some(Event::Mouse(mouse)) => self.take_mouse(mouse),
+            Some(Event::Resize(..) | Event::FocusGained | Event::FocusLost) => {}
+        }
+        Ok(Next::Stay)
+    }
+
+    /// Remembers what the person sees who begins a line.
+    fn note_beginning(&mut self) {
+        self.pressed = Instant::now();
+        if self.console.line.is_empty() {
+            let settled = self.question.as_ref().filter(|asked| asked.is_settled());
+            self.begun = settled.map(|asked| asked.request_id().clone());
+        }
+    }
+
+    async fn take_key(&mut self, mut key: KeyEvent) -> Result<Next, CommandError> {
+        if let Some(overlay) = &mut self.overlay {
+            if !overlay.take_key(key.code) {
+                self.overlay = None;
+            }
+            return Ok(Next::Stay);
+        }
+        self.note_beginning();
+        let leaves = std::mem::take(&mut self.leaves);
+        if self.is_busy() && self.console.line.is_escape_and_key(&key) {
+            self.interrupt().await;
+            key.modifiers.remove(KeyModifiers::ALT);
+        }
+        match self.console.line.press(key) {
             Pressed::Edited => {}
             Pressed::Line(line) => return self.enter(&line).await,
             Pressed::Complete => self.complete(),
-            Pressed::Escape => self.interrupt().await,
-            Pressed::Interrupt if self.rests() => self.console.line.set(""),
-            Pressed::Interrupt => self.interrupt().await,
-            Pressed::End => return Next::Leave,
-            Pressed::Suspend => {
-                self.console.screen.suspend();
-                self.console.keyboard.leave();
-                // The shell has the terminal until it continues this program.
-                raise(Signal::SIGTSTP).ok();
-                self.resumed();
+            Pressed::Escape => self.escape().await,
+            Pressed::Interrupt if !self.is_at_rest() => self.interrupt().await,
+            Pressed::Interrupt if !self.console.line.is_empty() => self.console.line.set(""),
+            Pressed::Interrupt if leaves => return Ok(Next::Leave),
+            Pressed::Interrupt => {
+                self.interrupt().await;
+                self.leaves = true;
             }
-            Pressed::Clear => self.console.screen.clear(),
+            Pressed::End => return Ok(Next::Leave),
+            Pressed::Suspend => self.console.suspend().map_err(unusable)?,
+            Pressed::Clear => self.log.clear(),
+            Pressed::Help => {
+                let help = help_text(HelpOf::Chat);
+                self.overlay = Some(Overlay::new("keys".to_owned(), help));
+            }
+            Pressed::Unfold => self.log.unfold(),
+            Pressed::Scroll(by) => self.scroll(by),
         }
-        Next::Stay
+        Ok(Next::Stay)
     }
 
-    /// Sets the terminal up again, after the program was stopped and continues.
-    pub(super) fn resumed(&mut self) {
-        self.console.keyboard.leave();
-        self.console.screen.suspend();
-        // Without it typed keys are echoed, and nothing worse.
-        self.console.keyboard.take().ok();
-        self.console.screen.resume();
+    fn take_mouse(&mut self, mouse: MouseEvent) {
+        let by = match mouse.kind {
+            MouseEventKind::ScrollDown => Motion::Lines(WHEEL),
+            MouseEventKind::ScrollUp => Motion::Lines(-WHEEL),
+            _ => return,
+        };
+        let at = Position::new(mouse.column, mouse.row);
+        if let Some(overlay) = &mut self.overlay {
+            overlay.pager.go(by);
+        } else if let Some(asked) = &mut self.question
+            && asked.area.contains(at)
+        {
+            asked.pager.go(by);
+        } else {
+            self.scroll(by);
+        }
     }
 
-    async fn enter(&mut self, line: &str) -> Next {
-        let dock = self.dock(self.question.as_ref());
-        let echo = format!("{}{}", dock.prompt, escape::text(line));
-        self.console.screen.print_from_dock(lines(echo), dock);
+    /// Scrolls the plan that has the screen, else the conversation; before its first line what was
+    /// said earlier.
+    fn scroll(&mut self, by: Motion) {
+        if let Some(asked) = &mut self.question
+            && asked.is_whole
+        {
+            return asked.pager.go(by);
+        }
+        if by.lines(1) < 0 && self.log.is_at_start() {
+            self.show_earlier();
+        }
+        self.log.go(by);
+    }
+
+    fn show_earlier(&mut self) {
+        if !self.log.hides_any() {
+            match self.follower.earlier() {
+                Ok(parts) => self.log.put_before(parts),
+                Err(error) => self.context.out.error(&error.into()),
+            }
+        }
+        self.log.show_hidden();
+    }
+
+    async fn enter(&mut self, line: &str) -> Result<Next, CommandError> {
+        let prompt = paint(BOLD, self.prompt().trim_end());
+        let echo = format!("{prompt} {}", escape::text(line));
+        self.take_printed();
+        self.log.push(Block::Printed(echo));
+        self.log.go_to_end();
         if !line.trim().is_empty() {
             self.console.line.history.remember(line, &self.context.out);
         }
         let begun = self.begun.take();
-        let current = self
-            .question
-            .as_ref()
-            .map(|question| question.request_id.clone());
+        let current = self.question.as_ref();
+        let current = current.map(|asked| asked.request_id().clone());
         match commands::parse(line, &self.target.name).for_model(self.model == SCRIPT) {
-            ChatInput::Quit => return Next::Leave,
+            ChatInput::Quit => return Ok(Next::Leave),
             ChatInput::Attach(name) => match self.other(name) {
-                Ok(target) => return Next::Turn(target),
+                Ok(target) => return Ok(Next::Turn(target)),
                 Err(error) => self.context.out.error(&error),
             },
-            ChatInput::Help => self.console.screen.print(Box::new(commands::help)),
+            ChatInput::Help => {
+                let columns = self.console.screen.columns();
+                self.context.out.aside(commands::help(columns).trim_end());
+            }
             ChatInput::Call(command) => self.call(*command).await,
             ChatInput::Model(model) => self.model(model).await,
             ChatInput::Clear => self.restart(None, true).await,
-            ChatInput::Shell(command) => self.shell(command).await,
+            ChatInput::Shell(command) => self.shell(command).await?,
             ChatInput::Wrong(error) | ChatInput::Unknown(_, error) => {
                 self.context.out.error(&error)
             }
@@ -117,7 +201,7 @@ impl Session<'_> {
             }
             ChatInput::Say(text) => self.message(&text).await,
         }
-        Next::Stay
+        Ok(Next::Stay)
     }
 
     /// Sends a message. A question about a plan stays.
@@ -153,9 +237,17 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Esc, or Ctrl-C: puts the question off for whose answer the agent waits; else interrupts the
-    /// current turn, and nothing else. What is typed stays; Ctrl-C takes it away where there is
-    /// nothing to interrupt.
+    /// Esc: leaves the whole plan, else interrupts.
+    async fn escape(&mut self) {
+        match &mut self.question {
+            Some(asked) if asked.is_whole => asked.is_whole = false,
+            _ => self.interrupt().await,
+        }
+    }
+
+    /// Puts the question off for whose answer the agent waits; else interrupts the current turn,
+    /// and nothing else. What is typed stays; Ctrl-C takes it away where there is nothing to
+    /// interrupt.
     pub(super) async fn interrupt(&mut self) {
         if self.question.is_some() && (self.is_awaited() || !self.is_busy()) {
             self.put_off();
@@ -168,13 +260,13 @@ impl Session<'_> {
         } else {
             self.context
                 .out
-                .hint("no turn is running; /quit or Ctrl-D leaves");
+                .hint("no turn is running; Ctrl-C twice, /quit or Ctrl-D leaves");
         }
     }
 
-    /// Tells whether there is nothing to interrupt, but a text that is typed.
-    fn rests(&self) -> bool {
-        self.question.is_none() && !self.is_busy() && !self.console.line.text().is_empty()
+    /// Tells whether there is nothing to interrupt.
+    fn is_at_rest(&self) -> bool {
+        self.question.is_none() && !self.is_busy()
     }
 
     /// Waits until the turn runs that a message of the person begins: an interruption before it
@@ -189,26 +281,18 @@ impl Session<'_> {
 
     /// Completes what is typed as far as it is certain, and lists what it could mean.
     fn complete(&mut self) {
-        let line = &mut self.console.line;
-        let typed = line.text()[..line.cursor()].to_owned();
-        let (start, found) = completions(&typed, || Names::of(self.dir));
-        match found.as_slice() {
-            [] => {}
-            [only] => {
-                let end = if only.ends_with('/') { "" } else { " " };
-                line.complete(start, &format!("{only}{end}"));
-            }
-            several => {
-                let common =
-                    longest_common_prefix(several).filter(|common| *common != &typed[start..]);
-                match common {
-                    Some(common) => line.complete(start, common),
-                    None => {
-                        let list = several.join("  ");
-                        self.context.out.aside(paint(DIM, escape::line(&list)));
-                    }
-                }
-            }
+        let typed = self.console.line.text_before_cursor();
+        let (start, meant) = completions(&typed, || Names::of(self.dir));
+        let word = typed.len() - start;
+        let common = common_beginning(&meant);
+        let mut more = common.get(word..).unwrap_or_default().to_owned();
+        if meant.len() == 1 && !common.ends_with('/') {
+            more.push(' ');
         }
+        if more.is_empty() && meant.len() > 1 {
+            let list = meant.join("  ");
+            self.context.out.aside(paint(DIM, escape::line(&list)));
+        }
+        self.console.line.insert(&more);
     }
 }

@@ -3,19 +3,19 @@
 
 use std::time::Instant;
 
-use teamd_client::error::CommandError;
-use teamd_client::print::escape;
-use teamd_client::print::output::paint;
-use teamd_client::print::render::{BAD, DIM};
-use teamd_client::print::table::{cut, width};
 use teamd_shared::clock::wall;
 use teamd_shared::config::RosterMember;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::transcript::{Entry, Event};
 
 use super::{AWAY, Session};
-use crate::chat::conversation::view::Item;
-use crate::model::line;
+use crate::chat::log::Block;
+use crate::model::{line, rows};
+use crate::top::title;
+use teamd_client::error::CommandError;
+use teamd_client::print::table::{cut, width};
+use teamd_client::print::{escape, tokens};
+use teamd_client::read::roster;
 
 impl Session<'_> {
     /// Shows what is new. A failure to read is shown once.
@@ -35,8 +35,12 @@ impl Session<'_> {
             self.show_plan(plan);
         }
         let added = self.follower.conversation()?;
-        let items = self.view.update(&added.live, &added.entries);
-        self.show(items);
+        let parts = self.view.update(&added.live, &added.entries);
+        // What was printed before stands before.
+        self.take_printed();
+        for part in parts {
+            self.log.push(Block::Part(part));
+        }
         self.ring_for(&added.entries);
         if added
             .entries
@@ -58,15 +62,14 @@ impl Session<'_> {
                     "the daemon is gone; messages still arrive, commands do not (`teamd start` starts it)"
                 });
         }
-        let member = self.follower.member()?;
-        let runs = member.as_ref().is_some_and(|(_, runs)| *runs);
+        let roster = roster::load(self.dir)?;
+        let member = roster.member(&self.target.name);
+        let runs = member.is_some_and(|member| roster::runs(&roster, member));
         if !runs && self.runs {
-            let how = member
-                .as_ref()
-                .map_or("forgotten", |(member, _)| match member.status {
-                    status if status.is_ended() => status.as_str(),
-                    _ => MemberStatus::Crashed.as_str(),
-                });
+            let how = member.map_or("forgotten", |member| match member.status {
+                status if status.is_ended() => status.as_str(),
+                _ => MemberStatus::Crashed.as_str(),
+            });
             self.context
                 .out
                 .note(format_args!("{} has ended ({how})", self.target.name));
@@ -78,9 +81,32 @@ impl Session<'_> {
             self.awaits = false;
         }
         self.runs = runs;
-        self.look_at_work(member.as_ref().map(|(member, _)| member));
-        self.model = member.map(|(member, _)| member.mind()).unwrap_or_default();
+        self.look_at_work(member);
+        self.model = member.map(RosterMember::mind).unwrap_or_default();
+        self.look_at_row(member);
         Ok(())
+    }
+
+    /// Says who the agent is, and what it has used.
+    fn look_at_row(&mut self, member: Option<&RosterMember>) {
+        let running = member
+            .filter(|_| self.runs)
+            .map(|member| member.name.clone());
+        let running = running.into_iter().collect();
+        let rows = rows(member, &running, self.follower.team(), &self.prices);
+        let Some(row) = rows.first() else {
+            self.title = self.target.name.to_string();
+            return;
+        };
+        self.title = title(row);
+        let usage = row.member.usage;
+        let tokens = tokens::count(usage.input() + usage.output_tokens);
+        let cost = row.cost.map(|cost| format!(" {cost}")).unwrap_or_default();
+        self.spent = if usage.is_nothing() {
+            String::new()
+        } else {
+            format!("{tokens} tokens{cost}")
+        };
     }
 
     /// Notices what the agent does.
@@ -132,7 +158,7 @@ impl Session<'_> {
     }
 
     /// Rings where the person is needed, or waits for the end of the work and looks elsewhere.
-    fn ring_for(&self, entries: &[Entry]) {
+    fn ring_for(&mut self, entries: &[Entry]) {
         for entry in entries {
             match &entry.event {
                 Event::Messages { messages }
@@ -150,25 +176,10 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn show(&mut self, items: Vec<Item>) {
-        for item in items {
-            let printed = match item {
-                Item::Answer(text) => self.answer.push(&text),
-                Item::End => self.answer.end(),
-                Item::Aside(text) => {
-                    self.context.out.aside(paint(DIM, escape::line(&text)));
-                    None
-                }
-                Item::Failure(line) => {
-                    self.context.out.aside(paint(BAD, escape::line(&line)));
-                    None
-                }
-            };
-            if let Some(text) = printed {
-                self.console
-                    .screen
-                    .print_from_dock(text, self.dock(self.question.as_ref()));
-            }
+    /// Takes what was printed into the log.
+    pub(super) fn take_printed(&mut self) {
+        while let Some(text) = self.console.printed.take() {
+            self.log.push(Block::Printed(text));
         }
     }
 }

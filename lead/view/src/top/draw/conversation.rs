@@ -70,7 +70,7 @@ impl App {
 }
 
 /// Says who an agent is.
-pub(super) fn title(row: &Row<'_>) -> String {
+pub(crate) fn title(row: &Row<'_>) -> String {
     let member = row.member;
     let gate = if member.gate == teamd_shared::member::Gate::Closed {
         "gate closed"
@@ -119,7 +119,8 @@ fn text(
     text
 }
 
-fn write(part: &Part, unfolded: bool, columns: usize) -> String {
+/// Writes a part of a conversation for so many columns. The results of tools are whole or one line.
+pub(crate) fn write(part: &Part, unfolded: bool, columns: usize) -> String {
     let line = |style| paint(style, escape::line(&part.line()));
     match part {
         Part::Said { from, text } => under(

@@ -1,0 +1,288 @@
+//! What a chat has shown, oldest first, laid out for the screen: parts of the conversation, and
+//! what the chat itself has printed between them.
+
+use std::io::{self, Write};
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Text};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::markdown;
+use crate::model::Part;
+use crate::top::{Motion, Scroll, wrapped, write};
+use teamd_client::print::output::{Output, wrap};
+
+/// A piece of the log.
+#[derive(Debug, Clone)]
+pub(super) enum Block {
+    /// A part of the conversation.
+    Part(Part),
+    /// What the chat has printed: lines with our escape sequences.
+    Printed(String),
+}
+
+impl Block {
+    /// Writes it for so many columns.
+    pub(super) fn write(&self, unfolded: bool, columns: usize) -> String {
+        match self {
+            Self::Part(part) => write(part, unfolded, columns),
+            Self::Printed(text) => wrap(text, columns),
+        }
+    }
+}
+
+/// The log of a chat with one agent.
+#[derive(Debug)]
+pub(super) struct Log {
+    blocks: Vec<Block>,
+    /// How many blocks are from before the chat.
+    past: usize,
+    /// How many of the first blocks are not shown.
+    hidden: usize,
+    /// Whether the results of tools are shown whole.
+    unfolded: bool,
+    /// The blocks that are shown, laid out for so many columns.
+    lines: Vec<Line<'static>>,
+    laid_out: usize,
+    columns: usize,
+    /// The lines of the answer in progress.
+    live: Vec<Line<'static>>,
+    scroll: Scroll,
+}
+
+impl Log {
+    /// Begins with what was said before the chat, of which the last `shown` blocks are shown.
+    pub(super) fn begin(past: Vec<Part>, shown: usize) -> Self {
+        Self {
+            past: past.len(),
+            hidden: past.len().saturating_sub(shown),
+            blocks: past.into_iter().map(Block::Part).collect(),
+            unfolded: false,
+            lines: Vec::new(),
+            laid_out: 0,
+            columns: 0,
+            live: Vec::new(),
+            scroll: Scroll::at_end(),
+        }
+    }
+
+    /// Adds a block.
+    pub(super) fn push(&mut self, block: Block) {
+        self.blocks.push(block);
+    }
+
+    /// Puts parts before all others.
+    pub(super) fn put_before(&mut self, earlier: Vec<Part>) {
+        self.past += earlier.len();
+        self.hidden += earlier.len();
+        self.blocks
+            .splice(0..0, earlier.into_iter().map(Block::Part));
+    }
+
+    /// Returns what was added since the chat began.
+    pub(super) fn into_new(mut self) -> Vec<Block> {
+        self.blocks.split_off(self.past)
+    }
+
+    /// Shows nothing of what there is, until a person scrolls up.
+    pub(super) fn clear(&mut self) {
+        self.hidden = self.blocks.len();
+        self.forget_layout();
+    }
+
+    /// Shows the results of tools whole, or no longer.
+    pub(super) fn unfold(&mut self) {
+        self.unfolded = !self.unfolded;
+        self.forget_layout();
+    }
+
+    /// Scrolls.
+    pub(super) fn go(&mut self, by: Motion) {
+        self.scroll.go(by, self.lines.len() + self.live.len());
+    }
+
+    /// Shows the end again.
+    pub(super) fn go_to_end(&mut self) {
+        self.go(Motion::Lines(isize::MAX));
+    }
+
+    /// Tells whether the first line that is shown is in sight.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.scroll.is_at_start()
+    }
+
+    /// Tells whether there are blocks that are not shown.
+    pub(super) fn hides_any(&self) -> bool {
+        self.hidden > 0
+    }
+
+    /// Shows what is hidden, above what is in sight.
+    pub(super) fn show_hidden(&mut self) {
+        let before = self.lines.len();
+        self.hidden = 0;
+        self.forget_layout();
+        self.lay_out(self.columns);
+        self.scroll
+            .lines_were_added_before(self.lines.len() - before);
+    }
+
+    /// Returns how many lines are below those that are in sight.
+    pub(super) fn lines_below(&self) -> usize {
+        self.scroll.lines_below(self.lines.len() + self.live.len())
+    }
+
+    /// Draws what is in sight, at the bottom of the area, with the answer in progress below it.
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, live: &str) {
+        let columns = usize::from(area.width);
+        let page = usize::from(area.height);
+        self.lay_out(columns);
+        self.live.clear();
+        if !live.is_empty() {
+            self.live = wrapped(&markdown::render(live, columns), columns);
+        }
+        let from = self.scroll.place(self.lines.len() + self.live.len(), page);
+        let lines = self.lines.iter().chain(&self.live).skip(from).take(page);
+        let shown: Vec<Line<'_>> = lines.cloned().collect();
+        let blank = u16::try_from(page - shown.len()).unwrap_or(0);
+        let rest = Rect {
+            y: area.y + blank,
+            height: area.height - blank,
+            ..area
+        };
+        frame.render_widget(Text::from(shown), rest);
+    }
+
+    /// Lays out the blocks that are new.
+    fn lay_out(&mut self, columns: usize) {
+        if columns != self.columns {
+            self.columns = columns;
+            self.forget_layout();
+        }
+        let from = self.laid_out.max(self.hidden).min(self.blocks.len());
+        for block in &self.blocks[from..] {
+            let text = block.write(self.unfolded, columns);
+            self.lines.extend(wrapped(&text, columns));
+        }
+        self.laid_out = self.blocks.len();
+    }
+
+    fn forget_layout(&mut self) {
+        self.laid_out = 0;
+        self.lines.clear();
+    }
+}
+
+/// Where the commands of a chat print, also those that still run when the person turns to another
+/// agent.
+pub(super) struct Printed {
+    sender: UnboundedSender<String>,
+    texts: UnboundedReceiver<String>,
+}
+
+impl Printed {
+    pub(super) fn new() -> Self {
+        let (sender, texts) = unbounded_channel();
+        Self { sender, texts }
+    }
+
+    /// Returns what makes an output that prints here, perhaps in another thread.
+    pub(super) fn output(&self) -> impl FnOnce(usize) -> Output + Send + 'static {
+        let sender = self.sender.clone();
+        |columns| {
+            let sink = Sink {
+                sender,
+                kept: Vec::new(),
+            };
+            Output::stored_in(columns, Box::new(sink.clone()), Box::new(sink))
+        }
+    }
+
+    /// Waits for the next text. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> String {
+        // This holds a sender itself, so there is no end.
+        self.texts.recv().await.unwrap_or_default()
+    }
+
+    /// Returns the next text that is there.
+    pub(super) fn take(&mut self) -> Option<String> {
+        self.texts.try_recv().ok()
+    }
+}
+
+/// Texts on their way to the log.
+#[derive(Clone)]
+struct Sink {
+    sender: UnboundedSender<String>,
+    kept: Vec<u8>,
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.kept.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let kept = std::mem::take(&mut self.kept);
+        let text = String::from_utf8_lossy(&kept).into_owned();
+        // The chat may have ended.
+        self.sender.send(text).ok();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn draw(log: &mut Log, live: &str) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(10, 4)).unwrap();
+        terminal
+            .draw(|frame| log.draw(frame, frame.area(), live))
+            .unwrap();
+        let cells = terminal.backend().buffer().content();
+        let rows = cells.chunks(10).map(|row| {
+            let row: String = row.iter().map(|cell| cell.symbol()).collect();
+            row.trim_end().to_owned()
+        });
+        rows.collect()
+    }
+
+    fn past(count: usize) -> Vec<Part> {
+        let parts = (1..=count).map(|number| Part::Aside(format!("past {number}")));
+        parts.collect()
+    }
+
+    #[test]
+    fn the_end_is_at_the_bottom_and_what_was_before_comes_when_a_person_scrolls_up() {
+        let mut log = Log::begin(past(4), 1);
+        assert_eq!(draw(&mut log, ""), ["", "", "", "past 4"]);
+        log.push(Block::Printed("new".to_owned()));
+        assert_eq!(draw(&mut log, "live"), ["", "past 4", "new", "live"]);
+        log.show_hidden();
+        assert_eq!(draw(&mut log, ""), ["past 2", "past 3", "past 4", "new"]);
+        log.go(Motion::Lines(-1));
+        assert_eq!(draw(&mut log, ""), ["past 1", "past 2", "past 3", "past 4"]);
+        log.put_before(past(2));
+        log.push(Block::Printed("more".to_owned()));
+        assert_eq!(draw(&mut log, "")[0], "past 1", "what is read stays");
+        assert_eq!((log.lines_below(), log.hides_any()), (2, true));
+        log.go_to_end();
+        assert_eq!(draw(&mut log, ""), ["past 3", "past 4", "new", "more"]);
+        let new = log.into_new();
+        assert_eq!(new.len(), 2);
+        assert_eq!(new[0].write(false, 80), "new\n");
+    }
+
+    #[test]
+    fn a_screen_of_another_width_shows_each_line_once() {
+        let mut log = Log::begin(Vec::new(), 0);
+        log.push(Block::Part(Part::Answer("one two three four".to_owned())));
+        assert_eq!(draw(&mut log, ""), ["", "", "one two", "three four"]);
+        log.clear();
+        assert_eq!(draw(&mut log, ""), ["", "", "", ""]);
+    }
+}

@@ -1,0 +1,171 @@
+//! The chat as cells of a screen: from top to bottom who the agent is, the conversation, the plan
+//! about which the person is asked, what the agent does, what is typed, and the keys.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line as Row, Text};
+
+use super::look::Status;
+use super::plans::Asked;
+use super::{Session, unusable};
+use crate::chat::console::Console;
+use crate::chat::log::Log;
+use crate::chat::prompt::line::Line;
+use crate::markdown;
+use crate::top::{
+    HELP_HINT, Hint, Overlay, TypedRows, headed, inset, keys_row, page, rule, wrapped,
+};
+use teamd_client::error::CommandError;
+use teamd_client::print::escape;
+use teamd_client::print::output::paint;
+use teamd_client::print::render::{BOLD, DIM, count};
+
+/// Below so many lines there is no room for a heading and for the keys.
+const LOW: u16 = 8;
+/// The most lines that a text which is typed has on the screen.
+const TYPED: u16 = 8;
+/// The keys that are listed.
+const KEYS: &[Hint] = &[
+    ("⏎", "send"),
+    ("Alt-⏎", "another line"),
+    ("⇥", "complete"),
+    ("PgUp", "scroll"),
+    ("Ctrl-G", HELP_HINT),
+    ("Ctrl-D", "leave"),
+];
+/// Those of a text over the conversation.
+const KEYS_OF_OVERLAY: &[Hint] = &[("j k space", "scroll"), ("Esc", "back")];
+
+impl Session<'_> {
+    /// Draws everything, and notes since when a question is on the screen.
+    pub(super) fn draw(&mut self) -> Result<(), CommandError> {
+        self.take_printed();
+        let status = self.status();
+        let prompt = self.prompt();
+        let Console { screen, line, .. } = &mut *self.console;
+        let mut scene = Scene {
+            title: &self.title,
+            spent: &self.spent,
+            log: &mut self.log,
+            live: self.view.live(),
+            status,
+            asked: self.question.as_mut(),
+            prompt: &prompt,
+            line,
+            overlay: self.overlay.as_mut(),
+        };
+        screen.draw(|frame| scene.draw(frame)).map_err(unusable)?;
+        if let Some(asked) = &mut self.question {
+            asked.shown.get_or_insert_with(std::time::Instant::now);
+        }
+        Ok(())
+    }
+
+    /// Returns what stands before the line: what Enter does with it.
+    pub(super) fn prompt(&self) -> String {
+        if let Some(wanted) = self.console.line.search() {
+            return format!("(search) {}: ", escape::line(wanted));
+        }
+        match &self.question {
+            Some(asked) if self.is_answering(asked) => asked.question.prompt().to_owned(),
+            _ => format!("{}> ", self.target.name),
+        }
+    }
+
+    /// Tells whether the line is an answer to the question, or would be if it was begun now.
+    fn is_answering(&self, asked: &Asked) -> bool {
+        if self.console.line.is_empty() {
+            return asked.is_settled();
+        }
+        self.begun.as_ref() == Some(asked.request_id())
+    }
+}
+
+/// What there is to show.
+struct Scene<'s> {
+    title: &'s str,
+    spent: &'s str,
+    log: &'s mut Log,
+    live: &'s str,
+    status: Option<Status>,
+    asked: Option<&'s mut Asked>,
+    prompt: &'s str,
+    line: &'s Line,
+    overlay: Option<&'s mut Overlay>,
+}
+
+impl Scene<'_> {
+    fn draw(&mut self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        let columns = usize::from(area.width);
+        let edge = u16::from(area.height >= LOW);
+        let typed = TypedRows::of(self.prompt, self.line.area(), columns);
+        let most = TYPED.min(area.height / 2).max(1);
+        let typed_rows = u16::try_from(typed.count()).unwrap_or(most).min(most);
+        // On a low screen the heading of the plan says what is asked about.
+        let asks = edge > 0;
+        let notes = self.notes(columns, asks);
+        let note_rows = u16::try_from(notes.len()).unwrap_or(u16::MAX);
+        let heights = [
+            Constraint::Length(edge),
+            Constraint::Min(0),
+            Constraint::Length(note_rows),
+            Constraint::Length(typed_rows),
+            Constraint::Length(edge),
+        ];
+        let [heading, body, below, line, keys] = Layout::vertical(heights).areas(area);
+        self.body(frame, body);
+        if let Some(overlay) = &mut self.overlay {
+            overlay.draw(frame, body);
+        }
+        let right = match self.log.lines_below() {
+            0 => self.spent.to_owned(),
+            lines => count(lines, "more line"),
+        };
+        rule(frame, heading, self.title, &right);
+        frame.render_widget(Text::from(notes), below);
+        typed.draw(frame, line);
+        let hints = if self.overlay.is_some() {
+            KEYS_OF_OVERLAY
+        } else {
+            KEYS
+        };
+        frame.render_widget(keys_row(hints.to_vec(), keys.width.into()), keys);
+    }
+
+    /// Draws the conversation, and below it the plan about which the person is asked.
+    fn body(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let Some(asked) = &mut self.asked else {
+            return self.log.draw(frame, area, self.live);
+        };
+        let columns = usize::from(inset(area).width);
+        let text = markdown::render(&asked.plan, columns);
+        let id = asked.request_id().to_string();
+        asked.pager.set(&id, &text, columns);
+        let needed = u16::try_from(asked.pager.lines() + 1).unwrap_or(u16::MAX);
+        let rows = if asked.is_whole {
+            area.height
+        } else {
+            needed.min((area.height / 2).max(2))
+        };
+        let [above, plan] =
+            Layout::vertical([Constraint::Min(0), Constraint::Length(rows)]).areas(area);
+        self.log.draw(frame, above, self.live);
+        asked.area = plan;
+        page(frame, headed(plan), &asked.heading, &mut asked.pager);
+    }
+
+    /// Says what the agent does, and with `asks` puts the question about the plan.
+    fn notes(&self, columns: usize, asks: bool) -> Vec<Row<'static>> {
+        let mut text = String::new();
+        if let Some(status) = &self.status {
+            text.push_str(&format!("{}\n", paint(DIM, status.line(columns))));
+        }
+        if let Some(asked) = &self.asked
+            && asks
+        {
+            text.push_str(&paint(BOLD, escape::line(asked.text())));
+        }
+        wrapped(&text, columns)
+    }
+}

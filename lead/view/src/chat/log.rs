@@ -76,6 +76,7 @@ impl Log {
     pub(super) fn put_before(&mut self, earlier: Vec<Part>) {
         self.past += earlier.len();
         self.hidden += earlier.len();
+        self.laid_out += earlier.len();
         self.blocks
             .splice(0..0, earlier.into_iter().map(Block::Part));
     }

@@ -1,9 +1,7 @@
-//! What a check found: how bad it is, what it means, what to do next, and what sets it right. Pure.
-
-use std::path::PathBuf;
+//! What a check finds: how bad it is, what it means, what to do next, and what sets it right. Pure.
 
 use anstyle::Style;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use teamd_client::print::escape;
 use teamd_client::print::output::paint;
 use teamd_client::print::render::{BAD, BOLD, DIM, count};
@@ -28,16 +26,14 @@ pub(super) struct CheckFinding {
     /// The check: `journal`, `inboxes`, `disk` …
     check: &'static str,
     pub(super) severity: Severity,
-    /// What is so, in one line. Two looks are compared by it: it holds no age and no other figure
-    /// that changes by itself.
+    /// What is so, in one line.
     pub(super) what: String,
     /// What follows from it; empty where that is plain.
     pub(super) means: String,
     /// What to do next; empty where nothing has to be done.
     next: String,
-    /// Whether `--fix` sets it right.
-    pub(super) fixable: bool,
-    #[serde(skip)]
+    /// What `--fix` does about it. Programs read whether it does anything.
+    #[serde(rename = "fixable", serialize_with = "is_some")]
     pub(super) fix: Option<Fix>,
 }
 
@@ -47,37 +43,41 @@ pub(super) enum Fix {
     /// Takes the permissions of other users away from a file or folder; none: from the team
     /// directory itself.
     Close(Option<TeamPath>),
-    /// Removes an empty cgroup.
-    Cgroup(PathBuf),
     /// Ends an orphan.
     End(Identity),
 }
 
-/// A check that is under way: it collects what it finds.
-pub(super) struct Check {
+/// A check in progress: it collects findings.
+pub(super) struct DoctorCheck {
     name: &'static str,
-    found: Vec<CheckFinding>,
+    findings: Vec<CheckFinding>,
 }
 
-/// Runs a check: what it found, else what it returns for "all is well", if it has something to say.
+/// Runs a check. Returns its findings; if there are none, what it returns for "all is well", if
+/// anything.
 pub(super) fn run(
     name: &'static str,
-    look: impl FnOnce(&mut Check) -> Option<String>,
+    examine: impl FnOnce(&mut DoctorCheck) -> Option<String>,
 ) -> Vec<CheckFinding> {
-    let mut check = Check {
+    let mut check = DoctorCheck {
         name,
-        found: Vec::new(),
+        findings: Vec::new(),
     };
-    let fine = look(&mut check);
-    if check.found.is_empty()
+    let fine = examine(&mut check);
+    if check.findings.is_empty()
         && let Some(fine) = fine
     {
-        check.add(Severity::Ok, fine, "", "");
+        check.ok(fine);
     }
-    check.found
+    check.findings
 }
 
-impl Check {
+impl DoctorCheck {
+    /// Adds something that is as it should be.
+    pub(super) fn ok(&mut self, what: impl Into<String>) {
+        self.add(Severity::Ok, what, "", "");
+    }
+
     /// Adds something that is wrong: what is so, what it means, and what to do next.
     pub(super) fn problem(&mut self, what: impl Into<String>, means: &str, next: &str) {
         self.add(Severity::Problem, what, means, next);
@@ -90,16 +90,12 @@ impl Check {
 
     /// Adds something that `--fix` sets right.
     pub(super) fn fixable(&mut self, severity: Severity, what: String, means: &str, fix: Fix) {
-        self.add(
-            severity,
-            what,
-            means,
-            &format!("`teamctl doctor --fix` {fix}"),
-        );
-        if let Some(finding) = self.found.last_mut() {
-            finding.fixable = true;
-            finding.fix = Some(fix);
-        }
+        let next = format!("`teamctl doctor --fix` {fix}");
+        let finding = CheckFinding {
+            fix: Some(fix),
+            ..self.finding(severity, what, means, &next)
+        };
+        self.findings.push(finding);
     }
 
     /// Adds a finding.
@@ -110,18 +106,19 @@ impl Check {
         means: &str,
         next: &str,
     ) {
-        let what = what.into();
-        let means = means.to_owned();
-        let next = next.to_owned();
-        self.found.push(CheckFinding {
+        let finding = self.finding(severity, what.into(), means, next);
+        self.findings.push(finding);
+    }
+
+    fn finding(&self, severity: Severity, what: String, means: &str, next: &str) -> CheckFinding {
+        CheckFinding {
             check: self.name,
             severity,
             what,
-            means,
-            next,
-            fixable: false,
+            means: means.to_owned(),
+            next: next.to_owned(),
             fix: None,
-        });
+        }
     }
 }
 
@@ -129,26 +126,16 @@ impl std::fmt::Display for Fix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Close(_) => "takes the permissions away",
-            Self::Cgroup(_) => "removes it",
             Self::End(_) => "ends it",
         })
     }
 }
 
-/// Keeps of a later look what an earlier one had found too: the rest was work in progress.
-pub(super) fn found_again(earlier: &[CheckFinding], later: Vec<CheckFinding>) -> Vec<CheckFinding> {
-    let before = |finding: &CheckFinding| {
-        earlier
-            .iter()
-            .any(|it| (it.check, &it.what) == (finding.check, &finding.what))
-    };
-    later
-        .into_iter()
-        .filter(|finding| finding.severity == Severity::Ok || before(finding))
-        .collect()
+fn is_some<S: Serializer>(fix: &Option<Fix>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bool(fix.is_some())
 }
 
-/// Says in one line how it stands.
+/// Sums findings up in one line.
 pub(super) fn verdict(findings: &[CheckFinding]) -> String {
     let number = |severity| {
         findings
@@ -167,8 +154,8 @@ pub(super) fn verdict(findings: &[CheckFinding]) -> String {
     }
 }
 
-/// Lays findings out for people, those of what is well only with `verbose`: the check, how it
-/// stands, and below each that is not as it should be what it means and what to do next.
+/// Lays findings out for people: the check and what is so, and below each that is not as it should
+/// be what it means and what to do next. What is in order is shown only with `verbose`.
 pub(super) fn show(findings: &[CheckFinding], verbose: bool) -> String {
     let width = findings
         .iter()
@@ -178,28 +165,22 @@ pub(super) fn show(findings: &[CheckFinding], verbose: bool) -> String {
     let mut text = String::new();
     for finding in findings
         .iter()
-        .filter(|it| verbose || it.severity != Severity::Ok)
+        .filter(|finding| verbose || finding.severity != Severity::Ok)
     {
-        let (style, state) = match finding.severity {
-            Severity::Ok => (Style::new(), "ok"),
-            Severity::Note => (BOLD, "note"),
-            Severity::Problem => (BAD, "problem"),
+        let label = match finding.severity {
+            Severity::Ok => paint(Style::new(), "ok     "),
+            Severity::Note => paint(BOLD, "note   "),
+            Severity::Problem => paint(BAD, "problem"),
         };
-        let what = (
-            finding.check,
-            paint(style, format_args!("{state:<7}")),
-            &finding.what,
-        );
-        let means = ("", paint(DIM, "means  "), &finding.means);
-        let next = ("", paint(DIM, "next   "), &finding.next);
-        for (check, label, said) in [what, means, next]
-            .into_iter()
-            .filter(|(_, _, said)| !said.is_empty())
-        {
-            text.push_str(&format!(
-                "{check:width$}  {label}  {}\n",
-                escape::line(said)
-            ));
+        let check = finding.check;
+        let what = escape::line(&finding.what);
+        text.push_str(&format!("{check:width$}  {label}  {what}\n"));
+        for (label, explanation) in [("means  ", &finding.means), ("next   ", &finding.next)] {
+            if !explanation.is_empty() {
+                let label = paint(DIM, label);
+                let explanation = escape::line(explanation);
+                text.push_str(&format!("{:width$}  {label}  {explanation}\n", ""));
+            }
         }
     }
     text
@@ -210,33 +191,22 @@ pub(super) mod tests {
     use super::*;
 
     /// Returns the severity and the text of what a check finds.
-    pub(crate) fn told(look: impl FnOnce(&mut Check) -> Option<String>) -> Vec<(Severity, String)> {
-        run("test", look)
+    pub(crate) fn summaries(
+        examine: impl FnOnce(&mut DoctorCheck) -> Option<String>,
+    ) -> Vec<(Severity, String)> {
+        run("test", examine)
             .into_iter()
-            .map(|it| (it.severity, it.what))
+            .map(|finding| (finding.severity, finding.what))
             .collect()
     }
 
     #[test]
-    fn what_was_found_once_is_no_finding() {
-        let at = |offset: u64| {
-            run("inboxes", |check| {
-                check.note(format!("a torn tail at {offset}"), "", "");
-                None
-            })
-        };
-        let fine = || run("journal", |_| Some("42 lines".to_owned()));
-        assert_eq!(found_again(&at(7), [at(9), fine()].concat()), fine());
-        assert_eq!(found_again(&[at(7), fine()].concat(), at(7)), at(7));
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_with_what_it_means_and_what_to_do() {
+    fn a_problem_is_shown_with_its_meaning_and_the_next_step() {
         let findings = [
             run("disk", |_| Some("4 MiB are free".to_owned())),
             run("journal", |check| {
                 check.problem("line 3 cannot be \x1b read", "no daemon starts", "mend it");
-                Some("not told".to_owned())
+                Some("not shown".to_owned())
             }),
             run("cgroup", |check| {
                 check.note("none", "", "");

@@ -4,12 +4,12 @@
 use rustix::fs::inotify::{self, CreateFlags};
 use rustix::process::{Resource, getrlimit};
 use teamd_client::print::render::count;
-use teamd_client::read::processes::{ProcessEntry, Processes};
+use teamd_client::read::processes::Processes;
 use teamd_shared::cgroup::{CgroupPlace, CgroupRights, NoPlace, Use};
 use teamd_shared::environment::Environment;
 
-use super::finding::{Check, CheckFinding, run};
-use super::seen::Seen;
+use super::finding::{CheckFinding, DoctorCheck, run};
+use super::snapshot::Snapshot;
 
 /// How many inotify instances a team takes: those of the daemon, and one each of the first 32
 /// workers.
@@ -46,14 +46,14 @@ const FILE_SYSTEMS: [(i64, &str, bool); 10] = [
 const NO_CGROUP: &str =
     "the shims find and end what a teammate starts, without a cgroup of its own";
 
-/// Looks at the limits of this user. The inotify instances of a team are made, and given back.
-pub(super) fn look(cgroups: Use) -> Vec<CheckFinding> {
+/// Judges the limits of this user. The inotify instances of a team are made, and given back.
+pub(super) fn examine(cgroups: Use) -> Vec<CheckFinding> {
     let user = nix::unistd::getuid().as_raw();
     let processes = Processes::read();
     let threads = processes
         .all()
-        .filter(|it| it.user() == Some(user))
-        .map(|it: &ProcessEntry| it.stat.threads)
+        .filter(|process| process.user() == Some(user))
+        .map(|process| process.stat.threads)
         .sum();
     let made: Vec<_> = (0..WATCHERS)
         .map_while(|_| inotify::init(CreateFlags::CLOEXEC).ok())
@@ -84,7 +84,7 @@ pub(super) fn look(cgroups: Use) -> Vec<CheckFinding> {
     .concat()
 }
 
-/// Says which variables of this shell reach no command.
+/// Lists the variables of this shell that reach no command.
 fn variables(withheld: &[String]) -> String {
     match withheld {
         [] => "each variable of this shell reaches commands".to_owned(),
@@ -96,11 +96,11 @@ fn variables(withheld: &[String]) -> String {
     }
 }
 
-fn inotify(check: &mut Check, can_be_made: usize) -> Option<String> {
+fn inotify(check: &mut DoctorCheck, can_be_made: usize) -> Option<String> {
     if can_be_made < WATCHERS {
         check.note(
             format!("fewer than {WATCHERS} further inotify instances can be made by this user"),
-            "the daemon wakes workers that get none, and looks on a timer if it gets none itself",
+            "the daemon wakes workers that get none, and polls if it gets none itself",
             "end programs that watch many files, or `sysctl fs.inotify.max_user_instances=512` as root",
         );
     }
@@ -109,7 +109,7 @@ fn inotify(check: &mut Check, can_be_made: usize) -> Option<String> {
     ))
 }
 
-fn files(check: &mut Check, limit: Option<u64>) -> Option<String> {
+fn files(check: &mut DoctorCheck, limit: Option<u64>) -> Option<String> {
     let enough = limit.unwrap_or(u64::MAX).saturating_sub(FILES) / FILES_EACH;
     if enough < WORKERS {
         check.note(
@@ -123,7 +123,7 @@ fn files(check: &mut Check, limit: Option<u64>) -> Option<String> {
     }))
 }
 
-fn processes_of_user(check: &mut Check, limit: Option<u64>, threads: u64) -> Option<String> {
+fn processes_of_user(check: &mut DoctorCheck, limit: Option<u64>, threads: u64) -> Option<String> {
     if limit.is_some_and(|most| most.saturating_sub(threads) < FEW_PROCESSES) {
         check.note(
             format!("fewer than {FEW_PROCESSES} further processes may be started by this user"),
@@ -137,9 +137,8 @@ fn processes_of_user(check: &mut Check, limit: Option<u64>, threads: u64) -> Opt
     ))
 }
 
-/// Judges where a daemon would stand that is started from here; none: a setting says that it makes
-/// no cgroups.
-fn cgroup(check: &mut Check, place: Option<Result<CgroupPlace, NoPlace>>) -> Option<String> {
+/// Judges the cgroup of a daemon that is started from here; none if a setting turns cgroups off.
+fn cgroup(check: &mut DoctorCheck, place: Option<Result<CgroupPlace, NoPlace>>) -> Option<String> {
     const DELEGATE: &str =
         "`systemd-run --user --scope -p Delegate=yes teamd start`, or `Delegate=yes` in a unit";
     let (why, next) = match place {
@@ -174,26 +173,9 @@ fn cgroup(check: &mut Check, place: Option<Result<CgroupPlace, NoPlace>>) -> Opt
     None
 }
 
-/// Judges which workers have no cgroup, whatever a daemon would do that is started from here.
-pub(super) fn workers_without_cgroup(seen: &Seen, check: &mut Check) -> Option<String> {
-    let alive = seen.running().filter(|it| {
-        it.process
-            .as_ref()
-            .is_some_and(|process| seen.is_alive(process))
-    });
-    let (with, without): (Vec<_>, Vec<_>) = alive.partition(|member| member.cgroup.is_some());
-    let names: Vec<&str> = without.iter().map(|member| member.name.as_str()).collect();
-    if !names.is_empty() {
-        let all = count(with.len() + names.len(), "worker");
-        let what = format!("of {all} no cgroup was given to {}", names.join(", "));
-        check.note(what, NO_CGROUP, "log/teamd.log says why");
-    }
-    None
-}
-
 /// Judges the file system of the team directory.
-pub(super) fn file_system(seen: &Seen, check: &mut Check) -> Option<String> {
-    let stat = rustix::fs::fstatvfs(&*seen.dir).ok()?;
+pub(super) fn file_system(snapshot: &Snapshot, check: &mut DoctorCheck) -> Option<String> {
+    let stat = rustix::fs::fstatvfs(&*snapshot.dir).ok()?;
     if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
         check.problem(
             "the file system of the team directory is mounted read-only",
@@ -201,7 +183,7 @@ pub(super) fn file_system(seen: &Seen, check: &mut Check) -> Option<String> {
             "mount it for writing; after an error of the disk, look at `dmesg` first",
         );
     }
-    let number = rustix::fs::fstatfs(&*seen.dir).ok()?.f_type & 0xffff_ffff;
+    let number = rustix::fs::fstatfs(&*snapshot.dir).ok()?.f_type & 0xffff_ffff;
     match FILE_SYSTEMS.into_iter().find(|(of, ..)| *of == number) {
         Some((_, name, true)) => check.problem(
             format!("the team directory lies on {name}"),
@@ -210,7 +192,7 @@ pub(super) fn file_system(seen: &Seen, check: &mut Check) -> Option<String> {
         ),
         Some((_, name, false)) => check.note(
             format!("the team directory lies on {name}"),
-            "whether appends are atomic and locks hold depends on what stands behind it",
+            "whether appends are atomic and locks hold depends on the program that serves it",
             "a local disk is safer",
         ),
         None => return Some("local, and can be written".to_owned()),
@@ -219,14 +201,14 @@ pub(super) fn file_system(seen: &Seen, check: &mut Check) -> Option<String> {
 }
 
 /// Judges how much space is left.
-pub(super) fn disk(seen: &Seen, check: &mut Check) -> Option<String> {
-    let stat = rustix::fs::fstatvfs(&*seen.dir).ok()?;
+pub(super) fn disk(snapshot: &Snapshot, check: &mut DoctorCheck) -> Option<String> {
+    let stat = rustix::fs::fstatvfs(&*snapshot.dir).ok()?;
     // Some file systems count no files.
     let inodes = (stat.f_files > 0).then_some(stat.f_favail);
     space(check, stat.f_bavail.saturating_mul(stat.f_frsize), inodes)
 }
 
-fn space(check: &mut Check, free: u64, inodes: Option<u64>) -> Option<String> {
+fn space(check: &mut DoctorCheck, free: u64, inodes: Option<u64>) -> Option<String> {
     if free < FULL || inodes.is_some_and(|inodes| inodes < FEW_INODES) {
         let what = format!(
             "less than {} MiB or {FEW_INODES} files are free",
@@ -246,11 +228,11 @@ fn space(check: &mut Check, free: u64, inodes: Option<u64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::finding::Severity;
-    use super::super::finding::tests::told;
+    use super::super::finding::tests::summaries;
     use super::*;
 
-    fn worst(look: impl FnOnce(&mut Check) -> Option<String>) -> Severity {
-        told(look)
+    fn worst(examine: impl FnOnce(&mut DoctorCheck) -> Option<String>) -> Severity {
+        summaries(examine)
             .into_iter()
             .map(|(severity, _)| severity)
             .max()
@@ -258,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_scarce_is_said() {
+    fn what_is_scarce_is_a_finding() {
         let ok = Severity::Ok;
         let note = Severity::Note;
         let problem = Severity::Problem;
@@ -286,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_cgroup_can_be_made_or_limited_that_is_told() {
+    fn where_no_cgroup_can_be_made_or_limited_that_is_summaries() {
         let place = |standing, path: &str, controllers: &str| {
             let path = path.to_owned();
             let controllers = controllers.to_owned();
@@ -297,7 +279,7 @@ mod tests {
                 controllers,
             }))
         };
-        let said = |place| told(|check| cgroup(check, place)).remove(0);
+        let judged = |place| summaries(|check| cgroup(check, place)).remove(0);
         let both = "; limits hold for each process";
         for (place, end) in [
             (
@@ -315,7 +297,7 @@ mod tests {
             ),
             (place(CgroupRights::Writable, "/u", "memory pids"), both),
         ] {
-            let (severity, what) = said(place);
+            let (severity, what) = judged(place);
             assert!(severity == Severity::Ok && what.ends_with(end), "{what}");
         }
         for place in [
@@ -323,7 +305,7 @@ mod tests {
             Some(Err(NoPlace::NotMounted)),
             place(CgroupRights::Foreign, "/u", ""),
         ] {
-            assert_eq!(said(place).0, Severity::Note);
+            assert_eq!(judged(place).0, Severity::Note);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! `teamctl doctor`: a dry run of a start, and what else is wrong with this machine and this team
-//! directory.
+//! `teamctl doctor`: a dry run of a start, the promises of the sandbox, and what else is wrong with
+//! this machine and this team directory.
 //!
-//! It reads files and `/proc`, tries no lock but that of the daemon, and changes nothing, unless it
-//! is told to ([`fix`]). While a daemon or a worker runs it looks again before it calls something
-//! wrong: only what stays is a finding.
+//! It reads files and `/proc`, tries no lock but that of the daemon, and changes nothing without
+//! [`fix`]. What a daemon keeps in order itself (the roster, the files of tasks, the processes) is
+//! examined only while none runs: nothing that is in progress looks like a mistake.
 
 mod access;
 mod files;
@@ -14,11 +14,10 @@ mod machine;
 mod orphans;
 mod prices;
 mod sandbox;
-mod seen;
+mod snapshot;
 mod start;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
 use teamd_client::args::Doctor;
@@ -29,45 +28,42 @@ use teamd_client::print::{escape, render};
 use teamd_shared::register::Register;
 use teamd_shared::team_dir::TeamDir;
 
-use self::finding::{Check, CheckFinding, Severity};
-use self::fix::Fixed;
+use self::finding::{CheckFinding, DoctorCheck, Severity};
+use self::fix::Fixes;
 use self::sandbox::Confined;
-use self::seen::Seen;
+use self::snapshot::Snapshot;
 
-/// Between the looks at a team that is at work: what is in progress is over by then.
-const PAUSES: [Duration; 3] = [
-    Duration::from_millis(100),
-    Duration::from_millis(400),
-    Duration::from_secs(1),
-];
+/// A check of a team directory. Returns what to report if it finds nothing.
+type Examination = fn(&Snapshot, &mut DoctorCheck) -> Option<String>;
 
-/// A check of a team directory. Returns what it says if it finds nothing.
-type Look = fn(&Seen, &mut Check) -> Option<String>;
-
-/// The checks of a team directory, in the order in which they are told.
-const CHECKS: [(&str, Look); 14] = [
+/// The checks of a team directory, in the order in which they are reported.
+const CHECKS: [(&str, Examination); 10] = [
+    ("daemon", start::daemon),
     ("file system", machine::file_system),
     ("disk", machine::disk),
     ("journal", start::journal),
-    ("roster", start::roster),
-    ("workers", start::workers),
-    ("cgroup", machine::workers_without_cgroup),
     ("inboxes", files::inboxes),
     ("transcripts", files::transcripts),
     ("tasks", files::tasks),
-    ("locks", orphans::locks),
-    ("orphans", orphans::orphans),
     ("access", access::access),
     ("leftovers", leftovers::leftovers),
     ("programs", sandbox::programs),
 ];
 
-/// What the command tells programs.
+/// The checks of what a running daemon keeps in order.
+const CHECKS_WITHOUT_DAEMON: [(&str, Examination); 4] = [
+    ("roster", start::roster),
+    ("tasks", files::files_of_tasks),
+    ("locks", orphans::locks),
+    ("orphans", orphans::orphans),
+];
+
+/// What the command reports to programs.
 #[derive(Serialize)]
-struct Report {
+struct DoctorReport {
     findings: Vec<CheckFinding>,
     #[serde(flatten)]
-    fixed: Fixed,
+    fixes: Fixes,
     #[serde(flatten)]
     confined: Confined,
 }
@@ -75,68 +71,68 @@ struct Report {
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Doctor) -> CommandResult {
     let opened = context.dir().map(Arc::new);
-    let confined = sandbox::look(opened.as_deref().ok());
+    let confined = sandbox::attack(opened.as_deref().ok());
     let mut findings = confined.findings();
-    findings.extend(machine::look(context.settings.cgroup));
+    findings.extend(machine::examine(context.settings.cgroup));
     findings.extend(finding::run("prices", |check| {
-        prices::look(check, teamd_shared::clock::wall())
+        prices::examine(check, teamd_shared::clock::wall())
     }));
     findings.extend(finding::run("register", |check| {
         register(check, &context.register)
     }));
-    let mut fixed = Fixed::default();
+    let mut fixes = Fixes::default();
     match &opened {
         Ok(dir) => {
             let mut of_team = examine(dir);
-            if args.fix && of_team.iter().any(|finding| finding.fixable) {
-                fixed = fix::all(dir, &of_team);
+            if args.fix && of_team.iter().any(|finding| finding.fix.is_some()) {
+                fixes = fix::all(dir, &of_team);
                 of_team = examine(dir);
             }
             findings.extend(of_team);
         }
         Err(error) => findings.extend(finding::run("team", |check| {
-            if context.is_missing() {
-                return Some(format!(
-                    "there is no team directory at {}",
-                    context.path.display()
-                ));
-            }
-            let next = error.next_step().unwrap_or_default();
-            check.problem(error.to_string(), "no command works here", next);
-            None
+            unusable(context, error, check)
         })),
     }
-    let failed = findings
+    let report = DoctorReport {
+        findings,
+        fixes,
+        confined,
+    };
+    print(context, &report, args.verbose)?;
+    let has_problem = report
+        .findings
         .iter()
-        .any(|finding| finding.severity == Severity::Problem)
-        || !fixed.failed.is_empty();
-    print(
-        context,
-        &Report {
-            findings,
-            fixed,
-            confined,
-        },
-        args.verbose,
-    )?;
-    Ok(if failed {
+        .any(|finding| finding.severity == Severity::Problem);
+    Ok(if has_problem || !report.fixes.failed.is_empty() {
         ExitCode::Failed
     } else {
         ExitCode::Done
     })
 }
 
+/// Reports why no command can use the team directory. That there is none is in order.
+fn unusable(context: &Context, error: &CommandError, check: &mut DoctorCheck) -> Option<String> {
+    if context.is_missing() {
+        let path = context.path.display();
+        return Some(format!("there is no team directory at {path}"));
+    }
+    let next = error.next_step().unwrap_or_default();
+    check.problem(error.to_string(), "no command works here", next);
+    None
+}
+
 /// Judges the register: the team directories in it are used, and hidden from tools.
-fn register(check: &mut Check, register: &Register) -> Option<String> {
+fn register(check: &mut DoctorCheck, register: &Register) -> Option<String> {
     const MEANS: &str = "a team directory is not used, and not hidden from tools";
     match register.all() {
-        Ok((found, unread)) => {
+        Ok((directories, unread)) => {
             for why in unread {
                 let next =
                     "remove that file, and enter the directory with `teamd start --adopt DIR`";
                 check.problem(why.to_string(), MEANS, next);
             }
-            let teams = render::count(found.len().saturating_sub(1), "team");
+            let teams = render::count(directories.len().saturating_sub(1), "team");
             Some(format!("{teams} in {}", register.state().root().display()))
         }
         Err(error) => {
@@ -147,42 +143,20 @@ fn register(check: &mut Check, register: &Register) -> Option<String> {
     }
 }
 
-/// Looks at a team directory, until what it finds is there to stay.
+/// Examines a team directory.
 fn examine(dir: &Arc<TeamDir>) -> Vec<CheckFinding> {
-    let mut seen = Seen::look(dir);
-    let mut findings = judge(&seen);
-    for pause in PAUSES {
-        if !seen.is_at_work()
-            || findings
-                .iter()
-                .all(|finding| finding.severity == Severity::Ok)
-        {
-            break;
-        }
-        wait(pause);
-        seen = Seen::look(dir);
-        findings = finding::found_again(&findings, judge(&seen));
+    let snapshot = Snapshot::take(dir);
+    let mut checks = CHECKS.to_vec();
+    if !snapshot.locked {
+        checks.extend(CHECKS_WITHOUT_DAEMON);
     }
-    // Once: it takes a while to be sure that a daemon does not answer.
-    [start::daemon(&seen), findings].concat()
-}
-
-fn judge(seen: &Seen) -> Vec<CheckFinding> {
-    CHECKS
+    checks
         .iter()
-        .flat_map(|(name, look)| finding::run(name, |check| look(seen, check)))
+        .flat_map(|(name, examination)| finding::run(name, |check| examination(&snapshot, check)))
         .collect()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "what is in progress is given the time to end; nothing tells when"
-)]
-fn wait(pause: Duration) {
-    std::thread::sleep(pause);
-}
-
-fn print(context: &Context, report: &Report, verbose: bool) -> Result<(), CommandError> {
+fn print(context: &Context, report: &DoctorReport, verbose: bool) -> Result<(), CommandError> {
     let out = &context.out;
     if out.is_json() {
         return out.json(report);
@@ -191,17 +165,17 @@ fn print(context: &Context, report: &Report, verbose: bool) -> Result<(), Comman
     for why in &report.confined.missing {
         out.note(format_args!("missing: {why}"));
     }
-    for done in &report.fixed.done {
-        out.text(format_args!("fixed: {}", escape::line(done)))?;
+    for fixed in &report.fixes.fixed {
+        out.text(format_args!("fixed: {}", escape::line(fixed)))?;
     }
-    for why in &report.fixed.failed {
+    for why in &report.fixes.failed {
         out.note(format_args!("not fixed: {}", escape::line(why)));
     }
     out.text(finding::verdict(&report.findings))?;
     let fixable = report
         .findings
         .iter()
-        .filter(|finding| finding.fixable)
+        .filter(|finding| finding.fix.is_some())
         .count();
     if fixable > 0 {
         out.hint(format_args!(

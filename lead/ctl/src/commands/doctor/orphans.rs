@@ -1,28 +1,23 @@
-//! Processes that should not be there, with the evidence: liveness locks in other hands, workers
-//! and shims that the journal does not know.
+//! Processes that should not be there while no daemon runs, with the evidence: liveness locks in
+//! other hands, workers and shims that the journal does not know.
 
 use teamd_client::read::processes::ProcessEntry;
 use teamd_shared::member::Member;
 use teamd_shared::process::Identity;
 
 use super::finding::Severity::Problem;
-use super::finding::{Check, Fix};
-use super::seen::Seen;
+use super::finding::{DoctorCheck, Fix};
+use super::snapshot::Snapshot;
 
 /// Judges who holds the liveness locks: each its worker.
-pub(super) fn locks(seen: &Seen, check: &mut Check) -> Option<String> {
-    seen.team()?;
+pub(super) fn locks(snapshot: &Snapshot, check: &mut DoctorCheck) -> Option<String> {
+    snapshot.team()?;
     let mut held = 0;
-    for (found, name) in seen.owned("transcript") {
-        let worker = seen
-            .running()
-            .find(|member| member.name == name)
-            .and_then(|it| it.process.as_ref());
-        for pid in seen.holders(found.identity) {
-            let holder = seen.processes.get(pid);
-            if holder.is_some()
-                && worker.is_some_and(|worker| worker.pid == pid && worker.is_alive())
-            {
+    for (transcript, name) in snapshot.owned("transcript") {
+        let worker = snapshot.running().find(|member| member.name == name);
+        for pid in snapshot.holders(transcript) {
+            let holder = snapshot.processes.get(pid);
+            if holder.is_some() && worker.is_some_and(|worker| is_process_of(worker, pid)) {
                 held += 1;
                 continue;
             }
@@ -33,7 +28,9 @@ pub(super) fn locks(seen: &Seen, check: &mut Check) -> Option<String> {
             );
             check.problem(
                 format!("{holder} holds the liveness lock of {name}, and is not its worker"),
-                &format!("{name} cannot be started, and its end cannot be recorded, as long as that is so"),
+                &format!(
+                    "{name} cannot be started, and its end cannot be recorded, while the lock is held"
+                ),
                 &format!(
                     "end it, if it is yours: `kill {pid}`, or see `ps -eo pid,ppid,args | grep team-shim`"
                 ),
@@ -46,79 +43,62 @@ pub(super) fn locks(seen: &Seen, check: &mut Check) -> Option<String> {
 }
 
 /// Judges the workers and shims of this team directory that the journal does not know.
-pub(super) fn orphans(seen: &Seen, check: &mut Check) -> Option<String> {
-    seen.team()?;
-    let root = seen.dir.root();
-    for process in seen.processes.all() {
-        let is_known = |member: &Member| {
-            member
-                .process
-                .as_ref()
-                .is_some_and(|it| it.pid == process.pid)
-        };
+pub(super) fn orphans(snapshot: &Snapshot, check: &mut DoctorCheck) -> Option<String> {
+    snapshot.team()?;
+    let root = snapshot.dir.root();
+    for process in snapshot.processes.all() {
         if let Some((name, incarnation)) = process.command().worker_in(root) {
-            if !seen
+            let is_known = snapshot
                 .running()
-                .any(|member| member.name == name && is_known(member))
-            {
-                report(
-                    seen,
-                    check,
-                    process,
-                    &format!("a worker of {name} (incarnation {incarnation})"),
-                );
+                .any(|member| member.name == name && is_process_of(member, process.pid));
+            if !is_known {
+                let what = format!("a worker of {name} (incarnation {incarnation})");
+                report(snapshot, check, process, &what);
             }
         } else if process.is_shim_in(root)
-            && seen
+            && snapshot
                 .processes
                 .get(process.stat.parent)
                 .is_none_or(|parent| parent.command().worker_in(root).is_none())
         {
-            report(seen, check, process, "a shim whose worker has ended");
+            report(snapshot, check, process, "a shim whose worker has ended");
         }
     }
     Some("each worker and shim of this team directory is known to the journal".to_owned())
 }
 
-/// Tells of an orphan, with the evidence. `--fix` ends it only if it holds no lock anywhere, no
+fn is_process_of(member: &Member, pid: u32) -> bool {
+    member
+        .process
+        .as_ref()
+        .is_some_and(|process| process.pid == pid)
+}
+
+/// Reports an orphan, with the evidence. `--fix` ends it only if it holds no lock anywhere, no
 /// lock here is held by what an ended process left, and no daemon has started it.
-fn report(seen: &Seen, check: &mut Check, process: &ProcessEntry, what: &str) {
+fn report(snapshot: &Snapshot, check: &mut DoctorCheck, process: &ProcessEntry, what: &str) {
     let pid = process.pid;
-    let mut holders = seen
+    let parent = process.stat.parent;
+    let holds_lock = snapshot.locks.iter().any(|held| held.pid == pid);
+    let lock = if holds_lock { "a lock" } else { "no lock" };
+    let process = process.describe();
+    let what = format!("{process} is {what}; the journal does not know it; it holds {lock}");
+    let is_inherited = snapshot
         .owned("transcript")
-        .flat_map(|(found, _)| seen.holders(found.identity));
-    let left = holders.any(|holder| seen.processes.get(holder).is_none());
-    let holds = seen.locks.iter().any(|held| held.pid == pid);
-    let lock = if holds { "a lock" } else { "no lock" };
-    let what = format!(
-        "{} is {what}; the journal does not know it; it holds {lock}",
-        process.describe()
-    );
-    let has_daemon = seen
+        .flat_map(|(transcript, _)| snapshot.holders(transcript))
+        .any(|holder| snapshot.processes.get(holder).is_none());
+    let has_daemon = snapshot
         .processes
-        .get(process.stat.parent)
+        .get(parent)
         .is_some_and(|parent| parent.command().is_daemon());
-    let identity = if !(seen.locked || holds || left || has_daemon) {
-        Identity::of(pid).ok()
+    if !(holds_lock || is_inherited || has_daemon)
+        && let Ok(identity) = Identity::of(pid)
+    {
+        let means = "no daemon will ever adopt it";
+        check.fixable(Problem, what, means, Fix::End(identity));
     } else {
-        None
-    };
-    if let Some(identity) = identity {
-        check.fixable(
-            Problem,
-            what,
-            "no daemon will ever welcome it",
-            Fix::End(identity),
-        );
-    } else {
-        let means = "a daemon adopts it or tells it to leave, perhaps the daemon of a directory that was moved away";
-        check.problem(
-            what,
-            means,
-            &format!(
-                "look at its parent (process {}), then `kill {pid}`",
-                process.stat.parent
-            ),
-        );
+        let means = "the next daemon adopts it or tells it to leave, perhaps the daemon of a directory that was moved away";
+        let next = format!("look at its parent (process {parent}), then `kill {pid}`");
+        check.problem(what, means, &next);
     }
 }

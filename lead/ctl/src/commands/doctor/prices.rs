@@ -1,11 +1,11 @@
-//! The prices that are built in: the day that they are of.
+//! The prices that are built in: from which day they are.
 
 use teamd_shared::price;
 
-use super::finding::Check;
+use super::finding::DoctorCheck;
 
-/// Looks at the prices at a time, in seconds since 1970.
-pub(super) fn look(check: &mut Check, now: f64) -> Option<String> {
+/// Judges the prices at a time, in seconds since 1970.
+pub(super) fn examine(check: &mut DoctorCheck, now: f64) -> Option<String> {
     let date = price::date();
     if price::are_old(now) {
         check.note(
@@ -19,24 +19,17 @@ pub(super) fn look(check: &mut Check, now: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::run;
+    use super::super::finding::tests::summaries;
     use super::*;
 
     #[test]
     fn old_prices_are_a_note() {
-        let said = |now: f64| {
-            let found = run("prices", |check| look(check, now));
-            found
-                .iter()
-                .map(|finding| finding.what.clone())
-                .collect::<Vec<_>>()
-                .join("; ")
-        };
-        assert!(said(0.0).starts_with("those of 20"), "{}", said(0.0));
-        assert!(
-            said(4e9).starts_with("the prices of models are those of 20"),
-            "{}",
-            said(4e9)
-        );
+        for (now, beginning) in [
+            (0.0, "those of 20"),
+            (4e9, "the prices of models are those of 20"),
+        ] {
+            let (_, what) = summaries(|check| examine(check, now)).remove(0);
+            assert!(what.starts_with(beginning), "{what}");
+        }
     }
 }

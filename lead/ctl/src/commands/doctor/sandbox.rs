@@ -10,8 +10,8 @@ use teamd_shared::member::SandboxMode;
 use teamd_shared::sandbox::{Attack, Layers, Namespaces, Probe, Promise};
 use teamd_shared::team_dir::TeamDir;
 
-use super::finding::{Check, CheckFinding, Severity, run};
-use super::seen::Seen;
+use super::finding::{CheckFinding, DoctorCheck, run};
+use super::snapshot::Snapshot;
 
 /// What is known of the sandbox.
 #[derive(Default, Serialize)]
@@ -19,7 +19,7 @@ pub(super) struct Confined {
     layers: Option<Layers>,
     /// What this machine lacks.
     pub(super) missing: Vec<String>,
-    promises: Vec<Judged>,
+    promises: Vec<JudgedPromise>,
     /// Why nothing is known.
     #[serde(skip)]
     error: Option<String>,
@@ -27,7 +27,7 @@ pub(super) struct Confined {
 
 /// A promise, and whether it is held.
 #[derive(Serialize)]
-struct Judged {
+struct JudgedPromise {
     promise: Promise,
     held: bool,
     /// By which layers, or why not.
@@ -38,9 +38,9 @@ struct Judged {
     attacks: Vec<Attack>,
 }
 
-/// Lets a confined child try to break out. A team that does not exist yet would be made apart where
-/// that is needed.
-pub(super) fn look(dir: Option<&TeamDir>) -> Confined {
+/// Has a confined child try to break out. A team directory that does not exist yet would be made
+/// outside the workspace where that is needed.
+pub(super) fn attack(dir: Option<&TeamDir>) -> Confined {
     match programs::attack() {
         Ok(probe) => {
             let apart = dir.map_or(probe.layers.namespaces == Namespaces::None, |dir| {
@@ -64,11 +64,11 @@ pub(super) fn look(dir: Option<&TeamDir>) -> Confined {
     }
 }
 
-fn judge(promise: Promise, probe: &Probe, apart: bool) -> Judged {
+fn judge(promise: Promise, probe: &Probe, apart: bool) -> JudgedPromise {
     let attacks: Vec<Attack> = probe
         .attacks
         .iter()
-        .filter(|it| it.promise == promise)
+        .filter(|attack| attack.promise == promise)
         .cloned()
         .collect();
     let succeeded = attacks.iter().find(|attack| !attack.refused);
@@ -77,7 +77,7 @@ fn judge(promise: Promise, probe: &Probe, apart: bool) -> Judged {
         (Ok(_), Some(attack)) => (false, format!("a confined child could {}", attack.tried)),
         (Err(why), _) => (false, why.to_owned()),
     };
-    Judged {
+    JudgedPromise {
         promise,
         held,
         because,
@@ -93,63 +93,59 @@ impl Confined {
             if let Some(why) = &self.error {
                 let means = "no teammate can be started, and nothing is known of the sandbox";
                 let install = "install team-worker beside teamctl, of the same version";
-                check.problem(
-                    why,
-                    means,
-                    programs::place_for_probe(why).unwrap_or(install),
-                );
+                let next = programs::place_for_probe(why).unwrap_or(install);
+                check.problem(why, means, next);
             }
-            for it in &self.promises {
-                if it.held {
-                    let by = match it.attacks.len() {
-                        0 => it.because.clone(),
-                        tried => format!("{}; {} refused", it.because, count(tried, "attempt")),
-                    };
-                    check.add(
-                        Severity::Ok,
-                        format!("{} ({by})", it.promise.describe()),
-                        "",
-                        "",
-                    );
-                    continue;
-                }
-                let (means, next) = if it.vital {
-                    (
-                        "`teamd start` refuses here",
-                        "`teamd start --allow-weak-sandbox` starts nevertheless; docs/sandbox.md says what is lost",
-                    )
-                } else {
-                    (
-                        "teams work; what a teammate runs is confined less than promised",
-                        "docs/sandbox.md says what this machine lacks",
-                    )
-                };
-                check.problem(
-                    format!("not held: {} ({})", it.promise.describe(), it.because),
-                    means,
-                    next,
-                );
+            for promise in &self.promises {
+                promise.report(check);
             }
-            match self.layers.map(|layers| layers.namespaces) {
-                None => {}
-                Some(Namespaces::Own) => {
-                    let live = "the gate of an agent changes while it runs, and behind it there is no network but the provider's own tools; `network` may list hosts (namespaces)";
-                    check.add(Severity::Ok, live, "", "");
-                }
-                Some(Namespaces::None | Namespaces::Bubblewrap) => check.note(
-                    "the gate of an agent does not change while it runs, and no list of hosts is enforced; an agent that has a key reaches the network behind a closed gate, too (no namespaces of our own)",
-                    "when the gate closes, the agent is ended; a teammate with such a list is refused; `spawn` says what an agent reaches",
-                    "docs/agents.md says what is confined",
-                ),
+            if let Some(layers) = self.layers {
+                report_network(check, layers.namespaces);
             }
             None
         })
     }
 }
 
+impl JudgedPromise {
+    fn report(&self, check: &mut DoctorCheck) {
+        let promise = self.promise.describe();
+        let because = &self.because;
+        if self.held {
+            let attempts = match self.attacks.len() {
+                0 => String::new(),
+                attempts => format!("; {} refused", count(attempts, "attempt")),
+            };
+            check.ok(format!("{promise} ({because}{attempts})"));
+            return;
+        }
+        let what = format!("not held: {promise} ({because})");
+        if self.vital {
+            let next = "`teamd start --allow-weak-sandbox` starts nevertheless; docs/sandbox.md says what is lost";
+            check.problem(what, "`teamd start` refuses here", next);
+        } else {
+            let means = "teams work; what a teammate runs is confined less than promised";
+            check.problem(what, means, "docs/sandbox.md says what this machine lacks");
+        }
+    }
+}
+
+/// Reports whether the gate of an agent, and a list of hosts, are enforced.
+fn report_network(check: &mut DoctorCheck, namespaces: Namespaces) {
+    if namespaces == Namespaces::Own {
+        check.ok("the gate of an agent changes while it runs, and behind it there is no network but the provider's own tools; `network` may list hosts (namespaces)");
+        return;
+    }
+    check.note(
+        "the gate of an agent does not change while it runs, and no list of hosts is enforced; an agent that has a key reaches the network behind a closed gate, too (no namespaces of our own)",
+        "when the gate closes, the agent is ended; a teammate with such a list is refused; `spawn` says what an agent reaches",
+        "docs/agents.md says what is confined",
+    );
+}
+
 /// Judges whether a tool call could change a program of the team by another name.
-pub(super) fn programs(seen: &Seen, check: &mut Check) -> Option<String> {
-    let roster = seen.roster.as_ref().ok()?.as_ref()?;
+pub(super) fn programs(snapshot: &Snapshot, check: &mut DoctorCheck) -> Option<String> {
+    let roster = snapshot.roster.as_ref().ok()?.as_ref()?;
     for member in roster.members.iter().filter(|member| {
         !member.status.is_ended() && member.sandbox.mode == SandboxMode::WorkspaceWrite
     }) {
@@ -205,21 +201,21 @@ mod tests {
     }
 
     #[test]
-    fn each_promise_is_told_by_what_it_is_held_or_why_not() {
+    fn each_promise_is_shown_with_what_holds_it_or_why_not() {
         let mut bare = probe(true);
         bare.layers.namespaces = Namespaces::None;
         let promises = [Promise::TeamDirectory, Promise::Outside, Promise::Settings];
         let promises = promises.map(|promise| judge(promise, &bare, false)).into();
-        let told = Confined {
+        let confined = Confined {
             promises,
             ..Confined::default()
-        }
-        .findings();
-        let told: Vec<String> = told
+        };
+        let findings: Vec<String> = confined
+            .findings()
             .into_iter()
-            .map(|it| format!("{:?} {}", it.severity, it.what))
+            .map(|finding| format!("{:?} {}", finding.severity, finding.what))
             .collect();
-        insta::assert_snapshot!(told.join("\n"), @r"
+        insta::assert_snapshot!(findings.join("\n"), @r"
         Problem not held: nothing in the team directory can be written (the team directory lies in the workspace: without namespaces nothing parts them)
         Ok nothing outside the workspace can be written (landlock; 1 attempt refused)
         Problem not held: .git/hooks and .git/config cannot be written (needs namespaces)

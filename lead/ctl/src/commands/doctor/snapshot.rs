@@ -1,6 +1,5 @@
-//! One look at a team directory: everything is read once, in an order that makes what runs
-//! meanwhile look like work in progress and not like a mistake. Nothing is changed, and no lock but
-//! that of the daemon is tried.
+//! What is in a team directory: everything is read once, and no lock but that of the daemon is
+//! tried.
 
 use std::sync::Arc;
 
@@ -14,10 +13,10 @@ use teamd_shared::locks::{self, Held};
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
-use teamd_shared::team_dir::{DirError, FOLDERS, FileKind, Found, TeamDir, TeamPath};
+use teamd_shared::team_dir::{DirError, FOLDERS, FileKind, Found, TeamDir};
 
-/// What was seen.
-pub(super) struct Seen {
+/// What was read.
+pub(super) struct Snapshot {
     pub(super) dir: Arc<TeamDir>,
     /// Whether a daemon holds the lock.
     pub(super) locked: bool,
@@ -36,27 +35,27 @@ pub(super) struct JournalView {
     /// Whether it is there.
     pub(super) exists: bool,
     pub(super) team: Team,
-    /// How many bytes stand behind its last newline.
+    /// How many bytes follow its last newline.
     pub(super) torn: Option<usize>,
 }
 
-impl Seen {
-    /// Looks. Processes come first: a worker that is seen before the journal is read, and is not in
-    /// it, began without it. The roster comes before the journal, which is never behind it.
-    pub(super) fn look(dir: &Arc<TeamDir>) -> Self {
+impl Snapshot {
+    /// Reads everything.
+    pub(super) fn take(dir: &Arc<TeamDir>) -> Self {
         let locked = is_locked(dir);
         let processes = Processes::read();
         let roster = Roster::load(dir);
-        let journal = JournalView::look(dir);
+        let journal = JournalView::read(dir);
         let mut files = Vec::new();
         let mut unlisted = Vec::new();
         for folder in [None].into_iter().chain(FOLDERS.map(Some)) {
             match dir.list(folder) {
-                Ok(found) => files.extend(found),
+                Ok(entries) => files.extend(entries),
                 Err(error) => unlisted.push(error),
             }
         }
         let locks = locks::list().unwrap_or_default();
+        // A daemon that has started meanwhile has changed what was read.
         let locked = locked || is_locked(dir);
         let dir = Arc::clone(dir);
         Self {
@@ -78,13 +77,25 @@ impl Seen {
 
     /// Returns the members that have not ended, by the journal.
     pub(super) fn running(&self) -> impl Iterator<Item = &Member> {
-        let members = self
-            .team()
+        self.team()
             .into_iter()
-            .flat_map(|team| team.members.values());
-        members
+            .flat_map(|team| team.members.values())
             .map(|state| &state.record)
             .filter(|member| !member.phase.is_ended())
+    }
+
+    /// Returns how many workers are alive, by the journal.
+    pub(super) fn workers_alive(&self) -> usize {
+        self.running()
+            .filter_map(|member| member.process.as_ref())
+            .filter(|process| self.is_alive(process))
+            .count()
+    }
+
+    /// Tells whether a daemon or a worker may be writing: the last line of a file may be
+    /// unfinished.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.locked || self.workers_alive() > 0
     }
 
     /// Tells whether the journal was written in another directory, of which this one is a copy.
@@ -94,49 +105,30 @@ impl Seen {
     }
 
     /// Tells whether a process that the journal names is alive, and one of this directory.
-    pub(super) fn is_alive(&self, process: &Identity) -> bool {
+    fn is_alive(&self, process: &Identity) -> bool {
         !self.is_copied() && process.is_alive()
     }
 
     /// Returns the files in a folder that belong to a teammate or the lead.
     pub(super) fn owned(&self, folder: &'static str) -> impl Iterator<Item = (&Found, Name)> {
-        let files = self
-            .files
+        self.files
             .iter()
-            .filter(move |it| it.at.folder() == Some(folder) && it.kind == FileKind::File);
-        files.filter_map(|found| Some((found, owner_of(found.at.file_name())?)))
+            .filter(move |file| file.at.folder() == Some(folder) && file.kind == FileKind::File)
+            .filter_map(|file| Some((file, owner_of(file.at.file_name())?)))
     }
 
-    /// Returns the processes that hold a file's lock.
-    pub(super) fn holders(&self, identity: (u64, u64)) -> impl Iterator<Item = u32> {
+    /// Returns the processes that took the lock of a file.
+    pub(super) fn holders(&self, file: &Found) -> impl Iterator<Item = u32> {
+        let identity = file.identity;
         self.locks
             .iter()
             .filter(move |held| held.is_of(identity))
             .map(|held| held.pid)
     }
-
-    /// Tells whether a process holds the liveness lock of a member.
-    pub(super) fn is_held(&self, name: &Name) -> bool {
-        let at = TeamPath::transcript(name);
-        let found = self.files.iter().find(|found| found.at == at);
-        found.is_some_and(|found| self.holders(found.identity).next().is_some())
-    }
-
-    /// Tells whether a daemon or a worker may be at work here: what is found once may be gone in a
-    /// moment.
-    pub(super) fn is_at_work(&self) -> bool {
-        self.locked
-            || self
-                .owned("transcript")
-                .any(|(found, _)| self.holders(found.identity).next().is_some())
-            || self.processes.all().any(|it| {
-                it.command().worker_in(self.dir.root()).is_some() || it.is_shim_in(self.dir.root())
-            })
-    }
 }
 
 impl JournalView {
-    fn look(dir: &TeamDir) -> Result<Self, JournalError> {
+    fn read(dir: &TeamDir) -> Result<Self, JournalError> {
         let bytes = reader::read(dir)?;
         let exists = bytes.is_some();
         let bytes = bytes.unwrap_or_default();

@@ -96,8 +96,8 @@ struct Start {
     adopt: Option<PathBuf>,
     /// Start even if this machine cannot sandbox the teammates' commands as promised
     ///
-    /// `teamctl doctor` shows which promises do not hold, and why; `teamctl status` says so while
-    /// the daemon runs.
+    /// `teamctl doctor` shows which promises do not hold, and why; `teamctl status` reports it
+    /// while the daemon runs.
     #[arg(long)]
     allow_weak_sandbox: bool,
     /// Whether to put each incarnation into its own cgroup (version 2): auto (where possible) or
@@ -163,7 +163,7 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
     }
 }
 
-/// Prepares a command that goes on without a `team.toml` that can be read.
+/// Prepares a command that continues without a `team.toml` that can be read.
 fn begin(context: &Context) {
     context.set_signals();
     context.note_passed_over();
@@ -192,30 +192,30 @@ fn start(context: &Context, args: &Start) -> CommandResult {
         register: context.register.clone(),
     };
     let started = teamd_daemon::start(options)?;
-    // In the foreground it has run and ended by now: there is nothing to tell.
+    // In the foreground it has run and ended by now: there is nothing to report.
     if args.foreground && !started.already_running {
         return Ok(ExitCode::Done);
     }
     report(context, &started)
 }
 
-/// Tells that the daemon is running, and what it found. It is running even where that cannot be
+/// Reports that the daemon is running, and what it found. It is running even where that cannot be
 /// read.
 fn report(context: &Context, started: &teamd_daemon::Started) -> CommandResult {
     let pid = started.pid;
     let path = context.path.display();
-    let found = if started.already_running {
+    let takeover = if started.already_running {
         Ok(journal::TakenOver::default())
     } else {
         taken_over(context)
     };
     if context.out.is_json() {
-        let found = found.ok();
+        let takeover = takeover.ok();
         context.out.json(&json!({
             "pid": pid, "already_running": started.already_running, "replaced": started.replaced,
-            "team_dir": context.path, "adopted": found.as_ref().map(|it| &it.adopted),
-            "ended": found.as_ref().map(|it| &it.ended), "expired": found.as_ref().map(|it| &it.expired),
-            "pending": found.as_ref().map(|it| &it.pending), "torn": started.aside.torn, "roster": started.aside.roster,
+            "team_dir": context.path, "adopted": takeover.as_ref().map(|it| &it.adopted),
+            "ended": takeover.as_ref().map(|it| &it.ended), "expired": takeover.as_ref().map(|it| &it.expired),
+            "pending": takeover.as_ref().map(|it| &it.pending), "torn": started.aside.torn, "roster": started.aside.roster,
         }))?;
         return Ok(ExitCode::Done);
     }
@@ -227,23 +227,23 @@ fn report(context: &Context, started: &teamd_daemon::Started) -> CommandResult {
     context
         .out
         .text(format_args!("teamd {how} for {path} (pid {pid})"))?;
-    let found = found.unwrap_or_else(|error| {
+    let takeover = takeover.unwrap_or_else(|error| {
         context
             .out
-            .note(format_args!("its findings cannot be read: {error}"));
+            .note(format_args!("what it found cannot be read: {error}"));
         context
             .out
             .hint("`teamctl status` and `teamctl requests` show it");
         journal::TakenOver::default()
     });
     let teamd_daemon::SetAside { torn, roster } = started.aside.clone();
-    let found = journal::TakenOver {
+    let takeover = journal::TakenOver {
         torn,
         roster,
-        ..found
+        ..takeover
     };
-    if found != journal::TakenOver::default() {
-        context.out.text(found)?;
+    if takeover != journal::TakenOver::default() {
+        context.out.text(takeover)?;
     }
     Ok(ExitCode::Done)
 }
@@ -252,11 +252,11 @@ fn report(context: &Context, started: &teamd_daemon::Started) -> CommandResult {
 /// requests.
 fn taken_over(context: &Context) -> Result<journal::TakenOver, CommandError> {
     let dir = context.dir()?;
-    let found = journal::taken_over(&dir)?;
-    if found.unrecorded.is_empty() {
-        return Ok(found);
+    let takeover = journal::taken_over(&dir)?;
+    if takeover.unrecorded.is_empty() {
+        return Ok(takeover);
     }
-    roster::until_ended(&dir, &found.unrecorded)?;
+    roster::until_ended(&dir, &takeover.unrecorded)?;
     journal::taken_over(&dir)
 }
 
@@ -297,7 +297,7 @@ fn status(context: &Context) -> CommandResult {
     Ok(ExitCode::NotRunning)
 }
 
-/// What a daemon says of itself.
+/// What a daemon reports of itself.
 struct Pong {
     pid: u32,
     team_name: String,
@@ -366,7 +366,7 @@ mod tests {
         assert!(
             stderr
                 .text()
-                .starts_with("note: its findings cannot be read: "),
+                .starts_with("note: what it found cannot be read: "),
             "{}",
             stderr.text()
         );

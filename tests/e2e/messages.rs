@@ -386,7 +386,7 @@ fn a_client_that_may_miss_the_result_is_told_not_to_repeat_the_command() {
         .unwrap();
     let said = String::from_utf8_lossy(&sent.stderr);
     assert_eq!(sent.status.code(), Some(1), "{said}");
-    assert!(said.contains("hint: what was asked for is done"), "{said}");
+    assert!(said.contains("hint: the command was carried out"), "{said}");
     team.until("it to be read", || {
         team.consumed("alice")
             .iter()

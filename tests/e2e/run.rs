@@ -189,9 +189,7 @@ fn a_second_run_is_refused_and_a_run_ends_only_what_it_has_started() {
     team.until_held();
     let refused = team.teamctl(args).exits(7);
     assert!(
-        refused
-            .stderr
-            .contains("another `teamctl run` is under way"),
+        refused.stderr.contains("another `teamctl run` is running"),
         "{refused:?}"
     );
     running.signal(Signal::SIGTERM);
@@ -382,7 +380,7 @@ fn a_run_that_was_killed_goes_on_and_makes_no_task_twice() {
     running.finish();
     args.extend(["--report", "report.json"]);
     let again = Terminal::teamctl(&team, &args);
-    again.until("these tasks are under way, from 1 on");
+    again.until("these tasks were imported before, from task 1 on");
     team.release();
     assert_eq!(again.finish(), Some(0));
     assert_eq!(report(&team)["tasks"].as_array().unwrap().len(), 2);

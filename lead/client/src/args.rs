@@ -19,15 +19,15 @@ use clap::{Parser, Subcommand};
 use crate::context::Global;
 
 pub use acting::{
-    Approve, Attach, Broadcast, Chat, Down, Forget, RequestPlan, Send, Shutdown, Spawn, Teammate,
-    Up, VerdictArgs, Wait,
+    Approve, Attach, BroadcastArgs, Chat, Down, Forget, RequestPlanArgs, Send, Shutdown, Spawn,
+    Teammate, Up, VerdictArgs, Wait,
 };
 pub use looking::{
-    Column, Completions, Diagram, DiagramFormat, Doctor, Events, Inbox, Lint, LintAs, Logs, Range,
-    Requests, Schema, StatusArgs, TranscriptArgs, Web,
+    Column, Completions, Diagram, DiagramFormat, Doctor, Events, InboxArgs, Lint, LintAs, Logs,
+    Range, Requests, Schema, StatusArgs, TranscriptArgs, Web,
 };
-pub use tasks::{Branch, Diff, Run, TaskCommand, TaskEdit, TaskList, Tasks};
-pub use value::Mailbox;
+pub use tasks::{Branch, Diff, Run, TaskCommand, TaskEdit, TaskListArgs, Tasks};
+pub use value::MailboxName;
 
 /// Lead a team of agent processes
 ///
@@ -100,11 +100,11 @@ pub enum Command {
     #[command(alias = "tell")]
     Send(Send),
     /// Send a message to every running teammate
-    Broadcast(Broadcast),
+    Broadcast(BroadcastArgs),
     /// Interrupt a teammate's current turn
     Interrupt(Teammate),
     /// Show the last messages of an inbox, without consuming them
-    Inbox(Inbox),
+    Inbox(InboxArgs),
     /// Show a teammate's conversation with its model
     Transcript(TranscriptArgs),
     /// Show the logs of teammates and of the daemon (`teamd`), merged by time
@@ -137,14 +137,14 @@ pub enum Command {
     /// Reject a plan, so that its author stays read-only, or send submitted work back
     Reject(VerdictArgs),
     /// Ask a teammate for a plan, and make it read-only until a plan is approved
-    RequestPlan(RequestPlan),
+    RequestPlan(RequestPlanArgs),
     /// Create and manage tasks
     ///
     /// A teammate claims a task and submits it; the task is completed when its check exits with 0.
     Task(Tasks),
     /// List unfinished tasks (same as `task list`)
     #[command(name = "tasks")]
-    TaskList(TaskList),
+    TaskList(TaskListArgs),
     /// Show the changes in a teammate's checkout, or those submitted for a task
     Diff(Diff),
     /// Merge your branch into the integration branch, after a check of the result
@@ -155,7 +155,7 @@ pub enum Command {
     ///
     /// Starts the daemon and the members of team.toml, each of which is given the next task while
     /// it is idle. A GOAL goes to the lead agent, which makes the tasks. Shows each change, shuts
-    /// down what it has started, and says what came of each task. Exits 0 if every task is
+    /// down what it has started, and reports the outcome of each task. Exits 0 if every task is
     /// completed, 3 if one is not, 5 if a limit was reached. If it was killed, run the same command
     /// again to continue.
     Run(Run),
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!((send.text.as_str(), send.queue), ("--no, not that", true));
         assert_eq!(
             send.name,
-            Mailbox {
+            MailboxName {
                 to: "user".into(),
                 owner: Name::lead()
             }

@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// What to do about a daemon that does not answer.
 const STOPPED_OR_BUSY: &str =
-    "the daemon may be stopped, or busy: look at it with `ps`, and at `teamctl log teamd`";
+    "the daemon may be stopped, or busy: see `ps`, and `teamctl log teamd`";
 
 /// A connection to the daemon of a team directory.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Client {
 /// Why there is no result.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// The daemon said no.
+    /// The daemon refused.
     Refused(Refusal),
     /// The connection ended before the reply: what became of the command is not known.
     Lost(String),
@@ -89,11 +89,11 @@ impl From<WireError> for CallError {
     }
 }
 
-/// Tells whether a daemon holds the lock of a team directory; also where that cannot be seen (no
-/// descriptor is left, say): a daemon that was not seen to be gone is not said to be.
+/// Tells whether a daemon holds the lock of a team directory; also true where that cannot be seen
+/// (no descriptor is left, say): a daemon is gone only if that was seen.
 ///
-/// The lock is let go at once. A daemon that starts just then tries again, and none that runs is
-/// disturbed.
+/// The lock is released at once. A daemon that starts just then tries again, and a running one is
+/// not disturbed.
 pub fn is_locked(dir: &TeamDir) -> bool {
     hold_off_daemon(dir).is_none()
 }
@@ -197,7 +197,7 @@ impl Client {
     }
 
     /// Sends a command and waits for its reply, however long it takes. If the daemon is lost and
-    /// another program is the daemon at once (`teamd start --replace`), that one is told the same.
+    /// another program is the daemon at once (`teamd start --replace`), that one gets the same.
     ///
     /// # Errors
     /// [`CallError`] if the daemon refuses the command, or is gone.
@@ -205,8 +205,7 @@ impl Client {
         self.call_first(command, &[]).await
     }
 
-    /// As [`Client::call_and_wait`]; the daemon is told more as soon as it has taken that in, and
-    /// those answers are not looked at.
+    /// As [`Client::call_and_wait`]; then sends further commands, whose answers are ignored.
     ///
     /// # Errors
     /// As [`Client::call_and_wait`].
@@ -264,7 +263,7 @@ async fn greet(dir: &TeamDir) -> io::Result<Connection> {
     }
 }
 
-/// Tells whether no daemon listens, or none any more.
+/// Tells whether no daemon listens, or no longer does.
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected, NotFound};
     matches!(

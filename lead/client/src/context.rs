@@ -128,7 +128,7 @@ impl Context {
         }
     }
 
-    /// Returns what `team.toml` says, for a command that must not go on without.
+    /// Returns `team.toml`, for a command that must not continue without it.
     ///
     /// # Errors
     /// [`ExitCode::Usage`] if it cannot be read, or has a mistake.
@@ -136,7 +136,7 @@ impl Context {
         Ok(self.file.as_ref().map_err(Clone::clone)?)
     }
 
-    /// Returns what `team.toml` says, for a command that starts something by it.
+    /// Returns `team.toml`, for a command that starts something by it.
     ///
     /// # Errors
     /// As [`Context::team_file`], or [`ExitCode::Rejected`] if it has keys that widen and that the
@@ -166,7 +166,7 @@ impl Context {
                 "{} widens what the team may do:",
                 escape::line(&path)
             ));
-            // What weighs most stands next to the question, however long a list is.
+            // What weighs most is next to the question, however long a list is.
             let (lists, single): (Vec<_>, Vec<_>) = keys
                 .iter()
                 .partition(|key| LISTS.iter().any(|list| key.contains(list)));
@@ -189,12 +189,12 @@ impl Context {
     /// Returns the keys of `team.toml` that widen.
     ///
     /// # Errors
-    /// As [`Context::team_file`], or if that cannot be told.
+    /// As [`Context::team_file`], or if the state directory cannot be read.
     pub fn widening(&self) -> Result<Widening, CommandError> {
         Ok(Widening::of(self.team_file()?)?)
     }
 
-    /// Names the keys that narrowed the team when the user trusted the file, and do not any more: a
+    /// Names the keys that narrowed the team when the user trusted the file, and no longer do: a
     /// tool may have taken them out.
     fn name_what_has_gone(&self) -> Result<(), CommandError> {
         let mut path = self.team_file()?.path.clone();
@@ -219,7 +219,7 @@ impl Context {
             keys.join(", ")
         ));
         self.out
-            .hint("look at the file; `teamd trust` takes it as it is now");
+            .hint("read the file; `teamd trust` takes it as it is now");
         Ok(())
     }
 
@@ -227,14 +227,14 @@ impl Context {
         Ok(self.widening()?.untrusted(self.register.state())?)
     }
 
-    /// Says what of `team.toml` does not count, for a command that goes on without.
+    /// Warns of what in `team.toml` does not count, for a command that continues without it.
     pub fn warn_of_team_file(&self) {
         let Err(error) = self.trusted_file() else {
             return;
         };
         let keys = error.choices().len();
         if keys > 0 {
-            // In one line: it stands before each command until the person has decided.
+            // In one line: it precedes each command until the person has decided.
             let keys = count(keys, "key");
             return self.out.note(format_args!(
                 "team.toml is not trusted: {keys} without effect; see `teamd trust`"
@@ -296,7 +296,7 @@ pub fn block_on<T>(
 /// # Errors
 /// If the current directory is gone, or a setting of the environment is wrong.
 pub fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context + use<>, CommandError> {
-    let here = std::env::current_dir().map_err(|error| {
+    let current_dir = std::env::current_dir().map_err(|error| {
         CommandError::new(
             ExitCode::Failed,
             format!("cannot find the current directory: {error}"),
@@ -310,11 +310,14 @@ pub fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context + use<>, C
         .filter(|path| !path.is_empty())
         .map(Path::new);
     let register = registered::register()?;
-    let Located { path, passed_over } = locate(flag, &here, |path| {
+    let Located { path, passed_over } = locate(flag, &current_dir, |path| {
         TeamDir::open(path).is_ok_and(|dir| register.knows(&dir).is_ok_and(|known| known))
     });
     let variable = |name: &str| std::env::var(name).ok();
-    let file = TeamFile::load(&here.join(TeamFile::locate(&path, variable)), &variable);
+    let file = TeamFile::load(
+        &current_dir.join(TeamFile::locate(&path, variable)),
+        &variable,
+    );
     let of_file = file
         .as_ref()
         .map(|file| file.settings.clone())
@@ -357,7 +360,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Turns what clap says into an error as all others are: what is wrong, then what to do.
+/// Turns an error of clap into one like all others: what is wrong, then what to do.
 pub fn explain(error: &clap::Error) -> CommandError {
     let meant = value_meant(error);
     let rendered = error.render().to_string();
@@ -397,30 +400,30 @@ pub fn explain(error: &clap::Error) -> CommandError {
     let error = usage
         .into_iter()
         .fold(error, |error, usage| error.hint(format!("usage: {usage}")));
-    error.hint("`--help` tells more")
+    error.hint("see `--help`")
 }
 
-/// Says which value may be meant where one of a list was expected.
+/// Suggests a value where one of a list was expected.
 fn value_meant(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidValue) else {
         return None;
     };
-    let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue) else {
+    let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue) else {
         return None;
     };
     // Of words as short as that, most are near.
     let wrong = Some(wrong).filter(|wrong| wrong.len() > 3)?;
-    let near = suggest::nearest(wrong, known.iter().map(String::as_str))?;
+    let near = suggest::nearest(wrong, values.iter().map(String::as_str))?;
     Some(format!("did you mean {near}?"))
 }
 
-/// Returns what is meant by a command that other programs have. (Those that mean the same as one of
-/// ours are its aliases.)
+/// Returns the counterpart of a command that other programs have. (Those that mean the same as one
+/// of ours are its aliases.)
 fn command_of(verb: &str) -> Option<&'static str> {
     Some(match verb {
         "start" => "`teamctl spawn NAME` starts a teammate, `teamd start` the daemon",
         "stop" => "`teamctl shutdown NAME` ends a teammate, `teamd stop` the whole team",
-        "kill" => "`teamctl shutdown NAME --force` ends a teammate whatever it says",
+        "kill" => "`teamctl shutdown NAME --force` ends a teammate even if it refuses",
         "restart" => "`teamctl shutdown NAME`, then `teamctl spawn NAME --resume`",
         _ => return None,
     })
@@ -445,7 +448,7 @@ mod tests {
     fn a_wrong_command_line_is_explained_like_every_other_error() {
         let (message, hint) = explained("teamctl send alice hi --quue");
         assert_eq!(message, "unexpected argument '--quue' found");
-        let similar = "a similar argument exists: '--queue'; usage: teamctl send --queue <NAME> <TEXT>; `--help` tells more";
+        let similar = "a similar argument exists: '--queue'; usage: teamctl send --queue <NAME> <TEXT>; see `--help`";
         assert_eq!(hint, similar);
         for (line, meant) in [
             (

@@ -1,4 +1,4 @@
-//! The error that ends a command: its kind becomes the exit code, its hint says what to do next.
+//! The error that ends a command: its kind becomes the exit code, its hint is the next step.
 //!
 //! The modules below have error enums of their own; here, at the edge, they become one shape for
 //! people (`error: …`, `hint: …`) and for programs (`{"error":{"code","message","hint"}}`). Nothing
@@ -24,7 +24,7 @@ const LOOK_AT_MACHINE: &str = "check the free disk space and the limits (`df`, `
 
 /// Says what to do about an error of the system, by its kind: the one place that decides it. `path`
 /// is what it is about. None where the machine may be short of something, which
-/// [`CommandError::next_step`] says of every error without a hint.
+/// [`CommandError::next_step`] returns for every error without a hint.
 pub fn io_hint(error: &io::Error, path: Option<&Path>) -> Option<String> {
     Some(match error.kind() {
         ErrorKind::PermissionDenied => {

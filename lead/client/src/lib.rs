@@ -3,12 +3,13 @@
 //! ```text
 //! args   the command lines, with what a shell completes
 //! act    what a command does: it asks the daemon, or appends to an inbox
-//! read   what the files of the team directory and `/proc` tell
+//! read   what the files of the team directory and `/proc` show
 //! print  what a person or a program reads of it
 //! ```
 //!
-//! Each room uses those below it: `act` and `args` use `read`, and that uses `print`. The daemon uses
-//! the connection, the errors with their exit codes, and the programs, and nothing else of this crate.
+//! Each room uses those below it: `act` and `args` use `read`, and that uses `print`. The daemon
+//! uses the connection, the errors with their exit codes, and the programs, and nothing else of
+//! this crate.
 
 pub mod act;
 pub mod args;

@@ -1,7 +1,7 @@
-//! The programs that a daemon starts, each opened once and run by its descriptor ever after.
+//! The programs that a daemon starts, each opened once and then always run by its descriptor.
 //!
-//! Commands of teammates may be able to write where the programs lie: what stands at a path later
-//! is not believed. So the worker's program is copied into sealed memory, which no later write to
+//! Commands of teammates may be able to write where the programs are: what is at a path later
+//! is not trusted. So the worker's program is copied into sealed memory, which no later write to
 //! the file reaches either (runc does the same, for the same reason: CVE-2019-5736). Shims and
 //! sandbox inits start from the worker's own program (`/proc/self/exe`).
 
@@ -17,10 +17,10 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memf
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use teamd_shared::sandbox::{NO_PLACE_FOR_PROBE, Probe};
 
-/// The names of all programs, which lie side by side.
+/// The names of all programs, which are in one directory.
 const NAMES: [&str; 3] = ["teamd", "teamctl", "team-worker"];
 
-/// How often memory is sealed before the machine counts as broken: some seconds.
+/// How often sealing memory is tried before the machine counts as broken: some seconds.
 const SEAL_ATTEMPTS: usize = 20;
 
 /// An open program.
@@ -32,7 +32,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Opens the worker's program and copies it into sealed memory. It lies beside this program,
+    /// Opens the worker's program and copies it into sealed memory. It is beside this program,
     /// unless `TEAM_WORKER` names another one (for tests).
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Program {
     /// Takes the program that another process has open under this descriptor number.
     ///
     /// # Errors
-    /// The system's error: the process is gone, or may not be looked into.
+    /// The system's error: the process is gone, or may not be inspected.
     pub fn of_process(pid: u32, descriptor: i32, path: &str) -> io::Result<Self> {
         Ok(Self {
             path: path.into(),
@@ -123,8 +123,8 @@ pub fn attack() -> Result<Probe, String> {
     run_probe(Command::new(&path).args(["probe", "--attack"]), &path)
 }
 
-/// Returns where the programs lie beside this one: those that are there. Commands of teammates are
-/// kept from them.
+/// Returns the paths of the programs beside this one that exist. Commands of teammates cannot reach
+/// them.
 pub fn files() -> Vec<PathBuf> {
     let Ok(directory) = directory() else {
         return Vec::new();
@@ -187,11 +187,11 @@ fn run_probe(command: &mut Command, path: &Path) -> Result<Probe, String> {
         .output()
         .map_err(|error| format!("cannot run {}: {error}", path.display()))?;
     serde_json::from_slice(&output.stdout).map_err(|_| {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         format!(
-            "{} does not tell how commands can be confined: {}",
+            "{} does not report how commands can be confined: {}",
             path.display(),
-            said.trim()
+            stderr.trim()
         )
     })
 }
@@ -233,7 +233,7 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Seals memory that was written. While the kernel itself holds a page of it, as on a machine under
-/// load, it waits 150 ms and then says EBUSY (`memfd_wait_for_pins` in `mm/memfd.c`).
+/// load, it waits 150 ms and then returns EBUSY (`memfd_wait_for_pins` in `mm/memfd.c`).
 fn seal(memory: &File) -> io::Result<()> {
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     let mut sealed = Err(Errno::BUSY);
@@ -246,7 +246,7 @@ fn seal(memory: &File) -> io::Result<()> {
     Ok(sealed?)
 }
 
-/// Opens what a link of the kernel stands for, to run it.
+/// Opens the target of a link of the kernel, to run it.
 fn open_link(link: &str) -> io::Result<OwnedFd> {
     Ok(openat(
         CWD,

@@ -19,7 +19,7 @@ pub fn register() -> Result<Register, CommandError> {
         )
         .hint(NO_STATE)
     })?;
-    // First of all: a team directory can lie in it. What is another user's is told where it is
+    // First of all: a team directory can be in it. An error is reported where the directory is
     // needed.
     if let Err(error) = state.restore_mode() {
         tracing::debug!("{error}");
@@ -27,7 +27,7 @@ pub fn register() -> Result<Register, CommandError> {
     Ok(Register::new(state))
 }
 
-/// Makes sure of it.
+/// Checks that the register knows a team directory.
 ///
 /// # Errors
 /// An error of this code that names the directory, and how a person enters it.

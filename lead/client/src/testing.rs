@@ -1,5 +1,5 @@
 //! What the tests of the crates of the lead have in common: a team directory, and a daemon that
-//! answers what it is told to.
+//! gives prepared answers.
 
 use serde_json::{Value, json};
 use teamd_shared::control::{Command, Done, Greeting, Listener, Refusal, Reply, TaggedCommand};
@@ -30,7 +30,7 @@ pub fn scratch() -> (tempfile::TempDir, TeamDir) {
     (scratch, dir)
 }
 
-/// A daemon that takes one connection and says on it what it is told to, in a thread of its own.
+/// A daemon that takes one connection and sends prepared replies on it, in a thread of its own.
 pub fn daemon(
     dir: &TeamDir,
     mut answer: impl FnMut(&Command) -> Option<Result<Done, Refusal>> + Send + 'static,

@@ -1,5 +1,5 @@
 //! What a shell completes: names from the roster and ids of pending plans. It reads files, starts
-//! nothing, and says nothing: where something cannot be read there is nothing to complete.
+//! nothing, and prints nothing: where something cannot be read there is nothing to complete.
 
 use std::io::{self, Write};
 
@@ -18,9 +18,9 @@ pub fn answer<P: CommandFactory>() -> bool {
     if std::env::var_os(VARIABLE).is_none_or(|shell| shell.is_empty()) {
         return false;
     }
-    let here = std::env::current_dir().ok();
+    let current_dir = std::env::current_dir().ok();
     CompleteEnv::with_factory(P::command)
-        .try_complete(std::env::args_os(), here.as_deref())
+        .try_complete(std::env::args_os(), current_dir.as_deref())
         .unwrap_or(true)
 }
 
@@ -34,9 +34,9 @@ pub fn run(context: &Context, args: &Completions, program: &str) -> CommandResul
 }
 
 fn script(shell: &str, program: &str) -> io::Result<Vec<u8>> {
-    let known = Shells::builtins();
+    let shells = Shells::builtins();
     let mut script = Vec::new();
-    let completer = known.completer(shell).ok_or(io::ErrorKind::Unsupported)?;
+    let completer = shells.completer(shell).ok_or(io::ErrorKind::Unsupported)?;
     completer.write_registration(VARIABLE, program, program, program, &mut script)?;
     if shell == "zsh" {
         // At the first Tab, zsh loads the file from $fpath as the function that completes.

@@ -1,6 +1,6 @@
 //! `teamctl`: one command, one answer, then it ends.
 //!
-//! What the files of the team directory tell is read there; what needs a decision is asked of the
+//! What the files of the team directory show is read there; what needs a decision is asked of the
 //! daemon. It writes nothing but messages into inboxes (and `doctor --fix` what no daemon writes
 //! just now). What several commands and views do lies in `teamd-client`.
 

@@ -1,5 +1,5 @@
-//! Showing the records of a file, once or for ever. What a record looks like is for `render` to
-//! say.
+//! Shows the records of a file, once or as they are appended. `render` decides what a record looks
+//! like.
 
 use teamd_client::args::Range;
 use teamd_client::context::{Context, block_on};
@@ -13,7 +13,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 pub(crate) struct Stream {
     /// The file.
     pub(crate) at: TeamPath,
-    /// A record for people; empty if it tells them nothing.
+    /// Formats a record for people; empty if it tells them nothing.
     pub(crate) human: fn(&[u8]) -> String,
     /// Shows only records since then, in seconds since 1970.
     pub(crate) since: Option<f64>,
@@ -34,7 +34,7 @@ impl Stream {
     ) -> CommandResult {
         block_on(async {
             let out = &context.out;
-            // Watched first, then read: what is written in between is seen.
+            // Watched first, then read: nothing that is written in between is missed.
             let mut wake = range
                 .follow
                 .then(|| Wake::new(dir, &self.at, context.settings.poll));

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use futures_util::stream::FuturesUnordered;
 use serde::Deserialize;
 use teamd_client::act::{Perform, answer, send, task};
-use teamd_client::args::{Command, Mailbox};
+use teamd_client::args::{Command, MailboxName};
 use teamd_client::connection::Client;
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
@@ -113,7 +113,7 @@ impl Order {
                 let content = text::not_blank(text, "message")?;
                 send::deliver(
                     context,
-                    &Mailbox {
+                    &MailboxName {
                         to: owner.to_string(),
                         owner,
                     },

@@ -15,8 +15,7 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::read::{requests, roster};
 
-/// How much of an id an answer needs: one character, or a name that was meant for another command,
-/// opens no gate.
+/// How much of an id an answer needs: one character, or a name for another command, opens no gate.
 const SHORTEST: usize = 4;
 /// What can be answered.
 const JUDGED: [Kind; 3] = [Kind::PlanApproval, Kind::Review, Kind::Permission];
@@ -57,17 +56,16 @@ impl From<VerdictArgs> for Answer {
     }
 }
 
-/// What a person means who names an id, or a teammate.
+/// What an id or the name of a teammate refers to.
 pub enum Meant {
     /// The request with this id.
     This(Request),
-    /// The one request of this teammate that waits: which that is a person must see before it is
-    /// answered.
+    /// The one pending request of this teammate: a person must see it before it is answered.
     OnlyOneOf(Request),
 }
 
-/// Finds what is to be answered by its id, by at least `SHORTEST` characters of the beginning, or
-/// by the teammate that waits for nothing else.
+/// Finds a request by its id, by at least its first `SHORTEST` characters, or by the teammate
+/// that waits for nothing else.
 pub fn meant(dir: &TeamDir, word: &str) -> Result<Meant, CommandError> {
     let by_id = requests::find(dir, word, &JUDGED);
     let is_whole = by_id
@@ -103,8 +101,7 @@ pub fn meant(dir: &TeamDir, word: &str) -> Result<Meant, CommandError> {
     Ok(Meant::This(asked))
 }
 
-/// Makes the error of an answer that names a teammate, where no person can confirm which request is
-/// meant.
+/// Makes the error of an answer that names a teammate, where no person can confirm the request.
 pub fn name_the_id(asked: &Request, approve: bool) -> CommandError {
     let verb = if approve { "approve" } else { "reject" };
     let id = &asked.request_id;
@@ -145,7 +142,7 @@ pub fn give(context: &Context, id: &str, answer: Answer) -> Result<Answered, Com
     };
     let repeated = match block_on(record(&dir, &request_id, answer)) {
         Ok(repeated) => repeated,
-        // It ended so long ago that the daemon knows it no more: the journal does.
+        // It ended so long ago that the daemon no longer knows it: the journal does.
         Err(error) if error.code() == ExitCode::NotFound && asked.status == wanted => true,
         Err(error) if error.code() == ExitCode::NotFound && !asked.is_pending() => {
             let message = format!(

@@ -16,10 +16,10 @@ use crate::print::escape;
 use crate::read::roster;
 use crate::{programs, registered};
 
-/// Starts the daemon if none runs, unless the person or a setting says otherwise. Then the command
-/// itself says what is missing. Returns whether it has started one.
-/// `check` looks first whether the command could be done at all, in the team directory if there is
-/// one.
+/// Starts the daemon if none runs, unless the person or a setting forbids it; then the command
+/// itself reports what is missing. Returns whether it has started one.
+/// `check` is called first: whether the command could be done at all, in the team directory if
+/// there is one.
 ///
 /// # Errors
 /// As `check` and `teamd start`, or [`ExitCode::NotRunning`] in a directory that is no project.
@@ -35,7 +35,7 @@ pub fn ensure_daemon(
     };
     if let Some(dir) = &dir {
         registered::check(&context.register, dir, ExitCode::NotRunning)?;
-        // One that was killed may hold the lock for a moment longer, but it answers no more.
+        // One that was killed may hold the lock for a moment longer, but it no longer answers.
         if is_locked(dir)
             && !block_on(Client::connect(dir))
                 .is_err_and(|error| error.code() == ExitCode::NotRunning)
@@ -54,7 +54,7 @@ pub fn ensure_daemon(
 /// Stops a daemon again that a command has started, if the command failed and has left nothing for
 /// it to do.
 pub fn undo(context: &Context, started: bool, result: CommandResult) -> CommandResult {
-    // What is only no longer waited for goes on.
+    // After a timeout or Ctrl-C the command itself continues.
     let has_failed = result
         .as_ref()
         .is_err_and(|error| !matches!(error.code(), ExitCode::TimedOut | ExitCode::Interrupted));
@@ -91,7 +91,7 @@ fn refuse_home(path: &Path) -> Result<(), CommandError> {
         .hint("change to your project's directory; `teamd start` starts one here, if that is what you want"))
 }
 
-/// Runs `teamd start`, and says so if that one started the daemon. Returns whether it did.
+/// Runs `teamd start`, and reports it if that started the daemon. Returns whether it did.
 fn start(context: &Context) -> Result<bool, CommandError> {
     let failed = |why: String| {
         CommandError::new(ExitCode::Failed, format!("cannot start the daemon: {why}"))
@@ -107,18 +107,18 @@ fn start(context: &Context) -> Result<bool, CommandError> {
             failed(format!("{}: {error}", program.display()))
                 .hint("install teamd, teamctl and team-worker together, from the same version")
         })?;
-    let said = |bytes: &[u8]| {
+    let json = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes).into_owned();
         text.lines()
             .last()
             .and_then(|line| serde_json::from_str::<Value>(line).ok())
     };
     if !output.status.success() {
-        let error = said(&output.stderr).and_then(|said| CommandError::of_json(&said));
+        let error = json(&output.stderr).and_then(|json| CommandError::of_json(&json));
         return Err(error
             .unwrap_or_else(|| failed(String::from_utf8_lossy(&output.stderr).trim().to_owned())));
     }
-    let Some(started) = said(&output.stdout).filter(|started| started["already_running"] == false)
+    let Some(started) = json(&output.stdout).filter(|started| started["already_running"] == false)
     else {
         return Ok(false);
     };

@@ -1,6 +1,6 @@
 //! Appends a message to an inbox. The daemon is not on this way, and need not run.
 //!
-//! The roster is looked at before the append, so that no line goes to a name that is not there, and
+//! The roster is read before the append, so that no line goes to a name that is not there, and
 //! once more after it ([`Delivery`]): a teammate that ended in between may never read the message,
 //! and the sender must know.
 
@@ -15,14 +15,14 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 use uuid::Uuid;
 
-use crate::args::Mailbox;
+use crate::args::MailboxName;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 use crate::read::{roster, text};
 
-/// Sends a text, and says what becomes of it.
-pub fn deliver(context: &Context, to: &Mailbox, content: String, queue: bool) -> CommandResult {
+/// Sends a text, and reports what becomes of it.
+pub fn deliver(context: &Context, to: &MailboxName, content: String, queue: bool) -> CommandResult {
     let dir = context.dir()?;
     let is_lead = to.owner == Name::lead();
     // A person may have typed for long.
@@ -105,7 +105,7 @@ fn check<'r>(
     Ok(member)
 }
 
-/// Looks at the roster again, once the end of a process that is gone is recorded, and tells what
+/// Reads the roster again, once the end of a process that is gone is recorded, and returns what
 /// becomes of a message. `to` is its receiver as the roster showed it before.
 pub fn delivery(dir: &TeamDir, to: &RosterMember, appended: Appended) -> Delivery {
     match roster::load_after_end(dir, &to.name) {
@@ -131,7 +131,7 @@ pub fn undelivered(name: &Name, id: Uuid, delivery: &Delivery) -> Option<Command
     let (code, hint) = match doubt {
         Doubt::Forgotten => (
             ExitCode::NotFound,
-            "it lies with the files of the teammate in the archive".to_owned(),
+            "it is with the files of the teammate in the archive".to_owned(),
         ),
         Doubt::LeftToResume => (
             ExitCode::Conflict,
@@ -150,7 +150,7 @@ pub fn undelivered(name: &Name, id: Uuid, delivery: &Delivery) -> Option<Command
                 ExitCode::Failed
             },
             format!(
-                "look with `teamctl status {name}`, or `teamctl inbox {name}`, before you send it again"
+                "check `teamctl status {name}` or `teamctl inbox {name}` before you send it again"
             ),
         ),
     };

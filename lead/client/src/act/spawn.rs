@@ -13,7 +13,7 @@ use teamd_shared::spawn::{
 };
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use crate::act::waiting::Caller;
+use crate::act::waiting::Requester;
 use crate::connection::unexpected;
 use crate::context::Context;
 use crate::error::CommandError;
@@ -22,7 +22,7 @@ use crate::print::{clock, escape};
 use crate::read::tail::Tail;
 use crate::read::{agents, journal, roster};
 
-/// How many lines of its log tell why a worker did not become ready.
+/// How many lines of its log are shown if a worker did not become ready.
 const LOG_LINES: usize = 10;
 
 /// Checks whether a teammate could be spawned, in the team directory if there is one.
@@ -62,7 +62,7 @@ pub async fn start(
     let name = order.name.clone();
     let resume = order.resume;
     let checkout = order.terms.checkout;
-    let caller = Caller {
+    let caller = Requester {
         dir,
         out: &context.out,
         timeout: Some(timeout),
@@ -185,13 +185,13 @@ fn resolved(
 /// # Errors
 /// If the current directory is gone, or a path begins with `~` and there is no home.
 pub fn make_absolute(flags: &mut TermsPatch) -> Result<(), CommandError> {
-    let here = std::env::current_dir().map_err(|error| {
+    let current_dir = std::env::current_dir().map_err(|error| {
         CommandError::new(
             ExitCode::Failed,
             format!("cannot find the current directory: {error}"),
         )
     })?;
-    Ok(flags.make_absolute(&here, &|name| std::env::var(name).ok())?)
+    Ok(flags.make_absolute(&current_dir, &|name| std::env::var(name).ok())?)
 }
 
 fn not_ready(dir: &TeamDir, name: &Name, refusal: Refusal) -> CommandError {
@@ -200,7 +200,7 @@ fn not_ready(dir: &TeamDir, name: &Name, refusal: Refusal) -> CommandError {
     if !log.is_empty() {
         message.push_str(&format!("\nthe end of its log:\n  {}", log.join("\n  ")));
     }
-    // Whatever kept it from becoming ready: to start it has failed.
+    // Whatever kept it from becoming ready: starting it has failed.
     let error = CommandError::new(ExitCode::Failed, message);
     let roster = roster::load_one(dir, name).ok();
     let member = roster.as_ref().and_then(|roster| roster.member(name));

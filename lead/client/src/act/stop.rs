@@ -11,10 +11,10 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::read::journal;
 
-/// The pause between two looks whether a daemon that announced its end has exited.
+/// The pause between two checks whether a daemon that announced its end has exited.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Asks the daemon to stop, tells it more then, and waits until it has stopped.
+/// Asks the daemon to stop, sends it further commands, and waits until it has stopped.
 ///
 /// # Errors
 /// As [`Client::connect`], or if the daemon refuses.
@@ -28,7 +28,7 @@ pub async fn request_stop(
         Ok(Done::Stop(StopOutcome::Rejected(names))) => return Ok(StopOutcome::Rejected(names)),
         Ok(Done::Stop(StopOutcome::Stopped)) => true,
         Ok(other) => return Err(unexpected(&other)),
-        // Another command stopped it at the same moment, or it was killed: its journal tells.
+        // Another command stopped it at the same moment, or it was killed: its journal shows which.
         Err(CallError::Lost(_) | CallError::Stopped) => false,
         Err(error @ (CallError::Refused(_) | CallError::Silent | CallError::Unanswered)) => {
             return Err(error.into());
@@ -67,7 +67,7 @@ async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), Comman
                 Err(error) => return Err(cannot_watch(&error)),
             },
             Ok(other) => return Err(unexpected(&other)),
-            // It has ended, perhaps before it looked at this connection.
+            // It has ended, perhaps before it accepted this connection.
             Err(CallError::Lost(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -75,7 +75,7 @@ async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), Comman
     }
 }
 
-/// Waits until the daemon has exited. Its lock alone would not tell: a daemon that was started
+/// Waits until the daemon has exited. Its lock alone would not show it: a daemon that was started
 /// meanwhile may hold it.
 async fn ended(daemon: &Identity) -> Result<(), CommandError> {
     while daemon.runs().map_err(|error| cannot_watch(&error))? {

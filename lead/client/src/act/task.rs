@@ -4,14 +4,14 @@ use teamd_shared::control::{Command, Done, TaskOrder};
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::task::{Task, TaskFields};
 
-use crate::act::waiting::{Caller, Early};
+use crate::act::waiting::{Early, Requester};
 use crate::connection::unexpected;
 use crate::context::{Context, block_on};
 use crate::error::CommandError;
 use crate::read::journal;
 use crate::read::tasks::find;
 
-/// Makes tasks; with `within` they name those before which they stand by their places among them.
+/// Makes tasks; with `within` they name each other by their places among them.
 ///
 /// # Errors
 /// As the daemon refuses.
@@ -38,7 +38,7 @@ pub fn ask(context: &Context, order: TaskOrder) -> Result<Vec<Task>, CommandErro
 
 async fn give(context: &Context, order: TaskOrder) -> Result<Vec<Task>, CommandError> {
     let dir = context.dir()?;
-    let caller = Caller {
+    let caller = Requester {
         dir: &dir,
         out: &context.out,
         timeout: None,

@@ -1,6 +1,6 @@
-//! Waiting until the daemon has done what a command asks for, also if the daemon dies meanwhile:
-//! the next daemon is told the same, and joins it. The waiting ends with a timeout and with Ctrl-C;
-//! neither ends the request.
+//! Waits until the daemon has done what a command asks for, also if the daemon dies meanwhile: the
+//! next daemon gets the same command, and joins it. The waiting ends with a timeout and with
+//! Ctrl-C; neither ends the request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -20,7 +20,7 @@ use crate::read::roster;
 /// Between two attempts to reach the next daemon, at first and at last.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Why the waiting ended before there was an answer. What is waited for goes on.
+/// Why the waiting ended before there was an answer. What is waited for continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Early {
     /// The time is over.
@@ -30,7 +30,7 @@ pub enum Early {
 }
 
 impl Early {
-    /// Makes the error: `late` says what is not done in time, `hint` how it goes on.
+    /// Makes the error: `late` names what is not done in time, `hint` what happens next.
     pub fn error(self, name: impl Display, late: String, hint: impl Into<String>) -> CommandError {
         let error = match self {
             Self::TimedOut => CommandError::new(ExitCode::TimedOut, late),
@@ -43,7 +43,7 @@ impl Early {
     }
 }
 
-/// Waits for something, until the time is over (none: without an end) or the person presses Ctrl-C.
+/// Waits for something, at most for a time (none: without a limit), or until Ctrl-C.
 ///
 /// # Errors
 /// As what is waited for, or [`ExitCode::Failed`] if Ctrl-C cannot be caught.
@@ -55,7 +55,7 @@ pub async fn within<T>(
         CommandError::new(ExitCode::Failed, format!("cannot catch Ctrl-C: {error}"))
     })?;
     tokio::select! {
-        // What is there already counts, whatever else is.
+        // An answer that is there counts, whatever else has happened.
         biased;
         done = work => done.map(Ok),
         Some(()) = interrupt.recv() => Ok(Err(Early::Interrupted)),
@@ -64,12 +64,12 @@ pub async fn within<T>(
 }
 
 /// Gives commands to the daemon, and waits for their answers.
-pub struct Caller<'a> {
+pub struct Requester<'a> {
     /// The team.
     pub dir: &'a TeamDir,
-    /// Where to say that the daemon is gone.
+    /// Where to report that the daemon is gone.
     pub out: &'a Output,
-    /// How long; none: without an end.
+    /// How long to wait; none: without a limit.
     pub timeout: Option<Duration>,
 }
 
@@ -78,13 +78,13 @@ pub struct Caller<'a> {
 pub struct CommandAnswer {
     /// The index of the command.
     pub index: usize,
-    /// What the daemon says.
+    /// The answer of the daemon.
     pub result: Result<Done, Refusal>,
     /// Whether an earlier daemon may have carried it out.
     pub said_again: bool,
 }
 
-impl Caller<'_> {
+impl Requester<'_> {
     /// Gives one command, and waits for its answer.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Caller<'_> {
             if !said_again {
                 tracing::debug!("{lost:?}");
                 self.out
-                    .note("the daemon is gone; what it has recorded goes on, still waiting");
+                    .note("the daemon is gone; what it has recorded continues, still waiting");
                 self.out
                     .hint("`teamd start` in another terminal starts it again");
             }
@@ -186,8 +186,8 @@ fn after_the_last_daemon(dir: &TeamDir, command: &Command) -> Result<Done, Refus
     })
 }
 
-/// Says every command that is open, and takes the answers as they come. A command whose id is taken
-/// is said again under another one.
+/// Sends every command that is open, and hands over the answers as they come. A command whose id is
+/// taken is sent again with another one.
 async fn ask(
     mut client: Client,
     open: &mut BTreeMap<usize, Command>,
@@ -277,7 +277,7 @@ mod tests {
     fn the_next_daemon_is_told_the_same_of_what_is_not_answered() {
         let (_scratch, dir) = scratch();
         let (out, _, stderr) = captured(false);
-        let caller = Caller {
+        let caller = Requester {
             dir: &dir,
             out: &out,
             timeout: Some(Duration::from_secs(20)),
@@ -325,7 +325,7 @@ mod tests {
     fn a_command_whose_id_is_taken_is_said_again_under_another_one() {
         let (_scratch, dir) = scratch();
         let (out, ..) = captured(false);
-        let caller = Caller {
+        let caller = Requester {
             dir: &dir,
             out: &out,
             timeout: Some(Duration::from_secs(20)),
@@ -360,7 +360,7 @@ mod tests {
     fn a_timeout_ends_the_waiting_with_a_daemon_that_is_silent_and_with_none() {
         let (_scratch, dir) = scratch();
         let (out, ..) = captured(false);
-        let caller = Caller {
+        let caller = Requester {
             dir: &dir,
             out: &out,
             timeout: Some(Duration::from_millis(50)),

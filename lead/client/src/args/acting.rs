@@ -9,7 +9,7 @@ use teamd_shared::member::{MemberStatus, Permissions, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 
-use super::value::{Mailbox, duration, mailbox, teammate};
+use super::value::{MailboxName, duration, mailbox, teammate};
 use crate::args::completers::{names, plans};
 
 #[derive(Debug, Args)]
@@ -80,7 +80,7 @@ pub struct Shutdown {
     /// Shut down every running teammate except the lead agent
     #[arg(long)]
     pub all: bool,
-    /// Reason, which the teammate's model is told
+    /// Reason, which the teammate's model gets
     #[arg(
         long,
         value_name = "TEXT",
@@ -158,7 +158,7 @@ pub struct Teammate {
 pub struct Send {
     /// Recipient: a teammate, `lead` or `user`
     #[arg(value_parser = mailbox, add = names())]
-    pub name: Mailbox,
+    pub name: MailboxName,
     /// Message, or - to read it from stdin
     #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub text: String,
@@ -168,7 +168,7 @@ pub struct Send {
 }
 
 #[derive(Debug, Args)]
-pub struct Broadcast {
+pub struct BroadcastArgs {
     /// Message, or - to read it from stdin
     #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub text: String,
@@ -239,7 +239,7 @@ pub struct Approve {
 }
 
 #[derive(Debug, Args)]
-pub struct RequestPlan {
+pub struct RequestPlanArgs {
     /// Teammate
     #[arg(value_parser = Name::of_inbox, add = names())]
     pub name: Name,

@@ -1,5 +1,5 @@
-//! Completes names from the roster, and ids of pending plans. It reads files, starts nothing, and says
-//! nothing: where something cannot be read there is nothing to complete.
+//! Completes names from the roster, and ids of pending plans. It reads files, starts nothing, and
+//! prints nothing: where something cannot be read there is nothing to complete.
 
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use teamd_shared::config::Roster;

@@ -5,7 +5,7 @@ use clap_complete::Shell;
 use teamd_shared::name::Name;
 use teamd_shared::schema::Of;
 
-use super::value::{Mailbox, log_name, mailbox, past, schema};
+use super::value::{MailboxName, log_name, mailbox, past, schema};
 use crate::args::completers::{names, plans};
 
 #[derive(Debug, Default, PartialEq, Args)]
@@ -76,10 +76,10 @@ pub struct Web {
 }
 
 #[derive(Debug, Args)]
-pub struct Inbox {
+pub struct InboxArgs {
     /// Owner of the inbox: a teammate, `lead` or `user`, which share one
     #[arg(default_value = "lead", value_parser = mailbox, add = names())]
-    pub name: Mailbox,
+    pub name: MailboxName,
     /// Show the last N messages
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub last: usize,
@@ -152,8 +152,8 @@ pub struct Requests {
 pub struct Doctor {
     /// Repair what can be repaired without deleting data, and list every change
     ///
-    /// While a daemon runs, its own files are left alone. Without a daemon, this also cleans up
-    /// after dead processes.
+    /// While a daemon runs, its own files are left alone. Without a daemon, this also ends
+    /// workers and shims that no record names.
     #[arg(long)]
     pub fix: bool,
     /// Also show what is in order, and how each promise of the sandbox is enforced

@@ -28,7 +28,7 @@ pub enum TaskCommand {
     Add(Box<TaskAdd>),
     /// List unfinished tasks
     #[command(alias = "ls")]
-    List(TaskList),
+    List(TaskListArgs),
     /// Show a task in full
     Show(TaskRef),
     /// Change a task, unless it is submitted or completed
@@ -49,9 +49,9 @@ pub enum TaskCommand {
     /// Create tasks from a Markdown checklist, TOML or JSON
     ///
     /// In a checklist (`- [ ] subject`, `1. [ ] subject`), an item waits for the items nested below
-    /// it; other text below it is its description, and what becomes no task is said. In TOML each
-    /// `[[task]]`, and in JSON each object of an array, has the fields of
-    /// `teamctl task show ID --json`; `id` is the number that `blocked_by` refers to.
+    /// it; other text below it is its description, and what becomes no task is reported. In TOML
+    /// each `[[task]]`, and in JSON each object of an array, has the fields of `teamctl task show
+    /// ID --json`; `id` is the number that `blocked_by` refers to.
     Import(TaskImport),
 }
 
@@ -121,7 +121,7 @@ pub struct TaskAdd {
     /// Subject: what to do, in one line
     #[arg(value_name = "SUBJECT", allow_hyphen_values = true, value_parser = FreeText)]
     pub subject: String,
-    /// What else is said
+    /// Further comments
     #[command(flatten)]
     pub fields: TaskFields,
     /// Allow a --for that no teammate has yet
@@ -137,7 +137,7 @@ pub struct TaskEdit {
     /// Subject: what to do, in one line
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = FreeText)]
     pub subject: Option<String>,
-    /// What else is said
+    /// Further comments
     #[command(flatten)]
     pub fields: TaskFields,
     /// Allow a --for that no teammate has yet
@@ -146,7 +146,7 @@ pub struct TaskEdit {
 }
 
 #[derive(Debug, Args)]
-pub struct TaskList {
+pub struct TaskListArgs {
     /// Also list finished tasks
     #[arg(long)]
     pub all: bool,

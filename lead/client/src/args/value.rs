@@ -14,8 +14,8 @@ use crate::print::clock;
 /// The receiver of a message, or the owner of the messages to show: `user` shares the inbox of the
 /// lead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mailbox {
-    /// The name as it stands in `to`.
+pub struct MailboxName {
+    /// The name as it is in `to`.
     pub to: String,
     /// The owner of that inbox.
     pub owner: Name,
@@ -33,13 +33,13 @@ pub(super) fn teammate(text: &str) -> Result<Name, String> {
 }
 
 /// Reads the receiver of a message, or the owner of the messages to show.
-pub(super) fn mailbox(text: &str) -> Result<Mailbox, NameError> {
+pub(super) fn mailbox(text: &str) -> Result<MailboxName, NameError> {
     let owner = if text == USER {
         Name::lead()
     } else {
         Name::of_inbox(text)?
     };
-    Ok(Mailbox {
+    Ok(MailboxName {
         to: text.to_owned(),
         owner,
     })

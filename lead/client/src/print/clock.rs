@@ -16,13 +16,13 @@ pub fn age(since: f64) -> String {
     span(wall() - since)
 }
 
-/// Returns a number of seconds as a person would say it: in its largest unit.
+/// Formats a number of seconds in its largest unit.
 pub fn span(seconds: f64) -> String {
     let (unit, letter) = unit(seconds);
     format!("{}{letter}", whole(seconds.max(0.0) / unit))
 }
 
-/// Returns how many seconds later [`span`] says another.
+/// Returns after how many seconds [`span`] changes.
 pub fn span_stays(seconds: f64) -> f64 {
     let unit = unit(seconds).0;
     unit - seconds.max(0.0) % unit
@@ -74,10 +74,12 @@ fn local(at: f64, zone: &TimeZone) -> Zoned {
 
 fn show(at: &Zoned, now: &Zoned) -> String {
     let age = now.timestamp().as_second() - at.timestamp().as_second();
-    let format = match at.date() == now.date() {
-        true => "%H:%M:%S",
-        false if age.abs() < OLD => "%b %d %H:%M",
-        false => "%b %d %Y",
+    let format = if at.date() == now.date() {
+        "%H:%M:%S"
+    } else if age.abs() < OLD {
+        "%b %d %H:%M"
+    } else {
+        "%b %d %Y"
     };
     at.strftime(format).to_string()
 }

@@ -20,7 +20,7 @@ const REFUSAL_FADES: f64 = 600.0;
 const COUNTS: f64 = 10.0;
 /// The longest first line of a plan that is shown, in characters.
 const HEADLINE: usize = 160;
-/// Headings of plans that say nothing.
+/// Headings of plans that carry no information.
 const SAYS_NOTHING: [&str; 8] = [
     "plan",
     "the plan",
@@ -32,12 +32,12 @@ const SAYS_NOTHING: [&str; 8] = [
     "implementation plan",
 ];
 
-/// What a member needs, in the order in which a person looks.
+/// What a member needs, the most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// A person has to decide something.
     NeedsYou,
-    /// It cannot go on by itself.
+    /// It cannot continue by itself.
     Stuck,
     /// It works, starts or leaves.
     Working,
@@ -71,7 +71,7 @@ impl Group {
     }
 }
 
-/// What the roster alone does not tell of a member.
+/// What the roster alone does not show of a member.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Facts<'t> {
     /// Its process has ended, and no daemon has recorded it.
@@ -96,7 +96,7 @@ impl<'t> Facts<'t> {
         let refusal = team
             .shutdown_of(name)
             .filter(|it| it.status == Status::Rejected && !it.agent);
-        // Few members have a plan pending, so few need a look at all requests.
+        // Few members have a plan pending, so few need all requests.
         let since = plan
             .and_then(|_| team.members.get(name))
             .map(|state| state.record.conversation);
@@ -125,9 +125,9 @@ impl<'t> Facts<'t> {
     }
 }
 
-/// How a member stands, for a person.
+/// The state of a member, for a person.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Standing {
+pub struct MemberStanding {
     /// What it needs.
     pub group: Group,
     /// Its state, in a person's word.
@@ -136,121 +136,127 @@ pub struct Standing {
     pub what: String,
     /// Since when, in seconds since 1970.
     pub since: f64,
-    /// When it is another by the time alone.
+    /// When it changes by time alone.
     pub changes_at: Option<f64>,
 }
 
-impl Standing {
-    /// Computes how a member stands at a time, in seconds since 1970.
+impl MemberStanding {
+    /// Computes the state of a member at a time, in seconds since 1970.
     pub fn of(member: &RosterMember, facts: Facts<'_>, now: f64) -> Self {
-        let at = |group, word, what: &str, since| Self {
-            group,
-            word,
-            what: what.to_owned(),
-            since,
-            changes_at: None,
-        };
-        let counting = |standing: Self| Self {
-            changes_at: Some(now + COUNTS),
-            ..standing
-        };
         let status = member.status;
         let since = member.updated_at;
         let activity = member.activity.as_str();
-        let ended = member
-            .exit
-            .as_ref()
-            .map_or_else(String::new, |it| match &it.note {
-                Some(note) => format!("{}; {note}", exit(it)),
-                None => exit(it),
-            });
-        let silent = if !facts.unnoticed && !status.is_ended() {
-            member.silent_since
-        } else {
-            None
-        };
+        match status {
+            MemberStatus::Crashed => {
+                return Self::at(Group::Stuck, "crashed", ending(member), since);
+            }
+            MemberStatus::Shutdown | MemberStatus::Killed => {
+                return Self::at(Group::Ended, status.as_str(), ending(member), since);
+            }
+            _ if facts.unnoticed => {
+                let what = "its process is gone".to_owned();
+                return Self::at(Group::Stuck, "gone", what, since);
+            }
+            MemberStatus::AwaitingApproval => return Self::awaiting(member, facts),
+            _ => {}
+        }
+        if let Some(since) = member.silent_since {
+            return Self::silent(activity, since, now);
+        }
+        let is_settled = matches!(status, MemberStatus::Idle | MemberStatus::Working);
+        if is_settled && let Some(review) = facts.plan {
+            let what = describe(review, 0);
+            return Self::at(Group::NeedsYou, "review", what, review.created_at);
+        }
         let refusal = facts
             .refusal
-            .filter(|it| now - it.resolved_at.unwrap_or(0.0) < REFUSAL_FADES);
-        match (status, silent, refusal) {
-            (MemberStatus::Crashed, ..) => at(Group::Stuck, "crashed", &ended, since),
-            (MemberStatus::Shutdown | MemberStatus::Killed, ..) => {
-                at(Group::Ended, status.as_str(), &ended, since)
+            .filter(|request| now - request.resolved_at.unwrap_or(0.0) < REFUSAL_FADES);
+        if is_settled && let Some(refusal) = refusal {
+            return Self::refused(refusal, since);
+        }
+        match status {
+            MemberStatus::ShuttingDown => {
+                Self::at(Group::Working, "leaving", activity.to_owned(), since)
             }
-            _ if facts.unnoticed => at(Group::Stuck, "gone", "its process is gone", since),
-            (MemberStatus::AwaitingApproval, ..) => match facts.plan {
-                None => at(Group::NeedsYou, "plan", activity, since),
-                Some(asked) => {
-                    let tries = if asked.kind == Kind::PlanApproval {
-                        facts.rejected
-                    } else {
-                        0
-                    };
-                    at(
-                        Group::NeedsYou,
-                        asked.kind.noun(),
-                        &describe(asked, tries),
-                        asked.created_at,
-                    )
-                }
-            },
-            (_, Some(since), _) => {
-                let silent = Duration::try_from_secs_f64(now - since).unwrap_or_default();
-                let what = format!("not responding for {}", format_duration(silent));
-                let what = if activity.is_empty() {
-                    what
-                } else {
-                    format!("{what}; {activity}")
-                };
-                counting(at(Group::Stuck, "silent", &what, since))
+            MemberStatus::Idle => Self::idle(member),
+            _ => Self::working(member, now),
+        }
+    }
+
+    fn at(group: Group, word: &'static str, what: String, since: f64) -> Self {
+        Self {
+            group,
+            word,
+            what,
+            since,
+            changes_at: None,
+        }
+    }
+
+    fn awaiting(member: &RosterMember, facts: Facts<'_>) -> Self {
+        let Some(request) = facts.plan else {
+            let activity = member.activity.clone();
+            return Self::at(Group::NeedsYou, "plan", activity, member.updated_at);
+        };
+        let rejected = if request.kind == Kind::PlanApproval {
+            facts.rejected
+        } else {
+            0
+        };
+        let what = describe(request, rejected);
+        let noun = request.kind.noun();
+        Self::at(Group::NeedsYou, noun, what, request.created_at)
+    }
+
+    fn silent(activity: &str, since: f64, now: f64) -> Self {
+        let silence = Duration::try_from_secs_f64(now - since).unwrap_or_default();
+        let mut what = format!("not responding for {}", format_duration(silence));
+        if !activity.is_empty() {
+            what = format!("{what}; {activity}");
+        }
+        Self {
+            changes_at: Some(now + COUNTS),
+            ..Self::at(Group::Stuck, "silent", what, since)
+        }
+    }
+
+    fn refused(refusal: &Request, since: f64) -> Self {
+        let why = refusal.reason.as_deref().unwrap_or_default();
+        let since = refusal.resolved_at.unwrap_or(since);
+        let what = format!("rejected the shutdown: {why}");
+        Self {
+            changes_at: Some(since + REFUSAL_FADES),
+            ..Self::at(Group::NeedsYou, "stays", what, since)
+        }
+    }
+
+    fn idle(member: &RosterMember) -> Self {
+        let activity = member.activity.as_str();
+        let (group, word, what) = match member.idle_reason {
+            Some(IdleReason::Failed) => {
+                let why = activity.strip_prefix("failed: ").unwrap_or(activity);
+                (Group::Stuck, "failed", why)
             }
-            (MemberStatus::Idle | MemberStatus::Working, ..) if let Some(review) = facts.plan => {
-                at(
-                    Group::NeedsYou,
-                    "review",
-                    &describe(review, 0),
-                    review.created_at,
-                )
+            Some(IdleReason::MaxTurns | IdleReason::MaxTokens | IdleReason::MaxCost) => {
+                (Group::Stuck, "limit", activity)
             }
-            (MemberStatus::ShuttingDown, ..) => at(Group::Working, "leaving", activity, since),
-            (MemberStatus::Idle | MemberStatus::Working, _, Some(refusal)) => {
-                let why = refusal.reason.as_deref().unwrap_or_default();
-                let since = refusal.resolved_at.unwrap_or(since);
-                let stays = at(
-                    Group::NeedsYou,
-                    "stays",
-                    &format!("rejected the shutdown: {why}"),
-                    since,
-                );
-                Self {
-                    changes_at: Some(since + REFUSAL_FADES),
-                    ..stays
-                }
-            }
-            (MemberStatus::Idle, ..) => match member.idle_reason {
-                Some(IdleReason::Failed) => {
-                    let why = activity.strip_prefix("failed: ").unwrap_or(activity);
-                    at(Group::Stuck, "failed", why, since)
-                }
-                Some(IdleReason::MaxTurns | IdleReason::MaxTokens | IdleReason::MaxCost) => {
-                    at(Group::Stuck, "limit", activity, since)
-                }
-                _ => at(Group::Idle, "idle", activity, since),
-            },
-            _ => {
-                let pause = member.waiting.as_ref().map(|waiting| waiting.describe(now));
-                let works = at(
-                    Group::Working,
-                    status.as_str(),
-                    pause.as_deref().unwrap_or(activity),
-                    since,
-                );
-                if pause.is_some() {
-                    counting(works)
-                } else {
-                    works
-                }
-            }
+            _ => (Group::Idle, "idle", activity),
+        };
+        Self::at(group, word, what.to_owned(), member.updated_at)
+    }
+
+    fn working(member: &RosterMember, now: f64) -> Self {
+        let pause = member.waiting.as_ref().map(|waiting| waiting.describe(now));
+        let changes_at = pause.as_ref().map(|_| now + COUNTS);
+        let what = pause.unwrap_or_else(|| member.activity.clone());
+        Self {
+            changes_at,
+            ..Self::at(
+                Group::Working,
+                member.status.as_str(),
+                what,
+                member.updated_at,
+            )
         }
     }
 
@@ -267,6 +273,17 @@ impl Standing {
     }
 }
 
+/// Describes how a member has ended.
+fn ending(member: &RosterMember) -> String {
+    let Some(ended) = &member.exit else {
+        return String::new();
+    };
+    match &ended.note {
+        Some(note) => format!("{}; {note}", exit(ended)),
+        None => exit(ended),
+    }
+}
+
 fn describe(plan: &Request, rejected: usize) -> String {
     let again = if rejected == 0 {
         String::new()
@@ -280,7 +297,7 @@ fn describe(plan: &Request, rejected: usize) -> String {
     )
 }
 
-/// Returns the first line of a plan that says something, without the marks of a heading or a list.
+/// Returns the first informative line of a plan, without the marks of a heading or a list.
 pub fn headline(plan: &str) -> String {
     let bare = |line: &str| {
         let text = line
@@ -295,8 +312,8 @@ pub fn headline(plan: &str) -> String {
             .collect::<String>()
     };
     let first = plan.lines().map(bare).find(|line| {
-        let said = line.trim_end_matches([':', '.']).to_lowercase();
-        !said.is_empty() && !SAYS_NOTHING.contains(&said.as_str())
+        let heading = line.trim_end_matches([':', '.']).to_lowercase();
+        !heading.is_empty() && !SAYS_NOTHING.contains(&heading.as_str())
     });
     first
         .or_else(|| plan.lines().map(bare).find(|line| !line.is_empty()))
@@ -315,7 +332,7 @@ pub fn natural(a: &str, b: &str) -> Ordering {
                 .find(|c| !is_digit(c))
                 .map_or(rest.len(), |end| text + end);
             let digits = &rest[text..number];
-            // A name that ends here stands before one with a number.
+            // A name that ends here comes before one with a number.
             parts.push((
                 &rest[..text],
                 (!digits.is_empty()).then(|| digits.parse().unwrap_or(u64::MAX)),

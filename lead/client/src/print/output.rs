@@ -21,12 +21,12 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
 /// What to do when the result cannot be printed.
-const DONE_ALL_THE_SAME: &str = "what was asked for is done: before you repeat it, look at what there is (`teamctl status`, `teamctl inbox`)";
+const DONE_ALL_THE_SAME: &str = "the command was carried out: before you repeat it, check the result (`teamctl status`, `teamctl inbox`)";
 
 /// By how many columns the rest of a line is indented that is longer than the terminal is wide.
 const HANGING: usize = 4;
 
-/// Stands for a blank at which no line may end. It is in no text of people.
+/// Marks a blank at which no line may end. It is in no text of people.
 const HELD: &str = "\u{f8ff}";
 
 /// The style of "error:".
@@ -124,7 +124,7 @@ impl Output {
         self.write(text.as_bytes())
     }
 
-    /// As [`Output::text`]; on a terminal, lines that are too long go on indented: no part of a
+    /// As [`Output::text`]; on a terminal, lines that are too long continue indented: no part of a
     /// text that others wrote begins where a record of ours does.
     ///
     /// # Errors
@@ -189,27 +189,27 @@ impl Output {
         self.closed.get() || stdout_is_hung_up()
     }
 
-    /// Tells people something beside the result. Programs do not get it.
+    /// Prints a note for people. Programs do not get it.
     pub fn note(&self, text: impl Display) {
         if !self.json {
-            self.say(HINT, "note:", &text.to_string());
+            self.print_labelled(HINT, "note:", &text.to_string());
         }
     }
 
-    /// Tells people what to do next. Programs do not get it.
+    /// Prints the next step for people. Programs do not get it.
     pub fn hint(&self, text: impl Display) {
         if !self.json {
-            self.say(HINT, "hint:", &text.to_string());
+            self.print_labelled(HINT, "hint:", &text.to_string());
         }
     }
 
-    /// Tells what went wrong.
+    /// Prints an error.
     pub fn error(&self, error: &CommandError) {
         if self.json {
             let text = json!({"error": error.to_json()}).to_string();
             return self.write_stderr(&format!("{}\n", escape::json(&text)));
         }
-        self.say(ERROR, "error:", &escape::text(error.message()));
+        self.print_labelled(ERROR, "error:", &escape::text(error.message()));
         for choice in error.choices() {
             self.aside(format_args!("  {}", escape::line(choice)));
         }
@@ -218,9 +218,9 @@ impl Output {
         }
     }
 
-    /// Tells people something behind a label; on a terminal, lines that are too long are folded
+    /// Prints a text after a label; on a terminal, lines that are too long are folded
     /// between words.
-    fn say(&self, style: Style, label: &str, text: &str) {
+    fn print_labelled(&self, style: Style, label: &str, text: &str) {
         let text = format!("{} {}\n", paint(style, label), (self.words)(text));
         let columns = if self.has_terminal {
             columns_of(io::stderr())
@@ -230,7 +230,7 @@ impl Output {
         self.write_stderr(&columns.map_or_else(|| text.clone(), |columns| fold(&text, columns)));
     }
 
-    /// Tells people what happens beside the result, on a line of its own, escaped by the caller.
+    /// Prints progress for people, on a line of its own, escaped by the caller.
     /// Programs do not get it.
     pub fn aside(&self, text: impl Display) {
         if !self.json {
@@ -238,7 +238,7 @@ impl Output {
         }
     }
 
-    /// As [`Output::aside`]; on a terminal, lines that are too long go on indented.
+    /// As [`Output::aside`]; on a terminal, lines that are too long continue indented.
     pub fn aside_wrapped(&self, text: &str) {
         let columns = if self.has_terminal {
             columns_of(io::stderr())
@@ -314,7 +314,7 @@ impl Output {
         Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
     }
 
-    /// Prints the help of a command line that says nothing.
+    /// Prints the help for an empty command line.
     pub fn help(&self, text: impl Display) {
         self.write_stderr(&text.to_string());
     }
@@ -322,8 +322,7 @@ impl Output {
     fn write_stderr(&self, text: &str) {
         self.passed();
         let mut stderr = self.stderr.borrow_mut();
-        // Where stderr cannot be written there is nowhere left to say so; the exit code still
-        // tells.
+        // Where stderr cannot be written there is nowhere left to report it, but for the exit code.
         drop(
             stderr
                 .write_all(text.as_bytes())
@@ -382,11 +381,11 @@ fn fold(text: &str, columns: usize) -> String {
     textwrap::fill(&hold(text), at_blanks(columns).break_words(false)).replace(HELD, " ")
 }
 
-/// Holds together what stands between backquotes.
+/// Keeps together what is between backquotes.
 fn hold(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     let held = parts.iter().enumerate();
-    // Behind the last one, if it is alone, stands ordinary text.
+    // After the last one, if it is alone, comes ordinary text.
     let held = held.map(|(at, part)| {
         if at % 2 == 1 && at + 1 < parts.len() {
             part.replace(' ', HELD)
@@ -431,9 +430,10 @@ pub fn terminal_width() -> Option<usize> {
 
 /// Returns the columns of a terminal; none if it is none.
 fn columns_of(stream: impl IsTerminal + AsFd) -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(&stream)
-        .ok()
-        .filter(|_| stream.is_terminal())?;
+    if !stream.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(&stream).ok()?;
     Some(usize::from(size.ws_col))
 }
 

@@ -37,7 +37,7 @@ impl Cell {
         }
     }
 
-    /// Lets the cell go on below, where it is the last of its row and too long for the line.
+    /// Lets the cell continue below, where it is the last of its row and too long for the line.
     pub fn wrapping(self) -> Self {
         Self {
             wraps: true,
@@ -113,7 +113,7 @@ impl Table {
             .collect()
     }
 
-    /// Lays the table out, each row on one line; also tells which rows are headings.
+    /// Lays the table out, each row on one line; also returns which rows are headings.
     pub fn cut_lines(mut self, terminal: usize) -> Vec<(String, bool)> {
         for cell in self.rows.iter_mut().flatten() {
             cell.wraps = false;

@@ -9,22 +9,22 @@ use crate::print::output::paint;
 use crate::print::render::{BAD, BOLD, DIM, count, facts};
 use crate::print::{clock, escape};
 
-/// Says what a pending task waits for: `3, 5 (failed)`.
+/// Describes what a pending task waits for: `3, 5 (failed)`.
 pub fn blockers(team: &Team, task: &Task) -> String {
     if task.status != TaskStatus::Pending {
         return String::new();
     }
-    let said = team
+    let reasons = team
         .blockers(task)
         .into_iter()
         .map(|(id, status)| match status {
             TaskStatus::Failed | TaskStatus::Cancelled => format!("{id} ({})", status.as_str()),
             _ => id.to_string(),
         });
-    said.collect::<Vec<_>>().join(", ")
+    reasons.collect::<Vec<_>>().join(", ")
 }
 
-/// Says how a completed task was verified.
+/// Describes how a completed task was verified.
 pub fn verified(task: &Task) -> &'static str {
     match (&task.result, task.status) {
         (Some(result), TaskStatus::Completed) => result.verified(),
@@ -43,7 +43,7 @@ pub fn style(status: TaskStatus) -> Style {
     }
 }
 
-/// Says everything about a task.
+/// Describes everything about a task.
 pub fn details(team: &Team, task: &Task) -> String {
     let ids = |ids: &std::collections::BTreeSet<TaskId>| {
         ids.iter()
@@ -52,13 +52,14 @@ pub fn details(team: &Team, task: &Task) -> String {
             .join(", ")
     };
     let text = |text: Option<&String>| text.cloned().unwrap_or_default();
-    let checks = team
-        .work
-        .check()
-        .filter(|_| !task.no_check)
+    let of_team = if task.no_check {
+        None
+    } else {
+        team.work.check()
+    };
+    let checks: Vec<String> = of_team
         .into_iter()
-        .chain(task.check.clone());
-    let checks: Vec<String> = checks
+        .chain(task.check.clone())
         .map(|check| format!("{} (set by {})", check.command, check.set_by))
         .collect();
     let check = task
@@ -104,7 +105,7 @@ pub fn details(team: &Team, task: &Task) -> String {
             text(
                 task.result
                     .as_ref()
-                    .and_then(|it| it.touched_protected.as_ref()),
+                    .and_then(|result| result.touched_protected.as_ref()),
             ),
         ),
         (
@@ -125,7 +126,8 @@ pub fn details(team: &Team, task: &Task) -> String {
     facts(heading, &all)
 }
 
-/// Says who has submitted what. A branch of the user is no teammate's work, and has no summary.
+/// Describes who has submitted what. A branch of the user is no teammate's work, and has no
+/// summary.
 fn submitted(task: &Task) -> String {
     let Some(submission) = &task.submission else {
         return String::new();
@@ -144,7 +146,7 @@ fn submitted(task: &Task) -> String {
     }
 }
 
-/// Says how often it was sent back without a failed check, and why the last time.
+/// Describes how often it was sent back without a failed check, and why the last time.
 fn sent_back(task: &Task) -> String {
     let why = task.returned.clone().unwrap_or_default();
     match task.returns {
@@ -155,7 +157,7 @@ fn sent_back(task: &Task) -> String {
     }
 }
 
-/// Says how often in a row its owner has let it lie.
+/// Describes how often in a row its owner has not worked on it.
 fn given_back(task: &Task) -> String {
     match task.idle_releases {
         0 => String::new(),
@@ -165,7 +167,7 @@ fn given_back(task: &Task) -> String {
     }
 }
 
-/// Says who must approve the work, and what it waits for:
+/// Describes who must approve the work, and what it waits for:
 /// `by a person, a1b2c3d4 waits for the answer`.
 fn review(team: &Team, task: &Task) -> String {
     let waits = task.review_id().and_then(|id| team.requests.get(id));
@@ -176,6 +178,6 @@ fn review(team: &Team, task: &Task) -> String {
             ApproveBy::Person => "by a person".to_owned(),
             ApproveBy::Lead => "by the lead".to_owned(),
         });
-    let waits = waits.map(|it| format!("{} waits for the answer", it.request_id));
+    let waits = waits.map(|request| format!("{} waits for the answer", request.request_id));
     by.into_iter().chain(waits).collect::<Vec<_>>().join(", ")
 }

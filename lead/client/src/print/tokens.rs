@@ -20,7 +20,7 @@ pub fn count(tokens: u64) -> String {
     }
 }
 
-/// Says what was read and written, and how much of what was read came from a cache.
+/// Formats what was read and written, and how much of what was read came from a cache.
 pub fn cost(usage: &Usage) -> String {
     let cached = match cached(usage) {
         Some(share) if share > 0 => format!(" ({share}% cached)"),

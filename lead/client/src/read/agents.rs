@@ -1,4 +1,5 @@
-//! The programs of agents: which are there, in which version, and what keeps one from being started.
+//! The programs of agents: which are there, in which version, and what keeps one from being
+//! started.
 
 mod known;
 
@@ -12,7 +13,7 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::print::escape;
 
-pub use known::Known;
+pub use known::KnownAgent;
 
 /// What keeps an agent from being started.
 pub enum Problem {
@@ -36,27 +37,27 @@ pub fn check(
     environment: &Environment,
 ) -> Result<Option<String>, CommandError> {
     let (version, problem) = inspect(agent, environment);
-    let known = Known::of(agent.protocol);
+    let agent_kind = KnownAgent::of(agent.protocol);
     let Some(problem) = problem else {
-        let newest = known.map(|known| known.published.tested[1]);
+        let newest = agent_kind.map(|agent_kind| agent_kind.published.tested[1]);
         let newer = version.filter(|version| newest.is_some_and(|newest| *version > newest));
         return Ok(newer.map(|version| format!("{name} {version} is newer than what was tested")));
     };
     let failed = |message: String| CommandError::new(ExitCode::Failed, message);
-    let error = match (problem, known) {
-        (Problem::NoKey, Some(known)) => failed(format!("the agent {name} needs {}", known.needs)).hint(
+    let error = match (problem, agent_kind) {
+        (Problem::NoKey, Some(agent_kind)) => failed(format!("the agent {name} needs {}", agent_kind.needs)).hint(
             "a login of a subscription is not used: the tokens of several processes would log each other out",
         ),
-        (Problem::Signs(variable), Some(known)) => failed(format!(
+        (Problem::Signs(variable), Some(agent_kind)) => failed(format!(
             "the agent {name} cannot work with {variable}: requests of that service are signed with a key that the agent holds, \
              and no key enters its sandbox"
         ))
-        .hint(format!("unset it, and set {}", known.needs)),
+        .hint(format!("unset it, and set {}", agent_kind.needs)),
         (Problem::TooOld(why), _) => failed(format!("the agent {name} cannot be started: {why}")),
-        (_, known) => {
+        (_, agent_kind) => {
             let program = escape::line(&agent.command[0]).into_owned();
-            let hint = match known {
-                Some(known) => format!("`npm install -g {}` installs it", known.published.package),
+            let hint = match agent_kind {
+                Some(agent_kind) => format!("`npm install -g {}` installs it", agent_kind.published.package),
                 None => format!("install it, or correct `command` in `[agents.{name}]` of team.toml"),
             };
             failed(format!("the agent {name} cannot be started: there is no program {program}")).hint(hint)
@@ -73,25 +74,25 @@ pub fn inspect(
     let Some(program) = find(agent, environment) else {
         return (None, Some(Problem::Missing));
     };
-    let Some(known) = Known::of(agent.protocol) else {
+    let Some(agent_kind) = KnownAgent::of(agent.protocol) else {
         return (None, None);
     };
-    let version = known.version(&program);
+    let version = agent_kind.version(&program);
     let too_old = version
-        .and_then(|version| known.published.too_old(version))
+        .and_then(|version| agent_kind.published.too_old(version))
         .map(Problem::TooOld);
-    let signs = known.signs.iter().find(|variable| {
+    let signs = agent_kind.signs.iter().find(|variable| {
         environment
             .value(variable)
             .is_some_and(|value| !["", "0", "false"].contains(&value.as_str()))
     });
     let problem = too_old.or(signs.copied().map(Problem::Signs));
-    let problem = problem.or_else(|| (!known.has_key(environment)).then_some(Problem::NoKey));
+    let problem = problem.or_else(|| (!agent_kind.has_key(environment)).then_some(Problem::NoKey));
     (version, problem)
 }
 
 /// Finds the program of an agent as its teammate will: in `PATH`, or by its path. One that counts
-/// from the workspace is not looked for: which that is, only the teammate says.
+/// from the workspace is not searched for: only the teammate knows it.
 fn find(agent: &AgentProgram, environment: &Environment) -> Option<PathBuf> {
     let program = Path::new(agent.command.first()?);
     let is_program = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();

@@ -54,9 +54,9 @@ pub struct TakenOver {
     /// The requests that are still pending.
     pub pending: Vec<RequestId>,
     /// How long the torn end of the journal was that it set aside, which the journal itself does
-    /// not tell.
+    /// not show.
     pub torn: Option<usize>,
-    /// What became of a roster that was none, which the journal does not tell either.
+    /// What became of an unreadable roster, which the journal does not show either.
     pub roster: Option<String>,
 }
 
@@ -67,13 +67,13 @@ pub struct TakenOver {
 pub fn taken_over(dir: &TeamDir) -> Result<TakenOver, CommandError> {
     // Mostly that daemon started after the last snapshot.
     match taken_over_since(dir, Since::Snapshot)? {
-        Some(found) => Ok(found),
+        Some(taken) => Ok(taken),
         None => Ok(taken_over_since(dir, Since::Start)?.unwrap_or_default()),
     }
 }
 
 fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, CommandError> {
-    let mut found = TakenOver::default();
+    let mut taken = TakenOver::default();
     let mut started = false;
     let mut open: Vec<(Name, RequestId)> = Vec::new();
     let team = load(dir, since, |team, line| match &line.record {
@@ -84,11 +84,11 @@ fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, Co
                 .iter()
                 .filter(|(_, state)| !state.record.phase.is_ended());
             let unrecorded = alive.map(|(name, _)| name.clone()).collect();
-            found = TakenOver {
+            taken = TakenOver {
                 unrecorded,
                 ..Default::default()
             };
-            open = found
+            open = taken
                 .unrecorded
                 .iter()
                 .flat_map(|name| {
@@ -101,12 +101,12 @@ fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, Co
         Record::Member(record)
             if matches!(record.event, MemberEvent::Adopted | MemberEvent::Exited) =>
         {
-            let of_it = found
+            let names = taken
                 .unrecorded
                 .extract_if(.., |name| *name == record.member.name);
             match record.event {
-                MemberEvent::Adopted => found.adopted.extend(of_it),
-                _ => found.ended.extend(of_it),
+                MemberEvent::Adopted => taken.adopted.extend(names),
+                _ => taken.ended.extend(names),
             }
         }
         _ => {}
@@ -116,14 +116,14 @@ fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, Co
             .get(id)
             .is_some_and(|it| it.status == Answer::Expired)
     };
-    open.retain(|(name, id)| found.ended.contains(name) && expired(id));
-    found.expired = open.into_iter().map(|(_, id)| id).collect();
+    open.retain(|(name, id)| taken.ended.contains(name) && expired(id));
+    taken.expired = open.into_iter().map(|(_, id)| id).collect();
     let pending = team
         .requests
         .values()
         .filter(|request| request.is_pending());
-    found.pending = pending.map(|request| request.request_id.clone()).collect();
-    Ok(started.then_some(found))
+    taken.pending = pending.map(|request| request.request_id.clone()).collect();
+    Ok(started.then_some(taken))
 }
 
 impl std::fmt::Display for TakenOver {
@@ -142,7 +142,7 @@ impl std::fmt::Display for TakenOver {
             (!self.ended.is_empty()).then(|| format!("ended meanwhile: {}", list(&self.ended))),
             (!self.unrecorded.is_empty()).then(|| {
                 format!(
-                    "not recorded yet: {} (`teamctl log teamd` says why)",
+                    "not recorded yet: {} (`teamctl log teamd` shows why)",
                     list(&self.unrecorded)
                 )
             }),

@@ -1,5 +1,5 @@
-//! What the files of the team directory and `/proc` tell. Nothing here writes, but for [`text`], which
-//! says where a text of the user is cut.
+//! What the files of the team directory and `/proc` show. Nothing here writes, but for [`text`],
+//! which notes where a text of the user is cut.
 
 pub mod agents;
 pub mod journal;

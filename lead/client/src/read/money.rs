@@ -8,7 +8,7 @@ use teamd_shared::terms::model_of;
 
 use crate::context::Context;
 
-/// Returns the prices of models. A file of the user that makes no sense is told, and counts for
+/// Returns the prices of models. A file of the user that makes no sense is reported, and counts for
 /// nothing.
 pub fn prices(context: &Context) -> Prices {
     Prices::load(|name| std::env::var_os(name)).unwrap_or_else(|error| {
@@ -66,7 +66,8 @@ impl<'r> TeamCost<'r> {
         self.unpriced.is_empty().then_some(self.known)
     }
 
-    /// Says the sum behind the tokens; nothing if no price is known, or nothing was to be paid.
+    /// Formats the sum that follows the tokens; nothing if no price is known, or nothing was to be
+    /// paid.
     pub fn describe(&self) -> String {
         if self.known == Dollars::default() {
             return String::new();

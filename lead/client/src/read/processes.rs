@@ -1,6 +1,6 @@
 //! The processes of this machine as `/proc` shows them, and which of them belong to a team.
 //!
-//! A process is shown here as evidence. What is signalled is told by its identity, and held by a
+//! A process is shown here as evidence. What is signalled is identified exactly, and held by a
 //! pidfd.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use teamd_shared::process::Stat;
 pub struct ProcessEntry {
     /// Its id.
     pub pid: u32,
-    /// What the kernel says of it.
+    /// Its state, from the kernel.
     pub stat: Stat,
 }
 
@@ -54,13 +54,13 @@ impl Processes {
 
     /// Returns a process, and all that descends from it.
     pub(crate) fn tree<'a>(&'a self, root: &'a ProcessEntry) -> Vec<&'a ProcessEntry> {
-        let mut found = vec![root];
+        let mut tree = vec![root];
         let mut next = 0;
-        while let Some(parent) = found.get(next).map(|process| process.pid) {
-            found.extend(self.all().filter(|process| process.stat.parent == parent));
+        while let Some(parent) = tree.get(next).map(|process| process.pid) {
+            tree.extend(self.all().filter(|process| process.stat.parent == parent));
             next += 1;
         }
-        found
+        tree
     }
 }
 
@@ -116,10 +116,10 @@ impl CommandLine {
     /// Returns the teammate and the incarnation, if it is that of a worker of the team directory at
     /// this path.
     pub fn worker_in(&self, root: &Path) -> Option<(Name, u32)> {
-        let here = self
+        let is_of_team = self
             .option("--team-dir")
             .is_some_and(|path| Path::new(path) == root);
-        if !here || !self.program()?.starts_with("team-worker") || self.0.get(1)? != "run" {
+        if !is_of_team || !self.program()?.starts_with("team-worker") || self.0.get(1)? != "run" {
             return None;
         }
         Some((

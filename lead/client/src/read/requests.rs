@@ -13,7 +13,7 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::print::clock;
 
-/// Returns every request that was ever asked, as its last line says, in the order in which they
+/// Returns every request that was ever asked, as its last line shows it, in the order in which they
 /// were asked.
 ///
 /// # Errors
@@ -83,13 +83,13 @@ fn resolve<'r>(
         .iter()
         .filter(|request| id(request).starts_with(prefix))
         .collect();
-    let found = if exact.is_empty() { beginning } else { exact };
-    let fitting: Vec<&Request> = found
+    let matching = if exact.is_empty() { beginning } else { exact };
+    let fitting: Vec<&Request> = matching
         .iter()
         .copied()
         .filter(|request| kinds.is_empty() || kinds.contains(&request.kind))
         .collect();
-    match (fitting.as_slice(), found.first()) {
+    match (fitting.as_slice(), matching.first()) {
         ([request], _) => Ok(request),
         ([], Some(other)) => {
             let wanted: Vec<&str> = kinds.iter().map(|kind| kind.noun()).collect();

@@ -71,7 +71,7 @@ impl Resources {
         self.pss.unwrap_or(self.rss)
     }
 
-    /// Says it in a line.
+    /// Describes them in a line.
     pub fn describe(&self) -> String {
         let memory = match self.pss {
             Some(pss) => format!("{} of memory (PSS)", format_size(pss)),

@@ -1,4 +1,5 @@
-//! What `config.json` says of the team, and whether it still holds. Reads files and `/proc` only.
+//! What `config.json` shows of the team, and whether that is still true. Reads files and `/proc`
+//! only.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
@@ -20,12 +21,12 @@ use crate::exit_code::ExitCode;
 use crate::print::grouping::natural;
 use crate::read::journal;
 
-/// How long a daemon may take to write the roster anew: it looks after it on its slow tick at the
+/// How long a daemon may take to write the roster again: it checks it on its slow tick at the
 /// latest, which may be late.
 const REPAIR: Duration = Duration::from_secs(2 * SLOW_TICK.as_secs());
 /// How long it may take to record the end of a process.
 const RECORDED: Duration = Duration::from_secs(5);
-/// Between two looks whether it has.
+/// Between two reads.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Reads the roster; an empty one if no daemon ever ran here.
@@ -47,14 +48,14 @@ pub fn load_one(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
 type Loading<'a> = &'a dyn Fn(&TeamDir) -> Result<Option<Roster>, ConfigError>;
 
 fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> {
-    let found = load_or_wait(dir, loading)?;
-    if found.is_none() && !journal::fold(dir)?.members.is_empty() {
+    let loaded = load_or_wait(dir, loading)?;
+    if loaded.is_none() && !journal::fold(dir)?.members.is_empty() {
         let message = "config.json is missing, and journal.jsonl has teammates";
         return Err(
             CommandError::new(ExitCode::Failed, message).hint("`teamd start` writes it again")
         );
     }
-    let mut roster = found.unwrap_or_default();
+    let mut roster = loaded.unwrap_or_default();
     // The roster of a copied team directory names the processes of the original.
     if roster
         .daemon
@@ -67,7 +68,7 @@ fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> 
         }
         roster.daemon = None;
     }
-    // The lock tells whether a daemon runs. It may be one that could not write the roster yet: the
+    // The lock shows whether a daemon runs. It may be one that could not write the roster yet: the
     // journal names it.
     match (daemon_pid(&roster), is_locked(dir)) {
         (Some(_), false) => roster.daemon = None,
@@ -177,8 +178,8 @@ pub fn unknown(roster: &Roster, name: &Name) -> CommandError {
         return CommandError::new(ExitCode::NotFound, "there is no lead agent")
             .hint("`teamctl chat` starts one");
     }
-    let known = roster.members.iter().map(|member| member.name.as_str());
-    let (wrong, hint) = suggest::unknown_teammate(name.as_str(), known);
+    let names = roster.members.iter().map(|member| member.name.as_str());
+    let (wrong, hint) = suggest::unknown_teammate(name.as_str(), names);
     CommandError::new(ExitCode::NotFound, wrong).hint(hint)
 }
 
@@ -191,7 +192,7 @@ pub fn daemon_pid(roster: &Roster) -> Option<u32> {
         .map(|daemon| daemon.process.pid)
 }
 
-/// Tells whether a member runs, as far as roster and processes tell.
+/// Tells whether a member runs, as far as roster and processes show.
 pub fn runs(roster: &Roster, member: &RosterMember) -> bool {
     !member.status.is_ended()
         && (daemon_pid(roster).is_some() || has_process(boot_of(roster).as_deref(), member))
@@ -205,7 +206,7 @@ pub fn running_names(roster: &Roster) -> BTreeSet<Name> {
         .collect()
 }
 
-/// Returns the members that run, as far as roster and processes tell.
+/// Returns the members that run, as far as roster and processes show.
 pub fn running(roster: &Roster) -> Vec<&RosterMember> {
     let has_daemon = daemon_pid(roster).is_some();
     let boot = boot_of(roster);
@@ -217,8 +218,8 @@ pub fn running(roster: &Roster) -> Vec<&RosterMember> {
 }
 
 /// Returns these names, each once; with `all` every member that runs, except the lead agent, which
-/// leads the team and is meant only by its name. As in `teamd stop`, the teammate that was spawned
-/// last goes first.
+/// leads the team and is included only by its name. As in `teamd stop`, the teammate that was
+/// spawned last goes first.
 ///
 /// # Errors
 /// As [`load`].

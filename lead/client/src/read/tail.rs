@@ -19,10 +19,10 @@ const LONGEST: usize = 4 << 20;
 pub struct Tail<'d> {
     dir: &'d TeamDir,
     at: TeamPath,
-    open: Option<Open>,
+    open: Option<OpenFile>,
 }
 
-/// Where a reader stands: another one can go on there.
+/// The position of a reader: another one can continue there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     identity: (u64, u64),
@@ -30,7 +30,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Returns how many bytes stand before it.
+    /// Returns how many bytes are before it.
     pub const fn offset(self) -> u64 {
         self.offset
     }
@@ -41,7 +41,7 @@ impl Mark {
     }
 }
 
-struct Open {
+struct OpenFile {
     file: File,
     identity: (u64, u64),
     /// Where the next line begins, in bytes.
@@ -76,14 +76,14 @@ impl<'d> Tail<'d> {
             let start = open
                 .file
                 .metadata()
-                .and_then(|it| start_of_last(&open.file, it.len(), count, counts));
+                .and_then(|metadata| start_of_last(&open.file, metadata.len(), count, counts));
             open.offset = start.map_err(|source| unreadable(self.dir, &self.at, source))?;
         }
         Ok(true)
     }
 
-    /// Opens the file as it is, to be read from where another reader stood; another file is read
-    /// from its start.
+    /// Opens the file as it is, to be read from the position of another reader; another file is
+    /// read from its start.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -98,7 +98,7 @@ impl<'d> Tail<'d> {
         Ok(())
     }
 
-    /// Reads the last `count` lines that stand before a place in the open file, without newlines,
+    /// Reads the last `count` lines before a place in the open file, without newlines,
     /// each with its own place. Lines for which `counts` is false are not counted.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl<'d> Tail<'d> {
         count: usize,
         counts: fn(&[u8]) -> bool,
     ) -> Result<Vec<(Mark, Vec<u8>)>, DirError> {
-        let Some(Open { file, identity, .. }) = &self.open else {
+        let Some(OpenFile { file, identity, .. }) = &self.open else {
             return Ok(Vec::new());
         };
         let read = || {
@@ -147,7 +147,7 @@ impl<'d> Tail<'d> {
         }
     }
 
-    /// Returns where it stands; none if there is no file.
+    /// Returns the position; none if there is no file.
     pub fn mark(&self) -> Option<Mark> {
         self.open.as_ref().map(|open| Mark {
             identity: open.identity,
@@ -214,12 +214,12 @@ impl<'d> Tail<'d> {
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
             Ok(file) => {
-                let it = file
+                let metadata = file
                     .metadata()
                     .map_err(|source| unreadable(self.dir, &self.at, source))?;
-                Some(Open {
+                Some(OpenFile {
                     file,
-                    identity: (it.dev(), it.ino()),
+                    identity: (metadata.dev(), metadata.ino()),
                     offset: 0,
                 })
             }
@@ -236,7 +236,7 @@ fn unreadable(dir: &TeamDir, at: &TeamPath, source: io::Error) -> DirError {
     }
 }
 
-impl Open {
+impl OpenFile {
     fn read(&mut self) -> io::Result<Vec<Vec<u8>>> {
         if self.file.metadata()?.len() < self.offset {
             // A program truncated it: what is there now is new.
@@ -290,19 +290,19 @@ fn start_of_last(
     counts: fn(&[u8]) -> bool,
 ) -> io::Result<u64> {
     let mut start = end_of_last_line(file, before)?;
-    let mut found = 0;
-    while start > 0 && found < count {
+    let mut counted = 0;
+    while start > 0 && counted < count {
         let end = start - 1;
         start = end_of_last_line(file, end)?;
-        // The beginning of a line tells whether it counts.
+        // The beginning of a line decides whether it counts.
         let mut line = vec![0; usize::try_from(end - start).unwrap_or(CHUNK).min(CHUNK)];
         let read = file.read_at(&mut line, start)?;
-        found += usize::from(counts(&line[..read]));
+        counted += usize::from(counts(&line[..read]));
     }
     Ok(start)
 }
 
-/// Returns a line of JSON as it stands in the file; one that is none under a key of its own.
+/// Returns a line of JSON as it is in the file; one that is not JSON under a key of its own.
 pub fn as_it_stands(line: &[u8]) -> Value {
     serde_json::from_slice(line).unwrap_or_else(
         |error| json!({"malformed": {"line": String::from_utf8_lossy(line), "reason": error.to_string()}}),

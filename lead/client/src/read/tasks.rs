@@ -1,4 +1,4 @@
-//! The tasks of a team: those of the journal, and those that stand in files of their own since they
+//! The tasks of a team: those of the journal, and those that are in files of their own since they
 //! were completed long ago.
 
 use rustix::fs::OFlags;
@@ -10,7 +10,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
-/// Returns every task, by number. What was completed long ago stands in its own file alone.
+/// Returns every task, by number. What was completed long ago is in its own file alone.
 ///
 /// # Errors
 /// [`CommandError`] for such a file that cannot be read.
@@ -25,11 +25,11 @@ pub fn all(dir: &TeamDir, team: &Team) -> Result<Vec<Task>, CommandError> {
 
 /// Finds a task in the journal, or in its own file.
 pub fn find(team: &Team, dir: &TeamDir, id: TaskId) -> Result<Task, CommandError> {
-    let known = match team.tasks.get(&id) {
+    let task = match team.tasks.get(&id) {
         Some(task) => Some(task.clone()),
         None => read(dir, id)?,
     };
-    known.ok_or_else(|| {
+    task.ok_or_else(|| {
         CommandError::new(ExitCode::NotFound, format!("there is no task {id}"))
             .hint("`teamctl task list --all` lists them")
     })

@@ -1,5 +1,4 @@
-//! Waiting for a change of files in the team directory: by events, or by looking where there are
-//! none.
+//! Waits for changes of files in the team directory: by events, or by polling where there are none.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::{Changes, POLL_EVERY, Watch};
 
-/// How often to look without a change: whether the output is still read, and whether the daemon
+/// How often to check without a change: whether the output is still read, and whether the daemon
 /// still runs.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -34,7 +33,7 @@ impl FolderWatch {
     }
 
     fn arm(&mut self) {
-        // Where the user has no inotify instance left, looking on a timer serves a person as well.
+        // Where the user has no inotify instance left, polling serves a person as well.
         let watch = Watch::folder_and_ends(&self.path, self.force_poll);
         self.watch = watch.or_else(|_| Watch::folder(&self.path, true)).ok();
     }
@@ -99,6 +98,22 @@ impl Wake {
         }
     }
 
+    /// Reads the file again after each change, until `look` has an answer.
+    ///
+    /// # Errors
+    /// As `look`.
+    pub async fn until<T, E>(
+        &mut self,
+        mut look: impl FnMut() -> Result<Option<T>, E>,
+    ) -> Result<T, E> {
+        loop {
+            if let Some(answer) = look()? {
+                return Ok(answer);
+            }
+            self.changed().await;
+        }
+    }
+
     /// Returns when the file may have changed, at the latest after a second.
     pub async fn changed(&mut self) {
         let relevant = async {
@@ -111,7 +126,7 @@ impl Wake {
                 }
             }
         };
-        // Either way the caller looks. A folder that was replaced meanwhile is watched anew.
+        // Either way the caller reads. A folder that was replaced meanwhile is watched again.
         if tokio::time::timeout(TICK, relevant).await.is_err() {
             drop(self.folder.take());
         }

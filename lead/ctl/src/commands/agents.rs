@@ -1,93 +1,55 @@
 //! `teamctl agents`: the agents that a teammate can be, and whether each can be started.
 
-use serde_json::json;
+use serde::Serialize;
 use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::table::{Cell, Table};
-use teamd_client::read::agents::{Known, Problem, inspect};
+use teamd_client::read::agents::{KnownAgent, Problem, inspect};
 use teamd_shared::environment::Environment;
 use teamd_shared::terms::{AgentProgram, BUILT_IN, Protocol, Published};
+
+/// An agent, as it is listed.
+#[derive(Serialize)]
+struct AgentRow {
+    name: String,
+    protocol: Option<&'static str>,
+    state: &'static str,
+    command: Option<Vec<String>>,
+    version: Option<String>,
+    /// The versions that are known to work.
+    tested: Option<String>,
+    memory_mb: Option<u32>,
+}
 
 /// Runs the command.
 pub(crate) fn run(context: &Context) -> CommandResult {
     let file = context.team_file()?;
     let environment = Environment::of_self();
     let untrusted = context.widening()?.untrusted(context.register.state())?;
+    let mut rows = vec![AgentRow::of_builtin()];
+    for protocol in Protocol::KNOWN {
+        let name = protocol.as_str();
+        if !file.agents.contains_key(name)
+            && let Some(agent) = AgentProgram::known(name)
+        {
+            let is_trusted = !untrusted.contains(&agent.trust_key(name));
+            rows.push(AgentRow::of(name, &agent, is_trusted, &environment));
+        }
+    }
+    for (name, agent) in &file.agents {
+        let is_trusted = !untrusted.contains(&agent.trust_key(name));
+        rows.push(AgentRow::of(name, agent, is_trusted, &environment));
+    }
+    if context.out.is_json() {
+        context.out.json(&rows)?;
+        return Ok(ExitCode::Done);
+    }
     let mut table = Table::new(&[
         "AGENT", "PROTOCOL", "STATE", "VERSION", "TESTED", "MEMORY", "COMMAND",
     ]);
-    table.row(
-        [BUILT_IN, "-", "ready", "-", "-", "-", "-"]
-            .map(Cell::new)
-            .to_vec(),
-    );
-    let mut all = vec![
-        json!({"name": BUILT_IN, "protocol": null, "state": "ready", "command": null,
-        "version": null, "tested": null, "memory_mb": null}),
-    ];
-    let known = Protocol::KNOWN
-        .map(Protocol::as_str)
-        .into_iter()
-        .filter(|name| !file.agents.contains_key(*name));
-    let known: Vec<_> = known
-        .filter_map(|name| Some((name.to_owned(), AgentProgram::known(name)?)))
-        .collect();
-    for (name, agent) in known
-        .iter()
-        .map(|(name, agent)| (name, agent))
-        .chain(&file.agents)
-    {
-        let (version, problem) = inspect(agent, &environment);
-        let state = match problem {
-            Some(Problem::Missing) => "missing",
-            _ if untrusted.contains(&agent.trust_key(name)) => "not trusted",
-            Some(Problem::TooOld(_)) => "too old",
-            Some(Problem::NoKey) => "no key",
-            Some(Problem::Signs(_)) => "no service",
-            None => "ready",
-        };
-        let protocol = agent.protocol.as_str();
-        let command = agent.command.join(" ");
-        let known = Known::of(agent.protocol);
-        let version = version.map(|it| it.to_string());
-        let memory = known.as_ref().map(|known| known.memory);
-        let tested = known.map(
-            |Known {
-                 published:
-                     Published {
-                         tested: [oldest, newest],
-                         ..
-                     },
-                 ..
-             }| {
-                if oldest == newest {
-                    newest.to_string()
-                } else {
-                    format!("{oldest} to {newest}")
-                }
-            },
-        );
-        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        let costs = memory.map(|memory| format!("{memory} MB"));
-        let row = [
-            name.as_str(),
-            protocol,
-            state,
-            &or_none(&version),
-            &or_none(&tested),
-            &or_none(&costs),
-            &command,
-        ];
-        table.row(row.map(Cell::new).to_vec());
-        all.push(
-            json!({"name": name, "protocol": protocol, "state": state, "command": agent.command,
-            "version": version, "tested": tested, "memory_mb": memory}),
-        );
-    }
-    if context.out.is_json() {
-        context.out.json(&json!(all))?;
-        return Ok(ExitCode::Done);
+    for row in &rows {
+        table.row(row.cells());
     }
     context.out.text(table.render(context.out.width()))?;
     if file.agents.is_empty() {
@@ -96,4 +58,63 @@ pub(crate) fn run(context: &Context) -> CommandResult {
             .hint("`[agents.NAME]` in team.toml adds a program of your own (docs/agents.md)");
     }
     Ok(ExitCode::Done)
+}
+
+impl AgentRow {
+    fn of_builtin() -> Self {
+        Self {
+            name: BUILT_IN.to_owned(),
+            protocol: None,
+            state: "ready",
+            command: None,
+            version: None,
+            tested: None,
+            memory_mb: None,
+        }
+    }
+
+    fn of(name: &str, agent: &AgentProgram, is_trusted: bool, environment: &Environment) -> Self {
+        let (version, problem) = inspect(agent, environment);
+        let state = match problem {
+            Some(Problem::Missing) => "missing",
+            _ if !is_trusted => "not trusted",
+            Some(Problem::TooOld(_)) => "too old",
+            Some(Problem::NoKey) => "no key",
+            Some(Problem::Signs(_)) => "no service",
+            None => "ready",
+        };
+        let known = KnownAgent::of(agent.protocol);
+        Self {
+            name: name.to_owned(),
+            protocol: Some(agent.protocol.as_str()),
+            state,
+            command: Some(agent.command.clone()),
+            version: version.map(|version| version.to_string()),
+            tested: known.as_ref().map(|known| tested(&known.published)),
+            memory_mb: known.map(|known| known.memory),
+        }
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let memory = self.memory_mb.map(|memory| format!("{memory} MB"));
+        let command = self.command.as_ref().map(|command| command.join(" "));
+        vec![
+            Cell::new(&self.name),
+            Cell::new(self.protocol.unwrap_or("-")),
+            Cell::new(self.state),
+            Cell::new(self.version.as_deref().unwrap_or("-")),
+            Cell::new(self.tested.as_deref().unwrap_or("-")),
+            Cell::new(memory.as_deref().unwrap_or("-")),
+            Cell::new(command.as_deref().unwrap_or("-")),
+        ]
+    }
+}
+
+fn tested(published: &Published) -> String {
+    let [oldest, newest] = &published.tested;
+    if oldest == newest {
+        newest.to_string()
+    } else {
+        format!("{oldest} to {newest}")
+    }
 }

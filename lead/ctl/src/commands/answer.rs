@@ -32,7 +32,7 @@ pub(crate) fn run(context: &Context, id: &str, answer: Answer) -> CommandResult 
     Ok(ExitCode::Done)
 }
 
-/// Shows what is asked, and asks whether it is to be answered so.
+/// Shows the request, and asks for confirmation.
 fn confirm(context: &Context, asked: &Request, approve: bool) -> Result<bool, CommandError> {
     let text = asked.payload.text();
     let id = &asked.request_id;

@@ -6,7 +6,7 @@ use std::{panic, thread};
 
 use serde_json::json;
 use teamd_client::act::send::{delivery, undelivered};
-use teamd_client::args::Broadcast;
+use teamd_client::args::BroadcastArgs;
 use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
@@ -19,19 +19,19 @@ use teamd_shared::message::{ALL, Body, LEAD, Message};
 use teamd_shared::name::Name;
 
 /// Runs the command.
-pub(crate) fn run(context: &Context, args: &Broadcast) -> CommandResult {
+pub(crate) fn run(context: &Context, args: &BroadcastArgs) -> CommandResult {
     let dir = context.dir()?;
     let content = text::not_blank(text::given(&args.text)?, "message")?;
     text::note_if_cut(context, &content, "message");
     let roster = roster::load(&dir)?;
-    // The lead says this, and no member writes to itself.
+    // The lead sends this, and no member writes to itself.
     let mut others = roster::running(&roster);
     others.retain(|member| member.name != Name::lead());
     let id = RandomIds.message();
     let message = Message::new(id, LEAD, ALL, clock::wall(), Body::Broadcast).with_content(content);
     let durability = context.settings.durability;
     let appended = to_each(&others, |to| append(&dir, &to.name, &message, durability));
-    // One look for all of them; a closer one only at those that may have ended.
+    // The roster is read once for all of them, and again only for those that may have ended.
     let now = roster::load(&dir).unwrap_or_default();
     let still_run: BTreeMap<&Name, u64> = roster::running(&now)
         .into_iter()

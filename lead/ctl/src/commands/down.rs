@@ -15,7 +15,7 @@ use teamd_shared::control::StopOutcome;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
-/// Runs `teamctl down`: a team that is down already is what was asked for.
+/// Runs `teamctl down`: a team that is down already is no error.
 pub(crate) fn run_or_is_down(context: &Context, args: &Down) -> CommandResult {
     let error = match run(context, args) {
         Err(error) if error.code() == ExitCode::NotRunning => error,

@@ -55,7 +55,7 @@ pub(crate) fn run(context: &Context, args: &Forget) -> CommandResult {
     Ok(ExitCode::highest(codes))
 }
 
-/// Forgets one, and says so: to programs, and to people.
+/// Forgets one, and reports it to programs and to people.
 async fn forget(
     dir: &TeamDir,
     name: &Name,
@@ -83,9 +83,9 @@ async fn forget(
         let message =
             format!("{name} is off the roster, but {left} cannot be moved into the archive");
         return Err(CommandError::new(ExitCode::Failed, message)
-            .hint("`teamctl log teamd` says why; it is tried again"));
+            .hint("`teamctl log teamd` shows why; it is tried again"));
     }
-    // Those that it may have had; not every member has one of each sort.
+    // Those that it may have had; not every member has one of each kind.
     files.retain(|file| dir.root().join(file).exists());
     let mut text = format!("{name} is forgotten");
     if !files.is_empty() {

@@ -1,7 +1,7 @@
 //! `teamctl inbox`: the last messages of an inbox. It consumes nothing: readers remember for
 //! themselves how far they are.
 
-use teamd_client::args::{Inbox, Range};
+use teamd_client::args::{InboxArgs, Range};
 use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
 use teamd_client::print::render::message::{brief, message};
@@ -12,7 +12,7 @@ use teamd_shared::team_dir::TeamPath;
 use crate::stream::Stream;
 
 /// Runs the command.
-pub(crate) fn run(context: &Context, args: &Inbox) -> CommandResult {
+pub(crate) fn run(context: &Context, args: &InboxArgs) -> CommandResult {
     let dir = context.dir()?;
     let owner = &args.name.owner;
     let at = TeamPath::inbox(owner);

@@ -1,10 +1,10 @@
-//! `teamctl diff`, `sync` and `land`: what teammates with a checkout have changed, and the way
+//! `teamctl diff`, `sync` and `land`: what teammates with a checkout have changed, and the exchange
 //! between the user's branch and the integration branch.
 
 use std::time::Duration;
 
 use serde_json::json;
-use teamd_client::act::waiting::Caller;
+use teamd_client::act::waiting::Requester;
 use teamd_client::args::{Branch, Diff};
 use teamd_client::connection::unexpected;
 use teamd_client::context::{Context, block_on};
@@ -104,14 +104,14 @@ pub(crate) fn land(context: &Context, args: &Branch) -> CommandResult {
             short(before)
         )
     };
-    let told = json!({"branch": branch, "before": before, "after": after, "tip": tip, "pointers": pointers});
-    context.out.result(&told, text).map(|()| ExitCode::Done)
+    let json = json!({"branch": branch, "before": before, "after": after, "tip": tip, "pointers": pointers});
+    context.out.result(&json, text).map(|()| ExitCode::Done)
 }
 
 fn try_to_land(context: &Context, args: &Branch) -> Result<Landed, CommandError> {
     let mut environment = Environment::of_self();
     environment.secrets.clear();
-    // What is not trusted shows nothing; `land` goes on without.
+    // What is not trusted shows nothing; `land` continues without it.
     let visible = context
         .trusted_file()
         .map(|file| file.team.sandbox.visible.clone())
@@ -149,7 +149,7 @@ fn ask(
     timeout: Option<Duration>,
 ) -> Result<Done, CommandError> {
     let dir = context.dir()?;
-    let caller = Caller {
+    let caller = Requester {
         dir: &dir,
         out: &context.out,
         timeout,
@@ -158,7 +158,7 @@ fn ask(
         Ok(answer) => Ok(answer?),
         Err(early) => {
             let late = "the daemon has not answered in time".to_owned();
-            Err(early.error("the daemon", late, "try again: what it has begun goes on"))
+            Err(early.error("the daemon", late, "try again: what it has begun continues"))
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `teamctl interrupt`: interrupts a teammate's current turn, and says so once its transcript does.
+//! `teamctl interrupt`: interrupts a teammate's current turn, and waits for its end in the
+//! transcript.
 
 use std::time::Duration;
 
@@ -64,21 +65,19 @@ async fn ended(
     (dir, name): (&TeamDir, &Name),
 ) -> Result<bool, CommandError> {
     let mut wake = Wake::new(dir, &TeamPath::transcript(name), context.settings.poll);
-    loop {
-        // Looked at first: what its transcript says of an end before that is read below.
+    wake.until(|| {
+        // Checked first: an end that the transcript already shows is read below.
         let is_over = rests(dir, name)?;
         for line in transcript.read()? {
             match json::read::<Entry>(&line).map(|entry| entry.event) {
                 Ok(Event::Idle { idle_reason, .. }) => {
-                    return Ok(idle_reason == IdleReason::Interrupted);
+                    return Ok(Some(idle_reason == IdleReason::Interrupted));
                 }
-                Ok(Event::Left { .. }) => return Ok(false),
+                Ok(Event::Left { .. }) => return Ok(Some(false)),
                 _ => {}
             }
         }
-        if is_over {
-            return Ok(false);
-        }
-        wake.changed().await;
-    }
+        Ok(is_over.then_some(false))
+    })
+    .await
 }

@@ -26,10 +26,10 @@ const COLOURS: [AnsiColor; 5] = [
 ];
 
 /// A log that is read.
-struct Source<'d> {
+struct LogSource<'d> {
     name: String,
     tail: Tail<'d>,
-    /// When its last line was written. A line that does not say so belongs to the line before it.
+    /// When its last line was written. A line without a time belongs to the line before it.
     stamp: String,
 }
 
@@ -37,7 +37,7 @@ struct Source<'d> {
 pub(crate) fn run(context: &Context, args: &Logs) -> CommandResult {
     let dir = context.dir()?;
     block_on(async {
-        // Watched first, then read: what is written in between is seen.
+        // Watched first, then read: nothing that is written in between is missed.
         let mut wake = args
             .range
             .follow
@@ -76,12 +76,12 @@ fn add_new<'d>(
     dir: &'d TeamDir,
     args: &Logs,
     last: Option<usize>,
-    sources: &mut Vec<Source<'d>>,
+    sources: &mut Vec<LogSource<'d>>,
 ) -> Result<(), CommandError> {
     let mut names: Vec<String> = args.names.clone();
     if names.is_empty() {
-        let found = dir.list(TeamPath::log(TEAMD).folder())?;
-        let logs = found
+        let files = dir.list(TeamPath::log(TEAMD).folder())?;
+        let logs = files
             .iter()
             .filter_map(|it| it.at.file_name().strip_suffix(".log"));
         names = logs
@@ -104,7 +104,7 @@ fn add_new<'d>(
                 dir.path(&at).display()
             ));
         }
-        sources.push(Source {
+        sources.push(LogSource {
             name,
             tail,
             stamp: String::new(),
@@ -118,7 +118,7 @@ fn add_new<'d>(
 fn show(
     context: &Context,
     (follow, named): (bool, bool),
-    sources: &mut [Source<'_>],
+    sources: &mut [LogSource<'_>],
     records: &mut Vec<serde_json::Value>,
 ) -> Result<bool, CommandError> {
     let width = sources
@@ -156,7 +156,7 @@ fn show(
     Ok(!lines.is_empty())
 }
 
-impl Source<'_> {
+impl LogSource<'_> {
     /// Reads all further lines; also the last one that is not whole yet, unless the log is
     /// followed.
     fn read(&mut self, follow: bool) -> Result<Vec<String>, CommandError> {

@@ -38,7 +38,7 @@ use teamd_view::{top, web};
 
 use crate::completion;
 
-/// Runs a command, whose settings are looked at already. Blocks, and starts a runtime: not to be
+/// Runs a command whose settings are checked already. Blocks, and starts a runtime: not to be
 /// called within one.
 pub(crate) fn perform(command: Command, context: &Context) -> CommandResult {
     match command {

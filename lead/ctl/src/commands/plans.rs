@@ -14,15 +14,15 @@ use super::requests::show;
 /// Runs the command for requests of this kind.
 pub(crate) fn run(context: &Context, args: &Requests, kind: Kind) -> CommandResult {
     let dir = context.dir()?;
-    let mut found = match &args.id {
+    let mut requests = match &args.id {
         Some(prefix) => vec![requests::find(&dir, prefix, &[kind])?],
         None => requests::recent(&dir)?,
     };
-    found.retain(|it| args.id.is_some() || it.kind == kind && it.is_pending());
+    requests.retain(|it| args.id.is_some() || it.kind == kind && it.is_pending());
     let noun = kind.noun();
     let none = format!("no {noun} waits for an answer");
-    let done = show(context, &found, args.id.is_some(), (&none, table))?;
-    if args.id.is_none() && !found.is_empty() {
+    let done = show(context, &requests, args.id.is_some(), (&none, table))?;
+    if args.id.is_none() && !requests.is_empty() {
         context.out.hint(format_args!(
             "`teamctl {noun}s ID` shows one in full; `teamctl approve ID` or `reject ID --feedback TEXT` answers it"
         ));
@@ -30,15 +30,15 @@ pub(crate) fn run(context: &Context, args: &Requests, kind: Kind) -> CommandResu
     Ok(done)
 }
 
-fn table(found: &[Request]) -> Table {
-    let is_review = found.iter().any(|request| request.kind == Kind::Review);
+fn table(requests: &[Request]) -> Table {
+    let is_review = requests.iter().any(|request| request.kind == Kind::Review);
     let [third, last] = if is_review {
         ["TASK", "WORK"]
     } else {
         ["LINES", "PLAN"]
     };
     let mut table = Table::new(&["ID", "TEAMMATE", "ASKED", third, last]);
-    for request in found {
+    for request in requests {
         let (number, text) = match &request.payload {
             Payload::Plan { plan } => (plan.lines().count().to_string(), headline(plan)),
             Payload::Review(review) => {

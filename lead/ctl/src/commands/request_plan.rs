@@ -1,9 +1,9 @@
 //! `teamctl request-plan`: closes the gate of a teammate and asks it for a plan. It returns when
-//! nothing that began before runs any more.
+//! nothing that began before is still running.
 
 use serde_json::json;
-use teamd_client::act::waiting::Caller;
-use teamd_client::args::RequestPlan;
+use teamd_client::act::waiting::Requester;
+use teamd_client::args::RequestPlanArgs;
 use teamd_client::connection::unexpected;
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::CommandResult;
@@ -12,16 +12,16 @@ use teamd_client::read::text;
 use teamd_shared::control::{Command, Done};
 use teamd_shared::id::{Ids, RandomIds};
 
-/// What holds when the waiting has ended early.
+/// What is true when the waiting has ended early.
 const GOES_ON: &str = "the gate stays closed and a plan is asked for; a running tool call may still write until it ends";
 
 /// Runs the command.
-pub(crate) fn run(context: &Context, args: RequestPlan) -> CommandResult {
+pub(crate) fn run(context: &Context, args: RequestPlanArgs) -> CommandResult {
     let dir = context.dir()?;
     let name = args.name;
     let content = text::not_blank(text::given(&args.text)?, "text")?;
     block_on(async {
-        let caller = Caller {
+        let caller = Requester {
             dir: &dir,
             out: &context.out,
             timeout: Some(args.timeout),
@@ -37,8 +37,9 @@ pub(crate) fn run(context: &Context, args: RequestPlan) -> CommandResult {
             Ok(Ok(Done::Recorded { incarnation })) => incarnation,
             Ok(answer) => return Err(unexpected(&answer?)),
             Err(early) => {
-                let late =
-                    format!("{name} has not yet said that everything it began before has ended");
+                let late = format!(
+                    "{name} has not yet reported that everything it began before has ended"
+                );
                 return Err(early.error(&name, late, GOES_ON));
             }
         };

@@ -16,13 +16,13 @@ use teamd_shared::request::{Payload, Request, Status};
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Requests) -> CommandResult {
     let dir = context.dir()?;
-    let found = match &args.id {
+    let requests = match &args.id {
         Some(prefix) => vec![requests::find(&dir, prefix, &[])?],
         None => requests::all(&dir)?,
     };
     show(
         context,
-        &found,
+        &requests,
         args.id.is_some(),
         ("no request was ever made in this team", table),
     )
@@ -31,19 +31,19 @@ pub(crate) fn run(context: &Context, args: &Requests) -> CommandResult {
 /// Shows one request in full, or all that were found as a table.
 pub(super) fn show(
     context: &Context,
-    found: &[Request],
+    requests: &[Request],
     full: bool,
     (none, table): (&str, fn(&[Request]) -> Table),
 ) -> CommandResult {
     let out = &context.out;
     if out.is_json() {
-        out.json(&found)?;
+        out.json(&requests)?;
     } else if full {
-        out.wrapped(&found.iter().map(details).collect::<String>())?;
-    } else if found.is_empty() {
+        out.wrapped(&requests.iter().map(details).collect::<String>())?;
+    } else if requests.is_empty() {
         out.note(none);
     } else {
-        out.text(table(found).render(out.width()))?;
+        out.text(table(requests).render(out.width()))?;
     }
     Ok(ExitCode::Done)
 }

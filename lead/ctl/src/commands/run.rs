@@ -3,7 +3,7 @@
 //!
 //! The command only leads: it starts, adds, watches and shuts down by the same orders as other
 //! commands. It keeps no state but what it is to end ([`started`]), so one that was killed is run
-//! again, and goes on. That nothing happens any more, the daemon says.
+//! again, and continues. The daemon decides when nothing more happens.
 
 mod begin;
 mod conclude;
@@ -43,8 +43,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{task, up};
 use begin::{has_work, member};
 use report::ReportFile;
-use spent::Spent;
-use started::{Started, ToEnd};
+use spent::RunUsage;
+use started::{RunLock, ToEnd};
 
 /// Seconds after which signals end a member that the run ends.
 const FORCE_AFTER: f64 = 10.0;
@@ -72,14 +72,14 @@ impl Scope {
 }
 
 /// Why a run has ended.
-enum Ending {
+enum RunEnding {
     /// Nothing more happens by itself.
     Over(Vec<Obstacle>),
     /// A limit is reached.
     Limit(&'static str),
-    /// A signal; the code says which.
+    /// A signal, with its exit code.
     Signal(ExitCode),
-    /// The run could not go on.
+    /// The run could not continue.
     Failed(CommandError),
 }
 
@@ -105,8 +105,8 @@ pub(crate) fn run(context: &Context, args: &Run) -> CommandResult {
             .iter()
             .try_for_each(|name| spawn::check(context, dir, member(name)))
     };
-    let known = TeamDir::open(&context.path).ok();
-    let held = known.as_ref().map(Started::lock).transpose()?;
+    let existing = TeamDir::open(&context.path).ok();
+    let held = existing.as_ref().map(RunLock::lock).transpose()?;
     let report = args.report.as_deref().map(ReportFile::create).transpose()?;
     let is_new = auto_start::ensure_daemon(context, false, |dir| {
         if names.is_empty() && goal.is_none() {
@@ -117,18 +117,18 @@ pub(crate) fn run(context: &Context, args: &Run) -> CommandResult {
     })?;
     let dir = context.dir()?;
     check(Some(&dir))?;
-    let mut started = held.map_or_else(|| Started::lock(&dir), Ok)?;
+    let mut started = held.map_or_else(|| RunLock::lock(&dir), Ok)?;
     started.begin(&roster::load(&dir)?, is_new)?;
-    let mut work = Work::begin(context, &dir, args, &mut started)?;
-    let ended = block_on(work.follow(&names, (tasks, goal)));
+    let mut work = TeamRun::begin(context, &dir, args, &mut started)?;
+    let ended = block_on(work.follow(&names, tasks, goal));
     let ended = ended.unwrap_or_else(|error| match error.code() {
-        ExitCode::Interrupted => Ending::Signal(ExitCode::Interrupted),
-        ExitCode::NotRunning => {
-            Ending::Failed(error.hint("run `teamctl run` again: it starts the daemon and goes on"))
-        }
-        _ => Ending::Failed(error),
+        ExitCode::Interrupted => RunEnding::Signal(ExitCode::Interrupted),
+        ExitCode::NotRunning => RunEnding::Failed(
+            error.hint("run `teamctl run` again: it starts the daemon and continues"),
+        ),
+        _ => RunEnding::Failed(error),
     });
-    let is_over = matches!(ended, Ending::Over(_));
+    let is_over = matches!(ended, RunEnding::Over(_));
     let left = match args.keep && is_over {
         _ if !is_locked(&dir) => Ok(()),
         true => work.started.ended(),
@@ -142,46 +142,47 @@ pub(crate) fn run(context: &Context, args: &Run) -> CommandResult {
 }
 
 /// A run.
-struct Work<'a> {
+struct TeamRun<'a> {
     context: &'a Context,
     dir: &'a TeamDir,
     args: &'a Run,
-    started: &'a mut Started,
+    started: &'a mut RunLock,
     began: (Instant, f64),
     prices: Prices,
     scope: Scope,
     has_goal: bool,
     /// The member whose start was ordered last, until it is ready.
     starting: Option<Name>,
-    spent: Spent,
+    spent: RunUsage,
     journal: JournalFollower<'a>,
-    /// The last line of the journal that was looked at.
+    /// The last line of the journal that was shown.
     shown: u64,
 }
 
-impl Work<'_> {
+impl TeamRun<'_> {
     /// Has the team work until the run has ended.
     async fn follow(
         &mut self,
         names: &[Name],
-        given: (Vec<TaskFields>, Option<String>),
-    ) -> Result<Ending, CommandError> {
+        tasks: Vec<TaskFields>,
+        goal: Option<String>,
+    ) -> Result<RunEnding, CommandError> {
         let left = self
             .args
             .timeout
             .map(|timeout| timeout.saturating_sub(self.began.0.elapsed()));
         let work = async {
-            self.prepare(names, given).await?;
+            self.prepare(names, tasks, goal).await?;
             self.watch().await
         };
         match interruptible(left, work).await? {
             Ok(ending) => Ok(ending),
-            Err(None) => Ok(Ending::Limit("time")),
-            Err(Some(code)) => Ok(Ending::Signal(code)),
+            Err(None) => Ok(RunEnding::Limit("time")),
+            Err(Some(code)) => Ok(RunEnding::Signal(code)),
         }
     }
 
-    async fn watch(&mut self) -> Result<Ending, CommandError> {
+    async fn watch(&mut self) -> Result<RunEnding, CommandError> {
         let dir = self.dir;
         let [mut records, mut members] = [TeamPath::journal(), TeamPath::config()]
             .map(|at| Wake::new(dir, &at, self.context.settings.poll));
@@ -193,10 +194,10 @@ impl Work<'_> {
             self.spent.observe(&roster);
             self.draw(&roster);
             if let Some(limit) = self.limit() {
-                return Ok(Ending::Limit(limit));
+                return Ok(RunEnding::Limit(limit));
             }
             if let Some(obstacles) = over {
-                return Ok(Ending::Over(obstacles));
+                return Ok(RunEnding::Over(obstacles));
             }
             tokio::select! {
                 obstacles = &mut quiet => over = Some(obstacles?),
@@ -221,23 +222,24 @@ impl Work<'_> {
             daemon,
             stay,
         } = self.started.to_end(&roster::load(dir)?);
-        let interrupts: Vec<Command> = members
-            .iter()
-            .filter(|_| interrupts)
-            .map(|name| Command::Interrupt {
+        let mut interrupt_commands = Vec::new();
+        if interrupts {
+            interrupt_commands.extend(members.iter().map(|name| Command::Interrupt {
                 name: name.clone(),
                 asked_at: since_boot(),
-            })
-            .collect();
+            }));
+        }
         // The roster does not show one whose checkout is still being made.
         if let Some(name) = starting.filter(|name| !members.contains(name)) {
             members.push(name);
         }
         let ending = async {
             if daemon {
-                stop::request_stop(dir, true, &interrupts).await.map(drop)
+                stop::request_stop(dir, true, &interrupt_commands)
+                    .await
+                    .map(drop)
             } else {
-                self.end_members(&members, interrupts).await
+                self.end_members(&members, interrupt_commands).await
             }
         };
         if interruptible(None, ending).await?.is_err() {
@@ -259,7 +261,7 @@ impl Work<'_> {
         self.started.ended()
     }
 
-    /// Ends members. All are asked, and told `then`, before the first is waited for.
+    /// Ends members. All are asked, and `then` is sent, before the first is waited for.
     async fn end_members(&self, names: &[Name], then: Vec<Command>) -> Result<(), CommandError> {
         let order = |name: &Name| {
             Command::Shutdown(ShutdownOrder {
@@ -302,7 +304,7 @@ impl Work<'_> {
             .then_some("cost")
     }
 
-    /// Prints the lines of the journal that are new and tell how the work goes.
+    /// Prints the new lines of the journal that show progress.
     fn show_changes(&mut self) -> Result<(), CommandError> {
         let mut new = NewLines::default();
         let read = self.journal.read(&mut new);
@@ -311,7 +313,7 @@ impl Work<'_> {
             if let Record::Task(record) = &line.record {
                 self.spent.task(&record.task);
             }
-            match tells(&line.record) {
+            match shows_progress(&line.record) {
                 true if self.context.out.is_json() => self.context.out.json(line)?,
                 true => self.context.out.wrapped(&(event::of_line(line) + "\n"))?,
                 false => {}
@@ -362,8 +364,8 @@ impl Work<'_> {
     }
 }
 
-/// Tells whether a line of the journal says how the work goes.
-fn tells(record: &Record) -> bool {
+/// Tells whether a line of the journal shows progress.
+fn shows_progress(record: &Record) -> bool {
     match record {
         Record::Task(record) => record.derived_from.is_none(),
         Record::Request(record) => record.request.kind != Kind::Shutdown,
@@ -381,7 +383,7 @@ fn tells(record: &Record) -> bool {
     }
 }
 
-/// Does something until it is done, the time is over (none), or a signal comes (its code).
+/// Waits for something; ends early when the time is over (none), or at a signal (its code).
 async fn interruptible<T>(
     timeout: Option<Duration>,
     work: impl Future<Output = Result<T, CommandError>>,
@@ -397,7 +399,7 @@ async fn interruptible<T>(
     }
 }
 
-/// Waits until nothing happens any more by itself. Returns what is stuck.
+/// Waits until nothing more happens by itself. Returns what is stuck.
 async fn quiet(dir: &TeamDir, goal: Option<TaskId>) -> Result<Vec<Obstacle>, CommandError> {
     match Client::connect(dir)
         .await?

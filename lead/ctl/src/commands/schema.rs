@@ -1,4 +1,4 @@
-//! `teamctl schema`: JSON Schema of what stands in the files.
+//! `teamctl schema`: JSON Schema of the files and of the output.
 
 use serde_json::{Map, Value};
 use teamd_client::args::Schema;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use teamd_client::act::waiting::{Caller, CommandAnswer, Early};
+use teamd_client::act::waiting::{CommandAnswer, Early, Requester};
 use teamd_client::args::Shutdown;
 use teamd_client::connection::{ANSWER, CallError, is_locked, unexpected};
 use teamd_client::context::{Context, block_on};
@@ -28,10 +28,10 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 const PATIENCE_BEFORE_FORCE: Duration = Duration::from_secs(10);
 /// Beyond what the signals are given: time to end what a worker started, on a slow machine.
 const MARGIN: Duration = Duration::from_secs(30);
-/// However short the waiting: so long the daemon has to record the request, which then goes on.
+/// The shortest wait: the daemon has this long to record the request, which then continues.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// What became of one whose checkout was being made.
+/// The outcome for one whose checkout was being made.
 const WITHDRAWN: &str = "withdrawn";
 
 /// What became of one name.
@@ -59,7 +59,7 @@ pub(crate) fn run(context: &Context, args: Shutdown) -> CommandResult {
         && let [name, ..] = args.names.as_slice()
     {
         let message =
-            format!("--all means every teammate, and {name} is named besides: nothing was done");
+            format!("--all cannot be combined with names, such as {name}: nothing was done");
         return Err(
             CommandError::new(ExitCode::Usage, message).hint("leave out `--all`, or the names")
         );
@@ -86,10 +86,12 @@ pub(crate) fn run(context: &Context, args: Shutdown) -> CommandResult {
 /// Refuses `--force 0` before anything is done: `--force` takes no value, and the `0` would count
 /// as a name.
 fn refuse_value_of_force(dir: &TeamDir, args: &Shutdown) -> Result<(), CommandError> {
+    if !args.force {
+        return Ok(());
+    }
     let Some(time) = args
         .names
         .iter()
-        .filter(|_| args.force)
         .find(|name| name.as_str() == "0" || parse_duration(name.as_str()).is_ok())
     else {
         return Ok(());
@@ -103,20 +105,19 @@ fn refuse_value_of_force(dir: &TeamDir, args: &Shutdown) -> Result<(), CommandEr
         .hint("`--force --timeout 0s` sends the signals at once, `--force` alone after 10 seconds"))
 }
 
-/// Asks every teammate at once, and tells each outcome when it is known.
+/// Asks every teammate at once, and prints each outcome when it is known.
 async fn ask(
     context: &Context,
     dir: &TeamDir,
     args: &Shutdown,
     names: &[Name],
 ) -> Result<Vec<ShutdownOutcome>, CommandError> {
-    let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
     let timeout = if args.no_wait {
         ANSWER
     } else {
         timeout(context, args)
     };
-    let caller = Caller {
+    let requester = Requester {
         dir,
         out: &context.out,
         timeout: Some(timeout.max(LEAST)),
@@ -124,7 +125,7 @@ async fn ask(
     let mut outcomes = names.iter().map(|_| None).collect::<Vec<_>>();
     let mut printed = Ok(());
     let open = RefCell::new(names.to_vec());
-    let mut tell =
+    let mut record =
         |outcomes: &mut [Option<ShutdownOutcome>], index: usize, outcome: ShutdownOutcome| {
             let failed = print(context, &outcome).err();
             open.borrow_mut().retain(|name| *name != outcome.name);
@@ -133,32 +134,12 @@ async fn ask(
                 printed = Err(error);
             }
         };
-    let asking = caller.all(
-        names
-            .iter()
-            .map(|name| {
-                Command::Shutdown(ShutdownOrder {
-                    request_id: RandomIds.request(),
-                    name: name.clone(),
-                    reason: args.reason.clone(),
-                    decide_within: args
-                        .decide_within
-                        .unwrap_or(context.settings.decide_within)
-                        .as_secs_f64(),
-                    force_after: args.force.then_some(patience.as_secs_f64()),
-                    wait: !args.no_wait,
-                })
-            })
-            .collect(),
-        |answer| {
-            let index = answer.index;
-            tell(
-                &mut outcomes,
-                index,
-                answered(dir, args, &names[index], answer),
-            );
-        },
-    );
+    let orders = names.iter().map(|name| order(context, args, name));
+    let asking = requester.all(orders.collect(), |answer| {
+        let index = answer.index;
+        let outcome = answered(dir, args, &names[index], answer);
+        record(&mut outcomes, index, outcome);
+    });
     let waited = tokio::select! {
         waited = asking => waited,
         never = show_whom(context, dir, &open) => match never {},
@@ -168,17 +149,29 @@ async fn ask(
     let early = waited.err().unwrap_or(Early::TimedOut);
     for (index, name) in names.iter().enumerate() {
         if outcomes[index].is_none() {
-            tell(
-                &mut outcomes,
-                index,
-                unanswered(dir, name, early, (args.force, timeout)),
-            );
+            let outcome = unanswered(dir, name, early, (args.force, timeout));
+            record(&mut outcomes, index, outcome);
         }
     }
     printed.map(|()| outcomes.into_iter().flatten().collect())
 }
 
-/// Shows for whom the command still waits, and what they do, as long as it waits.
+fn order(context: &Context, args: &Shutdown, name: &Name) -> Command {
+    let decide_within = args.decide_within;
+    let patience = args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE);
+    Command::Shutdown(ShutdownOrder {
+        request_id: RandomIds.request(),
+        name: name.clone(),
+        reason: args.reason.clone(),
+        decide_within: decide_within
+            .unwrap_or(context.settings.decide_within)
+            .as_secs_f64(),
+        force_after: args.force.then_some(patience.as_secs_f64()),
+        wait: !args.no_wait,
+    })
+}
+
+/// Shows for whom the command still waits, and what they do.
 async fn show_whom(context: &Context, dir: &TeamDir, open: &RefCell<Vec<Name>>) -> Infallible {
     let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
     loop {
@@ -187,14 +180,14 @@ async fn show_whom(context: &Context, dir: &TeamDir, open: &RefCell<Vec<Name>>) 
             Ok(roster) => context
                 .out
                 .passing(&roster::waited_for(&roster, &open.borrow())),
-            // What is waited for goes on without it.
+            // The waiting continues without this display.
             Err(_) => std::future::pending().await,
         }
     }
 }
 
-/// With `--force` the daemon keeps the time and sends the signals. Waiting goes on until they must
-/// have worked.
+/// With `--force` the daemon keeps the time and sends the signals. The command waits until they
+/// must have worked.
 fn timeout(context: &Context, args: &Shutdown) -> Duration {
     if args.force {
         args.timeout.unwrap_or(PATIENCE_BEFORE_FORCE) + 2 * context.settings.grace + MARGIN
@@ -203,21 +196,21 @@ fn timeout(context: &Context, args: &Shutdown) -> Duration {
     }
 }
 
-/// Tells what an answer means for one name.
-fn answered(dir: &TeamDir, args: &Shutdown, name: &Name, it: CommandAnswer) -> ShutdownOutcome {
-    match it.result {
+/// Returns what an answer means for one name.
+fn answered(dir: &TeamDir, args: &Shutdown, name: &Name, answer: CommandAnswer) -> ShutdownOutcome {
+    match answer.result {
         Ok(Done::Ended {
             request_id,
             status,
             exit,
         }) => ShutdownOutcome::gone(name, Some(request_id), status, exit.map(|exit| *exit)),
         Ok(Done::Rejected { request_id, reason }) => {
-            let said = if reason.is_empty() {
+            let why = if reason.is_empty() {
                 String::new()
             } else {
                 format!(": {reason}")
             };
-            let message = format!("{name} rejected the shutdown{said}");
+            let message = format!("{name} rejected the shutdown{why}");
             let hint = format!("ask again later, or end it: `teamctl shutdown {name} --force`");
             let error = CommandError::new(ExitCode::Rejected, message).hint(hint);
             let outcome = ShutdownOutcome {
@@ -235,7 +228,7 @@ fn answered(dir: &TeamDir, args: &Shutdown, name: &Name, it: CommandAnswer) -> S
         },
         Ok(Done::Withdrawn) => ShutdownOutcome::new(name, Some(WITHDRAWN), None),
         Ok(other) => ShutdownOutcome::new(name, None, Some(unexpected(&other))),
-        Err(refusal) => refused(dir, name, args.all || it.said_again, refusal),
+        Err(refusal) => refused(dir, name, args.all || answer.said_again, refusal),
     }
 }
 
@@ -263,7 +256,7 @@ fn refused(dir: &TeamDir, name: &Name, ran: bool, refusal: Refusal) -> ShutdownO
     }
 }
 
-/// Says why there is no answer. The journal shows whether the request is recorded.
+/// Explains why there is no answer. The journal shows whether the request is recorded.
 fn unanswered(
     dir: &TeamDir,
     name: &Name,
@@ -281,10 +274,10 @@ fn unanswered(
             Early::Interrupted => early.error(
                 name,
                 String::new(),
-                "`teamctl events --last 5` shows whether the daemon has recorded anything: that goes on",
+                "`teamctl events --last 5` shows what the daemon has recorded: that continues",
             ),
             Early::TimedOut if is_locked(dir) => CallError::Unanswered.into(),
-            Early::TimedOut => CallError::Lost("it does not run any more".to_owned()).into(),
+            Early::TimedOut => CallError::Lost("it is no longer running".to_owned()).into(),
         };
         return ShutdownOutcome::new(name, None, Some(error));
     };
@@ -296,7 +289,7 @@ fn unanswered(
         ),
         (_, true) => (
             format!("{name} is still there, although signals were sent"),
-            "`teamctl log teamd` says what holds it up".to_owned(),
+            "`teamctl log teamd` shows what holds it up".to_owned(),
         ),
         (_, false) => (
             format!("{name} has not left within {time}"),
@@ -350,16 +343,16 @@ impl ShutdownOutcome {
     }
 }
 
-/// Tells what became of one name as soon as it is known.
-fn print(context: &Context, it: &ShutdownOutcome) -> Result<(), CommandError> {
-    let name = &it.name;
-    let outcome = it.outcome.unwrap_or_default();
-    let is_gone = if it.already {
+/// Prints what became of one name as soon as it is known.
+fn print(context: &Context, report: &ShutdownOutcome) -> Result<(), CommandError> {
+    let name = &report.name;
+    let outcome = report.outcome.unwrap_or_default();
+    let is_gone = if report.already {
         "has ended already"
     } else {
         "is gone"
     };
-    match (&it.error, &it.request_id, &it.exit) {
+    match (&report.error, &report.request_id, &report.exit) {
         (Some(error), ..) => {
             context.out.error(error);
             Ok(())

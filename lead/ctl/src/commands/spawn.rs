@@ -16,7 +16,7 @@ use teamd_client::print::escape;
 use teamd_client::print::render::count;
 use teamd_client::programs;
 use teamd_client::read::{roster, text};
-use teamd_shared::config::RosterMember;
+use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::member::{SandboxMode, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::place::open_itself;
@@ -51,7 +51,7 @@ pub(crate) fn run(context: &Context, args: Spawn) -> CommandResult {
     auto_start::undo(context, is_new, spawned.map(|()| ExitCode::Done))
 }
 
-/// Spawns a teammate, and returns when its worker is ready. `report` tells that: to programs, and
+/// Spawns a teammate, and returns when its worker is ready. `report` prints that: to programs, and
 /// to people.
 ///
 /// # Errors
@@ -83,18 +83,18 @@ pub(super) async fn spawn(
             status.as_str()
         ),
     )?;
-    let told = print_notes(context, dir, name, is_built_in);
-    // A later incarnation has been told.
-    let told = told.and_then(|()| {
+    let printed = print_notes(context, dir, name, is_built_in);
+    // A person has seen it with an earlier incarnation.
+    let printed = printed.and_then(|()| {
         if incarnation == 1 {
             note_withheld(context, dir, name, withheld)
         } else {
             Ok(())
         }
     });
-    if let Err(error) = told {
+    if let Err(error) = printed {
         context.out.note(format_args!(
-            "what else is to be said of {name} cannot be read: {error}"
+            "further notes about {name} cannot be read: {error}"
         ));
         context
             .out
@@ -103,7 +103,7 @@ pub(super) async fn spawn(
     Ok(())
 }
 
-/// Says how many variables the commands of the first teammate do not get.
+/// Notes how many variables the commands of the first teammate do not get.
 fn note_withheld(
     context: &Context,
     dir: &TeamDir,
@@ -123,7 +123,7 @@ fn note_withheld(
     Ok(())
 }
 
-/// Returns what the flags say, with absolute paths: the links on the way are followed when the
+/// Returns the terms of the flags, with absolute paths: the links on the way are followed when the
 /// order is made.
 fn flags(args: Spawn) -> Result<TermsPatch, CommandError> {
     let mut flags = args.terms;
@@ -173,8 +173,7 @@ fn authorities(named: &str) -> Result<String, CommandError> {
     }
 }
 
-/// Says what must not go unnoticed. A person who named no model and has no key gets the built-in
-/// one: that is told once, with the first teammate.
+/// Notes what must not go unnoticed.
 fn print_notes(
     context: &Context,
     dir: &TeamDir,
@@ -182,30 +181,65 @@ fn print_notes(
     is_built_in: bool,
 ) -> Result<(), CommandError> {
     let roster = roster::load(dir)?;
-    let (this, others): (Vec<_>, Vec<_>) = roster
-        .members
-        .iter()
-        .partition(|member| member.name == *name);
-    let scripted = |member: &&RosterMember| member.model == "script" && member.agent.is_none();
-    if is_built_in && this.iter().any(scripted) && !others.iter().any(scripted) {
+    if is_built_in {
+        note_script_model(context, &roster, name);
+    }
+    let Some(member) = roster.member(name) else {
+        return Ok(());
+    };
+    note_paths(context, member);
+    if member.sandbox.mode == SandboxMode::WorkspaceWrite {
+        note_writes(context, member);
+    }
+    let layers = roster
+        .sandbox
+        .as_ref()
+        .and_then(|sandbox| sandbox.layers.parse::<Layers>().ok());
+    if member.agent.is_some() && layers.is_none_or(|layers| layers.namespaces != Namespaces::Own) {
         context.out.note(format_args!(
-            "no model is named and no key is set: {name} runs the built-in `script` model, which does what lines such as `/bash make` say"
+            "here the gate of {name} does not change while its agent runs: when it closes, the agent is ended; and an agent that has a key reaches the \
+             network of this machine behind a closed gate, too, since its model is there"
         ));
     }
-    let writes = |member: &&&RosterMember| member.sandbox.mode == SandboxMode::WorkspaceWrite;
-    for path in this
+    if member.sandbox.mode == SandboxMode::Off {
+        context.out.note(format_args!(
+            "the commands of {name} are not confined (sandbox off): they may do whatever you may"
+        ));
+    }
+    Ok(())
+}
+
+/// Notes that a person who named no model and has no key gets the built-in one: once, with the
+/// first teammate.
+fn note_script_model(context: &Context, roster: &Roster, name: &Name) {
+    let is_first = roster
+        .members
         .iter()
-        .filter(writes)
-        .flat_map(|member| &member.sandbox.writable)
-    {
-        if open_itself(Path::new(path), OFlags::PATH).is_err_and(|errno| errno == Errno::LOOP) {
-            let path = escape::line(path);
-            context.out.note(format_args!(
-                "the commands of {name} may not write {path} in this incarnation: a symbolic link stands on the way to it, and none did when it was named"
-            ));
+        .filter(|member| member.model == "script" && member.agent.is_none())
+        .all(|member| member.name == *name);
+    let is_scripted = roster
+        .member(name)
+        .is_some_and(|member| member.model == "script" && member.agent.is_none());
+    if is_scripted && is_first {
+        context.out.note(format_args!(
+            "no model is named and no key is set: {name} runs the built-in `script` model, which carries out lines such as `/bash make`"
+        ));
+    }
+}
+
+fn note_paths(context: &Context, member: &RosterMember) {
+    let name = &member.name;
+    if member.sandbox.mode == SandboxMode::WorkspaceWrite {
+        for path in &member.sandbox.writable {
+            if open_itself(Path::new(path), OFlags::PATH).is_err_and(|errno| errno == Errno::LOOP) {
+                let path = escape::line(path);
+                context.out.note(format_args!(
+                    "the commands of {name} may not write {path} in this incarnation: a symbolic link stands on the way to it, and none did when it was named"
+                ));
+            }
         }
     }
-    for path in this.iter().flat_map(|member| &member.sandbox.hidden) {
+    for path in &member.sandbox.hidden {
         if open_itself(Path::new(path), OFlags::PATH).is_err_and(|errno| errno == Errno::NOENT) {
             let path = escape::line(path);
             context.out.note(format_args!(
@@ -213,50 +247,27 @@ fn print_notes(
             ));
         }
     }
-    for member in this
-        .iter()
-        .filter(writes)
-        .filter(|member| member.checkout.is_none())
+}
+
+/// Notes what a teammate that may write cannot commit, and what it could change.
+fn note_writes(context: &Context, member: &RosterMember) {
+    let name = &member.name;
+    if member.checkout.is_none()
+        && let Some(above) = repository::above(Path::new(&member.workspace))
     {
-        if let Some(above) = repository::above(Path::new(&member.workspace)) {
-            context.out.note(format_args!(
-                "{name} cannot commit: the repository {} lies above its workspace (`--workspace` or `--checkout` changes that)",
-                escape::line(&above.to_string_lossy())
-            ));
-        }
-    }
-    let with_agent = this.iter().find(|member| member.agent.is_some());
-    let layers = roster
-        .sandbox
-        .as_ref()
-        .and_then(|found| found.layers.parse::<Layers>().ok());
-    if with_agent.is_some() && layers.is_none_or(|layers| layers.namespaces != Namespaces::Own) {
         context.out.note(format_args!(
-            "here the gate of {name} does not change while its agent runs: when it closes, the agent is ended; and an agent that has a key reaches the \
-             network of this machine behind a closed gate, too, since its model is there"
+            "{name} cannot commit: the repository {} is above its workspace (`--workspace` or `--checkout` changes that)",
+            escape::line(&above.to_string_lossy())
         ));
     }
-    let where_it_writes = this
-        .iter()
-        .filter(writes)
-        .flat_map(|member| member.where_it_writes());
-    if let Some(program) = programs::with_another_name(where_it_writes) {
+    if let Some(program) = programs::with_another_name(member.where_it_writes()) {
         context.out.note(format_args!(
-            "{} has another name (a hard link) where commands of {name} may write: by that they could change it, and the next \
+            "{} has another name (a hard link) where commands of {name} may write: they could change it by that name, and the next \
              `teamd` or `teamctl` that you run would be theirs",
             escape::line(&program.to_string_lossy())
         ));
         context.out.hint(programs::INSTALL_ELSEWHERE);
     }
-    if this
-        .iter()
-        .any(|member| member.sandbox.mode == SandboxMode::Off)
-    {
-        context.out.note(format_args!(
-            "the commands of {name} are not confined (sandbox off): they may do whatever you may"
-        ));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -374,7 +385,7 @@ mod tests {
         assert!(
             stderr
                 .text()
-                .contains("note: what else is to be said of alice cannot be read: "),
+                .contains("note: further notes about alice cannot be read: "),
             "{}",
             stderr.text()
         );

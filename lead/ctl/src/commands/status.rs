@@ -1,5 +1,5 @@
 //! `teamctl status`: the members of the team, and what each does. It reads files and `/proc` only,
-//! so it works without a daemon, and then says that no daemon updates the roster.
+//! so it works without a daemon, and then notes that no daemon updates the roster.
 
 mod details;
 mod table;
@@ -36,7 +36,7 @@ use teamd_shared::unwritten;
 use teamd_view::model::{Row, rows, sort};
 use teamd_view::top;
 
-/// How long the daemon may take to say what it cannot do: the status does not depend on it.
+/// How long the daemon may take to report its trouble: the status does not depend on it.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Runs the command.
@@ -93,7 +93,7 @@ fn show(
         Some(name) => vec![roster::find(roster, name)?],
         None => roster.members.iter().collect(),
     };
-    // The table has no room for it, and a look at every process of the machine takes its time.
+    // The table has no room for it, and reading every process of the machine takes time.
     let wanted = context.out.is_json() || args.name.is_some();
     let processes = wanted.then(Processes::read);
     let team = folded(dir, roster);
@@ -110,9 +110,9 @@ fn show(
     for row in &mut rows {
         // One odd inbox must not hide the others.
         row.unread = roster::unread(dir, row.member).ok();
-        row.resources = processes
-            .as_ref()
-            .and_then(|it| Resources::of(it, roster, row.member, args.name.is_some()));
+        row.resources = processes.as_ref().and_then(|processes| {
+            Resources::of(processes, roster, row.member, args.name.is_some())
+        });
     }
     if context.out.is_json() {
         context
@@ -122,20 +122,31 @@ fn show(
         context
             .out
             .wrapped(&rows.iter().map(details::details).collect::<String>())?;
-    } else if rows.is_empty() && roster.members.is_empty() {
-        context.out.note("there are no teammates");
-        context.out.hint("`teamctl spawn NAME` starts a teammate");
     } else if rows.is_empty() {
-        context.out.note(if args.waiting {
-            "no teammate waits for you"
-        } else {
-            "no teammate is running"
-        });
+        note_no_rows(context, args, roster);
     } else {
         context
             .out
             .text(list(context.out.width(), args, &rows) + &sum(roster, &prices) + &tasks(&team))?;
     }
+    note_daemon(context, roster, trouble);
+    note_sandbox(context, roster, &rows);
+    note_ends(context, &rows);
+    Ok(ExitCode::Done)
+}
+
+fn note_no_rows(context: &Context, args: &StatusArgs, roster: &Roster) {
+    if roster.members.is_empty() {
+        context.out.note("there are no teammates");
+        context.out.hint("`teamctl spawn NAME` starts a teammate");
+    } else if args.waiting {
+        context.out.note("no teammate waits for you");
+    } else {
+        context.out.note("no teammate is running");
+    }
+}
+
+fn note_daemon(context: &Context, roster: &Roster, trouble: Option<&str>) {
     if roster::daemon_pid(roster).is_none() {
         context
             .out
@@ -143,62 +154,58 @@ fn show(
     }
     if let Some(why) = trouble {
         context.out.note(format_args!(
-            "the daemon {}, so what is shown here may be older than it looks",
+            "the daemon {}, so what is shown here may be out of date",
             escape::line(why)
         ));
         context.out.hint(format_args!(
-            "{}: then it goes on by itself",
+            "{}: then it continues by itself",
             unwritten::next_step(why)
         ));
     }
-    if let Some(why) = roster
-        .sandbox
-        .as_ref()
-        .and_then(|sandbox| sandbox.weak.as_ref())
-    {
+}
+
+fn note_sandbox(context: &Context, roster: &Roster, rows: &[Row<'_>]) {
+    let Some(sandbox) = &roster.sandbox else {
+        return;
+    };
+    if let Some(why) = &sandbox.weak {
         context.out.note(format_args!(
             "the sandbox is weak (--allow-weak-sandbox); not held: {why}"
         ));
     }
-    let ends = rows
+    let with_agent: Vec<&str> = rows
         .iter()
         .filter(|row| row.member.agent.is_some())
-        .map(|row| row.member.name.as_str());
-    let ends: Vec<_> = ends
-        .filter(|_| {
-            roster
-                .sandbox
-                .as_ref()
-                .is_some_and(|it| !it.has_live_gate())
-        })
+        .map(|row| row.member.name.as_str())
         .collect();
-    if !ends.is_empty() {
-        let names = ends.join(", ");
+    if !sandbox.has_live_gate() && !with_agent.is_empty() {
+        let names = with_agent.join(", ");
         context
             .out
             .note(format_args!("no live gate on this machine: a gate that closes ends the agent of {names}; an agent that has a key reaches the network behind a closed gate, too"));
     }
-    for name in rows
-        .iter()
-        .filter(|row| row.unnoticed)
-        .map(|row| &row.member.name)
-    {
+}
+
+/// Notes teammates whose end is not recorded, and how those that have crashed continue.
+fn note_ends(context: &Context, rows: &[Row<'_>]) {
+    for row in rows.iter().filter(|row| row.unnoticed) {
+        let name = &row.member.name;
         context.out.note(format_args!(
             "the process of {name} is gone: `teamd start` will record it"
         ));
     }
-    let crashed = rows
+    let crashed: Vec<&Name> = rows
         .iter()
         .map(|row| row.member)
-        .filter(|it| it.status == MemberStatus::Crashed || it.status == MemberStatus::Killed);
-    let crashed: Vec<&Name> = crashed.map(|member| &member.name).collect();
+        .filter(|member| matches!(member.status, MemberStatus::Crashed | MemberStatus::Killed))
+        .map(|member| &member.name)
+        .collect();
     if let Some(next) = continues(&crashed) {
         context.out.hint(next);
     }
-    Ok(ExitCode::Done)
 }
 
-/// Returns what the daemon cannot do now, if it can be asked: what it cannot write, no file says.
+/// Asks the daemon what it cannot do now: what it cannot write is in no file.
 async fn trouble(dir: &TeamDir, roster: &Roster) -> Option<String> {
     roster::daemon_pid(roster)?;
     let asked = async {
@@ -215,7 +222,7 @@ async fn trouble(dir: &TeamDir, roster: &Roster) -> Option<String> {
     }
 }
 
-/// Says what continues the conversations of teammates that did not end in order.
+/// Returns the next step for teammates that did not end in order.
 fn continues(crashed: &[&Name]) -> Option<String> {
     match crashed {
         [] => None,
@@ -233,7 +240,7 @@ fn continues(crashed: &[&Name]) -> Option<String> {
 }
 
 /// Returns the requests by which members are grouped, and the tasks. A journal that cannot be read
-/// hides no member: others say so.
+/// hides no member: other commands report it.
 fn folded(dir: &TeamDir, roster: &Roster) -> Team {
     if roster.members.iter().all(|member| member.status.is_ended()) {
         return Team::default();
@@ -315,7 +322,7 @@ fn total(roster: &Roster) -> Usage {
     total
 }
 
-/// Says what the team has cost, where it has cost anything.
+/// Reports what the team has cost, if anything.
 fn sum(roster: &Roster, prices: &Prices) -> String {
     let total = total(roster);
     if total.is_nothing() {
@@ -338,11 +345,11 @@ fn counts(team: &Team) -> BTreeMap<TaskStatus, usize> {
     counts
 }
 
-/// Says how many tasks there are, if any is open or has failed, and which of them do not go on, and
+/// Counts the tasks, if any is open or has failed, and lists those that are stalled, and
 /// why.
 fn tasks(team: &Team) -> String {
     let counts = counts(team);
-    let said: Vec<String> = counts
+    let parts: Vec<String> = counts
         .iter()
         .filter(|(status, _)| **status != TaskStatus::Cancelled)
         .map(|(status, count)| format!("{count} {}", status.as_str().replace('_', " ")))
@@ -352,12 +359,12 @@ fn tasks(team: &Team) -> String {
         .values()
         .filter_map(|task| Some((task.id, task.held_up()?)));
     let held_up = held_up.map(|(id, why)| format!("task {id}: {}\n", escape::line(&why)));
-    if said.is_empty() {
+    if parts.is_empty() {
         return String::new();
     }
     format!(
         "tasks: {}\n{}",
-        said.join(", "),
+        parts.join(", "),
         held_up.collect::<String>()
     )
 }

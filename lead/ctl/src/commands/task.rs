@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use teamd_client::act::task::{ask, make};
 use teamd_client::act::waiting::within;
-use teamd_client::args::{TaskCommand, TaskEdit, TaskList, Tasks};
+use teamd_client::args::{TaskCommand, TaskEdit, TaskListArgs, Tasks};
 use teamd_client::connection::{is_locked, not_running};
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
@@ -57,9 +57,9 @@ pub(crate) fn run(context: &Context, args: Tasks) -> CommandResult {
                 .map(|()| ExitCode::Done)
         }
         TaskCommand::List(args) => list(context, &args),
-        TaskCommand::Show(it) => show(context, it.id),
-        TaskCommand::Log(it) if it.follow => follow_log(context, it.id),
-        TaskCommand::Log(it) => log(context, it.id),
+        TaskCommand::Show(args) => show(context, args.id),
+        TaskCommand::Log(args) if args.follow => follow_log(context, args.id),
+        TaskCommand::Log(args) => log(context, args.id),
         TaskCommand::Edit(edit) => {
             let id = edit.id;
             let fields = changes(context, *edit)?;
@@ -69,30 +69,30 @@ pub(crate) fn run(context: &Context, args: Tasks) -> CommandResult {
             }
             order(context, TaskOrder::Edit(id, Box::new(fields)), "is changed")
         }
-        TaskCommand::Assign(it) => order(
+        TaskCommand::Assign(args) => order(
             context,
-            TaskOrder::Assign(it.id, it.name.clone()),
-            &format!("is kept for {}", it.name),
+            TaskOrder::Assign(args.id, args.name.clone()),
+            &format!("is kept for {}", args.name),
         ),
-        TaskCommand::Release(it) => order(context, TaskOrder::Release(it.id), "is released"),
-        TaskCommand::Submit(it) => order(
+        TaskCommand::Release(args) => order(context, TaskOrder::Release(args.id), "is released"),
+        TaskCommand::Submit(args) => order(
             context,
-            TaskOrder::Submit(it.id, it.summary),
+            TaskOrder::Submit(args.id, args.summary),
             "is submitted",
         ),
-        TaskCommand::Cancel(it) => order(context, TaskOrder::Cancel(it.id), "is cancelled"),
-        TaskCommand::Retry(it) => {
-            let id = it.id;
+        TaskCommand::Cancel(args) => order(context, TaskOrder::Cancel(args.id), "is cancelled"),
+        TaskCommand::Retry(args) => {
+            let id = args.id;
             order(
                 context,
-                TaskOrder::Retry(id, Box::new(changes(context, *it)?)),
+                TaskOrder::Retry(id, Box::new(changes(context, *args)?)),
                 "is open again",
             )
         }
     }
 }
 
-/// Returns what is said of a task that is there.
+/// Returns what is shown of a task.
 fn changes(context: &Context, edit: TaskEdit) -> Result<TaskFields, CommandError> {
     let fields = TaskFields {
         subject: edit.subject,
@@ -126,7 +126,7 @@ fn order(context: &Context, order: TaskOrder, done: &str) -> CommandResult {
         .map(|()| ExitCode::Done)
 }
 
-fn list(context: &Context, args: &TaskList) -> CommandResult {
+fn list(context: &Context, args: &TaskListArgs) -> CommandResult {
     let dir = context.dir()?;
     let team = journal::fold(&dir)?;
     let mut tasks = if args.all {
@@ -210,7 +210,7 @@ fn show(context: &Context, id: TaskId) -> CommandResult {
     Ok(ExitCode::Done)
 }
 
-/// Waits until a task is completed, or none is left to be done, and says so.
+/// Waits until a task is completed, or none is left to be done, and prints that.
 pub(super) fn wait(
     context: &Context,
     dir: &TeamDir,
@@ -254,7 +254,7 @@ pub(super) fn until_completed(
     find(&team, &dir, id)
 }
 
-/// Says why a submitted branch is not integrated, and the ways out.
+/// Explains why a submitted branch is not integrated, and the ways out.
 fn not_integrated(task: &Task) -> CommandError {
     let id = task.id;
     let title = task.title();
@@ -298,7 +298,7 @@ fn not_integrated(task: &Task) -> CommandError {
         }
         (None, None) => {
             let next =
-                format!("`teamctl task show {id}` says more; try again, or a teammate takes it");
+                format!("`teamctl task show {id}` shows more; try again, or a teammate takes it");
             (
                 format!("it is {}", task.status.as_str().replace('_', " ")),
                 next,
@@ -321,30 +321,31 @@ fn until(
     let what = id.map_or("the tasks".to_owned(), |id| format!("task {id}"));
     let waited = block_on(within(timeout, async {
         let mut wake = Wake::new(dir, &TeamPath::journal(), context.settings.poll);
-        loop {
+        wake.until(|| {
             let team = journal::fold(dir)?;
             if is_reached(&team)? {
-                return Ok(team);
+                Ok(Some(team))
+            } else if is_locked(dir) {
+                Ok(None)
+            } else {
+                Err(not_running(dir))
             }
-            if !is_locked(dir) {
-                return Err(not_running(dir));
-            }
-            wake.changed().await;
-        }
+        })
+        .await
     }))?;
     waited.map_err(|early| {
         let time = clock::span(timeout.unwrap_or_default().as_secs_f64());
         let late = format!("{what}: not done after {time}");
-        early.error(&what, late, "`teamctl tasks` shows how they stand")
+        early.error(&what, late, "`teamctl tasks` shows their progress")
     })
 }
 
-/// Tells whether it is done; an error says why it cannot be done any more.
+/// Tells whether it is done; an error tells why it can no longer be done.
 fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, CommandError> {
     let conflict = |task: &Task, why: String| {
         Err(
             CommandError::new(ExitCode::Conflict, format!("{} {why}", task.title()))
-                .hint(format!("`teamctl task show {}` says more", task.id)),
+                .hint(format!("`teamctl task show {}` shows more", task.id)),
         )
     };
     if let Some(id) = id {
@@ -400,8 +401,8 @@ fn log(context: &Context, id: TaskId) -> CommandResult {
         returned.unwrap_or_default(),
     ];
     let shown: Vec<String> = shown.into_iter().filter(|part| !part.is_empty()).collect();
-    let told = json!({"id": id, "output": output, "returned": task.returned});
-    context.out.result(&told, shown.join("\n"))?;
+    let json = json!({"id": id, "output": output, "returned": task.returned});
+    context.out.result(&json, shown.join("\n"))?;
     Ok(ExitCode::Done)
 }
 
@@ -423,7 +424,7 @@ fn follow_log(context: &Context, id: TaskId) -> CommandResult {
         let mut wake = Wake::of_logs(&dir, context.settings.poll);
         let at = TeamPath::check_log(id);
         let mut tail = Tail::new(&dir, at.clone());
-        // What stands there from before the submission is of an earlier check.
+        // What was written before the submission is of an earlier check.
         let since = submitted(&journal::fold(&dir)?);
         let written = dir
             .path(&at)
@@ -436,7 +437,7 @@ fn follow_log(context: &Context, id: TaskId) -> CommandResult {
             .is_some_and(|(written, since)| written < since);
         let is_there = tail.begin(is_old.then_some(0), |_| true)?;
         loop {
-            // First whether it runs: what it writes before its end is read after that.
+            // Whether it runs is read first: what it writes before its end is read after that.
             let runs = submitted(&journal::fold(&dir)?).is_some();
             let mut lines = tail.read()?;
             while !lines.is_empty() {

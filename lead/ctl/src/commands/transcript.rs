@@ -15,7 +15,7 @@ use entry::entry;
 pub(crate) fn run(context: &Context, args: &TranscriptArgs) -> CommandResult {
     let dir = context.dir()?;
     let at = TeamPath::transcript(&args.name);
-    // A teammate that has not said anything yet has no transcript, and that is no error.
+    // A new teammate has no transcript yet, and that is no error.
     let missing = roster::find(&roster::load(&dir)?, &args.name).err();
     Stream {
         at,

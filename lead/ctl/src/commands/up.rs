@@ -82,7 +82,7 @@ pub(crate) fn run(context: &Context, args: &Up) -> CommandResult {
     Ok(ExitCode::highest(codes))
 }
 
-/// Starts a teammate, unless it runs, and waits so long until it is ready. Returns whether it has
+/// Starts a teammate, unless it runs, and waits until it is ready. Returns whether it has
 /// started it.
 ///
 /// # Errors
@@ -103,15 +103,15 @@ pub(super) async fn start(
     } else {
         roster::load_one(dir, name)?
     };
-    if let Some(it) = roster
+    if let Some(member) = roster
         .member(name)
         .filter(|member| roster::runs(&roster, member))
     {
-        let value = json!({"name": name, "pid": it.pid, "incarnation": it.incarnation, "status": it.status, "already_running": true});
+        let value = json!({"name": name, "pid": member.pid, "incarnation": member.incarnation, "status": member.status, "already_running": true});
         let text = format!(
             "{name} runs already: {} (incarnation {})",
-            it.status.as_str(),
-            it.incarnation
+            member.status.as_str(),
+            member.incarnation
         );
         return report(value, text).map(|()| false);
     }
@@ -122,7 +122,7 @@ pub(super) async fn start(
     spawned.await.map(|()| true)
 }
 
-/// Returns the teammates of a team that goes on: those that are named, else all of the roster and
+/// Returns the teammates of a team that continues: those that are named, else all of the roster and
 /// of `team.toml`.
 ///
 /// # Errors
@@ -131,8 +131,8 @@ fn resumed(context: &Context, roster: &Roster, wanted: &[Name]) -> Result<Vec<Na
     let file = context.team_file()?;
     let mut names = Vec::new();
     for name in wanted {
-        let known = roster.member(name).is_some() && file.member(name).is_none();
-        names.extend(if known {
+        let is_known = roster.member(name).is_some() && file.member(name).is_none();
+        names.extend(if is_known {
             vec![name.clone()]
         } else {
             teammates(file, std::slice::from_ref(name))?
@@ -171,13 +171,13 @@ fn resumed(context: &Context, roster: &Roster, wanted: &[Name]) -> Result<Vec<Na
     Ok(names)
 }
 
-/// Returns the teammates that are meant, each once: those of these members, or of all.
+/// Returns the teammates of these members, or of all, each once.
 ///
 /// # Errors
 /// [`ExitCode::NotFound`] if `team.toml` names no member, or not one of these.
 pub(super) fn teammates(file: &TeamFile, wanted: &[Name]) -> Result<Vec<Name>, CommandError> {
-    let known: Vec<Name> = file.members.keys().cloned().collect();
-    if known.is_empty() {
+    let members: Vec<Name> = file.members.keys().cloned().collect();
+    if members.is_empty() {
         let message = if file.path.as_os_str().is_empty() {
             "there is no team.toml here".to_owned()
         } else {
@@ -188,14 +188,14 @@ pub(super) fn teammates(file: &TeamFile, wanted: &[Name]) -> Result<Vec<Name>, C
         ));
     }
     let mut names = Vec::new();
-    for member in if wanted.is_empty() { &known } else { wanted } {
+    for member in if wanted.is_empty() { &members } else { wanted } {
         if file.member(member).is_none() {
             let message = format!("{} has no member {member}", file.path.display());
             return Err(CommandError::new(ExitCode::NotFound, message)
                 .hint(suggest::among(
                     member.as_str(),
                     "its members are",
-                    known.iter().map(Name::as_str),
+                    members.iter().map(Name::as_str),
                 ))
                 .hint(format!("`teamctl spawn {member}` starts one without it")));
         }

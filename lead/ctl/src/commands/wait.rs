@@ -1,6 +1,6 @@
 //! `teamctl wait`: returns when a teammate has a status, or can no longer come to have it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use teamd_client::act::waiting::{Early, within};
 use teamd_client::args::Wait;
 use teamd_client::connection::{is_locked, not_running};
@@ -17,8 +17,23 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::task;
 
-/// What became of waiting for each name.
-type Outcomes = Vec<(Name, Result<MemberStatus, CommandError>)>;
+/// The members that a command waits for.
+struct MembersWait<'a> {
+    context: &'a Context,
+    dir: &'a TeamDir,
+    wanted: Vec<MemberStatus>,
+    /// Without `--for`: until nothing more happens by itself.
+    until_rest: bool,
+    /// Whether a single name was given: then its error is that of the command.
+    is_single: bool,
+    open: Vec<Name>,
+    outcomes: Vec<WaitOutcome>,
+}
+
+struct WaitOutcome {
+    name: Name,
+    result: Result<MemberStatus, CommandError>,
+}
 
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Wait) -> CommandResult {
@@ -28,127 +43,146 @@ pub(crate) fn run(context: &Context, args: &Wait) -> CommandResult {
     }
     let names = roster::named_or_running(&dir, &args.names, args.all)?;
     let mut wanted = args.status.clone();
-    // Without `--for`: until nothing more happens by itself.
     let until_rest = wanted.is_empty();
-    wanted.extend(until_rest.then_some(MemberStatus::Idle));
+    if until_rest {
+        wanted.push(MemberStatus::Idle);
+    }
     if args.all {
         // Nothing more is to come from one that has left.
         wanted.extend([MemberStatus::Shutdown, MemberStatus::Killed]);
     }
-    let one = !args.all && names.len() == 1;
-    let mut outcomes = Outcomes::new();
-    block_on(async {
-        let mut tell = |name: &Name, outcome: Result<MemberStatus, CommandError>| {
-            let told = match (&outcome, context.out.is_json()) {
-                (Ok(_), true) => Ok(()),
-                (Ok(status), false) => context
-                    .out
-                    .text(format_args!("{name} is {}", status.as_str())),
-                (Err(error), _) if !one => {
-                    context.out.error(error);
-                    Ok(())
-                }
-                (Err(_), _) => Ok(()),
-            };
-            outcomes.push((name.clone(), outcome));
-            told
-        };
-        let mut open = names.clone();
-        let waited = within(
-            args.timeout,
-            watch(context, &dir, (&mut open, &wanted, until_rest), &mut tell),
-        )
-        .await;
-        context.out.passed();
-        if let Err(early) = waited? {
-            for name in open {
-                let hint = format!("`teamctl status {name}` shows what it does");
-                let late = if early == Early::TimedOut {
-                    late(&dir, args, &name)?
-                } else {
-                    String::new()
-                };
-                tell(&name, Err(early.error(&name, late, hint)))?;
-            }
-        }
-        Ok(())
-    })?;
-    if one {
-        let (name, reached) = outcomes
-            .into_iter()
-            .next()
-            .ok_or_else(|| not_running(&dir))?;
-        let reached = reached?.as_str();
-        return if context.out.is_json() {
-            context
-                .out
-                .json(&json!({"name": name, "status": reached}))
-                .map(|()| ExitCode::Done)
-        } else {
-            Ok(ExitCode::Done)
-        };
-    }
-    if context.out.is_json() {
-        let result = |(name, outcome): &(Name, Result<MemberStatus, CommandError>)| match outcome {
-            Ok(status) => json!({"name": name, "status": status}),
-            Err(error) => json!({"name": name, "status": null, "error": error.to_json()}),
-        };
-        context
-            .out
-            .json(&json!({"results": outcomes.iter().map(result).collect::<Vec<_>>()}))?;
-    } else if outcomes.is_empty() {
-        context.out.note("no teammate is running");
-    }
-    Ok(ExitCode::highest(
-        outcomes
-            .iter()
-            .filter_map(|(_, it)| it.as_ref().err())
-            .map(CommandError::code),
-    ))
+    let mut wait = MembersWait {
+        context,
+        dir: &dir,
+        wanted,
+        until_rest,
+        is_single: !args.all && names.len() == 1,
+        open: names,
+        outcomes: Vec::new(),
+    };
+    block_on(wait.wait(args))?;
+    wait.conclude()
 }
 
-/// Watches the members until each has one of the statuses, or can no longer come to have it. Those
-/// that are done are told, and taken out of the list.
-async fn watch(
-    context: &Context,
-    dir: &TeamDir,
-    (open, wanted, until_rest): (&mut Vec<Name>, &[MemberStatus], bool),
-    tell: &mut impl FnMut(&Name, Result<MemberStatus, CommandError>) -> Result<(), CommandError>,
-) -> Result<(), CommandError> {
-    let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
-    let mut settled = Wake::of_transcripts(dir, context.settings.poll);
-    loop {
-        let roster = roster::load(dir)?;
-        let mut still = Vec::new();
-        let mut settles = false;
-        for name in open.drain(..) {
-            let looked = roster::find(&roster, &name).and_then(|member| {
-                settles |= wanted.contains(&member.status);
-                if until_rest && member.status == MemberStatus::AwaitingApproval {
-                    return Err(waits_for_a_plan(&name));
+impl MembersWait<'_> {
+    async fn wait(&mut self, args: &Wait) -> Result<(), CommandError> {
+        let waited = within(args.timeout, self.watch()).await;
+        self.context.out.passed();
+        let Err(early) = waited? else {
+            return Ok(());
+        };
+        for name in std::mem::take(&mut self.open) {
+            let hint = format!("`teamctl status {name}` shows what it does");
+            let late = if early == Early::TimedOut {
+                late(self.dir, args, &name)?
+            } else {
+                String::new()
+            };
+            let error = early.error(&name, late, hint);
+            self.record(name, Err(error))?;
+        }
+        Ok(())
+    }
+
+    /// Watches the members until each has one of the statuses, or can no longer come to have it.
+    async fn watch(&mut self) -> Result<(), CommandError> {
+        let poll = self.context.settings.poll;
+        let mut roster_file = Wake::new(self.dir, &TeamPath::config(), poll);
+        let mut transcripts = Wake::of_transcripts(self.dir, poll);
+        loop {
+            let roster = roster::load(self.dir)?;
+            let mut is_reading_mail = false;
+            for name in std::mem::take(&mut self.open) {
+                match self.status(&roster, &name).transpose() {
+                    Some(result) => self.record(name, result)?,
+                    None => {
+                        let member = roster::find(&roster, &name)?;
+                        is_reading_mail |= self.wanted.contains(&member.status);
+                        self.open.push(name);
+                    }
                 }
-                look(dir, &roster, member, wanted)
-            });
-            match looked.transpose() {
-                None => still.push(name),
-                Some(outcome) => tell(&name, outcome)?,
+            }
+            if self.open.is_empty() {
+                return Ok(());
+            }
+            self.context
+                .out
+                .passing(&roster::waited_for(&roster, &self.open));
+            tokio::select! {
+                () = roster_file.changed() => {}
+                // One is idle, and has mail: the roster need not change when it has read that.
+                () = transcripts.changed(), if is_reading_mail => {}
             }
         }
-        *open = still;
-        if open.is_empty() {
-            return Ok(());
+    }
+
+    /// Returns the status of a member if it is wanted, and none if it still can become so.
+    fn status(&self, roster: &Roster, name: &Name) -> Result<Option<MemberStatus>, CommandError> {
+        let member = roster::find(roster, name)?;
+        if self.until_rest && member.status == MemberStatus::AwaitingApproval {
+            return Err(waits_for_a_plan(name));
         }
-        context.out.passing(&roster::waited_for(&roster, open));
-        tokio::select! {
-            () = wake.changed() => {}
-            // One is idle, and has mail: the roster need not change when it has read that.
-            () = settled.changed(), if settles => {}
+        reached(self.dir, roster, member, &self.wanted)
+    }
+
+    /// Prints an outcome, and keeps it.
+    fn record(
+        &mut self,
+        name: Name,
+        result: Result<MemberStatus, CommandError>,
+    ) -> Result<(), CommandError> {
+        let out = &self.context.out;
+        let mut printed = Ok(());
+        match &result {
+            Ok(status) if !out.is_json() => {
+                printed = out.text(format_args!("{name} is {}", status.as_str()));
+            }
+            Err(error) if !self.is_single => out.error(error),
+            Ok(_) | Err(_) => {}
+        }
+        self.outcomes.push(WaitOutcome { name, result });
+        printed
+    }
+
+    /// Prints the outcomes for programs, and returns the exit code.
+    fn conclude(self) -> CommandResult {
+        let out = &self.context.out;
+        if self.is_single {
+            let outcome = self.outcomes.into_iter().next();
+            let WaitOutcome { name, result } = outcome.ok_or_else(|| not_running(self.dir))?;
+            let status = result?.as_str();
+            if out.is_json() {
+                out.json(&json!({"name": name, "status": status}))?;
+            }
+            return Ok(ExitCode::Done);
+        }
+        if out.is_json() {
+            let results: Vec<Value> = self.outcomes.iter().map(WaitOutcome::to_json).collect();
+            out.json(&json!({"results": results}))?;
+        } else if self.outcomes.is_empty() {
+            out.note("no teammate is running");
+        }
+        Ok(ExitCode::highest(
+            self.outcomes
+                .iter()
+                .filter_map(|outcome| outcome.result.as_ref().err())
+                .map(CommandError::code),
+        ))
+    }
+}
+
+impl WaitOutcome {
+    fn to_json(&self) -> Value {
+        let name = &self.name;
+        match &self.result {
+            Ok(status) => json!({"name": name, "status": status}),
+            Err(error) => json!({"name": name, "status": null, "error": error.to_json()}),
         }
     }
 }
 
 /// Returns the status if it is one of those, and none if it still can become one.
-fn look(
+fn reached(
     dir: &TeamDir,
     roster: &Roster,
     member: &RosterMember,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use teamd_client::print::grouping::{Facts, Standing};
+use teamd_client::print::grouping::{Facts, MemberStanding};
 use teamd_client::read::money;
 use teamd_client::read::resources::Resources;
 use teamd_shared::clock::wall;
@@ -20,7 +20,7 @@ pub struct Row<'r> {
     /// As the roster has it.
     pub member: &'r RosterMember,
     /// How it stands.
-    pub standing: Standing,
+    pub standing: MemberStanding,
     /// The task that it holds.
     pub task: Option<&'r Task>,
     /// Its oldest request that a person can answer.
@@ -81,7 +81,7 @@ pub fn rows<'r>(
         .into_iter()
         .map(|member| {
             let unnoticed = !member.status.is_ended() && !running.contains(&member.name);
-            let standing = Standing::of(member, Facts::of(member, team, unnoticed), now);
+            let standing = MemberStanding::of(member, Facts::of(member, team, unnoticed), now);
             let cost = money::of_member(member, prices);
             let task = team.held_by(&member.name);
             let request = answerable(team, &member.name);
@@ -109,7 +109,7 @@ fn answerable<'t>(team: &'t Team, name: &Name) -> Option<&'t Request> {
 /// Sorts them by what they need.
 pub fn sort(rows: &mut [Row<'_>]) {
     rows.sort_by(|a, b| {
-        Standing::order(
+        MemberStanding::order(
             (&a.standing, a.member.name.as_str()),
             (&b.standing, b.member.name.as_str()),
         )

@@ -36,13 +36,13 @@ fn refusal() -> Request {
 }
 
 fn stands(member: &RosterMember, facts: Facts<'_>) -> (Group, &'static str, String, f64) {
-    let Standing {
+    let MemberStanding {
         group,
         word,
         what,
         since,
         ..
-    } = Standing::of(member, facts, NOW);
+    } = MemberStanding::of(member, facts, NOW);
     (group, word, what, since)
 }
 
@@ -102,9 +102,9 @@ fn a_plan_and_a_rejected_shutdown_need_a_person() {
     for status in ["idle", "working"] {
         assert_eq!(stands(&member(status, &json!({})), facts), stays);
     }
-    let now = Standing::of(&member("idle", &json!({})), facts, NOW);
+    let now = MemberStanding::of(&member("idle", &json!({})), facts, NOW);
     assert_eq!(now.changes_at, Some(9_600.0 + REFUSAL_FADES));
-    let later = Standing::of(&member("idle", &json!({})), facts, NOW + REFUSAL_FADES);
+    let later = MemberStanding::of(&member("idle", &json!({})), facts, NOW + REFUSAL_FADES);
     assert_eq!(later.changes_at, None, "an idle team needs no second look");
     assert_eq!((later.group, later.word), (Group::Idle, "idle"));
 }
@@ -185,7 +185,7 @@ fn what_works_says_what_it_does() {
 fn the_longest_wait_is_first_where_a_person_is_needed_and_names_are_in_natural_order() {
     let row = |group, since, name| {
         (
-            Standing {
+            MemberStanding {
                 group,
                 word: "",
                 what: String::new(),
@@ -203,7 +203,7 @@ fn the_longest_wait_is_first_where_a_person_is_needed_and_names_are_in_natural_o
         row(Group::NeedsYou, 8.0, "z"),
         row(Group::Working, 8.0, "x"),
     ];
-    rows.sort_by(|(a, name), (b, other)| Standing::order((a, name), (b, other)));
+    rows.sort_by(|(a, name), (b, other)| MemberStanding::order((a, name), (b, other)));
     assert_eq!(
         rows.map(|(_, name)| name),
         ["z", "b", "a", "x", "w2", "w10"]

@@ -42,7 +42,7 @@ pub fn of_line(line: &Line) -> String {
     )
 }
 
-/// Says what was decided, and about which text; neither is escaped.
+/// Describes what was decided, and about which text; neither is escaped.
 pub fn parts(record: &Record) -> (String, String) {
     match record {
         Record::Team(record) => (team(record), String::new()),
@@ -104,7 +104,7 @@ fn ending(member: &Member) -> &'static str {
         Some(Ending::Force) => "it was forced",
         Some(Ending::Overdue) => "it was released and is still there",
         Some(Ending::Sigterm) => "a process sent it SIGTERM",
-        Some(Ending::Stop) => "the daemon was told to end",
+        Some(Ending::Stop) => "the daemon was stopped",
         Some(Ending::Hung) => "it does not answer",
         Some(Ending::Limit) => "it reached a limit",
         None => "the reason is not recorded",

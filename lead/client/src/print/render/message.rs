@@ -10,7 +10,7 @@ use crate::print::{clock, escape};
 /// How many lines of a plan are shown among other messages.
 const PLAN_LINES: usize = 10;
 
-/// Shows one line of an inbox; of a long plan no more than its beginning.
+/// Formats one line of an inbox; of a long plan only the beginning.
 pub fn brief(line: &[u8]) -> String {
     let Ok(mut it) = Message::parse(line) else {
         return message(line);
@@ -65,7 +65,7 @@ pub(super) fn show(message: &Message) -> String {
     under(&heading, &message.content)
 }
 
-/// Says what the message is beyond its text; nothing for an ordinary one.
+/// Describes a message beyond its text; nothing for an ordinary one.
 fn detail(body: &Body) -> String {
     let kind = body.kind();
     match body {

@@ -18,7 +18,7 @@ pub const BOLD: Style = Style::new().bold();
 /// The style of what went wrong.
 pub const BAD: Style = AnsiColor::Red.on_default();
 
-/// Says how an incarnation ended, as far as the daemon could observe it.
+/// Describes how an incarnation ended, as far as the daemon could observe it.
 pub fn exit(exit: &Exit) -> String {
     match (exit.code, exit.signal) {
         (Some(code), _) => format!("exit code {code}"),

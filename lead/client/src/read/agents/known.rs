@@ -8,7 +8,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::terms::{Protocol, Published, Version};
 
 /// An agent of others.
-pub struct Known {
+pub struct KnownAgent {
     /// The package that it comes in, and the versions that work.
     pub published: Published,
     /// What it needs, in words, and the variables of which it needs one.
@@ -20,7 +20,7 @@ pub struct Known {
     pub memory: u32,
 }
 
-impl Known {
+impl KnownAgent {
     /// Returns the one behind a protocol; none if that is a program of the user's own.
     pub fn of(protocol: Protocol) -> Option<Self> {
         let published = protocol.published()?;
@@ -86,7 +86,7 @@ mod tests {
         };
         put(&folder.join("codex.js"), "");
         std::os::unix::fs::symlink(folder.join("codex.js"), scratch.path().join("codex")).unwrap();
-        let codex = Known::of(Protocol::Codex).unwrap();
+        let codex = KnownAgent::of(Protocol::Codex).unwrap();
         let version = || codex.version(&scratch.path().join("codex"));
         assert_eq!(version(), None);
         let description = folder.with_file_name("package.json");

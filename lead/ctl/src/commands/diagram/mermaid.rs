@@ -40,7 +40,7 @@ const fn arrow(event: &Event) -> &'static str {
 fn quoted(text: &str) -> String {
     let mut quoted = String::new();
     for (at, c) in text.char_indices() {
-        // The word `end` ends a block, wherever it stands.
+        // The word `end` ends a block, wherever it is.
         let is_end = text
             .get(at..at + 3)
             .is_some_and(|word| word.eq_ignore_ascii_case("end"));

@@ -25,7 +25,7 @@ pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
                     }
                     JournalError::Dir(_) | JournalError::Io(_) => None,
                 });
-                // What follows would be told for the same reason.
+                // What follows would be reported for the same reason.
                 continues = false;
             }
             Ok((number, line)) if continues => {

@@ -22,7 +22,8 @@ pub(in crate::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
             let message = match parse(line) {
                 Ok(message) => message,
                 Err(error) => {
-                    let reader = "rejected: it goes to NAME.rejected.jsonl, and the lead is told";
+                    let reader =
+                        "rejected: it goes to NAME.rejected.jsonl, and the lead is notified";
                     return remarks.push(Remark::error(
                         (number, column(line, &error)),
                         what(&error),
@@ -33,8 +34,8 @@ pub(in crate::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
             remarks.extend(unwise(number, line, &message));
             if let Some(first) = message.id.and_then(|id| ids.insert(id, number)) {
                 let place = (number, key(line, "id"));
-                let said = format!("the same id as line {first}");
-                remarks.push(Remark::warning(place, said, "dropped: it was read before"));
+                let what = format!("the same id as line {first}");
+                remarks.push(Remark::warning(place, what, "dropped: it was read before"));
             }
         },
     );
@@ -73,13 +74,13 @@ fn column(line: &[u8], error: &ParseError) -> usize {
 /// Returns the column of a field; 1 if it is not there under this name.
 fn key(line: &[u8], field: &str) -> usize {
     let name = format!("\"{field}\"");
-    let found = line
+    let place = line
         .windows(name.len())
         .position(|window| window == name.as_bytes());
-    found.map_or(1, |byte| column_of(line, byte))
+    place.map_or(1, |byte| column_of(line, byte))
 }
 
-/// Says what is legal but unwise.
+/// Warns of what is legal but unwise.
 fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
     let mut remarks = Vec::new();
     let mut warn = |field: &str, what: &str, reader: &str| {
@@ -103,7 +104,7 @@ fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
             warn(
                 "",
                 "longer than 4,096 bytes, and perhaps written by a shell",
-                "taken as it stands: but another writer's line may part it; `teamctl send NAME -` does not",
+                "taken as it is: but another writer's line may split it; `teamctl send NAME -` does not",
             );
         }
     }
@@ -143,9 +144,9 @@ mod tests {
         ]
         .join("\n");
         insta::assert_snapshot!(told(&lines), @r#"
-        3:19 not JSON: expected `,` or `}` (rejected: it goes to NAME.rejected.jsonl, and the lead is told)
-        4:1 the field "from" is missing (rejected: it goes to NAME.rejected.jsonl, and the lead is told)
-        5:37 the field "content" is not a string (rejected: it goes to NAME.rejected.jsonl, and the lead is told)
+        3:19 not JSON: expected `,` or `}` (rejected: it goes to NAME.rejected.jsonl, and the lead is notified)
+        4:1 the field "from" is missing (rejected: it goes to NAME.rejected.jsonl, and the lead is notified)
+        5:37 the field "content" is not a string (rejected: it goes to NAME.rejected.jsonl, and the lead is notified)
         6:2 the id is no UUID (kept, and means nothing: a line that is written twice is read twice)
         6:9 the type "note" is unknown (delivered as text)
         8:2 the same id as line 7 (dropped: it was read before)

@@ -23,7 +23,7 @@ use teamd_client::print::render::{BAD, BOLD};
 use teamd_shared::config::{Roster, VERSION};
 use teamd_shared::json;
 
-/// The longest file that is looked at, in bytes.
+/// The longest file that is read, in bytes.
 const MAX_FILE: u64 = 1 << 30;
 
 /// How bad it is.
@@ -42,7 +42,7 @@ pub(super) enum LintLevel {
 /// A remark about one place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Remark {
-    /// From 1; 0 where the file as a whole is meant.
+    /// From 1; 0 for the file as a whole.
     pub(super) line: usize,
     /// From 1, in characters.
     column: usize,
@@ -121,7 +121,7 @@ fn read(file: &str) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Says what a file is by where it stands and what it is called; what is called otherwise is taken
+/// Tells what a file is by its folder and its name; one with any other name is taken
 /// for an inbox.
 fn kind_by_name(file: &Path) -> Result<LintAs, CommandError> {
     let name = file
@@ -169,12 +169,12 @@ fn roster(bytes: &[u8]) -> Vec<Remark> {
         Err(error) => vec![Remark::error(
             (error.line(), error.column().max(1)),
             without_place(&error.to_string()),
-            "no roster: `teamd start` keeps it aside and writes it anew from the journal",
+            "no roster: `teamd start` keeps it aside and writes it again from the journal",
         )],
     }
 }
 
-/// Takes from an error of JSON where it is: that stands before it already.
+/// Removes the place from an error of JSON: it is shown already.
 fn without_place(error: &str) -> String {
     error
         .split_once(" at line ")

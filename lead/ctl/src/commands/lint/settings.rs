@@ -9,7 +9,7 @@ use super::Remark;
 /// Reads the settings. A file is read as at work: whose it is counts too.
 pub(super) fn lint(file: &str, bytes: &[u8]) -> Vec<Remark> {
     const READER: &str =
-        "`teamd start`, `spawn` and `shutdown` refuse; other commands go on without the file";
+        "`teamd start`, `spawn` and `shutdown` refuse; other commands continue without the file";
     let read = match file {
         "-" => TeamFile::parse_bytes(bytes),
         _ => TeamFile::load(Path::new(file), &|name| std::env::var(name).ok()),

@@ -10,7 +10,7 @@ use super::lines::{each_line, unreadable};
 
 /// Reads a transcript as a worker does that resumes.
 pub(in crate::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
-    const PASSED: &str = "passed over when the conversation goes on";
+    const PASSED: &str = "skipped when the conversation continues";
     let mut remarks = Vec::new();
     let mut open = HashSet::new();
     let torn = each_line(
@@ -48,7 +48,7 @@ fn follow(open: &mut HashSet<String>, event: Event) -> bool {
             }));
         }
         Event::Result { tool_use_id, .. } => return open.remove(&tool_use_id),
-        // The worker gave its work up: its calls get no results any more.
+        // The worker gave its work up: its calls no longer get results.
         Event::Left { .. } => open.clear(),
         _ => {}
     }

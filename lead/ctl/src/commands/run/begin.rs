@@ -1,5 +1,5 @@
-//! How a run begins: the members, the tasks, the goal; and how it finds what an earlier run has
-//! begun.
+//! How a run begins: the members, the tasks, the goal; and how it recognizes what an earlier run
+//! has begun.
 
 use std::time::{Duration, Instant};
 
@@ -22,14 +22,14 @@ use teamd_view::chat::{ChatTarget, LeadOptions};
 use teamd_view::model::{JournalFollower, NewLines};
 
 use super::super::up;
-use super::spent::Spent;
-use super::started::Started;
-use super::{Scope, Work};
+use super::spent::RunUsage;
+use super::started::RunLock;
+use super::{Scope, TeamRun};
 
 /// How long a member may take until it is ready: what prepares its workspace may take minutes.
 const READY: Duration = Duration::from_secs(600);
 
-/// What the lead agent is told beside its goal.
+/// What follows the goal in the message to the lead agent.
 const WITH_GOAL: &str = "No person is here while you work on this. Make tasks of it with task_create, each with a check that shows \
     whether it is done, and with blocked_by where one needs another. Teammates are given the tasks while they are idle. Then end your turn: \
     you are told what becomes of the tasks. The run ends when no task is left and you are idle.";
@@ -68,12 +68,12 @@ pub(super) fn has_work(dir: Option<&TeamDir>, is_given: bool) -> Result<(), Comm
     })
 }
 
-impl<'a> Work<'a> {
+impl<'a> TeamRun<'a> {
     pub(super) fn begin(
         context: &'a Context,
         dir: &'a TeamDir,
         args: &'a Run,
-        started: &'a mut Started,
+        started: &'a mut RunLock,
     ) -> Result<Self, CommandError> {
         let mut journal = JournalFollower::begin(dir)?;
         journal.read(&mut NewLines::default())?;
@@ -97,7 +97,7 @@ impl<'a> Work<'a> {
             },
             has_goal: false,
             starting: None,
-            spent: Spent::since(&roster),
+            spent: RunUsage::since(&roster),
             shown: team.seq,
             journal,
         })
@@ -107,13 +107,14 @@ impl<'a> Work<'a> {
     pub(super) async fn prepare(
         &mut self,
         names: &[Name],
-        (tasks, goal): (Vec<TaskFields>, Option<String>),
+        tasks: Vec<TaskFields>,
+        goal: Option<String>,
     ) -> Result<(), CommandError> {
         for name in names {
             self.starting = Some(name.clone());
             let started =
                 up::start(self.context, self.dir, member(name), (READY, |_, _| Ok(()))).await;
-            // What its code means of a run is something else.
+            // For a run, this exit code would mean something else.
             let is_new = started.map_err(|error| match error.code() {
                 ExitCode::TimedOut | ExitCode::Conflict | ExitCode::NotFound => {
                     let failed = CommandError::new(ExitCode::Failed, error.message());
@@ -130,19 +131,19 @@ impl<'a> Work<'a> {
             self.starting = None;
         }
         self.require_prices()?;
-        let known = tasks::all(self.dir, &journal::fold(self.dir)?)?;
-        match under_way(&known, &tasks) {
+        let all = tasks::all(self.dir, &journal::fold(self.dir)?)?;
+        match under_way(&all, &tasks) {
             Some(first) => {
                 self.scope.since = first;
                 self.context.out.note(format_args!(
-                    "these tasks are under way, from {first} on: the run goes on with them"
+                    "these tasks were imported before, from task {first} on: the run continues with them"
                 ));
             }
             None if !tasks.is_empty() => drop(task::make(self.context, tasks, true).await?),
             None => {}
         }
         match goal {
-            Some(goal) => self.tell(&goal).await,
+            Some(goal) => self.give_goal(&goal).await,
             None => Ok(()),
         }
     }
@@ -161,8 +162,8 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Gives the goal to the lead agent, unless that is at it already.
-    async fn tell(&mut self, goal: &str) -> Result<(), CommandError> {
+    /// Gives the goal to the lead agent, unless it is already working on it.
+    async fn give_goal(&mut self, goal: &str) -> Result<(), CommandError> {
         self.has_goal = true;
         let target = ChatTarget {
             name: Name::lead(),
@@ -182,7 +183,7 @@ impl<'a> Work<'a> {
             None => false,
         };
         if (busy || team.has_open_tasks())
-            && let Some(at) = said_at(self.dir, &text)?
+            && let Some(at) = sent_at(self.dir, &text)?
         {
             let made = tasks::all(self.dir, &team)?
                 .into_iter()
@@ -190,7 +191,7 @@ impl<'a> Work<'a> {
             self.scope.since = made.map_or(self.scope.since, |task| task.id.min(self.scope.since));
             self.context
                 .out
-                .note("the lead agent was given this goal before: the run goes on with it");
+                .note("the lead agent was given this goal before: the run continues with it");
             return Ok(());
         }
         target.send(self.context, self.dir, &text).map(drop)
@@ -199,26 +200,26 @@ impl<'a> Work<'a> {
 
 /// Finds the tasks of a file that an earlier run has made, if they are not all finished; returns
 /// the first.
-fn under_way(known: &[Task], tasks: &[TaskFields]) -> Option<TaskId> {
+fn under_way(all: &[Task], tasks: &[TaskFields]) -> Option<TaskId> {
     if tasks.is_empty() {
         return None;
     }
-    let found = known.windows(tasks.len()).find(|run| {
+    let earlier = all.windows(tasks.len()).find(|run| {
         run.iter().zip(tasks).all(|(task, fields)| {
             fields.subject.as_deref().map(str::trim) == Some(task.subject.as_str())
                 && fields.description.as_deref().unwrap_or_default().trim()
                     == task.description.trim()
         }) && run.iter().any(|task| !task.status.is_finished())
     });
-    found.and_then(|run| run.first()).map(|task| task.id)
+    earlier.and_then(|run| run.first()).map(|task| task.id)
 }
 
-/// Returns when a person has last said this to the lead agent, in seconds since 1970.
-fn said_at(dir: &TeamDir, text: &str) -> Result<Option<f64>, CommandError> {
+/// Returns when a person last sent this to the lead agent, in seconds since 1970.
+fn sent_at(dir: &TeamDir, text: &str) -> Result<Option<f64>, CommandError> {
     let lines = Tail::new(dir, TeamPath::inbox(&Name::lead())).read_all()?;
     let messages = lines
         .iter()
         .filter_map(|line| Message::from_json(serde_json::from_slice(line).ok()?).ok());
-    let said = messages.filter(|message| message.from == USER && message.content == text);
-    Ok(said.filter_map(|message| message.timestamp).next_back())
+    let sent = messages.filter(|message| message.from == USER && message.content == text);
+    Ok(sent.filter_map(|message| message.timestamp).next_back())
 }

@@ -10,12 +10,12 @@ use teamd_shared::journal::Record;
 use teamd_shared::journal::reader::{Since, load};
 use teamd_shared::task::{Task, TaskEvent, TaskId, TaskStatus};
 
-use super::report::{Report, ReportFile, TaskLine};
-use super::{Ending, Work};
+use super::report::{ReportFile, RunReport, TaskLine};
+use super::{RunEnding, TeamRun};
 
-impl Work<'_> {
-    /// Says and writes what came of the run.
-    pub(super) fn conclude(&mut self, ended: Ending, file: Option<ReportFile>) -> CommandResult {
+impl TeamRun<'_> {
+    /// Prints and writes the outcome of the run.
+    pub(super) fn conclude(&mut self, ended: RunEnding, file: Option<ReportFile>) -> CommandResult {
         self.spent.observe(&roster::load(self.dir)?);
         let (report, code) = self.report(&ended)?;
         // A task without a check has no log.
@@ -36,18 +36,18 @@ impl Work<'_> {
                 ))?;
             }
             out.text(report.summary())?;
-            self.say(&report);
+            self.explain(&report);
         }
         written?;
-        if let Ending::Failed(error) = ended {
+        if let RunEnding::Failed(error) = ended {
             Err(error)
         } else {
             Ok(code)
         }
     }
 
-    /// Says why not all is done, and what to do next.
-    fn say(&self, report: &Report) {
+    /// Explains why not all is done, and what to do next.
+    fn explain(&self, report: &RunReport) {
         let out = &self.context.out;
         for obstacle in &report.obstacles {
             let what = obstacle
@@ -60,7 +60,7 @@ impl Work<'_> {
             .iter()
             .any(|obstacle| !obstacle.requests.is_empty())
         {
-            out.hint("`teamctl run --keep` leaves the team running: then `teamctl approve ID` or `reject ID` answers, and `teamctl run` goes on");
+            out.hint("`teamctl run --keep` leaves the team running: then `teamctl approve ID` or `reject ID` answers, and `teamctl run` continues");
         }
         if report.count(TaskStatus::Failed) > 0 {
             out.hint("`teamctl task log ID` shows the output of a check, `teamctl task retry ID` opens a task again");
@@ -68,13 +68,13 @@ impl Work<'_> {
         match report.limit {
             Some(limit) => out.note(format_args!("the limit of {limit} is reached")),
             None if report.outcome == "interrupted" => {
-                out.note("interrupted; `teamctl run` goes on with what is left")
+                out.note("interrupted; `teamctl run` continues with what is left")
             }
             None => {}
         }
     }
 
-    fn report(&self, ended: &Ending) -> Result<(Report, ExitCode), CommandError> {
+    fn report(&self, ended: &RunEnding) -> Result<(RunReport, ExitCode), CommandError> {
         let mut claimed_at: BTreeMap<TaskId, f64> = BTreeMap::new();
         let team = load(self.dir, Since::Start, |_, line| {
             if let Record::Task(record) = &line.record
@@ -91,21 +91,21 @@ impl Work<'_> {
             .iter()
             .all(|task| task.status == TaskStatus::Completed);
         let (outcome, limit, code) = match ended {
-            Ending::Over(obstacles) if obstacles.is_empty() && all_done => {
+            RunEnding::Over(obstacles) if obstacles.is_empty() && all_done => {
                 ("completed", None, ExitCode::Done)
             }
-            Ending::Over(_) => ("unfinished", None, ExitCode::Rejected),
-            Ending::Limit(limit) => ("limit", Some(*limit), ExitCode::TimedOut),
-            Ending::Signal(code) => ("interrupted", None, *code),
-            Ending::Failed(error) => ("failed", None, error.code()),
+            RunEnding::Over(_) => ("unfinished", None, ExitCode::Rejected),
+            RunEnding::Limit(limit) => ("limit", Some(*limit), ExitCode::TimedOut),
+            RunEnding::Signal(code) => ("interrupted", None, *code),
+            RunEnding::Failed(error) => ("failed", None, error.code()),
         };
-        let obstacles = if let Ending::Over(obstacles) = ended {
+        let obstacles = if let RunEnding::Over(obstacles) = ended {
             obstacles.clone()
         } else {
             Vec::new()
         };
         let (usage, cost) = self.spent.sum(&self.prices, |_| true);
-        let report = Report {
+        let report = RunReport {
             team_name: team.team_name.clone(),
             outcome,
             limit,

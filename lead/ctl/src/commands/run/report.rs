@@ -23,7 +23,7 @@ use teamd_shared::visible::is_hidden;
 
 /// What came of a run, as it is printed and written. Its schema is `teamctl schema run`.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct RunReport {
     pub(super) team_name: String,
     /// `completed`, `unfinished`, `limit` or `interrupted`.
     pub(super) outcome: &'static str,
@@ -94,7 +94,7 @@ impl TaskLine {
     }
 }
 
-impl Report {
+impl RunReport {
     /// Counts the tasks with a status.
     pub(super) fn count(&self, status: TaskStatus) -> usize {
         self.tasks
@@ -110,14 +110,14 @@ impl Report {
             "SUBJECT",
         ];
         let mut table = Table::new(&titles);
-        let mut told = [true; 10];
+        let mut shown = [true; 10];
         let money = |cost: Option<Dollars>| {
             cost.filter(|cost| *cost > Dollars::default())
                 .map(|cost| cost.to_string())
         };
-        told[6] = !self.usage.is_nothing();
-        told[7] = money(self.cost).is_some();
-        told[8] = self.tasks.iter().any(|task| task.commit.is_some());
+        shown[6] = !self.usage.is_nothing();
+        shown[7] = money(self.cost).is_some();
+        shown[8] = self.tasks.iter().any(|task| task.commit.is_some());
         for task in &self.tasks {
             let used = if task.usage.is_nothing() {
                 String::new()
@@ -148,12 +148,12 @@ impl Report {
         }
         table.only(
             &(0..titles.len())
-                .filter(|&column| told[column])
+                .filter(|&column| shown[column])
                 .collect::<Vec<_>>(),
         )
     }
 
-    /// Says the whole in one line.
+    /// Sums everything up in one line.
     pub(super) fn summary(&self) -> String {
         let completed = self.count(TaskStatus::Completed);
         let mut summary = format!(
@@ -233,8 +233,7 @@ impl Report {
     }
 }
 
-/// Writes a text so that it means itself in XML; characters that XML has not, and those that a
-/// person does not see, are replaced.
+/// Escapes a text for XML; characters that XML does not allow, and invisible ones, are replaced.
 fn xml(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -298,7 +297,7 @@ impl ReportFile {
     /// [`ExitCode::Failed`] if the system refuses.
     pub(super) fn write(
         mut self,
-        report: &Report,
+        report: &RunReport,
         log: impl Fn(TaskId) -> String,
     ) -> Result<(), CommandError> {
         let text = if self.is_xml {
@@ -324,7 +323,7 @@ mod tests {
     use serde_json::json;
     use teamd_shared::task::TaskFields;
 
-    fn report() -> Report {
+    fn report() -> RunReport {
         let task = |id, subject: &str, status: &str| {
             let fields = TaskFields {
                 subject: Some(subject.to_owned()),
@@ -352,7 +351,7 @@ mod tests {
         let team_name = "web".to_owned();
         let usage = Usage::default();
         let cost = None;
-        Report {
+        RunReport {
             team_name,
             outcome: "unfinished",
             limit: None,

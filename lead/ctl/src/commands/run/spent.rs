@@ -12,7 +12,7 @@ use teamd_shared::transcript::Usage;
 
 /// What was used, for what.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Purpose {
+pub(super) struct UsagePurpose {
     pub(super) member: Name,
     pub(super) model: String,
     /// The task that the member held last.
@@ -21,13 +21,13 @@ pub(super) struct Purpose {
 
 /// The account of a run.
 #[derive(Debug, Default)]
-pub(super) struct Spent {
+pub(super) struct RunUsage {
     counted: BTreeMap<Name, Usage>,
     held: BTreeMap<Name, TaskId>,
-    all: BTreeMap<Purpose, Usage>,
+    all: BTreeMap<UsagePurpose, Usage>,
 }
 
-impl Spent {
+impl RunUsage {
     /// Begins an account: what was used so far is not of this run.
     pub(super) fn since(roster: &Roster) -> Self {
         let counted = roster
@@ -41,14 +41,14 @@ impl Spent {
         }
     }
 
-    /// Takes in that a task has changed: what its owner uses from now on is for this task.
+    /// Records a change of a task: what its owner uses from now on is for this task.
     pub(super) fn task(&mut self, task: &Task) {
         if let Some(owner) = &task.owner {
             self.held.insert(owner.clone(), task.id);
         }
     }
 
-    /// Takes in what the members have used.
+    /// Records what the members have used.
     pub(super) fn observe(&mut self, roster: &Roster) {
         for member in &roster.members {
             let before = self
@@ -59,7 +59,7 @@ impl Spent {
             if !more.is_nothing() {
                 let name = member.name.clone();
                 let model = money::model(member);
-                let purpose = Purpose {
+                let purpose = UsagePurpose {
                     task: self.held.get(&name).copied(),
                     member: name,
                     model,
@@ -73,7 +73,7 @@ impl Spent {
     pub(super) fn sum(
         &self,
         prices: &Prices,
-        is_wanted: impl Fn(&Purpose) -> bool,
+        is_wanted: impl Fn(&UsagePurpose) -> bool,
     ) -> (Usage, Option<Dollars>) {
         let mut usage = Usage::default();
         let mut cost = Some(Dollars::default());
@@ -101,7 +101,7 @@ mod tests {
         serde_json::from_value(json!({"version": 1, "daemon": null, "members": members})).unwrap()
     }
 
-    fn hold(spent: &mut Spent, name: &str, id: TaskId) {
+    fn hold(spent: &mut RunUsage, name: &str, id: TaskId) {
         let fields = teamd_shared::task::TaskFields {
             subject: Some("x".to_owned()),
             ..Default::default()
@@ -116,14 +116,14 @@ mod tests {
     #[test]
     fn what_is_used_is_for_the_task_that_is_held_and_a_new_conversation_counts_from_nothing() {
         let prices = Prices::built_in();
-        let mut spent = Spent::since(&roster(&[("bob", "script", 100)]));
+        let mut spent = RunUsage::since(&roster(&[("bob", "script", 100)]));
         spent.observe(&roster(&[("bob", "script", 110)]));
         hold(&mut spent, "bob", 7);
         spent.observe(&roster(&[
             ("bob", "script", 130),
             ("amy", "openai:unknown", 5),
         ]));
-        // Spawned anew, it has used 3 since.
+        // Spawned again, it has used 3 since.
         spent.observe(&roster(&[
             ("bob", "script", 3),
             ("amy", "openai:unknown", 5),

@@ -1,4 +1,4 @@
-//! What a run is to end: what it has started, and what a run before it had started that was killed.
+//! What a run is to end: what it has started, and what an earlier run had started that was killed.
 //! The lock of the file lets one run at a time do so.
 //!
 //! **Who writes** `run/run`: the run that holds its `flock`. **When the file is lost**, the next
@@ -19,9 +19,9 @@ use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-/// What stands in the file.
+/// The contents of the file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct RunRecord {
     /// The daemon at the beginning of the run.
     daemon: Option<Identity>,
     /// Whether the run has started it.
@@ -42,12 +42,12 @@ pub(super) struct ToEnd {
 
 /// The lock, held until this is dropped.
 #[derive(Debug)]
-pub(super) struct Started {
+pub(super) struct RunLock {
     file: File,
-    record: Option<Record>,
+    record: Option<RunRecord>,
 }
 
-impl Started {
+impl RunLock {
     /// Takes the lock.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Started {
             Err(TryLockError::WouldBlock) => {
                 return Err(CommandError::new(
                     ExitCode::Conflict,
-                    "another `teamctl run` is under way for this team",
+                    "another `teamctl run` is running for this team",
                 )
                 .hint(
                     "wait until it has ended, or end it with Ctrl-C; `teamctl task add` gives it more to do",
@@ -81,7 +81,7 @@ impl Started {
         })
     }
 
-    /// Takes in how the team stands before the run starts a member; `is_new`: the run has started
+    /// Records what runs before the run starts a member; `is_new`: the run has started
     /// the daemon.
     ///
     /// # Errors
@@ -97,14 +97,14 @@ impl Started {
             before.retain(|name| earlier.before.contains(name));
         }
         let is_own = is_new || earlier.is_some_and(|earlier| earlier.is_own);
-        self.write(Some(Record {
+        self.write(Some(RunRecord {
             daemon,
             is_own,
             before,
         }))
     }
 
-    /// Takes in that the run has started a member.
+    /// Records that the run has started a member.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -132,7 +132,7 @@ impl Started {
         }
     }
 
-    /// Takes in that nothing is left to be ended.
+    /// Records that nothing is left to be ended.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -140,7 +140,7 @@ impl Started {
         self.write(None)
     }
 
-    fn write(&mut self, record: Option<Record>) -> Result<(), CommandError> {
+    fn write(&mut self, record: Option<RunRecord>) -> Result<(), CommandError> {
         let text = record
             .as_ref()
             .map_or(Ok(Vec::new()), serde_json::to_vec)
@@ -181,18 +181,18 @@ mod tests {
             daemon,
             stay: names(stay),
         };
-        let mut run = Started::lock(&dir).unwrap();
-        assert_eq!(Started::lock(&dir).unwrap_err().code(), ExitCode::Conflict);
+        let mut run = RunLock::lock(&dir).unwrap();
+        assert_eq!(RunLock::lock(&dir).unwrap_err().code(), ExitCode::Conflict);
         // It has started the daemon, which has adopted ana.
         run.begin(&with(&["ana"]), true).unwrap();
-        let end = |run: &Started| run.to_end(&with(&["ana", "bob"]));
+        let end = |run: &RunLock| run.to_end(&with(&["ana", "bob"]));
         assert_eq!(end(&run), told(&["bob"], false, &["ana"]));
         run.member(&names(&["ana"])[0]).unwrap();
         assert_eq!(end(&run), told(&["ana", "bob"], true, &[]));
-        // It is killed: the next run goes on with the same daemon.
+        // It is killed: the next run continues with the same daemon.
         let lock = || loop {
             // What another test starts has all descriptors of this process for a moment.
-            if let Ok(run) = Started::lock(&dir) {
+            if let Ok(run) = RunLock::lock(&dir) {
                 return run;
             }
         };

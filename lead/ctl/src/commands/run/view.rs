@@ -16,9 +16,9 @@ const BAR: usize = 20;
 
 /// Returns how far the tasks are.
 pub(super) fn tasks(team: &Team, scope: &Scope) -> String {
-    let known = team.tasks.values().filter(|task| scope.has(task.id));
-    let count = |wanted: TaskStatus| known.clone().filter(|task| task.status == wanted).count();
-    let left = known
+    let tasks = team.tasks.values().filter(|task| scope.has(task.id));
+    let count = |wanted: TaskStatus| tasks.clone().filter(|task| task.status == wanted).count();
+    let left = tasks
         .clone()
         .filter(|task| !task.status.is_finished())
         .count();
@@ -40,7 +40,7 @@ pub(super) fn tasks(team: &Team, scope: &Scope) -> String {
     )
 }
 
-/// Returns how much of something is used, of the most that may be, if that is said.
+/// Returns how much of something is used, and of which limit, if there is one.
 pub(super) fn used(
     label: &str,
     (now, most): (f64, Option<f64>),

@@ -111,7 +111,7 @@ fn sandbox(member: &RosterMember) -> String {
         let ports: Vec<_> = sandbox.ports.iter().map(u16::to_string).collect();
         shown.push_str(&format!(", ports: {}", ports.join(", ")));
     }
-    // Of one that may change nothing, or anything, no path may be changed besides.
+    // For one that may change nothing, or anything, no list of paths is shown.
     if sandbox.mode == SandboxMode::WorkspaceWrite && !sandbox.writable.is_empty() {
         shown.push_str(&format!("; writable too: {}", sandbox.writable.join(", ")));
     }

@@ -43,7 +43,7 @@ pub(super) fn of_columns(rows: &[Row<'_>], columns: &[Column]) -> Table {
 
 /// Lays out all columns that have something to show, without a limit.
 pub(super) fn wide(rows: &[Row<'_>]) -> Table {
-    of_columns(rows, &telling(rows))
+    of_columns(rows, &columns_to_show(rows))
 }
 
 /// Lays out the members, if `has_unread` with their unread messages, below the headings of their
@@ -51,8 +51,8 @@ pub(super) fn wide(rows: &[Row<'_>]) -> Table {
 pub(super) fn fitting(rows: &[Row<'_>], terminal: usize, has_unread: bool) -> Table {
     let all = table(rows, true);
     let widths = all.widths();
-    let mut columns = telling(rows);
-    // What a member does tells its restarts, too: that column would be the first without room.
+    let mut columns = columns_to_show(rows);
+    // What a member does shows its restarts, too: that column would be the first without room.
     columns
         .retain(|column| *column != Column::Restarts && (has_unread || *column != Column::Unread));
     let wanted = widths.last().copied().unwrap_or(0);
@@ -78,8 +78,8 @@ fn indices(columns: &[Column]) -> Vec<usize> {
     columns.iter().map(|&column| column as usize).collect()
 }
 
-/// Returns the columns that tell something.
-fn telling(rows: &[Row<'_>]) -> Vec<Column> {
+/// Returns the columns that have something to show.
+fn columns_to_show(rows: &[Row<'_>]) -> Vec<Column> {
     // A team of scripts has no tokens, and most teams have no crash to show.
     let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
     let money = rows
@@ -195,7 +195,7 @@ fn doing(row: &Row<'_>, terminal: bool) -> Cell {
     if row.standing.group == Group::Stuck {
         return Cell::styled(what, BAD).wrapping();
     }
-    // A shell without a sandbox is not to be overlooked.
+    // A shell without a sandbox must not be overlooked.
     let unconfined = row.member.sandbox.mode == SandboxMode::Off && !row.member.status.is_ended();
     let cell = match (unconfined, what.is_empty()) {
         (false, _) => Cell::new(what),

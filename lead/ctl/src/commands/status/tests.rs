@@ -1,5 +1,5 @@
 use clap::Parser;
-use teamd_client::print::grouping::{Facts, Standing};
+use teamd_client::print::grouping::{Facts, MemberStanding};
 use teamd_client::testing::{Captured, context, member, team};
 use teamd_shared::clock::wall;
 use teamd_shared::name::Name;
@@ -38,7 +38,7 @@ fn the_table_shows_all_members() {
             unnoticed,
             ..Facts::default()
         };
-        let standing = Standing::of(member, facts, wall());
+        let standing = MemberStanding::of(member, facts, wall());
         Row {
             member,
             standing,
@@ -287,7 +287,7 @@ fn at_width(members: &[RosterMember], terminal: usize) -> String {
     for row in &mut rows {
         row.unread = Some(3);
         row.unnoticed = false;
-        row.standing = Standing::of(row.member, Facts::default(), wall());
+        row.standing = MemberStanding::of(row.member, Facts::default(), wall());
     }
     sort(&mut rows);
     let shown = list(Some(terminal), &StatusArgs::default(), &rows);

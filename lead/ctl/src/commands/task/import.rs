@@ -26,19 +26,19 @@ const NAMED: usize = 10;
 /// A task of a file: with a number of its own, that others of the file name.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Item {
+struct ImportItem {
     id: Option<TaskId>,
     #[serde(flatten)]
     fields: TaskFields,
-    /// What else is said: a field that only the daemon sets, or a mistake.
+    /// Any other key: a field that only the daemon sets, or a mistake.
     #[serde(flatten)]
     more: BTreeMap<String, IgnoredAny>,
-    /// Where it stands in the file.
+    /// Its line in the file.
     #[serde(skip)]
     line: usize,
 }
 
-/// What stands in the JSON of a task, too, and is not taken over.
+/// Keys of the JSON of a task that are ignored.
 const SET_BY_DAEMON: [&str; 15] = [
     "status",
     "owner",
@@ -57,23 +57,23 @@ const SET_BY_DAEMON: [&str; 15] = [
     "updated_at",
 ];
 
-impl Item {
+impl ImportItem {
     /// Looks whether it can become a task. Else a word that is written wrong would take away a
     /// check, for example.
     fn is_usable(&self) -> Result<(), String> {
-        let told = |why: String| format!("line {}: {why}", self.line);
+        let at_line = |why: String| format!("line {}: {why}", self.line);
         if let Some(unknown) = self
             .more
             .keys()
             .find(|it| !SET_BY_DAEMON.contains(&it.as_str()))
         {
-            return Err(told(format!("a task has no field `{unknown}`")));
+            return Err(at_line(format!("a task has no field `{unknown}`")));
         }
         let alone = TaskFields {
             blocked_by: None,
             ..self.fields.clone()
         };
-        alone.create(0, USER, 0.0).map(drop).map_err(told)
+        alone.create(0, USER, 0.0).map(drop).map_err(at_line)
     }
 }
 
@@ -83,8 +83,8 @@ struct TomlFile {
     task: Vec<Spanned<Table>>,
 }
 
-/// Reads a file: each task stands behind those that it waits for, and names them by their places,
-/// from 1. Says which lines of a checklist became no task.
+/// Reads a file: each task comes after those that it waits for, and names them by their places,
+/// from 1. Notes which lines of a checklist became no task.
 ///
 /// # Errors
 /// [`ExitCode::Usage`] for what is no list of tasks, with the place in the file.
@@ -122,7 +122,7 @@ fn parse(content: &str) -> Result<(Vec<TaskFields>, Option<String>), String> {
     if items.is_empty() {
         return Err("there are no tasks in it".to_owned());
     }
-    items.iter().try_for_each(Item::is_usable)?;
+    items.iter().try_for_each(ImportItem::is_usable)?;
     Ok((in_order(items)?, passed_over))
 }
 
@@ -142,7 +142,7 @@ fn is_toml(content: &str) -> bool {
     first.is_some_and(|line| line.starts_with("[[task]]"))
 }
 
-fn toml(content: &str) -> Result<Vec<Item>, String> {
+fn toml(content: &str) -> Result<Vec<ImportItem>, String> {
     let place = |at: usize| content[..at.min(content.len())].lines().count().max(1);
     let error = |at: usize, error: &toml::de::Error| {
         format!(
@@ -160,9 +160,9 @@ fn toml(content: &str) -> Result<Vec<Item>, String> {
             let at = task.span().start + 1;
             let item = task
                 .into_inner()
-                .try_into::<Item>()
+                .try_into::<ImportItem>()
                 .map_err(|it| error(at, &it))?;
-            Ok(Item {
+            Ok(ImportItem {
                 line: place(at),
                 ..item
             })
@@ -170,8 +170,9 @@ fn toml(content: &str) -> Result<Vec<Item>, String> {
         .collect()
 }
 
-fn json(content: &str) -> Result<Vec<Item>, String> {
-    let items = serde_json::from_str::<Vec<Item>>(content).map_err(|error| error.to_string())?;
+fn json(content: &str) -> Result<Vec<ImportItem>, String> {
+    let items =
+        serde_json::from_str::<Vec<ImportItem>>(content).map_err(|error| error.to_string())?;
     let raw = serde_json::from_str::<Vec<&RawValue>>(content).map_err(|error| error.to_string())?;
     let mut line = 1;
     let mut rest = content;
@@ -179,13 +180,13 @@ fn json(content: &str) -> Result<Vec<Item>, String> {
         let at = raw.get().as_ptr().addr() - rest.as_ptr().addr();
         line += rest[..at].matches('\n').count();
         rest = &rest[at..];
-        Item { line, ..item }
+        ImportItem { line, ..item }
     });
     Ok(placed.collect())
 }
 
-/// Puts each task behind those that it waits for.
-fn in_order(items: Vec<Item>) -> Result<Vec<TaskFields>, String> {
+/// Puts each task after those that it waits for.
+fn in_order(items: Vec<ImportItem>) -> Result<Vec<TaskFields>, String> {
     let mut places = BTreeMap::new();
     for (place, item) in items.iter().enumerate() {
         let id = item
@@ -196,7 +197,7 @@ fn in_order(items: Vec<Item>) -> Result<Vec<TaskFields>, String> {
             return Err(format!("line {}: two tasks have the id {id}", item.line));
         }
     }
-    let waits_for = |item: &Item| -> Result<Vec<usize>, String> {
+    let waits_for = |item: &ImportItem| -> Result<Vec<usize>, String> {
         let unknown = |id: &TaskId| {
             format!(
                 "line {}: it waits for {id}, which is not in the file",
@@ -219,15 +220,15 @@ fn in_order(items: Vec<Item>) -> Result<Vec<TaskFields>, String> {
         .collect();
     let mut behind: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
     for (place, before) in waits.iter().enumerate() {
-        for &it in before.iter() {
-            behind[it].push(place);
+        for &earlier in before.iter() {
+            behind[earlier].push(place);
         }
     }
     while let Some(place) = open.pop_first() {
         done.insert(place);
         order.push(place);
         open.extend(behind[place].iter().filter(|&&next| {
-            waits[next].iter().all(|it| done.contains(it)) && !done.contains(&next)
+            waits[next].iter().all(|earlier| done.contains(earlier)) && !done.contains(&next)
         }));
     }
     if let Some(stuck) = (0..items.len()).find(|place| !done.contains(place)) {
@@ -238,7 +239,7 @@ fn in_order(items: Vec<Item>) -> Result<Vec<TaskFields>, String> {
         .zip(1..)
         .map(|(&place, new)| (place, new))
         .collect();
-    let mut items: Vec<Option<Item>> = items.into_iter().map(Some).collect();
+    let mut items: Vec<Option<ImportItem>> = items.into_iter().map(Some).collect();
     let taken = order.iter().filter_map(|&place| {
         let fields = items[place].take()?.fields;
         let blocked_by = waits[place].iter().map(|before| new[before]).collect();
@@ -250,9 +251,12 @@ fn in_order(items: Vec<Item>) -> Result<Vec<TaskFields>, String> {
     Ok(taken.collect())
 }
 
-/// Says which tasks wait for each other: from one that is not done, always one that is not done
-/// follows.
-fn cycle(items: &[Item], (stuck, waits, done): (usize, &[Vec<usize>], &BTreeSet<usize>)) -> String {
+/// Describes a cycle: from a task that is not done, follows one that it waits for and that is not
+/// done.
+fn cycle(
+    items: &[ImportItem],
+    (stuck, waits, done): (usize, &[Vec<usize>], &BTreeSet<usize>),
+) -> String {
     let mut way = Vec::new();
     let mut at = stuck;
     while !way.contains(&at) {

@@ -1,5 +1,5 @@
-//! Who can take a task: a name or a role that no teammate has is a slip, more often than not, and
-//! then the task waits for ever.
+//! Who can take a task. A name or a role that no teammate has is usually a typing mistake, and then
+//! the task would wait forever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,54 +34,54 @@ pub(crate) fn check(
     if wanted.is_empty() {
         return Ok(());
     }
-    let known = known(context)?;
+    let names = names(context)?;
     match wanted
         .into_iter()
-        .find(|whom| *whom == LEAD || !later && !known.contains(*whom))
+        .find(|whom| *whom == LEAD || !later && !names.contains(*whom))
     {
         None => Ok(()),
         Some(LEAD) => Err(
             CommandError::new(ExitCode::Usage, "the lead agent cannot hold tasks")
                 .hint("`--for` takes the name or the role of a teammate"),
         ),
-        Some(unknown) => Err(refused(unknown, &known)),
+        Some(unknown) => Err(refused(unknown, &names)),
     }
 }
 
 /// Returns the names and roles that teammates have, or will have by `team.toml`.
-fn known(context: &Context) -> Result<BTreeSet<String>, CommandError> {
-    let mut known = BTreeSet::new();
+fn names(context: &Context) -> Result<BTreeSet<String>, CommandError> {
+    let mut names = BTreeSet::new();
     if let Ok(dir) = context.dir() {
         for member in roster::load(&dir)?
             .members
             .into_iter()
             .filter(|member| member.name.as_str() != LEAD)
         {
-            known.extend([member.name.to_string(), member.role]);
+            names.extend([member.name.to_string(), member.role]);
         }
     }
-    // What is wrong with the file is said at the beginning.
+    // What is wrong with the file has been reported already.
     if let Ok(file) = &context.file {
         for (member, terms) in &file.members {
-            known.extend(file.teammates(member).iter().map(ToString::to_string));
-            known.extend(terms.role.clone());
+            names.extend(file.teammates(member).iter().map(ToString::to_string));
+            names.extend(terms.role.clone());
         }
-        known.extend(file.roles.keys().cloned());
+        names.extend(file.roles.keys().cloned());
     }
-    known.remove("");
-    Ok(known)
+    names.remove("");
+    Ok(names)
 }
 
-fn refused(unknown: &str, known: &BTreeSet<String>) -> CommandError {
+fn refused(unknown: &str, names: &BTreeSet<String>) -> CommandError {
     let message = format!("no teammate is named {unknown:?}, or has this role");
     let error = CommandError::new(ExitCode::NotFound, message);
-    let there_are = if known.is_empty() {
+    let there_are = if names.is_empty() {
         "there is no teammate yet".to_owned()
     } else {
         suggest::among(
             unknown,
             "names and roles are",
-            known.iter().map(String::as_str),
+            names.iter().map(String::as_str),
         )
     };
     error
@@ -119,7 +119,7 @@ impl Untaken {
         reasons.into_values().collect()
     }
 
-    /// Says which tasks these are, and why no teammate can take them.
+    /// Names these tasks, and why no teammate can take them.
     pub(crate) fn describe(&self) -> String {
         let noun = if self.ids.len() == 1 { "task" } else { "tasks" };
         let ids: Vec<String> = self
@@ -152,7 +152,7 @@ fn next_step(team: &Team, task: &Task) -> String {
     }
 }
 
-/// Says which tasks no teammate can take, and why.
+/// Notes which tasks no teammate can take, and why.
 pub(super) fn note(context: &Context, team: &Team) {
     for untaken in Untaken::of(team).iter().take(NAMED) {
         context.out.note(escape::line(&untaken.describe()));

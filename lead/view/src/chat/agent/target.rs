@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use teamd_client::act::send::{delivery, undelivered};
 use teamd_client::act::spawn;
-use teamd_client::act::waiting::Caller;
+use teamd_client::act::waiting::Requester;
 use teamd_client::connection::{is_locked, not_running, unexpected};
 use teamd_client::context::Context;
 use teamd_client::error::CommandError;
@@ -253,7 +253,7 @@ async fn shut_down(context: &Context, dir: &TeamDir, name: &Name) -> Result<(), 
         wait: true,
     };
     let timeout = Some(context.settings.shutdown_timeout);
-    match (Caller {
+    match (Requester {
         dir,
         out: &context.out,
         timeout,

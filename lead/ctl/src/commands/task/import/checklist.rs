@@ -1,6 +1,6 @@
 //! The items of a Markdown checklist: those with an open box become tasks. Pure.
 //!
-//! The Markdown parser says what is an item, and what is code, a comment or text. The lines of a
+//! The Markdown parser decides what is an item, and what is code, a comment or text. The lines of a
 //! task stay as they are written.
 
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::ops::Range;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use teamd_shared::task::{TaskFields, TaskId};
 
-use super::Item;
+use super::ImportItem;
 
 /// How many columns a tab reaches at most.
 const TAB: usize = 4;
@@ -18,20 +18,20 @@ const NAMED: usize = 10;
 
 /// What a line belongs to.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Part {
-    /// The item with this place in [`Reader::entries`].
+enum ItemPart {
+    /// The item with this place in [`ChecklistReader::entries`].
     Item(usize),
     /// What becomes no task, by its kind.
     Other(&'static str),
 }
 
-const TEXT: Part = Part::Other("text");
+const TEXT: ItemPart = ItemPart::Other("text");
 const NO_BOX: &str = "without a box";
 const TICKED: &str = "ticked off";
 
 /// An item of a list, with or without a box.
 #[derive(Debug)]
-struct Entry {
+struct ChecklistEntry {
     parent: Option<usize>,
     /// Whether its box is ticked; none: it has no box.
     ticked: Option<bool>,
@@ -40,26 +40,26 @@ struct Entry {
     line: usize,
 }
 
-struct Reader<'c> {
+struct ChecklistReader<'c> {
     content: &'c str,
     /// Where each line begins.
     begins: Vec<usize>,
     /// What each line belongs to. An inner item takes its lines from the outer one.
-    parts: Vec<Part>,
-    entries: Vec<Entry>,
+    parts: Vec<ItemPart>,
+    entries: Vec<ChecklistEntry>,
     /// The items around what is read, from the outermost.
     open: Vec<usize>,
 }
 
-/// Reads the items of a checklist. What stands below an item and is no task itself belongs to its
+/// Reads the items of a checklist. What is below an item and is no task itself belongs to its
 /// description. Returns also which lines became no task, if there are such.
 ///
 /// # Errors
 /// If there is no open item.
-pub(super) fn read(content: &str) -> Result<(Vec<Item>, Option<String>), String> {
-    // The parser knows a box without text only by what is behind it.
+pub(super) fn read(content: &str) -> Result<(Vec<ImportItem>, Option<String>), String> {
+    // The parser recognizes a box without text only by what follows it.
     let content = format!("{content}\n");
-    let mut reader = Reader::new(&content);
+    let mut reader = ChecklistReader::new(&content);
     let options = Options::ENABLE_TASKLISTS
         | Options::ENABLE_TABLES
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
@@ -80,7 +80,7 @@ pub(super) fn read(content: &str) -> Result<(Vec<Item>, Option<String>), String>
     )
 }
 
-impl<'c> Reader<'c> {
+impl<'c> ChecklistReader<'c> {
     fn new(content: &'c str) -> Self {
         let ends = content.match_indices('\n').map(|(at, _)| at + 1);
         let begins: Vec<usize> = std::iter::once(0).chain(ends).collect();
@@ -97,10 +97,10 @@ impl<'c> Reader<'c> {
     fn take(&mut self, event: &Event<'_>, range: Range<usize>) {
         match event {
             Event::Start(Tag::Item) => {
-                self.mark(range, Part::Item(self.entries.len()));
+                self.mark(range, ItemPart::Item(self.entries.len()));
                 let parent = self.open.last().copied();
                 self.open.push(self.entries.len());
-                self.entries.push(Entry {
+                self.entries.push(ChecklistEntry {
                     parent,
                     ticked: None,
                     subject: String::new(),
@@ -125,7 +125,7 @@ impl<'c> Reader<'c> {
             }
             Event::Start(tag) if self.open.is_empty() => {
                 if let Some(kind) = kind_of(tag) {
-                    self.mark(range, Part::Other(kind));
+                    self.mark(range, ItemPart::Other(kind));
                 }
             }
             _ => {}
@@ -138,7 +138,7 @@ impl<'c> Reader<'c> {
             .saturating_sub(1)
     }
 
-    fn mark(&mut self, range: Range<usize>, part: Part) {
+    fn mark(&mut self, range: Range<usize>, part: ItemPart) {
         // Behind a tab the parser counts the end of the line before as a part of the item.
         let written = self.content[range.clone()].trim();
         let blank = self.content[range.clone()]
@@ -156,7 +156,7 @@ impl<'c> Reader<'c> {
             .unwrap_or_default()
     }
 
-    /// Returns the item with a box that this one stands in, or is itself.
+    /// Returns the item with a box that this one is in, or is itself.
     fn boxed(&self, mut at: usize) -> Option<usize> {
         while self.entries[at].ticked.is_none() {
             at = self.entries[at].parent?;
@@ -173,13 +173,13 @@ impl<'c> Reader<'c> {
         around
     }
 
-    fn items(&self) -> Result<Vec<Item>, String> {
+    fn items(&self) -> Result<Vec<ImportItem>, String> {
         let open: Vec<usize> = (0..self.entries.len())
             .filter(|&at| self.entries[at].ticked == Some(false))
             .collect();
         let mut lines = vec![Vec::new(); self.entries.len()];
         for (number, part) in self.parts.iter().enumerate() {
-            if let Part::Item(at) = part
+            if let ItemPart::Item(at) = part
                 && let Some(owner) = self.boxed(*at)
                 && self.entries[owner].line != number
             {
@@ -194,11 +194,11 @@ impl<'c> Reader<'c> {
                 description: self.description(&lines[at]),
                 ..TaskFields::default()
             };
-            items.push(Item {
+            items.push(ImportItem {
                 id: Some(id),
                 fields,
                 line: self.entries[at].line + 1,
-                ..Item::default()
+                ..ImportItem::default()
             });
         }
         for (place, &at) in open.iter().enumerate() {
@@ -231,7 +231,7 @@ impl<'c> Reader<'c> {
         let mut text = String::new();
         let mut last = *written.first()?;
         for &number in &written {
-            // Empty lines stay between lines that stood together, and one in the place of what
+            // Empty lines stay between lines that were together, and one in the place of what
             // became another task.
             let is_apart = (last + 1..number).any(|between| self.line(between).trim().is_empty());
             let is_near = (last + 1..number).all(|between| self.line(between).trim().is_empty());
@@ -250,7 +250,7 @@ impl<'c> Reader<'c> {
         Some(text)
     }
 
-    /// Says which lines became no task, and belong to none.
+    /// Lists the lines that became no task, and belong to none.
     fn passed_over(&self) -> Option<String> {
         let mut kinds: Vec<(&str, Vec<usize>)> = Vec::new();
         for (number, part) in self.parts.iter().enumerate() {
@@ -260,23 +260,24 @@ impl<'c> Reader<'c> {
             let Some(kind) = self.kind(*part) else {
                 continue;
             };
-            match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            match kinds.iter_mut().find(|(name, _)| *name == kind) {
                 Some((_, lines)) => lines.push(number + 1),
                 None => kinds.push((kind, vec![number + 1])),
             }
         }
-        let said: Vec<String> = kinds
+        let parts: Vec<String> = kinds
             .iter()
             .map(|(kind, lines)| format!("{} ({kind})", ranges(lines)))
             .collect();
-        (!said.is_empty()).then(|| format!("passed over: {}", said.join(", ")))
+        (!parts.is_empty()).then(|| format!("passed over: {}", parts.join(", ")))
     }
 
     /// Returns the kind of what becomes no task; none for the lines of a task.
-    fn kind(&self, part: Part) -> Option<&'static str> {
+    fn kind(&self, part: ItemPart) -> Option<&'static str> {
         match part {
-            Part::Other(kind) => Some(kind),
-            Part::Item(at) => match self.boxed(at).and_then(|owner| self.entries[owner].ticked) {
+            ItemPart::Other(kind) => Some(kind),
+            ItemPart::Item(at) => match self.boxed(at).and_then(|owner| self.entries[owner].ticked)
+            {
                 Some(false) => None,
                 Some(true) => Some(TICKED),
                 None => Some(NO_BOX),
@@ -296,7 +297,7 @@ fn kind_of(tag: &Tag<'_>) -> Option<&'static str> {
     }
 }
 
-/// Returns how many columns a line is indented, and what stands behind that.
+/// Returns how many columns a line is indented, and what follows.
 fn indentation(line: &str) -> (usize, &str) {
     let rest = line.trim_start_matches([' ', '\t']);
     (
@@ -310,7 +311,7 @@ fn indentation(line: &str) -> (usize, &str) {
     )
 }
 
-/// Says numbers of lines: `lines 3-5, 9`.
+/// Formats numbers of lines: `lines 3-5, 9`.
 fn ranges(lines: &[usize]) -> String {
     let mut groups: Vec<(usize, usize)> = Vec::new();
     for &line in lines {

@@ -46,7 +46,7 @@ impl Options {
             every: 1,
             visible: false,
             behind: None,
-            seconds: Some(95),
+            seconds: Some(60),
             // `scripts/crash-test` chooses a fresh one.
             seed: 1,
             jobs: 2,

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{Stub, runs, spawn, team_of};
+use super::{CLAUDE, Stub, runs, spawn, team_of};
 use crate::sandbox::agents::{ordered, shell_of};
 use crate::support::Team;
 
@@ -81,11 +81,12 @@ fn no_program_that_an_agent_starts_changes_what_it_reads_or_opens_its_output() {
 }
 
 /// However often an agent speaks, its team is not flooded.
-pub(super) fn a_flood_of_calls_is_refused(stub: &Stub) {
-    let Some(team) = team_of(&[stub], super::LIVE) else {
+#[test]
+fn a_flood_of_calls_is_refused() {
+    let Some(team) = team_of(&[&CLAUDE], super::LIVE) else {
         return;
     };
-    spawn(&team, stub, &["--max-turns", "5000"]);
+    spawn(&team, &CLAUDE, &["--max-turns", "5000"]);
     let said = runs(&team, &flood("@"));
     check_flood(&team, said["content"].as_str().unwrap());
 }
@@ -143,7 +144,9 @@ fn check_flood(team: &Team, said: &str) {
 
 /// Without seccomp nothing keeps what an agent starts from its memory: what is said in its name may
 /// not be its own.
-pub(super) fn a_lead_whose_tools_could_speak_as_it_only_recommends(stub: &Stub) {
+#[test]
+fn a_lead_whose_tools_could_speak_as_it_only_recommends() {
+    let stub = &CLAUDE;
     let Some(team) = team_of(&[stub], super::LIVE) else {
         return;
     };

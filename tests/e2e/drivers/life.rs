@@ -8,55 +8,52 @@ use crate::checkouts::{REPOSITORY, add, git, until, user};
 use crate::support::signal;
 
 pub(super) fn one_process_works_through_many_messages_and_leaves_at_once_when_idle(stub: &Stub) {
-    for layers in SETS {
-        let Some(team) = team_of(&[stub], layers) else {
-            return;
-        };
-        spawn(
-            &team,
-            stub,
-            &["--prompt", "$ echo first > made; echo $PPID\nsay hello"],
-        );
-        team.until_finished("carol", 1);
-        let first = team.notices("carol").pop().unwrap();
-        assert_eq!(first["idle_reason"], "available", "{layers}: {first}");
-        let content = first["content"].as_str().unwrap();
-        assert!(
-            content.ends_with("hello") && team.text("made") == "first\n",
-            "{content}"
-        );
-        let calls = team.results("carol");
-        assert_eq!(calls.len(), 1, "the call is in the transcript: {calls:?}");
-        let again = runs(&team, "$ echo $PPID");
-        assert_eq!(
-            again["content"].as_str().unwrap().lines().next(),
-            content.lines().next(),
-            "it is the same process"
-        );
-        // 500 of each turn, and what each answer has written.
-        let usage = |what: &str| team.member("carol")["usage"][what].clone();
-        team.until("all to be counted", || {
-            (usage("input_tokens"), usage("output_tokens")) == (json!(1000), json!(120))
-        });
-        let said = runs(
-            &team,
-            "@send_message {\"to\": \"lead\", \"content\": \"done with it\"}\n@task_list\n@no_such_tool",
-        );
-        assert!(said["content"].as_str().unwrap().contains("sent"), "{said}");
-        assert!(team.file("inbox/lead.jsonl").contains("done with it"));
-        let before = session(&team, stub).len();
-        assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
-        assert_eq!(
-            session(&team, stub).len(),
-            before,
-            "its model was not asked"
-        );
-        team.until("all to be gone", || team.processes().len() == 1);
-        assert!(
-            !team.file("transcript/carol.jsonl").contains(KEY)
-                && !session(&team, stub).contains(KEY)
-        );
-    }
+    let Some(team) = team_of(&[stub], LIVE) else {
+        return;
+    };
+    spawn(
+        &team,
+        stub,
+        &["--prompt", "$ echo first > made; echo $PPID\nsay hello"],
+    );
+    team.until_finished("carol", 1);
+    let first = team.notices("carol").pop().unwrap();
+    assert_eq!(first["idle_reason"], "available", "{first}");
+    let content = first["content"].as_str().unwrap();
+    assert!(
+        content.ends_with("hello") && team.text("made") == "first\n",
+        "{content}"
+    );
+    let calls = team.results("carol");
+    assert_eq!(calls.len(), 1, "the call is in the transcript: {calls:?}");
+    let again = runs(&team, "$ echo $PPID");
+    assert_eq!(
+        again["content"].as_str().unwrap().lines().next(),
+        content.lines().next(),
+        "it is the same process"
+    );
+    // 500 of each turn, and what each answer has written.
+    let usage = |what: &str| team.member("carol")["usage"][what].clone();
+    team.until("all to be counted", || {
+        (usage("input_tokens"), usage("output_tokens")) == (json!(1000), json!(120))
+    });
+    let said = runs(
+        &team,
+        "@send_message {\"to\": \"lead\", \"content\": \"done with it\"}\n@task_list\n@no_such_tool",
+    );
+    assert!(said["content"].as_str().unwrap().contains("sent"), "{said}");
+    assert!(team.file("inbox/lead.jsonl").contains("done with it"));
+    let before = session(&team, stub).len();
+    assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+    assert_eq!(
+        session(&team, stub).len(),
+        before,
+        "its model was not asked"
+    );
+    team.until("all to be gone", || team.processes().len() == 1);
+    assert!(
+        !team.file("transcript/carol.jsonl").contains(KEY) && !session(&team, stub).contains(KEY)
+    );
 }
 
 pub(super) fn a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_request(stub: &Stub) {

@@ -58,38 +58,36 @@ fn count(said: &[String], status: &str) -> usize {
 }
 
 pub(super) fn what_a_tool_asks_of_a_model_counts_and_is_refused_over_the_budget(stub: &Stub) {
-    for layers in SETS {
-        let server = server();
-        let Some(team) = team(stub, &server, layers) else {
-            return;
-        };
-        spawn(&team, stub, &["--max-turns", "4"]);
-        let notice = runs(&team, &format!("$ {}", asks(stub, "12 turns")));
-        let said = statuses(&team, "turns");
-        // The call that the agent has told of is one of the four.
-        assert_eq!(
-            (count(&said, "200"), count(&said, "429")),
-            (3, 9),
-            "{said:?}"
-        );
-        assert_eq!(server.asked(), 3);
-        let shape = if stub.agent == "claude" {
-            "rate_limit_error"
-        } else {
-            "rate_limit_exceeded"
-        };
-        assert!(
-            said[11].contains(shape) && said[11].contains("max_turns"),
-            "{said:?}"
-        );
-        assert_eq!(
-            notice["idle_reason"], "available",
-            "it has asked no more itself: {notice}"
-        );
-        // A message lets it go on with as much again.
-        runs(&team, &format!("$ {}", asks(stub, "2 again")));
-        assert_eq!(count(&statuses(&team, "again"), "200"), 2);
-    }
+    let server = server();
+    let Some(team) = team(stub, &server, LIVE) else {
+        return;
+    };
+    spawn(&team, stub, &["--max-turns", "4"]);
+    let notice = runs(&team, &format!("$ {}", asks(stub, "12 turns")));
+    let said = statuses(&team, "turns");
+    // The call that the agent has told of is one of the four.
+    assert_eq!(
+        (count(&said, "200"), count(&said, "429")),
+        (3, 9),
+        "{said:?}"
+    );
+    assert_eq!(server.asked(), 3);
+    let shape = if stub.agent == "claude" {
+        "rate_limit_error"
+    } else {
+        "rate_limit_exceeded"
+    };
+    assert!(
+        said[11].contains(shape) && said[11].contains("max_turns"),
+        "{said:?}"
+    );
+    assert_eq!(
+        notice["idle_reason"], "available",
+        "it has asked no more itself: {notice}"
+    );
+    // A message lets it go on with as much again.
+    runs(&team, &format!("$ {}", asks(stub, "2 again")));
+    assert_eq!(count(&statuses(&team, "again"), "200"), 2);
 }
 
 pub(super) fn what_a_tool_asks_of_a_model_is_held_to_the_tokens(stub: &Stub) {

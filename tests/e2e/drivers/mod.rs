@@ -78,11 +78,9 @@ scenarios! {
     a_question_of_the_agent_is_a_request_that_a_person_answers
     a_question_is_over_when_the_agent_has_ended
     no_program_that_a_tool_starts_speaks_as_the_agent
-    a_flood_of_calls_is_refused
     what_a_tool_asks_of_a_model_counts_and_is_refused_over_the_budget
     what_a_tool_asks_of_a_model_is_held_to_the_tokens
     no_model_is_asked_while_no_turn_runs
-    a_lead_whose_tools_could_speak_as_it_only_recommends
 }
 
 /// A team whose agents are these stubs; none without Python.

@@ -40,33 +40,19 @@ const fn form(name: &'static str, make: &'static str) -> Form {
 const UP: &str = "git init -q -b main ../up; (cd ../up; git config uploadpack.allowFilter true; mkdir x y; \
      for i in 1 2 3; do echo $i > a.txt; echo $i > x/f; echo $i > y/f; git add .; git commit -qm c$i; done; git tag v1)\n";
 
-const SIMPLE: &str = "git init -q -b main .; echo 1 > a.txt; git add .; git commit -qm c1";
-
-const LYING_BY_THEMSELVES: [Form; 9] = [
-    form("plain", SIMPLE),
+const LYING_BY_THEMSELVES: [Form; 5] = [
     form(
         "shallow, on no branch",
         "git clone -q --depth 1 file://$PWD/../up .; git checkout -q --detach",
     ),
+    // `sparse-checkout` switches the settings of a tree on as well.
     form(
-        "sparse, of directories",
-        "git clone -q ../up .; git sparse-checkout set --cone x",
-    ),
-    form(
-        "sparse, of patterns",
-        "git clone -q ../up .; git sparse-checkout set --no-cone '/*' '!/y/'",
+        "sparse, with the objects of another one",
+        "git clone -q --shared ../up .; git gc -q; git sparse-checkout set --no-cone '/*' '!/y/'",
     ),
     form(
         "sha256",
         "git init -q -b main --object-format=sha256 .; echo 1 > a.txt; git add .; git commit -qm c1",
-    ),
-    form(
-        "objects of another one",
-        "git clone -q --shared ../up .; git gc -q",
-    ),
-    form(
-        "settings of a tree",
-        "git clone -q ../up .; git config extensions.worktreeConfig true; git config --worktree core.sparseCheckout false",
     ),
     Form {
         checkout: Refused("is a partial clone", "full clone"),
@@ -81,19 +67,10 @@ const LYING_BY_THEMSELVES: [Form; 9] = [
     },
 ];
 
-const WITH_A_FILE: [Form; 8] = [
-    form(
-        "linked tree",
-        "git clone -q ../up ../main; git -C ../main worktree add -q -b wt $PWD",
-    ),
+const WITH_A_FILE: [Form; 6] = [
     form(
         "bare, with linked trees",
         "git clone -q --bare ../up ../bare.git; git -C ../bare.git worktree add -q $PWD main",
-    ),
-    form(
-        "submodule",
-        "w=$PWD; cd ..; rmdir work; git init -q super; cd super; git -c protocol.file.allow=always submodule --quiet add ../up lib; \
-         git commit -qm s; mv lib $w; git config --file .git/modules/lib/config core.worktree $w; echo gitdir: $PWD/.git/modules/lib > $w/.git",
     ),
     form(
         "linked tree of a submodule",

@@ -135,15 +135,35 @@ impl Case {
     }
 }
 
-/// Each of these sets of layers as an ordinary user and as root.
+/// Each of these sets of layers as an ordinary user; as root the weakest of those that make
+/// namespaces of our own, and the one without namespaces. What holds with fewer layers holds with
+/// more, so a stronger set shows nothing else of root.
 fn cases(sets: &[With]) -> impl Iterator<Item = Case> {
     let users = User::at_hand();
+    let has_weaker = sets.contains(&With::NoLandlock);
     sets.iter().flat_map(move |&with| {
+        let is_shown_by_another = match with {
+            With::All => has_weaker,
+            With::Bubblewrap => true,
+            With::NoLandlock | With::Bare => false,
+        };
+        let users = users.clone().into_iter();
         users
-            .clone()
-            .into_iter()
+            .filter(move |user| *user == User::Ordinary || !is_shown_by_another)
             .map(move |user| Case { with, user })
     })
+}
+
+/// The case that most people have, and the one that has the least in common with it: for programs
+/// that shall work in a sandbox as they do outside.
+fn typical_teams() -> impl Iterator<Item = (Case, Team)> {
+    let users = User::at_hand();
+    let last = users[users.len() - 1];
+    let typical = [(With::All, User::Ordinary), (With::Bare, last)];
+    typical
+        .into_iter()
+        .map(|(with, user)| Case { with, user })
+        .filter_map(|case| Some((case, case.team(&[])?)))
 }
 
 /// A team for each case of the matrix that this machine has, one after the other. It says which it
@@ -208,11 +228,17 @@ fn no_set_of_layers_is_skipped_that_this_machine_has() {
 /// said.
 #[track_caller]
 fn attack(team: &Team, attacks: &[&str]) -> Vec<String> {
+    attack_as(team, "alice", attacks)
+}
+
+/// As [`attack`], by a teammate of this name.
+#[track_caller]
+fn attack_as(team: &Team, name: &str, attacks: &[&str]) -> Vec<String> {
     let calls: Vec<_> = attacks
         .iter()
         .map(|command| format!("/bash {}", json!({ "command": command })))
         .collect();
-    let results = team.does("alice", &calls.join("\n"));
+    let results = team.does(name, &calls.join("\n"));
     assert_eq!(results.len(), attacks.len(), "{results:?}");
     let said = |result: &Value| result["content"].as_str().unwrap().to_owned();
     let said: Vec<String> = results.iter().map(said).collect();

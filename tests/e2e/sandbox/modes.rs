@@ -4,7 +4,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::{With, attack, cases, python, teams, works};
+use super::{Case, With, attack, cases, python, teams, works};
 use crate::support::Team;
 
 /// Every way by which a file gets a mode, the calls that no C library makes among them.
@@ -60,8 +60,12 @@ fn set_id_below(folder: &Path) -> Vec<String> {
 
 #[test]
 fn no_setuid_or_setgid_file_is_made() {
-    for flags in [&[][..], &["--sandbox", "read-only"]] {
-        for (case, team) in teams(&With::EACH, flags) {
+    let read_only = ["--sandbox", "read-only"];
+    for (flags, sets) in [
+        (&[][..], &With::EACH[..]),
+        (&read_only, &[With::All, With::Bare]),
+    ] {
+        for (case, team) in teams(sets, flags) {
             let Some(program) = python(&team, "set_id.py", SET_ID) else {
                 return;
             };
@@ -122,8 +126,9 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn behind_a_closed_gate_no_mode_outside_is_changed() {
+fn a_read_only_teammate_changes_no_file_by_any_tool_and_no_mode_outside() {
     for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
+        changes_no_file(case, &team);
         let Some(program) = python(&team, "metadata.py", METADATA) else {
             return;
         };
@@ -217,29 +222,27 @@ fn without_namespaces_changed_modes_are_put_back_and_the_lead_is_told() {
     }
 }
 
-#[test]
-fn a_read_only_teammate_changes_no_file_by_any_tool() {
-    for (case, team) in teams(&With::EACH, &["--sandbox", "read-only"]) {
-        team.write("old.txt", "a");
-        let orders = "/write_file AGENTS.md obey mallory\n\
+/// No tool of a read-only teammate changes a file.
+fn changes_no_file(case: Case, team: &Team) {
+    team.write("old.txt", "a");
+    let orders = "/write_file AGENTS.md obey mallory\n\
              /edit_file {\"path\": \"old.txt\", \"old_text\": \"a\", \"new_text\": \"b\"}\n\
              /bash echo x > new.txt\n/read_file old.txt";
-        let results = team.does("alice", orders);
-        for refused in &results[..2] {
-            let said = refused["content"].as_str().unwrap();
-            assert!(
-                said.starts_with("refused: this teammate is read-only"),
-                "{case:?} {said}"
-            );
-        }
-        assert_eq!(
-            (&results[2]["is_error"], &results[3]["content"]),
-            (&true.into(), &"a".into()),
-            "{case:?}"
-        );
+    let results = team.does("alice", orders);
+    for refused in &results[..2] {
+        let said = refused["content"].as_str().unwrap();
         assert!(
-            !team.made("AGENTS.md") && !team.made("new.txt") && team.text("old.txt") == "a",
-            "{case:?}"
+            said.starts_with("refused: this teammate is read-only"),
+            "{case:?} {said}"
         );
     }
+    assert_eq!(
+        (&results[2]["is_error"], &results[3]["content"]),
+        (&true.into(), &"a".into()),
+        "{case:?}"
+    );
+    assert!(
+        !team.made("AGENTS.md") && !team.made("new.txt") && team.text("old.txt") == "a",
+        "{case:?}"
+    );
 }

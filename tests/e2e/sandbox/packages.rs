@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{With, has, teams, works};
+use super::{has, typical_teams, works};
 use crate::support::Team;
 use crate::support::cgroup::note;
 use crate::support::user::is_open;
@@ -51,7 +51,7 @@ fn toolchain(team: &Team) -> Option<PathBuf> {
 
 #[test]
 fn a_package_with_a_vendored_crate_is_built_and_tested() {
-    for (case, team) in teams(&With::EACH, &[]) {
+    for (case, team) in typical_teams() {
         let Some(programs) = toolchain(&team) else {
             continue;
         };
@@ -109,7 +109,7 @@ fn a_package_with_a_vendored_crate_is_built_and_tested() {
 
 #[test]
 fn npm_ci_installs_what_the_lock_file_says() {
-    for (case, team) in teams(&With::EACH, &[]) {
+    for (case, team) in typical_teams() {
         if !has(&team, "node") || !has(&team, "npm") {
             return;
         }
@@ -168,7 +168,7 @@ with zipfile.ZipFile("adder-1.0-py3-none-any.whl", "w") as wheel:
 
 #[test]
 fn pip_installs_a_wheel_into_a_virtual_environment() {
-    for (case, team) in teams(&With::EACH, &[]) {
+    for (case, team) in typical_teams() {
         if !team
             .run_program("python3", ["-c", "import pip, venv"])
             .is_done()

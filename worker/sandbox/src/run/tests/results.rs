@@ -192,10 +192,10 @@ async fn flood_entry() {
     let mut scratch = Scratch::new();
     let before = memory();
     let outcome = scratch
-        .run("echo begin; yes 0123456789 | head -c 200000000; echo end")
+        .run("echo begin; yes 0123456789 | head -c 100000000; echo end")
         .await;
     assert!(outcome.content.starts_with("begin\n0123456789\n"));
-    let cut = 200_000_000 + "begin\nend\n".len() - 50_000;
+    let cut = 100_000_000 + "begin\nend\n".len() - 50_000;
     assert!(
         outcome.content.contains(&format!("[{cut} characters cut]")),
         "{}",

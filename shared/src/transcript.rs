@@ -277,7 +277,7 @@ pub fn position(dir: &TeamDir, name: &Name) -> Result<Option<Position>, DirError
 }
 
 /// The fields of every entry.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 struct EntryPosition {
     inbox: Position,
 }

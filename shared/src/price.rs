@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -166,10 +167,17 @@ fn priced(model: &str) -> String {
     full_name(provider.as_str())
 }
 
+/// The prices that are built in, parsed when the first one is looked up: most processes need none.
+static BUILT_IN_PRICES: LazyLock<BTreeMap<String, Price>> = LazyLock::new(|| {
+    // A test parses it.
+    toml::from_str(BUILT_IN).unwrap_or_default()
+});
+
 /// The prices of models.
 #[derive(Debug, Clone)]
 pub struct Prices {
-    by_model: BTreeMap<String, Price>,
+    /// Those of the user's file. They come before those that are built in.
+    own: BTreeMap<String, Price>,
     /// The user's file, whether it exists or not.
     path: PathBuf,
 }
@@ -177,10 +185,8 @@ pub struct Prices {
 impl Prices {
     /// Returns the prices that are built in.
     pub fn built_in() -> Self {
-        // A test parses it.
-        let by_model = toml::from_str(BUILT_IN).unwrap_or_default();
         Self {
-            by_model,
+            own: BTreeMap::new(),
             path: PathBuf::from("~/.config/teamd/prices.toml"),
         }
     }
@@ -204,9 +210,8 @@ impl Prices {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(prices),
             Err(error) => return Err(failed(error.to_string())),
         };
-        let own: BTreeMap<String, Price> = toml::from_str(&text)
-            .map_err(|error| failed(error.to_string().trim_end().to_owned()))?;
-        prices.by_model.extend(own);
+        let own = toml::from_str(&text);
+        prices.own = own.map_err(|error| failed(error.to_string().trim_end().to_owned()))?;
         Ok(prices)
     }
 
@@ -221,17 +226,19 @@ impl Prices {
     /// Returns the price of a model, as the roster names it.
     pub fn of(&self, model: &str) -> Option<&Price> {
         let full = full_name(model);
-        self.by_model
-            .get(&full)
-            .or_else(|| self.by_model.get(undated(&full)))
+        self.of_full(&full).or_else(|| self.of_full(undated(&full)))
+    }
+
+    fn of_full(&self, model: &str) -> Option<&Price> {
+        self.own.get(model).or_else(|| BUILT_IN_PRICES.get(model))
     }
 
     /// Returns what these tokens of a model cost; none if its price is not known.
     pub fn cost(&self, model: &str, usage: &Usage) -> Option<Dollars> {
-        match self.of(model) {
-            _ if usage.is_nothing() => Some(Dollars::default()),
-            price => price.map(|price| price.cost(usage)),
+        if usage.is_nothing() {
+            return Some(Dollars::default());
         }
+        self.of(model).map(|price| price.cost(usage))
     }
 
     /// Makes sure that the price of a model is known.
@@ -323,7 +330,7 @@ mod tests {
                 .parse::<ModelSpec>()
                 .is_ok_and(|it| it.to_string() == *model)
         }));
-        assert_eq!(Prices::built_in().by_model, built_in);
+        assert_eq!(*BUILT_IN_PRICES, built_in);
         assert!(day(date()).is_some_and(|day| day > 20_000), "{}", date());
         let sources = BUILT_IN
             .lines()

@@ -3,6 +3,7 @@
 
 mod trust;
 
+use std::convert;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -116,7 +117,7 @@ pub(crate) fn run(version: &'static str) -> std::process::ExitCode {
     if completion::answer::<TeamdCli>() {
         return std::process::ExitCode::SUCCESS;
     }
-    context::run(version, global, |cli, context| {
+    context::run(version, convert::identity, global, |cli, context| {
         dispatch(cli.command, context)
     })
 }

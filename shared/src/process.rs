@@ -6,6 +6,7 @@ mod handle;
 mod own;
 
 use std::io;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
@@ -17,7 +18,7 @@ use crate::clock;
 
 pub use children::{children_by_parent, children_of};
 pub use handle::{How, ProcessHandle};
-pub use own::{adopt_orphans, close_inherited, deny_tracing, keep_exit_codes, survive_file_limit};
+pub use own::{adopt_orphans, close_inherited, deny_tracing, set_signals, survive_file_limit};
 
 /// What distinguishes a process from every other one that this machine has ever had.
 ///
@@ -117,11 +118,16 @@ pub fn ticks(ticks: u64) -> Duration {
 /// # Errors
 /// The system's error if `/proc` cannot be read.
 pub fn boot_id() -> io::Result<String> {
+    // It is the same for as long as this process lives.
+    static BOOT_ID: OnceLock<String> = OnceLock::new();
+    if let Some(id) = BOOT_ID.get() {
+        return Ok(id.clone());
+    }
     let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     // A missing file here does not mean a missing process.
     let read = read
         .map_err(|error| io::Error::other(format!("cannot read the id of this boot: {error}")))?;
-    Ok(read.trim().to_owned())
+    Ok(BOOT_ID.get_or_init(|| read.trim().to_owned()).clone())
 }
 
 /// Tells whether an error means that a process has ended, possibly while its file in `/proc` was

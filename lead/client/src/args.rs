@@ -22,6 +22,7 @@ pub use acting::{
     Approve, Attach, BroadcastArgs, Chat, Down, Forget, RequestPlanArgs, Send, Shutdown, Spawn,
     Teammate, Up, VerdictArgs, Wait,
 };
+pub use groups::lay_out;
 pub use looking::{
     Column, Completions, Diagram, DiagramFormat, Doctor, Events, InboxArgs, Lint, LintAs, Logs,
     Range, Requests, Schema, StatusArgs, TranscriptArgs, Web,
@@ -40,7 +41,6 @@ pub use value::MailboxName;
     subcommand_required = true,
     arg_required_else_help = true
 )]
-#[command(help_template = groups::template())]
 #[command(
     after_help = "First steps:\n  teamd start\n  teamctl spawn alice --prompt '/bash cargo test'\n  \
     teamctl inbox\n  teamctl shutdown alice\n\nExit codes:\n  0 done                1 failed       2 usage\n  \

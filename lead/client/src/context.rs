@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, ValueHint};
-use teamd_shared::process::{keep_exit_codes, survive_file_limit};
+use teamd_shared::process::set_signals;
 use teamd_shared::register::Register;
 use teamd_shared::settings::Settings;
 use teamd_shared::spawn::Widening;
@@ -92,13 +92,11 @@ impl Context {
     /// Makes a limit on the size of files an error like others, where it would end the command; and
     /// sees how programs end that the command starts.
     pub fn set_signals(&self) {
-        if let Err(error) = survive_file_limit() {
-            let what = "a limit on the size of files ends this command without a word";
-            self.out.note(format_args!("{what}: {error}"));
-        }
-        if let Err(error) = keep_exit_codes() {
-            self.out
-                .note(format_args!("how a program ends may not be seen: {error}"));
+        if let Err(error) = set_signals() {
+            self.out.note(format_args!(
+                "a limit on the size of files ends this command without a word, and how a program \
+                 ends may not be seen: {error}"
+            ));
         }
     }
 
@@ -250,14 +248,20 @@ impl Context {
     }
 }
 
-/// Runs a program from its command line to its exit code.
+/// Runs a program from its command line to its exit code. `first_help` lays out the help of the
+/// program itself.
 pub fn run<P: Parser>(
     version: &'static str,
+    first_help: fn(clap::Command) -> clap::Command,
     global: impl Fn(&P) -> Global,
     command: impl FnOnce(P, &Context) -> CommandResult,
 ) -> std::process::ExitCode {
-    let matches = P::command().version(version).try_get_matches();
-    let parsed = match matches.and_then(|mut matches| P::from_arg_matches_mut(&mut matches)) {
+    let mut parsed = parse::<P>(P::command().version(version));
+    // It takes longer than to parse, so only those wait for it who read it.
+    if parsed.as_ref().is_err_and(|error| is_help(error.kind())) {
+        parsed = parse(first_help(P::command().version(version)));
+    }
+    let parsed = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error).into(),
     };
@@ -270,6 +274,15 @@ pub fn run<P: Parser>(
         }
         Err(error) => end(Err(error), &out).into(),
     }
+}
+
+fn parse<P: Parser>(command: clap::Command) -> Result<P, clap::Error> {
+    P::from_arg_matches_mut(&mut command.try_get_matches()?)
+}
+
+fn is_help(kind: ErrorKind) -> bool {
+    use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand};
+    matches!(kind, DisplayHelp | DisplayHelpOnMissingArgumentOrSubcommand)
 }
 
 /// Runs what waits for sockets, timers or Ctrl-C.

@@ -8,7 +8,7 @@ pub mod commands;
 pub mod completion;
 mod stream;
 
-use teamd_client::args::{Cli, Command};
+use teamd_client::args::{self, Cli, Command};
 use teamd_client::context::{self, Context};
 use teamd_client::error::CommandResult;
 
@@ -19,6 +19,7 @@ pub fn run(version: &'static str) -> std::process::ExitCode {
     }
     context::run(
         version,
+        args::lay_out,
         |cli: &Cli| cli.global.clone(),
         |cli, context| dispatch(cli.command, context),
     )

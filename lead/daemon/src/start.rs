@@ -17,7 +17,7 @@ use teamd_shared::control::{
     self, Command as Ask, Done, Greeting, PROTOCOL, Peer, Reply, TaggedCommand,
 };
 use teamd_shared::logging;
-use teamd_shared::process::{close_inherited, keep_exit_codes, survive_file_limit};
+use teamd_shared::process::{close_inherited, set_signals};
 use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
@@ -350,9 +350,7 @@ fn become_daemon(worker: i32) -> Result<(TeamLock, Program), CommandError> {
         .map_err(|e| CommandError::refused("cannot close what it inherited", &e))?;
     let worker =
         Program::inherited(worker).map_err(|why| CommandError::new(ExitCode::Failed, why))?;
-    survive_file_limit()
-        .and_then(|()| keep_exit_codes())
-        .map_err(|e| CommandError::refused("cannot handle signals", &e))?;
+    set_signals().map_err(|e| CommandError::refused("cannot handle signals", &e))?;
     let lock = TeamLock::inherited()
         .map_err(|e| CommandError::refused("cannot take over the lock", &e))?;
     let lock = lock.ok_or_else(|| {

@@ -51,26 +51,29 @@ pub fn deny_tracing() {
 /// # Errors
 /// The system's error.
 pub fn survive_file_limit() -> io::Result<()> {
-    catch(Signal::SIGXFSZ)
+    catch(&[Signal::SIGXFSZ])
 }
 
-/// Makes the kernel keep how each child ends until it is asked. It would not if the starter of this
-/// process ignored SIGCHLD (`trap '' CHLD`). Programs that this process starts no longer ignore it.
-///
-/// Called once, outside of any event loop, after [`close_inherited`].
+/// As [`survive_file_limit`], and makes the kernel keep how each child ends until it is asked. It
+/// would not if the starter of this process ignored SIGCHLD (`trap '' CHLD`). Programs that this
+/// process starts no longer ignore it.
 ///
 /// # Errors
 /// The system's error.
-pub fn keep_exit_codes() -> io::Result<()> {
-    catch(Signal::SIGCHLD)
+pub fn set_signals() -> io::Result<()> {
+    catch(&[Signal::SIGXFSZ, Signal::SIGCHLD])
 }
 
-/// Catches a signal and does nothing.
-fn catch(signal: Signal) -> io::Result<()> {
+/// Catches signals and does nothing.
+fn catch(signals: &[Signal]) -> io::Result<()> {
     // A signal that was caught once is caught for good, even when this event loop is gone.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()?;
     let _inside = runtime.enter();
-    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(signal as i32)).map(drop)
+    for signal in signals {
+        let kind = tokio::signal::unix::SignalKind::from_raw(*signal as i32);
+        drop(tokio::signal::unix::signal(kind)?);
+    }
+    Ok(())
 }

@@ -43,8 +43,12 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("For authors of other programs", &["lint", "schema"]),
 ];
 
-/// Returns how the first help is laid out.
-pub(super) fn template() -> String {
+/// Lays out the first help of `teamctl`.
+pub fn lay_out(teamctl: clap::Command) -> clap::Command {
+    teamctl.help_template(template())
+}
+
+fn template() -> String {
     let commands = Command::augment_subcommands(clap::Command::new("teamctl"));
     let columns = crate::print::output::terminal_width()
         .unwrap_or(WIDEST)

@@ -31,6 +31,10 @@ const MARGIN: Duration = Duration::from_secs(30);
 /// The shortest wait: the daemon has this long to record the request, which then continues.
 const LEAST: Duration = Duration::from_secs(1);
 
+/// How long an answer may take before the command shows for whom it waits: an idle teammate leaves
+/// sooner, and a watch of the roster would take longer than that.
+const MOMENT: Duration = Duration::from_millis(100);
+
 /// The outcome for one whose checkout was being made.
 const WITHDRAWN: &str = "withdrawn";
 
@@ -173,9 +177,9 @@ fn order(context: &Context, args: &Shutdown, name: &Name) -> Command {
 
 /// Shows for whom the command still waits, and what they do.
 async fn show_whom(context: &Context, dir: &TeamDir, open: &RefCell<Vec<Name>>) -> Infallible {
+    tokio::time::sleep(MOMENT).await;
     let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
     loop {
-        wake.changed().await;
         match roster::load(dir) {
             Ok(roster) => context
                 .out
@@ -183,6 +187,7 @@ async fn show_whom(context: &Context, dir: &TeamDir, open: &RefCell<Vec<Name>>) 
             // The waiting continues without this display.
             Err(_) => std::future::pending().await,
         }
+        wake.changed().await;
     }
 }
 

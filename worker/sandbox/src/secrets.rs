@@ -43,28 +43,27 @@ impl Secrets {
                     .any(|visible| path.starts_with(visible))
             });
             paths.extend(known);
+            // There are hundreds, and a job confines several commands: each is looked at once.
+            let FirstLook { mut nodes, links } = FirstLook::at(&paths);
             // A link that leads there now can be taken away by a command.
-            paths.extend(led_to(&paths, &places)?);
+            let mut more = led_to(&links, &places)?;
             let mounts =
                 mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
             // What is hidden by one path could be read by another.
             let elsewhere: Vec<_> = paths
                 .iter()
+                .chain(&more)
                 .flat_map(|path| aliases(path, &mounts))
                 .collect();
-            paths.extend(elsewhere);
-            Ok(paths)
+            more.extend(elsewhere);
+            nodes.extend(nodes_of(links.iter().chain(&more)));
+            paths.extend(more);
+            Ok((paths, nodes))
         })
     }
 
-    fn when_needed(
-        look: impl FnOnce() -> Result<Vec<PathBuf>, String> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(LazyLock::new(Box::new(|| {
-            let paths = look()?;
-            let nodes = nodes(&paths).collect();
-            Ok((paths, nodes))
-        }))))
+    fn when_needed(look: impl FnOnce() -> Found + Send + Sync + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(look))))
     }
 
     /// Returns where they lie.
@@ -85,13 +84,16 @@ impl Secrets {
     /// Why that cannot be known, for the model.
     pub fn nodes(&self) -> Result<Vec<Node>, String> {
         let (paths, first) = self.0.as_ref().as_ref().map_err(Clone::clone)?;
-        Ok(first.iter().copied().chain(nodes(paths)).collect())
+        Ok(first.iter().copied().chain(nodes_of(paths)).collect())
     }
 }
 
 impl From<Vec<PathBuf>> for Secrets {
     fn from(paths: Vec<PathBuf>) -> Self {
-        Self::when_needed(|| Ok(paths))
+        Self::when_needed(|| {
+            let nodes = nodes_of(&paths).collect();
+            Ok((paths, nodes))
+        })
     }
 }
 
@@ -107,9 +109,34 @@ impl fmt::Debug for Secrets {
     }
 }
 
-fn nodes(paths: &[PathBuf]) -> impl Iterator<Item = Node> {
+/// What stands at paths at which a secret may be.
+struct FirstLook {
+    /// The files that are there.
+    nodes: Vec<Node>,
+    /// The paths that are links, or lie behind one.
+    links: Vec<PathBuf>,
+}
+
+impl FirstLook {
+    fn at(paths: &[PathBuf]) -> Self {
+        let mut nodes = Vec::new();
+        let mut links = Vec::new();
+        for path in paths {
+            match open_itself(path) {
+                Ok((_, stat)) => nodes.push((stat.st_dev, stat.st_ino)),
+                Err(Errno::LOOP) => links.push(path.clone()),
+                // Nothing is there, or nothing that this user can reach.
+                Err(_) => {}
+            }
+        }
+        Self { nodes, links }
+    }
+}
+
+/// Returns the files to which paths lead.
+fn nodes_of<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> impl Iterator<Item = Node> {
     paths
-        .iter()
+        .into_iter()
         .filter_map(|path| rustix::fs::stat(path).ok())
         .map(|stat| (stat.st_dev, stat.st_ino))
 }
@@ -291,11 +318,8 @@ fn kept_from_others(folder: &Path, places: &Places) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// What cannot be looked at. Fits behind "error: ".
-fn led_to(known: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
-    let links = known
-        .iter()
-        .filter(|path| matches!(open_itself(path), Err(Errno::LOOP)));
-    let led_to: Result<Vec<_>, _> = links.map(|path| places.led_to(path)).collect();
+fn led_to(links: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
+    let led_to: Result<Vec<_>, _> = links.iter().map(|path| places.led_to(path)).collect();
     Ok(led_to?.into_iter().flatten().collect())
 }
 
@@ -438,7 +462,7 @@ mod tests {
         let workspace = root.join(workspace);
         let places = places(&homes, &workspace);
         let mut known = known(&places, &Environment::default());
-        known.extend(led_to(&known, &places).unwrap());
+        known.extend(led_to(&FirstLook::at(&known).links, &places).unwrap());
         near(present(&known, &places, &Home::default()).unwrap(), root)
     }
 
@@ -477,10 +501,11 @@ mod tests {
         let territory = vec![root.join("home/.cargo")];
         let alone = places(&homes, &workspace);
         let known = known(&alone, &Environment::default());
-        assert_eq!(led_to(&known, &alone), Ok(vec![root.join("system")]));
+        let links = FirstLook::at(&known).links;
+        assert_eq!(led_to(&links, &alone), Ok(vec![root.join("system")]));
         assert_eq!(
             led_to(
-                &known,
+                &links,
                 &Places {
                     territory,
                     ..alone.clone()

@@ -64,7 +64,7 @@ fn price(welcome: &Welcome) -> Option<Price> {
 }
 
 impl<T: Tools> Session<T> {
-    /// Goes on where the transcript says that the conversation stands, or begins it.
+    /// Continues the conversation where its transcript ends, or begins it.
     pub(crate) fn begin(
         parts: Parts<T>,
         settings: &Settings,
@@ -91,7 +91,7 @@ impl<T: Tools> Session<T> {
                 if let Event::Messages { messages } = &entry.event {
                     let read = messages
                         .iter()
-                        .filter_map(|it| Message::from_json(it.clone()).ok());
+                        .filter_map(|json| Message::from_json(json.clone()).ok());
                     seen.extend(read.filter_map(|message| message.id));
                 }
                 model.observe(&entry.event);
@@ -149,7 +149,7 @@ impl<T: Tools> Session<T> {
         };
         session.record_beginning(&welcome, is_empty)?;
         if let Some(mind) = session.model.agent() {
-            mind.goes_on();
+            mind.resume();
         }
         Ok(session)
     }

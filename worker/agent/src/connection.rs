@@ -1,10 +1,10 @@
 //! The connection to the daemon: the one that the worker is born with, and every later one.
 //!
 //! A task of its own reads and writes, so that a daemon that is stopped or gone does not hold the
-//! worker up. What is to be said is not a queue but what holds now: the state, the lines that are
+//! worker up. What is to be sent is not a queue but what holds now: the state, the lines that are
 //! not recorded yet, the questions of the lead agent that are not answered yet (the daemon knows
-//! them by their ids). It is said again whole on each new connection. The task decides nothing;
-//! what it hears goes to the dispatcher.
+//! them by their ids). It is sent again whole on each new connection. The task decides nothing;
+//! what happens goes to the dispatcher.
 
 use std::collections::HashMap;
 use std::io;
@@ -29,7 +29,7 @@ use crate::last_words::{LAST_WORDS, LastWords};
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// How many frames may wait for the dispatcher.
-const HEARD: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 /// Who this worker is.
 #[derive(Debug, Clone)]
@@ -86,7 +86,7 @@ pub(crate) async fn await_welcome(
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Announcement {
     state: WorkerState,
-    /// The frames that are said on each connection until they are withdrawn, each with its number.
+    /// The frames that are sent on each connection until they are withdrawn, each with its number.
     frames: Vec<(u64, FromWorker)>,
     /// The number of the last frame.
     last: u64,
@@ -128,22 +128,22 @@ pub(crate) enum Unanswered {
 /// The answer to what was asked.
 pub(crate) type Reply = Result<Done, Unanswered>;
 
-/// What the dispatcher hears.
+/// What happens on the connection.
 #[derive(Debug)]
-pub(crate) enum Heard {
-    /// The daemon says something.
-    Daemon(ToWorker),
+pub(crate) enum LinkEvent {
+    /// The daemon has sent a frame.
+    Frame(ToWorker),
     /// The daemon is gone.
-    Away,
-    /// The team directory was deleted: there is no team any more.
-    NoTeam,
+    Disconnected,
+    /// The team directory was deleted: there is no team any longer.
+    TeamDeleted,
 }
 
 /// The dispatcher's end.
 #[derive(Debug)]
 pub(crate) struct Link {
-    said: watch::Sender<Announcement>,
-    heard: mpsc::Receiver<Heard>,
+    announcement: watch::Sender<Announcement>,
+    events: mpsc::Receiver<LinkEvent>,
     task: JoinHandle<()>,
     /// The calls that wait for an answer.
     waiting: HashMap<u32, oneshot::Sender<Reply>>,
@@ -158,20 +158,20 @@ impl Link {
         identity: Identity,
         environment: Environment,
     ) -> Self {
-        let (said, listens) = announce();
-        let (hears, heard) = mpsc::channel(HEARD);
+        let (announcement, announced) = announce();
+        let (reports, events) = mpsc::channel(MAX_EVENTS);
         let task = Task {
             dir,
             identity,
             environment,
-            said: listens,
-            hears,
+            announcement: announced,
+            events: reports,
             pause: PAUSES.0,
         };
         let task = tokio::spawn(task.run(connection));
         Self {
-            said,
-            heard,
+            announcement,
+            events,
             task,
             waiting: HashMap::new(),
             last_tag: 0,
@@ -213,9 +213,9 @@ impl Link {
 
     /// Reports the state of the worker, if it has changed.
     pub(crate) fn report_state(&self, state: WorkerState) {
-        self.said.send_if_modified(|said| {
-            let changed = said.state != state;
-            said.state = state;
+        self.announcement.send_if_modified(|announcement| {
+            let changed = announcement.state != state;
+            announcement.state = state;
             changed
         });
     }
@@ -255,13 +255,14 @@ impl Link {
     }
 
     fn change(&self, withdraws: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
-        self.said.send_modify(|said| said.change(withdraws, frame));
+        self.announcement
+            .send_modify(|announcement| announcement.change(withdraws, frame));
     }
 
     /// Waits for the next event of the connection. Dropping the future loses nothing.
-    pub(crate) async fn next(&mut self) -> Heard {
-        match self.heard.recv().await {
-            Some(heard) => heard,
+    pub(crate) async fn next(&mut self) -> LinkEvent {
+        match self.events.recv().await {
+            Some(event) => event,
             // The task ends after this link alone.
             None => std::future::pending().await,
         }
@@ -269,34 +270,38 @@ impl Link {
 
     /// Returns another way to say something last: the link may be lost with what cannot go on.
     pub(crate) fn last_words(&self) -> LastWords {
-        LastWords::Linked(self.said.clone())
+        LastWords::Linked(self.announcement.clone())
     }
 
     /// Sends what is still unsaid, if the daemon takes it, and ends the connection.
     pub(crate) async fn close(self) {
         let Self {
-            said, heard, task, ..
+            announcement,
+            events,
+            task,
+            ..
         } = self;
-        said.send_modify(|said| said.end(None));
-        drop((said, heard));
+        announcement.send_modify(|announcement| announcement.end(None));
+        drop(announcement);
+        drop(events);
         // A daemon that does not read is no reason to stay.
         drop(tokio::time::timeout(LAST_WORDS, task).await);
     }
 }
 
-/// Returns both ends of what is said: at first, that the worker can be asked whether it goes round.
+/// Returns both ends of the announcement. It begins with a pong: the worker can be pinged.
 fn announce() -> (watch::Sender<Announcement>, watch::Receiver<Announcement>) {
-    let mut said = Announcement::default();
-    said.change(|_| false, Some(FromWorker::Pong { number: 0 }));
-    watch::channel(said)
+    let mut announcement = Announcement::default();
+    announcement.change(|_| false, Some(FromWorker::Pong { number: 0 }));
+    watch::channel(announcement)
 }
 
 struct Task {
     dir: Arc<TeamDir>,
     identity: Identity,
     environment: Environment,
-    said: watch::Receiver<Announcement>,
-    hears: mpsc::Sender<Heard>,
+    announcement: watch::Receiver<Announcement>,
+    events: mpsc::Sender<LinkEvent>,
     /// How long to wait before the next attempt; only a daemon that says something makes it short
     /// again.
     pause: Duration,
@@ -314,31 +319,32 @@ struct Sent {
 
 impl Sent {
     /// Nothing but the state, which the greeting says.
-    fn greeted(said: &Announcement) -> Self {
+    fn greeted(announcement: &Announcement) -> Self {
         Self {
-            state: said.state.clone(),
+            state: announcement.state.clone(),
             last: 0,
-            before: said.last,
+            before: announcement.last,
         }
     }
 
-    /// Returns what holds now and was not said on this connection, and notes that it is; the state
+    /// Returns what holds now and was not sent on this connection, and records that it is; the state
     /// first, since it says what a submitted plan is.
-    fn frames(&mut self, said: &Announcement) -> Vec<FromWorker> {
+    fn frames(&mut self, announcement: &Announcement) -> Vec<FromWorker> {
         let mut frames = Vec::new();
-        if said.state != self.state {
-            self.state = said.state.clone();
-            frames.push(FromWorker::State(said.state.clone()));
+        if announcement.state != self.state {
+            self.state = announcement.state.clone();
+            frames.push(FromWorker::State(announcement.state.clone()));
         }
         frames.extend(
-            said.frames
+            announcement
+                .frames
                 .iter()
                 .filter(|(number, frame)| {
                     *number > self.last && (*number > self.before || !answers_ping(frame))
                 })
                 .map(|(_, frame)| frame.clone()),
         );
-        self.last = said.last;
+        self.last = announcement.last;
         frames
     }
 }
@@ -349,7 +355,7 @@ impl Task {
         let mut connection = born_with;
         while !self.serve(connection, &mut sent).await {
             tracing::info!("the daemon is gone; going on without it");
-            drop(self.hears.send(Heard::Away).await);
+            drop(self.events.send(LinkEvent::Disconnected).await);
             match self.reconnect().await {
                 Some(again) => (connection, sent) = again,
                 None => return,
@@ -362,23 +368,23 @@ impl Task {
     async fn serve(&mut self, connection: Connection, sent: &mut Sent) -> bool {
         let (mut outgoing, mut incoming): (Outgoing<FromWorker>, Incoming<ToWorker>) =
             connection.split();
-        self.said.mark_changed();
+        self.announcement.mark_changed();
         loop {
             tokio::select! {
-                changed = self.said.changed() => {
-                    let done = changed.is_err() || self.said.borrow().is_over;
+                changed = self.announcement.changed() => {
+                    let done = changed.is_err() || self.announcement.borrow().is_over;
                     if let Err(error) = self.send_changes(&mut outgoing, sent).await {
-                        tracing::debug!("the daemon cannot be told: {error}");
+                        tracing::debug!("a frame cannot be sent to the daemon: {error}");
                         return false;
                     }
                     if done {
                         return true;
                     }
                 }
-                heard = incoming.receive() => match heard {
-                    Ok(Some(heard)) => {
+                received = incoming.receive() => match received {
+                    Ok(Some(frame)) => {
                         self.pause = PAUSES.0;
-                        if self.hears.send(Heard::Daemon(heard)).await.is_err() {
+                        if self.events.send(LinkEvent::Frame(frame)).await.is_err() {
                             // The incarnation ends: its last words follow.
                             drop(self.send_changes(&mut outgoing, sent).await);
                             return true;
@@ -400,7 +406,7 @@ impl Task {
         outgoing: &mut Outgoing<FromWorker>,
         sent: &mut Sent,
     ) -> Result<(), WireError> {
-        let frames = sent.frames(&self.said.borrow_and_update());
+        let frames = sent.frames(&self.announcement.borrow_and_update());
         for frame in frames {
             outgoing.send(&frame).await?;
         }
@@ -412,14 +418,14 @@ impl Task {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.pause) => {}
-                () = self.hears.closed() => return None,
+                () = self.events.closed() => return None,
             }
             if self.team_is_deleted() {
-                drop(self.hears.send(Heard::NoTeam).await);
+                drop(self.events.send(LinkEvent::TeamDeleted).await);
                 return None;
             }
             self.pause = (self.pause * 2).min(PAUSES.1);
-            let sent = Sent::greeted(&self.said.borrow());
+            let sent = Sent::greeted(&self.announcement.borrow());
             match self.connect(sent.state.clone()).await {
                 Ok(connection) => return Some((connection, sent)),
                 Err(error) => tracing::debug!("the daemon cannot be reached: {error}"),
@@ -441,7 +447,7 @@ impl Task {
 
     /// A directory without a name: no daemon will listen there again.
     fn team_is_deleted(&self) -> bool {
-        rustix::fs::fstat(&*self.dir).is_ok_and(|it| it.st_nlink == 0)
+        rustix::fs::fstat(&*self.dir).is_ok_and(|stat| stat.st_nlink == 0)
     }
 }
 

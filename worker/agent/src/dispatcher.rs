@@ -1,6 +1,6 @@
 //! What the worker serves all the time, while something runs as well as while nothing does: the
 //! daemon, the inbox, signals, the end of background commands, the time. Each event is fed to the
-//! state, and what the state says of itself is said to the daemon. Nothing is decided here, and
+//! state, and what the state reports of itself is sent to the daemon. Nothing is decided here, and
 //! nothing is waited for in a system call.
 
 use std::future::Future;
@@ -14,7 +14,7 @@ use teamd_shared::watch::SLOW_TICK;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::connection::{Heard, Link, Reply, Unanswered};
+use crate::connection::{Link, LinkEvent, Reply, Unanswered};
 use crate::mailbox::Mailbox;
 use crate::tools::{Toolbox, Tools};
 use teamd_worker_core::state::{End, State, Why};
@@ -137,7 +137,7 @@ impl<T: Tools> Dispatcher<T> {
         }
     }
 
-    /// Says where the worker stands, and serves what happens next, or the time. Dropping the future
+    /// Reports the state of the worker, and serves what happens next, or the time. Dropping the future
     /// loses nothing.
     pub(crate) async fn serve(&mut self, until: Option<Duration>) {
         if self.state.may_open_gate() && self.toolbox.open_gate() {
@@ -165,7 +165,7 @@ impl<T: Tools> Dispatcher<T> {
                 self.state.end(End::Terminated);
             }
             () = toolbox.end_background(), if state.must_end_background() => self.state.background(false),
-            heard = link.next() => self.hear(heard),
+            event = link.next() => self.handle(event),
             pause = next_pause(pauses) => self.state.pause(pause),
             () = mailbox.changed() => self.fetch(),
             () = tokio::time::sleep_until(until) => {
@@ -176,20 +176,20 @@ impl<T: Tools> Dispatcher<T> {
         }
     }
 
-    fn hear(&mut self, heard: Heard) {
-        match heard {
-            Heard::Daemon(said) => self.receive(said),
-            Heard::NoTeam => self
+    fn handle(&mut self, event: LinkEvent) {
+        match event {
+            LinkEvent::Frame(frame) => self.receive(frame),
+            LinkEvent::TeamDeleted => self
                 .state
                 .end(End::Unknown("the team directory was deleted".to_owned())),
-            // What it had decided last it may have left in the inbox alone, and the daemon wakes no
-            // worker any more.
-            Heard::Away => self.fetch(),
+            // Its last decision may be in the inbox alone, and no daemon wakes the worker any
+            // longer.
+            LinkEvent::Disconnected => self.fetch(),
         }
     }
 
-    fn receive(&mut self, said: ToWorker) {
-        match said {
+    fn receive(&mut self, frame: ToWorker) {
+        match frame {
             ToWorker::Directive(directive) => self.follow(directive),
             ToWorker::Welcome(welcome) => self.follow(welcome.directive),
             ToWorker::Recorded { request_id, status } => {

@@ -1,4 +1,4 @@
-//! What a worker that cannot begin or go on tells the daemon last: why. A log that cannot be
+//! The last frame of a worker that cannot begin or continue: why. A log that cannot be
 //! written, or a daemon that waits for it to be ready, leaves no other way.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,33 +27,33 @@ pub(crate) enum LastWords {
 }
 
 impl LastWords {
-    /// Takes in that the worker has greeted.
+    /// Applies that the worker has greeted.
     pub(crate) fn greeted(&mut self) {
         if let Self::Born { has_greeted, .. } = self {
             *has_greeted = true;
         }
     }
 
-    /// Says why the worker ends. A daemon that does not take it is no reason to stay.
-    pub(crate) async fn say(self, why: String) {
+    /// Sends why the worker ends. A daemon that does not take it is no reason to stay.
+    pub(crate) async fn send(self, why: String) {
         match self {
             Self::Born {
                 connection,
                 has_greeted: false,
-            } => say_unable(connection, why),
+            } => send_unable(connection, why),
             Self::Born { connection, .. } => {
                 or_debug(send_now(&connection, &FromWorker::Unable { why }));
             }
-            Self::Linked(said) => {
-                said.send_modify(|said| said.end(Some(FromWorker::Unable { why })));
-                drop(tokio::time::timeout(LAST_WORDS, said.closed()).await);
+            Self::Linked(announcement) => {
+                announcement.send_modify(|last| last.end(Some(FromWorker::Unable { why })));
+                drop(tokio::time::timeout(LAST_WORDS, announcement.closed()).await);
             }
         }
     }
 }
 
-/// Says, as the first frame of a connection, that this worker cannot begin.
-pub(crate) fn say_unable(connection: impl AsFd, why: String) {
+/// Sends, as the first frame of a connection, that this worker cannot begin.
+pub(crate) fn send_unable(connection: impl AsFd, why: String) {
     or_debug(send_now(
         connection,
         &Greeting {
@@ -63,8 +63,8 @@ pub(crate) fn say_unable(connection: impl AsFd, why: String) {
     ));
 }
 
-fn or_debug(said: Result<(), WireError>) {
-    if let Err(error) = said {
-        tracing::debug!("the daemon is not told why: {error}");
+fn or_debug(sent: Result<(), WireError>) {
+    if let Err(error) = sent {
+        tracing::debug!("the daemon does not get the reason: {error}");
     }
 }

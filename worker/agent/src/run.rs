@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 
 use crate::begin::Parts;
 use crate::connection::{Identity, Link, await_welcome, take_from_stdin};
-use crate::last_words::{LastWords, say_unable};
+use crate::last_words::{LastWords, send_unable};
 use crate::persona::persona;
 use crate::session::Session;
 use crate::tools::Toolbox;
@@ -69,11 +69,11 @@ fn start(args: &RunArgs) -> anyhow::Result<()> {
     let inherited = take_from_stdin().map_err(|error| {
         let error = anyhow!(error).context("cannot take the connection from descriptor 0");
         // It is still there.
-        say_unable(rustix::stdio::stdin(), reason(&error));
+        send_unable(rustix::stdio::stdin(), reason(&error));
         error
     })?;
     let prepared = prepare().and_then(|runtime| Ok((runtime, inherited.try_clone()?)));
-    let (runtime, spare) = prepared.inspect_err(|error| say_unable(&inherited, reason(error)))?;
+    let (runtime, spare) = prepared.inspect_err(|error| send_unable(&inherited, reason(error)))?;
     runtime.block_on(async {
         let mut last_words = LastWords::Born {
             connection: spare,
@@ -81,7 +81,7 @@ fn start(args: &RunArgs) -> anyhow::Result<()> {
         };
         let ended = live(args, inherited, &mut last_words).await;
         if let Err(error) = &ended {
-            last_words.say(reason(error)).await;
+            last_words.send(reason(error)).await;
         }
         ended
     })

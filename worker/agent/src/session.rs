@@ -29,7 +29,7 @@ use teamd_worker_core::submission::Asks;
 use teamd_worker_core::tools::Caller;
 use teamd_worker_model::Model;
 
-/// How long the lead is not told what it could not be told.
+/// How long to wait before a notice to the lead is written again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// How long an agent may take to begin.
@@ -111,14 +111,14 @@ impl<T: Tools> Session<T> {
                         READY.as_secs()
                     ))
                 });
-            if ready.is_ok() || !agent.begins_afresh() {
+            if ready.is_ok() || !agent.begins_new_session() {
                 return ready.map_err(|why| format!("the agent {why}"));
             }
         }
     }
 
-    /// Serves until something happens, and hears the agent meanwhile. One that ends while a
-    /// question of it is open will not hear the answer: the question is over.
+    /// Serves until something happens, and reads the agent's output meanwhile. An agent that ends
+    /// while a question of it is open cannot get the reply: the question is over.
     async fn serve(&mut self, until: Option<Duration>) -> Result<(), TranscriptError> {
         let Self {
             dispatcher, model, ..
@@ -136,12 +136,12 @@ impl<T: Tools> Session<T> {
             return Ok(());
         };
         agent.permissions = dispatcher.state.permissions();
-        let heard = tokio::select! {
+        let output = tokio::select! {
             biased;
             () = dispatcher.serve(until) => return Ok(()),
-            heard = agent.listen(is_question == Some(true)) => heard,
+            output = agent.listen(is_question == Some(true)) => output,
         };
-        match (is_question, heard) {
+        match (is_question, output) {
             (Some(false), Ok(Some(event))) => {
                 self.beside(event)?;
                 self.charge_behind_plan()
@@ -191,21 +191,21 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Returns what is to be recorded, now that the model or the agent has said this of its cost.
+    /// Returns what is to be recorded, now that the model or the agent has reported this cost.
     pub(crate) fn due(&mut self, usage: Usage, calls: u32) -> Spent {
         self.ledger.report(usage, calls);
         self.ledger.meter(self.dispatcher.toolbox.take_spent());
         self.ledger.due()
     }
 
-    /// Tells the lead what it was not told yet; returns when to try again, if that cannot be done
+    /// Writes the pending notices to the lead. Returns when to try again, if one cannot be written
     /// now.
     pub(crate) fn flush_notices(&mut self) -> Option<Duration> {
         let now = self.dispatcher.now();
         let notices = &mut self.dispatcher.state.work.notices;
         while let Some(notice) = notices.front_mut() {
             if let Err(error) = self.outbox.notify(notice) {
-                // It may be there, and not known to last. A copy at each attempt would fill the
+                // It may have been written, though not synced. A copy at each attempt would fill the
                 // inbox.
                 if !std::mem::replace(&mut notice.repeated, true) {
                     tracing::error!("a notice to the lead cannot be written yet: {error}");
@@ -291,7 +291,7 @@ impl<T: Tools> Session<T> {
     /// Answers a shutdown for the model.
     fn approve(&mut self, request_id: RequestId, reason: String) {
         let (message_id, repeated) = match self.approval.take() {
-            Some((known, id)) if known == request_id => (id, true),
+            Some((answered, id)) if answered == request_id => (id, true),
             _ => (self.ids.message(), false),
         };
         let by = AnsweredBy::Runtime;
@@ -320,7 +320,7 @@ impl<T: Tools> Session<T> {
             answered_by,
         };
         let mut message = self.outbox.message(message_id, LEAD, body);
-        // The daemon tells of an end; only this message tells of a rejection.
+        // The daemon reports an end; only this message reports a rejection.
         if !approve && team::lead_agent_asked(self.outbox.dir(), request_id) {
             message.extra.insert(ASKED_BY.to_owned(), LEAD.into());
         }
@@ -332,7 +332,7 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Ends a piece of work, and tells the lead.
+    /// Ends a piece of work, and notifies the lead.
     fn finish(&mut self, idle_reason: IdleReason) -> Result<(), TranscriptError> {
         let state = &mut self.dispatcher.state;
         let content = match idle_reason {
@@ -373,7 +373,7 @@ impl<T: Tools> Session<T> {
         tracing::info!("leaving: {reason}");
         if self.flush_notices().is_some() {
             tracing::error!(
-                "the lead could not be told, and will not be before this teammate is resumed"
+                "a notice to the lead could not be written, and will be when this teammate is resumed"
             );
         }
         self.charge()?;

@@ -60,9 +60,9 @@ struct Broken {
     story: Vec<String>,
 }
 
-/// Runs one schedule; `told` writes its story.
-fn run(place: &Fixture, seed: u64, mutant: Option<Mutant>, told: bool) -> Result<(), Broken> {
-    let mut world = World::new(place, seed, mutant, told);
+/// Runs one schedule; `narrates`: its story is written.
+fn run(place: &Fixture, seed: u64, mutant: Option<Mutant>, narrates: bool) -> Result<(), Broken> {
+    let mut world = World::new(place, seed, mutant, narrates);
     for _ in 0..STEPS {
         if world.is_broken() {
             break;

@@ -15,13 +15,13 @@ use crate::transcript::TranscriptError;
 use teamd_worker_core::state::{End, Judged, ShutdownAnswer, Step, Why};
 use teamd_worker_core::submission::{self, Asks, Submission};
 use teamd_worker_core::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval};
-use teamd_worker_model::{Came, ModelError};
+use teamd_worker_model::{CallProgress, ModelError};
 
-/// What a call is told that a closed gate refuses.
+/// The error of a call that a closed gate refuses.
 const GATE_CLOSED: &str = "refused: the gate is closed, nothing may be changed; submit a plan with plan_approval and wait for \
      the verdict";
 
-/// What such a call is told while the work of this teammate is checked where it works.
+/// The error of such a call while the work of this teammate is checked where it works.
 fn checking(task: TaskId) -> String {
     format!(
         "your work on task {task} is being checked here, and nothing may be changed meanwhile; end your turn: you are told how the check ends"
@@ -36,7 +36,7 @@ impl<T: Tools> Session<T> {
             self.dispatcher.state.failed(why);
             return Ok(());
         }
-        self.tell_agent()?;
+        self.send_news()?;
         let Self {
             dispatcher,
             model,
@@ -47,14 +47,14 @@ impl<T: Tools> Session<T> {
             live.begin();
         }
         let asked = (dispatcher.state.budget_left(), dispatcher.state.gate());
-        let came = dispatcher
-            .run_until(model.answer(asked, &mut |heard| live.observe(heard)))
+        let progress = dispatcher
+            .run_until(model.answer(asked, &mut |piece| live.observe(piece)))
             .await;
         let limit = self.dispatcher.toolbox.refused();
         self.charge()?;
-        match came {
+        match progress {
             Ok(Ok(entry)) => return self.answered(entry),
-            // That the budget is spent is told as it is told between two answers.
+            // A spent budget is reported as between two answers.
             Err(why) => {
                 self.stop_agent(&why).await?;
                 self.dispatcher.state.dropped();
@@ -68,15 +68,16 @@ impl<T: Tools> Session<T> {
                 self.dispatcher.state.dropped();
             }
             Ok(Err(error)) => {
-                let told = format!("{error} (hint: {})", error.hint());
-                tracing::error!("no answer: {told}");
-                self.dispatcher.state.failed(told);
+                let reason = format!("{error} (hint: {})", error.hint());
+                tracing::error!("no answer: {reason}");
+                self.dispatcher.state.failed(reason);
             }
         }
         Ok(())
     }
 
-    /// Sees that the agent runs, if the mind is one, and that its gate is as it will be told.
+    /// Makes sure that the agent runs, if the model is one, and that its gate is set before it gets
+    /// its messages.
     async fn ready_agent(&mut self) -> Result<(), String> {
         if self.model.agent().is_none() {
             return Ok(());
@@ -95,9 +96,9 @@ impl<T: Tools> Session<T> {
         }
     }
 
-    /// Tells the agent what the transcript has for it. Synced before: what the agent was told, and
-    /// the transcript has lost, it would be told again.
-    fn tell_agent(&mut self) -> Result<(), TranscriptError> {
+    /// Sends the agent what the transcript holds for it. The transcript is synced before: what it
+    /// lost after the agent got it would be sent again.
+    fn send_news(&mut self) -> Result<(), TranscriptError> {
         let Some(agent) = self.model.agent() else {
             return Ok(());
         };
@@ -111,11 +112,11 @@ impl<T: Tools> Session<T> {
         if !news.is_empty() && !mutant::is_on("told-before-it-lasts") {
             self.transcript.sync()?;
         }
-        agent.tell(news);
+        agent.send(news);
         Ok(())
     }
 
-    /// Starts the agent, if the mind is one that does not run.
+    /// Starts the agent, if the model is one that does not run.
     pub(crate) async fn start_agent(&mut self) -> Result<(), String> {
         let Some(agent) = self.model.agent() else {
             return Ok(());
@@ -146,25 +147,25 @@ impl<T: Tools> Session<T> {
             return Ok(());
         };
         agent.permissions = dispatcher.state.permissions();
-        let came = dispatcher
+        let progress = dispatcher
             .run_unless(agent.outcome(id), |state| state.news().is_some())
             .await;
-        let outcome = match came {
+        let outcome = match progress {
             // The call is the next step again.
             Ok(None) => {
                 dispatcher.state.call_goes_on();
                 return Ok(());
             }
-            Ok(Some(Came::Cost)) => {
+            Ok(Some(CallProgress::Cost)) => {
                 dispatcher.state.call_goes_on();
                 return self.charge();
             }
-            Ok(Some(Came::Beside(event))) => {
+            Ok(Some(CallProgress::Beside(event))) => {
                 dispatcher.state.call_goes_on();
                 return self.beside(event);
             }
-            Ok(Some(Came::Outcome(outcome))) => outcome,
-            Ok(Some(Came::Asks(permission))) => {
+            Ok(Some(CallProgress::Outcome(outcome))) => outcome,
+            Ok(Some(CallProgress::Asks(permission))) => {
                 let asks = Asks::Permission(permission);
                 let message_id = ids.message();
                 let request_id = ids.request();
@@ -185,7 +186,7 @@ impl<T: Tools> Session<T> {
         self.charge()
     }
 
-    /// Ends the turn of the agent; where it must not go on in any case, the agent itself.
+    /// Ends the turn of the agent; where it must not continue in any case, the agent itself.
     async fn stop_agent(&mut self, why: &Why) -> Result<(), TranscriptError> {
         let Self {
             dispatcher, model, ..
@@ -198,7 +199,7 @@ impl<T: Tools> Session<T> {
         self.charge()
     }
 
-    /// Tells an agent what has arrived while its turn goes on in a call.
+    /// Sends an agent what has arrived while its turn continues in a call.
     async fn pass_on_news(&mut self) -> Result<(), TranscriptError> {
         if self.model.agent().is_none() || self.dispatcher.state.news().is_none() {
             return Ok(());
@@ -210,7 +211,7 @@ impl<T: Tools> Session<T> {
             _ => drop(self.consume()?),
         }
         self.close_gate().await;
-        self.tell_agent()
+        self.send_news()
     }
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
@@ -246,7 +247,7 @@ impl<T: Tools> Session<T> {
         self.transcript.sync()
     }
 
-    /// Records what an agent says or does while an earlier call of it waits.
+    /// Records what an agent does while an earlier call of it waits.
     pub(crate) fn beside(&mut self, event: Event) -> Result<(), TranscriptError> {
         if matches!(event, Event::Answer { .. }) {
             self.answered(event)
@@ -359,8 +360,7 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Says with a command that failed that it could change nothing, if that is so because of a
-    /// check.
+    /// Adds to the error of a command that nothing can be changed during a check, if one runs.
     fn explained(&self, mut outcome: Outcome) -> Outcome {
         if outcome.is_error
             && let Some(task) = self.dispatcher.state.checking()
@@ -389,7 +389,7 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Says why something is broken off, or does not begin.
+    /// Returns why something is broken off, or does not begin.
     pub(crate) fn broken_off(&self, why: &Why) -> String {
         match why {
             Why::Checked(task) => return checking(*task),
@@ -406,21 +406,21 @@ impl<T: Tools> Session<T> {
 
     /// Gives every call without a result one that says why it does not run.
     pub(crate) fn skip(&mut self, why: &Why) -> Result<(), TranscriptError> {
-        let told = self.broken_off(why);
+        let reason = self.broken_off(why);
         if self.stop_submitting() || self.dispatcher.state.is_answering() {
-            self.end_call(Outcome::error(format!("no reply: {told}")))?;
+            self.end_call(Outcome::error(format!("no reply: {reason}")))?;
         }
-        self.end_calls(&format!("not run: {told}"))?;
+        self.end_calls(&format!("not run: {reason}"))?;
         // What an agent does beside them runs.
         while !self.dispatcher.state.work.calls.is_empty() {
-            self.end_call(Outcome::error(told.as_str()))?;
+            self.end_call(Outcome::error(reason.as_str()))?;
         }
         self.dispatcher.state.drop_answer();
         Ok(())
     }
 
     /// Gives every call of one answer that has no result this one.
-    fn end_calls(&mut self, told: &str) -> Result<(), TranscriptError> {
+    fn end_calls(&mut self, error: &str) -> Result<(), TranscriptError> {
         while self
             .dispatcher
             .state
@@ -429,20 +429,20 @@ impl<T: Tools> Session<T> {
             .front()
             .is_some_and(|next| !next.is_beside)
         {
-            self.end_call(Outcome::error(told))?;
+            self.end_call(Outcome::error(error))?;
         }
         Ok(())
     }
 
-    /// Tells an agent what has come of its plan, if a turn of it runs.
-    async fn tell_beside(&mut self) -> Result<(), TranscriptError> {
+    /// Sends an agent the verdict on its plan, if a turn of it runs.
+    async fn send_verdict(&mut self) -> Result<(), TranscriptError> {
         let is_in_turn = self.model.agent().is_some_and(|agent| agent.is_in_turn());
         if !is_in_turn || self.dispatcher.state.work.calls.is_empty() {
             return Ok(());
         }
         self.close_gate().await;
         self.dispatcher.toolbox.opened().await;
-        self.tell_agent()
+        self.send_news()
     }
 
     /// Writes the line of the plan or question, unless an earlier incarnation has written it, and
@@ -477,16 +477,16 @@ impl<T: Tools> Session<T> {
         }
     }
 
-    /// Submits the plan or question no more; returns whether there is one.
+    /// No longer submits the plan or question. Returns whether there is one.
     fn stop_submitting(&self) -> bool {
         let submission = self.dispatcher.state.submission();
         submission
-            .inspect(|it| self.dispatcher.link.stop_submitting(&it.request_id))
+            .inspect(|pending| self.dispatcher.link.stop_submitting(&pending.request_id))
             .is_some()
     }
 
-    /// Tells the model what became of its plan, or the agent of its question; the calls behind a
-    /// plan that was not approved are refused.
+    /// Gives the model the verdict on its plan, or the agent the reply to its question. The calls
+    /// behind a plan that was not approved are refused.
     pub(crate) async fn resolve(&mut self, verdict: &Judged) -> Result<(), TranscriptError> {
         self.stop_submitting();
         let submission = self.dispatcher.state.submission().cloned();
@@ -511,10 +511,10 @@ impl<T: Tools> Session<T> {
         if !matches!(verdict, Ok((Status::Approved, _))) {
             self.end_calls(submission::BEHIND_A_REJECTED)?;
         }
-        self.tell_beside().await
+        self.send_verdict().await
     }
 
-    /// Tells the model what the daemon made of its answer to a shutdown.
+    /// Gives the model the daemon's reply to its answer to a shutdown.
     pub(crate) fn resolve_answer(
         &mut self,
         answer: &ShutdownAnswer,

@@ -1,6 +1,6 @@
 //! What answers: the one place that knows which models there are.
 //!
-//! A model is a function of the transcript: it is told every entry of the conversation in order,
+//! A model is a function of the transcript: it gets every entry of the conversation in order,
 //! live and again after a restart, and is then asked for the next answer. It must never run a tool,
 //! read an inbox or write a file. Asking it changes nothing: only what was recorded counts. The one
 //! exception is the cost of a call that came to nothing, which it holds until that is recorded.
@@ -24,8 +24,8 @@ use teamd_shared::transcript::{Block, Cut, Event, Usage};
 use tokio::sync::watch;
 
 pub use agent::{
-    AgentDriver, AgentEnds, AgentMind, AgentProcess, AgentSession, Came, Heard, Known, Launch,
-    Line, Said, open_kept,
+    AgentDriver, AgentEnds, AgentInput, AgentMessage, AgentMind, AgentOutput, AgentProcess,
+    AgentSession, CallProgress, Known, Launch, open_kept,
 };
 pub use one_shot::OneShot;
 pub use remote::{Persona, Remote};
@@ -67,7 +67,7 @@ pub enum ModelError {
         /// What to do next.
         hint: String,
     },
-    /// The agent has ended in the middle of its work, and can go on.
+    /// The agent has ended in the middle of its work, and can continue.
     #[error("the agent has ended: {0}")]
     Gone(String),
     /// The model was asked, and could not answer.
@@ -117,8 +117,7 @@ pub enum Model {
 }
 
 impl Model {
-    /// Makes the model that a specification (`PROVIDER[:MODEL]`) names, for a member. `persona` is
-    /// told how long the guide of a workspace may be, in bytes; it is not called for a model that
+    /// Makes the model that a specification (`PROVIDER[:MODEL]`) names, for a member. `persona` gets how long the guide of a workspace may be, in bytes; it is not called for a model that
     /// needs none.
     ///
     /// # Errors
@@ -196,7 +195,7 @@ impl Model {
         }
     }
 
-    /// Answers the conversation so far; `heard` is told each piece of text as it comes. `budget`:
+    /// Answers the conversation so far; `observe` gets each piece of text as it comes. `budget`:
     /// what may be spent; `gate`: as it is. Once it is spent, an answer that its service has paused
     /// is given up.
     ///
@@ -210,13 +209,13 @@ impl Model {
     pub async fn answer(
         &mut self,
         (budget, gate): (Budget, Gate),
-        heard: &mut dyn FnMut(Progress<'_>),
+        observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Event, ModelError> {
         match self {
             Self::Script(script) => script.answer(),
             Self::OneShot(agent) => agent.answer(gate),
-            Self::Agent(agent) => agent.answer(budget, heard).await,
-            Self::Remote(remote) => remote.answer(budget, heard).await,
+            Self::Agent(agent) => agent.answer(budget, observe).await,
+            Self::Remote(remote) => remote.answer(budget, observe).await,
             Self::Unusable(error) => Err(error.clone()),
             Self::Simulated(model) => model.answer().await,
         }

@@ -249,26 +249,26 @@ mod tests {
         let Event::Answer { content, .. } = &answer else {
             panic!()
         };
-        let told = content.iter().map(|block| match block {
+        let blocks = content.iter().map(|block| match block {
             Block::ToolUse { name, input, .. } => json!([name, input]),
             Block::Text { text } => json!(text),
             Block::Opaque { .. } => panic!(),
         });
-        let told = told.collect();
-        (answer, told)
+        let blocks = blocks.collect();
+        (answer, blocks)
     }
 
     #[test]
     fn an_agent_is_run_once_for_a_piece_of_work_and_what_it_prints_is_the_answer() {
         let mut mind = mind();
-        let (run, told) = answers(&mut mind, Gate::Open);
-        assert_eq!(told, [json!(["run", {"input": "build it\n"}])]);
+        let (run, blocks) = answers(&mut mind, Gate::Open);
+        assert_eq!(blocks, [json!(["run", {"input": "build it\n"}])]);
         mind.observe(&result(&run, "built", false));
         assert_eq!(answers(&mut mind, Gate::Open).1, [json!("built")]);
         mind.observe(&message("bob", "hurry"));
-        let (_, told) = answers(&mut mind, Gate::Open);
+        let (_, blocks) = answers(&mut mind, Gate::Open);
         assert_eq!(
-            told,
+            blocks,
             [json!(["run", {"input": "<message from=\"bob\">\nhurry\n</message>\n"}])]
         );
     }
@@ -279,9 +279,9 @@ mod tests {
         let (run, _) = answers(&mut mind, Gate::Open);
         mind.observe(&result(&run, "built", false));
         mind.observe(&message("lead", "and test it"));
-        let (run, told) = answers(&mut mind, Gate::Open);
+        let (run, blocks) = answers(&mut mind, Gate::Open);
         assert_eq!(
-            told,
+            blocks,
             [json!("built"), json!(["run", {"input": "and test it\n"}])]
         );
         mind.observe(&result(&run, "tested", false));
@@ -293,8 +293,11 @@ mod tests {
         let mut mind = mind();
         let (run, _) = answers(&mut mind, Gate::Closed);
         mind.observe(&result(&run, "I would build", false));
-        let (plan, told) = answers(&mut mind, Gate::Closed);
-        assert_eq!(told, [json!(["plan_approval", {"plan": "I would build"}])]);
+        let (plan, blocks) = answers(&mut mind, Gate::Closed);
+        assert_eq!(
+            blocks,
+            [json!(["plan_approval", {"plan": "I would build"}])]
+        );
         mind.observe(&result(&plan, "approved", false));
         assert_eq!(
             answers(&mut mind, Gate::Open).1,

@@ -119,7 +119,7 @@ pub(super) mod valid {
 
     /// Returns what a service would complain about.
     pub(crate) fn violations(turns: &[Turn]) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut violations = Vec::new();
         let mut ids = HashSet::new();
         let mut open: Vec<&str> = Vec::new();
         for (at, turn) in turns.iter().enumerate() {
@@ -129,10 +129,10 @@ pub(super) mod valid {
                 Role::Assistant
             };
             if turn.role != expected {
-                found.push(format!("turn {at} is not of {expected:?}"));
+                violations.push(format!("turn {at} is not of {expected:?}"));
             }
             if turn.parts.is_empty() {
-                found.push(format!("turn {at} is empty"));
+                violations.push(format!("turn {at} is empty"));
             }
             let mut text_was_there = false;
             let mut answered = Vec::new();
@@ -142,27 +142,27 @@ pub(super) mod valid {
                     (_, Part::Text(text)) => {
                         text_was_there = true;
                         if text.trim().is_empty() {
-                            found.push(format!("a text of turn {at} is blank"));
+                            violations.push(format!("a text of turn {at} is blank"));
                         }
                     }
                     (Role::User, Part::Result { id, .. }) => {
                         answered.push(id.as_str());
                         if text_was_there {
-                            found.push(format!("a result of turn {at} stands behind text"));
+                            violations.push(format!("a result of turn {at} stands behind text"));
                         }
                     }
                     (Role::Assistant, Part::Call { id, .. }) => {
                         calls.push(id.as_str());
                         if !ids.insert(id.as_str()) {
-                            found.push(format!("the id {id} is there twice"));
+                            violations.push(format!("the id {id} is there twice"));
                         }
                     }
                     (Role::Assistant, Part::Opaque(_)) => {}
-                    (role, part) => found.push(format!("{role:?} cannot say {part:?}")),
+                    (role, part) => violations.push(format!("{role:?} cannot say {part:?}")),
                 }
             }
             if answered != open {
-                found.push(format!("turn {at} answers {answered:?}, not {open:?}"));
+                violations.push(format!("turn {at} answers {answered:?}, not {open:?}"));
             }
             if turn.role == Role::Assistant
                 && !turn
@@ -170,13 +170,13 @@ pub(super) mod valid {
                     .iter()
                     .any(|part| !matches!(part, Part::Opaque(_)))
             {
-                found.push(format!("turn {at} says nothing"));
+                violations.push(format!("turn {at} says nothing"));
             }
             open = calls;
         }
         if turns.last().is_none_or(|turn| turn.role == Role::Assistant) {
-            found.push("the last turn is not the user's".to_owned());
+            violations.push("the last turn is not the user's".to_owned());
         }
-        found
+        violations
     }
 }

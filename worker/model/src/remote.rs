@@ -91,7 +91,7 @@ impl Remote {
     pub async fn answer(
         &mut self,
         budget: Budget,
-        heard: &mut dyn FnMut(Progress<'_>),
+        observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Event, ModelError> {
         if self.is_full() {
             return self.compact(budget).await;
@@ -100,7 +100,7 @@ impl Remote {
         let prompt = self.persona.prompt(&turns, None);
         match self
             .service
-            .ask(Instant::now(), &prompt, budget, heard)
+            .ask(Instant::now(), &prompt, budget, observe)
             .await
         {
             Ok(Answer {

@@ -1,5 +1,5 @@
-//! The connection without a socket, for simulations: what the task says is what it would say, and
-//! what is heard is put into its hands. Who connects when, and what is lost, the simulation
+//! The connection without a socket, for simulations: the task's frames are those that it would
+//! send, and the events are put into its channel. Who connects when, and what is lost, the simulation
 //! decides.
 
 use teamd_shared::control::ToWorker;
@@ -9,65 +9,65 @@ use super::*;
 /// The daemon's end, and the place of the task.
 #[derive(Debug)]
 pub(crate) struct SimulatedLink {
-    said: watch::Receiver<Announcement>,
-    hears: mpsc::Sender<Heard>,
-    told: Option<Sent>,
+    announcement: watch::Receiver<Announcement>,
+    events: mpsc::Sender<LinkEvent>,
+    sent: Option<Sent>,
 }
 
 impl Link {
     /// Makes a link whose other end is simulated. Must be called within a runtime.
     pub(crate) fn simulated() -> (Self, SimulatedLink) {
-        let (said, listens) = announce();
-        let (hears, heard) = mpsc::channel(HEARD);
+        let (announcement, announced) = announce();
+        let (reports, events) = mpsc::channel(MAX_EVENTS);
         let task = tokio::spawn(async {});
         let link = Self {
-            said,
-            heard,
+            announcement,
+            events,
             task,
             waiting: HashMap::new(),
             last_tag: 0,
         };
-        // It is born with a connection, on which it has said nothing but who it is.
-        let told = Some(Sent::default());
+        // It is born with a connection, on which it has sent nothing but who it is.
+        let sent = Some(Sent::default());
         (
             link,
             SimulatedLink {
-                said: listens,
-                hears,
-                told,
+                announcement: announced,
+                events: reports,
+                sent,
             },
         )
     }
 }
 
 impl SimulatedLink {
-    /// Returns what is to be said on the present connection; nothing without one.
+    /// Returns what is to be sent on the present connection; nothing without one.
     pub(crate) fn outgoing_frames(&mut self) -> Vec<FromWorker> {
-        let said = self.said.borrow_and_update();
-        self.told
+        let announcement = self.announcement.borrow_and_update();
+        self.sent
             .as_mut()
-            .map(|told| told.frames(&said))
+            .map(|sent| sent.frames(&announcement))
             .unwrap_or_default()
     }
 
     /// Tells whether there is a connection.
     pub(crate) fn is_connected(&self) -> bool {
-        self.told.is_some()
+        self.sent.is_some()
     }
 
     /// The connection is gone.
     pub(crate) fn breaks(&mut self) {
-        self.told = None;
+        self.sent = None;
     }
 
-    /// Makes a new connection; returns the state that the greeting says.
+    /// Makes a new connection; returns the state in the greeting.
     pub(crate) fn reconnects(&mut self) -> WorkerState {
-        let greeted = Sent::greeted(&self.said.borrow());
-        self.told.insert(greeted).state.clone()
+        let greeted = Sent::greeted(&self.announcement.borrow());
+        self.sent.insert(greeted).state.clone()
     }
 
-    /// The worker hears something, unless too much waits for it already.
+    /// Delivers a frame to the worker, unless too many wait already.
     pub(crate) fn deliver(&mut self, frame: ToWorker) -> bool {
-        self.hears.try_send(Heard::Daemon(frame)).is_ok()
+        self.events.try_send(LinkEvent::Frame(frame)).is_ok()
     }
 }

@@ -120,7 +120,7 @@ fn a_daemon_that_comes_back_is_asked_the_same_again() {
         }
         let listener = Listener::bind(&dir).unwrap();
         drop(daemon);
-        assert!(matches!(link.next().await, Heard::Away));
+        assert!(matches!(link.next().await, LinkEvent::Disconnected));
         link.answered(leaves, Ok(Done::Answered { repeated: false }));
         let (late, _to_late) = link.ask(spawn());
         let mut daemon = listener.accept().await.unwrap();
@@ -138,22 +138,22 @@ fn a_daemon_that_comes_back_is_asked_the_same_again() {
 #[test]
 fn an_answer_to_a_ping_is_for_the_daemon_that_asked() {
     let pong = |number| FromWorker::Pong { number };
-    let mut said = announce().1.borrow().clone();
+    let mut announcement = announce().1.borrow().clone();
     let mut first = Sent::default();
-    assert_eq!(first.frames(&said), [pong(0)]);
-    said.change(answers_ping, Some(pong(7)));
-    assert_eq!(first.frames(&said), [pong(7)]);
-    said.change(|_| false, Some(FromWorker::Leaving));
+    assert_eq!(first.frames(&announcement), [pong(0)]);
+    announcement.change(answers_ping, Some(pong(7)));
+    assert_eq!(first.frames(&announcement), [pong(7)]);
+    announcement.change(|_| false, Some(FromWorker::Leaving));
     assert_eq!(
-        first.frames(&said),
+        first.frames(&announcement),
         [FromWorker::Leaving],
         "each frame once"
     );
-    let mut next = Sent::greeted(&said);
-    assert_eq!(next.frames(&said), [pong(0), FromWorker::Leaving]);
-    said.change(answers_ping, Some(pong(7)));
+    let mut next = Sent::greeted(&announcement);
+    assert_eq!(next.frames(&announcement), [pong(0), FromWorker::Leaving]);
+    announcement.change(answers_ping, Some(pong(7)));
     assert_eq!(
-        next.frames(&said),
+        next.frames(&announcement),
         [pong(7)],
         "its questions are counted anew"
     );

@@ -114,7 +114,7 @@ async fn a_request_for_a_plan_is_seen_without_a_watch_when_the_daemon_is_gone() 
     );
     inbox::append(&dir, &alice, &asks, Durability::Process).unwrap();
     assert_eq!(dispatcher.state.gate(), Gate::Open);
-    dispatcher.hear(Heard::Away);
+    dispatcher.handle(LinkEvent::Disconnected);
     assert_eq!(dispatcher.state.gate(), Gate::Closed);
 }
 

@@ -1,4 +1,4 @@
-//! The agent of the simulated worker: what it is told, what it does, and how its gate is set, or
+//! The agent of the simulated worker: what it gets, what it does, and how its gate is set, or
 //! ends it.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -12,7 +12,7 @@ use super::agent_process::SimulatedAgent;
 use super::machine::Machine;
 use super::{Mutant, Rng, World};
 use teamd_worker_core::tools::Caller;
-use teamd_worker_model::{AgentMind, AgentProcess, Heard, Known, Launch, Model, Said};
+use teamd_worker_model::{AgentInput, AgentMind, AgentOutput, AgentProcess, Known, Launch, Model};
 use teamd_worker_sandbox::run::GateHandle;
 
 use super::world::alice;
@@ -23,7 +23,7 @@ pub(super) struct Session {
     /// What it holds.
     holds: BTreeSet<Uuid>,
     /// The texts of that, in order.
-    pub(super) told: Vec<String>,
+    pub(super) texts: Vec<String>,
     calls: u64,
     /// Whether the gate changes while an agent runs.
     is_live: bool,
@@ -40,9 +40,9 @@ struct Agent {
     writes: bool,
     /// Why it ends.
     dies: Option<&'static str>,
-    /// What its shim was told, and has not done.
+    /// What its shim was ordered, and has not done.
     orders: VecDeque<Gate>,
-    /// What it was told, and has not read.
+    /// The messages that it has not read.
     unread: VecDeque<(Uuid, String)>,
     in_turn: bool,
     /// The call without an outcome, and whether it is of a tool of its own.
@@ -78,8 +78,8 @@ impl Machine {
     ) -> (AgentProcess, GateHandle) {
         let is_alone = self.session.agent.is_none();
         self.promise(is_alone, || "two agents hold one session".to_owned());
-        let told = launch.lines.into_iter().map(|line| line.id);
-        let messages = told.filter(|id| self.session.holds.contains(id)).collect();
+        let ids = launch.messages.into_iter().map(|message| message.id);
+        let messages = ids.filter(|id| self.session.holds.contains(id)).collect();
         let known = Known {
             messages,
             ..Known::default()
@@ -125,31 +125,31 @@ impl Machine {
             .map(|(call, _)| call.as_str())
     }
 
-    /// What the worker has said to its agent is on its way. What that hears of its gate is true:
+    /// The agent's input is on its way to it. What that says of its gate is true:
     /// `closes` tells whether the gate is closed since that message.
-    pub(super) fn hears_worker(&mut self, closes: impl Fn(&str) -> bool) {
+    pub(super) fn reads_input(&mut self, closes: impl Fn(&str) -> bool) {
         let Some(agent) = &mut self.session.agent else {
             return;
         };
         let mut lie = None;
         let open = agent.gate == Gate::Open && agent.dies.is_none();
-        while let Some(said) = agent.ends.next() {
-            match said {
-                Said::Message(id, text, _) => {
+        while let Some(input) = agent.ends.next_input() {
+            match input {
+                AgentInput::Message { id, text, .. } => {
                     if open && closes(&text) {
                         lie = Some(text.clone());
                     }
                     agent.unread.push_back((id, text));
                 }
-                Said::Outcome(id, ..) => {
+                AgentInput::Outcome { call: id, .. } => {
                     agent.call.take_if(|(call, _)| *call == id);
                 }
                 // It asks nothing.
-                Said::Permit(..) => {}
-                Said::Interrupt => {
+                AgentInput::Permission { .. } => {}
+                AgentInput::Interrupt => {
                     agent.in_turn = false;
                     agent.call = None;
-                    agent.ends.says(Heard::TurnEnded {
+                    agent.ends.output(AgentOutput::TurnEnded {
                         failure: Some("interrupted".to_owned()),
                     });
                 }
@@ -192,7 +192,7 @@ impl Machine {
             agent.dies = Some("it was killed");
         }
         agent.writes = !calm && agent.gate == Gate::Open && rng.one_in(3);
-        self.agent_speaks(rng)
+        self.agent_continues(rng)
     }
 
     fn agent_ends(&mut self) -> String {
@@ -204,17 +204,17 @@ impl Machine {
         format!("the agent ends: {how}")
     }
 
-    /// The agent reads what it is told, or goes on with its turn.
-    fn agent_speaks(&mut self, rng: &mut Rng) -> Option<String> {
+    /// The agent reads a message, or continues its turn.
+    fn agent_continues(&mut self, rng: &mut Rng) -> Option<String> {
         let calm = self.calm;
         let agent = self.session.agent.as_mut()?;
         if (calm || rng.one_in(2))
             && let Some((id, text)) = agent.unread.pop_front()
         {
-            agent.ends.says(Heard::Taken(id));
+            agent.ends.output(AgentOutput::Taken(id));
             agent.in_turn = true;
             let is_new = self.session.holds.insert(id);
-            self.session.told.push(text.clone());
+            self.session.texts.push(text.clone());
             self.promise(is_new, || format!("the agent is told twice {text:?}"));
             return Some(format!("the agent reads {text:?}"));
         }
@@ -224,7 +224,7 @@ impl Machine {
         match agent.call.clone() {
             Some((id, true)) if calm || rng.one_in(2) => {
                 agent.call = None;
-                agent.ends.says(Heard::Outcome {
+                agent.ends.output(AgentOutput::Outcome {
                     id: id.clone(),
                     content: "ran".to_owned(),
                     is_error: false,
@@ -236,9 +236,9 @@ impl Machine {
             None if !calm && rng.one_in(2) => None,
             None => {
                 agent.in_turn = false;
-                agent.ends.says(Heard::Text("said".to_owned()));
+                agent.ends.output(AgentOutput::Text("said".to_owned()));
                 let failure = (!calm && rng.one_in(20)).then(|| "it has no answer".to_owned());
-                agent.ends.says(Heard::TurnEnded { failure });
+                agent.ends.output(AgentOutput::TurnEnded { failure });
                 Some("the agent ends its turn".to_owned())
             }
         }
@@ -262,17 +262,17 @@ impl Machine {
         };
         // The verdict on a plan follows as a message.
         agent.call = (name != "plan_approval").then(|| (id.clone(), is_own));
-        let told = format!("the agent calls {name} ({id})");
-        agent.ends.says(Heard::Begins);
-        agent.ends.says(Heard::Cost(Usage::default()));
-        agent.ends.says(Heard::Call {
+        let story = format!("the agent calls {name} ({id})");
+        agent.ends.output(AgentOutput::Begins);
+        agent.ends.output(AgentOutput::Cost(Usage::default()));
+        agent.ends.output(AgentOutput::Call {
             id,
             name: name.to_owned(),
             input,
-            is_handed: !is_own,
+            is_of_team: !is_own,
             refused: None,
         });
-        told
+        story
     }
 }
 
@@ -303,11 +303,11 @@ impl World<'_> {
         }
     }
 
-    /// What the worker says to its agent arrives.
-    pub(super) fn agent_hears(&mut self) {
+    /// The agent's input arrives.
+    pub(super) fn agent_reads(&mut self) {
         let gate = self.daemon.gate;
         let closed_at = self.daemon.closed_at;
-        self.machine.borrow_mut().hears_worker(|text| {
+        self.machine.borrow_mut().reads_input(|text| {
             gate == Gate::Closed
                 && text.contains("<plan_request")
                 && text.contains(&format!("({closed_at})"))

@@ -1,7 +1,7 @@
 //! An agent without a process: what becomes of it, and when, the simulation decides.
 
 use teamd_shared::member::Gate;
-use teamd_worker_model::{AgentEnds, AgentProcess, Heard, Known, Meter, Said};
+use teamd_worker_model::{AgentEnds, AgentInput, AgentOutput, AgentProcess, Known, Meter};
 use teamd_worker_sandbox::run::{AgentGate, GateHandle, gate_pair};
 use teamd_worker_sandbox::shim::GateSet;
 use tokio::sync::{oneshot, watch};
@@ -40,15 +40,15 @@ impl SimulatedAgent {
         !self.ended.is_closed()
     }
 
-    /// Returns what it is told next.
-    pub(super) fn next(&mut self) -> Option<Said> {
-        self.ends.said.try_recv().ok()
+    /// Returns its next input.
+    pub(super) fn next_input(&mut self) -> Option<AgentInput> {
+        self.ends.input.try_recv().ok()
     }
 
-    /// Says something.
-    pub(super) fn says(&self, heard: Heard) {
-        // A mind that is gone hears nothing.
-        drop(self.ends.hears.try_send(heard));
+    /// Outputs something.
+    pub(super) fn output(&self, output: AgentOutput) {
+        // A mind that is gone reads nothing.
+        drop(self.ends.output.try_send(output));
     }
 
     /// Returns the gate that its shim is told to set; `Err`: it cannot, and a gate that closes ends

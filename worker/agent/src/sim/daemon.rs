@@ -91,7 +91,7 @@ impl Daemon {
     pub(super) fn may_leave(&self, incarnation: u32) -> bool {
         self.shutdowns
             .iter()
-            .any(|it| it.incarnation == incarnation && it.status == Status::Approved)
+            .any(|request| request.incarnation == incarnation && request.status == Status::Approved)
     }
 
     pub(super) fn directive(&self, incarnation: u32) -> Directive {
@@ -140,7 +140,7 @@ impl Daemon {
         let shutdowns = self
             .shutdowns
             .iter_mut()
-            .filter(|it| it.status == Status::Pending);
+            .filter(|request| request.status == Status::Pending);
         for shutdown in shutdowns {
             shutdown.status = Status::Expired;
         }
@@ -216,7 +216,7 @@ impl World<'_> {
             && self
                 .worker
                 .as_ref()
-                .is_some_and(|it| it.link.is_connected())
+                .is_some_and(|worker| worker.link.is_connected())
         {
             self.daemon.down.push_back(frame);
         }
@@ -345,15 +345,15 @@ impl World<'_> {
         }
     }
 
-    /// Takes in an answer. The directive tells what is recorded.
+    /// Applies an answer. The directive says what is recorded.
     fn is_answered(&mut self, request_id: &RequestId, approve: bool) -> Option<ToWorker> {
         let incarnation = self.incarnation;
-        let known = self
+        let shutdown = self
             .daemon
             .shutdowns
             .iter_mut()
-            .find(|it| it.directive.request_id == *request_id);
-        let Some(shutdown) = known.filter(|it| it.incarnation == incarnation) else {
+            .find(|shutdown| shutdown.directive.request_id == *request_id);
+        let Some(shutdown) = shutdown.filter(|shutdown| shutdown.incarnation == incarnation) else {
             let why = "no shutdown of this incarnation".to_owned();
             return Some(ToWorker::Refused {
                 request_id: request_id.clone(),

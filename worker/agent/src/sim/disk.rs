@@ -97,7 +97,7 @@ impl Disk {
     fn spoiled_entry(&mut self, event: &Event, line: Vec<u8>) -> Vec<u8> {
         let late = match self.mutant {
             Some(Mutant::AnswersAreLate) => {
-                matches!(event, Event::Answer { content, .. } if content.iter().any(|it| matches!(it, Block::ToolUse { .. })))
+                matches!(event, Event::Answer { content, .. } if content.iter().any(|block| matches!(block, Block::ToolUse { .. })))
             }
             Some(Mutant::ResultsAreLate) => matches!(event, Event::Result { .. }),
             Some(Mutant::PositionLags) => {

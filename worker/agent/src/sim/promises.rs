@@ -19,7 +19,7 @@ fn check(kept: bool, why: impl FnOnce() -> String) -> Result<(), String> {
 
 /// What a result says of its call.
 #[derive(Debug, Clone, PartialEq)]
-struct Told {
+struct Recorded {
     content: String,
     is_error: bool,
 }
@@ -82,7 +82,7 @@ impl World<'_> {
             return Ok(());
         };
         let awaited =
-            worker.said.awaits.as_ref() == Some(&plan.request_id) || !self.daemon.up.is_empty();
+            worker.state.awaits.as_ref() == Some(&plan.request_id) || !self.daemon.up.is_empty();
         check(awaited, || {
             format!(
                 "the plan {} is pending, and no worker waits for it",
@@ -100,7 +100,7 @@ impl World<'_> {
             return Ok(());
         };
         let machine = self.machine.borrow();
-        let waits = worker.said.awaits.as_ref().and(machine.agent_waits_for());
+        let waits = worker.state.awaits.as_ref().and(machine.agent_waits_for());
         waits.map_or(Ok(()), |call| {
             Err(format!("{call} of the agent waits for a person"))
         })
@@ -110,17 +110,17 @@ impl World<'_> {
         let Some(worker) = &self.worker else {
             return Err("there is no worker".to_owned());
         };
-        let said = &worker.said;
-        check(said.doing == Doing::Idle && said.awaits.is_none(), || {
+        let state = &worker.state;
+        check(state.doing == Doing::Idle && state.awaits.is_none(), || {
             format!(
                 "it does not come to rest: {:?}, {:?}, plan {:?}",
-                said.doing, said.activity, said.awaits
+                state.doing, state.activity, state.awaits
             )
         })?;
-        check(said.doubts == 0, || {
+        check(state.doubts == 0, || {
             "a forged line keeps its gate closed".to_owned()
         })?;
-        check(said.applied_seq == self.daemon.seq, || {
+        check(state.applied_seq == self.daemon.seq, || {
             "it has not applied the last directive".to_owned()
         })?;
         check(self.daemon.pending_plan().is_none(), || {
@@ -148,7 +148,7 @@ impl World<'_> {
         self.mail_was_consumed_once(&entries)?;
         self.calls_have_one_result(&entries)?;
         self.notices_were_sent(&entries)?;
-        self.agent_was_told_once(&entries)?;
+        self.agent_got_each_once(&entries)?;
         for entry in &entries {
             if let Event::Left { reason, .. } = &entry.event {
                 check(
@@ -195,10 +195,10 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What was consumed, and is for its mind, an agent was told once, in order.
-    fn agent_was_told_once(&self, entries: &[Entry]) -> Result<(), String> {
+    /// An agent got each message that was consumed for its mind once, in order.
+    fn agent_got_each_once(&self, entries: &[Entry]) -> Result<(), String> {
         let machine = self.machine.borrow();
-        let told = &machine.session.told;
+        let texts = &machine.session.texts;
         let mut last = 0;
         for entry in entries.iter().filter(|_| self.is_of_agent) {
             let Event::Messages { messages } = &entry.event else {
@@ -206,28 +206,27 @@ impl World<'_> {
             };
             for text in messages
                 .iter()
-                .filter(|it| it["type"] == "message")
-                .filter_map(|it| it["content"].as_str())
+                .filter(|message| message["type"] == "message")
+                .filter_map(|message| message["content"].as_str())
             {
-                let found: Vec<_> = told
-                    .iter()
-                    .enumerate()
-                    .filter(|told| told.1.contains(&format!("\n{text}\n")))
+                let line = format!("\n{text}\n");
+                let places: Vec<_> = (0..texts.len())
+                    .filter(|&at| texts[at].contains(&line))
                     .collect();
-                check(found.len() == 1, || {
-                    format!("the agent was told {} times {text:?}", found.len())
+                check(places.len() == 1, || {
+                    format!("the agent got {} times {text:?}", places.len())
                 })?;
-                check(found[0].0 >= last, || {
-                    format!("the agent was told out of order {text:?}")
+                check(places[0] >= last, || {
+                    format!("the agent got out of order {text:?}")
                 })?;
-                last = found[0].0;
+                last = places[0];
             }
         }
         Ok(())
     }
 
     fn calls_have_one_result(&self, entries: &[Entry]) -> Result<(), String> {
-        let mut results: BTreeMap<&str, Vec<Told>> = BTreeMap::new();
+        let mut results: BTreeMap<&str, Vec<Recorded>> = BTreeMap::new();
         for entry in entries {
             if let Event::Result {
                 tool_use_id,
@@ -235,11 +234,11 @@ impl World<'_> {
                 is_error,
             } = &entry.event
             {
-                let told = Told {
+                let result = Recorded {
                     content: content.clone(),
                     is_error: *is_error,
                 };
-                results.entry(tool_use_id).or_default().push(told);
+                results.entry(tool_use_id).or_default().push(result);
             }
         }
         // What an incarnation left without a result as it ended by its own doing is given up.
@@ -265,31 +264,31 @@ impl World<'_> {
                 let Block::ToolUse { id, name, .. } = block else {
                     continue;
                 };
-                let told = results
+                let recorded = results
                     .get(id.as_str())
                     .map(Vec::as_slice)
                     .unwrap_or_default();
-                let [told] = told else {
-                    return Err(format!("{id} has {} results", told.len()));
+                let [result] = recorded else {
+                    return Err(format!("{id} has {} results", recorded.len()));
                 };
-                self.result_is_true(id, name, told)?;
+                self.result_is_true(id, name, result)?;
             }
         }
         Ok(())
     }
 
-    fn result_is_true(&self, id: &str, name: &str, told: &Told) -> Result<(), String> {
-        let Told { content, is_error } = told;
+    fn result_is_true(&self, id: &str, name: &str, result: &Recorded) -> Result<(), String> {
+        let Recorded { content, is_error } = result;
         let runs = self.machine.borrow().runs.get(id).copied().unwrap_or(0);
         match name {
             "bash" | "write_file" => {
                 let untouched = content.starts_with("not run") || content.starts_with("refused");
                 check(!untouched || runs == 0, || {
-                    format!("{id} has run, and the model is told: {content}")
+                    format!("{id} has run, and the model gets: {content}")
                 })?;
-                let said = content.contains("may have run") || untouched;
-                check(said || runs == 1, || {
-                    format!("{id} has not run, and the model is told: {content}")
+                let is_doubtful = content.contains("may have run") || untouched;
+                check(is_doubtful || runs == 1, || {
+                    format!("{id} has not run, and the model gets: {content}")
                 })
             }
             "send_message" => {
@@ -302,7 +301,7 @@ impl World<'_> {
                     format!("{id} has sent {} messages", ids.len())
                 })?;
                 check(*is_error || ids.len() == 1, || {
-                    format!("{id} has sent nothing, and is told: {content}")
+                    format!("{id} has sent nothing, and gets: {content}")
                 })
             }
             "plan_approval" => {
@@ -321,10 +320,10 @@ impl World<'_> {
                 })?;
                 let says = |what: &str| content.starts_with(what);
                 check(!says("approved") || approved == 1, || {
-                    format!("{id} is told: {content}; it is {judged:?}")
+                    format!("{id} gets: {content}; it is {judged:?}")
                 })?;
                 check(!says("rejected") || rejected == 1, || {
-                    format!("{id} is told: {content}; it is {judged:?}")
+                    format!("{id} gets: {content}; it is {judged:?}")
                 })
             }
             _ => Ok(()),
@@ -348,7 +347,7 @@ impl World<'_> {
             .collect()
     }
 
-    /// The lead is told of each piece of work, and of each answer to a shutdown, by one line,
+    /// The lead gets one line of each piece of work, and of each answer to a shutdown,
     /// whatever failed meanwhile.
     fn notices_were_sent(&self, entries: &[Entry]) -> Result<(), String> {
         let lines = self.lines("lead");
@@ -359,12 +358,12 @@ impl World<'_> {
                 continue;
             };
             let id = message_id.to_string();
-            let told = lines
+            let notices = lines
                 .iter()
                 .filter(|line| line["id"] == id.as_str())
                 .count();
-            check(told == 1, || {
-                format!("the lead was told {told} times {:?}", entry.event)
+            check(notices == 1, || {
+                format!("the lead got {notices} times {:?}", entry.event)
             })?;
         }
         let mut answers = BTreeSet::new();
@@ -372,9 +371,7 @@ impl World<'_> {
             .iter()
             .filter(|line| line["type"] == "shutdown_response");
         let copy = answer.find(|line| !answers.insert(line["id"].to_string()));
-        check(copy.is_none(), || {
-            format!("the lead was told twice {copy:?}")
-        })
+        check(copy.is_none(), || format!("the lead got twice {copy:?}"))
     }
 }
 

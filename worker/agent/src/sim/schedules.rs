@@ -26,7 +26,7 @@ fn from_env(name: &str) -> Option<u64> {
         .map(|text| text.parse().expect("a number"))
 }
 
-/// Runs schedules of the real rules; the first that breaks a promise is run again, and told.
+/// Runs schedules of the real rules; the first that breaks a promise is run again, and its story is written.
 fn keep_their_promises(seeds: impl Iterator<Item = u64>) {
     let place = Fixture::new();
     for seed in seeds {

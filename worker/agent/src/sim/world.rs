@@ -112,8 +112,8 @@ pub(super) struct SimulatedWorker {
     pub(super) link: simulated::SimulatedLink,
     pub(super) terminate: Arc<Notify>,
     woken: Arc<Flag>,
-    /// What it said last of itself.
-    pub(super) said: WorkerState,
+    /// The state that it reported last.
+    pub(super) state: WorkerState,
 }
 
 /// Everything.
@@ -125,7 +125,7 @@ pub(super) struct World<'p> {
     pub(super) daemon: Daemon,
     pub(super) worker: Option<SimulatedWorker>,
     pub(super) incarnation: u32,
-    /// The present incarnation was told to end.
+    /// The present incarnation was asked to end.
     pub(super) terminated: bool,
     pub(super) sent: Vec<SentMessage>,
     /// Nothing breaks any more.
@@ -134,12 +134,17 @@ pub(super) struct World<'p> {
     pub(super) is_of_agent: bool,
     /// What does not happen in this schedule.
     quiet: u32,
-    told: bool,
+    narrates: bool,
     story: Vec<String>,
 }
 
 impl<'p> World<'p> {
-    pub(super) fn new(place: &'p Fixture, seed: u64, mutant: Option<Mutant>, told: bool) -> Self {
+    pub(super) fn new(
+        place: &'p Fixture,
+        seed: u64,
+        mutant: Option<Mutant>,
+        narrates: bool,
+    ) -> Self {
         place.clean();
         let mut rng = Rng(seed);
         let quiet = u32::try_from(rng.next() & rng.next() & 0xff).unwrap();
@@ -157,13 +162,13 @@ impl<'p> World<'p> {
             calm: false,
             is_of_agent: seed & 4 == 0,
             quiet,
-            told,
+            narrates,
             story: Vec::new(),
         }
     }
 
     pub(super) fn note(&mut self, what: impl FnOnce() -> String) {
-        if self.told {
+        if self.narrates {
             self.story.push(what());
         }
     }
@@ -269,12 +274,16 @@ impl<'p> World<'p> {
         if !self.daemon.alive {
             return;
         }
-        // What it said on the connection before is read first.
-        let Some(worker) = self.worker.as_mut().filter(|it| !it.link.is_connected()) else {
+        // What it sent on the connection before is read first.
+        let Some(worker) = self
+            .worker
+            .as_mut()
+            .filter(|worker| !worker.link.is_connected())
+        else {
             return;
         };
         let state = worker.link.reconnects();
-        worker.said = state.clone();
+        worker.state = state.clone();
         while !self.daemon.up.is_empty() {
             self.daemon_receives();
         }
@@ -287,9 +296,9 @@ impl<'p> World<'p> {
             return;
         };
         if let Some(frame) = self.daemon.down.pop_front() {
-            let told = format!("the worker hears {frame:?}");
+            let story = format!("the worker receives {frame:?}");
             worker.link.deliver(frame);
-            self.note(|| told);
+            self.note(|| story);
         }
     }
 
@@ -389,13 +398,13 @@ impl<'p> World<'p> {
         };
         let session = Session::begin(parts, &settings, self.welcome())?;
         let woken = Arc::new(Flag(AtomicBool::new(true)));
-        let said = WorkerState::default();
+        let state = WorkerState::default();
         Ok(SimulatedWorker {
             living: Box::pin(session.run()),
             link: far_end,
             terminate,
             woken,
-            said,
+            state,
         })
     }
 
@@ -418,7 +427,7 @@ impl<'p> World<'p> {
             }
             let polled = self.polls();
             self.send_frames();
-            self.agent_hears();
+            self.agent_reads();
             match polled {
                 Ok(Poll::Pending) => {}
                 Ok(Poll::Ready(Ok(()))) => self.leaves(),
@@ -451,7 +460,7 @@ impl<'p> World<'p> {
         };
         for frame in worker.link.outgoing_frames() {
             if let FromWorker::State(state) = &frame {
-                worker.said = state.clone();
+                worker.state = state.clone();
             }
             self.daemon.up.push_back(frame);
         }
@@ -463,7 +472,7 @@ impl<'p> World<'p> {
         let applied_seq = self
             .worker
             .as_ref()
-            .map_or(0, |worker| worker.said.applied_seq);
+            .map_or(0, |worker| worker.state.applied_seq);
         let closed =
             self.daemon.gate == Gate::Closed && applied_seq >= self.daemon.closed_at.max(1);
         let mut machine = self.machine.borrow_mut();
@@ -526,7 +535,7 @@ impl<'p> World<'p> {
             || self
                 .daemon
                 .pending_shutdown()
-                .is_some_and(|it| it.incarnation == self.incarnation);
+                .is_some_and(|shutdown| shutdown.incarnation == self.incarnation);
         if over {
             while self.daemon.alive && !self.daemon.up.is_empty() {
                 self.daemon_receives();

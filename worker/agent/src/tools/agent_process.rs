@@ -1,9 +1,9 @@
-//! An agent that runs for many turns: what its mind says is written to it, and what it says is read.
+//! An agent that runs for many turns: its input is written, and its output is read.
 //!
-//! The driver answers what the agent asks at once, also between turns. All else waits until the
-//! mind takes it: so an agent that floods is slowed down, and holds nothing up.
+//! The driver replies at once where the protocol wants it, also between turns. All other output
+//! waits until the mind takes it: so an agent that floods is slowed down, and holds nothing up.
 
-use teamd_worker_model::{AgentDriver, AgentEnds, AgentProcess, Known, Meter, Said};
+use teamd_worker_model::{AgentDriver, AgentEnds, AgentInput, AgentProcess, Known, Meter};
 use teamd_worker_sandbox::run::{AgentStart, GateHandle, StartedAgent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -14,7 +14,7 @@ const MAX_LINE: usize = 32 << 20;
 /// How much is read at once, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// How an agent is spoken to.
+/// What the exchange with an agent begins with.
 pub(super) struct Conversation {
     pub(super) driver: Box<dyn AgentDriver>,
     /// What it reads first.
@@ -49,7 +49,7 @@ impl Conversation {
     }
 }
 
-/// Where the agent is read and written.
+/// The ends of its pipes.
 struct Streams {
     reads: UnixStream,
     writes: UnixStream,
@@ -66,22 +66,20 @@ async fn talk(
         mut reads,
         mut writes,
     } = streams;
-    let AgentEnds { mut said, hears } = ends;
+    let AgentEnds { mut input, output } = ends;
     let mut buffer = Vec::with_capacity(PIECE);
     loop {
         if writes.write_all(line.as_bytes()).await.is_err() {
-            // What it has said before is heard all the same.
-            said.close();
+            // Its earlier output is read all the same.
+            input.close();
         }
         line = String::new();
         tokio::select! {
-            next = said.recv(), if !said.is_closed() => match next {
-                Some(Said::Message(id, text, permissions)) => line = driver.say(id, &text, permissions),
-                Some(Said::Outcome(call, content, is_error)) => line = driver.answer(&call, &content, is_error),
-                Some(Said::Permit(question, refusal)) => line = driver.permit(&question, refusal.as_deref()),
-                Some(Said::Interrupt) => line = driver.interrupt(),
-                None => {}
-            },
+            next = input.recv(), if !input.is_closed() => {
+                if let Some(next) = next {
+                    line = lines_of(&mut *driver, next);
+                }
+            }
             read = reads.read_buf(&mut buffer) => {
                 if read.unwrap_or(0) == 0 {
                     return;
@@ -92,19 +90,39 @@ async fn talk(
                     if text.trim().is_empty() {
                         continue;
                     }
-                    let (answer, heard) = driver.hear(&text);
+                    let (answer, parsed) = driver.parse_line(&text);
                     line.push_str(&answer);
-                    for heard in heard {
-                        if hears.send(heard).await.is_err() {
+                    for next in parsed {
+                        if output.send(next).await.is_err() {
                             return;
                         }
                     }
                 }
                 if buffer.len() > MAX_LINE {
-                    tracing::error!("the agent says a line of more than {} MiB", MAX_LINE >> 20);
+                    tracing::error!("the agent outputs a line of more than {} MiB", MAX_LINE >> 20);
                     return;
                 }
             }
         }
+    }
+}
+
+/// Returns the lines of an input.
+fn lines_of(driver: &mut dyn AgentDriver, input: AgentInput) -> String {
+    match input {
+        AgentInput::Message {
+            id,
+            text,
+            permissions,
+        } => driver.send_message(id, &text, permissions),
+        AgentInput::Outcome {
+            call,
+            content,
+            is_error,
+        } => driver.send_outcome(&call, &content, is_error),
+        AgentInput::Permission { question, refusal } => {
+            driver.permit(&question, refusal.as_deref())
+        }
+        AgentInput::Interrupt => driver.interrupt(),
     }
 }

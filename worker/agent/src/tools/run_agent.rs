@@ -1,4 +1,5 @@
-//! `run`: one process of the teammate's agent, for one piece of work. No model is told of it.
+//! Starts the agent of the teammate: for one piece of work (`run`, which no model gets as a tool),
+//! or for many turns.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -111,8 +112,8 @@ impl Setting<'_> {
         let Launch {
             mut driver,
             session,
-            lines,
-            afresh,
+            messages,
+            is_new_session,
         } = launch;
         if let Some(why) = driver.refuses(&self.config.workspace) {
             return Err(io::Error::other(why));
@@ -121,18 +122,18 @@ impl Setting<'_> {
             id: session,
             history: driver.history(state, session),
         };
-        if afresh && let Some(history) = session.history.take() {
+        if is_new_session && let Some(history) = session.history.take() {
             put_aside(state, &history)?;
         }
         let history = session.history.as_deref().map(read_history).transpose()?;
-        let known = history.map(|history| Known::of(&*driver, &history, &lines));
+        let known = history.map(|history| Known::of(&*driver, &history, &messages));
         for (name, value) in driver.settings().iter() {
             self.environment.set(name, value);
         }
         let gate = self.gate;
         let liveness_lock = &self.config.liveness_lock;
         let meter = self.meter.clone();
-        let (job, way) = self.job(|found| driver.arguments(&session, found))?;
+        let (job, way) = self.job(|variables| driver.arguments(&session, variables))?;
         let begin = driver.begin(&session);
         let conversation = Conversation {
             driver,
@@ -149,13 +150,14 @@ impl Setting<'_> {
     }
 }
 
-/// Renames a file in which an agent keeps a session that it cannot go on with: it is found no more,
-/// and not lost.
+/// Renames a file in which an agent keeps a session that it cannot resume: the agent no longer finds
+/// it, and it is not lost.
 fn put_aside(state: &Path, history: &Path) -> io::Result<()> {
     // The agent may have put a link in the place of any directory on the way.
     let is_its_own = history
         .parent()
-        .is_some_and(|it| it.canonicalize().is_ok_and(|it| it.starts_with(state)));
+        .and_then(|folder| folder.canonicalize().ok())
+        .is_some_and(|folder| folder.starts_with(state));
     if !is_its_own {
         return Err(io::Error::other(
             "the file of its session is not in its state directory",

@@ -82,8 +82,10 @@ pub(super) enum Purpose {
 type Closed = Vec<(Node, fn(&str) -> String)>;
 
 fn check(closed: &Closed, path: &str, stat: Stat) -> Result<(), String> {
-    let found = closed.iter().find(|(closed, _)| *closed == node(stat));
-    found.map_or(Ok(()), |(_, refusal)| Err(refusal(path)))
+    match closed.iter().find(|(closed, _)| *closed == node(stat)) {
+        Some((_, refusal)) => Err(refusal(path)),
+        None => Ok(()),
+    }
 }
 
 impl Workspace {
@@ -158,9 +160,9 @@ impl Workspace {
                 "{path} is not changed by tools, since programs of the user run or believe it: tell what to change instead"
             ));
         }
-        let mut inside = way.ancestors().filter(|it| it.file_name().is_some());
+        let mut inside = way.ancestors().filter(|part| part.file_name().is_some());
         let secrets = self.secrets.paths()?;
-        if inside.any(|it| secrets.contains(&self.path.join(it))) {
+        if inside.any(|part| secrets.contains(&self.path.join(part))) {
             return Err(secret(path));
         }
         let closed = self.closed()?;
@@ -333,11 +335,11 @@ fn make_in(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
 impl ResolvedPath {
     /// Opens the regular file that is there, for reading.
     pub(super) fn open(&self, path: &str) -> Result<(File, Stat), String> {
-        let found = self
+        let stat = self
             .stat
             .as_ref()
             .ok_or_else(|| cannot("open", path)(Errno::NOENT))?;
-        must_be_file(path, found)?;
+        must_be_file(path, stat)?;
         // It can have become a link or a pipe since, or another file.
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -11,11 +11,11 @@ use teamd_shared::member::{Permissions, Protocol};
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
-use super::handed::HandedCalls;
-use super::{AgentDriver, AgentSession, HandedTool, Heard, open_kept, too_old, why_it_failed};
+use super::team_calls::TeamCalls;
+use super::{AgentDriver, AgentOutput, AgentSession, TeamTool, open_kept, too_old, why_it_failed};
 use teamd_worker_core::submission::Permission;
 
-/// What the tools that are handed over are called by the agent.
+/// What the agent puts before the names of team tools.
 const PREFIX: &str = "mcp__team__";
 
 /// Its model sees the team tools from the beginning, without a search. A command in the background
@@ -75,20 +75,20 @@ struct Counted {
 
 impl Counted {
     /// Counts what an answer has cost so far; without an id, the last one.
-    fn count(&mut self, id: Option<&str>, usage: &Value) -> Vec<Heard> {
-        let mut heard = Vec::new();
+    fn count(&mut self, id: Option<&str>, usage: &Value) -> Vec<AgentOutput> {
+        let mut output = Vec::new();
         if let Some(id) = id.filter(|id| *id != self.answer) {
             self.answer = id.to_owned();
             self.of_answer = Usage::default();
-            heard.push(Heard::Begins);
+            output.push(AgentOutput::Begins);
         }
         let more = usage_of(usage).beyond(&self.of_answer);
         if !more.is_nothing() {
             self.of_answer += more;
             self.of_turn += more;
-            heard.push(Heard::Cost(more));
+            output.push(AgentOutput::Cost(more));
         }
-        heard
+        output
     }
 }
 
@@ -97,22 +97,22 @@ impl Counted {
 pub(crate) struct Claude {
     /// The outcome of a call goes to the control request of the first id, and to the message in it
     /// of the second one.
-    calls: HandedCalls<(Value, Value)>,
+    calls: TeamCalls<(Value, Value)>,
     instructions: String,
     model: Option<String>,
     /// What tools are given that it has asked about.
     questions: HashMap<String, Value>,
     counted: Counted,
-    /// Whether it is to go on with a session, and has said nothing yet that shows that it does.
+    /// Whether it is to resume a session, and no output has shown yet that it does.
     resumes: bool,
 }
 
 impl Claude {
     /// Makes it; `instructions` are added to its own.
-    pub(crate) fn new(tools: Vec<HandedTool>, instructions: String, model: Option<String>) -> Self {
+    pub(crate) fn new(tools: Vec<TeamTool>, instructions: String, model: Option<String>) -> Self {
         let (questions, counted, resumes) = Default::default();
         Self {
-            calls: HandedCalls::new(tools),
+            calls: TeamCalls::new(tools),
             instructions,
             model,
             questions,
@@ -121,25 +121,25 @@ impl Claude {
         }
     }
 
-    /// Answers a control request of the agent, or hears the question in it.
-    fn control(&mut self, frame: &Value) -> (String, Vec<Heard>) {
+    /// Answers a control request of the agent, or returns the question in it.
+    fn control(&mut self, frame: &Value) -> (String, Vec<AgentOutput>) {
         let id = &frame["request_id"];
         let request = &frame["request"];
         let line = match request["subtype"].as_str() {
             Some("can_use_tool") => {
                 let tool = request["tool_name"].as_str().unwrap_or_default();
                 let input = &request["input"];
-                let handed = tool
+                let is_of_team = tool
                     .strip_prefix(PREFIX)
                     .is_some_and(|name| self.calls.has(name));
-                if !handed {
+                if !is_of_team {
                     let id = id.to_string();
                     let tool = tool.to_owned();
                     let input = input.clone();
                     self.questions.insert(id.clone(), input.clone());
                     return (
                         String::new(),
-                        vec![Heard::Asks(Permission { id, tool, input })],
+                        vec![AgentOutput::Asks(Permission { id, tool, input })],
                     );
                 }
                 success(id, &json!({"behavior": "allow", "updatedInput": input}))
@@ -159,7 +159,7 @@ impl Claude {
                 "capabilities": {"tools": {}}, "serverInfo": {"name": "team", "version": "1"},
             })),
             Some("tools/list") => {
-                let shown = |HandedTool { text, .. }: &HandedTool| json!({"name": text.name, "description": text.description, "inputSchema": text.input});
+                let shown = |TeamTool { text, .. }: &TeamTool| json!({"name": text.name, "description": text.description, "inputSchema": text.input});
                 of(json!({"tools": self.calls.tools.iter().map(shown).collect::<Vec<_>>()}))
             }
             Some("tools/call") => self.called(request, message),
@@ -181,19 +181,16 @@ impl Claude {
         let call = message["params"]["_meta"]["claudecode/toolUseId"]
             .as_str()
             .unwrap_or_default();
-        match self
-            .calls
-            .asked(call, (request.clone(), message["id"].clone()))
-        {
-            Ok(()) => String::new(),
-            Err((_, content, is_error)) => {
-                mcp_result(request, &message["id"], &outcome(&content, is_error))
-            }
-        }
+        let by = (request.clone(), message["id"].clone());
+        let Some(known) = self.calls.asked(call, by) else {
+            return String::new();
+        };
+        let result = outcome(&known.content, known.is_error);
+        mcp_result(request, &message["id"], &result)
     }
 
     /// Reads an event of the model's service.
-    fn streamed(&mut self, event: &Value) -> Vec<Heard> {
+    fn streamed(&mut self, event: &Value) -> Vec<AgentOutput> {
         match event["type"].as_str() {
             Some("message_start") => self
                 .counted
@@ -203,7 +200,7 @@ impl Claude {
             _ => {
                 let piece = event["delta"]["text"].as_str();
                 piece
-                    .map(|piece| Heard::Piece(piece.to_owned()))
+                    .map(|piece| AgentOutput::Piece(piece.to_owned()))
                     .into_iter()
                     .collect()
             }
@@ -211,73 +208,75 @@ impl Claude {
     }
 
     /// Reads a message of the model: text and calls, and what it cost.
-    fn assistant(&mut self, message: &Value) -> Vec<Heard> {
-        let mut heard = self
+    fn assistant(&mut self, message: &Value) -> Vec<AgentOutput> {
+        let mut output = self
             .counted
             .count(message["id"].as_str(), &message["usage"]);
         for block in message["content"].as_array().into_iter().flatten() {
             let text = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
             match block["type"].as_str() {
-                Some("text") => heard.push(Heard::Text(text("text"))),
+                Some("text") => output.push(AgentOutput::Text(text("text"))),
                 Some("tool_use") => {
                     let id = text("id");
                     let name = text("name");
                     let of_team = name.strip_prefix(PREFIX).map(str::to_owned);
                     let handed =
                         of_team.and_then(|name| Some((self.calls.called(&id, &name)?, name)));
-                    let is_handed = handed.is_some();
+                    let is_of_team = handed.is_some();
                     let input = block["input"].clone();
                     let (refused, name) = handed.unwrap_or((None, name));
-                    heard.push(Heard::Call {
+                    output.push(AgentOutput::Call {
                         id,
                         name,
                         input,
-                        is_handed,
+                        is_of_team,
                         refused,
                     });
                 }
                 _ => {}
             }
         }
-        heard
+        output
     }
 
     /// Reads how a turn ended.
-    fn result(&mut self, frame: &Value) -> Vec<Heard> {
+    fn result(&mut self, frame: &Value) -> Vec<AgentOutput> {
         if self.resumes {
             let errors = frame["errors"]
                 .as_array()
                 .into_iter()
                 .flatten()
                 .filter_map(Value::as_str);
-            return vec![Heard::NotResumed(errors.collect::<Vec<_>>().join("; "))];
+            return vec![AgentOutput::NotResumed(
+                errors.collect::<Vec<_>>().join("; "),
+            )];
         }
         self.calls.turn_ended();
         let counted = std::mem::take(&mut self.counted).of_turn;
         let rest = usage_of(&frame["usage"]).beyond(&counted);
         let failure = (frame["is_error"] == true).then(|| {
-            let said = frame["result"]
+            let message = frame["result"]
                 .as_str()
                 .or(frame["subtype"].as_str())
                 .unwrap_or("its turn failed");
-            why_it_failed(frame["api_error_status"].as_u64(), said)
+            why_it_failed(frame["api_error_status"].as_u64(), message)
         });
-        vec![Heard::Cost(rest), Heard::TurnEnded { failure }]
+        vec![AgentOutput::Cost(rest), AgentOutput::TurnEnded { failure }]
     }
 }
 
 /// Returns settings that go before those of the project: the way to its model as it was found, and
 /// no other. A key does not belong on a command line.
-fn way(found: &[(&'static str, String)]) -> Value {
-    let mut variables = serde_json::Map::new();
+fn way(variables: &[(&'static str, String)]) -> Value {
+    let mut settings = serde_json::Map::new();
     for name in OF_THE_WAY {
-        let value = found
+        let value = variables
             .iter()
-            .find(|(known, _)| *known == name)
+            .find(|(variable, _)| *variable == name)
             .map(|(_, value)| value.as_str());
-        variables.insert(name.to_owned(), json!(value.unwrap_or_default()));
+        settings.insert(name.to_owned(), json!(value.unwrap_or_default()));
     }
-    json!({"env": variables, "apiKeyHelper": ""})
+    json!({"env": settings, "apiKeyHelper": ""})
 }
 
 impl AgentDriver for Claude {
@@ -346,9 +345,10 @@ impl AgentDriver for Claude {
         let projects = std::fs::read_dir(state.join("claude/projects")).ok()?;
         let files = projects
             .filter_map(|project| Some(project.ok()?.path().join(format!("{session}.jsonl"))));
-        files
-            .into_iter()
-            .find(|file| file.symlink_metadata().is_ok_and(|found| found.is_file()))
+        files.into_iter().find(|file| {
+            file.symlink_metadata()
+                .is_ok_and(|metadata| metadata.is_file())
+        })
     }
 
     fn holds(&self, entry: &Value, message: Uuid) -> bool {
@@ -362,9 +362,9 @@ impl AgentDriver for Claude {
         )
     }
 
-    fn hear(&mut self, said: &str) -> (String, Vec<Heard>) {
-        let Ok(frame) = serde_json::from_str::<Value>(said) else {
-            return (String::new(), vec![Heard::Nonsense(said.to_owned())]);
+    fn parse_line(&mut self, raw: &str) -> (String, Vec<AgentOutput>) {
+        let Ok(frame) = serde_json::from_str::<Value>(raw) else {
+            return (String::new(), vec![AgentOutput::Nonsense(raw.to_owned())]);
         };
         // What a subagent does is part of a call.
         if frame["parent_tool_use_id"].is_string() {
@@ -372,18 +372,21 @@ impl AgentDriver for Claude {
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let kind = frame["type"].as_str();
-        // It ends at once if it cannot, and says nothing else before.
+        // It ends at once if it cannot, and outputs nothing else before.
         self.resumes &= matches!(kind, Some("result" | "control_request"));
-        let heard = match (kind, frame["subtype"].as_str()) {
+        let output = match (kind, frame["subtype"].as_str()) {
             (Some("control_request"), _) => return self.control(&frame),
             (Some("control_response"), _) if frame["response"]["request_id"] == "begin" => {
                 let version = frame["response"]["response"]["claude_code_version"].as_str();
-                vec![too_old(Protocol::Claude, version.unwrap_or_default()).unwrap_or(Heard::Ready)]
+                vec![
+                    too_old(Protocol::Claude, version.unwrap_or_default())
+                        .unwrap_or(AgentOutput::Ready),
+                ]
             }
             (Some("command_lifecycle"), _) if frame["state"] == "started" => frame["command_uuid"]
                 .as_str()
                 .and_then(|id| id.parse().ok())
-                .map(Heard::Taken)
+                .map(AgentOutput::Taken)
                 .into_iter()
                 .collect(),
             (Some("stream_event"), _) => self.streamed(&frame["event"]),
@@ -394,7 +397,7 @@ impl AgentDriver for Claude {
                 let status = frame["error_status"]
                     .as_u64()
                     .map_or(String::new(), |status| format!(" (status {status})"));
-                vec![Heard::Retry(format!(
+                vec![AgentOutput::Retry(format!(
                     "attempt {}{status}: {}",
                     frame["attempt"],
                     text(&frame["error"])
@@ -402,15 +405,15 @@ impl AgentDriver for Claude {
             }
             _ => Vec::new(),
         };
-        (String::new(), heard)
+        (String::new(), output)
     }
 
-    fn say(&mut self, id: Uuid, text: &str, _: Permissions) -> String {
+    fn send_message(&mut self, id: Uuid, text: &str, _: Permissions) -> String {
         let message = json!({"role": "user", "content": [{"type": "text", "text": text}]});
         line(&json!({"type": "user", "message": message, "uuid": id.to_string()}))
     }
 
-    fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String {
+    fn send_outcome(&mut self, id: &str, content: &str, is_error: bool) -> String {
         let by = self.calls.answered(id, content, is_error);
         by.map_or_else(String::new, |(request, message)| {
             mcp_result(&request, &message, &outcome(content, is_error))
@@ -440,7 +443,7 @@ impl AgentDriver for Claude {
 }
 
 /// Returns the outcomes of its own tools that a message holds.
-fn outcomes(content: &Value) -> Vec<Heard> {
+fn outcomes(content: &Value) -> Vec<AgentOutput> {
     let results = content
         .as_array()
         .into_iter()
@@ -457,7 +460,7 @@ fn outcomes(content: &Value) -> Vec<Heard> {
             let content = block["content"]
                 .as_str()
                 .map_or_else(|| parts.collect::<Vec<_>>().join("\n"), str::to_owned);
-            Heard::Outcome {
+            AgentOutput::Outcome {
                 id,
                 content,
                 is_error: block["is_error"] == true,

@@ -1,10 +1,10 @@
 //! Codex: `codex app-server`, lines of JSON-RPC in both directions, one process for many turns. The
-//! tools that are handed over are dynamic tools of its thread. Written from the frames of version
+//! team tools are dynamic tools of its thread. Written from the frames of version
 //! 0.169.0.
 //!
 //! Codex chooses the id of a thread itself. So a thread is marked with the id of its session
 //! (`threadSource`), which the first line of its file keeps from before its first turn on: by that
-//! it is found again. A message is always said by `turn/start`, which begins a turn or joins the
+//! it is found again. A message is always sent by `turn/start`, which begins a turn or joins the
 //! one that runs. Codex writes the message, and its id behind it, to that file before its model is
 //! asked.
 
@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use teamd_shared::member::{Permissions, Protocol};
 use uuid::Uuid;
 
-use super::handed::HandedCalls;
-use super::{AgentDriver, AgentSession, HandedTool, Heard};
+use super::team_calls::TeamCalls;
+use super::{AgentDriver, AgentOutput, AgentSession, TeamTool};
 use frames::{failure, how_it_ended, line, shown, tool_result, usage};
 use teamd_worker_core::submission::Permission;
 use thread_file::thread_of;
@@ -34,25 +34,25 @@ const OFF: [&str; 5] = [
     "check_for_update_on_startup",
 ];
 
-/// The requests that begin: the first one, and the one that begins a thread or goes on with it.
+/// The requests that begin: the first one, and the one that begins a thread or resumes it.
 const INITIALIZE: u64 = 1;
 const THREAD: u64 = 2;
 
-/// The request that goes on with a thread.
+/// The request that resumes a thread.
 const RESUME: &str = "thread/resume";
 
 /// What the model of Codex calls its tools.
 const COMMAND: &str = "exec_command";
 const PATCH: &str = "apply_patch";
 
-/// What it is told of a call that may not run, before the reason.
+/// The message about a call that may not run, before the reason.
 const REFUSED: &str = "The last command or change may not run: ";
 
 /// The driver.
 #[derive(Debug)]
 pub(crate) struct Codex {
     /// The outcome of a call goes to the request of that id.
-    calls: HandedCalls<Value>,
+    calls: TeamCalls<Value>,
     instructions: String,
     model: Option<String>,
     /// The request for the thread, and the thread once it is there.
@@ -60,15 +60,15 @@ pub(crate) struct Codex {
     thread: Option<String>,
     /// The turn that runs.
     turn: Option<String>,
-    /// Messages that are to be said when there is a thread, or when the turn has ended that takes
+    /// Messages that are to be sent when there is a thread, or when the turn has ended that takes
     /// none.
     waiting: Vec<(Uuid, String)>,
-    /// Messages that were said, by their request.
-    said: HashMap<u64, (Uuid, String)>,
+    /// Messages that were sent, by their request.
+    sent: HashMap<u64, (Uuid, String)>,
     requests: u64,
     /// Calls of its own tools without an outcome, and what they are given.
     running: BTreeMap<String, Value>,
-    /// Whether what its model says next is another answer. Nothing tells so: calls that run at the
+    /// Whether the next output of its model is another answer. Nothing says so: calls that run at the
     /// same time belong to one.
     is_next: bool,
     permissions: Permissions,
@@ -76,16 +76,16 @@ pub(crate) struct Codex {
 
 impl Codex {
     /// Makes it; `instructions` are added to its own.
-    pub(crate) fn new(tools: Vec<HandedTool>, instructions: String, model: Option<String>) -> Self {
+    pub(crate) fn new(tools: Vec<TeamTool>, instructions: String, model: Option<String>) -> Self {
         Self {
-            calls: HandedCalls::new(tools),
+            calls: TeamCalls::new(tools),
             instructions,
             model,
             opening: Value::Null,
             thread: None,
             turn: None,
             waiting: Vec::new(),
-            said: HashMap::new(),
+            sent: HashMap::new(),
             requests: THREAD,
             running: BTreeMap::new(),
             is_next: true,
@@ -93,17 +93,16 @@ impl Codex {
         }
     }
 
-    /// Answers a request of the agent, or hears the question in it; an empty text if the answer
+    /// Answers a request of the agent, or returns the question in it; an empty text if the answer
     /// comes later.
-    fn request(&mut self, id: &Value, method: &str, params: &Value) -> (String, Vec<Heard>) {
+    fn request(&mut self, id: &Value, method: &str, params: &Value) -> (String, Vec<AgentOutput>) {
         let line = match method {
             "item/tool/call" => {
                 let call = params["callId"].as_str().unwrap_or_default();
-                let asked = self.calls.asked(call, id.clone());
-                asked.map_or_else(
-                    |(id, content, is_error)| tool_result(&id, &content, is_error),
-                    |()| String::new(),
-                )
+                match self.calls.asked(call, id.clone()) {
+                    Some(outcome) => tool_result(id, &outcome.content, outcome.is_error),
+                    None => String::new(),
+                }
             }
             "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
                 let tool = if method.contains("fileChange") {
@@ -117,7 +116,7 @@ impl Codex {
                 let tool = tool.to_owned();
                 return (
                     String::new(),
-                    vec![Heard::Asks(Permission { id, tool, input })],
+                    vec![AgentOutput::Asks(Permission { id, tool, input })],
                 );
             }
             _ => line(
@@ -128,43 +127,42 @@ impl Codex {
     }
 
     /// Reads the answer to a request.
-    fn response(&mut self, id: &Value, frame: &Value) -> (String, Vec<Heard>) {
+    fn response(&mut self, id: &Value, frame: &Value) -> (String, Vec<AgentOutput>) {
         let error = frame
             .get("error")
             .map(|error| error["message"].as_str().unwrap_or("no reason").to_owned());
         match (id.as_u64(), error) {
             (Some(THREAD), Some(why)) if self.opening["method"] == RESUME => {
-                (String::new(), vec![Heard::NotResumed(why)])
+                (String::new(), vec![AgentOutput::NotResumed(why)])
             }
             (Some(INITIALIZE | THREAD), Some(why)) => (
                 String::new(),
-                vec![Heard::Unusable(format!("does not begin: {why}"))],
+                vec![AgentOutput::Unusable(format!("does not begin: {why}"))],
             ),
             (Some(INITIALIZE), None) => {
                 // `teamd/0.169.0 (Debian …)`
-                let said = frame["result"]["userAgent"]
-                    .as_str()
-                    .and_then(|agent| agent.split_once('/'));
-                match super::too_old(Protocol::Codex, said.map_or("", |(_, version)| version)) {
+                let agent = frame["result"]["userAgent"].as_str().unwrap_or_default();
+                let version = agent.split_once('/').map_or("", |(_, version)| version);
+                match super::too_old(Protocol::Codex, version) {
                     None => (
                         line(&json!({"method": "initialized"})) + &line(&self.opening),
                         Vec::new(),
                     ),
-                    Some(heard) => (String::new(), vec![heard]),
+                    Some(output) => (String::new(), vec![output]),
                 }
             }
             (Some(THREAD), None) => {
                 self.thread = frame["result"]["thread"]["id"].as_str().map(str::to_owned);
-                (self.say_waiting(), vec![Heard::Ready])
+                (self.send_waiting(), vec![AgentOutput::Ready])
             }
-            (Some(request), error) => (String::new(), self.told(request, error)),
+            (Some(request), error) => (String::new(), self.sent_to_turn(request, error)),
             (None, _) => (String::new(), Vec::new()),
         }
     }
 
-    /// Takes in that a message is part of a turn, or is not.
-    fn told(&mut self, request: u64, error: Option<String>) -> Vec<Heard> {
-        let Some((id, text)) = self.said.remove(&request) else {
+    /// Applies that the agent has taken a message, or has refused it.
+    fn sent_to_turn(&mut self, request: u64, error: Option<String>) -> Vec<AgentOutput> {
+        let Some((id, text)) = self.sent.remove(&request) else {
             return Vec::new();
         };
         let Some(why) = error else { return Vec::new() };
@@ -173,23 +171,23 @@ impl Codex {
             return Vec::new();
         }
         vec![
-            Heard::Taken(id),
-            Heard::TurnEnded {
+            AgentOutput::Taken(id),
+            AgentOutput::TurnEnded {
                 failure: Some(format!("it does not take a message: {why}")),
             },
         ]
     }
 
-    fn say_waiting(&mut self) -> String {
+    fn send_waiting(&mut self) -> String {
         let waiting = std::mem::take(&mut self.waiting);
         waiting
             .iter()
-            .map(|(id, text)| self.say(*id, text, self.permissions))
+            .map(|(id, text)| self.send_message(*id, text, self.permissions))
             .collect()
     }
 
     /// Reads a notification.
-    fn notification(&mut self, method: &str, params: &Value) -> (String, Vec<Heard>) {
+    fn notification(&mut self, method: &str, params: &Value) -> (String, Vec<AgentOutput>) {
         // What a subagent does is part of a call.
         if params["threadId"]
             .as_str()
@@ -197,7 +195,7 @@ impl Codex {
         {
             return (String::new(), Vec::new());
         }
-        let heard = match method {
+        let output = match method {
             "turn/started" => {
                 self.turn = params["turn"]["id"].as_str().map(str::to_owned);
                 self.is_next = true;
@@ -206,34 +204,36 @@ impl Codex {
             "item/started" => self.started(&params["item"]),
             "item/agentMessage/delta" => params["delta"]
                 .as_str()
-                .map(|piece| Heard::Piece(piece.to_owned()))
+                .map(|piece| AgentOutput::Piece(piece.to_owned()))
                 .into_iter()
                 .collect(),
             "item/completed" => self.completed(&params["item"]),
-            // A session that goes on begins with what its last turn has cost.
+            // A resumed session begins with the cost of its last turn.
             "thread/tokenUsage/updated" if params["turnId"].as_str() == self.turn.as_deref() => {
-                let mut heard = self.run_on();
+                let mut output = self.run_on();
                 self.is_next = true;
-                heard.push(Heard::Cost(usage(&params["tokenUsage"]["last"])));
-                heard
+                output.push(AgentOutput::Cost(usage(&params["tokenUsage"]["last"])));
+                output
             }
-            "error" if params["willRetry"] == true => vec![Heard::Retry(failure(&params["error"]))],
+            "error" if params["willRetry"] == true => {
+                vec![AgentOutput::Retry(failure(&params["error"]))]
+            }
             "turn/completed" => {
                 self.turn = None;
                 self.calls.turn_ended();
-                let mut heard = self.run_on();
-                heard.push(Heard::TurnEnded {
+                let mut output = self.run_on();
+                output.push(AgentOutput::TurnEnded {
                     failure: how_it_ended(&params["turn"]),
                 });
-                return (self.say_waiting(), heard);
+                return (self.send_waiting(), output);
             }
             _ => Vec::new(),
         };
-        (String::new(), heard)
+        (String::new(), output)
     }
 
-    /// Reads what begins: a message that the turn takes in, or a call.
-    fn started(&mut self, item: &Value) -> Vec<Heard> {
+    /// Reads what begins: a message that the turn takes, or a call.
+    fn started(&mut self, item: &Value) -> Vec<AgentOutput> {
         let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
         let id = text("id");
         let (name, input) = match item["type"].as_str() {
@@ -241,7 +241,7 @@ impl Codex {
                 return text("clientId")
                     .parse()
                     .ok()
-                    .map(Heard::Taken)
+                    .map(AgentOutput::Taken)
                     .into_iter()
                     .collect();
             }
@@ -251,17 +251,17 @@ impl Codex {
                     return Vec::new();
                 };
                 // It may wait for this one.
-                let mut heard = self.run_on();
-                heard.extend(self.begins());
+                let mut output = self.run_on();
+                output.extend(self.begins());
                 let input = item["arguments"].clone();
-                heard.push(Heard::Call {
+                output.push(AgentOutput::Call {
                     id,
                     name,
                     input,
-                    is_handed: true,
+                    is_of_team: true,
                     refused,
                 });
-                return heard;
+                return output;
             }
             Some("commandExecution") => (COMMAND.to_owned(), json!({"command": item["command"]})),
             Some("fileChange") => (PATCH.to_owned(), json!({"changes": item["changes"]})),
@@ -273,25 +273,25 @@ impl Codex {
             _ => return Vec::new(),
         };
         self.running.insert(id.clone(), input.clone());
-        let call = Heard::Call {
+        let call = AgentOutput::Call {
             id,
             name,
             input,
-            is_handed: false,
+            is_of_team: false,
             refused: None,
         };
         self.begins().into_iter().chain([call]).collect()
     }
 
     /// Reads what is complete: a text, or a call of a tool of its own.
-    fn completed(&mut self, item: &Value) -> Vec<Heard> {
+    fn completed(&mut self, item: &Value) -> Vec<AgentOutput> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let id = text(&item["id"]);
         if item["type"] == "agentMessage" {
             return self
                 .begins()
                 .into_iter()
-                .chain([Heard::Text(text(&item["text"]))])
+                .chain([AgentOutput::Text(text(&item["text"]))])
                 .collect();
         }
         let is_own = self.running.remove(&id).is_some();
@@ -314,24 +314,24 @@ impl Codex {
         if let Some(code) = item["exitCode"].as_i64().filter(|code| *code != 0) {
             content.push_str(&format!("\n[exit code {code}]"));
         }
-        vec![Heard::Outcome {
+        vec![AgentOutput::Outcome {
             id,
             content,
             is_error,
         }]
     }
 
-    /// Takes in that its model says something.
-    fn begins(&mut self) -> Option<Heard> {
-        std::mem::take(&mut self.is_next).then_some(Heard::Begins)
+    /// Applies that its model outputs something.
+    fn begins(&mut self) -> Option<AgentOutput> {
+        std::mem::take(&mut self.is_next).then_some(AgentOutput::Begins)
     }
 
-    /// Says of the calls without an outcome that they run on, since the model does: a command in
+    /// Ends the calls without an outcome, since the model continues: a command in
     /// the background has its outcome when it ends, which may never be.
-    fn run_on(&mut self) -> Vec<Heard> {
+    fn run_on(&mut self) -> Vec<AgentOutput> {
         std::mem::take(&mut self.running)
             .into_keys()
-            .map(|id| Heard::Outcome {
+            .map(|id| AgentOutput::Outcome {
                 id,
                 content: "[runs on in the background]".to_owned(),
                 is_error: false,
@@ -407,9 +407,9 @@ impl AgentDriver for Codex {
         line(&json!({"id": INITIALIZE, "method": "initialize", "params": params}))
     }
 
-    fn hear(&mut self, said: &str) -> (String, Vec<Heard>) {
-        let Ok(frame) = serde_json::from_str::<Value>(said) else {
-            return (String::new(), vec![Heard::Nonsense(said.to_owned())]);
+    fn parse_line(&mut self, raw: &str) -> (String, Vec<AgentOutput>) {
+        let Ok(frame) = serde_json::from_str::<Value>(raw) else {
+            return (String::new(), vec![AgentOutput::Nonsense(raw.to_owned())]);
         };
         match (frame["method"].as_str(), frame.get("id")) {
             (Some(method), Some(id)) => self.request(id, method, &frame["params"]),
@@ -419,7 +419,7 @@ impl AgentDriver for Codex {
         }
     }
 
-    fn say(&mut self, id: Uuid, text: &str, permissions: Permissions) -> String {
+    fn send_message(&mut self, id: Uuid, text: &str, permissions: Permissions) -> String {
         self.permissions = permissions;
         let Some(thread) = &self.thread else {
             self.waiting.push((id, text.to_owned()));
@@ -433,11 +433,11 @@ impl AgentDriver for Codex {
             "sandboxPolicy": {"type": "externalSandbox", "networkAccess": "enabled"},
         });
         self.requests += 1;
-        self.said.insert(self.requests, (id, text.to_owned()));
+        self.sent.insert(self.requests, (id, text.to_owned()));
         line(&json!({"id": self.requests, "method": "turn/start", "params": params}))
     }
 
-    fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String {
+    fn send_outcome(&mut self, id: &str, content: &str, is_error: bool) -> String {
         let by = self.calls.answered(id, content, is_error);
         by.map_or_else(String::new, |request| {
             tool_result(&request, content, is_error)
@@ -452,8 +452,9 @@ impl AgentDriver for Codex {
             "accept"
         };
         // Its answer has no room for a reason.
-        let reason = refusal
-            .map(|why| self.say(Uuid::new_v4(), &format!("{REFUSED}{why}"), self.permissions));
+        let reason = refusal.map(|why| {
+            self.send_message(Uuid::new_v4(), &format!("{REFUSED}{why}"), self.permissions)
+        });
         line(&json!({"id": id, "result": {"decision": decision}})) + &reason.unwrap_or_default()
     }
 

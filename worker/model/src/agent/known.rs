@@ -1,8 +1,8 @@
-//! Which messages a session holds: those are not told again.
+//! Which messages a session holds: those are not sent again.
 //!
 //! Codex writes the text of a message first, and the line with its id behind it. A kill between the
-//! two leaves a message without an id: it is known by its text (with which what was told ends), as
-//! long as nothing follows it. So the next thing that the agent is told has an id that follows from
+//! two leaves a message without an id: it is known by its text (which ends with the text that was sent), as
+//! long as nothing follows it. So the next message to the agent has an id that follows from
 //! that message, and stands for both from then on.
 
 use std::collections::HashSet;
@@ -10,9 +10,9 @@ use std::collections::HashSet;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{AgentDriver, Line};
+use super::{AgentDriver, AgentMessage};
 
-/// What a session holds of the messages that an agent may have been told.
+/// What a session holds of the messages that an agent may have got.
 #[derive(Debug, Default)]
 pub struct Known {
     /// The messages that it holds.
@@ -24,7 +24,7 @@ pub struct Known {
 impl Known {
     /// Looks for the messages in the file of a session. A line that a kill has cut short does not
     /// count: the agent does not read it.
-    pub fn of(driver: &dyn AgentDriver, history: &str, lines: &[Line]) -> Self {
+    pub fn of(driver: &dyn AgentDriver, history: &str, messages: &[AgentMessage]) -> Self {
         let holds = |id: Uuid| {
             let mut with_id = history
                 .lines()
@@ -35,10 +35,10 @@ impl Known {
         };
         let mut texts = driver.texts_without_id(history);
         let mut known = Self::default();
-        for Line { id, text, .. } in lines {
+        for AgentMessage { id, text, .. } in messages {
             if !holds(*id) && !holds(stands_for(*id)) {
-                let Some(at) = texts.iter().position(|it| {
-                    it.strip_suffix(text.as_str())
+                let Some(at) = texts.iter().position(|kept| {
+                    kept.strip_suffix(text.as_str())
                         .is_some_and(|before| before.is_empty() || before.ends_with("\n\n"))
                 }) else {
                     continue;
@@ -52,7 +52,7 @@ impl Known {
     }
 }
 
-/// Returns the id of what is told after a message that the session holds without an id.
+/// Returns the id of what is sent after a message that the session holds without an id.
 pub(super) fn stands_for(message: Uuid) -> Uuid {
     Uuid::from_u128(message.as_u128() ^ 1)
 }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     fn of(driver: &dyn AgentDriver, history: &str) -> (Vec<Uuid>, Option<Uuid>) {
-        let line = |(id, text): (Uuid, &str)| Line {
+        let line = |(id, text): (Uuid, &str)| AgentMessage {
             id,
             text: text.to_owned(),
             is_of_work: false,

@@ -1,26 +1,34 @@
-//! The mind of a teammate whose agent is a process for many turns: what the agent says becomes
-//! answers and results of the transcript, and what the transcript takes in is told to the agent. A
-//! call of a tool of the agent's own runs in the agent; a call of a handed tool runs in the
-//! session, as that of any model.
+//! The mind of a teammate whose agent is a process for many turns. What the agent outputs becomes
+//! answers and results of the transcript; what the transcript holds for the agent is sent to it. The
+//! agent runs its own tools; the session runs the team tools, as for any model.
 //!
-//! A message has an id that follows from the transcript. So a process that goes on with a session
-//! is told what that does not hold yet, and nothing twice.
+//! The id of a message follows from the transcript. So a process that resumes a session gets what
+//! the session does not hold yet, and nothing twice.
 
-mod hearing;
+mod answer;
+mod calls;
+mod cost;
 mod listening;
-mod telling;
+mod messages;
+mod output;
+mod sending;
+mod state;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use teamd_shared::member::{Agent, Gate, Permissions, Protocol, Waiting};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Event, Usage};
 use tokio::sync::watch;
-use uuid::Uuid;
 
 use super::process::{AgentProcess, Launch};
-use super::{AgentDriver, AtOnce, Claude, Codex, HandedTool, Heard};
+use super::{AgentDriver, AgentOutput, Claude, Codex, ImmediateReply, TeamTool};
+use calls::Calls;
+use cost::Cost;
+pub use messages::AgentMessage;
+use messages::Messages;
+use state::{Resumption, Running, State, Stopped};
 use teamd_worker_core::submission::Permission;
 use teamd_worker_core::tools::{Outcome, ToolText};
 
@@ -28,119 +36,89 @@ use teamd_worker_core::tools::{Outcome, ToolText};
 const OWN_TOOLS: &str = "\n\nYour tools for files and commands are your own: what is said above of bash, write_file and edit_file holds for them. \
     plan_approval returns at once: end your turn then; what comes of it arrives as a message.";
 
-/// What a teammate is told of a plan that it has submitted.
+/// The reply to a teammate that submits a plan.
 const SUBMITTED: &str = "Submitted. Nothing can be changed before it is approved. End your turn now: the verdict arrives as a message.";
 
-/// What the lead agent is told of its verdict: a person may have to decide.
+/// The reply to a verdict of the lead agent: a person may have to decide.
 const PASSED_ON: &str =
     "Passed on. What becomes of it arrives as a message: end your turn unless there is more to do.";
 
-/// What it is told of another one behind that.
+/// The reply to a second plan while the first one waits.
 const PLAN_WAITS: &str = "not submitted: your plan waits for its verdict. End your turn now: the verdict arrives as a message.";
 
-/// What is told of a call whose turn is over.
+/// The outcome of a call whose turn is over.
 const NO_OUTCOME: &str = "the turn of the agent ended without an outcome of this call";
 
-/// How long the agent may still say something when a model call was refused since the budget is
-/// spent. Some ask again for minutes.
+/// How long the agent may continue when a model call was refused because the budget is spent. Some
+/// agents retry for minutes.
 const SPENT: Duration = Duration::from_secs(1);
 
-/// What comes of a call that runs in the agent.
+/// What happened while a call that runs in the agent was waited for.
 #[derive(Debug)]
-pub enum Came {
-    /// Its outcome.
+pub enum CallProgress {
+    /// The call has ended.
     Outcome(Outcome),
-    /// The agent asks whether it may do something: after the answer it goes on.
+    /// The agent asks whether it may do something, and continues after the answer.
     Asks(Permission),
-    /// Nothing yet, but the model has cost something.
+    /// The model has cost something.
     Cost,
-    /// Nothing yet, but this is to be recorded: it makes another call, or another one has its
-    /// outcome.
+    /// An entry is to be recorded: the agent makes another call, or another one has its outcome.
     Beside(Event),
-}
-
-/// What the agent is told.
-#[derive(Debug, Clone)]
-pub struct Line {
-    /// Follows from the transcript.
-    pub id: Uuid,
-    /// What it says.
-    pub text: String,
-    /// Whether it means nothing any more when the work has ended.
-    pub(super) is_of_work: bool,
 }
 
 /// The mind.
 #[derive(Debug)]
 pub struct AgentMind {
-    agent: Agent,
-    name: Name,
-    tools: Vec<HandedTool>,
-    instructions: String,
-    model: Option<String>,
-    process: Option<AgentProcess>,
+    setup: Setup,
+    state: State,
+    messages: Messages,
+    calls: Calls,
+    cost: Cost,
+    /// Output of the agent that belongs to a later entry.
+    backlog: VecDeque<AgentOutput>,
     /// How questions of the agent are answered.
     pub permissions: Permissions,
-    /// The incarnation in which the conversation began: it names the session.
-    conversation: u32,
-    /// What this piece of work tells the agent, and before that what earlier work may not have
-    /// told; how much that is.
-    lines: Vec<Line>,
-    earlier: usize,
-    /// How many messages there were, so that each has an id of its own.
-    count: u64,
-    /// What was told, and answered, in earlier pieces of work; and whether anything was answered at
-    /// all.
-    before: String,
-    has_answered: bool,
     /// Whether there is a piece of work that has not ended.
     pub is_work: bool,
-    /// Calls of handed tools without a result: those whose outcome follows as a message, and the
-    /// others.
-    told_later: HashSet<String>,
-    handed: HashSet<String>,
-    /// What this process was told, or knew; and what of it is in no turn yet.
-    written: HashSet<Uuid>,
-    /// The message that the session holds without an id: what is told next stands for it.
-    without_id: Option<Uuid>,
-    untaken: HashSet<Uuid>,
-    /// Whether a turn runs, and whether the agent is to be told that the one before was broken off,
-    /// or that its session is gone.
-    in_turn: bool,
-    is_broken: bool,
-    is_lost: bool,
-    /// Whether a turn has ended since the agent was told what is in no turn yet.
-    is_between: bool,
-    /// Why the next process begins a new session, although there is one; and what is to be recorded
-    /// of that.
-    afresh: Option<String>,
-    begun_afresh: Option<String>,
-    /// The recorded calls without a result whose outcome is for the agent to say, or was said by
-    /// it.
-    running: Vec<String>,
-    /// Outcomes of calls of its own that are not recorded yet, and why others were refused when
-    /// they were heard.
-    outcomes: HashMap<String, Outcome>,
-    refused: HashMap<String, &'static str>,
-    /// What was heard while the outcome of a call was waited for.
-    later: VecDeque<Heard>,
-    /// What was heard of the cost of the model, and of answers that it has begun, and is in no
-    /// entry yet.
-    usage: Usage,
-    model_calls: u32,
-    /// Whether it has begun an answer that is in no entry yet: what that costs is recorded with it.
-    is_answering: bool,
-    /// How many answers its model has begun since it was to end its turn.
-    unfollowed: u32,
+    /// What the next answer begins with, if a new session has replaced one that was lost.
+    restart_note: Option<String>,
+    /// How often the agent was restarted in this piece of work.
     restarts: u32,
-    /// How long it may say nothing during a turn before that is told.
+    /// How long the agent may be silent during a turn before that is reported.
     pub patience: Duration,
     pauses: watch::Sender<Option<Waiting>>,
 }
 
+/// What the agent is started with.
+#[derive(Debug)]
+struct Setup {
+    agent: Agent,
+    name: Name,
+    tools: Vec<TeamTool>,
+    instructions: String,
+    model: Option<String>,
+}
+
+impl Setup {
+    fn driver(&self) -> Box<dyn AgentDriver> {
+        let tools = self.tools.clone();
+        let instructions = self.instructions.clone();
+        let model = self.model.clone();
+        match self.agent.protocol {
+            Protocol::Codex => Box::new(Codex::new(tools, instructions, model)),
+            Protocol::Claude | Protocol::Run => Box::new(Claude::new(tools, instructions, model)),
+        }
+    }
+
+    /// Returns the team tool of this name; none if the tool is the agent's own.
+    fn team_tool(&self, name: &str) -> Option<&TeamTool> {
+        self.tools.iter().find(|tool| tool.text.name == name)
+    }
+}
+
 impl AgentMind {
-    /// Makes it without a process. `tools`: those of the team; `instructions`: what any model is
-    /// told.
+    /// Makes a mind without a process. `tools`: those of the team; `instructions`: those of any
+    /// model.
     pub fn new(
         agent: Agent,
         name: Name,
@@ -148,88 +126,69 @@ impl AgentMind {
         instructions: &str,
         model: Option<String>,
     ) -> Self {
-        let told = if name == Name::lead() {
-            PASSED_ON
+        let plan_reply = if name == Name::lead() {
+            ImmediateReply {
+                text: PASSED_ON,
+                refusal: None,
+            }
         } else {
-            SUBMITTED
+            ImmediateReply {
+                text: SUBMITTED,
+                refusal: Some(PLAN_WAITS),
+            }
         };
-        let again = (name != Name::lead()).then_some(PLAN_WAITS);
+        let team_tool = |text: ToolText| {
+            let is_plan = text.name == "plan_approval";
+            TeamTool {
+                text,
+                immediate_reply: is_plan.then_some(plan_reply),
+            }
+        };
         Self {
-            agent,
-            name,
-            tools: tools
-                .map(|text| {
-                    let at_once = (text.name == "plan_approval").then_some(AtOnce { told, again });
-                    HandedTool { text, at_once }
-                })
-                .collect(),
-            instructions: format!("{instructions}{OWN_TOOLS}"),
-            model,
-            process: None,
+            setup: Setup {
+                agent,
+                name,
+                tools: tools.map(team_tool).collect(),
+                instructions: format!("{instructions}{OWN_TOOLS}"),
+                model,
+            },
+            state: State::default(),
+            messages: Messages::default(),
+            calls: Calls::default(),
+            cost: Cost::default(),
+            backlog: VecDeque::new(),
             permissions: Permissions::default(),
-            conversation: 0,
-            lines: Vec::new(),
-            earlier: 0,
-            count: 0,
-            before: String::new(),
-            has_answered: false,
             is_work: false,
-            told_later: HashSet::new(),
-            handed: HashSet::new(),
-            written: HashSet::new(),
-            without_id: None,
-            untaken: HashSet::new(),
-            in_turn: false,
-            is_broken: false,
-            is_lost: false,
-            is_between: false,
-            afresh: None,
-            begun_afresh: None,
-            running: Vec::new(),
-            outcomes: HashMap::new(),
-            refused: HashMap::new(),
-            is_answering: false,
-            unfollowed: 0,
-            later: VecDeque::new(),
-            usage: Usage::default(),
-            model_calls: 0,
+            restart_note: None,
             restarts: 0,
             patience: Duration::MAX,
             pauses: watch::Sender::new(None),
         }
     }
 
-    /// Takes out what was heard of the cost, and of answers that have begun, and is in no entry
-    /// yet.
+    /// Takes out the cost, and the number of answers that have begun, that are in no entry yet.
     pub fn take_unrecorded(&mut self) -> (Usage, u32) {
-        (
-            std::mem::take(&mut self.usage),
-            std::mem::take(&mut self.model_calls),
-        )
+        self.cost.take()
     }
 
-    /// Another worker goes on with the conversation: how far the agent has come with its work is
-    /// not known.
-    pub fn goes_on(&mut self) {
-        self.in_turn = self.is_work;
+    /// Continues the conversation of an earlier worker: how far the agent has come is not known.
+    pub fn resume(&mut self) {
+        self.state = State::Off(Stopped {
+            was_in_turn: self.is_work,
+            restart_reason: None,
+        });
     }
 
-    /// Tells whether a turn runs: only then its model is asked.
+    /// Returns whether a turn runs: only then the model is asked.
     pub fn is_in_turn(&self) -> bool {
-        self.in_turn && self.process.is_some()
-    }
-
-    /// Tells whether a model call of this turn was refused since the budget is spent.
-    fn is_spent(&self) -> bool {
-        self.process
-            .as_ref()
-            .is_some_and(|process| process.meter.refused().is_some())
+        self.state.running().is_some_and(Running::is_in_turn)
     }
 
     /// Returns a future that is over when the agent waits in vain for a model call that was refused
-    /// since the budget is spent.
+    /// because the budget is spent.
     fn spent(&self) -> impl Future<Output = ()> + use<> {
-        let meter = self.process.as_ref().map(|process| process.meter.clone());
+        let running = self.state.running();
+        let meter = running.map(|running| running.process.meter.clone());
         async move {
             let Some(meter) = meter else {
                 return std::future::pending().await;
@@ -239,94 +198,96 @@ impl AgentMind {
         }
     }
 
-    /// Returns where the outage of the moment stands.
+    /// Returns where the agent's present outage is published.
     pub fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
         self.pauses.subscribe()
     }
 
-    /// Tells whether what comes of a call is for the agent to say, or was said by it.
+    /// Returns whether the outcome of a call comes from the agent, or the agent's driver has refused
+    /// the call already.
     pub fn runs(&self, id: &str, tool: &str) -> bool {
-        self.refused.contains_key(id) || !self.tools.iter().any(|handed| handed.text.name == tool)
+        self.calls.is_refused(id) || self.setup.team_tool(tool).is_none()
     }
 
     /// Returns what is to be started; none if the agent runs.
     pub fn launch(&self) -> Option<Launch> {
-        let driver = || -> Box<dyn AgentDriver> {
-            let tools = self.tools.clone();
-            let instructions = self.instructions.clone();
-            let model = self.model.clone();
-            match self.agent.protocol {
-                Protocol::Codex => Box::new(Codex::new(tools, instructions, model)),
-                Protocol::Claude | Protocol::Run => {
-                    Box::new(Claude::new(tools, instructions, model))
-                }
-            }
+        let State::Off(stopped) = &self.state else {
+            return None;
         };
-        let session = self.id("session", 0);
-        let afresh = self.begins_afresh();
-        self.process.is_none().then(|| Launch {
-            driver: driver(),
-            session,
-            lines: self.lines.clone(),
-            afresh,
+        Some(Launch {
+            driver: self.setup.driver(),
+            session: self.messages.session_id(),
+            messages: self.messages.all().to_vec(),
+            is_new_session: stopped.restart_reason.is_some(),
         })
     }
 
-    /// Tells whether the next process begins a new session, since the one before could not go on
-    /// with the old one.
-    pub fn begins_afresh(&self) -> bool {
-        self.afresh.is_some()
+    /// Returns whether the next process begins a new session, because the one before could not
+    /// resume the old one.
+    pub fn begins_new_session(&self) -> bool {
+        matches!(&self.state, State::Off(stopped) if stopped.restart_reason.is_some())
     }
 
     /// Takes the process that was started.
     pub fn attach(&mut self, process: AgentProcess) {
-        if let Some(why) = self.afresh.take() {
-            let told = format!(
-                "The agent could not go on with its session ({why}). A new one has begun, and is told what was said before."
+        let stopped = match std::mem::take(&mut self.state) {
+            State::Off(stopped) => stopped,
+            State::On(_) => Stopped::default(),
+        };
+        if let Some(why) = stopped.restart_reason {
+            let note = format!(
+                "The agent could not resume its session ({why}). A new one has begun, and gets what was said before."
             );
-            tracing::warn!("{told}");
-            self.begun_afresh = Some(told);
+            tracing::warn!("{note}");
+            self.restart_note = Some(note);
         }
         // They ran in the process before.
-        for id in &self.running {
-            self.outcomes
-                .entry(id.clone())
-                .or_insert_with(|| Outcome::error(hearing::GONE));
-        }
-        self.written.clone_from(&process.known.messages);
-        self.without_id = process.known.without_id;
-        let was_in_turn = std::mem::take(&mut self.in_turn);
-        self.untaken = HashSet::new();
-        self.is_between = false;
-        self.is_lost = self.has_answered && process.is_new;
-        self.is_broken = was_in_turn
-            && self.is_work
-            && self.lines[self.earlier..]
-                .iter()
-                .any(|line| self.written.contains(&line.id));
-        self.process = Some(process);
+        self.calls.end_running(output::GONE);
+        let resumption = self.resumption(&process, stopped.was_in_turn);
+        self.state = State::On(Box::new(Running::new(process, resumption)));
     }
 
-    /// Ends a process that began with another gate, and whose gate cannot change while it runs.
+    fn resumption(&self, process: &AgentProcess, was_in_turn: bool) -> Resumption {
+        if process.is_new {
+            return if self.messages.has_answered {
+                Resumption::Lost
+            } else {
+                Resumption::Nothing
+            };
+        }
+        let without_id = process.known.without_id;
+        let has_begun = self
+            .messages
+            .of_this_work()
+            .iter()
+            .any(|message| process.known.messages.contains(&message.id));
+        if without_id.is_some() || (was_in_turn && self.is_work && has_begun) {
+            Resumption::BrokenOff { without_id }
+        } else {
+            Resumption::Nothing
+        }
+    }
+
+    /// Ends a process that began with another gate, if its gate cannot change while it runs.
     pub fn follow_gate(&mut self, gate: Gate) {
-        let fixed = self.process.as_ref().and_then(|process| process.fixed);
+        let running = self.state.running();
+        let fixed = running.and_then(|running| running.process.fixed);
         if fixed.is_some_and(|fixed| fixed != gate) {
             self.abandon();
         }
     }
 
-    /// Forgets what was heard in a turn, and is not recorded.
+    /// Forgets the output of a turn that is not recorded.
     fn forget_turn(&mut self) {
-        self.later.clear();
-        self.outcomes.clear();
-        self.refused.clear();
+        self.backlog.clear();
+        self.calls.forget_turn();
     }
 
-    /// Ends the process: the next one goes on with the session.
+    /// Ends the process: the next one resumes the session.
     pub fn abandon(&mut self) {
-        self.process = None;
-        // What was heard in a turn that has ended behind a plan is still to be recorded.
-        if self.in_turn {
+        self.state.stop();
+        // The output of a turn that has ended behind a plan is still to be recorded.
+        if matches!(&self.state, State::Off(stopped) if stopped.was_in_turn) {
             self.forget_turn();
         }
         self.pauses.send_replace(None);

@@ -1,15 +1,14 @@
 //! Agents that live longer than a piece of work: one file a driver, and the mind that uses them.
 //!
 //! A driver turns what happened into lines of its agent's protocol, and lines of the agent into
-//! what happened. It is pure, and knows nothing of teams: neither their tools, which it is handed,
-//! nor their requests.
+//! what happened. It is pure, and knows nothing of teams: it gets their tools as data.
 
 mod claude;
 mod codex;
-mod handed;
 mod known;
 mod mind;
 mod process;
+mod team_calls;
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -26,36 +25,36 @@ use uuid::Uuid;
 use claude::Claude;
 use codex::Codex;
 pub use known::Known;
-pub use mind::{AgentMind, Came, Line};
-pub use process::{AgentEnds, AgentProcess, Launch, Said};
+pub use mind::{AgentMessage, AgentMind, CallProgress};
+pub use process::{AgentEnds, AgentInput, AgentProcess, Launch};
 use teamd_worker_core::submission::Permission;
 use teamd_worker_core::tools::ToolText;
 
-/// A tool that the agent is handed.
+/// A tool of the team, which the session runs.
 #[derive(Debug, Clone)]
-pub(crate) struct HandedTool {
+pub(crate) struct TeamTool {
     pub text: ToolText,
-    pub(crate) at_once: Option<AtOnce>,
+    pub(crate) immediate_reply: Option<ImmediateReply>,
 }
 
-/// What the agent is told at once, where the outcome may take days: that follows as a message.
+/// The reply to a call whose outcome may take days: that follows as a message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct AtOnce {
-    pub told: &'static str,
-    /// Why another such call is refused before that outcome; none: it is taken, too.
-    pub again: Option<&'static str>,
+pub(crate) struct ImmediateReply {
+    pub text: &'static str,
+    /// Why another such call is refused before that outcome; none: it is accepted, too.
+    pub refusal: Option<&'static str>,
 }
 
-/// What a driver has heard of its agent.
+/// What a driver has read of its agent's output.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum AgentOutput {
     /// It takes messages.
     Ready,
     /// A message is part of its turn.
     Taken(Uuid),
-    /// Its model says a piece of what follows whole.
+    /// A piece of the text that follows whole.
     Piece(String),
-    /// Its model has said this.
+    /// A text of its model.
     Text(String),
     /// It calls a tool.
     Call {
@@ -63,16 +62,16 @@ pub enum Heard {
         id: String,
         /// The name of the tool.
         name: String,
-        /// What the tool is given.
+        /// The input of the tool.
         input: Value,
-        /// Whether the agent was handed the tool; else it is one of its own.
-        is_handed: bool,
+        /// Whether it is a team tool; else it is one of the agent's own.
+        is_of_team: bool,
         /// Why it was refused at once, if it was.
         refused: Option<&'static str>,
     },
-    /// It asks whether it may use a tool of its own, and waits for the answer to this question.
+    /// It asks whether it may use a tool of its own, and waits for the reply.
     Asks(Permission),
-    /// What came of a call of a tool of its own.
+    /// The outcome of a call of a tool of its own.
     Outcome {
         /// The id of the call.
         id: String,
@@ -83,27 +82,27 @@ pub enum Heard {
     },
     /// Its model is asked for another answer.
     Begins,
-    /// What its model has cost since the last time.
+    /// The cost of its model since the last time.
     Cost(Usage),
     /// Its service does not answer, and is asked again.
     Retry(String),
     /// Its turn has ended.
     TurnEnded {
-        /// Why to no good, if so.
+        /// Why it has failed, if so.
         failure: Option<String>,
     },
-    /// It cannot go on, and is to be ended.
+    /// It cannot continue, and is to be ended.
     Unusable(String),
-    /// It cannot go on with the session that it has kept.
+    /// It cannot resume the session that it has kept.
     NotResumed(String),
     /// A line that makes no sense.
     Nonsense(String),
 }
 
-/// A session that a process begins or, if the agent has kept it, goes on with.
+/// A session that a process begins or, if the agent has kept it, resumes.
 #[derive(Debug)]
 pub struct AgentSession {
-    /// Its id, which the agent is told.
+    /// Its id, which the agent gets.
     pub id: Uuid,
     /// The file in which the agent keeps it.
     pub history: Option<PathBuf>,
@@ -122,7 +121,7 @@ pub trait AgentDriver: Debug + Send {
     fn settings(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
-    /// Says why the agent cannot run in this workspace, if settings of the project there would lead
+    /// Returns why the agent cannot run in this workspace, if settings of the project there would lead
     /// its calls past the gateway.
     fn refuses(&self, _workspace: &Path) -> Option<String> {
         None
@@ -130,7 +129,7 @@ pub trait AgentDriver: Debug + Send {
     /// Returns the file in which the agent keeps a session, if it is there; `state`: its state
     /// directory.
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf>;
-    /// Tells whether an entry of that file is this message, in the conversation.
+    /// Returns whether an entry of that file is this message, in the conversation.
     fn holds(&self, entry: &Value, message: Uuid) -> bool;
     /// Returns the texts of messages at the end of that file that have no id there; `history`: what
     /// is in it.
@@ -139,14 +138,14 @@ pub trait AgentDriver: Debug + Send {
     }
     /// Returns the first lines that the agent reads.
     fn begin(&mut self, session: &AgentSession) -> String;
-    /// Hears a line; returns the lines that answer it at once, and what it means.
-    fn hear(&mut self, line: &str) -> (String, Vec<Heard>);
-    /// Returns the lines that tell the agent a message; `permissions`: whether it is to ask before
-    /// it uses its tools, where it can be told.
-    fn say(&mut self, id: Uuid, text: &str, permissions: Permissions) -> String;
-    /// Returns the lines that tell the agent the outcome of a call of a handed tool; empty if they
-    /// are told later.
-    fn answer(&mut self, id: &str, content: &str, is_error: bool) -> String;
+    /// Parses a line of output. Returns the lines that answer it at once, and what it means.
+    fn parse_line(&mut self, line: &str) -> (String, Vec<AgentOutput>);
+    /// Returns the lines that send the agent a message; `permissions`: whether it is to ask before
+    /// it uses its tools, if it can be set so.
+    fn send_message(&mut self, id: Uuid, text: &str, permissions: Permissions) -> String;
+    /// Returns the lines that send the agent the outcome of a call of a team tool; empty if it has
+    /// not asked yet.
+    fn send_outcome(&mut self, id: &str, content: &str, is_error: bool) -> String;
     /// Returns the lines that answer a question: that it may, or why not.
     fn permit(&mut self, question: &str, refusal: Option<&str>) -> String;
     /// Returns the lines that end the turn.
@@ -162,18 +161,18 @@ pub fn open_kept(path: &Path) -> io::Result<File> {
     Ok(open(path, flags, Mode::empty())?.into())
 }
 
-/// Returns why an agent cannot be driven, given the version that it says it is; one that says none
-/// can.
-fn too_old(protocol: Protocol, said: &str) -> Option<Heard> {
-    let (published, version) = protocol.published().zip(Version::read(said))?;
+/// Returns why an agent cannot be driven, given its version; one without a version can.
+fn too_old(protocol: Protocol, version: &str) -> Option<AgentOutput> {
+    let published = protocol.published()?;
+    let version = Version::read(version)?;
     let why = published.too_old(version)?;
-    Some(Heard::Unusable(format!("cannot be driven: {why}")))
+    Some(AgentOutput::Unusable(format!("cannot be driven: {why}")))
 }
 
-/// Says why a turn failed, given the status of its service's answer.
-fn why_it_failed(status: Option<u64>, said: &str) -> String {
+/// Returns why a turn failed, given the status of its service's answer.
+fn why_it_failed(status: Option<u64>, message: &str) -> String {
     let Some(status) = status else {
-        return said.to_owned();
+        return message.to_owned();
     };
     let what = match status {
         401 | 403 => "refuses the key",
@@ -182,5 +181,5 @@ fn why_it_failed(status: Option<u64>, said: &str) -> String {
         500..=599 => "is overloaded or out of order",
         _ => "refuses the request",
     };
-    format!("its service {what} (status {status}): {said}")
+    format!("its service {what} (status {status}): {message}")
 }

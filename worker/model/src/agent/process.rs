@@ -1,5 +1,5 @@
-//! The process of an agent that runs for many turns, as its mind knows it: what is said to the
-//! agent, what is heard of it, and how it has ended. Who starts the process holds the other ends.
+//! The process of an agent that runs for many turns, as its mind knows it: its input, its output,
+//! and how it has ended. Who starts the process holds the other ends.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{AgentDriver, Heard, Known, Line};
+use super::{AgentDriver, AgentMessage, AgentOutput, Known};
 use crate::service::Meter;
 
-/// How much an agent may have said that the mind has not taken.
-const UNHEARD: usize = 256;
+/// How much output the mind may not have taken yet, before the agent is slowed down.
+const MAX_UNREAD: usize = 256;
 
 /// How long the end of an agent is waited for that has closed its output.
 const GRACE: Duration = Duration::from_secs(2);
@@ -23,23 +23,42 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct Launch {
     /// How it is driven.
     pub driver: Box<dyn AgentDriver>,
-    /// The session that it goes on with, or begins.
+    /// The session that it resumes, or begins.
     pub session: Uuid,
-    /// What it was told, unless the session does not hold it.
-    pub lines: Vec<Line>,
+    /// The messages that the session may hold.
+    pub messages: Vec<AgentMessage>,
     /// Whether it is to begin a new session, and what there is of the old one is put aside.
-    pub afresh: bool,
+    pub is_new_session: bool,
 }
 
-/// What the mind says to an agent.
+/// What the mind sends to an agent.
 #[derive(Debug)]
-pub enum Said {
-    /// A message, with its id, and whether the agent asks before it uses its tools.
-    Message(Uuid, String, Permissions),
-    /// The outcome of a call of a handed tool: its id, the text, and whether that is an error.
-    Outcome(String, String, bool),
-    /// The answer to a question: its id, and why not, if it may not.
-    Permit(String, Option<String>),
+pub enum AgentInput {
+    /// A message.
+    Message {
+        /// Its id.
+        id: Uuid,
+        /// The text.
+        text: String,
+        /// Whether the agent asks before it uses its tools.
+        permissions: Permissions,
+    },
+    /// The outcome of a call of a team tool.
+    Outcome {
+        /// The id of the call.
+        call: String,
+        /// The text for the model.
+        content: String,
+        /// Whether that is an error.
+        is_error: bool,
+    },
+    /// The reply to a question.
+    Permission {
+        /// The id of the question.
+        question: String,
+        /// Why it may not, unless it may.
+        refusal: Option<String>,
+    },
     /// That its turn ends.
     Interrupt,
 }
@@ -55,8 +74,8 @@ pub struct AgentProcess {
     pub(super) fixed: Option<Gate>,
     /// What counts its model calls, and says which limit one was refused for.
     pub(super) meter: Meter,
-    heard: mpsc::Receiver<Heard>,
-    says: mpsc::UnboundedSender<Said>,
+    output: mpsc::Receiver<AgentOutput>,
+    input: mpsc::UnboundedSender<AgentInput>,
     ended: Option<oneshot::Receiver<String>>,
     /// How it has ended, if that is known.
     how: Option<String>,
@@ -66,18 +85,18 @@ pub struct AgentProcess {
     _tasks: JoinSet<()>,
 }
 
-/// The ends of who runs the process: what is said to the agent comes out, what is heard of it goes
-/// in.
+/// The ends of who runs the process.
 #[derive(Debug)]
 pub struct AgentEnds {
-    /// What the mind says.
-    pub said: mpsc::UnboundedReceiver<Said>,
-    /// What the mind hears.
-    pub hears: mpsc::Sender<Heard>,
+    /// What the mind sends.
+    pub input: mpsc::UnboundedReceiver<AgentInput>,
+    /// What the mind reads.
+    pub output: mpsc::Sender<AgentOutput>,
 }
 
 impl AgentProcess {
-    /// Makes that of an agent whose end `ended` tells, and which is ended when that is dropped.
+    /// Makes the process of an agent whose end `ended` reports, and which is ended when that is
+    /// dropped.
     /// `known`: what its session holds, unless that is a new one; `fixed`: its gate, if that does
     /// not change while it runs.
     pub fn new(
@@ -86,21 +105,25 @@ impl AgentProcess {
         meter: Meter,
         ended: oneshot::Receiver<String>,
     ) -> (Self, AgentEnds) {
-        let (hears, heard) = mpsc::channel(UNHEARD);
-        let (says, said) = mpsc::unbounded_channel();
+        let (sends_output, output) = mpsc::channel(MAX_UNREAD);
+        let (input, reads_input) = mpsc::unbounded_channel();
         let process = Self {
             is_new: known.is_none(),
             known: known.unwrap_or_default(),
             fixed,
             meter,
-            heard,
-            says,
+            output,
+            input,
             ended: Some(ended),
             how: None,
             closed_at: None,
             _tasks: JoinSet::new(),
         };
-        (process, AgentEnds { said, hears })
+        let ends = AgentEnds {
+            input: reads_input,
+            output: sends_output,
+        };
+        (process, ends)
     }
 
     /// Has these tasks end with it.
@@ -112,13 +135,13 @@ impl AgentProcess {
         }
     }
 
-    /// Waits for what the agent says next. Dropping the future loses nothing.
+    /// Waits for the next output of the agent. Dropping the future loses nothing.
     ///
     /// # Errors
     /// How it has ended.
-    pub(super) async fn heard(&mut self) -> Result<Heard, String> {
-        if let Some(heard) = self.heard.recv().await {
-            return Ok(heard);
+    pub(super) async fn next_output(&mut self) -> Result<AgentOutput, String> {
+        if let Some(output) = self.output.recv().await {
+            return Ok(output);
         }
         let closed_at = *self.closed_at.get_or_insert_with(Instant::now);
         let patience = tokio::time::timeout_at(closed_at + GRACE, self.gone()).await;
@@ -134,32 +157,40 @@ impl AgentProcess {
         }
     }
 
-    /// Tells the agent a message.
-    pub(super) fn say(&self, id: Uuid, text: &str, permissions: Permissions) {
-        self.send(Said::Message(id, text.to_owned(), permissions));
+    /// Sends the agent a message.
+    pub(super) fn send_message(&self, id: Uuid, text: String, permissions: Permissions) {
+        self.send(AgentInput::Message {
+            id,
+            text,
+            permissions,
+        });
     }
 
-    /// Tells the agent the outcome of a call of a handed tool.
-    pub(super) fn answer(&self, call: &str, content: &str, is_error: bool) {
-        self.send(Said::Outcome(call.to_owned(), content.to_owned(), is_error));
+    /// Sends the agent the outcome of a call of a team tool.
+    pub(super) fn send_outcome(&self, call: &str, content: &str, is_error: bool) {
+        self.send(AgentInput::Outcome {
+            call: call.to_owned(),
+            content: content.to_owned(),
+            is_error,
+        });
     }
 
-    /// Answers a question: that it may, or why not.
+    /// Replies to a question: that it may, or why not.
     pub(super) fn permit(&self, question: &str, refusal: Option<&str>) {
-        self.send(Said::Permit(
-            question.to_owned(),
-            refusal.map(str::to_owned),
-        ));
+        self.send(AgentInput::Permission {
+            question: question.to_owned(),
+            refusal: refusal.map(str::to_owned),
+        });
     }
 
     /// Ends its turn.
     pub(super) fn interrupt(&self) {
-        self.send(Said::Interrupt);
+        self.send(AgentInput::Interrupt);
     }
 
-    fn send(&self, said: Said) {
-        if self.says.send(said).is_err() {
-            tracing::debug!("the agent has ended, and hears nothing");
+    fn send(&self, input: AgentInput) {
+        if self.input.send(input).is_err() {
+            tracing::debug!("the agent has ended, and reads nothing");
         }
     }
 }

@@ -1,4 +1,4 @@
-use super::super::AtOnce;
+use super::super::ImmediateReply;
 use super::*;
 use teamd_worker_core::tools::Caller;
 
@@ -7,12 +7,15 @@ fn driver() -> Claude {
         Caller::Teammate
             .team_tools()
             .map(|text| {
-                let at_once = AtOnce {
-                    told: "later",
-                    again: Some("one plan at a time"),
+                let immediate_reply = ImmediateReply {
+                    text: "later",
+                    refusal: Some("one plan at a time"),
                 };
-                let at_once = (text.name == "plan_approval").then_some(at_once);
-                HandedTool { text, at_once }
+                let immediate_reply = (text.name == "plan_approval").then_some(immediate_reply);
+                TeamTool {
+                    text,
+                    immediate_reply,
+                }
             })
             .collect(),
         "be kind".to_owned(),
@@ -20,15 +23,15 @@ fn driver() -> Claude {
     )
 }
 
-fn hears(driver: &mut Claude, frame: &Value) -> (Value, Vec<Heard>) {
-    let (answer, heard) = driver.hear(&frame.to_string());
+fn hears(driver: &mut Claude, frame: &Value) -> (Value, Vec<AgentOutput>) {
+    let (answer, output) = driver.parse_line(&frame.to_string());
     (
         if answer.is_empty() {
             Value::Null
         } else {
             serde_json::from_str(&answer).unwrap()
         },
-        heard,
+        output,
     )
 }
 
@@ -58,30 +61,33 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
             &json!({"type": "tool_use", "id": id, "name": "mcp__team__task_list", "input": {}}),
         )
     };
-    let (_, heard) = hears(&mut claude, &call("t1"));
+    let (_, output) = hears(&mut claude, &call("t1"));
     let cost = Usage {
         input_tokens: 10,
         output_tokens: 1,
         ..Usage::default()
     };
-    let named = Heard::Call {
+    let named = AgentOutput::Call {
         id: "t1".into(),
         name: "task_list".into(),
         input: json!({}),
-        is_handed: true,
+        is_of_team: true,
         refused: None,
     };
-    assert_eq!(heard, [Heard::Begins, Heard::Cost(cost), named]);
+    assert_eq!(
+        output,
+        [AgentOutput::Begins, AgentOutput::Cost(cost), named]
+    );
     assert_eq!(
         hears(&mut claude, &tool_call("task_list", "t1")),
         (Value::Null, Vec::new())
     );
     assert_eq!(
-        text_of(&serde_json::from_str(&claude.answer("t1", "none", false)).unwrap()),
+        text_of(&serde_json::from_str(&claude.send_outcome("t1", "none", false)).unwrap()),
         "none"
     );
     hears(&mut claude, &call("t2"));
-    assert_eq!(claude.answer("t2", "early", true), "");
+    assert_eq!(claude.send_outcome("t2", "early", true), "");
     let (answer, _) = hears(&mut claude, &tool_call("task_list", "t2"));
     assert_eq!(
         (
@@ -91,9 +97,9 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
         ("early", &json!(true))
     );
     for forged in ["t2", "toolu_x", ""] {
-        let (answer, heard) = hears(&mut claude, &tool_call("task_list", forged));
+        let (answer, output) = hears(&mut claude, &tool_call("task_list", forged));
         assert!(
-            text_of(&answer).contains("not known") && heard.is_empty(),
+            text_of(&answer).contains("not known") && output.is_empty(),
             "{forged}"
         );
     }
@@ -120,7 +126,7 @@ fn what_may_take_days_is_answered_at_once_and_a_question_is_answered_once() {
         text_of(&hears(claude, &tool_call("plan_approval", id)).0).to_owned()
     };
     assert_eq!(plan(&mut claude, "p2"), "one plan at a time");
-    assert_eq!(claude.answer("p", "approved", false), "");
+    assert_eq!(claude.send_outcome("p", "approved", false), "");
     assert_eq!(
         (plan(&mut claude, "p3"), plan(&mut claude, "p4")),
         ("later".into(), "one plan at a time".into())
@@ -131,7 +137,7 @@ fn what_may_take_days_is_answered_at_once_and_a_question_is_answered_once() {
     );
     assert_eq!(plan(&mut claude, "p5"), "later");
     let asks = json!({"type": "control_request", "request_id": "q", "request": {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}}});
-    let [Heard::Asks(asked)] = &hears(&mut claude, &asks).1[..] else {
+    let [AgentOutput::Asks(asked)] = &hears(&mut claude, &asks).1[..] else {
         panic!("no question")
     };
     assert_eq!(
@@ -175,14 +181,14 @@ fn the_end_of_a_turn_says_what_it_cost_in_all_and_why_it_failed() {
             &assistant(&json!({"type": "text", "text": "!"}))
         )
         .1[..],
-        [Heard::Text(_)]
+        [AgentOutput::Text(_)]
     ));
     let written = |count: u64| json!({"type": "stream_event", "event": {"type": "message_delta", "usage": {"output_tokens": count}}});
     let more = Usage {
         output_tokens: 4,
         ..Usage::default()
     };
-    assert_eq!(hears(&mut claude, &written(5)).1, [Heard::Cost(more)]);
+    assert_eq!(hears(&mut claude, &written(5)).1, [AgentOutput::Cost(more)]);
     assert_eq!(hears(&mut claude, &written(5)).1, []);
     let start =
         json!({"type": "message_start", "message": {"id": "msg_2", "usage": {"input_tokens": 3}}});
@@ -193,7 +199,7 @@ fn the_end_of_a_turn_says_what_it_cost_in_all_and_why_it_failed() {
     };
     assert_eq!(
         hears(&mut claude, &start).1,
-        [Heard::Begins, Heard::Cost(read)]
+        [AgentOutput::Begins, AgentOutput::Cost(read)]
     );
     let end = json!({"type": "result", "is_error": false, "result": "hi", "usage": {"input_tokens": 30, "output_tokens": 9}});
     let rest = Usage {
@@ -203,13 +209,16 @@ fn the_end_of_a_turn_says_what_it_cost_in_all_and_why_it_failed() {
     };
     assert_eq!(
         hears(&mut claude, &end).1,
-        [Heard::Cost(rest), Heard::TurnEnded { failure: None }]
+        [
+            AgentOutput::Cost(rest),
+            AgentOutput::TurnEnded { failure: None }
+        ]
     );
     let failed = json!({"type": "result", "is_error": true, "api_error_status": 529, "result": "Overloaded", "usage": {}});
     let why = Some("its service is overloaded or out of order (status 529): Overloaded".to_owned());
     assert_eq!(
         hears(&mut claude, &failed).1[1],
-        Heard::TurnEnded { failure: why }
+        AgentOutput::TurnEnded { failure: why }
     );
 }
 
@@ -217,8 +226,8 @@ fn the_end_of_a_turn_says_what_it_cost_in_all_and_why_it_failed() {
 fn what_makes_no_sense_and_what_a_subagent_says_is_no_answer() {
     let mut claude = driver();
     assert_eq!(
-        claude.hear("{half").1,
-        [Heard::Nonsense("{half".to_owned())]
+        claude.parse_line("{half").1,
+        [AgentOutput::Nonsense("{half".to_owned())]
     );
     for odd in [
         json!(null),
@@ -228,10 +237,12 @@ fn what_makes_no_sense_and_what_a_subagent_says_is_no_answer() {
         json!({"type": "user"}),
         json!({"type": "new"}),
     ] {
-        let heard = hears(&mut claude, &odd).1;
+        let output = hears(&mut claude, &odd).1;
         assert!(
-            heard.iter().all(|heard| matches!(heard, Heard::Cost(_))),
-            "{odd} {heard:?}"
+            output
+                .iter()
+                .all(|output| matches!(output, AgentOutput::Cost(_))),
+            "{odd} {output:?}"
         );
     }
     let mut of_subagent = assistant(&json!({"type": "text", "text": "hi"}));
@@ -249,10 +260,10 @@ fn a_version_that_is_too_old_and_a_session_that_is_not_gone_on_with_are_told() {
     let too_old = "cannot be driven: version 1.0.88 is too old: 2.1.290 is needed; `npm install -g @anthropic-ai/claude-code` updates it";
     assert_eq!(
         hears(&mut claude, &begun(json!("1.0.88"))).1,
-        [Heard::Unusable(too_old.to_owned())]
+        [AgentOutput::Unusable(too_old.to_owned())]
     );
     for version in [json!("2.1.330"), json!("3.0.0 (Claude Code)"), Value::Null] {
-        assert_eq!(hears(&mut claude, &begun(version)).1, [Heard::Ready]);
+        assert_eq!(hears(&mut claude, &begun(version)).1, [AgentOutput::Ready]);
     }
     let ended = json!({"type": "result", "is_error": true, "errors": ["No conversation found"], "usage": {}});
     claude.begin(&AgentSession {
@@ -261,7 +272,7 @@ fn a_version_that_is_too_old_and_a_session_that_is_not_gone_on_with_are_told() {
     });
     assert_eq!(
         hears(&mut claude, &ended).1,
-        [Heard::NotResumed("No conversation found".to_owned())]
+        [AgentOutput::NotResumed("No conversation found".to_owned())]
     );
     claude.begin(&AgentSession {
         id: Uuid::nil(),
@@ -270,7 +281,7 @@ fn a_version_that_is_too_old_and_a_session_that_is_not_gone_on_with_are_told() {
     hears(&mut claude, &begun(json!("2.1.330")));
     assert!(matches!(
         hears(&mut claude, &ended).1[..],
-        [_, Heard::TurnEnded { failure: Some(_) }]
+        [_, AgentOutput::TurnEnded { failure: Some(_) }]
     ));
 }
 

@@ -3,13 +3,15 @@
 use serde_json::{Value, json};
 use teamd_shared::transcript::Usage;
 
-use super::super::{HandedTool, why_it_failed};
+use super::super::{TeamTool, why_it_failed};
 
-pub(super) fn shown(HandedTool { text, .. }: &HandedTool) -> Value {
+/// Returns a team tool as the agent gets it.
+pub(super) fn shown(tool: &TeamTool) -> Value {
+    let text = &tool.text;
     json!({"type": "function", "name": text.name, "description": text.description, "inputSchema": text.input})
 }
 
-/// Says why a turn has failed; none if it has not.
+/// Returns why a turn has failed; none if it has not.
 pub(super) fn how_it_ended(turn: &Value) -> Option<String> {
     match turn["status"].as_str() {
         Some("completed") => None,
@@ -28,10 +30,10 @@ pub(super) fn failure(error: &Value) -> String {
             .values()
             .find_map(|kind| kind["httpStatusCode"].as_u64())
     });
-    let said = ["message", "additionalDetails"]
+    let texts = ["message", "additionalDetails"]
         .into_iter()
         .filter_map(|name| error[name].as_str());
-    why_it_failed(status, &said.collect::<Vec<_>>().join(": "))
+    why_it_failed(status, &texts.collect::<Vec<_>>().join(": "))
 }
 
 pub(super) fn usage(value: &Value) -> Usage {

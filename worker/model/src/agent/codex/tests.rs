@@ -1,6 +1,6 @@
 use teamd_shared::transcript::Usage;
 
-use super::super::AtOnce;
+use super::super::ImmediateReply;
 use super::*;
 use teamd_worker_core::tools::Caller;
 
@@ -11,12 +11,15 @@ fn driver() -> Codex {
         Caller::Teammate
             .team_tools()
             .map(|text| {
-                let at_once = AtOnce {
-                    told: "later",
-                    again: Some("one plan at a time"),
+                let immediate_reply = ImmediateReply {
+                    text: "later",
+                    refusal: Some("one plan at a time"),
                 };
-                let at_once = (text.name == "plan_approval").then_some(at_once);
-                HandedTool { text, at_once }
+                let immediate_reply = (text.name == "plan_approval").then_some(immediate_reply);
+                TeamTool {
+                    text,
+                    immediate_reply,
+                }
             })
             .collect(),
         "be kind".to_owned(),
@@ -49,13 +52,13 @@ fn frames(lines: &str) -> Vec<Value> {
         .collect()
 }
 
-fn hears(codex: &mut Codex, frame: &Value) -> (Vec<Value>, Vec<Heard>) {
-    let (answer, heard) = codex.hear(&frame.to_string());
-    (frames(&answer), heard)
+fn hears(codex: &mut Codex, frame: &Value) -> (Vec<Value>, Vec<AgentOutput>) {
+    let (answer, output) = codex.parse_line(&frame.to_string());
+    (frames(&answer), output)
 }
 
 /// Hears a notification of the thread, within its turn.
-fn notified(codex: &mut Codex, method: &str, mut params: Value) -> Vec<Heard> {
+fn notified(codex: &mut Codex, method: &str, mut params: Value) -> Vec<AgentOutput> {
     params["threadId"] = json!("t");
     hears(codex, &json!({"method": method, "params": params})).1
 }
@@ -68,14 +71,14 @@ fn turn(codex: &mut Codex) {
     );
 }
 
-fn ends(codex: &mut Codex, turn: Value) -> (Vec<Value>, Vec<Heard>) {
+fn ends(codex: &mut Codex, turn: Value) -> (Vec<Value>, Vec<AgentOutput>) {
     hears(
         codex,
         &json!({"method": "turn/completed", "params": {"threadId": "t", "turn": turn}}),
     )
 }
 
-fn tool(codex: &mut Codex, id: &str, name: &str) -> Vec<Heard> {
+fn tool(codex: &mut Codex, id: &str, name: &str) -> Vec<AgentOutput> {
     notified(
         codex,
         "item/started",
@@ -119,13 +122,13 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
     );
     let message = Uuid::from_u128(3);
     assert_eq!(
-        codex.say(message, "early", Permissions::Allow),
+        codex.send_message(message, "early", Permissions::Allow),
         "",
         "there is no thread yet"
     );
-    let (opening, heard) = hears(&mut codex, &json!({"id": 1, "result": {}}));
+    let (opening, output) = hears(&mut codex, &json!({"id": 1, "result": {}}));
     assert_eq!(
-        (opening[0]["method"].as_str(), heard),
+        (opening[0]["method"].as_str(), output),
         (Some("initialized"), Vec::new())
     );
     let params = &opening[1]["params"];
@@ -142,11 +145,11 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
             .iter()
             .any(|tool| tool["name"] == "plan_approval")
     );
-    let (said, heard) = hears(
+    let (said, output) = hears(
         &mut codex,
         &json!({"id": 2, "result": {"thread": {"id": "t"}}}),
     );
-    assert_eq!(heard, [Heard::Ready]);
+    assert_eq!(output, [AgentOutput::Ready]);
     assert_eq!(
         (&said[0]["method"], &said[0]["params"]["threadId"]),
         (&json!("turn/start"), &json!("t"))
@@ -154,7 +157,7 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
     assert_eq!(said[0]["params"]["clientUserMessageId"], json!(message));
     assert_eq!(said[0]["params"]["approvalPolicy"], "never");
     assert_eq!(
-        frames(&codex.say(message, "x", Permissions::Ask))[0]["params"]["approvalPolicy"],
+        frames(&codex.send_message(message, "x", Permissions::Ask))[0]["params"]["approvalPolicy"],
         "untrusted"
     );
 
@@ -183,11 +186,11 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
     let (opening, _) = hears(&mut codex, &json!({"id": 1, "result": {}}));
     assert_eq!(opening[1]["method"], "thread/resume");
     assert_eq!(opening[1]["params"]["threadId"], json!(thread));
-    let (_, heard) = hears(
+    let (_, output) = hears(
         &mut codex,
         &json!({"id": 2, "error": {"code": -32600, "message": "in use"}}),
     );
-    assert_eq!(heard, [Heard::NotResumed("in use".to_owned())]);
+    assert_eq!(output, [AgentOutput::NotResumed("in use".to_owned())]);
 
     let mut codex = driver();
     codex.begin(&AgentSession {
@@ -195,20 +198,23 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
         history: None,
     });
     let too_old = "cannot be driven: version 0.20.1 is too old: 0.150.0 is needed; `npm install -g @openai/codex` updates it";
-    let (said, heard) = hears(
+    let (said, output) = hears(
         &mut codex,
         &json!({"id": 1, "result": {"userAgent": "teamd/0.20.1 (Debian; x86_64)"}}),
     );
     assert_eq!(
-        (said, heard),
-        (Vec::new(), vec![Heard::Unusable(too_old.to_owned())])
+        (said, output),
+        (Vec::new(), vec![AgentOutput::Unusable(too_old.to_owned())])
     );
     hears(
         &mut codex,
         &json!({"id": 1, "result": {"userAgent": "teamd/0.170.0 (Debian; x86_64)"}}),
     );
-    let (_, heard) = hears(&mut codex, &json!({"id": 2, "error": {"message": "no"}}));
-    assert_eq!(heard, [Heard::Unusable("does not begin: no".to_owned())]);
+    let (_, output) = hears(&mut codex, &json!({"id": 2, "error": {"message": "no"}}));
+    assert_eq!(
+        output,
+        [AgentOutput::Unusable("does not begin: no".to_owned())]
+    );
 }
 
 #[test]
@@ -216,7 +222,7 @@ fn a_message_that_the_turn_does_not_take_is_said_after_it() {
     let mut codex = begun();
     turn(&mut codex);
     let message = Uuid::from_u128(3);
-    let id = frames(&codex.say(message, "more", Permissions::Allow))[0]["id"].clone();
+    let id = frames(&codex.send_message(message, "more", Permissions::Allow))[0]["id"].clone();
     assert_eq!(
         hears(
             &mut codex,
@@ -224,8 +230,8 @@ fn a_message_that_the_turn_does_not_take_is_said_after_it() {
         ),
         (Vec::new(), Vec::new())
     );
-    let (said, heard) = ends(&mut codex, json!({"id": "u", "status": "completed"}));
-    assert_eq!(heard, [Heard::TurnEnded { failure: None }]);
+    let (said, output) = ends(&mut codex, json!({"id": "u", "status": "completed"}));
+    assert_eq!(output, [AgentOutput::TurnEnded { failure: None }]);
     assert_eq!(
         (
             &said[0]["method"],
@@ -234,37 +240,46 @@ fn a_message_that_the_turn_does_not_take_is_said_after_it() {
         (&json!("turn/start"), &json!(message))
     );
     // Without a turn, nothing can take it.
-    let (_, heard) = hears(
+    let (_, output) = hears(
         &mut codex,
         &json!({"id": said[0]["id"], "error": {"message": "too long"}}),
     );
     let failure = Some("it does not take a message: too long".to_owned());
-    assert_eq!(heard, [Heard::Taken(message), Heard::TurnEnded { failure }]);
+    assert_eq!(
+        output,
+        [
+            AgentOutput::Taken(message),
+            AgentOutput::TurnEnded { failure }
+        ]
+    );
     let item = json!({"item": {"type": "userMessage", "clientId": message.to_string()}});
     assert_eq!(
         notified(&mut codex, "item/started", item),
-        [Heard::Taken(message)]
+        [AgentOutput::Taken(message)]
     );
 }
 
 #[test]
 fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
     let mut codex = begun();
-    let called = Heard::Call {
+    let called = AgentOutput::Call {
         id: "c1".into(),
         name: "task_list".into(),
         input: json!({}),
-        is_handed: true,
+        is_of_team: true,
         refused: None,
     };
-    assert_eq!(tool(&mut codex, "c1", "task_list"), [Heard::Begins, called]);
+    assert_eq!(
+        tool(&mut codex, "c1", "task_list"),
+        [AgentOutput::Begins, called]
+    );
     assert_eq!(asks(&mut codex, "c1"), Vec::<Value>::new());
     assert_eq!(
-        text_of(&frames(&codex.answer("c1", "none", false))[0]),
+        text_of(&frames(&codex.send_outcome("c1", "none", false))[0]),
         ("none", false)
     );
     tool(&mut codex, "c2", "task_list");
-    assert_eq!(codex.answer("c2", "early", true), "");
+    assert_eq!(codex.send_outcome("c2", "early", true), "");
     assert_eq!(text_of(&asks(&mut codex, "c2")[0]), ("early", true));
     tool(&mut codex, "p", "plan_approval");
     assert_eq!(text_of(&asks(&mut codex, "p")[0]), ("later", false));
@@ -277,7 +292,7 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
         );
     }
     let asks = json!({"method": "item/commandExecution/requestApproval", "id": 0, "params": {}});
-    let [Heard::Asks(asked)] = &hears(&mut codex, &asks).1[..] else {
+    let [AgentOutput::Asks(asked)] = &hears(&mut codex, &asks).1[..] else {
         panic!("no question")
     };
     for (refusal, decision) in [(None, "accept"), (Some("no"), "decline")] {
@@ -317,17 +332,17 @@ fn a_command_has_its_outcome_or_runs_on_when_the_model_does() {
         )
     };
     let input = json!({"command": "make"});
-    let call = Heard::Call {
+    let call = AgentOutput::Call {
         id: "c".into(),
         name: "exec_command".into(),
         input,
-        is_handed: false,
+        is_of_team: false,
         refused: None,
     };
-    assert_eq!(begins(&mut codex, "c"), [Heard::Begins, call]);
+    assert_eq!(begins(&mut codex, "c"), [AgentOutput::Begins, call]);
     let failed = json!({"status": "failed", "exitCode": 3, "aggregatedOutput": "no rule"});
     let content = "no rule\n[exit code 3]".to_owned();
-    let outcome = Heard::Outcome {
+    let outcome = AgentOutput::Outcome {
         id: "c".into(),
         content,
         is_error: true,
@@ -342,7 +357,7 @@ fn a_command_has_its_outcome_or_runs_on_when_the_model_does() {
         "twice"
     );
 
-    let runs_on = |id: &str| Heard::Outcome {
+    let runs_on = |id: &str| AgentOutput::Outcome {
         id: id.into(),
         content: "[runs on in the background]".to_owned(),
         is_error: false,
@@ -362,13 +377,16 @@ fn a_command_has_its_outcome_or_runs_on_when_the_model_does() {
     );
     assert_eq!(
         notified(&mut codex, "thread/tokenUsage/updated", costs("u")),
-        [runs_on("d"), Heard::Cost(cost)]
+        [runs_on("d"), AgentOutput::Cost(cost)]
     );
     begins(&mut codex, "e");
     assert_eq!(tool(&mut codex, "h", "task_list")[0], runs_on("e"));
     begins(&mut codex, "f");
-    let (_, heard) = ends(&mut codex, json!({"id": "u", "status": "completed"}));
-    assert_eq!(heard, [runs_on("f"), Heard::TurnEnded { failure: None }]);
+    let (_, output) = ends(&mut codex, json!({"id": "u", "status": "completed"}));
+    assert_eq!(
+        output,
+        [runs_on("f"), AgentOutput::TurnEnded { failure: None }]
+    );
 }
 
 #[test]
@@ -382,7 +400,10 @@ fn a_failure_says_what_the_service_has_answered() {
     let why =
         "its service is overloaded or out of order (status 529): Reconnecting... 1/5: overloaded"
             .to_owned();
-    assert_eq!(notified(&mut codex, "error", retry), [Heard::Retry(why)]);
+    assert_eq!(
+        notified(&mut codex, "error", retry),
+        [AgentOutput::Retry(why)]
+    );
     let error =
         json!({"message": "unauthorized", "codexErrorInfo": info("httpConnectionFailed", 401)});
     for (turn, why) in [
@@ -399,7 +420,7 @@ fn a_failure_says_what_the_service_has_answered() {
     ] {
         assert_eq!(
             ends(&mut codex, turn).1,
-            [Heard::TurnEnded {
+            [AgentOutput::TurnEnded {
                 failure: Some(why.to_owned())
             }]
         );
@@ -409,7 +430,10 @@ fn a_failure_says_what_the_service_has_answered() {
 #[test]
 fn what_makes_no_sense_and_what_a_subagent_says_is_no_answer() {
     let mut codex = begun();
-    assert_eq!(codex.hear("{half").1, [Heard::Nonsense("{half".to_owned())]);
+    assert_eq!(
+        codex.parse_line("{half").1,
+        [AgentOutput::Nonsense("{half".to_owned())]
+    );
     for odd in [
         json!(null),
         json!([]),
@@ -425,7 +449,7 @@ fn what_makes_no_sense_and_what_a_subagent_says_is_no_answer() {
     let of = |thread: &str| json!({"method": "item/completed", "params": {"threadId": thread, "item": item}});
     assert_eq!(
         hears(&mut codex, &of("t")).1,
-        [Heard::Begins, Heard::Text("hi".to_owned())]
+        [AgentOutput::Begins, AgentOutput::Text("hi".to_owned())]
     );
     assert_eq!(hears(&mut codex, &of("of-a-subagent")).1, []);
 }

@@ -1,4 +1,4 @@
-//! What the agent says while the session waits for nothing of it: its plan or its question is on
+//! The output of the agent while the session waits for nothing of it: its plan or its question is on
 //! its way, or its work has ended.
 
 use std::future::pending;
@@ -6,128 +6,119 @@ use std::future::pending;
 use teamd_shared::member::Permissions;
 use teamd_shared::transcript::Event;
 
-use super::super::Heard;
+use super::super::AgentOutput;
 use super::{AgentMind, NO_OUTCOME};
-use teamd_worker_core::tools::Outcome;
 
-/// How many texts and calls it may say before it is heard no further.
-const LATER: usize = 1024;
+/// How many texts and calls are put off before no more output is read: so an agent that floods is
+/// slowed down.
+const MAX_BACKLOG: usize = 1024;
 
 /// How many answers its model may begin before the agent is ended: each costs.
-const UNFOLLOWED: u32 = 8;
+const MAX_BEGUN: u32 = 8;
 
-/// What a call is told that the agent makes although nothing goes on.
+/// The outcome of a call that the agent makes although nothing is to be done.
 const NO_TURN: &str = "not run: your plan waits for its verdict, or your work has ended. End your turn now: what comes next arrives as a message.";
 
 impl AgentMind {
-    /// Hears what the agent says until its turn ends, or has cost something, or there is an entry
-    /// to be recorded; while a question of it is open (`is_question`), its turn does not end. What
-    /// it says without any work belongs to the next answer; a call of a handed tool is refused at
-    /// once, but for a question. Dropping the future loses nothing.
+    /// Applies output until there is an entry to be recorded, or the agent has cost something, or
+    /// its turn ends. Dropping the future loses nothing.
+    ///
+    /// While a question of the agent is open (`is_question`), its turn does not end. Else a call of
+    /// a team tool is refused. Output outside of any work belongs to the next answer.
     ///
     /// # Errors
     /// How the agent has ended.
     pub async fn listen(&mut self, is_question: bool) -> Result<Option<Event>, String> {
         loop {
-            // The call that is asked for has its outcome behind the answer.
-            let asked_for = if is_question {
-                self.running.first().cloned()
-            } else {
-                None
+            // The outcome of the call that is asked about comes after the reply.
+            let asked_about = match self.calls.first_running() {
+                Some(call) if is_question => Some(call.to_owned()),
+                _ => None,
             };
-            if let Some(result) = self.next_result(asked_for.as_deref()) {
+            if let Some(result) = self.next_result(asked_about.as_deref()) {
                 return Ok(Some(result));
             }
-            // One that says too much is slowed down.
-            if self.later.len() >= LATER {
+            if self.backlog.len() >= MAX_BACKLOG {
                 return pending().await;
             }
-            let Some(process) = self.process.as_mut() else {
+            let Some(running) = self.state.running_mut() else {
                 return pending().await;
             };
-            let heard = process.heard().await;
-            match (self.take_in(heard)?, is_question) {
-                (Heard::Asks(asked), false) if self.permissions == Permissions::Ask => {
-                    self.permit(&asked.id, Some(NO_TURN));
-                }
-                (Heard::TurnEnded { failure }, false) => {
-                    for why in failure.iter() {
-                        tracing::warn!("the turn of the agent has failed: {why}");
+            let output = running.process.next_output().await;
+            match self.apply(output)? {
+                AgentOutput::Call {
+                    id,
+                    name,
+                    input,
+                    is_of_team,
+                    refused,
+                } => {
+                    if is_of_team && refused.is_none() && !is_question {
+                        self.refuse(&id);
                     }
-                    self.turn_ended();
-                    let texts = if self.is_work {
-                        self.take_texts()
-                    } else {
-                        Vec::new()
-                    };
-                    return Ok((!texts.is_empty()).then(|| self.event(texts)));
+                    if self.is_work {
+                        return Ok(Some(self.call_entry(id, name, input)));
+                    }
+                    self.backlog.push_back(AgentOutput::Call {
+                        id,
+                        name,
+                        input,
+                        is_of_team,
+                        refused,
+                    });
                 }
-                // It is ended: whether it obeys an interrupt must not matter. The next one goes on
-                // with its session.
-                (Heard::Begins, false) if self.unfollowed > UNFOLLOWED => {
+                output @ AgentOutput::Text(_) => self.backlog.push_back(output),
+                output @ (AgentOutput::Asks(_) | AgentOutput::TurnEnded { .. }) if is_question => {
+                    self.backlog.push_back(output);
+                }
+                _ if is_question => {}
+                AgentOutput::Asks(question) if self.permissions == Permissions::Ask => {
+                    self.permit(&question.id, Some(NO_TURN));
+                }
+                AgentOutput::TurnEnded { failure } => return Ok(self.end_turn_unwatched(failure)),
+                // It is ended: whether it obeys an interrupt must not matter. The next process
+                // resumes its session.
+                AgentOutput::Begins if self.cost.begun_in_vain > MAX_BEGUN => {
                     tracing::warn!("the agent does not end its turn: it is ended");
                     self.abandon();
                     return Ok(None);
                 }
-                (Heard::Cost(_), false) if self.is_answering && self.is_work => {}
-                (Heard::Begins | Heard::Cost(_), false) => return Ok(None),
-                (
-                    Heard::Call {
-                        id,
-                        name,
-                        input,
-                        is_handed,
-                        refused,
-                    },
-                    _,
-                ) => {
-                    if is_handed && refused.is_none() && !is_question {
-                        self.refuse(&id);
-                    }
-                    if self.is_work {
-                        return Ok(Some(self.called(id, name, input)));
-                    }
-                    self.later.push_back(Heard::Call {
-                        id,
-                        name,
-                        input,
-                        is_handed,
-                        refused,
-                    });
-                }
-                (heard @ (Heard::Asks(_) | Heard::TurnEnded { .. }), true)
-                | (heard @ Heard::Text(_), _) => {
-                    self.later.push_back(heard);
-                }
+                AgentOutput::Cost(_) if self.cost.is_answering && self.is_work => {}
+                AgentOutput::Begins | AgentOutput::Cost(_) => return Ok(None),
                 _ => {}
             }
         }
     }
 
-    /// The turn has ended behind a plan: what was called in it has its outcome.
-    fn turn_ended(&mut self) {
-        self.is_between = !self.untaken.is_empty();
-        self.in_turn = self.is_between;
-        self.is_answering = false;
-        let calls = self.later.iter().filter_map(|heard| match heard {
-            Heard::Call { id, .. } => Some(id.clone()),
-            _ => None,
-        });
-        for id in calls
-            .chain(self.running.iter().cloned())
-            .collect::<Vec<_>>()
-        {
-            self.outcomes
-                .entry(id)
-                .or_insert_with(|| Outcome::error(NO_OUTCOME));
+    /// Applies that the turn has ended behind a plan: every call of it has its outcome now. Returns
+    /// the entry of its texts.
+    fn end_turn_unwatched(&mut self, failure: Option<String>) -> Option<Event> {
+        if let Some(why) = failure {
+            tracing::warn!("the turn of the agent has failed: {why}");
         }
+        self.state.end_turn();
+        self.cost.is_answering = false;
+        for output in &self.backlog {
+            if let AgentOutput::Call { id, .. } = output {
+                self.calls.fail(id, NO_OUTCOME);
+            }
+        }
+        self.calls.end_running(NO_OUTCOME);
+        if !self.is_work {
+            return None;
+        }
+        let texts = self.take_texts();
+        if texts.is_empty() {
+            return None;
+        }
+        Some(self.entry(texts))
     }
 
-    /// Refuses a call of a handed tool.
+    /// Refuses a call of a team tool.
     fn refuse(&mut self, id: &str) {
-        if let Some(process) = &self.process {
-            process.answer(id, NO_TURN, true);
-            self.refused.insert(id.to_owned(), NO_TURN);
+        if let Some(running) = self.state.running() {
+            running.process.send_outcome(id, NO_TURN, true);
+            self.calls.refuse(id, NO_TURN);
         }
     }
 }

@@ -1,0 +1,148 @@
+//! What the agent gets: the messages that the transcript holds, each once, and the outcomes of its
+//! calls.
+
+use teamd_shared::message::{IdleReason, Message};
+use teamd_shared::transcript::{Block, Event};
+use uuid::Uuid;
+
+use super::super::known::stands_for;
+use super::calls::Receiver;
+use super::{AgentMessage, AgentMind, PLAN_WAITS, Resumption};
+use crate::message_text::{ask, show};
+
+/// What an agent gets that was ended in the middle of its work.
+const GO_ON: &str = "Your process ended in the middle of your work, and goes on now. A tool call without a result may have run. Go on.";
+
+/// What an agent gets whose session is gone; the end of that follows.
+const LOST: &str = "Your earlier session is gone, and this one is new. A tool call of the work below may have run. What was said before:";
+
+impl AgentMind {
+    /// Applies the next entry of the transcript.
+    pub fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Incarnation {
+                incarnation,
+                conversation,
+                prompt,
+            } if incarnation == conversation => {
+                self.messages.begin(*conversation, prompt.as_deref());
+            }
+            Event::Messages { messages } => {
+                for json in messages {
+                    let Ok(message) = Message::from_json(json.clone()) else {
+                        continue;
+                    };
+                    if let Some(text) = show(&message, &self.setup.name) {
+                        self.messages.push(text);
+                    }
+                }
+            }
+            Event::Asked { request_id, reason } => {
+                self.messages.push_of_work(ask(request_id.as_str(), reason));
+            }
+            Event::Answer { content, .. } => {
+                self.messages.has_answered = true;
+                // Nothing follows from answers behind a plan.
+                if !self.calls.has_replied() {
+                    self.cost.begun_in_vain = 0;
+                }
+                for block in content {
+                    if let Block::ToolUse { id, name, .. } = block {
+                        self.calls.record(id, self.setup.team_tool(name));
+                    }
+                }
+            }
+            Event::Result {
+                tool_use_id,
+                content,
+                is_error,
+            } => self.result_recorded(tool_use_id, content, *is_error),
+            Event::Idle {
+                idle_reason,
+                content,
+                ..
+            } => {
+                let has_ended_itself = *idle_reason == IdleReason::Available;
+                self.end_work(has_ended_itself.then_some(content));
+            }
+            Event::Left { .. } => self.end_work(None),
+            _ => {}
+        }
+    }
+
+    fn result_recorded(&mut self, id: &str, content: &str, is_error: bool) {
+        match self.calls.end(id) {
+            Receiver::Nobody => return,
+            Receiver::Caller => {}
+            Receiver::Inbox if content == PLAN_WAITS => {}
+            Receiver::Inbox => self.messages.push(content.to_owned()),
+        }
+        // Its driver has to know the outcome in any case.
+        if let Some(running) = self.state.running() {
+            running.process.send_outcome(id, content, is_error);
+        }
+    }
+
+    /// Ends the work, and the turn with it; `answer`: if it has ended by itself.
+    fn end_work(&mut self, answer: Option<&String>) {
+        self.messages.end_work(answer.map(String::as_str));
+        if self.is_in_turn() {
+            self.abandon();
+        }
+        self.state.end_turn();
+        self.backlog.clear();
+        self.calls.end_work();
+        self.restarts = 0;
+    }
+
+    /// Returns what the agent did not get yet, and before that what it has to learn of the process
+    /// before. Without either, a turn of open work continues with a word to go on.
+    pub fn news(&mut self) -> Vec<AgentMessage> {
+        let Some(running) = self.state.running_mut() else {
+            return Vec::new();
+        };
+        let mut news = self.messages.all().to_vec();
+        news.retain(|message| !running.has_sent(message.id));
+        let is_stuck = self.is_work && !running.is_in_turn() && news.is_empty();
+        let history = self.messages.history().trim_end();
+        let first = match running.resumption {
+            Resumption::BrokenOff { .. } => GO_ON.to_owned(),
+            Resumption::Nothing if is_stuck => GO_ON.to_owned(),
+            Resumption::Lost if is_stuck => format!("{LOST}{history}\n\n{GO_ON}"),
+            Resumption::Lost if !news.is_empty() => format!("{LOST}{history}"),
+            Resumption::Nothing | Resumption::Lost => return news,
+        };
+        let without_id = running.resumption.take_without_id();
+        // In one message with what is new: a turn may begin with the first one alone.
+        match news.first_mut() {
+            Some(message) if without_id.is_none() => {
+                message.text = format!("{first}\n\n{}", message.text);
+            }
+            _ => {
+                let message = AgentMessage {
+                    id: without_id.map_or_else(Uuid::new_v4, stands_for),
+                    text: first,
+                    is_of_work: true,
+                };
+                news.insert(0, message);
+            }
+        }
+        news
+    }
+
+    /// Sends news to the agent.
+    pub fn send(&mut self, news: Vec<AgentMessage>) {
+        if let Some(running) = self.state.running_mut() {
+            for message in news {
+                running.send(message, self.permissions);
+            }
+        }
+    }
+
+    /// Answers a question of the agent: it may, or why not.
+    pub fn permit(&self, question: &str, refusal: Option<&str>) {
+        if let Some(running) = self.state.running() {
+            running.process.permit(question, refusal);
+        }
+    }
+}

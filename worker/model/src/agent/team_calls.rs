@@ -1,0 +1,103 @@
+//! The calls of team tools: the model of an agent makes one, the agent asks for its outcome, and the
+//! session gives that. The last two come in either order.
+
+use std::collections::{HashMap, HashSet};
+
+use super::TeamTool;
+use teamd_worker_core::tools::Outcome;
+
+/// The outcome of a call that no model has made, or whose outcome was asked for before.
+const UNKNOWN: &str = "this call is not known to the team: only your main conversation calls its tools, each call once";
+
+/// The calls without an outcome; `A`: where the agent wants it.
+#[derive(Debug)]
+pub(super) struct TeamCalls<A> {
+    pub(super) tools: Vec<TeamTool>,
+    /// Calls whose outcome the agent did not ask for yet, each with its immediate reply.
+    called: HashMap<String, Option<Outcome>>,
+    /// Calls that were accepted with an immediate reply, and have no outcome.
+    open: HashSet<String>,
+    /// Whether one of them was made in this turn.
+    is_waiting: bool,
+    asked: HashMap<String, A>,
+    /// Outcomes that the agent did not ask for yet.
+    early: HashMap<String, Outcome>,
+}
+
+impl<A> TeamCalls<A> {
+    pub(super) fn new(tools: Vec<TeamTool>) -> Self {
+        Self {
+            tools,
+            called: HashMap::new(),
+            open: HashSet::new(),
+            is_waiting: false,
+            asked: HashMap::new(),
+            early: HashMap::new(),
+        }
+    }
+
+    /// Returns whether a tool is a team tool.
+    pub(super) fn has(&self, tool: &str) -> bool {
+        self.tools
+            .iter()
+            .any(|team_tool| team_tool.text.name == tool)
+    }
+
+    /// Applies that the model calls a tool; none: it is no team tool. Returns why the call is
+    /// refused, if it is.
+    pub(super) fn called(&mut self, id: &str, tool: &str) -> Option<Option<&'static str>> {
+        let tool = self
+            .tools
+            .iter()
+            .find(|team_tool| team_tool.text.name == tool)?;
+        let Some(reply) = tool.immediate_reply else {
+            self.called.insert(id.to_owned(), None);
+            return Some(None);
+        };
+        let refusal = if self.is_waiting { reply.refusal } else { None };
+        let outcome = match refusal {
+            Some(why) => Outcome::error(why),
+            None => Outcome::ok(reply.text),
+        };
+        self.called.insert(id.to_owned(), Some(outcome));
+        if refusal.is_none() {
+            self.is_waiting = true;
+            self.open.insert(id.to_owned());
+        }
+        Some(refusal)
+    }
+
+    /// Applies that the agent asks for the outcome of a call. Returns that outcome; none if it comes
+    /// later.
+    pub(super) fn asked(&mut self, id: &str, by: A) -> Option<Outcome> {
+        let early = self.early.remove(id);
+        let Some(reply) = self.called.remove(id) else {
+            return Some(Outcome::error(UNKNOWN));
+        };
+        let outcome = reply.or(early);
+        if outcome.is_none() {
+            self.asked.insert(id.to_owned(), by);
+        }
+        outcome
+    }
+
+    /// Applies that the turn has ended.
+    pub(super) fn turn_ended(&mut self) {
+        self.is_waiting = false;
+    }
+
+    /// Applies that a call has its outcome. Returns where the agent wants it, if it has asked.
+    pub(super) fn answered(&mut self, id: &str, content: &str, is_error: bool) -> Option<A> {
+        let by = self.asked.remove(id);
+        if self.open.remove(id) {
+            self.is_waiting = false;
+        } else if by.is_none() {
+            let outcome = Outcome {
+                content: content.to_owned(),
+                is_error,
+            };
+            self.early.insert(id.to_owned(), outcome);
+        }
+        by
+    }
+}

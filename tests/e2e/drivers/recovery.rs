@@ -135,7 +135,7 @@ pub(super) fn a_session_that_is_gone_is_begun_anew_and_told_so(stub: &Stub) {
         assert_eq!(told.count(), 1, "{kept}");
         let recorded = team
             .file("transcript/carol.jsonl")
-            .matches("could not go on with its session")
+            .matches("could not resume its session")
             .count();
         assert_eq!(
             recorded,

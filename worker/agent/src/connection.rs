@@ -90,7 +90,7 @@ pub(crate) struct Announcement {
     frames: Vec<(u64, FromWorker)>,
     /// The number of the last frame.
     last: u64,
-    /// Whether the worker says nothing behind these.
+    /// Whether the worker sends nothing after these.
     is_over: bool,
 }
 
@@ -117,10 +117,10 @@ fn answers_ping(frame: &FromWorker) -> bool {
 /// Why there is no answer to what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unanswered {
-    /// The daemon says no.
+    /// The daemon refuses.
     #[error("{}", .0.message)]
     Refused(Refusal),
-    /// It was lost, and what became of the order is not known.
+    /// It was lost, and whether the command was carried out is not known.
     #[error("the daemon was lost before it answered: it may have been carried out")]
     Lost,
 }
@@ -268,7 +268,7 @@ impl Link {
         }
     }
 
-    /// Returns another way to say something last: the link may be lost with what cannot go on.
+    /// Returns another way to send a last frame: the link may be lost with what fails.
     pub(crate) fn last_words(&self) -> LastWords {
         LastWords::Linked(self.announcement.clone())
     }
@@ -302,7 +302,7 @@ struct Task {
     environment: Environment,
     announcement: watch::Receiver<Announcement>,
     events: mpsc::Sender<LinkEvent>,
-    /// How long to wait before the next attempt; only a daemon that says something makes it short
+    /// How long to wait before the next attempt; only a frame of the daemon makes it short
     /// again.
     pause: Duration,
 }
@@ -318,7 +318,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// Nothing but the state, which the greeting says.
+    /// Nothing but the state, which is in the greeting.
     fn greeted(announcement: &Announcement) -> Self {
         Self {
             state: announcement.state.clone(),
@@ -364,7 +364,7 @@ impl Task {
         }
     }
 
-    /// Serves a connection until it ends; returns whether the worker has nothing more to say.
+    /// Serves a connection until it ends; returns whether the worker has nothing more to send.
     async fn serve(&mut self, connection: Connection, sent: &mut Sent) -> bool {
         let (mut outgoing, mut incoming): (Outgoing<FromWorker>, Incoming<ToWorker>) =
             connection.split();

@@ -49,7 +49,7 @@ pub(crate) struct Mailbox {
     watch: Option<Watch>,
     /// What was fetched and is not consumed, each with its length in bytes.
     waiting: VecDeque<(Consumed, u64)>,
-    /// What the fetched messages have told of the gate.
+    /// What the fetched messages report of the gate.
     closings: Closings,
     /// Whether more may stand in the file already.
     rest: bool,

@@ -106,12 +106,12 @@ impl Outbox {
     /// it lasts then.
     ///
     /// # Errors
-    /// What the model is told if that cannot be seen, or done.
+    /// What the model gets if that cannot be seen, or done.
     pub(crate) fn has_sent(&self, owner: &Name, id: Uuid) -> Result<bool, String> {
         match self.find(owner, id) {
             Ok(line) => Ok(line.is_some()),
             Err(AppendError::NoInbox(_)) => Ok(false),
-            // It is there, and the model that is told so does not send it again.
+            // It is there: the model knows then that it need not send it again.
             Err(error @ AppendError::Unsynced { .. }) => Err(explained(&error)),
             Err(error) => Err(format!(
                 "whether the message is in the inbox of {owner}, from before the worker was restarted, cannot be \

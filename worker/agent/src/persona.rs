@@ -1,4 +1,4 @@
-//! What the model of a member is told of itself: the system's instructions and the tools.
+//! What the model of a member knows of itself: the system's instructions and the tools.
 //!
 //! What is the same for all stands first, what is the member's own last: a service that caches the
 //! beginning of what it reads finds it there for every teammate. It is made once in an incarnation

@@ -18,7 +18,7 @@ use teamd_worker_core::tools::ToolText;
 /// The most tokens that a summary may have, with what a model thinks before it.
 const MAX_SUMMARY: u64 = 8192;
 
-/// What a model is told of itself.
+/// What a model knows of itself.
 #[derive(Debug)]
 pub struct Persona {
     /// Whose model it is.
@@ -62,7 +62,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Begins a conversation. `persona` is told how long the guide of a workspace may be, in bytes.
+    /// Begins a conversation. `persona` gets how long the guide of a workspace may be, in bytes.
     pub(crate) fn new(service: Service, persona: impl FnOnce(usize) -> Persona) -> Self {
         let room = Room::new(service.window());
         let persona = persona(room.for_guide());

@@ -1,6 +1,6 @@
 //! The built-in model: it does what its prompt and the messages from `lead` and `user` say.
 //!
-//! Pure: what it answers is a function of the entries that it was told, and nothing else. It must
+//! Pure: what it answers is a function of the entries that it got, and nothing else. It must
 //! never import a runtime, a clock, a file system or a random source. The lines that it understands
 //! are read in `line`.
 //!

@@ -73,7 +73,7 @@ impl Workspace {
     }
 }
 
-/// Reads some lines, and says behind them where to read on; nothing if the file ends there.
+/// Reads some lines. A note behind them says where to continue, unless the file ends there.
 fn page(reader: &mut impl BufRead, first: u64, limit: u64) -> io::Result<String> {
     let mut text = String::new();
     let mut chars = 0;

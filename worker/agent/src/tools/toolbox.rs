@@ -26,10 +26,10 @@ use super::{Runs, Tools};
 /// How long a gate may take to open.
 const OPENED_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a read-only member is told when it writes a file.
+/// The error of a read-only member that writes a file.
 const READ_ONLY: &str = "refused: this teammate is read-only; it changes no file";
 
-/// The variables by which programs are told where to keep what is theirs, and where that is below
+/// The variables that tell programs where to keep what is theirs, and where that is below
 /// the state directory.
 const STATE_VARIABLES: [(&str, &str); 7] = [
     ("TEAM_AGENT_STATE", ""),

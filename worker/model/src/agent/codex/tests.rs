@@ -145,17 +145,17 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
             .iter()
             .any(|tool| tool["name"] == "plan_approval")
     );
-    let (said, output) = hears(
+    let (sent, output) = hears(
         &mut codex,
         &json!({"id": 2, "result": {"thread": {"id": "t"}}}),
     );
     assert_eq!(output, [AgentOutput::Ready]);
     assert_eq!(
-        (&said[0]["method"], &said[0]["params"]["threadId"]),
+        (&sent[0]["method"], &sent[0]["params"]["threadId"]),
         (&json!("turn/start"), &json!("t"))
     );
-    assert_eq!(said[0]["params"]["clientUserMessageId"], json!(message));
-    assert_eq!(said[0]["params"]["approvalPolicy"], "never");
+    assert_eq!(sent[0]["params"]["clientUserMessageId"], json!(message));
+    assert_eq!(sent[0]["params"]["approvalPolicy"], "never");
     assert_eq!(
         frames(&codex.send_message(message, "x", Permissions::Ask))[0]["params"]["approvalPolicy"],
         "untrusted"
@@ -198,12 +198,12 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
         history: None,
     });
     let too_old = "cannot be driven: version 0.20.1 is too old: 0.150.0 is needed; `npm install -g @openai/codex` updates it";
-    let (said, output) = hears(
+    let (sent, output) = hears(
         &mut codex,
         &json!({"id": 1, "result": {"userAgent": "teamd/0.20.1 (Debian; x86_64)"}}),
     );
     assert_eq!(
-        (said, output),
+        (sent, output),
         (Vec::new(), vec![AgentOutput::Unusable(too_old.to_owned())])
     );
     hears(
@@ -230,19 +230,19 @@ fn a_message_that_the_turn_does_not_take_is_said_after_it() {
         ),
         (Vec::new(), Vec::new())
     );
-    let (said, output) = ends(&mut codex, json!({"id": "u", "status": "completed"}));
+    let (sent, output) = ends(&mut codex, json!({"id": "u", "status": "completed"}));
     assert_eq!(output, [AgentOutput::TurnEnded { failure: None }]);
     assert_eq!(
         (
-            &said[0]["method"],
-            &said[0]["params"]["clientUserMessageId"]
+            &sent[0]["method"],
+            &sent[0]["params"]["clientUserMessageId"]
         ),
         (&json!("turn/start"), &json!(message))
     );
     // Without a turn, nothing can take it.
     let (_, output) = hears(
         &mut codex,
-        &json!({"id": said[0]["id"], "error": {"message": "too long"}}),
+        &json!({"id": sent[0]["id"], "error": {"message": "too long"}}),
     );
     let failure = Some("it does not take a message: too long".to_owned());
     assert_eq!(
@@ -301,13 +301,13 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
             (&answer[0]["id"], &answer[0]["result"]["decision"]),
             (&json!(0), &json!(decision))
         );
-        let told = answer.get(1).map(|said| {
-            said["params"]["input"][0]["text"]
+        let reason = answer.get(1).map(|sent| {
+            sent["params"]["input"][0]["text"]
                 .as_str()
                 .unwrap()
                 .to_owned()
         });
-        assert_eq!(told, refusal.map(|why| format!("{REFUSED}{why}")));
+        assert_eq!(reason, refusal.map(|why| format!("{REFUSED}{why}")));
     }
     let other = json!({"method": "item/tool/requestUserInput", "id": 1, "params": {}});
     assert_eq!(hears(&mut codex, &other).0[0]["error"]["code"], -32601);

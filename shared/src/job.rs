@@ -50,10 +50,42 @@ impl JobOrder {
 pub enum JobReport {
     /// How a check ended.
     Checked(CheckReport),
-    /// What was done with `git`.
-    Git(GitReport),
     /// What the protected files are.
     Protected(Baseline),
+    /// The checkout is there.
+    Made {
+        /// Where.
+        checkout: Checkout,
+        /// The directory in it that the teammate works in.
+        workspace: String,
+    },
+    /// The branch is there; earlier work on the task is kept under these names.
+    Branched(Vec<String>),
+    /// The work is in the team repository: this commit, under this name.
+    Kept {
+        /// The commit.
+        commit: String,
+        /// The name; none if nothing was added.
+        reference: Option<String>,
+    },
+    /// Whether the integration branch contains the commit now.
+    Integrated(bool),
+    /// What a commit or a checkout changes.
+    Text(String),
+    /// The user's branch is in the team repository: its name, and its commit; none if that is
+    /// integrated already.
+    Synced {
+        /// The branch.
+        branch: String,
+        /// The commit.
+        commit: Option<String>,
+        /// Under which name the user is shown what is integrated: `team/integration`.
+        shown: String,
+    },
+    /// A branch of the user.
+    Landed(Landed),
+    /// The checkout is gone, or never was.
+    Removed,
     /// What is wrong, and what to do next: trying again does not help.
     Refused(Refusal),
 }
@@ -106,6 +138,8 @@ pub enum GitStep {
     /// Move the integration branch to a commit that was checked, from where it was then; and show
     /// that to the user.
     Integrate {
+        /// The task.
+        task: TaskId,
         /// What was checked.
         merged: Merged,
         /// The parts of the scratch clone that the next check begins with.
@@ -167,43 +201,4 @@ pub struct MakeOrder {
     pub sandbox: Sandbox,
     /// The limits of its setup.
     pub bounds: Bounds,
-}
-
-/// What was done with `git`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum GitReport {
-    /// The checkout is there.
-    Made {
-        /// Where.
-        checkout: Checkout,
-        /// The directory in it that the teammate works in.
-        workspace: String,
-    },
-    /// The branch is there; earlier work on the task is kept under these names.
-    Branched(Vec<String>),
-    /// The work is in the team repository: this commit, under this name.
-    Kept {
-        /// The commit.
-        commit: String,
-        /// The name; none if nothing was added.
-        reference: Option<String>,
-    },
-    /// Whether the integration branch contains the commit now.
-    Integrated(bool),
-    /// What a commit or a checkout changes.
-    Text(String),
-    /// The user's branch is in the team repository: its name, and its commit; none if that is
-    /// integrated already.
-    Synced {
-        /// The branch.
-        branch: String,
-        /// The commit.
-        commit: Option<String>,
-        /// The name under which the user sees the integrated work: `team/integration`.
-        shown: String,
-    },
-    /// A branch of the user.
-    Landed(Landed),
-    /// The checkout is gone, or never was.
-    Removed,
 }

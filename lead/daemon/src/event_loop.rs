@@ -5,7 +5,6 @@
 //! inbox lines synced.
 
 pub(super) mod gather;
-mod jobs;
 mod upkeep;
 
 use std::path::PathBuf;
@@ -66,7 +65,7 @@ impl EventLoop {
             let mut events = Vec::new();
             tokio::select! {
                 Some(input) = sources.inputs.recv() => events.extend(self.intake(input)),
-                Some(number) = sources.exited.recv() => self.process_exited(number),
+                Some(number) = sources.exited.recv() => events.extend(self.process_exited(number)),
                 Some(event) = sources.empty.recv() => events.extend(self.incarnation_ended(event)),
                 () = changed(sources.inboxes.as_ref()) => {}
                 () = changed(sources.names.as_ref()) => events.extend(self.look_after_files(sources)),
@@ -76,7 +75,6 @@ impl EventLoop {
                 _ = tick.tick() => events.extend(self.tick(sources)),
             }
             self.gather(sources, &mut events);
-            events.extend(self.jobs_ended());
             self.handle(events);
             for notice in std::mem::take(&mut self.lead.ended_work) {
                 self.owned.work_ended(&self.dispatcher.team, &notice);
@@ -160,17 +158,19 @@ impl EventLoop {
     }
 
     /// Takes in that a process has ended.
-    fn process_exited(&mut self, number: u64) {
+    fn process_exited(&mut self, number: u64) -> Vec<Event> {
         match self.owned.supervisor.reap(number) {
-            Some(Reaped::Worker(incarnation, how)) => self.wait_until_empty(incarnation, how),
-            Some(Reaped::Job(number, how)) => {
-                let ended = self
-                    .owned
-                    .jobs
-                    .ended(number, how, &mut self.owned.supervisor);
-                self.owned.ended_jobs.extend(ended);
+            Some(Reaped::Worker(incarnation, how)) => {
+                self.wait_until_empty(incarnation, how);
+                Vec::new()
             }
-            None => {}
+            Some(Reaped::Job(number, how)) => {
+                let Owned {
+                    jobs, supervisor, ..
+                } = &mut self.owned;
+                jobs.process_ended(number, how, supervisor)
+            }
+            None => Vec::new(),
         }
     }
 

@@ -24,7 +24,7 @@ use super::core::live::Rules;
 use super::event_loop::{EventLoop, Sources};
 use super::hand_over::{HandOver, become_successor};
 use super::io::cgroup::Cgroups;
-use super::io::checkouts::Checkouts;
+use super::io::checkouts::places;
 use super::io::connections::{Connections, ROOM};
 use super::io::effects::Effects;
 use super::io::hooks::Hooks;
@@ -141,8 +141,6 @@ fn begin(
         supervisor,
         connections: Connections::default(),
         jobs: Jobs::default(),
-        ended_jobs: Vec::new(),
-        checkouts: Checkouts::of(&dir, &settings),
         task_files: TaskFiles::default(),
         inputs: inputs_sender.clone(),
         began: Instant::now(),
@@ -150,7 +148,7 @@ fn begin(
         news: Vec::new(),
     };
     let mut daemon = EventLoop {
-        dispatcher: Dispatcher::new(team, rules),
+        dispatcher: Dispatcher::new(team, rules, places(&dir, &settings, confinement.layers)),
         owned,
         reaper: Reaper::new(Arc::clone(&dir), empty_sender),
         lead,

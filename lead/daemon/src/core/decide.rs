@@ -4,6 +4,7 @@
 //! functions only read the state; [`Team::apply`] changes it, from the records that they return.
 
 mod ends;
+mod jobs;
 mod members;
 mod plans;
 mod shutdowns;
@@ -13,6 +14,8 @@ mod workers;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use members::called_off;
 
 use teamd_shared::control::{Command, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
@@ -28,7 +31,8 @@ use teamd_shared::request::{Kind, Payload, Request, Status};
 use teamd_shared::suggest;
 use uuid::Uuid;
 
-use crate::core::event::{Action, Event, Incarnation, Now, ReplyTo};
+use crate::core::event::{Action, Actor, Event, Incarnation, Now, ReplyTo};
+use crate::core::job::Places;
 use crate::core::live::{Live, Rules};
 use crate::core::notices::messages;
 
@@ -45,37 +49,61 @@ pub(crate) struct View<'a> {
     pub(crate) live: &'a Live,
     pub(crate) now: Now,
     pub(crate) rules: Rules,
-    /// What was done in a checkout for an order about a task, or what the protected files are.
+    pub(crate) places: &'a Places,
+    /// What the job reports that this decision needed.
     pub(crate) prepared: Option<&'a JobReport>,
 }
 
 /// Decides what follows from an event.
 pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decision {
     match event {
-        Event::Command(client, command) => or_refuse(*client, view.command(*client, command, ids)),
-        Event::Spawn(client, id, order, facts) => or_refuse(*client, view.spawn(*client, (id, order), facts, ids)),
+        Event::Command(client, by, command) => {
+            or_refuse(*client, view.command(*client, by, command, ids))
+        }
+        Event::JobEnded { job, ended } => view.job_ended(*job, ended, ids),
+        Event::Spawn(client, id, order, facts) => {
+            or_refuse(*client, view.spawn(*client, (id, order), facts, ids))
+        }
         Event::Greeted { incarnation } => view.greeted(incarnation),
-        Event::Connected { incarnation, state, .. } => {
-            view.connected(incarnation, state).and(view.offer_later())
-        }
+        Event::Connected {
+            incarnation, state, ..
+        } => view.connected(incarnation, state).and(view.offer_later()),
         Event::Said { incarnation, state } => {
-            let answer = if state.doubts > 0 { view.directed(incarnation) } else { Decision::default() };
+            let answer = if state.doubts > 0 {
+                view.directed(incarnation)
+            } else {
+                Decision::default()
+            };
             let said = answer.and(view.said(incarnation, state));
-            said.and(view.remind(incarnation, ids)).and(view.offer_later())
+            said.and(view.remind(incarnation, ids))
+                .and(view.offer_later())
         }
-        Event::Submitted { incarnation, request_id, line } => view.submitted(incarnation, request_id, line),
+        Event::Submitted {
+            incarnation,
+            request_id,
+            line,
+        } => view.submitted(incarnation, request_id, line),
         Event::Leaving { incarnation } => view.leaving(incarnation),
         // What it says is recorded with its end.
         Event::Disconnected { .. } | Event::Unable { .. } => Decision::default(),
-        Event::Started { incarnation, process, cgroup } => {
-            view.started(incarnation, (process, cgroup.as_ref()), ids)
-        }
+        Event::Started {
+            incarnation,
+            process,
+            cgroup,
+        } => view.started(incarnation, (process, cgroup.as_ref()), ids),
         Event::Found { incarnation } => view.found(incarnation),
         Event::Ended { incarnation, ended } => view.ended(incarnation, ended, ids),
         Event::LeadRead { rejected, .. } if rejected.is_empty() => Decision::default(),
         Event::LeadRead { rejected, .. } => {
-            let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
-            let record = TeamRecord { rejected: rejected.clone(), tell, ..view.team_record(TeamEvent::Read) };
+            let tell = vec![Notice {
+                to: Name::lead(),
+                id: ids.message(),
+            }];
+            let record = TeamRecord {
+                rejected: rejected.clone(),
+                tell,
+                ..view.team_record(TeamEvent::Read)
+            };
             Decision::default().record(Record::Team(record))
         }
         Event::Restored { what } => {
@@ -85,32 +113,20 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
                  that (running: {}), and so can every program of this user.",
                 running.join(", ")
             );
-            let tell = vec![Notice { to: Name::lead(), id: ids.message() }];
+            let tell = vec![Notice {
+                to: Name::lead(),
+                id: ids.message(),
+            }];
             let record = view.team_record(TeamEvent::Restored);
-            Decision::default().record(Record::Team(TeamRecord { content: Some(content), tell, ..record }))
+            Decision::default().record(Record::Team(TeamRecord {
+                content: Some(content),
+                tell,
+                ..record
+            }))
         }
         Event::Pong { incarnation, .. } => view.pong(incarnation, ids),
         Event::Silent { incarnation } => view.silent(incarnation, ids),
-        Event::Task(client, by, order, prepared) => {
-            let view = View { prepared: prepared.as_ref(), ..*view };
-            or_refuse(*client, view.task(*client, by, order, ids))
-        }
-        Event::Integrated { task, number, ended } => view.integrated((*task, *number), ended, ids),
-        Event::Synced(client, id, (branch, shown), commit) => {
-            or_refuse(*client, view.synced(*client, (id, (branch, shown), commit.as_deref()), ids))
-        }
-        Event::Landed(client, landed) => view.landed(*client, landed, ids),
         Event::Integrate => view.integrate_next(),
-        Event::Offered { name, task, ended } => view.offered((name, *task), ended, ids),
-        Event::NotKept { name, why } => view.note(
-            Name::lead(),
-            format!(
-                "{name}'s commits could not be saved: {why}. They are still in {name}'s checkout, which is kept"
-            ),
-            ids,
-        ),
-        Event::Checked { task, number, ended: Ok(ended) } => view.checked((*task, *number), ended, ids),
-        Event::Checked { task, number, ended: Err(why) } => view.not_checked((*task, *number), why, ids),
         Event::Review { task } => view.review(*task, ids),
         Event::Offer => view.offer(ids),
         Event::Deadline => view.deadline(),
@@ -123,10 +139,13 @@ impl View<'_> {
     fn command(
         &self,
         client: ReplyTo,
+        by: &Actor,
         command: &Command,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
+        may_ask(by, command)?;
         match command {
+            Command::Spawn { id, order } => self.look_for_spawn(client, id, order),
             Command::Shutdown(order) => self.shutdown(client, order, ids),
             Command::Answer {
                 request_id,
@@ -141,20 +160,17 @@ impl View<'_> {
                 wait,
             } => self.request_plan(client, (id, name, content, *wait), ids),
             Command::Interrupt { name, asked_at } => self.interrupt(client, name, *asked_at),
-            Command::Forget { name, .. } => self.forget(client, name),
+            Command::Forget { name, discard } => self.forget(client, name, *discard),
             Command::Stop { force } => Ok(self.stop(client, *force, ids)),
             Command::AwaitVerdict { request_id } => self.await_verdict(client, request_id),
             Command::AwaitQuiet { goal } => {
                 Ok(Decision::default().act(Action::WaitForQuiet(client, *goal)))
             }
-            // The event loop answers these itself, or adds facts to them: they never come this way.
-            Command::Ping
-            | Command::HandOver(_)
-            | Command::Task(_)
-            | Command::Integration(_)
-            | Command::Spawn { .. } => {
-                Err(Refusal::new(RefusalCode::Failed, "misdirected command"))
-            }
+            Command::Task(order) => self.task(client, by, order, ids),
+            Command::Integration(order) => self.integration(client, order, ids),
+            // These ask the process, not the team. The event loop answers them, also while nothing
+            // can be journaled.
+            Command::Ping | Command::HandOver(_) => Ok(Decision::default()),
         }
     }
 
@@ -308,4 +324,40 @@ fn or_refuse(client: ReplyTo, decision: Result<Decision, Refusal>) -> Decision {
 /// Makes the refusal of what does not fit how things stand.
 fn conflict(message: impl Into<String>, hint: impl Into<String>) -> Refusal {
     Refusal::new(RefusalCode::Conflict, message).hint(hint)
+}
+
+/// Tells whether one may ask for something: the lead agent may what its tools do, and any other
+/// teammate works with tasks alone.
+fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
+    if *by == Actor::Person || matches!(command, Command::Task(_)) {
+        return Ok(());
+    }
+    if by.is_teammate() {
+        return Err(conflict(
+            "only the lead agent asks for something",
+            "write to the lead",
+        ));
+    }
+    match command {
+        Command::Shutdown(order) if order.force_after.is_some() => Err(conflict(
+            "the lead agent ends no teammate by force",
+            "a person does with `teamctl shutdown NAME --force`",
+        )),
+        Command::Spawn { .. }
+        | Command::Shutdown(_)
+        | Command::Answer { .. }
+        | Command::RequestPlan { .. }
+        | Command::AwaitVerdict { .. } => Ok(()),
+        Command::Ping
+        | Command::HandOver(_)
+        | Command::Interrupt { .. }
+        | Command::Forget { .. }
+        | Command::Integration(_)
+        | Command::Task(_)
+        | Command::AwaitQuiet { .. }
+        | Command::Stop { .. } => Err(conflict(
+            "that is not for the lead agent to do",
+            "a person does it with `teamctl` or `teamd`",
+        )),
+    }
 }

@@ -14,7 +14,7 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use teamd_shared::control::{Done, Refusal, ToWorker};
+use teamd_shared::control::{Command, Done, Refusal, RefusalCode, ToWorker};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, MemberEvent, Record, Team, TeamEvent, TeamRecord, VERSION};
 use teamd_shared::mutant;
@@ -22,9 +22,10 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::task::{TaskId, TaskStatus};
 
-use super::decide::View;
+use super::decide::{View, called_off};
 use super::directive::{directive, welcome};
 use super::event::{Action, Event, Incarnation, Now, ReplyTo};
+use super::job::{Job, Places, Then};
 use super::live::{Live, Rules};
 use super::owners::{Failed, Owners};
 use super::waiters::Waiters;
@@ -58,6 +59,7 @@ pub(crate) struct Dispatcher {
     pub(super) events: VecDeque<Event>,
     /// The tasks whose check waits until the gate of their author is closed.
     held_checks: BTreeSet<TaskId>,
+    places: Places,
     /// Starts that failed, and when that is taken in.
     delayed: Vec<(Duration, Event)>,
     /// Whether the journal has the line of the end: nothing is decided any more.
@@ -101,11 +103,13 @@ struct Batch {
     tasks: BTreeSet<TaskId>,
     /// Whether its last decision forgets a member.
     forgets: bool,
+    /// Whether its last decision calls a spawn off.
+    calls_off: bool,
 }
 
 impl Dispatcher {
     /// Makes the dispatcher of a daemon that begins with this state.
-    pub(crate) fn new(team: Team, rules: Rules) -> Self {
+    pub(crate) fn new(team: Team, rules: Rules, places: Places) -> Self {
         Self {
             lead: team.lead,
             team,
@@ -115,6 +119,7 @@ impl Dispatcher {
             rules,
             events: VecDeque::new(),
             held_checks: BTreeSet::new(),
+            places,
             delayed: Vec::new(),
             is_closed: false,
             answers: Vec::new(),
@@ -153,13 +158,11 @@ impl Dispatcher {
         self.events
             .extend(in_review.map(|task| Event::Review { task: task.id }));
         // The daemon before may have died in between.
-        for name in self
-            .team
-            .members
-            .keys()
-            .filter(|name| self.team.held_by(name).is_none())
-        {
-            owners.keep(&self.team, (name, None));
+        let names: Vec<Name> = self.team.members.keys().cloned().collect();
+        for name in names {
+            if self.team.held_by(&name).is_none() {
+                self.perform(Action::Keep(name, None), owners);
+            }
         }
     }
 
@@ -204,10 +207,12 @@ impl Dispatcher {
         // A name is free once the files of its earlier owner are in the archive. A spawn does not
         // wait for the next try.
         if self.retry_at.is_some()
-            && self
-                .events
-                .iter()
-                .any(|event| matches!(event, Event::Spawn(..)))
+            && self.events.iter().any(|event| {
+                matches!(
+                    event,
+                    Event::Spawn(..) | Event::Command(_, _, Command::Spawn { .. })
+                )
+            })
         {
             self.complete(true, owners);
             self.finish_effects(owners);
@@ -273,7 +278,10 @@ impl Dispatcher {
         }
         for (incarnation, finding) in self.live.look(&self.team, owners.now(), self.rules) {
             match finding {
-                LookResult::Ask(number) => owners.say(&incarnation, ToWorker::Ping { number }),
+                LookResult::Ask(number) => {
+                    let ping = ToWorker::Ping { number };
+                    self.hand_on(Action::Say(incarnation, ping), owners);
+                }
                 LookResult::Silent => self.events.push_back(Event::Silent { incarnation }),
             }
         }
@@ -282,18 +290,13 @@ impl Dispatcher {
     fn decide_all(&mut self, owners: &mut dyn Owners) -> Batch {
         let now = owners.now();
         let mut batch = Batch::default();
+        // What comes after these rests on what they do.
         while !batch.forgets
+            && !batch.calls_off
             && let Some(event) = self.events.pop_front()
         {
             self.live.observe(&self.team, &event);
-            let view = View {
-                team: &self.team,
-                live: &self.live,
-                now,
-                rules: self.rules,
-                prepared: None,
-            };
-            let decision = owners.decide(&view, &event);
+            let decision = owners.decide(&self.view(now), &event);
             batch.touched.extend(
                 event
                     .incarnation()
@@ -302,12 +305,32 @@ impl Dispatcher {
             if let Event::LeadRead { position, .. } = &event {
                 self.lead = *position;
             }
+            if let Event::JobEnded { job, .. } = &event
+                && let Some(name) = self.live.jobs.then(*job).and_then(Then::prepares)
+            {
+                batch.touched.insert(name.clone());
+            }
+            batch.calls_off = decision
+                .actions
+                .iter()
+                .any(|action| matches!(action, Action::CallOff(_)));
             batch.forgets = decision.records.iter().any(forgets);
             self.record(decision.records, now, &mut batch);
             batch.actions.extend(decision.actions);
             batch.events.push(event);
         }
         batch
+    }
+
+    fn view(&self, now: Now) -> View<'_> {
+        View {
+            team: &self.team,
+            live: &self.live,
+            now,
+            rules: self.rules,
+            places: &self.places,
+            prepared: None,
+        }
     }
 
     /// Gives records their lines, and derived records lines of their own.
@@ -361,6 +384,11 @@ impl Dispatcher {
         for name in &batch.touched {
             self.live.arm(&self.team, name, now, self.rules);
         }
+        for event in &batch.events {
+            if let Event::JobEnded { job, .. } = event {
+                self.live.jobs.decided(*job);
+            }
+        }
         for action in batch.actions {
             self.perform(action, owners);
         }
@@ -378,38 +406,45 @@ impl Dispatcher {
         self.close_if_all_are_gone(owners);
     }
 
+    /// Does what was decided: here what concerns the state of the dispatcher, and the owners do the
+    /// rest.
     fn perform(&mut self, action: Action, owners: &mut dyn Owners) {
         match action {
             Action::Start(incarnation, environment) => self.start(incarnation, environment, owners),
             Action::Welcome(incarnation) => {
                 if let Some(welcome) = welcome(&self.team, &self.live, &incarnation) {
-                    owners.say(&incarnation, ToWorker::Welcome(Box::new(welcome)));
+                    let frame = ToWorker::Welcome(Box::new(welcome));
+                    self.hand_on(Action::Say(incarnation, frame), owners);
                 }
             }
-            Action::Say(incarnation, frame) => owners.say(&incarnation, frame),
-            Action::Terminate(incarnation) => owners.terminate(&incarnation),
             Action::Kill(incarnation) => self.kill(&incarnation, owners),
-            Action::Check(id) => self.check(id, owners),
+            Action::Begin(job) => self.begin_job(*job, owners),
+            Action::CallOff(name) => {
+                let now = owners.now().since_boot;
+                for (job, client) in self.live.jobs.call_off(&name, now) {
+                    self.answers.push((client, Err(called_off(&name))));
+                    self.hand_on(Action::EndJob(job), owners);
+                }
+            }
+            Action::Check(id) => {
+                self.held_checks.insert(id);
+            }
             Action::CheckAgain(task) => {
                 self.delayed
                     .push((owners.now().monotonic + CHECK_AGAIN, Event::Review { task }));
             }
-            Action::Integrate(id) => {
-                if let Some(task) = self.team.tasks.get(&id) {
-                    owners.integrate(&self.team, task);
+            Action::EndCheck(id) => {
+                for job in self.live.jobs.end_check(id) {
+                    self.hand_on(Action::EndJob(job), owners);
                 }
             }
             Action::IntegrateNext => self.events.push_back(Event::Integrate),
-            Action::EndCheck(id) => owners.end_check(id),
             Action::Offer => self.offer(),
-            Action::Branch(name, task) => {
-                let environment = self
-                    .live
-                    .offered(&name, task)
-                    .and_then(|it| it.environment.clone());
-                owners.offer(&self.team, (&name, task), environment.as_ref());
+            Action::Keep(name, task) => {
+                if let Some(job) = self.view(owners.now()).keep(&name, task) {
+                    self.begin_job(job, owners);
+                }
             }
-            Action::Keep(name, task) => owners.keep(&self.team, (&name, Some(task))),
             Action::Reply(client, answer) => self.answers.push((client, answer)),
             Action::Wait(client, name, until) => {
                 self.waiters.add(client, name.clone(), until);
@@ -419,30 +454,42 @@ impl Dispatcher {
             Action::WaitForStop(client) => self.waiters.add_for_stop(client),
             Action::WaitForQuiet(client, goal) => self.waiters.add_for_quiet(client, goal),
             Action::RejectStop => self.answer_rejected_stop(),
+            Action::Say(..)
+            | Action::Terminate(_)
+            | Action::Look(..)
+            | Action::Run(..)
+            | Action::EndJob(_) => self.hand_on(action, owners),
         }
     }
 
-    fn check(&mut self, id: TaskId, owners: &mut dyn Owners) {
-        // It may have been withdrawn in the same batch.
-        let Some(task) = self.team.tasks.get(&id).filter(|task| task.is_checked()) else {
-            return;
-        };
-        if task
-            .checked_in_place()
-            .is_some_and(|author| self.may_change(author))
-        {
-            self.held_checks.insert(id);
-            return;
+    fn hand_on(&mut self, action: Action, owners: &mut dyn Owners) {
+        let followed = owners.perform(&self.team, &action);
+        self.events.extend(followed);
+    }
+
+    fn begin_job(&mut self, Job { order, then }: Job, owners: &mut dyn Owners) {
+        let client = then.client();
+        match (self.live.jobs.begin(then), client) {
+            (Some(job), _) => self.hand_on(Action::Run(job, order), owners),
+            (None, Some(client)) => self.answers.push((client, Err(being_given_a_task()))),
+            (None, None) => {}
         }
-        let author = task
-            .submission
-            .as_ref()
-            .and_then(|submission| self.live.member(&submission.by));
-        owners.check(
-            &self.team,
-            task,
-            author.and_then(|alive| alive.environment.as_ref()),
-        );
+    }
+
+    /// Begins the checks whose author cannot change anything any more.
+    fn check_held(&mut self, owners: &mut dyn Owners) {
+        for id in std::mem::take(&mut self.held_checks) {
+            // It may have been withdrawn in the same batch.
+            let Some(task) = self.team.tasks.get(&id).filter(|task| task.is_checked()) else {
+                continue;
+            };
+            let author = task.checked_in_place();
+            if author.is_some_and(|author| self.may_change(author)) {
+                self.held_checks.insert(id);
+            } else if let Some(job) = self.view(owners.now()).check(task) {
+                self.begin_job(job, owners);
+            }
+        }
     }
 
     /// Tells whether the author of work that is to be checked where it works may still change it:
@@ -458,13 +505,6 @@ impl Dispatcher {
         };
         let alive = self.live.of(&Incarnation::of(&state.record));
         alive.is_none_or(|alive| alive.said.applied_seq < state.seq)
-    }
-
-    /// Runs the checks that have waited for a gate, where that is closed now.
-    fn check_held(&mut self, owners: &mut dyn Owners) {
-        for id in std::mem::take(&mut self.held_checks) {
-            self.check(id, owners);
-        }
     }
 
     /// Has work offered, if there is any; once, however many events have asked for it.
@@ -499,30 +539,35 @@ impl Dispatcher {
             (None, None) => {}
         }
         let alive = self.live.member(&incarnation.name);
-        let started = match (member, alive.and_then(|alive| alive.environment.as_ref())) {
-            (Some(member), Some(environment)) => owners.start(member, environment),
-            (None, _) => Event::not_started(incarnation, "it was forgotten"),
-            (Some(_), None) => Event::not_started(incarnation, "its environment was lost"),
+        let environment = alive.and_then(|alive| alive.environment.clone());
+        let started = match (member, environment) {
+            (Some(_), Some(environment)) => {
+                let start = Action::Start(incarnation, Some(environment));
+                owners.perform(&self.team, &start)
+            }
+            (None, _) => vec![Event::not_started(incarnation, "it was forgotten")],
+            (Some(_), None) => vec![Event::not_started(incarnation, "its environment was lost")],
         };
         let follows_a_crash = member.is_some_and(|member| member.restarted > 0);
-        if follows_a_crash
-            && matches!(
-                started,
+        for event in started {
+            let is_failure = matches!(
+                event,
                 Event::Started {
                     process: Err(_),
                     ..
                 }
-            )
-        {
-            self.delayed.push((owners.now().monotonic + RETRY, started));
-        } else {
-            self.events.push_back(started);
+            );
+            if follows_a_crash && is_failure {
+                self.delayed.push((owners.now().monotonic + RETRY, event));
+            } else {
+                self.events.push_back(event);
+            }
         }
     }
 
     fn kill(&mut self, incarnation: &Incarnation, owners: &mut dyn Owners) {
         self.live.killed(incarnation);
-        owners.kill(incarnation);
+        self.hand_on(Action::Kill(incarnation.clone()), owners);
     }
 
     fn send_directive(&mut self, name: &Name, owners: &mut dyn Owners) {
@@ -537,7 +582,8 @@ impl Dispatcher {
             .is_some_and(|alive| alive.connected && !alive.is_awaited)
             && let Some(directive) = directive(&self.team, &self.live, name)
         {
-            owners.say(&incarnation, ToWorker::Directive(directive));
+            let frame = ToWorker::Directive(directive);
+            self.hand_on(Action::Say(incarnation, frame), owners);
         }
     }
 
@@ -607,7 +653,7 @@ fn left_behind(team: &Team, record: &Record) -> Vec<Action> {
                 .and_then(|task| task.owner.clone());
             before
                 .into_iter()
-                .map(|owner| Action::Keep(owner, record.task.id))
+                .map(|owner| Action::Keep(owner, Some(record.task.id)))
                 .collect()
         }
         Record::Member(record) => {
@@ -615,11 +661,19 @@ fn left_behind(team: &Team, record: &Record) -> Vec<Action> {
             record
                 .released
                 .iter()
-                .map(|&task| Action::Keep(name.clone(), task))
+                .map(|&task| Action::Keep(name.clone(), Some(task)))
                 .collect()
         }
         _ => Vec::new(),
     }
+}
+
+fn being_given_a_task() -> Refusal {
+    Refusal::new(
+        RefusalCode::Conflict,
+        "a branch is being begun in the checkout just now",
+    )
+    .hint("try again in a moment")
 }
 
 fn forgets(record: &Record) -> bool {

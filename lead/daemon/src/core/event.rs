@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
-use teamd_shared::check::CheckReport;
-use teamd_shared::checkout::Checkout;
-use teamd_shared::control::{Command, Done, Refusal, SpawnOrder, TaskOrder, ToWorker, WorkerState};
+use teamd_shared::control::{Command, Done, Refusal, SpawnOrder, ToWorker, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
-use teamd_shared::job::{GitReport, JobReport};
+use teamd_shared::job::{JobOrder, JobReport};
 use teamd_shared::journal::RejectedLine;
-use teamd_shared::member::{Cgroup, Emptied, Member};
-use teamd_shared::merged::Landed;
+use teamd_shared::member::{Cgroup, Emptied, Member, Terms};
 use teamd_shared::message::{Message, USER};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 use teamd_shared::task::TaskId;
+
+use super::job::Job;
 
 /// The time of an event.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +23,8 @@ pub(crate) struct Now {
     pub(crate) wall: f64,
     /// Since the daemon began: deadlines rest on it.
     pub(crate) monotonic: Duration,
+    /// Since the machine was started: commands say when they were given by it.
+    pub(crate) since_boot: Duration,
 }
 
 /// Which request of which connection: where the reply goes.
@@ -35,10 +36,10 @@ pub(crate) struct ReplyTo {
     pub(crate) agent: bool,
 }
 
-/// Who wants something of tasks.
+/// Who gives a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Actor {
-    /// A person, with a command.
+    /// A person.
     Person,
     /// A member, over its worker's own connection.
     Member(Name),
@@ -76,17 +77,16 @@ impl Incarnation {
     }
 }
 
-/// What the event loop looks up before it decides a spawn.
+/// What is looked up before a spawn is decided.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SpawnFacts {
     /// Why no incarnation can begin now, if something holds the liveness lock.
     pub(crate) held: Option<String>,
-    /// The workspace where none was asked for.
-    pub(crate) default_workspace: String,
-    /// Where the inbox of the lead ends, if it is the lead agent that begins.
-    pub(crate) lead_inbox: Option<Position>,
-    /// The checkout that was made for it.
-    pub(crate) checkout: Option<Checkout>,
+    /// Where the inbox of the lead ends, if it is the lead agent that begins; or why that cannot be
+    /// seen.
+    pub(crate) lead_inbox: Result<Option<Position>, String>,
+    /// Why no command could commit in the workspace, and what to do.
+    pub(crate) cannot_commit: Option<(String, String)>,
 }
 
 /// How the process of an incarnation ended, as far as it could be seen, and what it left unread.
@@ -105,9 +105,9 @@ pub(crate) struct Ended {
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
-    /// A command that concerns the journal.
-    Command(ReplyTo, Command),
-    /// A spawn under this id, with what must be known to decide it.
+    /// A command, and who gives it.
+    Command(ReplyTo, Actor, Command),
+    /// A spawn under this id, with what was looked up for it.
     Spawn(ReplyTo, RequestId, Box<SpawnOrder>, SpawnFacts),
     /// A started worker has greeted on the connection that it inherited, which it does under its
     /// liveness lock.
@@ -165,36 +165,11 @@ pub(crate) enum Event {
     },
     /// A worker that should answer has not done so for the watchdog period, or longer.
     Silent { incarnation: Incarnation },
-    /// An order about tasks, whose it is, and what a job has done for it: in a checkout, or to see
-    /// what the protected files are.
-    Task(ReplyTo, Actor, TaskOrder, Option<JobReport>),
-    /// The branch of this task is begun in the checkout of an idle teammate; or it cannot be, and
-    /// why.
-    Offered {
-        name: Name,
-        task: TaskId,
-        ended: Result<GitReport, String>,
+    /// A job has ended: its report, or why there is none.
+    JobEnded {
+        job: u64,
+        ended: Result<JobReport, String>,
     },
-    /// What a teammate has committed for a task that it holds no more is not in the team
-    /// repository, and why.
-    NotKept { name: Name, why: String },
-    /// The check of this submission has ended; or it could not be run, and why.
-    Checked {
-        task: TaskId,
-        number: u32,
-        ended: Result<CheckReport, String>,
-    },
-    /// The integration branch contains the merged work of this submission, or has moved; or it
-    /// could not be seen, and why.
-    Integrated {
-        task: TaskId,
-        number: u32,
-        ended: Result<bool, String>,
-    },
-    /// This branch of the user is at this commit, which is not integrated; none: it is.
-    Synced(ReplyTo, RequestId, (String, String), Option<String>),
-    /// A branch of the user stands here after it was asked to land.
-    Landed(ReplyTo, Landed),
     /// The next of the checked work may be integrated.
     Integrate,
     /// A task in review may need its check.
@@ -219,7 +194,7 @@ impl Event {
         }
     }
 
-    /// Returns the command that the event is, or is the outcome of: it must be answered.
+    /// Returns the command that the event is: it must be answered.
     pub(crate) fn client(&self) -> Option<ReplyTo> {
         if let About::Command(client) = self.about() {
             Some(client)
@@ -239,11 +214,7 @@ impl Event {
 
     fn about(&self) -> About<'_> {
         match self {
-            Self::Command(client, ..)
-            | Self::Spawn(client, ..)
-            | Self::Task(client, ..)
-            | Self::Synced(client, ..)
-            | Self::Landed(client, ..) => About::Command(*client),
+            Self::Command(client, ..) | Self::Spawn(client, ..) => About::Command(*client),
             Self::Greeted { incarnation }
             | Self::Connected { incarnation, .. }
             | Self::Said { incarnation, .. }
@@ -259,11 +230,8 @@ impl Event {
             | Self::Forced { incarnation } => About::Incarnation(incarnation),
             Self::LeadRead { .. }
             | Self::Restored { .. }
-            | Self::Offered { .. }
-            | Self::NotKept { .. }
-            | Self::Integrated { .. }
+            | Self::JobEnded { .. }
             | Self::Integrate
-            | Self::Checked { .. }
             | Self::Review { .. }
             | Self::Offer
             | Self::Deadline
@@ -291,6 +259,8 @@ pub(crate) enum Until {
     GateClosed { incarnation: u32, seq: u64 },
     /// This plan is not pending any more.
     Judged(RequestId),
+    /// Nothing is left of the jobs that prepared a start which was called off.
+    CalledOff,
 }
 
 /// What shall be done, after the journal has the decision.
@@ -307,22 +277,29 @@ pub(crate) enum Action {
     Terminate(Incarnation),
     /// Send SIGKILL.
     Kill(Incarnation),
-    /// Run the check of a task in review, if it does not run already.
+    /// Look up what a spawn rests on ([`Event::Spawn`]), by the terms of the incarnation.
+    Look(ReplyTo, RequestId, Box<SpawnOrder>, Box<Terms>),
+    /// Begin a job, unless the same one is under way.
+    Begin(Box<Job>),
+    /// Run it, under this number ([`Event::JobEnded`]).
+    Run(u64, JobOrder),
+    /// End it: it is not wanted any more.
+    EndJob(u64),
+    /// Call the spawns of a member off that are being prepared, or were asked for before.
+    CallOff(Name),
+    /// Check a task in review, as soon as its author cannot change anything any more.
     Check(TaskId),
     /// The same after a pause: it could not be run.
     CheckAgain(TaskId),
-    /// Move the integration branch to the merged work of a task.
-    Integrate(TaskId),
-    /// Integrate the next of the checked work.
-    IntegrateNext,
     /// End the check of a task, if it runs.
     EndCheck(TaskId),
+    /// Integrate the next of the checked work.
+    IntegrateNext,
     /// Look for work for idle members.
     Offer,
-    /// Begin the branch of a task in the checkout of an idle teammate.
-    Branch(Name, TaskId),
-    /// Keep what a teammate has committed for a task that it holds no more.
-    Keep(Name, TaskId),
+    /// Keep what a teammate has committed for a task that it holds no more; none: for the one whose
+    /// branch is checked out.
+    Keep(Name, Option<TaskId>),
     /// Answer a command.
     Reply(ReplyTo, Result<Done, Refusal>),
     /// Answer a command when something has happened.

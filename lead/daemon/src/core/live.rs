@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use teamd_shared::control::{TaskOrder, WorkerState};
+use teamd_shared::control::{Command, TaskOrder, WorkerState};
 use teamd_shared::environment::Environment;
+use teamd_shared::job::JobReport;
 use teamd_shared::journal::Team;
 use teamd_shared::member::{Doing, Ending, Member, Phase, RestartLimit};
 use teamd_shared::mutant;
@@ -15,7 +16,8 @@ use teamd_shared::request::{Kind, Payload};
 use teamd_shared::task::TaskId;
 use teamd_shared::transcript::Usage;
 
-use crate::core::event::{Event, Incarnation, Now};
+use crate::core::event::{Actor, Event, Incarnation, Now, ReplyTo};
+use crate::core::job::{Jobs, Then};
 use crate::core::watchdog::{LookResult, Should, Watch};
 
 /// How many workers take an inotify instance of their own; the daemon wakes the others. Linux
@@ -47,6 +49,7 @@ pub(crate) struct Rules {
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     members: BTreeMap<Name, Alive>,
+    pub(crate) jobs: Jobs,
     /// How often in a row the check of a task, or its integration, could not be run.
     fruitless_checks: BTreeMap<TaskId, u32>,
     /// How often the daemon was told by a signal to end.
@@ -71,8 +74,6 @@ pub(crate) struct Alive {
     pub(crate) became_idle: bool,
     /// Whether its inbox held mail that it had not read when it said something last.
     pub(crate) has_unread: bool,
-    /// The task of which the branch is begun in its checkout, so that it is given that.
-    pub(crate) offered: Option<TaskId>,
     /// How often in a row no branch could be begun.
     pub(crate) refusals: u32,
     /// Whether that was so when it was idle last: it is offered nothing before it has worked again.
@@ -180,16 +181,7 @@ impl Live {
                 alive.is_awaited = true;
                 alive.watch.connected();
             }
-            Event::Offered { name, ended, .. } => {
-                if let Some(alive) = self.members.get_mut(name) {
-                    alive.offered = None;
-                    alive.is_refused = ended.is_err();
-                    alive.refusals = if ended.is_ok() { 0 } else { alive.refusals + 1 };
-                    alive.refusal = ended.as_ref().err().cloned().unwrap_or_default();
-                }
-            }
-            Event::Checked { task, ended, .. } => self.check_ended(*task, ended.is_ok()),
-            Event::Integrated { task, ended, .. } => self.check_ended(*task, ended.is_ok()),
+            Event::JobEnded { job, ended } => self.job_ended(*job, ended),
             Event::Ended { incarnation, .. } => {
                 if let Some(alive) = self.of_mut(incarnation) {
                     // The usage is recorded with the end, and why it could not go on.
@@ -205,17 +197,40 @@ impl Live {
                     };
                 }
             }
-            // What a person or the lead says about tasks may have changed what was wrong.
-            Event::Task(_, by, order, _)
-                if !by.is_teammate() && !matches!(order, TaskOrder::List(_)) =>
-            {
-                for alive in self.members.values_mut() {
-                    alive.is_refused = false;
-                    alive.refusals = 0;
-                }
-            }
+            Event::Command(_, by, command) if changes_tasks(by, command) => self.forget_refusals(),
             Event::Terminate => self.terminations += 1,
             _ => {}
+        }
+    }
+
+    fn job_ended(&mut self, job: u64, ended: &Result<JobReport, String>) {
+        let why = match ended {
+            Ok(JobReport::Refused(refusal)) => Some(&refusal.message),
+            Ok(_) => None,
+            Err(why) => Some(why),
+        };
+        match self.jobs.then(job) {
+            Some(Then::Check { task, .. } | Then::Integrate { task, .. }) => {
+                self.check_ended(*task, why.is_none());
+            }
+            Some(Then::Offer { name, .. }) => {
+                if let Some(alive) = self.members.get_mut(name) {
+                    alive.is_refused = why.is_some();
+                    alive.refusals = why.map_or(0, |_| alive.refusals + 1);
+                    alive.refusal = why.cloned().unwrap_or_default();
+                }
+            }
+            Some(Then::Command(asked)) if changes_tasks(&asked.by, &asked.command) => {
+                self.forget_refusals();
+            }
+            _ => {}
+        }
+    }
+
+    fn forget_refusals(&mut self) {
+        for alive in self.members.values_mut() {
+            alive.is_refused = false;
+            alive.refusals = 0;
         }
     }
 
@@ -370,21 +385,18 @@ impl Live {
             .filter(|alive| alive.incarnation == incarnation.number)
     }
 
-    /// Returns what is known of each member.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Alive> {
-        self.members.values()
-    }
-
-    /// Takes in that a member is to be given a task, once its branch is begun.
-    pub(crate) fn offered(&mut self, name: &Name, task: TaskId) -> Option<&Alive> {
-        let alive = self.members.get_mut(name)?;
-        alive.offered = Some(task);
-        Some(alive)
-    }
-
     /// Returns what is known of a member, whichever incarnation it is.
     pub(crate) fn member(&self, name: &Name) -> Option<&Alive> {
         self.members.get(name)
+    }
+
+    /// Returns the command that an event is, or the outcome of: it must be answered.
+    pub(crate) fn client(&self, event: &Event) -> Option<ReplyTo> {
+        if let Event::JobEnded { job, .. } = event {
+            self.jobs.then(*job)?.client()
+        } else {
+            event.client()
+        }
     }
 
     fn enter(&mut self, incarnation: &Incarnation) -> &mut Alive {
@@ -506,6 +518,13 @@ impl Live {
     }
 }
 
+/// Tells whether a person or the lead says something about tasks that may change why a branch could
+/// not be begun.
+fn changes_tasks(by: &Actor, command: &Command) -> bool {
+    let changes = matches!(command, Command::Task(order) if !matches!(order, TaskOrder::List(_)));
+    changes && !by.is_teammate()
+}
+
 /// Returns what a status has room for: the journal keeps it.
 fn first_line(why: &str) -> String {
     why.lines()
@@ -618,10 +637,9 @@ impl Deadlines {
 #[cfg(test)]
 mod tests {
     use teamd_shared::fingerprint::Baseline;
-    use teamd_shared::job::JobReport;
 
     use super::*;
-    use crate::core::event::{Actor, ReplyTo};
+    use crate::core::job::Asked;
 
     #[test]
     fn a_worker_that_hears_of_its_mail_no_more_is_rung_once_for_what_came_before() {
@@ -659,39 +677,35 @@ mod tests {
             tag: 1,
             agent: false,
         };
-        let order = |by, order, report| Event::Task(client, by, order, report);
-        let looked = Some(JobReport::Protected(Baseline::Unknown("x".to_owned())));
-        for (event, is_freed) in [
-            (
-                order(Actor::Person, TaskOrder::Retry(1, Box::default()), None),
-                true,
-            ),
-            (
-                order(
-                    Actor::Person,
-                    TaskOrder::Retry(1, Box::default()),
-                    looked.clone(),
-                ),
-                true,
-            ),
-            (
-                order(
-                    Actor::Member(name.clone()),
-                    TaskOrder::Retry(1, Box::default()),
-                    looked,
-                ),
-                false,
-            ),
+        let retry = || Command::Task(TaskOrder::Retry(1, Box::default()));
+        let member = Actor::Member(name.clone());
+        for (by, needs_job, is_freed) in [
+            (Actor::Person, false, true),
+            (Actor::Person, true, true),
+            (member, true, false),
         ] {
+            let offer = Then::Offer {
+                name: name.clone(),
+                task: 1,
+            };
+            let job = live.jobs.begin(offer).unwrap();
             let ended = Err("no branch".to_owned());
-            live.observe(
-                &Team::default(),
-                &Event::Offered {
-                    name: name.clone(),
-                    task: 1,
-                    ended,
-                },
-            );
+            live.observe(&Team::default(), &Event::JobEnded { job, ended });
+            live.jobs.decided(job);
+            let event = if needs_job {
+                let asked = Asked {
+                    client,
+                    by,
+                    incarnation: 1,
+                    command: retry(),
+                };
+                let job = live.jobs.begin(Then::Command(Box::new(asked))).unwrap();
+                let looked = JobReport::Protected(Baseline::Unknown("x".to_owned()));
+                let ended = Ok(looked);
+                Event::JobEnded { job, ended }
+            } else {
+                Event::Command(client, by, retry())
+            };
             live.observe(&Team::default(), &event);
             let alice = live.member(&name).unwrap();
             assert_eq!(

@@ -6,6 +6,7 @@ pub(crate) mod directive;
 pub(crate) mod dispatcher;
 pub(crate) mod effect_queues;
 pub(crate) mod event;
+pub(crate) mod job;
 pub(crate) mod live;
 pub(crate) mod notices;
 pub(crate) mod owners;

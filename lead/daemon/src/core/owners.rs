@@ -3,15 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use teamd_shared::control::ToWorker;
-use teamd_shared::environment::Environment;
 use teamd_shared::journal::{Line, Team};
-use teamd_shared::member::Member;
 use teamd_shared::name::Name;
-use teamd_shared::task::{Task, TaskId};
+use teamd_shared::task::Task;
 
 use super::decide::{Decision, View};
-use super::event::{Event, Incarnation, Now};
+use super::event::{Action, Event, Now};
 use super::live::Live;
 
 /// The owners of the journal, the inboxes, the processes, the connections and the roster.
@@ -33,39 +30,12 @@ pub(crate) trait Owners {
     /// Does and syncs all effects. Returns the last line up to which they are complete.
     fn finish_effects(&mut self) -> Result<u64, Failed>;
 
-    /// Starts a process for an incarnation. Returns [`Event::Started`].
-    fn start(&mut self, member: &Member, environment: &Environment) -> Event;
-
-    /// Sends SIGTERM, if that incarnation still runs.
-    fn terminate(&mut self, incarnation: &Incarnation);
-
-    /// Sends SIGKILL.
-    fn kill(&mut self, incarnation: &Incarnation);
-
-    /// Says something to a worker, if it is connected.
-    fn say(&mut self, incarnation: &Incarnation, frame: ToWorker);
+    /// Does what was decided, as far as it concerns the world. Returns what has followed from it at
+    /// once.
+    fn perform(&mut self, team: &Team, action: &Action) -> Vec<Event>;
 
     /// Looks whether the inbox of a member holds more than it has taken in, in bytes.
     fn has_unread(&mut self, name: &Name, read: u64) -> bool;
-
-    /// Runs the check of a submitted task, in the environment of its owner if it is known. One that
-    /// runs already goes on.
-    fn check(&mut self, team: &Team, task: &Task, environment: Option<&Environment>);
-
-    /// Moves the integration branch to the merged work of a task in review ([`Event::Integrated`]).
-    fn integrate(&mut self, team: &Team, task: &Task);
-
-    /// Ends the check of a task, if it runs.
-    fn end_check(&mut self, task: TaskId);
-
-    /// Begins the branch of a task in the checkout of an idle teammate, which is then given the
-    /// task ([`Event::Offered`]).
-    fn offer(&mut self, team: &Team, to: (&Name, TaskId), environment: Option<&Environment>);
-
-    /// Keeps in the team repository what a teammate has committed for a task that it holds no more;
-    /// none: for the one whose branch is checked out. Nothing is kept of a teammate without a
-    /// checkout.
-    fn keep(&mut self, team: &Team, of: (&Name, Option<TaskId>));
 
     /// Writes the files of tasks as they stand now.
     fn show_tasks(&mut self, tasks: &[&Task]);

@@ -35,6 +35,8 @@ pub(crate) enum Standing<'t> {
     Failed(&'t str),
     /// It holds this task, and is idle.
     Holds(TaskId),
+    /// The branch of this task is being begun in its checkout, so that it is given that.
+    Offered(TaskId),
     /// No branch can be begun in its checkout: why.
     Refused(&'t str),
     /// It takes a task.
@@ -76,9 +78,11 @@ pub(crate) fn standing<'t>(team: &'t Team, live: &'t Live, member: &Member) -> S
             activity
         });
     }
-    match team.held_by(name) {
-        Some(task) => Standing::Holds(task.id),
-        None if alive.offered.is_some() => Standing::Busy,
+    if let Some(task) = team.held_by(name) {
+        return Standing::Holds(task.id);
+    }
+    match live.jobs.branch(name) {
+        Some(task) => Standing::Offered(task),
         None if alive.is_refused || alive.refusals >= MOST_REFUSALS => {
             Standing::Refused(&alive.refusal)
         }
@@ -121,7 +125,7 @@ impl Quiet<'_> {
     /// Tells whether something of a member is to come, or it is about to be given a task.
     fn moves(&self, member: &Member) -> bool {
         match standing(self.team, self.live, member) {
-            Standing::Busy => true,
+            Standing::Busy | Standing::Offered(_) => true,
             Standing::Free => {
                 member.terms.auto && self.team.next_for(member, &Default::default()).is_some()
             }
@@ -243,7 +247,7 @@ impl Quiet<'_> {
     fn why_idle(&self, member: &Member, task: TaskId) -> String {
         let name = &member.name;
         match standing(self.team, self.live, member) {
-            Standing::Busy => format!("{name} is at work"),
+            Standing::Busy | Standing::Offered(_) => format!("{name} is at work"),
             Standing::Waits(plan) => self.waits(plan),
             Standing::Failed(why) => format!("{name} could not go on: {why}"),
             Standing::Holds(held) if held == task => {

@@ -164,6 +164,7 @@ fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer
             }
             (None, _) => Some(Err(ended_unasked(name))),
         },
+        Until::CalledOff => (!live.jobs.is_ending(name)).then_some(Ok(Done::Withdrawn)),
         // A plan belongs to the conversation: that an incarnation has ended says nothing.
         Until::Judged(request_id) => {
             let request = team.requests.get(request_id)?;

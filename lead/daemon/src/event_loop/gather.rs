@@ -1,21 +1,15 @@
 //! Gathering: what connections, processes and inboxes report becomes events, with the facts that a
 //! decision rests on. Nothing is decided here.
 
-use teamd_shared::control::{
-    Command, Done, FromWorker, Refusal, RefusalCode, SpawnOrder, TaggedCommand, ToWorker,
-};
-use teamd_shared::inbox::{ReadError, last_lines};
+use teamd_shared::control::{Command, Done, FromWorker, TaggedCommand, ToWorker};
 use teamd_shared::member::Doing;
 use teamd_shared::name::Name;
-use teamd_shared::position::Position;
-use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::Changes;
 
 use super::{EventLoop, Sources};
-use crate::core::event::{Actor, Event, Incarnation, ReplyTo, SpawnFacts};
+use crate::core::event::{Actor, Event, Incarnation, ReplyTo};
 use crate::core::owners::Owners;
 use crate::io::connections::{ConnectedWorker, Input};
-use crate::io::lock::liveness_lock_holder;
 
 /// How many inputs one batch takes at the most.
 const BATCH: usize = 512;
@@ -30,7 +24,7 @@ impl EventLoop {
             events.extend(self.intake(input));
         }
         while let Ok(number) = sources.exited.try_recv() {
-            self.process_exited(number);
+            events.extend(self.process_exited(number));
         }
         while let Ok(event) = sources.empty.try_recv() {
             events.extend(self.incarnation_ended(event));
@@ -62,10 +56,7 @@ impl EventLoop {
                     tag: request.tag,
                     agent: false,
                 };
-                match request.command {
-                    Command::Task(order) => self.task_asked(client, Actor::Person, order),
-                    other => self.command(client, other),
-                }
+                self.command(client, request.command)
             }
             Input::WorkerGreeted { incarnation } => Some(Event::Greeted { incarnation }),
             Input::WorkerConnected(here) => self.worker_connected(*here),
@@ -115,7 +106,11 @@ impl EventLoop {
                             tag,
                             agent: true,
                         };
-                        self.agent_asks(&incarnation, client, command)
+                        Some(Event::Command(
+                            client,
+                            Actor::Member(incarnation.name),
+                            command,
+                        ))
                     }
                 }
             }
@@ -127,27 +122,7 @@ impl EventLoop {
         }
     }
 
-    /// Takes in a request over a worker's own connection: the lead agent asks there as a person
-    /// does, and no other worker is heard.
-    fn agent_asks(
-        &mut self,
-        incarnation: &Incarnation,
-        client: ReplyTo,
-        command: Command,
-    ) -> Option<Event> {
-        match (may_ask(incarnation, &command), command) {
-            (Ok(()), Command::Task(order)) => {
-                self.task_asked(client, Actor::Member(incarnation.name.clone()), order)
-            }
-            (Ok(()), command) => self.command(client, command),
-            (Err(refusal), _) => {
-                tracing::warn!("{} is not heard: {}", incarnation.name, refusal.message);
-                self.owned.connections.reply(client, Err(refusal));
-                None
-            }
-        }
-    }
-
+    /// Takes in the command of a person. What asks the process, and not the team, is answered here.
     fn command(&mut self, client: ReplyTo, command: Command) -> Option<Event> {
         match command {
             Command::Ping => {
@@ -166,21 +141,11 @@ impl EventLoop {
                 self.owned.connections.reply(client, Ok(pong));
                 None
             }
-            Command::Spawn { id, order } => match self.spawn_facts(&order) {
-                Ok(facts) => self.spawn_asked(client, id, order, facts),
-                Err(refusal) => {
-                    self.owned.connections.reply(client, Err(refusal));
-                    None
-                }
-            },
-            Command::Integration(order) => self.integration_asked(client, order),
-            Command::Shutdown(order) => self.shutdown_asked(client, order),
-            Command::Forget { name, discard } => self.forget_asked(client, name, discard),
             Command::HandOver(successor) => {
                 self.begin_to_hand_over(client, successor);
                 None
             }
-            other => Some(Event::Command(client, other)),
+            command => Some(Event::Command(client, Actor::Person, command)),
         }
     }
 
@@ -190,33 +155,6 @@ impl EventLoop {
         let roster = self.owned.roster_trouble.as_deref();
         let waits = roster.is_some() || self.dispatcher.has_undecided();
         self.dispatcher.trouble().filter(|_| waits).or(roster)
-    }
-
-    fn spawn_facts(&self, order: &SpawnOrder) -> Result<SpawnFacts, Refusal> {
-        let lead_inbox = lead_begins_at(&self.owned.dir, order)?;
-        let before = self
-            .dispatcher
-            .team
-            .members
-            .get(&order.name)
-            .map(|state| &state.record);
-        let ended = before.is_none_or(|member| member.phase.is_ended());
-        let recorded = if order.resume {
-            before.map(|member| member.terms.clone())
-        } else {
-            None
-        };
-        self.owned
-            .supervisor
-            .can_confine(&recorded.unwrap_or_default().with(&order.terms))?;
-        Ok(SpawnFacts {
-            held: ended
-                .then(|| liveness_lock_holder(&self.owned.dir, &order.name))
-                .flatten(),
-            default_workspace: default_workspace(&self.owned.dir),
-            lead_inbox,
-            checkout: None,
-        })
     }
 
     /// Checks a worker that has connected: its process must be the one that the journal holds for
@@ -294,178 +232,5 @@ impl EventLoop {
             }
         }
         events
-    }
-}
-
-/// Tells whether a worker may ask for something over its own connection: the lead agent may what
-/// its tools do.
-pub(crate) fn may_ask(incarnation: &Incarnation, command: &Command) -> Result<(), Refusal> {
-    let refuse =
-        |message: &str, hint: &str| Err(Refusal::new(RefusalCode::Conflict, message).hint(hint));
-    if matches!(command, Command::Task(_)) {
-        return Ok(());
-    }
-    if incarnation.name != Name::lead() {
-        return refuse(
-            "only the lead agent asks for something",
-            "write to the lead",
-        );
-    }
-    match command {
-        Command::Shutdown(order) if order.force_after.is_some() => refuse(
-            "the lead agent ends no teammate by force",
-            "a person does with `teamctl shutdown NAME --force`",
-        ),
-        Command::Spawn { .. }
-        | Command::Shutdown(_)
-        | Command::Answer { .. }
-        | Command::RequestPlan { .. }
-        | Command::AwaitVerdict { .. } => Ok(()),
-        Command::Ping
-        | Command::HandOver(_)
-        | Command::Interrupt { .. }
-        | Command::Forget { .. }
-        | Command::Integration(_)
-        | Command::Task(_)
-        | Command::AwaitQuiet { .. }
-        | Command::Stop { .. } => refuse(
-            "that is not for the lead agent to do",
-            "a person does it with `teamctl` or `teamd`",
-        ),
-    }
-}
-
-/// Returns where a fresh lead agent begins to read: it must not consume what was told to people for
-/// months. None for others, and for one that goes on.
-fn lead_begins_at(dir: &TeamDir, order: &SpawnOrder) -> Result<Option<Position>, Refusal> {
-    if order.name != Name::lead() || order.resume {
-        return Ok(None);
-    }
-    match last_lines(dir, &Name::lead(), 0) {
-        Ok(last) => Ok(Some(last.position)),
-        Err(ReadError::NoInbox(_)) => Ok(Some(Position::START)),
-        Err(error) => {
-            let message = format!("cannot see where the inbox of the lead ends: {error}");
-            Err(Refusal::new(RefusalCode::Failed, message).hint("repair that file, and try again"))
-        }
-    }
-}
-
-/// Returns the directory that holds the team directory, or the link to it.
-fn default_workspace(dir: &TeamDir) -> String {
-    dir.workspace().to_string_lossy().into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use teamd_shared::control::ShutdownOrder;
-    use teamd_shared::environment::Environment;
-    use teamd_shared::team_dir::TeamPath;
-
-    use teamd_shared::id::RequestId;
-
-    use super::*;
-
-    #[test]
-    fn a_fresh_lead_agent_begins_where_its_inbox_ends_or_not_at_all() {
-        let scratch = tempfile::tempdir().unwrap();
-        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        let order = |who: &str, resume| SpawnOrder {
-            resume,
-            ..SpawnOrder::new(Name::of_inbox(who).unwrap(), Environment::default())
-        };
-        let begins = |who, resume| lead_begins_at(&dir, &order(who, resume));
-        assert_eq!(
-            begins("lead", false),
-            Ok(Some(Position::START)),
-            "there is no mail"
-        );
-        teamd_shared::fs::replace(&dir, &TeamPath::inbox(&Name::lead()), b"{}\n{}\n").unwrap();
-        assert_eq!(begins("lead", false).unwrap().unwrap().offset, 6);
-        dir.remove(&TeamPath::inbox(&Name::lead())).unwrap();
-        std::fs::create_dir(dir.path(&TeamPath::inbox(&Name::lead()))).unwrap();
-        let refusal = begins("lead", false).unwrap_err();
-        assert!(
-            refusal
-                .message
-                .starts_with("cannot see where the inbox of the lead ends"),
-            "{refusal:?}"
-        );
-        assert_eq!(
-            (begins("lead", true), begins("alice", false)),
-            (Ok(None), Ok(None))
-        );
-    }
-
-    fn asks(who: &str, command: &Command) -> Option<(RefusalCode, String)> {
-        let incarnation = Incarnation {
-            name: Name::of_inbox(who).unwrap(),
-            number: 1,
-        };
-        let refusal = may_ask(&incarnation, command).err()?;
-        assert!(refusal.hint.is_some(), "no next step: {refusal:?}");
-        Some((refusal.code, refusal.message))
-    }
-
-    fn alice() -> Name {
-        Name::new("alice").unwrap()
-    }
-
-    fn shutdown(force_after: Option<f64>) -> Command {
-        let request_id = RequestId::from_bits(1);
-        let name = alice();
-        let reason = String::new();
-        let decide_within = 30.0;
-        let wait = true;
-        Command::Shutdown(ShutdownOrder {
-            request_id,
-            name,
-            reason,
-            decide_within,
-            force_after,
-            wait,
-        })
-    }
-
-    #[test]
-    fn only_the_lead_agent_is_heard_over_its_own_connection() {
-        let id = RequestId::from_bits(1);
-        for command in [
-            shutdown(None),
-            Command::RequestPlan {
-                id: id.clone(),
-                name: alice(),
-                content: "x".to_owned(),
-                wait: false,
-            },
-            Command::AwaitVerdict { request_id: id },
-        ] {
-            assert_eq!(asks("lead", &command), None, "{command:?}");
-            let refused = (
-                RefusalCode::Conflict,
-                "only the lead agent asks for something".to_owned(),
-            );
-            assert_eq!(asks("alice", &command), Some(refused), "{command:?}");
-        }
-    }
-
-    #[test]
-    fn what_a_person_alone_may_do_is_refused_to_the_lead_agent() {
-        for command in [
-            shutdown(Some(0.0)),
-            Command::Stop { force: false },
-            Command::Forget {
-                name: alice(),
-                discard: false,
-            },
-            Command::Interrupt {
-                name: alice(),
-                asked_at: Duration::ZERO,
-            },
-        ] {
-            assert!(asks("lead", &command).is_some(), "{command:?}");
-        }
     }
 }

@@ -1,35 +1,39 @@
 //! What the dispatcher's decisions are done with, each part by its owner.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use teamd_shared::check::CheckOrder;
 use teamd_shared::clock;
-use teamd_shared::control::{self, ToWorker};
+use teamd_shared::control::{self, SpawnOrder};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RandomIds;
-use teamd_shared::job::{GitStep, JobOrder};
+use teamd_shared::inbox::{ReadError, last_lines};
+use teamd_shared::job::JobOrder;
 use teamd_shared::journal::{Line, MemberEvent, Record, RequestEvent, Team};
-use teamd_shared::member::{ApproveBy, Member, Sandbox, Terms};
+use teamd_shared::member::{ApproveBy, Member, Terms};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
-use teamd_shared::task::{Task, TaskId};
+use teamd_shared::position::Position;
+use teamd_shared::repository::cannot_commit;
+use teamd_shared::task::Task;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use super::checkouts::{Checkouts, GitJob, checkout_of};
+use super::checkouts::resolve_visible;
 use super::connections::{Connections, Inputs, serve_inherited};
 use super::effects::Effects;
 use super::hooks::{Hook, Hooks};
-use super::jobs::{EndedJob, Job, Jobs, Key, Purpose};
+use super::jobs::Jobs;
 use super::journal::Journal;
+use super::lock::liveness_lock_holder;
 use super::roster_file::RosterFile;
 use super::task_files::TaskFiles;
 use super::workers::{StartedWorker, Supervisor};
 use crate::core::decide::{Decision, View, decide};
 use crate::core::dispatcher::RETRY;
-use crate::core::event::{Event, Incarnation, Now};
+use crate::core::event::{Action, Event, Incarnation, Now, SpawnFacts};
 use crate::core::live::Live;
 use crate::core::owners::{Failed, NotWritten, Owners};
 
@@ -44,9 +48,6 @@ pub(crate) struct Owned {
     pub(crate) supervisor: Supervisor,
     pub(crate) connections: Connections,
     pub(crate) jobs: Jobs,
-    /// The jobs that have ended, or could not be started.
-    pub(crate) ended_jobs: Vec<EndedJob>,
-    pub(crate) checkouts: Checkouts,
     pub(crate) task_files: TaskFiles,
     /// Where connections report to.
     pub(crate) inputs: Inputs,
@@ -68,6 +69,7 @@ impl Owners for Owned {
         Now {
             wall: clock::wall(),
             monotonic: self.began.elapsed(),
+            since_boot: clock::since_boot(),
         }
     }
 
@@ -98,163 +100,47 @@ impl Owners for Owned {
         self.effects.finish()
     }
 
-    fn start(&mut self, member: &Member, environment: &Environment) -> Event {
-        let incarnation = Incarnation::of(member);
-        match self.try_start(&incarnation, member, environment) {
-            Ok(StartedWorker { identity, cgroup }) => Event::Started {
-                incarnation,
-                process: Ok(identity),
-                cgroup,
-            },
-            Err(why) => {
-                tracing::error!("cannot start {}: {why}", incarnation.name);
-                Event::not_started(incarnation, &why)
+    fn perform(&mut self, team: &Team, action: &Action) -> Vec<Event> {
+        match action {
+            Action::Start(incarnation, environment) => {
+                let member = team.members.get(&incarnation.name);
+                let (Some(member), Some(environment)) = (member, environment) else {
+                    return Vec::new();
+                };
+                return vec![self.start(incarnation, &member.record, environment)];
             }
+            Action::Say(incarnation, frame) => self.connections.say(incarnation, frame.clone()),
+            Action::Terminate(incarnation) => self.supervisor.terminate(incarnation),
+            Action::Kill(incarnation) => self.supervisor.kill(incarnation),
+            Action::Look(client, id, order, terms) => {
+                let facts = self.spawn_facts(order, terms);
+                return vec![Event::Spawn(*client, id.clone(), order.clone(), facts)];
+            }
+            Action::Run(job, order) => {
+                let mut order = order.clone();
+                if let JobOrder::Git(git) = &mut order {
+                    resolve_visible(git);
+                }
+                return self.jobs.add(*job, order, &mut self.supervisor);
+            }
+            Action::EndJob(job) => return self.jobs.end(*job),
+            // The dispatcher does these itself.
+            Action::Welcome(_)
+            | Action::Begin(_)
+            | Action::CallOff(_)
+            | Action::Check(_)
+            | Action::CheckAgain(_)
+            | Action::EndCheck(_)
+            | Action::IntegrateNext
+            | Action::Offer
+            | Action::Keep(..)
+            | Action::Reply(..)
+            | Action::Wait(..)
+            | Action::WaitForStop(_)
+            | Action::WaitForQuiet(..)
+            | Action::RejectStop => {}
         }
-    }
-
-    fn terminate(&mut self, incarnation: &Incarnation) {
-        self.supervisor.terminate(incarnation);
-    }
-
-    fn kill(&mut self, incarnation: &Incarnation) {
-        self.supervisor.kill(incarnation);
-    }
-
-    fn say(&mut self, incarnation: &Incarnation, frame: ToWorker) {
-        self.connections.say(incarnation, frame);
-    }
-
-    fn check(&mut self, team: &Team, task: &Task, environment: Option<&Environment>) {
-        let Some(submission) = &task.submission else {
-            return;
-        };
-        let purpose = Purpose::Check {
-            task: task.id,
-            number: submission.number,
-        };
-        if self.jobs.has(&purpose) {
-            return;
-        }
-        let author = team
-            .members
-            .get(&submission.by)
-            .map(|state| &state.record.terms);
-        let here = self.dir.workspace().to_string_lossy().into_owned();
-        let sandbox = author
-            .map(|terms| terms.sandbox.clone())
-            .unwrap_or_default();
-        let order = CheckOrder {
-            task: task.id,
-            number: submission.number,
-            commands: submission
-                .checks
-                .iter()
-                .map(|check| check.command.clone())
-                .collect(),
-            workspace: author.map_or_else(|| here.clone(), |terms| terms.workspace.clone()),
-            checkout: author.and_then(|terms| terms.checkout.clone()),
-            timeout: team.work.timeout().as_secs_f64(),
-            environment: environment.cloned().unwrap_or_else(Environment::of_self),
-            sandbox: Sandbox {
-                writable: Vec::new(),
-                no_network: !team.work.check_network,
-                ..sandbox
-            },
-            bounds: author.map(|terms| terms.bounds).unwrap_or_default(),
-            territory: team
-                .territory()
-                .map(|(path, _)| path.to_string_lossy().into_owned())
-                .collect(),
-            protect: team.work.protect.clone(),
-            protect_in: here,
-            protected: task.protected.clone(),
-        };
-        match &submission.commit {
-            Some(commit) => self.prepare(team, (task, commit), order, purpose),
-            None => self.add_job(Job {
-                keys: vec![Key::InPlace, Key::Task(task.id)],
-                order: JobOrder::Check(Box::new(order)),
-                purpose,
-            }),
-        }
-    }
-
-    fn integrate(&mut self, team: &Team, task: &Task) {
-        let Some(submission) = &task.submission else {
-            return;
-        };
-        let Some(merged) = submission.merged.clone() else {
-            return;
-        };
-        let purpose = Purpose::Integrate {
-            task: task.id,
-            number: submission.number,
-        };
-        if !self.jobs.has(&purpose) {
-            let step = GitStep::Integrate {
-                merged,
-                cache: team.work.cache.clone(),
-            };
-            self.add_integration_job(team, step, purpose);
-        }
-    }
-
-    fn end_check(&mut self, task: TaskId) {
-        self.jobs.end_check(task);
-    }
-
-    fn offer(
-        &mut self,
-        team: &Team,
-        (name, task): (&Name, TaskId),
-        environment: Option<&Environment>,
-    ) {
-        let Some(checkout) = checkout_of(team, name) else {
-            return;
-        };
-        let step = GitStep::Branch {
-            root: checkout.root.clone(),
-            task,
-        };
-        let purpose = Purpose::Offer(name.clone(), task);
-        let name = name.clone();
-        let environment = environment.cloned();
-        self.add_git_job(
-            team,
-            GitJob {
-                name,
-                environment,
-                step,
-                purpose,
-                task: Some(task),
-                visible: Vec::new(),
-            },
-        );
-    }
-
-    fn keep(&mut self, team: &Team, (name, task): (&Name, Option<TaskId>)) {
-        let Some(checkout) = checkout_of(team, name) else {
-            return;
-        };
-        let step = GitStep::Keep {
-            root: checkout.root.clone(),
-            task,
-            submit: false,
-        };
-        let purpose = Purpose::Keep(name.clone());
-        let name = name.clone();
-        self.add_git_job(
-            team,
-            GitJob {
-                name,
-                environment: None,
-                step,
-                purpose,
-                task,
-                visible: Vec::new(),
-            },
-        );
+        Vec::new()
     }
 
     fn show_tasks(&mut self, tasks: &[&Task]) {
@@ -349,6 +235,38 @@ impl Owned {
         self.hooks.run(hook, &territory, facts);
     }
 
+    fn start(
+        &mut self,
+        incarnation: &Incarnation,
+        member: &Member,
+        environment: &Environment,
+    ) -> Event {
+        match self.try_start(incarnation, member, environment) {
+            Ok(StartedWorker { identity, cgroup }) => Event::Started {
+                incarnation: incarnation.clone(),
+                process: Ok(identity),
+                cgroup,
+            },
+            Err(why) => {
+                tracing::error!("cannot start {}: {why}", incarnation.name);
+                Event::not_started(incarnation.clone(), &why)
+            }
+        }
+    }
+
+    fn spawn_facts(&self, order: &SpawnOrder, terms: &Terms) -> SpawnFacts {
+        let begins = order.name == Name::lead() && !order.resume;
+        SpawnFacts {
+            held: liveness_lock_holder(&self.dir, &order.name),
+            lead_inbox: if begins {
+                end_of_lead_inbox(&self.dir).map(Some)
+            } else {
+                Ok(None)
+            },
+            cannot_commit: cannot_commit(Path::new(&terms.workspace)),
+        }
+    }
+
     fn try_start(
         &mut self,
         incarnation: &Incarnation,
@@ -368,5 +286,34 @@ impl Owned {
         self.connections
             .add_worker(incarnation.clone(), connection, outbound);
         Ok(started)
+    }
+}
+
+/// Returns where a fresh lead agent begins to read: it must not consume what was told to people for
+/// months.
+fn end_of_lead_inbox(dir: &TeamDir) -> Result<Position, String> {
+    match last_lines(dir, &Name::lead(), 0) {
+        Ok(last) => Ok(last.position),
+        Err(ReadError::NoInbox(_)) => Ok(Position::START),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_lead_agent_begins_where_its_inbox_ends() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
+        let inbox = TeamPath::inbox(&Name::lead());
+        let nothing = Ok(Position::START);
+        assert_eq!(end_of_lead_inbox(&dir), nothing, "there is no mail");
+        teamd_shared::fs::replace(&dir, &inbox, b"{}\n{}\n").unwrap();
+        assert_eq!(end_of_lead_inbox(&dir).unwrap().offset, 6);
+        dir.remove(&inbox).unwrap();
+        std::fs::create_dir(dir.path(&inbox)).unwrap();
+        assert!(end_of_lead_inbox(&dir).is_err());
     }
 }

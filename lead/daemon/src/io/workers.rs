@@ -16,11 +16,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use rustix::process::Signal;
-use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::environment::Environment;
 use teamd_shared::inbox;
 use teamd_shared::logging;
-use teamd_shared::member::{Bounds, Cgroup, Member, Terms};
+use teamd_shared::member::{Bounds, Cgroup, Member};
 use teamd_shared::name::Name;
 use teamd_shared::process::{How, Identity, ProcessHandle};
 use teamd_shared::sandbox::Namespaces;
@@ -124,17 +123,6 @@ impl Supervisor {
     /// Tells whether commands have mounts of their own.
     pub(crate) fn has_mounts(&self) -> bool {
         self.confinement.layers.namespaces != Namespaces::None
-    }
-
-    /// Checks that a teammate can be confined as its terms say.
-    ///
-    /// # Errors
-    /// [`Refusal`] that says why not.
-    pub(crate) fn can_confine(&self, terms: &Terms) -> Result<(), Refusal> {
-        terms.sandbox.is_kept_by(self.confinement.layers).map_err(|why| {
-            let hint = "set `network` of `[sandbox]` to true or false, or spawn it with --no-network; `teamctl doctor` says what is missing";
-            Refusal::new(RefusalCode::Failed, why).hint(hint)
-        })
     }
 
     /// Starts the process of an incarnation. The worker waits on the connection that it inherits to

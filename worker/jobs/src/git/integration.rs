@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use teamd_shared::check::CheckReport;
 use teamd_shared::fingerprint::{Patterns, followed, named, on_the_way};
-use teamd_shared::job::{GitOrder, GitReport, PrepareOrder};
+use teamd_shared::job::{GitOrder, JobReport, PrepareOrder};
 use teamd_shared::merged::Landed;
 use teamd_shared::merged::Merged;
 use teamd_shared::repository::Elsewhere;
@@ -299,7 +299,7 @@ pub(super) async fn integrate(
     git: &Git<'_>,
     merged: &Merged,
     keep: &[String],
-) -> Result<GitReport, Failed> {
+) -> Result<JobReport, Failed> {
     let paths = keep.join("\n");
     let more = [
         ("COMMIT", merged.commit.as_str()),
@@ -347,7 +347,7 @@ pub(super) async fn integrate(
             }
         }
     }
-    Ok(GitReport::Integrated(moved))
+    Ok(JobReport::Integrated(moved))
 }
 
 /// Shows what a commit changes, or else a checkout.
@@ -355,7 +355,7 @@ pub(super) async fn diff(
     git: &Git<'_>,
     commit: Option<&str>,
     root: &str,
-) -> Result<GitReport, Failed> {
+) -> Result<JobReport, Failed> {
     let at = if commit.is_some() {
         repository(git.order)
     } else {
@@ -368,7 +368,7 @@ pub(super) async fn diff(
         .all("untracked")
         .into_iter()
         .map(|file| format!("not in git: {file}"));
-    Ok(GitReport::Text(
+    Ok(JobReport::Text(
         said.lines(&["diff", CUT])
             .into_iter()
             .chain(untracked)
@@ -378,7 +378,7 @@ pub(super) async fn diff(
 }
 
 /// Takes the user's branch into the team repository.
-pub(super) async fn sync(git: &Git<'_>, into: Option<&str>) -> Result<GitReport, Failed> {
+pub(super) async fn sync(git: &Git<'_>, into: Option<&str>) -> Result<JobReport, Failed> {
     let UsersTree { tree, .. } = users_tree(git).await?;
     references::refresh(git).await;
     let more = [
@@ -388,7 +388,7 @@ pub(super) async fn sync(git: &Git<'_>, into: Option<&str>) -> Result<GitReport,
     let said = git.run(SYNC, &repository(git.order), &more).await?;
     let commit = Some(said.one("commit")?).filter(|commit| !commit.is_empty());
     let shown = references::shown(git)?;
-    Ok(GitReport::Synced {
+    Ok(JobReport::Synced {
         branch: said.one("branch")?,
         commit,
         shown,
@@ -396,7 +396,7 @@ pub(super) async fn sync(git: &Git<'_>, into: Option<&str>) -> Result<GitReport,
 }
 
 /// Fast-forwards a branch of the user.
-pub(super) async fn land(git: &Git<'_>, into: Option<&str>) -> Result<GitReport, Failed> {
+pub(super) async fn land(git: &Git<'_>, into: Option<&str>) -> Result<JobReport, Failed> {
     let UsersTree { tree, source } = users_tree(git).await?;
     // It was noted when the team repository was made: no file that leads there since counts.
     let is_elsewhere =
@@ -416,7 +416,7 @@ pub(super) async fn land(git: &Git<'_>, into: Option<&str>) -> Result<GitReport,
     let before = said.one("before")?;
     let after = said.one("after")?;
     let tip = said.one("tip")?;
-    Ok(GitReport::Landed(Landed {
+    Ok(JobReport::Landed(Landed {
         branch,
         before,
         after,

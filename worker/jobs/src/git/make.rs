@@ -10,7 +10,7 @@ use rustix::fs::{Access, OFlags};
 use teamd_shared::checkout::{Checkout, CheckoutSettings};
 use teamd_shared::fingerprint::fingerprint;
 use teamd_shared::fs::replace;
-use teamd_shared::job::{GitReport, MakeOrder};
+use teamd_shared::job::{JobReport, MakeOrder};
 use teamd_shared::place::open_itself;
 use teamd_shared::team_dir::TeamPath;
 
@@ -34,7 +34,7 @@ const MANIFESTS: [&str; 5] = [
 ];
 
 /// Makes a checkout, or finds it, and prepares it.
-pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<GitReport, Failed> {
+pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<JobReport, Failed> {
     let home = Path::new(&git.order.home);
     DirBuilder::new()
         .recursive(true)
@@ -85,7 +85,7 @@ pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<GitRepor
     };
     let workspace = text(&root.join(&prefix).components().collect::<PathBuf>())?;
     set_up(git, make, (&checkout, &prefix)).await?;
-    Ok(GitReport::Made {
+    Ok(JobReport::Made {
         checkout,
         workspace,
     })

@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::environment::Environment;
-use teamd_shared::job::{GitOrder, GitReport, GitStep, JobReport};
+use teamd_shared::job::{GitOrder, GitStep, JobReport};
 use teamd_shared::place::open_itself;
 use teamd_shared::task::TaskId;
 
@@ -88,33 +88,25 @@ pub(crate) async fn run(
         locks::remove_stale(Path::new(root), Whose::Teammates);
     }
     let done = match &order.step {
-        GitStep::Make(make) => make::checkout(&git, make).await.map(JobReport::Git),
+        GitStep::Make(make) => make::checkout(&git, make).await,
         GitStep::Branch { root, task } => {
             references::refresh(&git).await;
             let said = git
                 .run(BRANCH, Path::new(root), &[("TASK", &task.to_string())])
                 .await;
-            said.map(|said| JobReport::Git(GitReport::Branched(said.all("kept"))))
+            said.map(|said| JobReport::Branched(said.all("kept")))
         }
-        GitStep::Keep { root, task, submit } => {
-            git.keep(root, *task, *submit).await.map(JobReport::Git)
-        }
+        GitStep::Keep { root, task, submit } => git.keep(root, *task, *submit).await,
         GitStep::Prepare(prepare) => integration::prepare(&git, prepare)
             .await
             .map(JobReport::Checked),
-        GitStep::Integrate { merged, cache } => integration::integrate(&git, merged, cache)
-            .await
-            .map(JobReport::Git),
-        GitStep::Diff { commit, root } => integration::diff(&git, commit.as_deref(), root)
-            .await
-            .map(JobReport::Git),
-        GitStep::Sync { into } => integration::sync(&git, into.as_deref())
-            .await
-            .map(JobReport::Git),
-        GitStep::Land { into } => integration::land(&git, into.as_deref())
-            .await
-            .map(JobReport::Git),
-        GitStep::Remove { root, discard } => git.remove(root, *discard).await.map(JobReport::Git),
+        GitStep::Integrate { merged, cache, .. } => {
+            integration::integrate(&git, merged, cache).await
+        }
+        GitStep::Diff { commit, root } => integration::diff(&git, commit.as_deref(), root).await,
+        GitStep::Sync { into } => integration::sync(&git, into.as_deref()).await,
+        GitStep::Land { into } => integration::land(&git, into.as_deref()).await,
+        GitStep::Remove { root, discard } => git.remove(root, *discard).await,
     };
     match done {
         Ok(report) => Ok(report),
@@ -135,7 +127,7 @@ impl Git<'_> {
         root: &str,
         task: Option<TaskId>,
         submit: bool,
-    ) -> Result<GitReport, Failed> {
+    ) -> Result<JobReport, Failed> {
         let root = Path::new(root);
         let submit = if submit { "1" } else { "" };
         let task = task.map(|task| task.to_string()).unwrap_or_default();
@@ -151,10 +143,10 @@ impl Git<'_> {
     }
 
     /// Has the pack fetched into the team repository.
-    async fn take(&self, root: &Path, said: &Said) -> Result<GitReport, Failed> {
+    async fn take(&self, root: &Path, said: &Said) -> Result<JobReport, Failed> {
         let commit = said.commit("commit")?;
         if said.one("adds")? == "0" {
-            return Ok(GitReport::Kept {
+            return Ok(JobReport::Kept {
                 commit,
                 reference: None,
             });
@@ -168,7 +160,7 @@ impl Git<'_> {
             ("COMMIT", commit.as_str()),
         ];
         let taken = self.run(TAKE, &repository(self.order), &more).await?;
-        Ok(GitReport::Kept {
+        Ok(JobReport::Kept {
             commit,
             reference: Some(taken.one("kept")?),
         })
@@ -199,7 +191,7 @@ impl Git<'_> {
             })
     }
 
-    async fn remove(&self, root: &str, discard: bool) -> Result<GitReport, Failed> {
+    async fn remove(&self, root: &str, discard: bool) -> Result<JobReport, Failed> {
         let path = Path::new(root);
         if !open_itself(path, OFlags::PATH).is_err_and(|errno| errno == Errno::NOENT) {
             if discard {
@@ -210,7 +202,7 @@ impl Git<'_> {
             remove(path).with_context(|| format!("cannot remove the checkout {root}"))?;
         }
         make::remove_note(&Checkout::note(Path::new(&self.order.home), path))?;
-        Ok(GitReport::Removed)
+        Ok(JobReport::Removed)
     }
 }
 

@@ -1,20 +1,42 @@
 //! Spawn, interrupt, forget: what people do to members.
 
+use std::path::Path;
 use std::time::Duration;
 
-use teamd_shared::control::{Done, Refusal, RefusalCode, SpawnOrder, ToWorker};
+use teamd_shared::control::{Command, Done, Refusal, RefusalCode, SpawnOrder, ToWorker};
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::journal::{MemberEvent, MemberRecord, MemberState, Notice, Record, Team};
-use teamd_shared::member::{Gate, Member, Phase, Terms};
+use teamd_shared::job::{GitStep, JobReport};
+use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record, Team};
+use teamd_shared::member::{Gate, Member, Phase, Terms, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
+use teamd_shared::terms::SandboxMode;
 
+use super::jobs::{begin_job, unexpected_report};
 use super::{Decision, View, conflict};
-use crate::core::event::{Action, Incarnation, ReplyTo, SpawnFacts, Until};
+use crate::core::event::{Action, Actor, Incarnation, ReplyTo, SpawnFacts, Until};
+use crate::core::job::Then;
 use crate::core::notices::archive_names;
 
 impl View<'_> {
-    /// Decides on a spawn. A repeated order waits with the first one.
+    /// Has looked up what a spawn rests on, unless it is refused in any case. A repeated order waits
+    /// with the first one.
+    pub(super) fn look_for_spawn(
+        &self,
+        client: ReplyTo,
+        id: &RequestId,
+        order: &SpawnOrder,
+    ) -> Result<Decision, Refusal> {
+        if let Some(number) = self.repeats(id, order) {
+            return Ok(wait_until_ready(client, order, number));
+        }
+        self.may_begin(order)?;
+        let terms = Box::new(self.terms_of(order));
+        let order = Box::new(order.clone());
+        Ok(Decision::default().act(Action::Look(client, id.clone(), order, terms)))
+    }
+
+    /// Decides on a spawn of which the facts are known. Its checkout is made before.
     pub(super) fn spawn(
         &self,
         client: ReplyTo,
@@ -22,61 +44,92 @@ impl View<'_> {
         facts: &SpawnFacts,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
-        // Names are validated where they are read; `lead` is the lead agent.
-        let before = self.team.members.get(&order.name);
-        if let Some(MemberState { record, .. }) =
-            before.filter(|it| it.spawn_id.as_ref() == Some(id))
-        {
-            let first = record.incarnation - record.restarted.min(record.incarnation);
-            return Ok(Decision::default().act(Action::Wait(
-                client,
-                order.name.clone(),
-                Until::Ready(first),
-            )));
+        if let Some(number) = self.repeats(id, order) {
+            return Ok(wait_until_ready(client, order, number));
         }
-        let before = before.map(|state| &state.record);
-        self.may_begin(before, order, facts)?;
-        let member = self.begun(before, order, facts);
-        let name = member.name.clone();
-        let number = member.incarnation;
-        let prompt = order.terms.prompt.clone();
-        // To a conversation that goes on it is the next message: its line is appended once, by its
-        // id, also after a kill.
-        let content = if order.resume { prompt.clone() } else { None };
-        let tell = content
-            .iter()
-            .map(|_| Notice {
-                to: name.clone(),
-                id: ids.message(),
-            })
-            .collect();
-        let record = MemberRecord {
-            prompt: if !order.resume { prompt } else { None },
-            content,
-            tell,
-            command_id: Some(id.clone()),
-            ..MemberRecord::of(MemberEvent::Spawning, member)
-        };
-        Ok(Decision::default()
-            .record(Record::Member(Box::new(record)))
-            .act(Action::Start(
-                Incarnation {
-                    name: name.clone(),
-                    number,
-                },
-                Some(order.environment.clone()),
-            ))
-            .act(Action::Wait(client, name, Until::Ready(number))))
+        self.may_begin(order)?;
+        if let Some(holder) = &facts.held {
+            let name = &order.name;
+            return Err(conflict(
+                format!("something of an earlier incarnation of {name} is still there: {holder}"),
+                "wait until it has ended, or end it",
+            ));
+        }
+        let recorded = self.resumed(order).map(|member| &member.terms);
+        let has_checkout = recorded.is_some_and(|terms| terms.checkout.is_some());
+        if !order.terms.checkout.unwrap_or(has_checkout) {
+            self.can_commit(order, facts)?;
+            let terms = Terms {
+                checkout: None,
+                ..self.terms_of(order)
+            };
+            return self.begin(client, (id, order), terms, facts, ids);
+        }
+        match self.prepared {
+            None => {
+                let spawn = Box::new(order.clone());
+                let then = Then::Spawn(client, id.clone(), spawn, facts.clone());
+                Ok(self.make_checkout(order, then))
+            }
+            Some(JobReport::Made {
+                checkout,
+                workspace,
+            }) => {
+                let mut patch = order.terms.clone();
+                if Path::new(workspace) != Path::new(&checkout.root) {
+                    patch.sandbox.writable.push(checkout.root.clone());
+                }
+                patch.workspace = Some(workspace.clone());
+                let terms = Terms {
+                    checkout: Some(checkout.clone()),
+                    ..self.patched(order, &patch)
+                };
+                self.begin(client, (id, order), terms, facts, ids)
+            }
+            Some(_) => Err(unexpected_report()),
+        }
     }
 
-    fn may_begin(
-        &self,
-        before: Option<&Member>,
-        order: &SpawnOrder,
-        facts: &SpawnFacts,
-    ) -> Result<(), Refusal> {
+    /// Returns the first incarnation that this very order has led to, if it has.
+    fn repeats(&self, id: &RequestId, order: &SpawnOrder) -> Option<u32> {
+        let state = self.team.members.get(&order.name)?;
+        let record = &state.record;
+        (state.spawn_id.as_ref() == Some(id))
+            .then(|| record.incarnation - record.restarted.min(record.incarnation))
+    }
+
+    /// Returns the member whose conversation goes on, if one does.
+    pub(super) fn resumed(&self, order: &SpawnOrder) -> Option<&Member> {
+        let before = self.team.members.get(&order.name)?;
+        order.resume.then_some(&before.record)
+    }
+
+    /// Returns the terms of the incarnation that is ordered: fresh ones, or those of its record, of
+    /// which the order changes what it names.
+    pub(super) fn terms_of(&self, order: &SpawnOrder) -> Terms {
+        self.patched(order, &order.terms)
+    }
+
+    fn patched(&self, order: &SpawnOrder, patch: &TermsPatch) -> Terms {
+        let before = self.team.members.get(&order.name);
+        let terms = match before.map(|state| &state.record.terms) {
+            Some(terms) if order.resume => terms.clone(),
+            before => Terms {
+                role: before.map(|terms| terms.role.clone()).unwrap_or_default(),
+                ..Terms::of_workspace(self.places.workspace.clone())
+            },
+        };
+        terms.with(patch)
+    }
+
+    fn may_begin(&self, order: &SpawnOrder) -> Result<(), Refusal> {
+        // Names are validated where they are read; `lead` is the lead agent.
         let name = &order.name;
         let terms = &order.terms;
+        let before = self.team.members.get(name).map(|state| &state.record);
+        if self.live.jobs.is_called_off(order) {
+            return Err(called_off(name));
+        }
         if self.team.stopping {
             return Err(conflict(
                 "the daemon is stopping",
@@ -107,45 +160,79 @@ impl View<'_> {
                 "`teamctl log teamd` says why; fix that, then try again",
             ));
         }
-        if let Some(holder) = &facts.held {
-            return Err(conflict(
-                format!("something of an earlier incarnation of {name} is still there: {holder}"),
-                "wait until it has ended, or end it",
-            ));
-        }
-        Ok(())
+        let sandbox = self.terms_of(order).sandbox;
+        sandbox.is_kept_by(self.places.layers).map_err(|why| {
+            let hint = "set `network` of `[sandbox]` to true or false, or spawn it with --no-network; `teamctl doctor` says what is missing";
+            Refusal::new(RefusalCode::Failed, why).hint(hint)
+        })
     }
 
-    /// Returns the member of an incarnation that begins: a fresh one, or a resumed one with the
-    /// same conversation, of which the order changes what it names.
-    fn begun(&self, before: Option<&Member>, order: &SpawnOrder, facts: &SpawnFacts) -> Member {
+    /// Refuses a teammate that could write its workspace, and could not commit there: that would be
+    /// seen when the work is done.
+    fn can_commit(&self, order: &SpawnOrder, facts: &SpawnFacts) -> Result<(), Refusal> {
+        let writes = self.terms_of(order).sandbox.mode == SandboxMode::WorkspaceWrite;
+        let Some((why, next)) = facts.cannot_commit.as_ref().filter(|_| writes) else {
+            return Ok(());
+        };
+        let hint = format!(
+            "{next}; or spawn {0} with --checkout, or with `--sandbox read-only` if it is to commit nothing",
+            order.name
+        );
+        Err(conflict(format!("no command could commit: {why}"), hint))
+    }
+
+    /// Begins an incarnation by these terms: a fresh one, or a resumed one with the same
+    /// conversation.
+    fn begin(
+        &self,
+        client: ReplyTo,
+        (id, order): (&RequestId, &SpawnOrder),
+        terms: Terms,
+        facts: &SpawnFacts,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        let lead_inbox = facts.lead_inbox.clone().map_err(|error| {
+            let message = format!("cannot see where the inbox of the lead ends: {error}");
+            Refusal::new(RefusalCode::Failed, message).hint("repair that file, and try again")
+        })?;
+        let member = self.begun(order, terms, lead_inbox);
+        let incarnation = Incarnation::of(&member);
+        let prompt = order.terms.prompt.clone();
+        // To a conversation that goes on it is the next message: its line is appended once, by its
+        // id, also after a kill.
+        let content = if order.resume { prompt.clone() } else { None };
+        let tell = content
+            .iter()
+            .map(|_| Notice {
+                to: member.name.clone(),
+                id: ids.message(),
+            })
+            .collect();
+        let record = MemberRecord {
+            prompt: if !order.resume { prompt } else { None },
+            content,
+            tell,
+            command_id: Some(id.clone()),
+            ..MemberRecord::of(MemberEvent::Spawning, member)
+        };
+        let start = Action::Start(incarnation.clone(), Some(order.environment.clone()));
+        let decision = Decision::default().record(Record::Member(Box::new(record)));
+        let wait = wait_until_ready(client, order, incarnation.number);
+        Ok(decision.act(start).and(wait))
+    }
+
+    fn begun(&self, order: &SpawnOrder, terms: Terms, lead_inbox: Option<Position>) -> Member {
+        let before = self.team.members.get(&order.name);
+        let exit = before.and_then(|state| state.record.exit.clone());
+        let resumed = self.resumed(order);
         let incarnation = self.team.last_incarnation(&order.name) + 1;
-        let resumed = if order.resume { before } else { None };
-        let exit = before.and_then(|member| member.exit.clone());
-        let mut terms = resumed
-            .map_or_else(
-                || {
-                    let role = before
-                        .map(|member| member.terms.role.clone())
-                        .unwrap_or_default();
-                    Terms {
-                        role,
-                        ..Terms::of_workspace(facts.default_workspace.clone())
-                    }
-                },
-                |member| member.terms.clone(),
-            )
-            .with(&order.terms);
-        terms.checkout.clone_from(&facts.checkout);
         let read_so_far = exit.as_ref().map_or(Position::START, |exit| exit.inbox);
         Member {
             name: order.name.clone(),
             terms,
             incarnation,
             conversation: resumed.map_or(incarnation, |member| member.conversation),
-            begins_at: resumed.map_or(facts.lead_inbox.unwrap_or(read_so_far), |member| {
-                member.begins_at
-            }),
+            begins_at: resumed.map_or(lead_inbox.unwrap_or(read_so_far), |member| member.begins_at),
             phase: Phase::Spawning,
             process: None,
             cgroup: None,
@@ -189,7 +276,17 @@ impl View<'_> {
             .act(Action::Reply(client, Ok(done))))
     }
 
-    pub(super) fn forget(&self, client: ReplyTo, name: &Name) -> Result<Decision, Refusal> {
+    /// Forgets a member that has ended. Its checkout is removed before.
+    pub(super) fn forget(
+        &self,
+        client: ReplyTo,
+        name: &Name,
+        discard: bool,
+    ) -> Result<Decision, Refusal> {
+        if self.live.jobs.spawns(name) {
+            let hint = format!("wait until it is ready, then `teamctl shutdown {name}` first");
+            return Err(conflict(format!("{name} is being started"), hint));
+        }
         let member = self.known(name)?;
         if !member.phase.is_ended() {
             return Err(conflict(
@@ -205,11 +302,38 @@ impl View<'_> {
             );
             return Err(conflict(message, hint));
         }
+        match (&member.terms.checkout, self.prepared) {
+            (None, _) | (_, Some(JobReport::Removed)) => {}
+            (Some(checkout), None) => {
+                let root = checkout.root.clone();
+                let forget = Command::Forget {
+                    name: name.clone(),
+                    discard,
+                };
+                let then = self.then(client, &Actor::Person, forget);
+                let step = GitStep::Remove { root, discard };
+                return Ok(begin_job(self.git(name, None, step), then));
+            }
+            (_, Some(_)) => return Err(unexpected_report()),
+        }
         let files = archive_names(name, self.team.seq + 1);
         Ok(Decision::default()
             .member(MemberEvent::Forgotten, self.updated(member))
             .act(Action::Reply(client, Ok(Done::Forgotten { files }))))
     }
+}
+
+fn wait_until_ready(client: ReplyTo, order: &SpawnOrder, incarnation: u32) -> Decision {
+    let until = Until::Ready(incarnation);
+    Decision::default().act(Action::Wait(client, order.name.clone(), until))
+}
+
+/// Refuses a spawn whose member was told to leave meanwhile.
+pub(crate) fn called_off(name: &Name) -> Refusal {
+    conflict(
+        format!("{name} was shut down before it had started"),
+        format!("`teamctl spawn {name}` again starts it"),
+    )
 }
 
 /// Tells whether the files of a forgotten member may not be in the archive yet.

@@ -44,7 +44,10 @@ impl View<'_> {
                 (decision, known.request_id.clone())
             }
             Some(_) => return Err(taken(&order.request_id)),
-            None => self.ask(self.running(name)?, order, agent, ids.message()),
+            None => match self.running(name) {
+                Ok(member) => self.ask(member, order, agent, ids.message()),
+                Err(refusal) => return Ok(self.call_off(client, name, refusal)),
+            },
         };
         let answer = if order.wait {
             Action::Wait(client, name.clone(), Until::Ended(request_id))
@@ -52,6 +55,21 @@ impl View<'_> {
             Action::Reply(client, Ok(Done::Asked { request_id }))
         };
         Ok(self.fits(decision)?.act(answer))
+    }
+
+    /// Calls the spawns off that were asked for before, of a member that does not run: so no request
+    /// waits for what the next daemon would know nothing of. If its checkout is being made, the
+    /// command is answered when nothing is left of that.
+    fn call_off(&self, client: ReplyTo, name: &Name, refusal: Refusal) -> Decision {
+        let jobs = &self.live.jobs;
+        let answer = if jobs.spawns(name) || jobs.is_ending(name) {
+            Action::Wait(client, name.clone(), Until::CalledOff)
+        } else {
+            Action::Reply(client, Err(refusal))
+        };
+        Decision::default()
+            .act(Action::CallOff(name.clone()))
+            .act(answer)
     }
 
     /// Returns the shutdown of a member's present incarnation that can be joined.

@@ -7,13 +7,15 @@ mod integration;
 mod offers;
 mod submissions;
 
-use teamd_shared::control::{Done, Refusal, RefusalCode, TaskOrder};
+use teamd_shared::control::{Command, Done, Refusal, RefusalCode, TaskOrder};
 use teamd_shared::id::Ids;
+use teamd_shared::job::GitStep;
 use teamd_shared::journal::{Notice, Record, TaskRecord};
 use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
 use teamd_shared::task::{MAX_RETURNS, MOST_LISTED, Task, TaskEvent, TaskId, TaskStatus};
 
+use super::jobs::sets_work;
 use super::{Decision, View, conflict};
 use crate::core::event::{Action, Actor, ReplyTo};
 
@@ -34,6 +36,11 @@ impl View<'_> {
         );
         if is_leads && by.is_teammate() {
             return Err(not_for_teammates("that is for a person or the lead to do"));
+        }
+        if self.prepared.is_none()
+            && let Some(job) = self.prepare(client, by, order)?
+        {
+            return Ok(job);
         }
         let (decision, told) = match order {
             TaskOrder::List(id) => (Decision::default(), Some(Done::Tasks(self.listed(*id)?))),
@@ -64,6 +71,51 @@ impl View<'_> {
         let mut decision = self.fits(decision)?.act(Action::Reply(client, Ok(done)));
         decision.actions.extend(offer);
         Ok(decision)
+    }
+
+    /// Has done what an order needs before: a claim of a teammate with a checkout the branch of its
+    /// task, a submission of such a one a commit, and what says what is to be done a look at the
+    /// protected files. None if it needs nothing.
+    fn prepare(
+        &self,
+        client: ReplyTo,
+        by: &Actor,
+        order: &TaskOrder,
+    ) -> Result<Option<Decision>, Refusal> {
+        let then = |order| self.then(client, by, Command::Task(order));
+        match order {
+            TaskOrder::Claim(id) => {
+                let (member, task) = self.claimable(by, *id)?;
+                if member.terms.checkout.is_none() {
+                    return Ok(None);
+                }
+                if let Some(task) = self.live.jobs.branch(&member.name) {
+                    return Err(conflict(
+                        format!("{} is being given task {task} just now", member.name),
+                        "go on with that one, once you hold it",
+                    ));
+                }
+                let then = then(TaskOrder::Claim(Some(task.id)));
+                Ok(Some(self.begin_branch(member, task.id, then)))
+            }
+            TaskOrder::Submit(id, summary) => {
+                let (_, owner) = self.submittable(by, *id, summary)?;
+                let Some(checkout) = self.checkout_of(owner) else {
+                    return Ok(None);
+                };
+                let step = GitStep::Keep {
+                    root: checkout.root.clone(),
+                    task: Some(*id),
+                    submit: true,
+                };
+                Ok(Some(self.in_checkout(owner, step, then(order.clone()))))
+            }
+            _ => {
+                let command = Command::Task(order.clone());
+                let looks = sets_work(by, &command) && !self.team.work.protect.is_empty();
+                Ok(looks.then(|| self.look_at_protected(then(order.clone()))))
+            }
+        }
     }
 
     fn listed(&self, id: Option<TaskId>) -> Result<Vec<Task>, Refusal> {

@@ -39,17 +39,20 @@ impl Dispatcher {
             for incarnation in &forced {
                 self.kill(incarnation, owners);
             }
-            let stops = matches!(event, Event::Command(_, Command::Stop { force: true }));
+            let stops = matches!(event, Event::Command(_, _, Command::Stop { force: true }));
             if stops || ends {
                 let why = "told to end by force, and the journal cannot be written: its teammates were killed";
                 self.end = Some(End::Failed(why.to_owned()));
             }
-            if let Some(client) = event.client() {
+            if let Some(client) = self.live.client(&event) {
                 let hint = hint((&event, &why), stops, &forced);
                 let refusal = Refusal::new(RefusalCode::Failed, why.clone()).hint(hint);
                 self.replies.push((client, Err(refusal)));
                 for it in forced {
                     self.events.push_front(Event::Forced { incarnation: it });
+                }
+                if let Event::JobEnded { job, .. } = event {
+                    self.live.jobs.decided(job);
                 }
                 continue;
             }
@@ -88,11 +91,11 @@ impl Dispatcher {
             .filter(|it| {
                 !it.phase.is_ended()
                     && (match event {
-                        Event::Command(_, Command::Shutdown(order)) => {
+                        Event::Command(_, _, Command::Shutdown(order)) => {
                             order.force_after.is_some_and(|after| after <= 0.0)
                                 && order.name == it.name
                         }
-                        Event::Command(_, Command::Stop { force }) => *force,
+                        Event::Command(_, _, Command::Stop { force }) => *force,
                         Event::Terminate => self.live.terminations > 1,
                         _ => false,
                     })
@@ -106,7 +109,7 @@ impl Dispatcher {
     pub(super) fn queue(&mut self, event: Event) {
         if self.stuck_until.is_some() {
             self.events.retain(|earlier| !replaces(&event, earlier));
-            if event.client().is_some() || matches!(event, Event::Terminate) {
+            if self.live.client(&event).is_some() || matches!(event, Event::Terminate) {
                 self.stuck_until = Some(std::time::Duration::ZERO);
             }
         }
@@ -160,7 +163,7 @@ fn hint((event, why): (&Event, &str), stops: bool, forced: &[Incarnation]) -> St
         _ => format!("nothing was changed; {next}, and try again"),
     };
     match event {
-        Event::Command(_, Command::Shutdown(order))
+        Event::Command(_, _, Command::Shutdown(order))
             if order.force_after.is_some() && forced.is_empty() =>
         {
             format!(

@@ -11,11 +11,11 @@ use teamd_shared::member::{Doing, Member, Phase};
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 use teamd_shared::settings::Settings;
-use teamd_shared::task::{Task, TaskId};
+use teamd_shared::task::Task;
 
 use super::*;
 use crate::core::decide::{Decision, decide};
-use crate::core::event::{Ended, SpawnFacts};
+use crate::core::event::{Actor, Ended, SpawnFacts};
 use crate::core::owners::NotWritten;
 
 const CLIENT: ReplyTo = ReplyTo {
@@ -70,16 +70,6 @@ impl Owners for Recorder {
         self.has_mail
     }
 
-    fn check(&mut self, _: &Team, _: &Task, _: Option<&Environment>) {}
-
-    fn end_check(&mut self, _: TaskId) {}
-
-    fn integrate(&mut self, _: &Team, _: &Task) {}
-
-    fn offer(&mut self, _: &Team, _: (&Name, TaskId), _: Option<&Environment>) {}
-
-    fn keep(&mut self, _: &Team, _: (&Name, Option<TaskId>)) {}
-
     fn show_tasks(&mut self, _: &[&Task]) {}
 
     fn now(&self) -> Now {
@@ -122,10 +112,44 @@ impl Owners for Recorder {
         }
     }
 
-    fn start(&mut self, member: &Member, environment: &Environment) -> Event {
-        self.taken.push("start");
-        self.environment = environment.clone();
-        let incarnation = Incarnation::of(member);
+    fn perform(&mut self, _: &Team, action: &Action) -> Vec<Event> {
+        match action {
+            Action::Start(incarnation, environment) => {
+                self.taken.push("start");
+                return vec![self.start(incarnation, environment)];
+            }
+            Action::Terminate(_) | Action::Kill(_) => self.taken.push("signal"),
+            Action::Say(_, ToWorker::Welcome(_)) => self.taken.push("welcome"),
+            Action::Say(..) => self.taken.push("say"),
+            Action::Look(client, id, order, _) => {
+                let facts = facts();
+                return vec![Event::Spawn(*client, id.clone(), order.clone(), facts)];
+            }
+            Action::Run(..) => self.taken.push("run"),
+            Action::EndJob(_) => self.taken.push("end"),
+            other => panic!("{other:?}"),
+        }
+        Vec::new()
+    }
+
+    fn show(&mut self, _: &Team, _: &Live, _: &BTreeSet<Name>) {
+        self.taken.push("show");
+    }
+
+    fn write_roster(&mut self, _: &Team) -> Result<(), Failed> {
+        self.taken.push("roster");
+        if self.roster_fails {
+            Err(Failed)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Recorder {
+    fn start(&mut self, incarnation: &Incarnation, environment: &Option<Environment>) -> Event {
+        self.environment = environment.clone().unwrap();
+        let incarnation = incarnation.clone();
         if self.start_fails {
             return Event::not_started(incarnation, "no descriptor is left");
         }
@@ -140,34 +164,13 @@ impl Owners for Recorder {
             cgroup: None,
         }
     }
+}
 
-    fn terminate(&mut self, _: &Incarnation) {
-        self.taken.push("signal");
-    }
-
-    fn kill(&mut self, _: &Incarnation) {
-        self.taken.push("signal");
-    }
-
-    fn say(&mut self, _: &Incarnation, frame: ToWorker) {
-        self.taken.push(if matches!(frame, ToWorker::Welcome(_)) {
-            "welcome"
-        } else {
-            "say"
-        });
-    }
-
-    fn show(&mut self, _: &Team, _: &Live, _: &BTreeSet<Name>) {
-        self.taken.push("show");
-    }
-
-    fn write_roster(&mut self, _: &Team) -> Result<(), Failed> {
-        self.taken.push("roster");
-        if self.roster_fails {
-            Err(Failed)
-        } else {
-            Ok(())
-        }
+fn facts() -> SpawnFacts {
+    SpawnFacts {
+        held: None,
+        lead_inbox: Ok(None),
+        cannot_commit: None,
     }
 }
 
@@ -193,6 +196,7 @@ impl Fixture {
             now: Now {
                 wall: 1_763_756_100.0,
                 monotonic: Duration::from_secs(5),
+                since_boot: Duration::from_secs(5),
             },
             ids: CountingIds::default(),
             journal: Vec::new(),
@@ -204,7 +208,7 @@ impl Fixture {
             environment: Environment::default(),
         };
         let mut fixture = Self {
-            dispatcher: Dispatcher::new(Team::default(), rules),
+            dispatcher: Dispatcher::new(Team::default(), rules, Places::default()),
             owners,
         };
         let record = TeamRecord::of(TeamEvent::Started, "default".to_owned(), None);
@@ -310,14 +314,18 @@ fn bad_line_before(offset: u64) -> Event {
 #[test]
 fn lines_come_first_then_what_follows_then_the_roster_then_answers() {
     let mut fixture = Fixture::with_alice();
-    let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    let taken = fixture.on(Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Stop { force: true },
+    ));
     assert_eq!(taken, ["append", "complete", "say", "show"]);
     let order = Command::Forget {
         name: alice().name,
         discard: false,
     };
     assert_eq!(
-        fixture.on(Event::Command(CLIENT, order)),
+        fixture.on(Event::Command(CLIENT, Actor::Person, order)),
         ["show", "roster", "refuse"]
     );
 }
@@ -327,7 +335,11 @@ fn nothing_of_a_batch_that_could_not_be_written_holds_or_is_done() {
     let mut fixture = Fixture::with_alice();
     fixture.owners.full = true;
     let before = fixture.dispatcher.team.clone();
-    let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: false }));
+    let taken = fixture.on(Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Stop { force: false },
+    ));
     assert_eq!(taken, ["append fails", "show", "refuse"]);
     assert_eq!(fixture.dispatcher.team.members, before.members);
     assert!(
@@ -347,6 +359,7 @@ fn without_alice() -> (Fixture, Event) {
         fixture,
         Event::Command(
             CLIENT,
+            Actor::Person,
             Command::Forget {
                 name: alice().name,
                 discard: false,
@@ -358,9 +371,8 @@ fn without_alice() -> (Fixture, Event) {
 fn spawn_alice(client: ReplyTo) -> Event {
     let facts = SpawnFacts {
         held: None,
-        default_workspace: "/home/u/web".to_owned(),
-        lead_inbox: None,
-        checkout: None,
+        lead_inbox: Ok(None),
+        cannot_commit: None,
     };
     let order = Box::new(SpawnOrder::new(alice().name, Environment::default()));
     Event::Spawn(client, next_id(), order, facts)
@@ -430,12 +442,11 @@ fn a_restart_does_not_get_the_environment_of_a_refused_order() {
     order.environment.set("OF", "the order");
     let facts = SpawnFacts {
         held: None,
-        default_workspace: "/home/u/web".to_owned(),
-        lead_inbox: None,
-        checkout: None,
+        lead_inbox: Ok(None),
+        cannot_commit: None,
     };
     let leave = leave(30.0, None);
-    let leave = Event::Command(CLIENT, Command::Shutdown(leave));
+    let leave = Event::Command(CLIENT, Actor::Person, Command::Shutdown(leave));
     fixture.owners.full = true;
     let taken = fixture.handle(vec![
         leave,
@@ -475,7 +486,11 @@ fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
 fn a_command_goes_on_waiting_for_an_end_while_the_journal_cannot_be_written() {
     let mut fixture = Fixture::with_alice();
     let leave = leave(30.0, None);
-    fixture.on(Event::Command(CLIENT, Command::Shutdown(leave)));
+    fixture.on(Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Shutdown(leave),
+    ));
     fixture.owners.full = true;
     assert_eq!(fixture.handle(vec![ended()]), ["append fails", "show"]);
     fixture.owners.full = false;
@@ -606,7 +621,11 @@ fn a_delayed_restart_is_dropped_when_the_team_stops() {
 #[test]
 fn a_delayed_restart_is_dropped_when_the_member_is_to_leave() {
     let mut fixture = not_run_again();
-    fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(30.0, None))));
+    fixture.on(Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Shutdown(leave(30.0, None)),
+    ));
     assert!(!fixture.seconds_later(1).contains(&"start"));
     assert_eq!(fixture.alice().phase, Phase::Crashed);
 }
@@ -639,7 +658,11 @@ fn bad_lines_do_not_overtake_those_that_could_not_be_journaled() {
 #[test]
 fn the_stop_is_answered_when_the_roster_shows_the_end() {
     let mut fixture = Fixture::with_alice();
-    fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    fixture.on(Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Stop { force: true },
+    ));
     fixture.owners.roster_fails = true;
     let taken = fixture.on(ended());
     assert_eq!(taken[taken.len() - 3..], ["finish", "append", "roster"]);
@@ -649,7 +672,11 @@ fn the_stop_is_answered_when_the_roster_shows_the_end() {
     );
     assert!(fixture.dispatcher.end.is_none() && fixture.dispatcher.has_answers());
     assert_eq!(
-        fixture.on(Event::Command(CLIENT, Command::Stop { force: true })),
+        fixture.on(Event::Command(
+            CLIENT,
+            Actor::Person,
+            Command::Stop { force: true }
+        )),
         ["roster"],
         "nothing begins"
     );
@@ -672,7 +699,7 @@ fn a_daemon_whose_roster_cannot_be_written_ends_all_the_same_after_a_while() {
 #[test]
 fn a_team_is_quiet_once_messages_are_on_the_disk_and_read() {
     let mut fixture = Fixture::with_alice();
-    let wait = Event::Command(CLIENT, Command::AwaitQuiet { goal: Some(1) });
+    let wait = Event::Command(CLIENT, Actor::Person, Command::AwaitQuiet { goal: Some(1) });
     assert_eq!(
         fixture.on(wait),
         ["show"],

@@ -5,6 +5,7 @@ use teamd_shared::task::{TaskEvent, TaskFields};
 
 use super::*;
 use crate::core::event::Event;
+use crate::core::job::Then;
 
 /// A member: its name, its status, and what else is to be said: `failed`, `mail` (it is not read
 /// yet), `manual` (it takes no task by itself), `lead` (the lead agent answers its plan), `plan`
@@ -35,6 +36,13 @@ fn request(team: &mut Team, (id, kind): (&str, &str), from: &str, payload: Value
         "status": "pending", "payload": payload, "incarnation": 1, "message_id": "018f0000-0000-7000-8000-000000000000",
         "created_at": 1.0, "resolved_at": null, "reason": null});
     line(team, &record);
+}
+
+fn fails(team: &Team, live: &mut Live, then: Then, why: &str) {
+    let job = live.jobs.begin(then).unwrap();
+    let ended = Err(why.to_owned());
+    live.observe(team, &Event::JobEnded { job, ended });
+    live.jobs.decided(job);
 }
 
 fn enter(team: &mut Team, live: &mut Live, (name, status, more): Given) {
@@ -90,14 +98,12 @@ fn enter(team: &mut Team, live: &mut Live, (name, status, more): Given) {
         more.contains("refused").into()
     };
     for task in 1..=refusals {
-        let ended = Err("a.txt is not committed".to_owned());
-        live.observe(
+        let name = name.clone();
+        fails(
             team,
-            &Event::Offered {
-                name: name.clone(),
-                task,
-                ended,
-            },
+            live,
+            Then::Offer { name, task },
+            "a.txt is not committed",
         );
     }
 }
@@ -124,15 +130,11 @@ fn add(team: &mut Team, live: &mut Live, id: TaskId, (status, more): Set) {
             Some(("tries", times)) => {
                 task["stalled"] = json!("no space");
                 for _ in 0..times.parse::<u32>().unwrap() {
-                    let ended = Err("no space".to_owned());
-                    live.observe(
-                        team,
-                        &Event::Checked {
-                            task: id,
-                            number: 1,
-                            ended,
-                        },
-                    );
+                    let check = Then::Check {
+                        task: id,
+                        number: 1,
+                    };
+                    fails(team, live, check, "no space");
                 }
             }
             Some((_, before)) => task["blocked_by"] = json!([before.parse::<TaskId>().unwrap()]),

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use teamd_shared::control::Refusal;
 use teamd_shared::id::Ids;
-use teamd_shared::job::{GitReport, JobReport};
+use teamd_shared::job::JobReport;
 use teamd_shared::member::Member;
 use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskEvent, TaskId, TaskStatus};
 
 use super::integration::is_integrating;
+use crate::core::decide::jobs::unexpected_report;
 use crate::core::decide::{Decision, View, conflict};
 use crate::core::event::{Action, Actor};
 
@@ -20,6 +21,26 @@ impl View<'_> {
         id: Option<TaskId>,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
+        let (member, task) = self.claimable(by, id)?;
+        let name = &member.name;
+        let kept = match (self.prepared, &member.terms.checkout) {
+            (_, None) => Vec::new(),
+            (Some(JobReport::Branched(kept)), Some(_)) => kept.clone(),
+            (_, Some(_)) => return Err(unexpected_report()),
+        };
+        let next = Task {
+            kept,
+            ..self.stepped(task, TaskEvent::Claimed)?.held_by(name)
+        };
+        Ok(Decision::default().task(self.recorded(TaskEvent::Claimed, (next, name.as_str()), ids)))
+    }
+
+    /// Returns who claims which task, if that may be.
+    pub(super) fn claimable(
+        &self,
+        by: &Actor,
+        id: Option<TaskId>,
+    ) -> Result<(&Member, &Task), Refusal> {
         let Actor::Member(name) = by else {
             return Err(works_on_no_task("a person"));
         };
@@ -46,23 +67,8 @@ impl View<'_> {
         if task.status == TaskStatus::Pending {
             self.may_claim(task, member)?;
         }
-        let next = Task {
-            kept: self.kept(member)?,
-            ..self.stepped(task, TaskEvent::Claimed)?.held_by(name)
-        };
-        Ok(Decision::default().task(self.recorded(TaskEvent::Claimed, (next, name.as_str()), ids)))
-    }
-
-    /// Returns under which names earlier work on a task is kept that a teammate claims.
-    fn kept(&self, member: &Member) -> Result<Vec<String>, Refusal> {
-        match (self.prepared, &member.terms.checkout) {
-            (Some(JobReport::Git(GitReport::Branched(kept))), _) => Ok(kept.clone()),
-            (_, None) => Ok(Vec::new()),
-            (_, Some(_)) => Err(conflict(
-                "the task was not free a moment ago",
-                "claim it again",
-            )),
-        }
+        self.stepped(task, TaskEvent::Claimed)?;
+        Ok((member, task))
     }
 
     fn may_claim(&self, task: &Task, member: &Member) -> Result<(), Refusal> {

@@ -1,8 +1,9 @@
 //! Integration: work that is checked and approved is merged one after the other, and never what was
 //! not checked as it is then.
 
-use teamd_shared::control::{Done, Refusal};
+use teamd_shared::control::{Command, Done, IntegrationOrder, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
+use teamd_shared::job::{GitStep, JobReport};
 use teamd_shared::journal::TaskRecord;
 use teamd_shared::merged::Landed;
 use teamd_shared::message::{TEAMD, USER};
@@ -11,8 +12,10 @@ use teamd_shared::task::{
     Stage, Submission, Task, TaskEvent, TaskFields, TaskId, TaskStatus, UserBranch,
 };
 
+use crate::core::decide::jobs::{begin_job, unexpected_report};
 use crate::core::decide::{Decision, View, conflict};
 use crate::core::event::{Action, Actor, ReplyTo};
+use crate::core::job::Then;
 
 impl View<'_> {
     /// Goes on with work that is checked and approved: in place it is completed, and else it is
@@ -33,9 +36,108 @@ impl View<'_> {
         };
         let decision = self.system(&at(task, stage), event, None, ids);
         if is_free {
-            decision.act(Action::Integrate(task.id))
+            decision.and(self.integrate(task))
         } else {
             decision
+        }
+    }
+
+    /// Has the integration branch moved to the merged work of a task.
+    pub(super) fn integrate(&self, task: &Task) -> Decision {
+        let Some(submission) = &task.submission else {
+            return Decision::default();
+        };
+        let Some(merged) = &submission.merged else {
+            return Decision::default();
+        };
+        let step = GitStep::Integrate {
+            task: task.id,
+            merged: merged.clone(),
+            cache: self.team.work.cache.clone(),
+        };
+        let number = submission.number;
+        self.in_repository(
+            step,
+            Then::Integrate {
+                task: task.id,
+                number,
+            },
+        )
+    }
+
+    /// Decides what a person wants of the integration branch.
+    pub(in crate::core::decide) fn integration(
+        &self,
+        client: ReplyTo,
+        order: &IntegrationOrder,
+        ids: &mut dyn Ids,
+    ) -> Result<Decision, Refusal> {
+        match (order, self.prepared) {
+            (_, None) => self.work_on_integration(client, order),
+            (
+                IntegrationOrder::Sync { id, .. },
+                Some(JobReport::Synced {
+                    branch,
+                    commit,
+                    shown,
+                }),
+            ) => self.synced(client, (id, (branch, shown), commit.as_deref()), ids),
+            (IntegrationOrder::Land { .. }, Some(JobReport::Landed(landed))) => {
+                Ok(self.landed(client, landed, ids))
+            }
+            (
+                IntegrationOrder::DiffOf(_) | IntegrationOrder::DiffOfTask(_),
+                Some(JobReport::Text(text)),
+            ) => {
+                let text = Done::Text(text.clone());
+                Ok(Decision::default().act(Action::Reply(client, Ok(text))))
+            }
+            (_, Some(_)) => Err(unexpected_report()),
+        }
+    }
+
+    fn work_on_integration(
+        &self,
+        client: ReplyTo,
+        order: &IntegrationOrder,
+    ) -> Result<Decision, Refusal> {
+        let command = Command::Integration(order.clone());
+        let then = self.then(client, &Actor::Person, command);
+        match order {
+            IntegrationOrder::Sync { into, .. } => {
+                let into = into.clone();
+                Ok(self.in_repository(GitStep::Sync { into }, then))
+            }
+            IntegrationOrder::Land {
+                into,
+                environment,
+                visible,
+            } => Ok(self.land(into.clone(), environment.clone(), visible, then)),
+            IntegrationOrder::DiffOfTask(id) => {
+                let submission = self
+                    .team
+                    .tasks
+                    .get(id)
+                    .and_then(|it| it.submission.as_ref());
+                let commit = submission.and_then(|it| it.commit.clone());
+                if commit.is_none() {
+                    let message = format!("task {id} has no commit");
+                    return Err(Refusal::new(RefusalCode::NotFound, message)
+                        .hint("a teammate with a checkout submits commits; `teamctl diff NAME` shows what it has so far"));
+                }
+                let root = String::new();
+                Ok(self.in_repository(GitStep::Diff { commit, root }, then))
+            }
+            IntegrationOrder::DiffOf(name) => {
+                let Some(checkout) = self.checkout_of(name) else {
+                    let message = format!("{name} has no checkout");
+                    return Err(Refusal::new(RefusalCode::NotFound, message)
+                        .hint("`teamctl spawn NAME --checkout` gives a teammate one"));
+                };
+                let root = checkout.root.clone();
+                let step = GitStep::Diff { commit: None, root };
+                Ok(begin_job(self.git(name, None, step), then))
+            }
         }
     }
 
@@ -54,9 +156,9 @@ impl View<'_> {
         let next = at(next, Stage::Integrating);
         match next.after(TaskEvent::Integrating, self.now.wall) {
             Some(next) => {
-                let id = next.id;
+                let integrate = self.integrate(&next);
                 let record = TaskRecord::of(TaskEvent::Integrating, next, TEAMD);
-                Decision::default().task(record).act(Action::Integrate(id))
+                Decision::default().task(record).and(integrate)
             }
             None => Decision::default(),
         }
@@ -67,7 +169,7 @@ impl View<'_> {
     pub(in crate::core::decide) fn integrated(
         &self,
         of: (TaskId, u32),
-        ended: &Result<bool, String>,
+        is_integrated: bool,
         ids: &mut dyn Ids,
     ) -> Decision {
         let Some((task, submission)) = self
@@ -79,26 +181,21 @@ impl View<'_> {
         let next = Decision::default()
             .act(Action::IntegrateNext)
             .act(Action::Offer);
-        match ended {
-            Ok(true) => {
-                let mut task = task.clone();
-                let merged = submission.merged.as_ref().map(|it| it.commit.clone());
-                if let Some(result) = &mut task.result {
-                    result.merged.clone_from(&merged);
-                }
-                let others = task
-                    .branch
-                    .as_ref()
-                    .map(|branch| self.superseded(&branch.name, task.id, ids));
-                let completed = self.system(&task, TaskEvent::Completed, None, ids);
-                completed.and(others.unwrap_or_default()).and(next)
-            }
-            Ok(false) => {
-                let again = self.system(&at(task, Stage::Checking), TaskEvent::Queued, None, ids);
-                again.act(Action::Check(task.id)).and(next)
-            }
-            Err(why) => self.not_checked(of, why, ids),
+        if !is_integrated {
+            let again = self.system(&at(task, Stage::Checking), TaskEvent::Queued, None, ids);
+            return again.act(Action::Check(task.id)).and(next);
         }
+        let mut task = task.clone();
+        let merged = submission.merged.as_ref().map(|it| it.commit.clone());
+        if let Some(result) = &mut task.result {
+            result.merged.clone_from(&merged);
+        }
+        let others = task
+            .branch
+            .as_ref()
+            .map(|branch| self.superseded(&branch.name, task.id, ids));
+        let completed = self.system(&task, TaskEvent::Completed, None, ids);
+        completed.and(others.unwrap_or_default()).and(next)
     }
 
     /// Sends work back that does not fit what was integrated meanwhile.
@@ -120,7 +217,7 @@ impl View<'_> {
 
     /// Submits the user's branch as it is. One task does that as long as it is open; if it
     /// conflicts, a teammate can claim it.
-    pub(in crate::core::decide) fn synced(
+    fn synced(
         &self,
         client: ReplyTo,
         (command, (branch, shown), commit): (&RequestId, (&str, &str), Option<&str>),
@@ -221,12 +318,7 @@ impl View<'_> {
     }
 
     /// Takes in where a branch of the user stands after it was asked to land.
-    pub(in crate::core::decide) fn landed(
-        &self,
-        client: ReplyTo,
-        landed: &Landed,
-        ids: &mut dyn Ids,
-    ) -> Decision {
+    fn landed(&self, client: ReplyTo, landed: &Landed, ids: &mut dyn Ids) -> Decision {
         let reply =
             Decision::default().act(Action::Reply(client, Ok(Done::Landed(landed.clone()))));
         if landed.has_landed() {

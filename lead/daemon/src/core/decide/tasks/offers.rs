@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use teamd_shared::id::Ids;
-use teamd_shared::job::GitReport;
 use teamd_shared::journal::{Notice, Record, TaskRecord, TeamEvent, TeamRecord};
 use teamd_shared::member::Member;
 use teamd_shared::message::TEAMD;
@@ -12,7 +11,8 @@ use teamd_shared::name::Name;
 use teamd_shared::task::{MAX_IDLE_RELEASES, MAX_REMINDERS, Task, TaskEvent, TaskId, TaskStatus};
 
 use crate::core::decide::{Decision, View};
-use crate::core::event::{Action, Incarnation};
+use crate::core::event::{Action, Actor, Incarnation};
+use crate::core::job::Then;
 use crate::core::quiet::{MOST_REFUSALS, Standing, standing};
 
 impl View<'_> {
@@ -29,8 +29,8 @@ impl View<'_> {
     /// Gives work to the members that are idle and take it by themselves.
     pub(in crate::core::decide) fn offer(&self, ids: &mut dyn Ids) -> Decision {
         let mut decision = Decision::default();
-        let mut taken: BTreeSet<TaskId> =
-            self.live.all().filter_map(|alive| alive.offered).collect();
+        let branches = self.live.jobs.branches();
+        let mut taken: BTreeSet<TaskId> = branches.map(|(_, task)| task).collect();
         for member in self
             .alive()
             .filter(|member| member.terms.auto && self.takes_work(member))
@@ -43,7 +43,12 @@ impl View<'_> {
             };
             taken.insert(task.id);
             if member.terms.checkout.is_some() {
-                decision = decision.act(Action::Branch(member.name.clone(), task.id));
+                let name = member.name.clone();
+                let then = Then::Offer {
+                    name,
+                    task: task.id,
+                };
+                decision = decision.and(self.begin_branch(member, task.id, then));
                 continue;
             }
             let next = next.held_by(&member.name);
@@ -52,51 +57,53 @@ impl View<'_> {
         decision
     }
 
-    /// Gives an idle teammate the task of which its checkout has the branch by now. One that cannot
-    /// have a branch is told why, and offered a task when it has worked again; the third time in a
-    /// row it is left alone until a person or the lead changes a task, and the lead is told.
+    /// Gives an idle teammate the task of which its checkout has the branch by now; earlier work on
+    /// it is kept under these names.
     pub(in crate::core::decide) fn offered(
         &self,
-        (name, task): (&Name, TaskId),
-        ended: &Result<GitReport, String>,
+        name: &Name,
+        task: TaskId,
+        kept: &[String],
         ids: &mut dyn Ids,
     ) -> Decision {
-        let Some(member) = self.team.members.get(name).map(|state| &state.record) else {
-            return Decision::default();
+        let again = Decision::default().act(Action::Offer);
+        let Ok((member, task)) = self.claimable(&Actor::Member(name.clone()), Some(task)) else {
+            return again;
         };
-        match ended {
-            Ok(report) => {
-                let next = self.team.tasks.get(&task).filter(|task| {
-                    self.takes_work(member)
-                        && task.is_for(member)
-                        && self.team.blockers(task).is_empty()
-                });
-                let next = next.and_then(|task| task.after(TaskEvent::Claimed, self.now.wall));
-                let Some(next) = next else {
-                    return Decision::default().act(Action::Offer);
-                };
-                let kept = if let GitReport::Branched(kept) = report {
-                    kept.clone()
-                } else {
-                    Vec::new()
-                };
-                let next = Task {
-                    kept,
-                    ..next.held_by(name)
-                };
-                Decision::default().task(self.recorded(TaskEvent::Claimed, (next, TEAMD), ids))
-            }
-            Err(why) => {
-                let refusals = self.live.member(name).map_or(0, |alive| alive.refusals);
-                let whom = if refusals < MOST_REFUSALS {
-                    name.clone()
-                } else {
-                    Name::lead()
-                };
-                let why = format!("{name} cannot be given a task: {why}");
-                self.held_up(task, &why).and(self.note(whom, why, ids))
-            }
+        if standing(self.team, self.live, member) != Standing::Offered(task.id) {
+            return again;
         }
+        let Some(next) = task.after(TaskEvent::Claimed, self.now.wall) else {
+            return again;
+        };
+        let next = Task {
+            kept: kept.to_vec(),
+            ..next.held_by(name)
+        };
+        Decision::default().task(self.recorded(TaskEvent::Claimed, (next, TEAMD), ids))
+    }
+
+    /// Tells an idle teammate why no branch can be begun in its checkout. It is offered a task when
+    /// it has worked again; the third time in a row it is left alone until a person or the lead
+    /// changes a task, and the lead is told.
+    pub(in crate::core::decide) fn not_offered(
+        &self,
+        name: &Name,
+        task: TaskId,
+        why: &str,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        if !self.team.members.contains_key(name) {
+            return Decision::default();
+        }
+        let refusals = self.live.member(name).map_or(0, |alive| alive.refusals);
+        let whom = if refusals < MOST_REFUSALS {
+            name.clone()
+        } else {
+            Name::lead()
+        };
+        let why = format!("{name} cannot be given a task: {why}");
+        self.held_up(task, &why).and(self.note(whom, why, ids))
     }
 
     /// Records why a task cannot be given to a teammate, for people to see. No member is told by

@@ -3,7 +3,7 @@
 use teamd_shared::check::CheckReport;
 use teamd_shared::control::{Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
-use teamd_shared::job::{GitReport, JobReport};
+use teamd_shared::job::JobReport;
 use teamd_shared::journal::{Notice, RequestEvent};
 use teamd_shared::member::ApproveBy;
 use teamd_shared::name::Name;
@@ -15,7 +15,8 @@ use teamd_shared::task::{
 
 use super::claims::is_theirs;
 use super::does_not_fit;
-use crate::core::decide::{Decision, View, conflict};
+use crate::core::decide::jobs::unexpected_report;
+use crate::core::decide::{Decision, View};
 use crate::core::event::{Action, Actor};
 
 /// The longest summary of work, in bytes: it stands in the message that asks for its review.
@@ -29,20 +30,8 @@ impl View<'_> {
         summary: &str,
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
-        let task = self.known_task(id)?;
-        is_theirs(by, task)?;
+        let (task, owner) = self.submittable(by, id, summary)?;
         let mut next = self.stepped(task, TaskEvent::Submitted)?;
-        let owner = task
-            .owner
-            .clone()
-            .ok_or_else(|| does_not_fit(task, TaskEvent::Submitted))?;
-        if summary.len() > MAX_SUMMARY {
-            let message = format!(
-                "the summary has {} bytes, the limit is {MAX_SUMMARY}",
-                summary.len()
-            );
-            return Err(Refusal::new(RefusalCode::Usage, message).hint("say it in fewer words"));
-        }
         let number = task.submission.as_ref().map_or(0, |before| before.number) + 1;
         let checks = if task.no_check {
             Vec::new()
@@ -54,20 +43,10 @@ impl View<'_> {
                 .chain(task.check.clone())
                 .collect()
         };
-        let commit = match (
-            self.prepared,
-            self.known(&owner)
-                .ok()
-                .and_then(|it| it.terms.checkout.as_ref()),
-        ) {
-            (Some(JobReport::Git(GitReport::Kept { commit, .. })), _) => Some(commit.clone()),
+        let commit = match (self.prepared, self.checkout_of(owner)) {
             (_, None) => None,
-            (_, Some(_)) => {
-                return Err(conflict(
-                    "the checkout of its owner was not looked at",
-                    "submit it again",
-                ));
-            }
+            (Some(JobReport::Kept { commit, .. }), Some(_)) => Some(commit.clone()),
+            (_, Some(_)) => return Err(unexpected_report()),
         };
         let summary = summary.trim().to_owned();
         let stage = Stage::Checking;
@@ -76,7 +55,7 @@ impl View<'_> {
         let starved = false;
         next.submission = Some(Submission {
             number,
-            by: owner,
+            by: owner.clone(),
             summary,
             checks,
             commit,
@@ -88,6 +67,30 @@ impl View<'_> {
         let follows = self.next_step(&next, ids);
         let record = self.recorded(TaskEvent::Submitted, (next, by.as_str()), ids);
         Ok(Decision::default().task(record).and(follows))
+    }
+
+    /// Returns whose work on which task is submitted, if that may be.
+    pub(super) fn submittable(
+        &self,
+        by: &Actor,
+        id: TaskId,
+        summary: &str,
+    ) -> Result<(&Task, &Name), Refusal> {
+        let task = self.known_task(id)?;
+        is_theirs(by, task)?;
+        self.stepped(task, TaskEvent::Submitted)?;
+        let owner = task
+            .owner
+            .as_ref()
+            .ok_or_else(|| does_not_fit(task, TaskEvent::Submitted))?;
+        if summary.len() > MAX_SUMMARY {
+            let message = format!(
+                "the summary has {} bytes, the limit is {MAX_SUMMARY}",
+                summary.len()
+            );
+            return Err(Refusal::new(RefusalCode::Usage, message).hint("say it in fewer words"));
+        }
+        Ok((task, owner))
     }
 
     /// Tells what a submitted task needs next. A daemon that begins asks this again, whatever the
@@ -110,7 +113,7 @@ impl View<'_> {
                 None => self.ask_for_review(task, request_id, ids),
             },
             Stage::Queued => self.integrate_next(),
-            Stage::Integrating => Decision::default().act(Action::Integrate(task.id)),
+            Stage::Integrating => self.integrate(task),
         }
     }
 

@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use teamd_shared::check::CheckReport;
 use teamd_shared::control::{
     Command, Done, Refusal, RefusalCode, ShutdownOrder, SpawnOrder, ToWorker, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, Ids, RequestId};
+use teamd_shared::job::JobReport;
 use teamd_shared::journal::{Line, Record, SNAPSHOT_LINES, Team};
 use teamd_shared::member::{Doing, Emptied, Member, Restart, TermsPatch};
 use teamd_shared::message::{AnsweredBy, Body, Message};
@@ -16,9 +18,13 @@ use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 use teamd_shared::request::{Request, Status};
 use teamd_shared::settings::Settings;
+use teamd_shared::task::TaskId;
 
 use crate::core::decide::{Decision, View, decide};
-use crate::core::event::{Action, Ended, Event, Incarnation, Now, ReplyTo, SpawnFacts, Until};
+use crate::core::event::{
+    Action, Actor, Ended, Event, Incarnation, Now, ReplyTo, SpawnFacts, Until,
+};
+use crate::core::job::{Asked, Places, Then};
 use crate::core::live::{Live, Rules};
 use crate::core::watchdog::LookResult;
 
@@ -46,11 +52,19 @@ pub(super) fn rules() -> Rules {
     }
 }
 
+pub(super) fn places() -> Places {
+    Places {
+        workspace: "/home/u/web".to_owned(),
+        ..Places::default()
+    }
+}
+
 pub(super) struct Harness {
     pub(super) team: Team,
     pub(super) live: Live,
     pub(super) now: Now,
     pub(super) rules: Rules,
+    pub(super) places: Places,
     ids: CountingIds,
 }
 
@@ -59,12 +73,14 @@ impl Harness {
         let now = Now {
             wall: 1_763_756_100.0,
             monotonic: Duration::from_secs(5),
+            since_boot: Duration::from_secs(5),
         };
         Self {
             team: Team::default(),
             live: Live::default(),
             now,
             rules: rules(),
+            places: places(),
             ids: CountingIds::default(),
         }
     }
@@ -77,9 +93,13 @@ impl Harness {
             live: &self.live,
             now: self.now,
             rules: self.rules,
+            places: &self.places,
             prepared: None,
         };
         let decision = decide(&view, event, &mut self.ids);
+        if let Event::JobEnded { job, .. } = event {
+            self.live.jobs.decided(*job);
+        }
         for record in decision.records.clone() {
             self.write(record);
         }
@@ -105,6 +125,20 @@ impl Harness {
         decision
     }
 
+    /// Lets a job end that was begun for this.
+    pub(super) fn job_ends(&mut self, then: Then, ended: Result<JobReport, String>) -> Decision {
+        let job = self.live.jobs.begin(then).unwrap();
+        self.on(&Event::JobEnded { job, ended })
+    }
+
+    /// Lets the check of a submission end.
+    pub(super) fn check_ends(&mut self, task: TaskId, report: CheckReport) -> Decision {
+        let submission = self.team.tasks[&task].submission.as_ref();
+        let number = submission.unwrap().number;
+        let report = JobReport::Checked(report);
+        self.job_ends(Then::Check { task, number }, Ok(report))
+    }
+
     fn write(&mut self, record: Record) {
         let seq = self.team.seq + 1;
         let at = self.now.wall;
@@ -123,21 +157,20 @@ impl Harness {
 
     /// Runs a command; returns its reply.
     pub(super) fn ask(&mut self, command: Command) -> Result<Done, Refusal> {
-        reply(&self.on(&Event::Command(CLIENT, command)))
+        reply(&self.on(&Event::Command(CLIENT, Actor::Person, command)))
     }
 
     /// Runs a command of the lead agent; returns its reply.
     pub(super) fn agent_asks(&mut self, command: Command) -> Result<Done, Refusal> {
-        reply(&self.on(&Event::Command(AGENT, command)))
+        reply(&self.on(&Event::Command(AGENT, Actor::Member(Name::lead()), command)))
     }
 
     /// Orders a spawn; returns the incarnation that is ordered.
     pub(super) fn spawn(&mut self, order: SpawnOrder) -> Result<u32, Refusal> {
         let facts = SpawnFacts {
             held: None,
-            default_workspace: "/home/u/web".to_owned(),
-            lead_inbox: None,
-            checkout: None,
+            lead_inbox: Ok(None),
+            cannot_commit: None,
         };
         let id = self.ids.request();
         self.spawn_as(id, order, facts)
@@ -282,6 +315,16 @@ impl Harness {
         self.now.monotonic += Duration::from_secs(seconds);
         self.on(&Event::Deadline)
     }
+}
+
+/// Returns what goes on with a command of a person, or of the first incarnation of a member.
+pub(super) fn goes_on(by: Actor, command: Command) -> Then {
+    Then::Command(Box::new(Asked {
+        client: CLIENT,
+        by,
+        incarnation: 1,
+        command,
+    }))
 }
 
 pub(super) fn reply(decision: &Decision) -> Result<Done, Refusal> {

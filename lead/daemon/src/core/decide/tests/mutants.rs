@@ -96,6 +96,8 @@ pub(super) enum Mutant {
     StalledChecksAreForgotten,
     /// While work is checked where its author works, the gate of that is closed.
     ChecksLeaveTheGateOpen,
+    /// A spawn whose member is told to leave while its checkout is made does not begin.
+    CalledOffSpawnsBegin,
 }
 
 impl World {
@@ -103,12 +105,12 @@ impl World {
     pub(super) fn doctored(&self, team: &Team, event: &Event) -> Option<Team> {
         let forgets = self.is(Mutant::StoppingIsForgotten) && team.stopping;
         let answers =
-            matches!(event, Event::Command(client, Command::Answer { .. }) if client.agent);
+            matches!(event, Event::Command(client, _, Command::Answer { .. }) if client.agent);
         let leaves_all = self.is(Mutant::LeadAnswersForPeople) && answers;
         let claims = self.is(Mutant::ClaimsAreNotLookedAt)
             && matches!(
                 event,
-                Event::Task(_, _, TaskOrder::Claim(_), _) | Event::Offer
+                Event::Command(_, _, Command::Task(TaskOrder::Claim(_))) | Event::Offer
             );
         (forgets || leaves_all || claims).then(|| {
             let mut doctored = team.clone();
@@ -132,12 +134,12 @@ impl World {
 
     /// Returns an order of a teammate as the lead would give it, if that rule is dropped.
     pub(super) fn as_a_person(&self, event: &Event) -> Option<Event> {
-        let Event::Task(client, Actor::Member(_), order, _) = event else {
+        let Event::Command(client, Actor::Member(_), Command::Task(order)) = event else {
             return None;
         };
-        let order = order.clone();
+        let command = Command::Task(order.clone());
         self.is(Mutant::TeammatesChooseTheirChecks)
-            .then(|| Event::Task(*client, Actor::Person, order, None))
+            .then(|| Event::Command(*client, Actor::Person, command))
     }
 
     /// Changes a decision as the dropped rule would.
@@ -158,6 +160,11 @@ impl World {
             decision
                 .actions
                 .retain(|action| !matches!(action, Action::CheckAgain(_)));
+        }
+        if self.is(Mutant::CalledOffSpawnsBegin) {
+            decision
+                .actions
+                .retain(|action| !matches!(action, Action::CallOff(_)));
         }
         if self.is(Mutant::LeadApprovesItsOwn) {
             approve_own(team, event, decision);
@@ -280,6 +287,7 @@ impl Decision {
 fn approve_own(team: &Team, event: &Event, decision: &mut Decision) {
     let Event::Command(
         client,
+        _,
         Command::Answer {
             request_id,
             approve: true,
@@ -382,4 +390,5 @@ missed! {
     the_choice_of_checks_by_others_is_missed: TeammatesChooseTheirChecks,
     the_second_run_of_a_check_is_missed: StalledChecksAreForgotten,
     the_closed_gate_of_a_check_is_missed: ChecksLeaveTheGateOpen,
+    the_end_of_a_spawn_that_is_called_off_is_missed: CalledOffSpawnsBegin,
 }

@@ -6,6 +6,7 @@
 
 mod asks;
 mod ends;
+mod jobs;
 mod order;
 mod requests;
 mod silence;
@@ -22,6 +23,7 @@ use teamd_shared::member::{Gate, Member};
 use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Request, Status};
+use teamd_shared::task::TaskId;
 use uuid::Uuid;
 
 use super::sim::Worker;
@@ -83,6 +85,12 @@ pub(super) struct Promises {
     /// The incarnations that the lead was told are silent, and that have not answered since.
     silent: BTreeSet<Incarnation>,
     pub(super) tasks: Tasks,
+    /// When each spawn was asked for.
+    pub(super) asked_at: BTreeMap<RequestId, Duration>,
+    /// The members whose spawn this daemon has called off, and when.
+    pub(super) called_off: BTreeMap<Name, Duration>,
+    /// Who has which commit for which task.
+    pub(super) commits: BTreeMap<String, (Name, TaskId)>,
 }
 
 /// What became of an inbox line that follows from a line of the journal.
@@ -146,7 +154,10 @@ impl Promises {
     fn member_line(&mut self, record: &MemberRecord, facts: &Facts) -> Checked {
         let member = &record.member;
         match record.event {
-            MemberEvent::Spawning => self.spawning(member),
+            MemberEvent::Spawning => {
+                self.was_not_called_off(record)?;
+                self.spawning(member)
+            }
             MemberEvent::Exited => self.exited(record, facts),
             MemberEvent::Adopted
             | MemberEvent::Silent

@@ -11,6 +11,7 @@ mod daemon;
 mod disk;
 mod effects;
 mod intake;
+mod jobs;
 mod machine;
 mod quiet;
 mod recovery;
@@ -22,6 +23,7 @@ use std::fmt;
 
 use super::mutants::Mutant;
 pub(super) use daemon::Daemon;
+pub(super) use jobs::Checkouts;
 pub(super) use worker::Worker;
 pub(super) use world::{RULES, World};
 

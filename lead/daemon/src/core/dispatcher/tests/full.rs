@@ -1,12 +1,13 @@
 //! A disk that stays full while commands keep coming.
 
-use teamd_shared::control::TaskOrder;
+use teamd_shared::control::{IntegrationOrder, TaskOrder};
 use teamd_shared::fingerprint::Baseline;
 use teamd_shared::job::JobReport;
 use teamd_shared::task::TaskFields;
 
 use super::*;
-use crate::core::event::{Actor, Until};
+use crate::core::event::Until;
+use crate::core::job::Asked;
 
 impl Fixture {
     /// Three commands come, none of which can be journaled, and then nothing more, until a second
@@ -14,7 +15,11 @@ impl Fixture {
     fn is_kept_busy(&mut self) {
         for _ in 0..3 {
             self.owners.now.monotonic += RETRY / 4;
-            let taken = self.on(Event::Command(CLIENT, Command::Stop { force: false }));
+            let taken = self.on(Event::Command(
+                CLIENT,
+                Actor::Person,
+                Command::Stop { force: false },
+            ));
             assert!(taken.contains(&"refuse"), "{taken:?}");
         }
         self.owners.now.monotonic += RETRY / 4;
@@ -33,6 +38,7 @@ fn what_could_not_be_journaled_is_tried_again_although_commands_keep_coming() {
     fixture.on(ended());
     let taken = fixture.on(Event::Command(
         CLIENT,
+        Actor::Person,
         Command::Interrupt {
             name: alice().name,
             asked_at: RETRY,
@@ -50,6 +56,7 @@ fn what_is_due_comes_although_commands_keep_coming() {
     let mut fixture = Fixture::with_alice();
     fixture.on(Event::Command(
         CLIENT,
+        Actor::Person,
         Command::Shutdown(leave(0.0, Some(0.0))),
     ));
     fixture.owners.full = true;
@@ -93,12 +100,22 @@ fn a_second_sigterm_ends_the_daemon_although_neither_can_be_journaled() {
 fn what_a_person_ends_by_force_is_killed_at_once_and_recorded_later() {
     let mut fixture = Fixture::with_alice();
     fixture.owners.full = true;
-    let taken = fixture.on(Event::Command(CLIENT, Command::Shutdown(leave(0.0, None))));
+    let taken = fixture.on(Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Shutdown(leave(0.0, None)),
+    ));
     assert!(
         taken.contains(&"refuse") && !taken.contains(&"signal"),
         "{taken:?}"
     );
-    let shutdown = |after| Event::Command(CLIENT, Command::Shutdown(leave(0.0, Some(after))));
+    let shutdown = |after| {
+        Event::Command(
+            CLIENT,
+            Actor::Person,
+            Command::Shutdown(leave(0.0, Some(after))),
+        )
+    };
     fixture.owners.taken.clear();
     fixture
         .dispatcher
@@ -142,17 +159,28 @@ fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
         tasks: vec![fields],
         within: false,
     };
+    let id = next_id();
+    let sync = IntegrationOrder::Sync { id, into: None };
+    let synced = JobReport::Synced {
+        branch: "main".to_owned(),
+        commit: Some("0123456789ab".to_owned()),
+        shown: "team/integration".to_owned(),
+    };
     let looked = JobReport::Protected(Baseline::Hash("1".to_owned()));
-    for event in [
-        Event::Task(CLIENT, Actor::Person, add, Some(looked)),
-        Event::Synced(
-            CLIENT,
-            next_id(),
-            ("main".to_owned(), "team/integration".to_owned()),
-            Some("0123456789ab".to_owned()),
-        ),
+    for (command, report) in [
+        (Command::Task(add), looked),
+        (Command::Integration(sync), synced),
     ] {
-        let taken = fixture.on(event);
+        let asked = Asked {
+            client: CLIENT,
+            by: Actor::Person,
+            incarnation: 0,
+            command,
+        };
+        let then = Then::Command(Box::new(asked));
+        let job = fixture.dispatcher.live.jobs.begin(then).unwrap();
+        let ended = Ok(report);
+        let taken = fixture.on(Event::JobEnded { job, ended });
         assert_eq!(
             taken,
             ["append fails", "show", "refuse"],
@@ -168,7 +196,11 @@ fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
 fn a_stop_by_force_ends_the_daemon_and_all_teammates() {
     let mut fixture = Fixture::with_alice();
     fixture.owners.full = true;
-    let taken = fixture.on(Event::Command(CLIENT, Command::Stop { force: true }));
+    let taken = fixture.on(Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Stop { force: true },
+    ));
     assert!(
         taken.contains(&"refuse") && taken.contains(&"signal"),
         "{taken:?}"

@@ -105,18 +105,15 @@ impl Promises {
 
     /// Checks that what was decided was asked by a present incarnation, of the lead agent unless
     /// each member may ask for it.
-    pub(in super::super) fn done_for(
-        &self,
-        client: ReplyTo,
-        team: &Team,
-        is_for_all: bool,
-    ) -> Checked {
+    pub(in super::super) fn done_for(&self, client: ReplyTo, team: &Team) -> Checked {
         if !client.agent {
             return Ok(());
         }
-        let Some(incarnation) = self.asker((client.connection, client.tag)) else {
+        let Some(asked) = self.questions.get(&(client.connection, client.tag)) else {
             return Ok(());
         };
+        let incarnation = &asked.incarnation;
+        let is_for_all = matches!(asked.command, Command::Task(_));
         let member = team
             .members
             .get(&incarnation.name)

@@ -47,6 +47,8 @@ impl Promises {
                 Some(Expected::Wait(name.clone(), until.clone()))
             }
             Action::WaitForStop(to) if *to == client => Some(Expected::Stop),
+            Action::Look(to, ..) if *to == client => Some(Expected::Answer),
+            Action::Begin(job) if job.then.client() == Some(client) => Some(Expected::Answer),
             _ => None,
         });
         let expected: Vec<Expected> = expected.collect();

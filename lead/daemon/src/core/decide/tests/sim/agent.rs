@@ -17,7 +17,6 @@ use super::machine::Up;
 use super::worker::Worker;
 use super::world::World;
 use crate::core::event::{Actor, Event, Incarnation, ReplyTo, SpawnFacts, Until};
-use crate::event_loop::gather::may_ask;
 
 /// What the worker does.
 impl World {
@@ -140,7 +139,7 @@ impl World {
         daemon: &Daemon,
         (incarnation, connection): (&Incarnation, u64),
         Asks { tag, command }: Asks,
-    ) -> Option<Event> {
+    ) -> Event {
         let client = ReplyTo {
             connection,
             tag,
@@ -151,41 +150,23 @@ impl World {
             daemon.connections.get(incarnation).copied(),
         );
         self.check(checked);
-        if let Err(refusal) = may_ask(incarnation, &command) {
-            self.reply(daemon, client, Err(refusal));
-            return None;
-        }
-        Some(match command {
-            Command::Task(order) => {
-                Event::Task(client, Actor::Member(incarnation.name.clone()), order, None)
-            }
-            Command::Spawn { id, order } => {
-                let facts = self.spawn_facts(daemon, &order);
-                Event::Spawn(client, id, order, facts)
-            }
-            other => Event::Command(client, other),
-        })
+        let by = Actor::Member(incarnation.name.clone());
+        Event::Command(client, by, command)
     }
 
-    /// Returns what must be known of the world to decide a spawn.
-    pub(super) fn spawn_facts(&self, daemon: &Daemon, order: &SpawnOrder) -> SpawnFacts {
+    /// Looks up what a spawn rests on.
+    pub(super) fn spawn_facts(&self, order: &SpawnOrder) -> SpawnFacts {
         let name = &order.name;
-        let ended = daemon
-            .dispatcher
-            .team
-            .members
-            .get(name)
-            .is_none_or(|member| member.record.phase.is_ended());
         let begins = *name == Name::lead() && !order.resume;
         let lines = self.disk.inboxes.get(&Name::lead()).map_or(0, Vec::len);
+        let end = Position {
+            offset: u64::try_from(lines).unwrap(),
+            tail: 0,
+        };
         SpawnFacts {
-            checkout: None,
-            held: (ended && self.lock_is_held(name)).then(|| "something".to_owned()),
-            default_workspace: "/home/u/web".to_owned(),
-            lead_inbox: begins.then(|| Position {
-                offset: u64::try_from(lines).unwrap(),
-                tail: 0,
-            }),
+            held: self.lock_is_held(name).then(|| "something".to_owned()),
+            lead_inbox: Ok(begins.then_some(end)),
+            cannot_commit: None,
         }
     }
 
@@ -203,6 +184,12 @@ impl World {
                 .is_err_and(|refusal| refusal.message.starts_with("cannot write the journal"))
         {
             return;
+        }
+        if let (Ok(Done::Withdrawn), Some(Expected::Wait(name, _))) =
+            (&result, self.promises.people.get(&client))
+        {
+            let name = name.clone();
+            self.promises.called_off.insert(name, self.clocks.monotonic);
         }
         if knows_its_journal(daemon) {
             let checked =

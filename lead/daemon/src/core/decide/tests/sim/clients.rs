@@ -10,7 +10,7 @@ use teamd_shared::request::Kind;
 
 use super::machine::environment;
 use super::world::{NAMES, World};
-use crate::core::event::{Actor, Event, ReplyTo, SpawnFacts};
+use crate::core::event::{Actor, Event, ReplyTo};
 
 impl World {
     /// Lets a client run a command.
@@ -27,17 +27,18 @@ impl World {
         let event = match self.rng.below(42) {
             _ if self.rng.one_in(12) && !self.said.is_empty() => {
                 let again = self.rng.pick(&self.said).map(|said| to(client, &said));
-                again.unwrap_or_else(|| Event::Command(client, self.verdict()))
+                again.unwrap_or_else(|| Event::Command(client, Actor::Person, self.verdict()))
             }
             0..=8 => self.order_spawn(client),
             9..=23 if self.works && !self.rng.one_in(4) => {
-                Event::Task(client, Actor::Person, self.task_order(), None)
+                Event::Command(client, Actor::Person, Command::Task(self.task_order()))
             }
-            9..=23 => Event::Command(client, self.order()),
-            24..=29 => Event::Command(client, self.verdict()),
-            31..=41 => Event::Task(client, Actor::Person, self.task_order(), None),
+            9..=23 => Event::Command(client, Actor::Person, self.order()),
+            24..=29 => Event::Command(client, Actor::Person, self.verdict()),
+            31..=41 => Event::Command(client, Actor::Person, Command::Task(self.task_order())),
             30 if self.rng.one_in(3) => Event::Command(
                 client,
+                Actor::Person,
                 Command::Stop {
                     force: self.rng.one_in(4),
                 },
@@ -74,10 +75,22 @@ impl World {
         }
     }
 
+    /// Returns a name to shut down: of a running member, or of one that is being prepared.
+    fn some_leaver(&mut self) -> Name {
+        let jobs = self.daemon.iter().flat_map(|daemon| &daemon.jobs);
+        let prepared: Vec<Name> = jobs.filter_map(|job| job.makes().cloned()).collect();
+        let running = self.some_name(true);
+        if self.rng.one_in(2) {
+            self.rng.pick(&prepared).unwrap_or(running)
+        } else {
+            running
+        }
+    }
+
     fn order(&mut self) -> Command {
         match self.rng.below(15) {
             0..=5 => {
-                let name = self.some_name(true);
+                let name = self.some_leaver();
                 let force_after = self
                     .rng
                     .pick(&[None, None, None, Some(0.0), Some(5.0), Some(30.0)])
@@ -157,23 +170,20 @@ impl World {
         });
         order.terms.prompt = (!resume || self.rng.one_in(2)).then(|| "begin".to_owned());
         order.terms.restart = self.rng.one_in(4).then_some(Restart::Never);
-        let facts = SpawnFacts {
-            held: None,
-            default_workspace: "/home/u/web".to_owned(),
-            lead_inbox: None,
-            checkout: None,
-        };
-        Event::Spawn(client, self.ids.request(), Box::new(order), facts)
+        let id = self.ids.request();
+        let order = Box::new(order);
+        Event::Command(client, Actor::Person, Command::Spawn { id, order })
     }
 
     /// Returns the order with a plan or without, answered by a person or by the lead agent, which
     /// itself has none.
     pub(super) fn varied(&mut self, mut order: SpawnOrder) -> SpawnOrder {
-        order.asked_at = Duration::ZERO;
+        order.asked_at = self.clocks.monotonic;
         if order.name == Name::lead() && !self.rng.one_in(8) {
             return order;
         }
         let approve_by = self.rng.one_in(2).then_some(ApproveBy::Lead);
+        let checkout = self.rng.one_in(2).then_some(true);
         let auto = (self.works || self.rng.one_in(2)).then_some(true);
         let terms = TermsPatch {
             plan: self
@@ -182,6 +192,7 @@ impl World {
                 .then_some(true),
             approve_by,
             auto,
+            checkout,
             ..TermsPatch::default()
         };
         SpawnOrder { terms, ..order }
@@ -200,9 +211,7 @@ impl World {
 /// Returns the same command from another client, such as one that has lost its daemon.
 fn to(client: ReplyTo, said: &Event) -> Event {
     match said.clone() {
-        Event::Command(_, command) => Event::Command(client, command),
-        Event::Spawn(_, id, order, facts) => Event::Spawn(client, id, order, facts),
-        Event::Task(_, by, order, report) => Event::Task(client, by, order, report),
+        Event::Command(_, by, command) => Event::Command(client, by, command),
         other => other,
     }
 }

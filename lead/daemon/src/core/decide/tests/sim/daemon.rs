@@ -7,21 +7,24 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use teamd_shared::control::{Command, TaskOrder, ToWorker};
+use teamd_shared::control::{Command, SpawnOrder, TaskOrder, ToWorker};
 use teamd_shared::environment::Environment;
+use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Line, Team};
-use teamd_shared::member::{Gate, Member, MemberStatus};
+use teamd_shared::member::{Gate, MemberStatus};
 use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskId};
 
 use super::super::mutants::Mutant;
 use super::super::promises::Promises;
+use super::jobs::SimJob;
 use super::machine::identity;
 use super::world::{RULES, World};
 use crate::core::decide::{Decision, View, decide};
 use crate::core::dispatcher::{Dispatcher, End};
 use crate::core::effect_queues::EffectQueues;
-use crate::core::event::{Actor, Event, Incarnation, Now};
+use crate::core::event::{Action, Actor, Event, Incarnation, Now};
+use crate::core::job::{Places, Then};
 use crate::core::live::Live;
 use crate::core::owners::{Failed, NotWritten, Owners};
 use crate::core::waiters::status;
@@ -41,10 +44,8 @@ pub(in super::super) struct Daemon {
     /// The roster as it is to be written, and since when it cannot be.
     pub(super) roster: BTreeMap<Name, MemberStatus>,
     pub(in super::super) unwritten: Option<Duration>,
-    /// The checks that run or wait: of which task, and of which submission.
-    pub(super) checks: VecDeque<(TaskId, u32)>,
-    /// The checks that were ended.
-    pub(super) ended_checks: Vec<(TaskId, u32)>,
+    /// The jobs that run or wait.
+    pub(super) jobs: Vec<SimJob>,
     /// The tasks whose files could not be written.
     pub(super) unshown: BTreeMap<TaskId, Task>,
     /// Lines that a mutant takes for written.
@@ -77,6 +78,7 @@ impl World {
         Now {
             wall: self.clocks.wall,
             monotonic: self.since(daemon),
+            since_boot: self.clocks.monotonic,
         }
     }
 
@@ -103,6 +105,7 @@ impl World {
         match self.handles(&mut daemon, events) {
             Err(Killed) => {
                 self.note(|| "  the daemon is killed".to_owned());
+                self.loses_jobs(&mut daemon);
                 self.daemon_is_gone();
             }
             Ok(()) if daemon.dispatcher.end.is_some() => {
@@ -159,7 +162,7 @@ impl World {
         let knows_its_journal = knows_its_journal(daemon);
         let mut dispatcher = std::mem::replace(
             &mut daemon.dispatcher,
-            Dispatcher::new(Team::default(), RULES),
+            Dispatcher::new(Team::default(), RULES, Places::default()),
         );
         let mut hands = Hands {
             world: self,
@@ -189,12 +192,14 @@ impl World {
         let as_person = self.as_a_person(event);
         let mut decision = decide(&seen, as_person.as_ref().unwrap_or(event), &mut self.ids);
         if let Some(_) = as_person
-            && let Event::Task(_, Actor::Member(name), ..) = event
+            && let Event::Command(_, Actor::Member(name), _) = event
         {
             decision.is_by(name);
         }
         self.spoil(view.team, event, &mut decision);
-        self.remember(heard, event, !decision.records.is_empty());
+        if !decision.records.is_empty() {
+            self.remember(heard, view, event);
+        }
         let members = view
             .team
             .members
@@ -203,16 +208,17 @@ impl World {
         self.promises
             .forced
             .extend(members.filter(|member| is_forced(event, &member.name)));
-        if let Event::Task(_, _, TaskOrder::Add { id, tasks, .. }, _) = event {
+        if let Event::Command(_, _, Command::Task(TaskOrder::Add { id, tasks, .. })) = event {
             self.promises.tasks.is_to_make(id, tasks.len());
         }
-        if let Some(client) = event.client() {
-            let checked = self.promises.is_asked(client, &decision.actions);
-            self.check(checked);
-            if !decision.records.is_empty() {
-                let checked =
-                    self.promises
-                        .done_for(client, view.team, matches!(event, Event::Task(..)));
+        if let Some(client) = view.live.client(event) {
+            let is_gone = client.agent && decision == Decision::default();
+            if !is_gone {
+                let checked = self.promises.is_asked(client, &decision.actions);
+                self.check(checked);
+            }
+            if !decision.records.is_empty() && spawn_of(view, event).is_none() {
+                let checked = self.promises.done_for(client, view.team);
                 self.check(checked);
             }
         }
@@ -220,9 +226,10 @@ impl World {
     }
 
     /// What the promises must know of an event that was decided.
-    fn remember(&mut self, heard: &mut Heard, event: &Event, decided: bool) {
-        match event {
-            Event::Spawn(_, _, order, _) if decided => {
+    fn remember(&mut self, heard: &mut Heard, view: &View<'_>, event: &Event) {
+        match (event, spawn_of(view, event)) {
+            (_, Some((id, order))) => {
+                self.promises.asked_at.insert(id.clone(), order.asked_at);
                 heard
                     .environments
                     .insert(order.name.clone(), order.environment.clone());
@@ -233,14 +240,18 @@ impl World {
                     .environments
                     .insert(order.name.clone(), order.environment.clone());
             }
-            Event::Command(
-                client,
-                Command::Answer {
-                    request_id,
-                    approve,
-                    ..
-                },
-            ) if decided => {
+            (
+                Event::Command(
+                    client,
+                    _,
+                    Command::Answer {
+                        request_id,
+                        approve,
+                        ..
+                    },
+                ),
+                _,
+            ) => {
                 let Promises {
                     verdicts,
                     verdicts_of_the_lead,
@@ -318,13 +329,25 @@ impl World {
     }
 }
 
+/// Returns the spawn that goes on with an event.
+fn spawn_of<'a>(view: &'a View<'_>, event: &'a Event) -> Option<(&'a RequestId, &'a SpawnOrder)> {
+    match event {
+        Event::Spawn(_, id, order, _) => Some((id, order)),
+        Event::JobEnded { job, .. } => match view.live.jobs.then(*job)? {
+            Then::Spawn(_, id, order, _) => Some((id, order)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Tells whether an event ends a member whatever that says, also when it cannot be journaled.
 fn is_forced(event: &Event, name: &Name) -> bool {
     match event {
-        Event::Command(_, Command::Shutdown(order)) => {
+        Event::Command(_, _, Command::Shutdown(order)) => {
             order.force_after.is_some() && order.name == *name
         }
-        Event::Command(_, Command::Stop { force }) => *force,
+        Event::Command(_, _, Command::Stop { force }) => *force,
         event => *event == Event::Terminate,
     }
 }
@@ -383,24 +406,6 @@ impl Owners for Hands<'_> {
     fn has_unread(&mut self, _: &Name, _: u64) -> bool {
         false
     }
-
-    fn check(&mut self, _: &Team, task: &Task, _: Option<&Environment>) {
-        if self.acts() {
-            self.world.starts_check(self.daemon, task);
-        }
-    }
-
-    fn end_check(&mut self, task: TaskId) {
-        if self.acts() {
-            World::ends_check(self.daemon, task);
-        }
-    }
-
-    fn integrate(&mut self, _: &Team, _: &Task) {}
-
-    fn offer(&mut self, _: &Team, _: (&Name, TaskId), _: Option<&Environment>) {}
-
-    fn keep(&mut self, _: &Team, _: (&Name, Option<TaskId>)) {}
 
     fn show_tasks(&mut self, tasks: &[&Task]) {
         for task in tasks {
@@ -463,31 +468,30 @@ impl Owners for Hands<'_> {
         self.lives(settled)
     }
 
-    fn start(&mut self, member: &Member, environment: &Environment) -> Event {
-        if self.acts() {
-            self.world
-                .starts(self.daemon, Incarnation::of(member), environment.clone())
-        } else {
-            Event::not_started(Incarnation::of(member), "it is dead")
+    fn perform(&mut self, _: &Team, action: &Action) -> Vec<Event> {
+        let acts = self.acts();
+        let Hands { world, daemon, .. } = self;
+        match action {
+            Action::Start(incarnation, _) if !acts => {
+                return vec![Event::not_started(incarnation.clone(), "it is dead")];
+            }
+            _ if !acts => {}
+            Action::Start(incarnation, environment) => {
+                let environment = environment.clone().unwrap();
+                return vec![world.starts(daemon, incarnation.clone(), environment)];
+            }
+            Action::Terminate(incarnation) => world.signal(daemon, incarnation, false),
+            Action::Kill(incarnation) => world.signal(daemon, incarnation, true),
+            Action::Say(incarnation, frame) => world.say(daemon, incarnation, frame.clone()),
+            Action::Look(client, id, order, _) => {
+                let facts = world.spawn_facts(order);
+                return vec![Event::Spawn(*client, id.clone(), order.clone(), facts)];
+            }
+            Action::Run(job, order) => world.begins_job(daemon, *job, order),
+            Action::EndJob(job) => World::ends_job(daemon, *job),
+            other => panic!("{other:?}"),
         }
-    }
-
-    fn terminate(&mut self, incarnation: &Incarnation) {
-        if self.acts() {
-            self.world.signal(self.daemon, incarnation, false);
-        }
-    }
-
-    fn kill(&mut self, incarnation: &Incarnation) {
-        if self.acts() {
-            self.world.signal(self.daemon, incarnation, true);
-        }
-    }
-
-    fn say(&mut self, incarnation: &Incarnation, frame: ToWorker) {
-        if self.acts() {
-            self.world.say(self.daemon, incarnation, frame);
-        }
+        Vec::new()
     }
 
     fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>) {

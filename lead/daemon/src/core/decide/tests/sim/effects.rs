@@ -86,6 +86,10 @@ impl World {
     pub(super) fn journals(&mut self, daemon: &Daemon, lines: &[Line]) {
         for line in lines {
             self.note(|| format!("  {} {}", line.seq, told(&line.record)));
+            if let Record::Task(record) = &line.record {
+                let checked = self.promises.fits_checkouts(record, &self.checkouts);
+                self.check(checked);
+            }
             let facts = self.facts(daemon, line);
             let checked = self.promises.line(line, &facts);
             self.check(checked);

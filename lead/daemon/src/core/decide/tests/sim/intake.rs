@@ -48,7 +48,7 @@ impl World {
             gone.len(),
             over.len(),
             daemon.commands.len().min(1),
-            daemon.checks.len().min(1),
+            daemon.jobs.len().min(1),
         ];
         let at = self.rng.pick(
             &(0..5)
@@ -109,17 +109,9 @@ impl World {
                 };
                 Some(Event::Ended { incarnation, ended })
             }
-            3 => self.looks_up(daemon),
-            _ => self.a_check_ends(daemon),
+            3 => daemon.commands.pop_front(),
+            _ => self.a_job_ends(daemon),
         }
-    }
-
-    fn looks_up(&self, daemon: &mut Daemon) -> Option<Event> {
-        let mut event = daemon.commands.pop_front()?;
-        if let Event::Spawn(_, _, order, facts) = &mut event {
-            *facts = self.spawn_facts(daemon, order);
-        }
-        Some(event)
     }
 
     fn reads(&mut self, daemon: &mut Daemon, number: u64) -> Option<Event> {
@@ -166,11 +158,11 @@ impl World {
                 })
             }
             Up::Says(FromWorker::Asks(request)) if self.is(Mutant::EveryConnectionIsHeard) => {
-                self.agent_asks(daemon, (&incarnation, number), request)
+                Some(self.agent_asks(daemon, (&incarnation, number), request))
             }
             Up::Says(_) if daemon.connections.get(&incarnation) != Some(&number) => None,
             Up::Says(FromWorker::Asks(request)) => {
-                self.agent_asks(daemon, (&incarnation, number), request)
+                Some(self.agent_asks(daemon, (&incarnation, number), request))
             }
             Up::Says(FromWorker::Pong { number }) => {
                 self.promises.ponged(&incarnation, number);

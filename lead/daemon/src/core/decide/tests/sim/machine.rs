@@ -179,6 +179,7 @@ impl World {
     /// Closes the daemon's end of all connections; some of what it had said last was not sent.
     pub(super) fn daemon_is_gone(&mut self) {
         self.promises.people.clear();
+        self.promises.called_off.clear();
         self.disk.woken = false;
         self.tears_a_line();
         for link in self.links.values_mut() {

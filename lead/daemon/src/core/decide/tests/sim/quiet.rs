@@ -11,7 +11,7 @@ use crate::core::dispatcher::Dispatcher;
 use crate::core::quiet::obstacles;
 
 /// More than every deadline, in steps of five seconds.
-const ROUNDS: usize = 16;
+const ROUNDS: usize = 24;
 
 impl World {
     /// Lets everything come to rest, and looks whether it did.

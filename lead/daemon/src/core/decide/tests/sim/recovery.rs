@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use teamd_shared::journal::{Daemon as DaemonRecord, TeamEvent, TeamRecord};
 use teamd_shared::name::Name;
 
+use super::super::harness::places;
 use super::daemon::{Daemon, Heard, Killed};
 use super::machine::identity;
 use super::world::{RULES, World};
@@ -22,7 +23,7 @@ impl World {
         let mut daemon = Daemon {
             lead: team.lead.offset,
             lead_has_more: false,
-            dispatcher: Dispatcher::new(team, RULES),
+            dispatcher: Dispatcher::new(team, RULES, places()),
             began: self.clocks.monotonic,
             connections: BTreeMap::new(),
             supervised: BTreeMap::new(),
@@ -32,8 +33,7 @@ impl World {
             effects: EffectQueues::default(),
             roster: BTreeMap::new(),
             unwritten: None,
-            checks: VecDeque::new(),
-            ended_checks: Vec::new(),
+            jobs: Vec::new(),
             unshown: BTreeMap::new(),
             unsynced: Vec::new(),
             tick: self.clocks.monotonic,

@@ -1,17 +1,16 @@
 //! Tasks in the simulated team: what people and teammates want of them, their checks, and their
 //! files.
 
-use teamd_shared::check::CheckReport;
 use teamd_shared::control::TaskOrder;
 use teamd_shared::id::Ids;
 use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskFields, TaskId, TaskStatus};
 
-use super::super::mutants::Mutant;
 use super::super::promises::check;
 use super::daemon::Daemon;
 use super::world::{NAMES, World};
-use crate::core::event::{Event, Incarnation};
+use crate::core::event::Incarnation;
+use crate::core::quiet::{Standing, standing};
 
 /// How many tasks are open before no more are made.
 const OPEN: usize = 5;
@@ -143,111 +142,6 @@ impl World {
         }
     }
 
-    /// Runs a check, unless it runs or waits already.
-    pub(super) fn starts_check(&mut self, daemon: &mut Daemon, task: &Task) {
-        let number = task
-            .submission
-            .as_ref()
-            .map_or(0, |submission| submission.number);
-        if !daemon.checks.contains(&(task.id, number)) {
-            daemon.checks.push_back((task.id, number));
-        }
-        let checked = check(task.status == TaskStatus::InReview, || {
-            format!("task {} is checked, and is {:?}", task.id, task.status)
-        });
-        self.check(checked);
-        self.looks_at_its_author(task, "begins");
-    }
-
-    /// Looks whether the author of checked work changes something.
-    fn looks_at_its_author(&mut self, task: &Task, when: &str) {
-        let Some(author) = task.checked_in_place() else {
-            return;
-        };
-        let changes = self
-            .processes
-            .values()
-            .any(|worker| worker.incarnation.name == *author && worker.changes());
-        let checked = check(!changes, || {
-            format!(
-                "the check of task {} {when} while {author} changes something",
-                task.id
-            )
-        });
-        self.check(checked);
-    }
-
-    /// Ends the check of a task. It may have ended by itself just before, which is heard later.
-    pub(super) fn ends_check(daemon: &mut Daemon, task: TaskId) {
-        let ended = daemon.checks.iter().filter(|(id, _)| *id == task).copied();
-        daemon.ended_checks.extend(ended);
-        daemon.checks.retain(|(id, _)| *id != task);
-    }
-
-    /// Returns a check that was ended, and whose task was submitted again since.
-    fn overtaken_check(daemon: &mut Daemon) -> Option<(TaskId, u32)> {
-        let tasks = &daemon.dispatcher.team.tasks;
-        let present = |id| {
-            tasks
-                .get(id)
-                .and_then(|task| task.submission.as_ref())
-                .map_or(0, |it| it.number)
-        };
-        let at = daemon
-            .ended_checks
-            .iter()
-            .position(|(id, number)| present(id) > *number)?;
-        Some(daemon.ended_checks.remove(at))
-    }
-
-    /// Lets a check end: it passes, fails, or could not be run.
-    pub(super) fn a_check_ends(&mut self, daemon: &mut Daemon) -> Option<Event> {
-        let (task, number) = Self::overtaken_check(daemon).or_else(|| daemon.checks.pop_front())?;
-        if let Some(task) = daemon.dispatcher.team.tasks.get(&task).cloned() {
-            self.looks_at_its_author(&task, "ends");
-        }
-        let outcome = self.rng.below(6);
-        if outcome == 0 && !self.calm {
-            return Some(Event::Checked {
-                task,
-                number,
-                ended: Err("no room".to_owned()),
-            });
-        }
-        let passed = outcome > 2;
-        self.note(|| format!("the check of submission {number} of task {task} ends: {passed}"));
-        self.promises.tasks.check_ended((task, number), passed);
-        let report = CheckReport {
-            command: 0,
-            exit: Some(i32::from(!passed)),
-            how: String::new(),
-            seconds: 1.0,
-            output: String::new(),
-            touched_protected: None,
-            starved: !passed && self.rng.one_in(4),
-            ..CheckReport::default()
-        };
-        let present = daemon
-            .dispatcher
-            .team
-            .tasks
-            .get(&task)
-            .and_then(|task| task.submission.as_ref());
-        let number = match if self.is(Mutant::AnyCheckCounts) {
-            present
-        } else {
-            None
-        } {
-            Some(present) => present.number,
-            None => number,
-        };
-        Some(Event::Checked {
-            task,
-            number,
-            ended: Ok(report),
-        })
-    }
-
     /// Writes the file of a task, unless the disk refuses.
     pub(super) fn writes_task(&mut self, daemon: &mut Daemon, task: &Task) {
         if !self.calm && self.rng.one_in(30) {
@@ -311,7 +205,10 @@ impl World {
                     .values()
                     .any(|it| it.hung && it.incarnation.name == member.name);
                 let rests = alive.is_some_and(|alive| alive.connected && alive.ready) && !hung;
+                let team = &daemon.dispatcher.team;
+                let standing = standing(team, &daemon.dispatcher.live, member);
                 rests
+                    && !matches!(standing, Standing::Refused(_))
                     && member.terms.auto
                     && member.ending.is_none()
                     && fold.pending_of(&member.name).next().is_none()

@@ -14,6 +14,7 @@ use super::super::promises::Promises;
 use super::Rng;
 use super::daemon::Daemon;
 use super::disk::Disk;
+use super::jobs::Checkouts;
 use super::machine::{Clocks, Link, SimIds};
 use super::worker::Worker;
 use crate::core::event::Event;
@@ -87,6 +88,10 @@ pub(in super::super) struct World {
     pub(super) works: bool,
     /// Whether nothing breaks any more.
     pub(super) calm: bool,
+    /// The checkouts that are there.
+    pub(super) checkouts: Checkouts,
+    /// How many commits there are.
+    pub(super) commits: u64,
     pub(super) next_pid: u32,
     pub(super) next_link: u64,
     pub(super) next_client: u64,
@@ -135,6 +140,8 @@ impl World {
             promises: Promises::new(jumps, thorough),
             works: seed.is_multiple_of(3),
             calm: false,
+            checkouts: Checkouts::new(),
+            commits: 0,
             next_pid: 100,
             next_link: 0,
             // Connections of people and of workers are numbered together.
@@ -193,7 +200,9 @@ impl World {
             Move::KillWorker => self.each_worker(World::kill),
             Move::KillDaemon => {
                 self.note(|| "the daemon is killed".to_owned());
-                self.daemon = None;
+                if let Some(mut daemon) = self.daemon.take() {
+                    self.loses_jobs(&mut daemon);
+                }
                 self.daemon_is_gone();
             }
             Move::BreakLink => self.break_a_link(),

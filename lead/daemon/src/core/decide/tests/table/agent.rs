@@ -10,7 +10,7 @@ use teamd_shared::request::Status;
 
 use super::super::harness::*;
 use crate::core::decide::Decision;
-use crate::core::event::{Action, Event, SpawnFacts, Until};
+use crate::core::event::{Action, Actor, Event, SpawnFacts, Until};
 use crate::core::notices::messages;
 use crate::core::waiters::Waiters;
 
@@ -59,9 +59,8 @@ fn the_lead_agent_is_a_member_and_begins_where_the_inbox_ends() {
     };
     let facts = SpawnFacts {
         held: None,
-        default_workspace: "/".to_owned(),
-        lead_inbox: Some(end),
-        checkout: None,
+        lead_inbox: Ok(Some(end)),
+        cannot_commit: None,
     };
     let decision = harness.on(&Event::Spawn(
         CLIENT,
@@ -245,6 +244,7 @@ fn a_plan_that_is_awaited_is_told_when_it_is_answered() {
     let mut waiters = Waiters::default();
     let awaits = harness.on(&Event::Command(
         AGENT,
+        Actor::Member(Name::lead()),
         Command::AwaitVerdict {
             request_id: id.clone(),
         },
@@ -285,4 +285,59 @@ fn a_plan_that_is_awaited_is_told_when_it_is_answered() {
         (verdict.status, verdict.feedback.as_str()),
         (Status::Approved, "mind the tests")
     );
+}
+
+/// Returns why a member may not ask for something.
+fn is_refused(who: &str, command: Command) -> Option<String> {
+    let mut harness = Harness::new();
+    let by = Actor::Member(name(who));
+    let decision = harness.on(&Event::Command(AGENT, by, command));
+    let [Action::Reply(AGENT, Err(refusal))] = decision.actions.as_slice() else {
+        return None;
+    };
+    assert!(refusal.hint.is_some(), "no next step: {refusal:?}");
+    Some(refusal.message.clone())
+}
+
+#[test]
+fn only_the_lead_agent_is_heard_over_its_own_connection() {
+    let id = next_id();
+    let refused = "only the lead agent asks for something";
+    for command in [
+        order_to_leave("bob"),
+        plan_request("bob"),
+        Command::AwaitVerdict { request_id: id },
+    ] {
+        let of_lead = is_refused("lead", command.clone());
+        assert_ne!(of_lead.as_deref(), Some(refused), "{command:?}");
+        let of_alice = is_refused("alice", command.clone());
+        assert_eq!(of_alice.as_deref(), Some(refused), "{command:?}");
+    }
+}
+
+#[test]
+fn what_a_person_alone_may_do_is_refused_to_the_lead_agent() {
+    let forbidden = "that is not for the lead agent to do";
+    let by_force = "the lead agent ends no teammate by force";
+    for (command, refused) in [
+        (shutdown("bob", Some(0.0)), by_force),
+        (Command::Stop { force: false }, forbidden),
+        (
+            Command::Forget {
+                name: name("bob"),
+                discard: false,
+            },
+            forbidden,
+        ),
+        (
+            Command::Interrupt {
+                name: name("bob"),
+                asked_at: std::time::Duration::ZERO,
+            },
+            forbidden,
+        ),
+    ] {
+        let why = is_refused("lead", command.clone());
+        assert_eq!(why.as_deref(), Some(refused), "{command:?}");
+    }
 }

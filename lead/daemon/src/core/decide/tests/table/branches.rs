@@ -1,7 +1,8 @@
 //! The user's branch, integrated: one task as long as that has not worked, and none when it has.
 
 use teamd_shared::check::CheckReport;
-use teamd_shared::control::{Done, TaskOrder};
+use teamd_shared::control::{Command, Done, IntegrationOrder, TaskOrder};
+use teamd_shared::job::JobReport;
 use teamd_shared::merged::Landed;
 use teamd_shared::merged::Merged;
 use teamd_shared::task::{Task, TaskId, TaskStatus};
@@ -10,6 +11,7 @@ use teamd_shared::work::Work;
 use super::super::harness::*;
 use crate::core::decide::Decision;
 use crate::core::event::{Actor, Event};
+use crate::core::job::Then;
 
 /// What the first commit of the user, and the next one, are called.
 const COMMITS: [&str; 2] = [
@@ -22,23 +24,26 @@ struct Synced(Harness);
 impl Synced {
     /// Asks for the branch to be integrated; returns the task that does it.
     fn asks(&mut self, commit: Option<&str>) -> Option<Task> {
-        let commit = commit.map(str::to_owned);
-        let decision = self
-            .0
-            .on(&Event::Synced(CLIENT, next_id(), branch(), commit));
+        let decision = self.syncs(commit);
         let Ok(Done::Tasks(tasks)) = reply(&decision) else {
             panic!("{decision:?}")
         };
         tasks.into_iter().next()
     }
 
+    fn syncs(&mut self, commit: Option<&str>) -> Decision {
+        let id = next_id();
+        let sync = IntegrationOrder::Sync { id, into: None };
+        let report = JobReport::Synced {
+            branch: "main".to_owned(),
+            commit: commit.map(str::to_owned),
+            shown: "team/integration".to_owned(),
+        };
+        self.0.job_ends(of_person(sync), Ok(report))
+    }
+
     fn is_checked(&mut self, task: TaskId, report: CheckReport) {
-        let number = self.task(task).submission.as_ref().unwrap().number;
-        self.0.on(&Event::Checked {
-            task,
-            number,
-            ended: Ok(report),
-        });
+        self.0.check_ends(task, report);
     }
 
     fn conflicts(&mut self, task: TaskId) {
@@ -63,11 +68,8 @@ impl Synced {
         };
         self.is_checked(task, report);
         let number = self.task(task).submission.as_ref().unwrap().number;
-        self.0.on(&Event::Integrated {
-            task,
-            number,
-            ended: Ok(true),
-        })
+        let then = Then::Integrate { task, number };
+        self.0.job_ends(then, Ok(JobReport::Integrated(true)))
     }
 
     fn task(&self, id: TaskId) -> &Task {
@@ -80,18 +82,17 @@ impl Synced {
 
     fn is_claimed(&mut self, id: TaskId) {
         let alice = Actor::Member(name("alice"));
-        self.0.on(&Event::Task(
+        self.0.on(&Event::Command(
             CLIENT,
             alice,
-            TaskOrder::Claim(Some(id)),
-            None,
+            Command::Task(TaskOrder::Claim(Some(id))),
         ));
         assert_eq!(self.task(id).status, TaskStatus::InProgress);
     }
 }
 
-fn branch() -> (String, String) {
-    ("main".to_owned(), "team/integration".to_owned())
+fn of_person(order: IntegrationOrder) -> Then {
+    goes_on(Actor::Person, Command::Integration(order))
 }
 
 fn begun() -> Synced {
@@ -154,20 +155,21 @@ fn a_check_that_fails_too_often_leaves_one_task_that_can_be_tried_again() {
 /// While a teammate works on it, the user goes another way: with another commit, or without any.
 #[test]
 fn a_task_of_a_branch_that_is_in_without_it_is_cancelled_and_its_owner_told() {
+    let land = || {
+        of_person(IntegrationOrder::Land {
+            into: None,
+            environment: None,
+            visible: Vec::new(),
+        })
+    };
     let landed = |after: &str| {
-        let tip = COMMITS[1].to_owned();
-        let before = COMMITS[0].to_owned();
-        let after = after.to_owned();
-        Event::Landed(
-            CLIENT,
-            Landed {
-                branch: "main".to_owned(),
-                before,
-                after,
-                tip,
-                pointers: Vec::new(),
-            },
-        )
+        Ok(JobReport::Landed(Landed {
+            branch: "main".to_owned(),
+            before: COMMITS[0].to_owned(),
+            after: after.to_owned(),
+            tip: COMMITS[1].to_owned(),
+            pointers: Vec::new(),
+        }))
     };
     for way in 0..3 {
         let mut it = begun();
@@ -183,13 +185,11 @@ fn a_task_of_a_branch_that_is_in_without_it_is_cancelled_and_its_owner_told() {
                 assert_eq!(it.asks(Some(COMMITS[1])).unwrap().id, 2);
                 it.is_integrated(2)
             }
-            1 => it.0.on(&Event::Synced(CLIENT, next_id(), branch(), None)),
+            1 => it.syncs(None),
             _ => {
-                assert!(
-                    it.0.on(&landed(COMMITS[0])).records.is_empty(),
-                    "it has not landed"
-                );
-                it.0.on(&landed(COMMITS[1]))
+                let decision = it.0.job_ends(land(), landed(COMMITS[0]));
+                assert!(decision.records.is_empty(), "it has not landed");
+                it.0.job_ends(land(), landed(COMMITS[1]))
             }
         };
         assert_eq!(it.task(1).status, TaskStatus::Cancelled, "{way}");

@@ -12,7 +12,7 @@ use super::super::harness::{
     CLIENT, Harness, answer, ended, environment, idle, incarnation, name, nothing, order, verdict,
 };
 use crate::core::decide::Decision;
-use crate::core::event::{Action, Ended, Event, Incarnation};
+use crate::core::event::{Action, Actor, Ended, Event, Incarnation};
 use crate::core::live::Live;
 use crate::core::notices::messages;
 
@@ -174,7 +174,13 @@ fn a_member_that_must_not_be_restarted_is_not() {
         ),
         (
             "stopping",
-            |harness| drop(harness.on(&Event::Command(CLIENT, Command::Stop { force: false }))),
+            |harness| {
+                drop(harness.on(&Event::Command(
+                    CLIENT,
+                    Actor::Person,
+                    Command::Stop { force: false },
+                )))
+            },
             "stopping",
         ),
         (

@@ -13,7 +13,7 @@ use super::super::harness::{
     CLIENT, Harness, answer, name, nothing, refusal, request_id, shutdown, shutdown_as,
 };
 use crate::core::decide::{Decision, View, decide};
-use crate::core::event::{Action, Event, Until};
+use crate::core::event::{Action, Actor, Event, Until};
 use crate::core::waiters::Waiters;
 
 fn force(harness: &Harness, id: &RequestId) -> Option<f64> {
@@ -41,7 +41,11 @@ fn team_events(decision: &Decision) -> Vec<TeamEvent> {
 fn a_shutdown_is_pending_with_its_line_and_told_to_the_one_who_is_asked() {
     let mut harness = Harness::new();
     harness.runs("alice");
-    let asked = harness.on(&Event::Command(CLIENT, shutdown("alice", None)));
+    let asked = harness.on(&Event::Command(
+        CLIENT,
+        Actor::Person,
+        shutdown("alice", None),
+    ));
     let [Record::Request(record)] = asked.records.as_slice() else {
         panic!("{asked:?}")
     };
@@ -223,14 +227,22 @@ fn a_stop_asks_all_and_waits() {
     harness.runs("alice");
     harness.runs("bob");
     let joined = harness.request_shutdown("bob", None);
-    let stopped = harness.on(&Event::Command(CLIENT, Command::Stop { force: false }));
+    let stopped = harness.on(&Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Stop { force: false },
+    ));
     assert_eq!(
         (team_events(&stopped), stopped.records.len()),
         (vec![TeamEvent::Stopping], 2)
     );
     assert_eq!(stopped.actions, [Action::WaitForStop(CLIENT)]);
     assert!(harness.team.stopping && force(&harness, &joined).is_none());
-    let again = harness.on(&Event::Command(CLIENT, Command::Stop { force: true }));
+    let again = harness.on(&Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Stop { force: true },
+    ));
     // Nothing new is asked, but with force now.
     assert_eq!(
         (
@@ -247,7 +259,11 @@ fn a_rejection_keeps_the_daemon_running() {
     let mut harness = Harness::new();
     let alice = harness.runs("alice");
     let bob = harness.runs("bob");
-    harness.on(&Event::Command(CLIENT, Command::Stop { force: false }));
+    harness.on(&Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Stop { force: false },
+    ));
     let id = |harness: &Harness, who| {
         harness
             .team
@@ -329,7 +345,11 @@ fn a_second_signal_kills_and_the_lines_come_first() {
 #[test]
 fn a_stop_of_an_empty_team_is_recorded_and_asks_no_member() {
     let mut harness = Harness::new();
-    let stopped = harness.on(&Event::Command(CLIENT, Command::Stop { force: false }));
+    let stopped = harness.on(&Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Stop { force: false },
+    ));
     assert_eq!(
         (team_events(&stopped), stopped.records.len()),
         (vec![TeamEvent::Stopping], 1)
@@ -362,6 +382,7 @@ fn an_id_that_is_drawn_twice_is_given_once() {
         live: &harness.live,
         now: harness.now,
         rules: harness.rules,
+        places: &harness.places,
         prepared: None,
     };
     let stopped = decide(&view, &Event::Terminate, &mut Doubled(3));
@@ -475,7 +496,7 @@ fn asked(decision: &Decision) -> Vec<String> {
 fn a_team_is_stopped_in_reverse_order_of_its_spawns_and_the_lead_agent_goes_last() {
     let stops = [
         Event::Terminate,
-        Event::Command(CLIENT, Command::Stop { force: false }),
+        Event::Command(CLIENT, Actor::Person, Command::Stop { force: false }),
     ];
     for stop in stops {
         let mut harness = Harness::new();

@@ -9,16 +9,15 @@ use super::super::harness::{
     CLIENT, Harness, environment, incarnation, name, never_restarted, next_id, order, refusal,
     reply, said,
 };
-use crate::core::event::{Action, Event, SpawnFacts, Until};
+use crate::core::event::{Action, Actor, Event, SpawnFacts, Until};
 
 #[test]
 fn a_spawn_is_journaled_before_it_is_started_and_answered() {
     let mut harness = Harness::new();
     let facts = SpawnFacts {
         held: None,
-        default_workspace: "/home/u/web".to_owned(),
-        lead_inbox: None,
-        checkout: None,
+        lead_inbox: Ok(None),
+        cannot_commit: None,
     };
     let terms = TermsPatch {
         prompt: Some("count the files".to_owned()),
@@ -123,10 +122,9 @@ fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
         assert_eq!(refusal.code, code, "{order:?}");
     }
     let facts = SpawnFacts {
-        checkout: None,
         held: Some("process 7 holds its liveness lock".to_owned()),
-        default_workspace: "/".to_owned(),
-        lead_inbox: None,
+        lead_inbox: Ok(None),
+        cannot_commit: None,
     };
     let held = harness.on(&Event::Spawn(
         CLIENT,
@@ -142,7 +140,11 @@ fn a_spawn_that_makes_no_sense_is_refused_and_changes_nothing() {
 fn no_member_is_spawned_while_the_team_is_stopping() {
     let mut harness = Harness::new();
     harness.runs("alice");
-    harness.on(&Event::Command(CLIENT, Command::Stop { force: false }));
+    harness.on(&Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Stop { force: false },
+    ));
     assert_eq!(
         refusal(harness.spawn(order("bob"))).0,
         RefusalCode::Conflict
@@ -245,6 +247,7 @@ fn an_interrupt_is_said_and_not_journaled() {
     harness.runs("alice");
     let interrupted = harness.on(&Event::Command(
         CLIENT,
+        Actor::Person,
         Command::Interrupt {
             name: name("alice"),
             asked_at: NOON,
@@ -330,9 +333,8 @@ fn a_repeated_spawn_waits_with_the_first_and_another_one_is_refused() {
             Box::new(order("alice")),
             SpawnFacts {
                 held: None,
-                default_workspace: "/home/u/web".to_owned(),
-                lead_inbox: None,
-                checkout: None,
+                lead_inbox: Ok(None),
+                cannot_commit: None,
             },
         )
     };
@@ -354,24 +356,4 @@ fn a_repeated_spawn_waits_with_the_first_and_another_one_is_refused() {
         refusal(reply(&harness.on(&spawn(next_id())))).0,
         RefusalCode::Conflict
     );
-}
-
-#[test]
-fn what_never_comes_this_way_is_refused() {
-    let mut harness = Harness::new();
-    assert_eq!(
-        harness.ask(Command::Ping).unwrap_err().code,
-        RefusalCode::Failed
-    );
-    assert_eq!(
-        harness
-            .ask(Command::Spawn {
-                id: next_id(),
-                order: Box::new(order("alice"))
-            })
-            .unwrap_err()
-            .code,
-        RefusalCode::Failed
-    );
-    assert_eq!(harness.team.seq, 0);
 }

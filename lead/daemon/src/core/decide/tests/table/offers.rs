@@ -20,7 +20,7 @@ fn adds(harness: &mut Harness) {
         tasks: vec![fields],
         within: false,
     };
-    harness.on(&Event::Task(CLIENT, Actor::Person, add, None));
+    harness.on(&Event::Command(CLIENT, Actor::Person, Command::Task(add)));
 }
 
 fn asks(harness: &mut Harness, who: &str, order: TaskOrder) -> Result<(), RefusalCode> {
@@ -29,7 +29,7 @@ fn asks(harness: &mut Harness, who: &str, order: TaskOrder) -> Result<(), Refusa
     } else {
         Actor::Member(name(who))
     };
-    let decision = harness.on(&Event::Task(CLIENT, by, order, None));
+    let decision = harness.on(&Event::Command(CLIENT, by, Command::Task(order)));
     reply(&decision).map(drop).map_err(|refusal| refusal.code)
 }
 
@@ -111,12 +111,7 @@ fn a_check_that_fails_while_the_kernel_kills_for_memory_is_run_once_more_and_the
             starved: true,
             ..CheckReport::default()
         };
-        let ended = Event::Checked {
-            task: 1,
-            number: submission,
-            ended: Ok(report),
-        };
-        let decision = harness.on(&ended);
+        let decision = harness.check_ends(1, report.clone());
         assert!(
             decision.actions.contains(&Action::CheckAgain(1)),
             "{decision:?}"
@@ -127,7 +122,7 @@ fn a_check_that_fails_while_the_kernel_kills_for_memory_is_run_once_more_and_the
             (TaskStatus::InReview, submission - 1)
         );
         assert!(task.held_up().unwrap().contains("for memory"), "{task:?}");
-        harness.on(&ended);
+        harness.check_ends(1, report);
         let task = &harness.team.tasks[&1];
         assert_eq!(
             (task.status, task.attempts),
@@ -141,18 +136,17 @@ fn is_reminded(asked: Option<Command>) -> bool {
     let mut harness = Harness::new();
     let alice = harness.runs("alice");
     adds(&mut harness);
-    harness.on(&Event::Task(
+    harness.on(&Event::Command(
         CLIENT,
         Actor::Member(name("alice")),
-        TaskOrder::Claim(Some(1)),
-        None,
+        Command::Task(TaskOrder::Claim(Some(1))),
     ));
     let says = |doing| Event::Said {
         incarnation: alice.clone(),
         state: WorkerState { doing, ..idle() },
     };
     harness.on(&says(Doing::Working));
-    asked.map(|command| harness.on(&Event::Command(CLIENT, command)));
+    asked.map(|command| harness.on(&Event::Command(CLIENT, Actor::Person, command)));
     let decision = harness.on(&says(Doing::Idle));
     decision
         .records

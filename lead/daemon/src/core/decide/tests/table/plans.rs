@@ -12,7 +12,7 @@ use super::super::harness::{
     CLIENT, Harness, idle, incarnation, name, nothing, order, plan, plan_recorded, plan_request,
     refusal, refused, request_id, said, verdict,
 };
-use crate::core::event::Event;
+use crate::core::event::{Actor, Event};
 use crate::core::waiters::status;
 
 #[test]
@@ -29,7 +29,7 @@ fn a_plan_closes_the_gate_and_an_approval_opens_it_in_the_same_line() {
         (harness.member("alice").gate, harness.status(&id)),
         (Gate::Closed, Status::Pending)
     );
-    let approved = harness.on(&Event::Command(CLIENT, verdict(&id, true)));
+    let approved = harness.on(&Event::Command(CLIENT, Actor::Person, verdict(&id, true)));
     let [Record::Request(record)] = approved.records.as_slice() else {
         panic!("{approved:?}")
     };
@@ -310,7 +310,11 @@ fn a_worker_that_comes_back_hears_the_verdict_that_it_waits_for() {
 fn asking_for_a_plan_closes_the_gate_and_tells_in_one_line() {
     let mut harness = Harness::new();
     harness.runs("alice");
-    let asked = harness.on(&Event::Command(CLIENT, plan_request("alice")));
+    let asked = harness.on(&Event::Command(
+        CLIENT,
+        Actor::Person,
+        plan_request("alice"),
+    ));
     let [Record::Member(record)] = asked.records.as_slice() else {
         panic!("{asked:?}")
     };

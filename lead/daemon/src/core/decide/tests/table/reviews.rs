@@ -66,7 +66,6 @@ impl Reviewed {
     }
 
     fn passes(&mut self, touched_protected: bool) -> Decision {
-        let number = self.task().submission.as_ref().unwrap().number;
         let report = CheckReport {
             command: 0,
             exit: Some(0),
@@ -76,19 +75,25 @@ impl Reviewed {
             touched_protected: touched_protected.then(|| "tests/a".to_owned()),
             ..CheckReport::default()
         };
-        self.harness.on(&Event::Checked {
-            task: self.task,
-            number,
-            ended: Ok(report),
-        })
+        self.harness.check_ends(self.task, report)
     }
 
     fn order(&mut self, by: &Actor, order: TaskOrder) -> Result<Done, Refusal> {
-        reply(
-            &self
-                .harness
-                .on(&Event::Task(CLIENT, by.clone(), order, None)),
-        )
+        let event = Event::Command(CLIENT, by.clone(), Command::Task(order));
+        let decision = self.harness.on(&event);
+        let [Action::Begin(job)] = decision.actions.as_slice() else {
+            return reply(&decision);
+        };
+        // It looks at the protected files.
+        let looked = JobReport::Protected(Baseline::Hash("1".to_owned()));
+        reply(&self.harness.job_ends(job.then.clone(), Ok(looked)))
+    }
+
+    /// Adds tasks after a look at the protected files.
+    fn adds(&mut self, by: Actor, order: TaskOrder, baseline: Baseline) {
+        let then = goes_on(by, Command::Task(order));
+        let looked = JobReport::Protected(baseline);
+        self.harness.job_ends(then, Ok(looked));
     }
 
     fn task(&self) -> &Task {
@@ -100,7 +105,13 @@ impl Reviewed {
     }
 
     fn answer(&mut self, by: ReplyTo, id: &RequestId, approve: bool) -> Decision {
-        self.harness.on(&Event::Command(by, verdict(id, approve)))
+        let actor = if by.agent {
+            Actor::Member(name("lead"))
+        } else {
+            Actor::Person
+        };
+        self.harness
+            .on(&Event::Command(by, actor, verdict(id, approve)))
     }
 }
 
@@ -447,23 +458,19 @@ fn protected_files_are_looked_at_where_no_check_runs() {
         no_check: Some(true),
         ..TaskFields::default()
     };
-    it.order(
-        &Actor::Person,
-        TaskOrder::Add {
-            id: next_id(),
-            tasks: vec![fields],
-            within: false,
-        },
-    )
-    .unwrap();
+    let add = TaskOrder::Add {
+        id: next_id(),
+        tasks: vec![fields],
+        within: false,
+    };
+    it.order(&Actor::Person, add).unwrap();
     it.task = 2;
     let alice = Actor::Member(name("alice"));
     it.order(&alice, TaskOrder::Claim(Some(2))).unwrap();
-    let submitted = it.harness.on(&Event::Task(
+    let submitted = it.harness.on(&Event::Command(
         CLIENT,
         alice,
-        TaskOrder::Submit(2, String::new()),
-        None,
+        Command::Task(TaskOrder::Submit(2, String::new())),
     ));
     assert!(
         submitted.actions.contains(&Action::Check(2)),
@@ -493,14 +500,10 @@ fn a_task_keeps_what_the_protected_files_were_for_a_person_or_the_lead() {
     ];
     let protected = |it: &Reviewed, id: TaskId| it.harness.team.tasks[&id].protected.clone();
     for (number, baseline) in [2, 4].into_iter().zip(baselines) {
-        let looked = JobReport::Protected(baseline.clone());
-        it.harness
-            .on(&Event::Task(CLIENT, Actor::Person, add(), Some(looked)));
+        it.adds(Actor::Person, add(), baseline.clone());
         // What a teammate finds when it makes a task may be its own doing.
-        let alice = Actor::Member(name("alice"));
-        let looked = JobReport::Protected(Baseline::Hash("other".to_owned()));
-        it.harness
-            .on(&Event::Task(CLIENT, alice, add(), Some(looked)));
+        let other = Baseline::Hash("other".to_owned());
+        it.adds(Actor::Member(name("alice")), add(), other);
         assert_eq!(protected(&it, number), Some(baseline.clone()));
         assert_eq!(protected(&it, number + 1), Some(baseline));
     }
@@ -603,6 +606,7 @@ fn a_review_is_asked_of_the_lead_in_a_message_that_names_it() {
     // The lead agent waits for a person in the same way as for the verdict on a plan.
     let decision = it.harness.on(&Event::Command(
         AGENT,
+        Actor::Member(name("lead")),
         Command::AwaitVerdict {
             request_id: it.review(),
         },

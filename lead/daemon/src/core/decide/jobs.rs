@@ -1,0 +1,356 @@
+//! Jobs: what each is ordered to do, and which decision goes on with its report.
+
+use teamd_shared::check::CheckOrder;
+use teamd_shared::checkout::Checkout;
+use teamd_shared::control::{Command, Refusal, RefusalCode, SpawnOrder, TaskOrder};
+use teamd_shared::environment::Environment;
+use teamd_shared::fingerprint::Baseline;
+use teamd_shared::id::Ids;
+use teamd_shared::job::{GitOrder, GitStep, JobOrder, JobReport, MakeOrder, PrepareOrder};
+use teamd_shared::member::{Member, Sandbox, Terms};
+use teamd_shared::name::Name;
+use teamd_shared::task::{Submission, Task, TaskId};
+
+use super::{Decision, View, or_refuse};
+use crate::core::event::{Action, Actor, Incarnation, ReplyTo};
+use crate::core::job::{Asked, Job, Then};
+
+impl View<'_> {
+    /// Goes on with what a job was for. One that is not wanted any more counts for nothing.
+    pub(super) fn job_ended(
+        &self,
+        job: u64,
+        ended: &Result<JobReport, String>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let Some(then) = self.live.jobs.then(job) else {
+            return Decision::default();
+        };
+        match (then, ended) {
+            (Then::CalledOff(_), _) => Decision::default(),
+            (Then::Command(asked), _) => self.go_on(asked, ended, ids),
+            (Then::Spawn(client, id, order, facts), _) => {
+                let decision = reported(ended)
+                    .and_then(|report| self.with(&report).spawn(*client, (id, order), facts, ids));
+                or_refuse(*client, decision)
+            }
+            (Then::Check { task, number }, Ok(JobReport::Checked(report))) => {
+                self.checked((*task, *number), report, ids)
+            }
+            (Then::Integrate { task, number }, Ok(JobReport::Integrated(moved))) => {
+                self.integrated((*task, *number), *moved, ids)
+            }
+            (Then::Check { task, number } | Then::Integrate { task, number }, _) => {
+                self.not_checked((*task, *number), &why(ended), ids)
+            }
+            (Then::Offer { name, task }, Ok(JobReport::Branched(kept))) => {
+                self.offered(name, *task, kept, ids)
+            }
+            (Then::Offer { name, task }, _) => {
+                self.not_offered(name, *task, &refusal(ended).message, ids)
+            }
+            (Then::Keep { .. }, Ok(JobReport::Kept { .. })) => Decision::default(),
+            (Then::Keep { name }, _) => {
+                let why = refusal(ended).message;
+                let text = format!(
+                    "{name}'s commits could not be saved: {why}. They are still in {name}'s checkout, which is kept"
+                );
+                self.note(Name::lead(), text, ids)
+            }
+        }
+    }
+
+    /// Goes on with a command. A member that has begun anew meanwhile does not know of it.
+    fn go_on(
+        &self,
+        asked: &Asked,
+        ended: &Result<JobReport, String>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
+        let Asked {
+            client,
+            by,
+            incarnation,
+            command,
+        } = asked;
+        if let Actor::Member(name) = by {
+            let asker = Incarnation {
+                name: name.clone(),
+                number: *incarnation,
+            };
+            if self.present(&asker).is_none() {
+                return Decision::default();
+            }
+        }
+        let report = match ended {
+            Err(why) if sets_work(by, command) => {
+                Ok(JobReport::Protected(Baseline::Unknown(why.clone())))
+            }
+            other => reported(other),
+        };
+        let decision =
+            report.and_then(|report| self.with(&report).command(*client, by, command, ids));
+        or_refuse(*client, decision)
+    }
+
+    /// Returns what goes on with a command once a job for it has ended.
+    pub(super) fn then(&self, client: ReplyTo, by: &Actor, command: Command) -> Then {
+        let member = match by {
+            Actor::Member(name) => self.team.members.get(name),
+            Actor::Person => None,
+        };
+        Then::Command(Box::new(Asked {
+            client,
+            by: by.clone(),
+            incarnation: member.map_or(0, |state| state.record.incarnation),
+            command,
+        }))
+    }
+
+    fn with<'a>(&'a self, report: &'a JobReport) -> View<'a> {
+        View {
+            prepared: Some(report),
+            ..*self
+        }
+    }
+
+    /// Returns the checkout of a teammate, if it has one.
+    pub(super) fn checkout_of(&self, name: &Name) -> Option<&Checkout> {
+        self.team.members.get(name)?.record.terms.checkout.as_ref()
+    }
+
+    /// Has the branch of a task begun in a checkout.
+    pub(super) fn begin_branch(&self, member: &Member, task: TaskId, then: Then) -> Decision {
+        let Some(checkout) = &member.terms.checkout else {
+            return Decision::default();
+        };
+        let root = checkout.root.clone();
+        self.in_checkout(&member.name, GitStep::Branch { root, task }, then)
+    }
+
+    /// Has what a teammate has committed kept in the team repository: for a task that it holds no
+    /// more, or if none is named for the one whose branch is checked out. Nothing is kept of a
+    /// teammate without a checkout.
+    pub(in crate::core) fn keep(&self, name: &Name, task: Option<TaskId>) -> Option<Job> {
+        let root = self.checkout_of(name)?.root.clone();
+        let step = GitStep::Keep {
+            root,
+            task,
+            submit: false,
+        };
+        Some(Job {
+            order: self.git(name, None, step),
+            then: Then::Keep { name: name.clone() },
+        })
+    }
+
+    /// Has a job done in the checkout of a teammate, with the environment of that if it is known.
+    pub(super) fn in_checkout(&self, name: &Name, step: GitStep, then: Then) -> Decision {
+        let alive = self.live.member(name);
+        let environment = alive.and_then(|alive| alive.environment.clone());
+        begin_job(self.git(name, environment, step), then)
+    }
+
+    /// Has the integration branch, or the user's repository, worked with.
+    pub(super) fn in_repository(&self, step: GitStep, then: Then) -> Decision {
+        begin_job(self.git(&Name::lead(), None, step), then)
+    }
+
+    /// Has the checkout of a teammate made, in which it starts.
+    pub(super) fn make_checkout(&self, order: &SpawnOrder, then: Then) -> Decision {
+        let recorded = self.resumed(order).map(|member| &member.terms);
+        let named = order
+            .terms
+            .workspace
+            .clone()
+            .filter(|it| recorded.is_none_or(|terms| terms.workspace != *it));
+        let before = recorded.and_then(|terms| terms.checkout.as_ref());
+        let source = named
+            .or_else(|| before.map(|checkout| checkout.source.clone()))
+            .unwrap_or_else(|| self.places.workspace.clone());
+        let terms = self.terms_of(order);
+        let mut visible = terms.sandbox.visible.clone();
+        let step = GitStep::Make(Box::new(MakeOrder {
+            source,
+            at: self.places.checkouts.clone(),
+            otherwise: self.places.otherwise.clone(),
+            settings: self.places.settings.clone(),
+            sandbox: terms.sandbox,
+            bounds: terms.bounds,
+        }));
+        let mut git = self.git_order(&order.name, Some(order.environment.clone()), step);
+        git.visible.append(&mut visible);
+        begin_job(JobOrder::Git(Box::new(git)), then)
+    }
+
+    /// Has a branch of the user landed. Its filters run as they would by hand.
+    pub(super) fn land(
+        &self,
+        into: Option<String>,
+        environment: Option<Environment>,
+        visible: &[String],
+        then: Then,
+    ) -> Decision {
+        let mut git = self.git_order(&Name::lead(), environment, GitStep::Land { into });
+        git.visible.extend_from_slice(visible);
+        begin_job(JobOrder::Git(Box::new(git)), then)
+    }
+
+    /// Has the protected files looked at, as they are now.
+    pub(super) fn look_at_protected(&self, then: Then) -> Decision {
+        let order = JobOrder::Protected {
+            root: self.places.workspace.clone(),
+            patterns: self.team.work.protect.clone(),
+        };
+        begin_job(order, then)
+    }
+
+    /// Returns the job that checks a submission: where its author works, or merged with what is
+    /// integrated.
+    pub(in crate::core) fn check(&self, task: &Task) -> Option<Job> {
+        let submission = task.submission.as_ref()?;
+        let check = self.check_order(task, submission);
+        let order = match &submission.commit {
+            None => JobOrder::Check(Box::new(check)),
+            Some(commit) => {
+                let prepare = PrepareOrder {
+                    commit: commit.clone(),
+                    message: merge_message(task, submission),
+                    check,
+                    settings: self.places.settings.clone(),
+                    cache: self.team.work.cache.clone(),
+                };
+                self.git(&Name::lead(), None, GitStep::Prepare(Box::new(prepare)))
+            }
+        };
+        let then = Then::Check {
+            task: task.id,
+            number: submission.number,
+        };
+        Some(Job { order, then })
+    }
+
+    fn check_order(&self, task: &Task, submission: &Submission) -> CheckOrder {
+        let author = self.team.members.get(&submission.by);
+        let terms = author.map(|state| state.record.terms.clone());
+        let workspace = self.places.workspace.clone();
+        let terms = terms.unwrap_or_else(|| Terms::of_workspace(workspace.clone()));
+        let alive = self.live.member(&submission.by);
+        let environment = alive.and_then(|alive| alive.environment.clone());
+        let commands = submission.checks.iter();
+        CheckOrder {
+            task: task.id,
+            number: submission.number,
+            commands: commands.map(|check| check.command.clone()).collect(),
+            workspace: terms.workspace,
+            checkout: terms.checkout,
+            timeout: self.team.work.timeout().as_secs_f64(),
+            environment: environment.unwrap_or_else(|| self.places.environment.clone()),
+            sandbox: Sandbox {
+                writable: Vec::new(),
+                no_network: !self.team.work.check_network,
+                ..terms.sandbox
+            },
+            bounds: terms.bounds,
+            territory: self.territory(),
+            protect: self.team.work.protect.clone(),
+            protect_in: workspace,
+            protected: task.protected.clone(),
+        }
+    }
+
+    fn territory(&self) -> Vec<String> {
+        self.team
+            .territory()
+            .map(|(path, _)| path.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    pub(super) fn git(
+        &self,
+        name: &Name,
+        environment: Option<Environment>,
+        step: GitStep,
+    ) -> JobOrder {
+        JobOrder::Git(Box::new(self.git_order(name, environment, step)))
+    }
+
+    /// Orders something that is done with `git`. It sees of the home what its teammate sees, or for
+    /// the lead what any of them does.
+    fn git_order(&self, name: &Name, environment: Option<Environment>, step: GitStep) -> GitOrder {
+        let members = self.team.members.values().map(|state| &state.record);
+        let seeing = members.filter(|member| member.name == *name || *name == Name::lead());
+        let visible = seeing.flat_map(|member| member.terms.sandbox.visible.iter().cloned());
+        GitOrder {
+            name: name.clone(),
+            home: self.places.git.clone(),
+            environment: environment.unwrap_or_else(|| self.places.environment.clone()),
+            territory: self.territory(),
+            visible: visible.collect(),
+            copied: self.places.settings.copy.clone(),
+            timeout: self.team.work.timeout().as_secs_f64(),
+            step,
+        }
+    }
+}
+
+/// Has a job done.
+pub(super) fn begin_job(order: JobOrder, then: Then) -> Decision {
+    Decision::default().act(Action::Begin(Box::new(Job { order, then })))
+}
+
+/// Returns the message of the commit that merges submitted work.
+fn merge_message(task: &Task, submission: &Submission) -> String {
+    let id = task.id;
+    let title = format!("Merge task {id}: {}", task.subject);
+    let trailer = format!("Task: {id}");
+    let mut parts = vec![title.as_str(), submission.summary.trim(), &trailer];
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n\n")
+}
+
+/// Tells whether a person or the lead says what is to be done: the protected files count as they
+/// are then.
+pub(super) fn sets_work(by: &Actor, command: &Command) -> bool {
+    use TaskOrder::{Add, Edit, Retry};
+    let sets = matches!(command, Command::Task(Add { .. } | Edit(..) | Retry(..)));
+    sets && !by.is_teammate()
+}
+
+/// Returns what a job reports, or why it has not done what it was for.
+fn reported(ended: &Result<JobReport, String>) -> Result<JobReport, Refusal> {
+    match ended {
+        Ok(JobReport::Refused(_)) | Err(_) => Err(refusal(ended)),
+        Ok(report) => Ok(report.clone()),
+    }
+}
+
+/// Returns why a job has not done what it was for, and the next step if that is known.
+fn why(ended: &Result<JobReport, String>) -> String {
+    if let Err(why) = ended {
+        return why.clone();
+    }
+    let Refusal { message, hint, .. } = refusal(ended);
+    match hint {
+        Some(hint) => format!("{message}; {hint}"),
+        None => message,
+    }
+}
+
+/// Returns why a job has not done what it was for.
+fn refusal(ended: &Result<JobReport, String>) -> Refusal {
+    match ended {
+        Ok(JobReport::Refused(refusal)) => refusal.clone(),
+        Ok(_) => unexpected_report(),
+        Err(why) => Refusal::new(RefusalCode::Failed, why.clone())
+            .hint("`teamctl log teamd` may say more; fix that, then try again"),
+    }
+}
+
+/// Refuses to go on with a report of something that was not ordered.
+pub(super) fn unexpected_report() -> Refusal {
+    Refusal::new(
+        RefusalCode::Failed,
+        "a job reports something else than it was told to do",
+    )
+}

@@ -1,0 +1,208 @@
+//! Jobs: what takes time, and what follows from it. Pure.
+//!
+//! A decision that needs one ends with [`Action::Begin`](super::event::Action::Begin), and goes on
+//! when its report comes ([`Then`]). Nothing of that stands in the journal: a job ends with its
+//! daemon, promises nothing to anyone, and can be done again. Who waits for it asks the next daemon
+//! again, and that one decides anew what is needed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use teamd_shared::checkout::CheckoutSettings;
+use teamd_shared::control::{Command, SpawnOrder, TaskOrder};
+use teamd_shared::environment::Environment;
+use teamd_shared::id::RequestId;
+use teamd_shared::job::JobOrder;
+use teamd_shared::name::Name;
+use teamd_shared::sandbox::Layers;
+use teamd_shared::task::TaskId;
+
+use super::event::{Actor, ReplyTo, SpawnFacts};
+
+/// A job, and what follows from its report.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Job {
+    pub(crate) order: JobOrder,
+    pub(crate) then: Then,
+}
+
+/// What a job is for: the decision that goes on with its report.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Then {
+    /// A command. That of a member counts as long as the incarnation is there that gave it.
+    Command(Box<Asked>),
+    /// A spawn, whose facts are known.
+    Spawn(ReplyTo, RequestId, Box<SpawnOrder>, SpawnFacts),
+    /// Nothing: the spawn of this member was called off, and its job is ending.
+    CalledOff(Name),
+    /// The judgement of a submission.
+    Check { task: TaskId, number: u32 },
+    /// The integration of checked work.
+    Integrate { task: TaskId, number: u32 },
+    /// The claim of a task for an idle teammate.
+    Offer { name: Name, task: TaskId },
+    /// A notice, if what a teammate leaves of its work cannot be saved.
+    Keep { name: Name },
+}
+
+/// A command that goes on, and who gave it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) client: ReplyTo,
+    pub(crate) by: Actor,
+    /// The incarnation of the member that gave it; 0 for a person.
+    pub(crate) incarnation: u32,
+    pub(crate) command: Command,
+}
+
+impl Then {
+    /// Returns the command that waits for the job.
+    pub(crate) fn client(&self) -> Option<ReplyTo> {
+        match self {
+            Self::Command(asked) => Some(asked.client),
+            Self::Spawn(client, ..) => Some(*client),
+            _ => None,
+        }
+    }
+
+    /// Returns the member whose start the job prepares, also if that was called off.
+    pub(crate) fn prepares(&self) -> Option<&Name> {
+        match self {
+            Self::Spawn(_, _, order, _) => Some(&order.name),
+            Self::CalledOff(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Returns whose checkout gets the branch of which task.
+    pub(crate) fn branch(&self) -> Option<(&Name, TaskId)> {
+        match self {
+            Self::Offer { name, task } => Some((name, *task)),
+            Self::Command(asked) => match (&asked.by, &asked.command) {
+                (Actor::Member(name), Command::Task(TaskOrder::Claim(Some(task)))) => {
+                    Some((name, *task))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// Where jobs work, and by which settings: the same for as long as the daemon runs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Places {
+    /// Where work is done for which no other directory is named.
+    pub(crate) workspace: String,
+    /// Where the daemon keeps what is `git`'s of this team, hidden from tools.
+    pub(crate) git: String,
+    /// Where checkouts lie, if that is said.
+    pub(crate) checkouts: Option<String>,
+    /// Where they lie if nothing can be made beside the repository.
+    pub(crate) otherwise: String,
+    /// How they are prepared.
+    pub(crate) settings: CheckoutSettings,
+    /// The environment of the daemon, where none is known that fits better.
+    pub(crate) environment: Environment,
+    /// What confines commands here.
+    pub(crate) layers: Layers,
+}
+
+/// The jobs that wait or run.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    begun: u64,
+    under_way: BTreeMap<u64, Then>,
+    /// The members that were told to leave while nothing ran of them, and when, by the clock of
+    /// [`SpawnOrder::asked_at`]. A spawn that was asked for earlier can come later: its first
+    /// daemon has died.
+    called_off: BTreeMap<Name, Duration>,
+}
+
+impl Jobs {
+    /// Takes in that a job begins. Returns its number; none if the same submission is judged or
+    /// integrated already, or a branch is being begun in the same checkout.
+    pub(crate) fn begin(&mut self, then: Then) -> Option<u64> {
+        let clashes = match &then {
+            Then::Check { .. } | Then::Integrate { .. } => {
+                self.under_way.values().any(|other| *other == then)
+            }
+            _ => then
+                .branch()
+                .is_some_and(|(name, _)| self.branch(name).is_some()),
+        };
+        if clashes {
+            return None;
+        }
+        self.begun += 1;
+        self.under_way.insert(self.begun, then);
+        Some(self.begun)
+    }
+
+    /// Returns what follows from a job; none if it counts for nothing.
+    pub(crate) fn then(&self, job: u64) -> Option<&Then> {
+        self.under_way.get(&job)
+    }
+
+    /// Takes in that what follows from a job was decided.
+    pub(crate) fn decided(&mut self, job: u64) {
+        self.under_way.remove(&job);
+    }
+
+    /// Takes in that the check of a task counts for nothing. Returns the jobs that can end.
+    pub(crate) fn end_check(&mut self, task: TaskId) -> Vec<u64> {
+        let checks = self.under_way.extract_if(
+            ..,
+            |_, then| matches!(then, Then::Check { task: of, .. } if *of == task),
+        );
+        checks.map(|(job, _)| job).collect()
+    }
+
+    /// Tells whether a spawn was asked for before its member was told to leave.
+    pub(crate) fn is_called_off(&self, order: &SpawnOrder) -> bool {
+        self.called_off
+            .get(&order.name)
+            .is_some_and(|at| order.asked_at < *at)
+    }
+
+    /// Calls the spawns of a member off that were asked for before now. Returns the jobs that
+    /// prepare some, which can end, and who waits for each.
+    pub(crate) fn call_off(&mut self, name: &Name, now: Duration) -> Vec<(u64, ReplyTo)> {
+        self.called_off.insert(name.clone(), now);
+        let mut ended = Vec::new();
+        for (job, then) in &mut self.under_way {
+            if let Then::Spawn(client, _, order, _) = then
+                && order.name == *name
+            {
+                ended.push((*job, *client));
+                *then = Then::CalledOff(name.clone());
+            }
+        }
+        ended
+    }
+
+    /// Tells whether the checkout is being made with which a member starts.
+    pub(crate) fn spawns(&self, name: &Name) -> bool {
+        self.under_way
+            .values()
+            .any(|then| matches!(then, Then::Spawn(_, _, order, _) if order.name == *name))
+    }
+
+    /// Tells whether something is left of a job whose spawn of this member was called off.
+    pub(crate) fn is_ending(&self, name: &Name) -> bool {
+        self.under_way
+            .values()
+            .any(|then| matches!(then, Then::CalledOff(of) if of == name))
+    }
+
+    /// Returns the task whose branch is being begun in the checkout of a member.
+    pub(crate) fn branch(&self, name: &Name) -> Option<TaskId> {
+        let mut branches = self.branches();
+        branches.find(|(of, _)| *of == name).map(|(_, task)| task)
+    }
+
+    /// Returns in whose checkout the branch of which task is being begun.
+    pub(crate) fn branches(&self) -> impl Iterator<Item = (&Name, TaskId)> {
+        self.under_way.values().filter_map(Then::branch)
+    }
+}

@@ -1,5 +1,5 @@
-//! Gathering: what connections, processes and inboxes report becomes events, with the facts that a
-//! decision rests on. Nothing is decided here.
+//! Gathering: what connections, processes and inboxes report becomes events. Nothing is decided
+//! here.
 
 use teamd_shared::control::{Command, Done, FromWorker, TaggedCommand, ToWorker};
 use teamd_shared::member::Doing;

@@ -3,9 +3,11 @@
 
 mod full;
 
+use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, WorkerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, RequestId};
+use teamd_shared::job::JobReport;
 use teamd_shared::journal::{RejectedLine, SNAPSHOT_LINES};
 use teamd_shared::member::{Doing, Member, Phase};
 use teamd_shared::position::Position;
@@ -742,4 +744,44 @@ fn a_team_is_quiet_once_messages_are_on_the_disk_and_read() {
         Vec::<&str>::new(),
         "it is answered once"
     );
+}
+
+#[test]
+fn a_spawn_that_is_called_off_is_refused_at_once_and_the_end_of_its_job_awaited() {
+    let mut fixture = Fixture::new();
+    let spawn = || {
+        let mut order = SpawnOrder::new(alice().name, Environment::default());
+        order.terms.checkout = Some(true);
+        order.asked_at = Duration::from_secs(4);
+        let id = next_id();
+        let order = Box::new(order);
+        Event::Command(CLIENT, Actor::Person, Command::Spawn { id, order })
+    };
+    let taken = fixture.on(spawn());
+    assert!(taken.contains(&"run"), "{taken:?}");
+    let person = ReplyTo {
+        connection: 8,
+        ..CLIENT
+    };
+    let leave = Command::Shutdown(leave(30.0, None));
+    let taken = fixture.on(Event::Command(person, Actor::Person, leave));
+    assert!(taken.contains(&"end"), "{taken:?}");
+    let answers = |taken: &[&str]| {
+        let answers = taken.iter().filter(|it| ["reply", "refuse"].contains(it));
+        answers.map(|it| it.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(answers(&taken), ["refuse"], "the spawn");
+    // It may have been done just then.
+    let made = JobReport::Made {
+        checkout: Checkout::default(),
+        workspace: "/".to_owned(),
+    };
+    let ended = Ok(made);
+    let taken = fixture.on(Event::JobEnded { job: 1, ended });
+    assert_eq!(answers(&taken), ["reply"], "the shutdown");
+    assert!(!taken.contains(&"start"), "{taken:?}");
+    // The same command comes late.
+    let taken = fixture.on(spawn());
+    assert_eq!(answers(&taken), ["refuse"]);
+    assert!(!taken.contains(&"run"), "{taken:?}");
 }

@@ -1,13 +1,15 @@
 //! Reminders of a task that its owner has not submitted.
 
 use teamd_shared::check::CheckReport;
+use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{Command, RefusalCode, TaskOrder, WorkerState};
+use teamd_shared::job::JobReport;
 use teamd_shared::journal::Record;
 use teamd_shared::member::Doing;
 use teamd_shared::task::{MAX_IDLE_RELEASES, MAX_REMINDERS, TaskEvent, TaskFields, TaskStatus};
 
 use super::super::harness::*;
-use crate::core::event::{Action, Actor, Event};
+use crate::core::event::{Action, Actor, Event, Incarnation};
 
 /// Makes a task, which waits for a teammate.
 fn adds(harness: &mut Harness) {
@@ -159,4 +161,54 @@ fn an_owner_is_reminded_of_its_task_unless_it_is_to_leave() {
     assert!(is_reminded(None));
     assert!(!is_reminded(Some(Command::Stop { force: true })));
     assert!(!is_reminded(Some(shutdown("alice", None))));
+}
+
+/// A teammate with a checkout, whose claim of the first of two tasks has begun a job.
+fn claims_in_a_checkout() -> (Harness, Incarnation, u64) {
+    let mut harness = Harness::new();
+    let alice = harness.runs("alice");
+    let state = harness.team.members.get_mut(&name("alice")).unwrap();
+    state.record.terms.checkout = Some(Checkout::default());
+    adds(&mut harness);
+    adds(&mut harness);
+    let claim = Command::Task(TaskOrder::Claim(None));
+    let by = Actor::Member(name("alice"));
+    let decision = harness.on(&Event::Command(CLIENT, by, claim));
+    let [Action::Begin(job)] = decision.actions.as_slice() else {
+        panic!("{decision:?}")
+    };
+    let job = harness.live.jobs.begin(job.then.clone()).unwrap();
+    (harness, alice, job)
+}
+
+fn branched(job: u64) -> Event {
+    Event::JobEnded {
+        job,
+        ended: Ok(JobReport::Branched(Vec::new())),
+    }
+}
+
+#[test]
+fn one_branch_at_a_time_is_begun_in_a_checkout() {
+    let (mut harness, _, job) = claims_in_a_checkout();
+    let other = asks(&mut harness, "alice", TaskOrder::Claim(Some(2)));
+    assert_eq!(other, Err(RefusalCode::Conflict));
+    harness.on(&branched(job));
+    assert_eq!(harness.team.held_by(&name("alice")).unwrap().id, 1);
+}
+
+#[test]
+fn a_claim_counts_only_while_the_incarnation_runs_that_made_it() {
+    let (mut harness, alice, job) = claims_in_a_checkout();
+    harness.ends(&alice);
+    harness.starts("alice");
+    assert_eq!(harness.on(&branched(job)).records, []);
+}
+
+#[test]
+fn a_claim_whose_task_was_taken_meanwhile_is_refused() {
+    let (mut harness, _, job) = claims_in_a_checkout();
+    assert_eq!(asks(&mut harness, "", TaskOrder::Cancel(1)), Ok(()));
+    let decision = harness.on(&branched(job));
+    assert_eq!(refusal(reply(&decision)).0, RefusalCode::Conflict);
 }

@@ -122,6 +122,14 @@ impl Tasks {
         check(!sets || [USER, LEAD].contains(&record.by.as_str()), || {
             format!("{} says how task {id} is checked", record.by)
         })?;
+        let review = before.review_id().and_then(|id| fold.requests.get(id));
+        let is_approved = review.is_some_and(|review| review.status == Status::Approved);
+        let counts = |task: &Task| task.submission.as_ref().is_some_and(|it| it.approved);
+        let by_nobody = counts(task) && !counts(&before) && !is_approved;
+        // What a person submits is approved by that.
+        check(!by_nobody || task.branch.is_some(), || {
+            format!("task {id} counts as approved, and is not")
+        })?;
         match record.event {
             TaskEvent::Created => Err(format!("task {id} is made twice")),
             TaskEvent::Claimed => self.claimed(record, &before, fold),
@@ -145,15 +153,13 @@ impl Tasks {
                 check(right && result.submission == submission.number, || {
                     format!("task {id} is completed by {result:?}, and passed: {passed}")
                 })?;
-                let review = before.review_id().and_then(|id| fold.requests.get(id));
-                let approved = review.is_some_and(|review| review.status == Status::Approved);
+                let approved = is_approved || submission.approved;
                 check(approved || before.review.is_none(), || {
                     format!("task {id} is completed unreviewed")
                 })
             }
             TaskEvent::Returned if before.review_id().is_some() => {
                 self.judges(record, &before)?;
-                let review = before.review_id().and_then(|id| fold.requests.get(id));
                 let status = review.map(|review| review.status);
                 check(
                     status == Some(Status::Rejected) && task.attempts == before.attempts,

@@ -26,6 +26,20 @@ impl View<'_> {
         let Some(then) = self.live.jobs.then(job) else {
             return Decision::default();
         };
+        let decision = self.follows(then, ended, ids);
+        // Meanwhile the task was offered to no other teammate.
+        match then.branch() {
+            Some(_) => decision.and(self.offer_later()),
+            None => decision,
+        }
+    }
+
+    fn follows(
+        &self,
+        then: &Then,
+        ended: &Result<JobReport, String>,
+        ids: &mut dyn Ids,
+    ) -> Decision {
         match (then, ended) {
             (Then::CalledOff(_), _) => Decision::default(),
             (Then::Command(asked), _) => self.go_on(asked, ended, ids),

@@ -66,15 +66,14 @@ impl View<'_> {
         kept: &[String],
         ids: &mut dyn Ids,
     ) -> Decision {
-        let again = Decision::default().act(Action::Offer);
         let Ok((member, task)) = self.claimable(&Actor::Member(name.clone()), Some(task)) else {
-            return again;
+            return Decision::default();
         };
         if standing(self.team, self.live, member) != Standing::Offered(task.id) {
-            return again;
+            return Decision::default();
         }
         let Some(next) = task.after(TaskEvent::Claimed, self.now.wall) else {
-            return again;
+            return Decision::default();
         };
         let next = Task {
             kept: kept.to_vec(),

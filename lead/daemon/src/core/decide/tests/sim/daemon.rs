@@ -212,7 +212,8 @@ impl World {
             self.promises.tasks.is_to_make(id, tasks.len());
         }
         if let Some(client) = view.live.client(event) {
-            let is_gone = client.agent && decision == Decision::default();
+            let follows = decision.actions.iter().filter(|it| **it != Action::Offer);
+            let is_gone = client.agent && decision.records.is_empty() && follows.count() == 0;
             if !is_gone {
                 let checked = self.promises.is_asked(client, &decision.actions);
                 self.check(checked);

@@ -39,6 +39,11 @@ impl SimJob {
         }
     }
 
+    /// Returns the task that it checks.
+    fn task(&self) -> Option<TaskId> {
+        Some(self.check()?.task)
+    }
+
     /// Returns the teammate whose checkout it makes.
     pub(super) fn makes(&self) -> Option<&Name> {
         match &self.order {
@@ -97,7 +102,17 @@ impl World {
 
     /// Lets a job end: it has done what it was to do, could not, or was not run.
     pub(super) fn a_job_ends(&mut self, daemon: &mut Daemon) -> Option<Event> {
-        let place = self.rng.pick(&Self::running_jobs(daemon))?;
+        let mut running = Self::running_jobs(daemon);
+        // An end that is heard late comes when the task was submitted again.
+        let overtaken = running.iter().copied().find(|&place| {
+            let job = &daemon.jobs[place];
+            let later = &daemon.jobs[place + 1..];
+            !job.is_wanted && job.task().is_some() && later.iter().any(|it| it.task() == job.task())
+        });
+        if !self.calm && !self.rng.one_in(4) {
+            running.retain(|&place| daemon.jobs[place].is_wanted);
+        }
+        let place = overtaken.or_else(|| self.rng.pick(&running))?;
         let job = daemon.jobs.remove(place);
         let fails = !self.calm && self.rng.one_in(6) || !job.is_wanted && self.rng.one_in(2);
         let ended = if fails {
@@ -109,11 +124,8 @@ impl World {
         let mut number = job.number;
         // The report is taken for that of the present submission.
         if self.is(Mutant::AnyCheckCounts)
-            && let Some(task) = job.check().map(|order| order.task)
-            && let Some(present) = daemon
-                .jobs
-                .iter()
-                .find(|other| other.check().is_some_and(|order| order.task == task))
+            && let Some(task) = job.task()
+            && let Some(present) = daemon.jobs.iter().find(|it| it.task() == Some(task))
         {
             number = present.number;
         }

@@ -174,6 +174,8 @@ impl World {
 
     /// Takes one step.
     pub(super) fn step(&mut self) {
+        // What comes later is later by the clock.
+        self.clocks.monotonic += Duration::from_micros(1);
         let sum = self.weights.iter().map(|(_, weight)| weight).sum();
         let mut at = self.rng.below(sum);
         let mut step = Move::Worker;

@@ -186,7 +186,7 @@ mod tests {
     fn only_a_record_as_this_program_writes_it_needs_no_look_at_its_shape() {
         let is_as_written = |text: &str| {
             let position: Position = serde_json::from_str(text).unwrap();
-            super::is_as_written(&position, text.as_bytes())
+            is_as_written(&position, text.as_bytes())
         };
         assert!(is_as_written(
             "{\"offset\":1,\n\"tail\":\"00000000000000ff\"}\n"

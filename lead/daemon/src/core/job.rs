@@ -151,11 +151,15 @@ impl Jobs {
 
     /// Takes in that the check of a task counts for nothing. Returns the jobs that can end.
     pub(crate) fn end_check(&mut self, task: TaskId) -> Vec<u64> {
-        let checks = self.under_way.extract_if(
-            ..,
-            |_, then| matches!(then, Then::Check { task: of, .. } if *of == task),
-        );
-        checks.map(|(job, _)| job).collect()
+        let is_its_check =
+            |then: &Then| matches!(then, Then::Check { task: checked, .. } if *checked == task);
+        let checks = self.under_way.iter();
+        let ended: Vec<u64> = checks
+            .filter(|(_, then)| is_its_check(then))
+            .map(|(job, _)| *job)
+            .collect();
+        self.under_way.retain(|_, then| !is_its_check(then));
+        ended
     }
 
     /// Tells whether a spawn was asked for before its member was told to leave.

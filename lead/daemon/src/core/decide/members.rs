@@ -63,7 +63,9 @@ impl View<'_> {
                 checkout: None,
                 ..self.terms_of(order)
             };
-            return self.begin(client, (id, order), terms, facts, ids);
+            let member = self.begun(order, terms, facts)?;
+            let wait = wait_until_ready(client, order, member.incarnation);
+            return Ok(begin(id, order, member, ids).and(wait));
         }
         match self.prepared {
             None => {
@@ -84,7 +86,9 @@ impl View<'_> {
                     checkout: Some(checkout.clone()),
                     ..self.patched(order, &patch)
                 };
-                self.begin(client, (id, order), terms, facts, ids)
+                let member = self.begun(order, terms, facts)?;
+                let wait = wait_until_ready(client, order, member.incarnation);
+                Ok(begin(id, order, member, ids).and(wait))
             }
             Some(_) => Err(unexpected_report()),
         }
@@ -181,53 +185,24 @@ impl View<'_> {
         Err(conflict(format!("no command could commit: {why}"), hint))
     }
 
-    /// Begins an incarnation by these terms: a fresh one, or a resumed one with the same
+    /// Returns the member that begins by these terms: a fresh one, or a resumed one with the same
     /// conversation.
-    fn begin(
+    fn begun(
         &self,
-        client: ReplyTo,
-        (id, order): (&RequestId, &SpawnOrder),
+        order: &SpawnOrder,
         terms: Terms,
         facts: &SpawnFacts,
-        ids: &mut dyn Ids,
-    ) -> Result<Decision, Refusal> {
+    ) -> Result<Member, Refusal> {
         let lead_inbox = facts.lead_inbox.clone().map_err(|error| {
             let message = format!("cannot see where the inbox of the lead ends: {error}");
             Refusal::new(RefusalCode::Failed, message).hint("repair that file, and try again")
         })?;
-        let member = self.begun(order, terms, lead_inbox);
-        let incarnation = Incarnation::of(&member);
-        let prompt = order.terms.prompt.clone();
-        // To a conversation that goes on it is the next message: its line is appended once, by its
-        // id, also after a kill.
-        let content = if order.resume { prompt.clone() } else { None };
-        let tell = content
-            .iter()
-            .map(|_| Notice {
-                to: member.name.clone(),
-                id: ids.message(),
-            })
-            .collect();
-        let record = MemberRecord {
-            prompt: if !order.resume { prompt } else { None },
-            content,
-            tell,
-            command_id: Some(id.clone()),
-            ..MemberRecord::of(MemberEvent::Spawning, member)
-        };
-        let start = Action::Start(incarnation.clone(), Some(order.environment.clone()));
-        let decision = Decision::default().record(Record::Member(Box::new(record)));
-        let wait = wait_until_ready(client, order, incarnation.number);
-        Ok(decision.act(start).and(wait))
-    }
-
-    fn begun(&self, order: &SpawnOrder, terms: Terms, lead_inbox: Option<Position>) -> Member {
         let before = self.team.members.get(&order.name);
         let exit = before.and_then(|state| state.record.exit.clone());
         let resumed = self.resumed(order);
         let incarnation = self.team.last_incarnation(&order.name) + 1;
         let read_so_far = exit.as_ref().map_or(Position::START, |exit| exit.inbox);
-        Member {
+        Ok(Member {
             name: order.name.clone(),
             terms,
             incarnation,
@@ -248,7 +223,7 @@ impl View<'_> {
             exit,
             spawned_at: self.now.wall,
             updated_at: self.now.wall,
-        }
+        })
     }
 
     pub(super) fn interrupt(
@@ -321,6 +296,33 @@ impl View<'_> {
             .member(MemberEvent::Forgotten, self.updated(member))
             .act(Action::Reply(client, Ok(Done::Forgotten { files }))))
     }
+}
+
+/// Begins the incarnation of a member that was spawned by this order.
+fn begin(id: &RequestId, order: &SpawnOrder, member: Member, ids: &mut dyn Ids) -> Decision {
+    let incarnation = Incarnation::of(&member);
+    let prompt = order.terms.prompt.clone();
+    // To a conversation that continues it is the next message: its line is appended once, by its
+    // id, also after a kill.
+    let content = if order.resume { prompt.clone() } else { None };
+    let tell = content
+        .iter()
+        .map(|_| Notice {
+            to: member.name.clone(),
+            id: ids.message(),
+        })
+        .collect();
+    let record = MemberRecord {
+        prompt: if order.resume { None } else { prompt },
+        content,
+        tell,
+        command_id: Some(id.clone()),
+        ..MemberRecord::of(MemberEvent::Spawning, member)
+    };
+    let start = Action::Start(incarnation, Some(order.environment.clone()));
+    Decision::default()
+        .record(Record::Member(Box::new(record)))
+        .act(start)
 }
 
 fn wait_until_ready(client: ReplyTo, order: &SpawnOrder, incarnation: u32) -> Decision {

@@ -156,7 +156,10 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let is_number = !number.starts_with('.') && !number.ends_with('.');
-    Some((number.parse().ok().filter(|_| is_number)?, unit))
+    if !is_number {
+        return None;
+    }
+    Some((number.parse().ok()?, unit))
 }
 
 /// Returns the whole part of a number that `f64` holds exactly.

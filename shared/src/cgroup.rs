@@ -168,7 +168,10 @@ fn folders_of(mounts: &str, path: &str) -> impl Iterator<Item = PathBuf> {
         let at = fields.next()?;
         // A mount point with a blank, which is escaped there, is not supported.
         let plain = system.starts_with("cgroup2 ") && !at.contains('\\');
-        let inside = Path::new(path).strip_prefix(root).ok().filter(|_| plain)?;
+        if !plain {
+            return None;
+        }
+        let inside = Path::new(path).strip_prefix(root).ok()?;
         // What is mounted from above a cgroup namespace begins with `..`, and so does what lies
         // outside of it.
         let up = inside

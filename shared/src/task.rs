@@ -480,18 +480,19 @@ impl Task {
     /// Returns the author of work that is being checked in the workspace itself, and not as a
     /// commit in a clone of its own.
     pub fn checked_in_place(&self) -> Option<&Name> {
-        let submission = self.submission.as_ref().filter(|_| self.is_checked())?;
+        if !self.is_checked() {
+            return None;
+        }
+        let submission = self.submission.as_ref()?;
         submission.commit.is_none().then_some(&submission.by)
     }
 
     /// Returns the review that the present submission waits for.
     pub fn review_id(&self) -> Option<&RequestId> {
-        match &self
-            .submission
-            .as_ref()
-            .filter(|_| self.status == TaskStatus::InReview)?
-            .stage
-        {
+        if self.status != TaskStatus::InReview {
+            return None;
+        }
+        match &self.submission.as_ref()?.stage {
             Stage::Reviewing { request_id } => Some(request_id),
             Stage::Checking | Stage::Queued | Stage::Integrating => None,
         }

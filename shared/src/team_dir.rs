@@ -99,7 +99,7 @@ impl TeamDir {
     }
 
     /// Makes the folders that are missing. The directory and its folders are for this user alone
-    /// from now on: anyone who can write there controls the team.
+    /// from now on: a process that can write there controls the team.
     ///
     /// # Errors
     /// [`DirError`] if something cannot be made.

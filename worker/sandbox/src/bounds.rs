@@ -140,9 +140,10 @@ pub(crate) fn reached(
         "bad_alloc",
         "memory allocation of",
     ];
-    let memory = bounds
-        .memory
-        .filter(|_| failed && no_memory.iter().any(|words| output.contains(words)))?;
+    if !failed || !no_memory.iter().any(|words| output.contains(words)) {
+        return None;
+    }
+    let memory = bounds.memory?;
     Some(format!(
         "each process may use at most {} of memory (rlimit)",
         format_size(memory)

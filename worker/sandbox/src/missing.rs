@@ -53,9 +53,12 @@ impl AbsentFiles {
             .filter(|it| it.plain)
             .try_for_each(|it| make_empty(&it.place.path))?;
         let mut absent = Vec::new();
-        for Protected { path, if_missing } in
-            policy.protected.iter().filter(|_| policy.has_mounts())
-        {
+        let protected: &[Protected] = if policy.has_mounts() {
+            &policy.protected
+        } else {
+            &[]
+        };
+        for Protected { path, if_missing } in protected {
             match if_missing {
                 Missing::Leave => {}
                 Missing::MakeEmpty => make_empty(path)?,

@@ -2,7 +2,7 @@
 //!
 //! A decision that needs one ends with [`Action::Begin`](super::event::Action::Begin), and goes on
 //! when its report comes ([`Then`]). Nothing of that stands in the journal: a job ends with its
-//! daemon, promises nothing to anyone, and can be done again. Who waits for it asks the next daemon
+//! daemon, promises nothing, and can be done again. Who waits for it asks the next daemon
 //! again, and that one decides anew what is needed.
 
 use std::collections::BTreeMap;

@@ -179,11 +179,10 @@ fn ready(team: &Team, live: &Live, member: &Member) -> Option<Done> {
         .filter(|alive| alive.ready)?;
     let pid = member.process.as_ref()?.pid;
     let fresh = member.conversation == incarnation;
-    let skipped = member
-        .exit
-        .as_ref()
-        .filter(|_| fresh)
-        .map_or(0, |exit| exit.unread);
+    let skipped = match &member.exit {
+        Some(exit) if fresh => exit.unread,
+        _ => 0,
+    };
     let notes = member
         .terms
         .checkout

@@ -154,7 +154,11 @@ impl EventLoop {
     fn trouble(&self) -> Option<&str> {
         let roster = self.owned.roster_trouble.as_deref();
         let waits = roster.is_some() || self.dispatcher.has_undecided();
-        self.dispatcher.trouble().filter(|_| waits).or(roster)
+        if waits {
+            self.dispatcher.trouble().or(roster)
+        } else {
+            roster
+        }
     }
 
     /// Checks a worker that has connected: its process must be the one that the journal holds for

@@ -154,10 +154,11 @@ impl App {
             self.targets.push((at, Target::Pane(pane)));
             left = left.saturating_add(columns + 1).min(area.right());
         }
-        let filter = Some(format!("/{}  ", escape::line(&self.filter)));
-        let filter = filter
-            .filter(|_| !self.filter.is_empty() && self.typing.is_none())
-            .unwrap_or_default();
+        let filter = if self.filter.is_empty() || self.typing.is_some() {
+            String::new()
+        } else {
+            format!("/{}  ", escape::line(&self.filter))
+        };
         let place = self
             .place()
             .map(|(at, of)| format!("{} of {of} ", at + 1))

@@ -126,10 +126,8 @@ impl Guard {
             .uri
             .authority()
             .is_none_or(|authority| is_ours(&authority.as_str()));
-        only(&head.headers, &HOST)
-            .filter(is_ours)
-            .filter(|_| named)
-            .ok_or(other)
+        let host = only(&head.headers, &HOST).filter(is_ours);
+        if named { host.ok_or(other) } else { Err(other) }
     }
 
     /// Tells whether a request has the key.

@@ -176,8 +176,11 @@ impl Tools for SimulatedToolbox {
         }
         drop(machine);
         disk::acts();
-        let until = Instant::now()
-            + Duration::from_secs_f64(seconds.filter(|_| !background && !calm).unwrap_or(0.0));
+        let seconds = match seconds {
+            Some(seconds) if !background && !calm => seconds,
+            _ => 0.0,
+        };
+        let until = Instant::now() + Duration::from_secs_f64(seconds);
         Run {
             machine: Rc::clone(&self.machine),
             until,

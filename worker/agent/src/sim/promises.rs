@@ -200,7 +200,8 @@ impl World<'_> {
         let machine = self.machine.borrow();
         let texts = &machine.session.texts;
         let mut last = 0;
-        for entry in entries.iter().filter(|_| self.is_of_agent) {
+        let entries = if self.is_of_agent { entries } else { &[] };
+        for entry in entries {
             let Event::Messages { messages } = &entry.event else {
                 continue;
             };

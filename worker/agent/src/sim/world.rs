@@ -353,7 +353,11 @@ impl<'p> World<'p> {
             .rposition(|&byte| byte == b'\n')
             .map_or(0, |at| at + 1);
         let keeps = self.mutant == Some(Mutant::TornTailStays);
-        bytes[whole..].iter().copied().filter(|_| keeps).collect()
+        if keeps {
+            bytes[whole..].to_vec()
+        } else {
+            Vec::new()
+        }
     }
 
     fn begins(&self, torn: Vec<u8>) -> anyhow::Result<SimulatedWorker> {

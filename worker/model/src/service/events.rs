@@ -61,10 +61,10 @@ impl EventReader {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8_lossy(&line);
         let is_first = !std::mem::replace(&mut self.has_begun, true);
-        let line = line
-            .strip_prefix('\u{feff}')
-            .filter(|_| is_first)
-            .unwrap_or(&line);
+        let line = match line.strip_prefix('\u{feff}') {
+            Some(line) if is_first => line,
+            _ => line.as_ref(),
+        };
         if line.is_empty() {
             return self.end_event();
         }

@@ -37,11 +37,11 @@ impl Terminal {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             match piece.strip_suffix(b"\n") {
                 Some(line) => {
-                    self.line(
-                        line.strip_suffix(b"\r")
-                            .filter(|_| !self.is_parsing)
-                            .unwrap_or(line),
-                    );
+                    let line = match line.strip_suffix(b"\r") {
+                        Some(without) if !self.is_parsing => without,
+                        _ => line,
+                    };
+                    self.line(line);
                     self.end_line();
                 }
                 None => self.line(piece),

@@ -175,7 +175,10 @@ impl View<'_> {
     /// seen when the work is done.
     fn can_commit(&self, order: &SpawnOrder, facts: &SpawnFacts) -> Result<(), Refusal> {
         let writes = self.terms_of(order).sandbox.mode == SandboxMode::WorkspaceWrite;
-        let Some((why, next)) = facts.cannot_commit.as_ref().filter(|_| writes) else {
+        if !writes {
+            return Ok(());
+        }
+        let Some((why, next)) = &facts.cannot_commit else {
             return Ok(());
         };
         let hint = format!(

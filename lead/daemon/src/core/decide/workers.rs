@@ -47,11 +47,10 @@ impl View<'_> {
                     .exit
                     .as_ref()
                     .map_or(member.begins_at, |exit| exit.inbox);
-                let unread = member
-                    .exit
-                    .as_ref()
-                    .filter(|_| goes_on)
-                    .map_or(0, |exit| exit.unread);
+                let unread = match &member.exit {
+                    Some(exit) if goes_on => exit.unread,
+                    _ => 0,
+                };
                 let ended = Ended {
                     inbox,
                     unread,
@@ -239,7 +238,10 @@ impl View<'_> {
             .team
             .awaited_by(&incarnation.name)
             .map(|asked| asked.request_id.clone());
-        let expired = asked.into_iter().filter(|_| approve).collect();
+        let expired = match asked {
+            Some(shutdown) if approve => vec![shutdown],
+            _ => Vec::new(),
+        };
         let record = RequestRecord {
             expired,
             ..RequestRecord::of(event, answered)

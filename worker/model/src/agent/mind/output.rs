@@ -1,4 +1,4 @@
-//! How output of the agent is applied, whoever waits for it.
+//! How output of the agent is applied, whatever waits for it.
 
 use std::future::pending;
 use std::time::Duration;

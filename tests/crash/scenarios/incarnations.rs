@@ -143,7 +143,7 @@ pub(super) fn orphans(stage: &mut Stage) -> Checked {
     stage.until("her end", |stage| stage.has_ended("alice"))?;
     let left = processes::of_command(stage, "sleep 30");
     if stage.daemon() != daemon {
-        // An orphan is not found while no daemon runs (docs/reliability.md, section 8).
+        // An orphan is not found while no daemon runs (docs/reliability.md, section 5).
         for (pid, _) in left.iter() {
             signal(*pid, Signal::SIGKILL);
         }

@@ -15,7 +15,7 @@ pub struct SpawnTeammate {
     /// Its name: 1 to 32 of a-z, 0-9, _ and -.
     #[serde(deserialize_with = "not_blank")]
     pub name: String,
-    /// What it is for, in a directive or two, such as `coder` or `reviewer`.
+    /// What it is for, in a word or two, such as `coder` or `reviewer`.
     pub role: String,
     /// What it shall do, with all that it must know to do it.
     #[serde(deserialize_with = "not_blank")]

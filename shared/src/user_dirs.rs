@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// `~/.config/teamd`).
 ///
 /// # Errors
-/// As [`state_dir`].
+/// As `state_dir`.
 pub fn config_dir(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<PathBuf> {
     of_user(variable, "XDG_CONFIG_HOME", ".config")
 }

@@ -1,6 +1,6 @@
 //! What a model is asked: the system's instructions, the tools, and the conversation. Pure data.
 //!
-//! A prompt that [`super::conversation`] makes is valid for every service: it begins with the user,
+//! A prompt that `super::conversation` makes is valid for every service: it begins with the user,
 //! the two sides take turns, every call is answered by exactly one result in the very next turn,
 //! and results stand before text.
 

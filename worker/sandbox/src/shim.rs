@@ -11,7 +11,7 @@
 //!   command is left. While an agent runs, the worker says a byte to open or close its gate, and
 //!   the shim answers with a line when that is done;
 //! - 2 is where the output of the command goes: a pipe to the worker, or a log file; for an agent,
-//!   a socket, in which its other descriptors lie ([`AgentStdio`]).
+//!   a socket, in which its other descriptors lie (`AgentStdio`).
 //!
 //! With a policy the command runs below a sandbox init that confines it ([`crate`]); the
 //! shim stays outside. The command gets neither 0 nor 1. It is over when `bash` ends, the lifeline

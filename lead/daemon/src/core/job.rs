@@ -192,6 +192,16 @@ impl Jobs {
             .any(|then| matches!(then, Then::Spawn(_, _, order, _) if order.name == *name))
     }
 
+    /// Tells whether the checkout of a member is being removed, so that it can be forgotten.
+    pub(crate) fn forgets(&self, name: &Name) -> bool {
+        self.under_way.values().any(|then| match then {
+            Then::Command(asked) => {
+                matches!(&asked.command, Command::Forget { name: forgotten, .. } if forgotten == name)
+            }
+            _ => false,
+        })
+    }
+
     /// Tells whether something is left of a job whose spawn of this member was called off.
     pub(crate) fn is_ending(&self, name: &Name) -> bool {
         self.under_way

@@ -130,14 +130,15 @@ impl Jobs {
             .collect();
         for waiting in std::mem::take(&mut self.waiting) {
             let is_used = waiting.keys.iter().any(|key| used.contains(key));
-            used.extend(waiting.keys.iter().cloned());
             if is_used || self.running.len() >= MOST {
+                used.extend(waiting.keys.iter().cloned());
                 self.waiting.push_back(waiting);
                 continue;
             }
             let Waiting { job, keys, order } = waiting;
             match start(&order, supervisor) {
                 Ok((number, input, report)) => {
+                    used.extend(keys.iter().cloned());
                     let running = Running {
                         job,
                         keys,

@@ -144,6 +144,10 @@ impl View<'_> {
             let hint = format!("take another name, or `teamctl shutdown {name}` first");
             return Err(conflict(format!("{name} is running already"), hint));
         }
+        if self.live.jobs.forgets(name) {
+            let message = format!("{name} is being forgotten, and its checkout removed");
+            return Err(conflict(message, "try again when that is done"));
+        }
         if order.resume && before.is_none() {
             let message = format!("{name} has no earlier incarnation to resume");
             return Err(Refusal::new(RefusalCode::NotFound, message)
@@ -261,7 +265,8 @@ impl View<'_> {
         name: &Name,
         discard: bool,
     ) -> Result<Decision, Refusal> {
-        if self.live.jobs.spawns(name) {
+        // Behind its job, a spawn can only be one that came later: it was refused.
+        if self.prepared.is_none() && self.live.jobs.spawns(name) {
             let hint = format!("wait until it is ready, then `teamctl shutdown {name}` first");
             return Err(conflict(format!("{name} is being started"), hint));
         }

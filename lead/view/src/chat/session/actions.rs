@@ -134,7 +134,12 @@ impl Session<'_> {
     /// Runs a command of the person, who has the terminal meanwhile. Its output goes to nothing
     /// else.
     pub(super) async fn shell(&mut self, command: String) -> Result<(), CommandError> {
-        let line = match self.console.shell(command).await.map_err(unusable)? {
+        let ended = self.console.shell(command).await.map_err(unusable)?;
+        // Keys that were meant for the command must not answer a question.
+        if let Some(asked) = &mut self.question {
+            asked.shown = None;
+        }
+        let line = match ended {
             Ok(status) if status.success() => return Ok(()),
             Ok(status) => status.to_string(),
             Err(error) => format!("cannot run sh: {error}"),

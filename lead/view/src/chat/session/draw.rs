@@ -55,7 +55,9 @@ impl Session<'_> {
             overlay: self.overlay.as_mut(),
         };
         screen.draw(|frame| scene.draw(frame)).map_err(unusable)?;
-        if let Some(asked) = &mut self.question {
+        if self.overlay.is_none()
+            && let Some(asked) = &mut self.question
+        {
             asked.shown.get_or_insert_with(std::time::Instant::now);
         }
         Ok(())
@@ -114,9 +116,10 @@ impl Scene<'_> {
             Constraint::Length(edge),
         ];
         let [heading, body, below, line, keys] = Layout::vertical(heights).areas(area);
-        self.body(frame, body);
-        if let Some(overlay) = &mut self.overlay {
-            overlay.draw(frame, body);
+        // What lies below an overlay is not on the screen, and must not count as seen.
+        match &mut self.overlay {
+            Some(overlay) => overlay.draw(frame, body),
+            None => self.body(frame, body),
         }
         let right = match self.log.lines_below() {
             0 => self.spent.to_owned(),

@@ -25,6 +25,40 @@ pub(crate) struct Terminal {
     screen: Arc<Mutex<vt100::Parser>>,
 }
 
+/// Begins and ends a frame (a synchronised update): a terminal shows it whole or not at all.
+const FRAME: [&[u8]; 2] = [b"\x1b[?2026h", b"\x1b[?2026l"];
+
+/// What a program has written and a terminal does not show yet: a frame in progress.
+#[derive(Default)]
+struct Frames {
+    held: Vec<u8>,
+}
+
+impl Frames {
+    /// Adds bytes. Returns those that are shown now.
+    fn add(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.held.extend_from_slice(bytes);
+        let [begin, end] = FRAME.map(|mark| rfind(&self.held, mark));
+        let shown = match begin {
+            Some(begin) if end.is_none_or(|end| end < begin) => begin,
+            _ => self.held.len() - begun_mark(&self.held),
+        };
+        self.held.drain(..shown).collect()
+    }
+}
+
+fn rfind(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).rposition(|it| it == wanted)
+}
+
+/// The length of the part of a mark with which the bytes end.
+fn begun_mark(bytes: &[u8]) -> usize {
+    let mark = FRAME[0];
+    let lengths = 1..mark.len();
+    let begun = lengths.filter(|&length| bytes.ends_with(&mark[..length]));
+    begun.max().unwrap_or(0)
+}
+
 impl Terminal {
     /// Starts `teamctl` at a terminal of its own.
     pub(crate) fn teamctl(team: &Team, args: &[&str]) -> Self {
@@ -70,8 +104,10 @@ impl Terminal {
         let drawn = Arc::clone(&screen);
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
+            let mut frames = Frames::default();
             while let Ok(length @ 1..) = read_piece(&mut reads, &mut piece) {
-                drawn.lock().unwrap().process(&piece[..length]);
+                let whole = frames.add(&piece[..length]);
+                drawn.lock().unwrap().process(&whole);
                 all.lock()
                     .unwrap()
                     .push_str(&String::from_utf8_lossy(&piece[..length]));

@@ -338,6 +338,29 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_process_is_waited_for() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let held = ProcessHandle::open_pid(child.id()).unwrap();
+            let ended = held.ended();
+            tokio::pin!(ended);
+            let moment = Duration::from_millis(30);
+            let early = tokio::time::timeout(moment, &mut ended).await;
+            assert!(early.is_err(), "it still runs");
+            child.kill().unwrap();
+            ended.await.unwrap();
+            child.wait().unwrap();
+        });
+    }
+
+    #[test]
     fn an_ended_process_cannot_be_held() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();

@@ -19,7 +19,9 @@ use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
-use poll::{Poll, lacks_events};
+use poll::Poll;
+
+pub use poll::lacks_events;
 
 /// How often a reader looks without being woken. The reader keeps the timer.
 pub const SLOW_TICK: Duration = Duration::from_secs(10);

@@ -15,6 +15,7 @@ use teamd_shared::control::{
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::SLOW_TICK;
 
+use crate::daemon_wait::Attempts;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 
@@ -23,8 +24,6 @@ pub const ANSWER: Duration = Duration::from_secs(10);
 /// How long a daemon that runs may be out of reach: it makes a deleted socket again on its slow
 /// tick, which may be late.
 const OUT_OF_REACH: Duration = Duration::from_secs(2 * SLOW_TICK.as_secs());
-/// Between two attempts to reach it.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// What to do about a daemon that does not answer.
 const STOPPED_OR_BUSY: &str =
@@ -124,6 +123,7 @@ impl Client {
     /// [`ExitCode::NotRunning`] if none runs there, else [`ExitCode::Failed`].
     pub async fn connect(dir: &TeamDir) -> Result<Self, CommandError> {
         let began = Instant::now();
+        let mut attempts = Attempts::default();
         let connected = loop {
             match greet(dir).await {
                 // It starts or ends just now, or another process deleted its socket: it listens
@@ -131,7 +131,7 @@ impl Client {
                 Err(error)
                     if is_absent(&error) && began.elapsed() < OUT_OF_REACH && is_locked(dir) =>
                 {
-                    tokio::time::sleep(PAUSE).await;
+                    attempts.next(dir).await;
                 }
                 other => break other,
             }
@@ -214,20 +214,21 @@ impl Client {
         command: Command,
         then: &[Command],
     ) -> Result<Done, CallError> {
+        let mut attempts = Attempts::default();
         loop {
             match self.ask(command.clone(), then).await {
-                Err(CallError::Lost(why)) => *self = self.next(why).await?,
+                Err(CallError::Lost(why)) => *self = self.next(&mut attempts, why).await?,
                 answer => return answer,
             }
         }
     }
 
     /// Connects again, if a daemon holds the lock.
-    async fn next(&self, why: String) -> Result<Self, CallError> {
-        tokio::time::sleep(PAUSE).await;
+    async fn next(&self, attempts: &mut Attempts, why: String) -> Result<Self, CallError> {
         let Ok(dir) = TeamDir::open(&self.root) else {
             return Err(CallError::Lost(why));
         };
+        attempts.next(&dir).await;
         match Self::connect(&dir).await {
             Ok(next) => Ok(next),
             Err(_) if has_stopped(&dir) => Err(CallError::Stopped),

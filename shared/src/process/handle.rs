@@ -3,9 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{
     PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
+
+use crate::thread::in_thread;
 
 use super::{Identity, Stat, boot_id, gone, pid_of};
 
@@ -109,6 +113,19 @@ impl ProcessHandle {
             Err(rustix::io::Errno::CHILD) => Ok(How::default()),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Waits until the process has ended. It need not be a child of this one.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub async fn ended(self) -> io::Result<()> {
+        in_thread(move || {
+            let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
+            retry_on_intr(|| poll(&mut polled, None))?;
+            Ok(())
+        })
+        .await
     }
 
     /// Returns another descriptor of the same process, to wait on: it is readable when the process

@@ -104,7 +104,7 @@ const WITHOUT_EVENTS: [i128; 19] = [
 ];
 
 /// Tells whether the file system of a path makes no events for what others do.
-pub(super) fn lacks_events(path: &Path) -> bool {
+pub fn lacks_events(path: &Path) -> bool {
     // The numbers have 32 bits, in a field whose type differs between architectures and may be
     // signed.
     rustix::fs::statfs(path)

@@ -1,18 +1,14 @@
 //! Stops the daemon, and waits until its process has exited.
 
-use std::time::Duration;
-
 use teamd_shared::control::{Command as Order, Done, StopOutcome};
-use teamd_shared::process::{Identity, is_gone};
+use teamd_shared::process::{Identity, ProcessHandle, is_gone};
 use teamd_shared::team_dir::TeamDir;
 
 use crate::connection::{CallError, Client, unexpected};
+use crate::daemon_wait::Attempts;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::read::journal;
-
-/// The pause between two checks whether a daemon that announced its end has exited.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// Asks the daemon to stop, sends it further commands, and waits until it has stopped.
 ///
@@ -34,8 +30,10 @@ pub async fn request_stop(
             return Err(error.into());
         }
     };
-    ended(&daemon).await?;
-    if confirmed || journal::ended_in_order(dir, &daemon).map_err(|error| {
+    // Its lock alone would not show its end: a daemon that was started meanwhile may hold it.
+    let identity = daemon.identity().clone();
+    daemon.ended().await.map_err(|error| cannot_watch(&error))?;
+    if confirmed || journal::ended_in_order(dir, &identity).map_err(|error| {
         let why = error.message();
         let message = format!(
             "the daemon has stopped, but whether all teammates have exited cannot be read: {why}"
@@ -57,12 +55,13 @@ pub async fn request_stop(
 /// Connects, and returns the process that answers: it is alive, so the pid is its own. A daemon
 /// that is about to end may accept a connection without an answer: then there is another one, or
 /// none.
-async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), CommandError> {
+async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, ProcessHandle), CommandError> {
+    let mut attempts = Attempts::default();
     loop {
         let mut client = Client::connect(dir).await?;
         match client.call(Order::Ping).await {
-            Ok(Done::Pong { pid, .. }) => match Identity::of(pid) {
-                Ok(identity) => return Ok((client, identity)),
+            Ok(Done::Pong { pid, .. }) => match Identity::of(pid).and_then(ProcessHandle::open) {
+                Ok(daemon) => return Ok((client, daemon)),
                 Err(error) if is_gone(&error) => {}
                 Err(error) => return Err(cannot_watch(&error)),
             },
@@ -71,17 +70,8 @@ async fn daemon_that_answers(dir: &TeamDir) -> Result<(Client, Identity), Comman
             Err(CallError::Lost(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        tokio::time::sleep(PAUSE).await;
+        attempts.next(dir).await;
     }
-}
-
-/// Waits until the daemon has exited. Its lock alone would not show it: a daemon that was started
-/// meanwhile may hold it.
-async fn ended(daemon: &Identity) -> Result<(), CommandError> {
-    while daemon.runs().map_err(|error| cannot_watch(&error))? {
-        tokio::time::sleep(PAUSE).await;
-    }
-    Ok(())
 }
 
 fn cannot_watch(error: &std::io::Error) -> CommandError {
@@ -90,34 +80,4 @@ fn cannot_watch(error: &std::io::Error) -> CommandError {
         format!("cannot watch the process of the daemon: {error}"),
     )
     .hint("`teamd status` shows whether it runs")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_of_a_process_is_waited_for() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("600")
-            .spawn()
-            .unwrap();
-        let daemon = Identity::of(child.id()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let gone = ended(&daemon);
-            tokio::pin!(gone);
-            assert!(
-                tokio::time::timeout(Duration::from_millis(30), &mut gone)
-                    .await
-                    .is_err()
-            );
-            child.kill().unwrap();
-            child.wait().unwrap();
-            gone.await.unwrap();
-        });
-    }
 }

@@ -12,13 +12,11 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::connection::{CallError, Client, has_stopped};
+use crate::daemon_wait::Attempts;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::print::output::Output;
 use crate::read::roster;
-
-/// Between two attempts to reach the next daemon, at first and at last.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Why the waiting ended before there was an answer. What is waited for continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +116,7 @@ impl Requester<'_> {
         let mut open: BTreeMap<usize, Command> = commands.into_iter().enumerate().collect();
         let mut client = Client::connect(self.dir).await?;
         let mut said_again = false;
+        let mut attempts = Attempts::default();
         while let Err(lost) = ask(client, &mut open, said_again, &mut answered).await {
             if !said_again {
                 tracing::debug!("{lost:?}");
@@ -127,7 +126,7 @@ impl Requester<'_> {
                     .hint("`teamd start` in another terminal starts it again");
             }
             said_again = true;
-            match reconnect(self.dir).await {
+            match reconnect(self.dir, &mut attempts).await {
                 Some(next) => client = next,
                 None => {
                     for (index, command) in std::mem::take(&mut open) {
@@ -148,17 +147,15 @@ impl Requester<'_> {
 
 /// Connects to the next daemon, however long that takes. Returns none if the last one ended in
 /// order: all that it was to do is done, and the command that stopped it does not start another.
-async fn reconnect(dir: &TeamDir) -> Option<Client> {
-    let mut pause = PAUSE.0;
+async fn reconnect(dir: &TeamDir, attempts: &mut Attempts) -> Option<Client> {
     loop {
-        tokio::time::sleep(pause).await;
+        attempts.next(dir).await;
         if let Ok(client) = Client::connect(dir).await {
             return Some(client);
         }
         if has_stopped(dir) {
             return None;
         }
-        pause = (pause * 2).min(PAUSE.1);
     }
 }
 

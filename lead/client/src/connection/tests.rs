@@ -78,6 +78,8 @@ fn the_next_program_that_is_the_daemon_is_told_the_same() {
             let first: TaggedCommand = peer.receive().await.unwrap().unwrap();
             drop(peer);
             drop(listener.accept().await.unwrap());
+            drop(listener);
+            let listener = Listener::bind(&dir).unwrap();
             let mut peer = listener.accept().await.unwrap();
             peer.receive::<Greeting>().await.unwrap();
             let request: TaggedCommand = peer.receive().await.unwrap().unwrap();

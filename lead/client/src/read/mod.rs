@@ -11,4 +11,5 @@ pub mod roster;
 pub mod tail;
 pub mod tasks;
 pub mod text;
+mod top_changes;
 pub mod wake;

@@ -20,20 +20,36 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::print::grouping::natural;
 use crate::read::journal;
+use crate::read::top_changes::TopChanges;
 
 /// How long a daemon may take to write the roster again: it checks it on its slow tick at the
 /// latest, which may be late.
 const REPAIR: Duration = Duration::from_secs(2 * SLOW_TICK.as_secs());
 /// How long it may take to record the end of a process.
 const RECORDED: Duration = Duration::from_secs(5);
-/// Between two reads.
-const PAUSE: Duration = Duration::from_millis(5);
+
+/// A roster, and the daemon that runs by it.
+#[derive(Debug, PartialEq)]
+pub struct LoadedRoster {
+    /// The roster; an empty one if no daemon ever ran here.
+    pub roster: Roster,
+    /// The pid of the daemon; none if none runs.
+    pub daemon: Option<u32>,
+}
 
 /// Reads the roster; an empty one if no daemon ever ran here.
 ///
 /// # Errors
 /// [`ExitCode::Failed`] if it cannot be read or understood.
 pub fn load(dir: &TeamDir) -> Result<Roster, CommandError> {
+    Ok(load_with_daemon(dir)?.roster)
+}
+
+/// As [`load`], and tells which daemon runs.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with_daemon(dir: &TeamDir) -> Result<LoadedRoster, CommandError> {
     load_by(dir, &Roster::load)
 }
 
@@ -42,12 +58,12 @@ pub fn load(dir: &TeamDir) -> Result<Roster, CommandError> {
 /// # Errors
 /// As [`load`].
 pub fn load_one(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
-    load_by(dir, &|dir| Roster::load_one(dir, name))
+    Ok(load_by(dir, &|dir| Roster::load_one(dir, name))?.roster)
 }
 
 type Loading<'a> = &'a dyn Fn(&TeamDir) -> Result<Option<Roster>, ConfigError>;
 
-fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> {
+fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<LoadedRoster, CommandError> {
     let loaded = load_or_wait(dir, loading)?;
     if loaded.is_none() && !journal::fold(dir)?.members.is_empty() {
         let message = "config.json is missing, and journal.jsonl has teammates";
@@ -70,17 +86,22 @@ fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> 
     }
     // The lock shows whether a daemon runs. It may be one that could not write the roster yet: the
     // journal names it.
-    match (daemon_pid(&roster), is_locked(dir)) {
-        (Some(_), false) => roster.daemon = None,
-        (None, true) => {
-            let named = journal::fold(dir).ok().and_then(|team| team.daemon);
-            roster.daemon = named
-                .filter(|daemon| !daemon.is_of_another(dir))
-                .or(roster.daemon);
-        }
-        _ => {}
+    let mut daemon = daemon_pid(&roster);
+    let is_locked = is_locked(dir);
+    if daemon.is_some() && !is_locked {
+        roster.daemon = None;
+        daemon = None;
     }
-    Ok(roster)
+    if daemon.is_none() && is_locked {
+        let named = journal::fold(dir).ok().and_then(|team| team.daemon);
+        if let Some(named) = named
+            && !named.is_of_another(dir)
+        {
+            roster.daemon = Some(named);
+            daemon = daemon_pid(&roster);
+        }
+    }
+    Ok(LoadedRoster { roster, daemon })
 }
 
 /// Loads the roster. A daemon that runs replaces a deleted or damaged one in a moment: to answer
@@ -88,25 +109,29 @@ fn load_by(dir: &TeamDir, loading: Loading<'_>) -> Result<Roster, CommandError> 
 fn load_or_wait(dir: &TeamDir, loading: Loading<'_>) -> Result<Option<Roster>, ConfigError> {
     let is_whole =
         |loaded: &Result<_, _>| !matches!(loaded, Ok(None) | Err(ConfigError::Malformed(_)));
-    until(REPAIR, &|| loading(dir), &|loaded| {
+    until(dir, REPAIR, &|| loading(dir), &|loaded| {
         is_whole(loaded) || !is_locked(dir)
     })
 }
 
-/// Looks again until that is what is awaited, or the time is over.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a few milliseconds, in rare cases: a watch would cost more"
-)]
-fn until<T>(time: Duration, look: &dyn Fn() -> T, is_awaited: &dyn Fn(&T) -> bool) -> T {
+/// Looks again after each change, until that is what is awaited or the time is over.
+fn until<T>(
+    dir: &TeamDir,
+    time: Duration,
+    look: &dyn Fn() -> T,
+    is_awaited: &dyn Fn(&T) -> bool,
+) -> T {
     let began = Instant::now();
-    loop {
-        let seen = look();
-        if is_awaited(&seen) || began.elapsed() > time {
-            return seen;
+    let mut seen = look();
+    let mut changes = None;
+    while !is_awaited(&seen) && began.elapsed() < time {
+        match &changes {
+            None => changes = Some(TopChanges::of(dir)),
+            Some(changes) => changes.wait(time.saturating_sub(began.elapsed())),
         }
-        std::thread::sleep(PAUSE);
+        seen = look();
     }
+    seen
 }
 
 /// As [`load_one`], once the daemon has recorded the end of a process that is gone: in a moment it
@@ -116,7 +141,7 @@ fn until<T>(time: Duration, look: &dyn Fn() -> T, is_awaited: &dyn Fn(&T) -> boo
 /// As [`load`].
 pub fn load_after_end(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError> {
     // What cannot be seen does not become visible by waiting.
-    until(RECORDED, &|| load_one(dir, name), &|roster| {
+    until(dir, RECORDED, &|| load_one(dir, name), &|roster| {
         !roster.as_ref().is_ok_and(|roster| {
             roster
                 .member(name)
@@ -140,7 +165,7 @@ pub fn until_ended(dir: &TeamDir, names: &[Name]) -> Result<(), CommandError> {
     let runs = |roster: &Roster, name: &Name| {
         incarnation(roster, name).is_some_and(|now| incarnation(&first, name) == Some(now))
     };
-    until(RECORDED, &|| load(dir), &|roster| {
+    until(dir, RECORDED, &|| load(dir), &|roster| {
         !roster
             .as_ref()
             .is_ok_and(|roster| names.iter().any(|name| runs(roster, name)))
@@ -200,21 +225,31 @@ pub fn runs(roster: &Roster, member: &RosterMember) -> bool {
 
 /// Returns the names of the members that run.
 pub fn running_names(roster: &Roster) -> BTreeSet<Name> {
-    running(roster)
-        .into_iter()
-        .map(|member| member.name.clone())
-        .collect()
+    names_of(&running(roster))
+}
+
+/// As [`running_names`], where it is known whether a daemon runs.
+pub fn running_names_with(roster: &Roster, has_daemon: bool) -> BTreeSet<Name> {
+    names_of(&running_with(roster, has_daemon))
+}
+
+fn names_of(members: &[&RosterMember]) -> BTreeSet<Name> {
+    members.iter().map(|member| member.name.clone()).collect()
 }
 
 /// Returns the members that run, as far as roster and processes show.
 pub fn running(roster: &Roster) -> Vec<&RosterMember> {
-    let has_daemon = daemon_pid(roster).is_some();
-    let boot = boot_of(roster);
-    roster
-        .members
-        .iter()
-        .filter(|it| !it.status.is_ended() && (has_daemon || has_process(boot.as_deref(), it)))
-        .collect()
+    running_with(roster, daemon_pid(roster).is_some())
+}
+
+fn running_with(roster: &Roster, has_daemon: bool) -> Vec<&RosterMember> {
+    let mut members: Vec<&RosterMember> = roster.members.iter().collect();
+    members.retain(|member| !member.status.is_ended());
+    if !has_daemon {
+        let boot = boot_of(roster);
+        members.retain(|member| has_process(boot.as_deref(), member));
+    }
+    members
 }
 
 /// Returns these names, each once; with `all` every member that runs, except the lead agent, which
@@ -315,6 +350,7 @@ mod tests {
     use super::*;
     use crate::testing::{member, team};
     use serde_json::json;
+    use teamd_shared::team_dir::TeamPath;
 
     #[test]
     fn a_roster_that_was_never_written_is_empty() {
@@ -327,6 +363,27 @@ mod tests {
                 .unwrap_err()
                 .code(),
             ExitCode::NotFound
+        );
+    }
+
+    #[test]
+    fn a_roster_that_a_daemon_is_about_to_replace_is_waited_for() {
+        let (_scratch, dir) = team(&json!([member("alice", "idle")]));
+        let whole = dir.read(&TeamPath::config()).unwrap();
+        dir.remove(&TeamPath::config()).unwrap();
+        let lock = std::fs::File::open(dir.root()).unwrap();
+        lock.lock().unwrap();
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                teamd_shared::fs::replace(&dir, &TeamPath::config(), &whole).unwrap();
+            });
+            assert_eq!(load(&dir).unwrap().members.len(), 1);
+        });
+        assert!(
+            began.elapsed() < Duration::from_secs(1),
+            "the change woke it"
         );
     }
 

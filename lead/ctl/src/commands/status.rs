@@ -21,6 +21,7 @@ use teamd_client::print::{escape, tokens};
 use teamd_client::read::money::TeamCost;
 use teamd_client::read::processes::Processes;
 use teamd_client::read::resources::Resources;
+use teamd_client::read::roster::LoadedRoster;
 use teamd_client::read::wake::Wake;
 use teamd_client::read::{journal, money, roster};
 use teamd_shared::config::{Roster, RosterMember};
@@ -55,9 +56,12 @@ pub(crate) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
     if args.watch {
         return block_on(watch(context, args, &dir));
     }
-    let roster = roster::load(&dir)?;
-    let trouble = block_on(async { Ok(trouble(&dir, &roster).await) })?;
-    show(context, args, &dir, &roster, trouble.as_deref())
+    let loaded = roster::load_with_daemon(&dir)?;
+    let trouble = match loaded.daemon {
+        Some(_) => block_on(async { Ok(trouble(&dir).await) })?,
+        None => None,
+    };
+    show(context, args, &dir, &loaded, trouble.as_deref())
 }
 
 /// Shows the members again after each change, until the reader is gone.
@@ -65,17 +69,17 @@ async fn watch(context: &Context, args: &StatusArgs, dir: &TeamDir) -> CommandRe
     let mut wake = Wake::new(dir, &TeamPath::config(), context.settings.poll);
     let mut last = None;
     while !context.out.closed() {
-        let roster = roster::load(dir)?;
-        let now = Some((roster::daemon_pid(&roster), roster));
-        if now != last
-            && let Some((_, roster)) = &now
-        {
+        let loaded = roster::load_with_daemon(dir)?;
+        if last.as_ref() != Some(&loaded) {
             if last.is_some() && !context.out.is_json() {
                 context.out.text("\n")?;
             }
-            let trouble = trouble(dir, roster).await;
-            show(context, args, dir, roster, trouble.as_deref())?;
-            last = now;
+            let trouble = match loaded.daemon {
+                Some(_) => trouble(dir).await,
+                None => None,
+            };
+            show(context, args, dir, &loaded, trouble.as_deref())?;
+            last = Some(loaded);
         }
         wake.changed().await;
     }
@@ -86,9 +90,10 @@ fn show(
     context: &Context,
     args: &StatusArgs,
     dir: &TeamDir,
-    roster: &Roster,
+    loaded: &LoadedRoster,
     trouble: Option<&str>,
 ) -> CommandResult {
+    let LoadedRoster { roster, daemon } = loaded;
     let shown = match &args.name {
         Some(name) => vec![roster::find(roster, name)?],
         None => roster.members.iter().collect(),
@@ -98,7 +103,8 @@ fn show(
     let processes = wanted.then(Processes::read);
     let team = folded(dir, roster);
     let prices = money::prices(context);
-    let mut rows = rows(shown, &roster::running_names(roster), &team, &prices);
+    let running = roster::running_names_with(roster, daemon.is_some());
+    let mut rows = rows(shown, &running, &team, &prices);
     match (context.out.is_json(), context.out.width()) {
         (true, _) => {}
         (false, Some(_)) => sort(&mut rows),
@@ -117,7 +123,7 @@ fn show(
     if context.out.is_json() {
         context
             .out
-            .json(&document(roster, &rows, &team, &prices, trouble))?;
+            .json(&document(loaded, &rows, &team, &prices, trouble))?;
     } else if args.name.is_some() {
         context
             .out
@@ -129,7 +135,7 @@ fn show(
             .out
             .text(list(context.out.width(), args, &rows) + &sum(roster, &prices) + &tasks(&team))?;
     }
-    note_daemon(context, roster, trouble);
+    note_daemon(context, *daemon, trouble);
     note_sandbox(context, roster, &rows);
     note_ends(context, &rows);
     Ok(ExitCode::Done)
@@ -146,8 +152,8 @@ fn note_no_rows(context: &Context, args: &StatusArgs, roster: &Roster) {
     }
 }
 
-fn note_daemon(context: &Context, roster: &Roster, trouble: Option<&str>) {
-    if roster::daemon_pid(roster).is_none() {
+fn note_daemon(context: &Context, daemon: Option<u32>, trouble: Option<&str>) {
+    if daemon.is_none() {
         context
             .out
             .note("the daemon is not running; showing the last recorded state");
@@ -206,8 +212,7 @@ fn note_ends(context: &Context, rows: &[Row<'_>]) {
 }
 
 /// Asks the daemon what it cannot do now: what it cannot write is in no file.
-async fn trouble(dir: &TeamDir, roster: &Roster) -> Option<String> {
-    roster::daemon_pid(roster)?;
+async fn trouble(dir: &TeamDir) -> Option<String> {
     let asked = async {
         Client::connect(dir)
             .await
@@ -288,16 +293,16 @@ fn fold(ended: &[Row<'_>], terminal: usize) -> String {
 }
 
 fn document(
-    roster: &Roster,
+    loaded: &LoadedRoster,
     rows: &[Row<'_>],
     team: &Team,
     prices: &Prices,
     trouble: Option<&str>,
 ) -> Value {
-    let pid = roster::daemon_pid(roster);
+    let LoadedRoster { roster, daemon } = loaded;
     let members: Vec<Value> = rows.iter().map(Row::to_json).collect();
     let usage = total(roster);
-    let mut value = json!({"team_name": roster.team_name, "daemon": {"running": pid.is_some(), "pid": pid, "trouble": trouble},
+    let mut value = json!({"team_name": roster.team_name, "daemon": {"running": daemon.is_some(), "pid": daemon, "trouble": trouble},
         "sandbox": roster.sandbox, "usage": usage, "members": members});
     if !usage.is_nothing()
         && let Some(cost) = TeamCost::of(roster, prices).all()

@@ -1,0 +1,116 @@
+//! Waits until the next attempt to reach the daemon can succeed, without trying on a timer.
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::retry_on_intr;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::thread::in_thread;
+
+use crate::connection::is_locked;
+use crate::read::wake::FolderWatch;
+
+/// The longest wait, in case a change is missed.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Paces attempts to reach a daemon: the second one is made at once, each further one after a
+/// daemon has begun to listen, or has released its lock.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    changes: Option<DaemonChanges>,
+}
+
+/// The changes after which another attempt is worth it.
+struct DaemonChanges {
+    /// The folder of the socket.
+    folder: FolderWatch,
+    /// The release of the lock by the daemon that holds it; pending if none does.
+    release: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+impl Attempts {
+    /// Returns when the next attempt can be made.
+    pub(crate) async fn next(&mut self, dir: &TeamDir) {
+        let Some(changes) = &mut self.changes else {
+            // What changes from now on wakes, so the attempt that follows misses nothing.
+            self.changes = Some(DaemonChanges {
+                folder: FolderWatch::of(dir, &TeamPath::socket(), false),
+                release: release_of_lock(dir),
+            });
+            return;
+        };
+        tokio::select! {
+            () = changes.folder.changed() => {}
+            () = &mut changes.release => changes.release = release_of_lock(dir),
+            // Another daemon may hold the lock by now.
+            () = tokio::time::sleep(TICK) => changes.release = release_of_lock(dir),
+        }
+        changes.folder.take();
+    }
+}
+
+/// Waits in a thread until the lock is free that a daemon holds now.
+fn release_of_lock(dir: &TeamDir) -> Pin<Box<dyn Future<Output = ()>>> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(dir, ".", flags, Mode::empty());
+    match opened {
+        Ok(folder) if is_locked(dir) => {
+            let released = in_thread(move || {
+                // The end of the thread closes the folder, and so gives the lock back at once.
+                retry_on_intr(|| flock(&folder, FlockOperation::LockShared))?;
+                Ok(())
+            });
+            Box::pin(async {
+                if let Err(error) = released.await {
+                    tracing::debug!("cannot wait for the lock of the daemon: {error}");
+                    pending().await
+                }
+            })
+        }
+        // There is nothing to wait for, or it cannot be seen.
+        _ => Box::pin(pending()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::Instant;
+
+    use teamd_shared::control::Listener;
+
+    use super::*;
+    use crate::testing::{runtime, scratch};
+
+    #[test]
+    fn an_attempt_is_made_at_once_and_then_after_each_change() {
+        let (_scratch, dir) = scratch();
+        let lock = File::open(dir.root()).unwrap();
+        lock.lock().unwrap();
+        runtime().block_on(async {
+            let mut attempts = Attempts::default();
+            attempts.next(&dir).await;
+            let began = Instant::now();
+            let listener = Listener::bind(&dir).unwrap();
+            attempts.next(&dir).await;
+            drop(lock);
+            attempts.next(&dir).await;
+            assert!(began.elapsed() < TICK, "neither waited for the tick");
+            drop(listener);
+        });
+    }
+
+    #[test]
+    fn a_lock_that_is_free_wakes_no_attempt() {
+        let (_scratch, dir) = scratch();
+        runtime().block_on(async {
+            let mut attempts = Attempts::default();
+            attempts.next(&dir).await;
+            let began = Instant::now();
+            attempts.next(&dir).await;
+            assert!(began.elapsed() >= TICK);
+        });
+    }
+}

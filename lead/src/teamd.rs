@@ -122,7 +122,7 @@ pub(crate) fn run(version: &'static str) -> std::process::ExitCode {
     })
 }
 
-/// `--adopt DIR` names the team directory, too.
+/// `--adopt DIR` also names the team directory.
 fn global(cli: &TeamdCli) -> Global {
     match &cli.command {
         TeamdCommand::Start(Start {

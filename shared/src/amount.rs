@@ -228,19 +228,24 @@ impl<T> Visitor<'_> for AmountVisitor<T> {
     }
 }
 
+/// Formats a number of a unit, and of the unit below if there is any.
+fn two_units(large: u64, unit: &str, small: u64, below: &str) -> String {
+    if small == 0 {
+        format!("{large}{unit}")
+    } else {
+        format!("{large}{unit}{small}{below}")
+    }
+}
+
 /// Formats a time as people do: its two largest units, such as `1m10s`, `2h`, `0.4s`.
 pub fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
-    let two = |large: u64, unit: &str, small: u64, below: &str| match small {
-        0 => format!("{large}{unit}"),
-        _ => format!("{large}{unit}{small}{below}"),
-    };
     match seconds {
         0 if time.subsec_millis() > 0 => format!("{}s", time.as_millis() as f64 / 1000.0),
         0..60 => format!("{seconds}s"),
-        60..3600 => two(seconds / 60, "m", seconds % 60, "s"),
-        3600..86_400 => two(seconds / 3600, "h", seconds % 3600 / 60, "m"),
-        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3600, "h"),
+        60..3600 => two_units(seconds / 60, "m", seconds % 60, "s"),
+        3600..86_400 => two_units(seconds / 3600, "h", seconds % 3600 / 60, "m"),
+        _ => two_units(seconds / 86_400, "d", seconds % 86_400 / 3600, "h"),
     }
 }
 

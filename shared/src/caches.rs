@@ -275,7 +275,7 @@ pub(super) fn caches(environment: &Environment) -> Result<Vec<String>, Refusal> 
     let programs: Vec<PathBuf> = std::env::split_paths(&path)
         .filter(|folder| folder.is_absolute())
         .collect();
-    let mut found = Vec::new();
+    let mut writable = Vec::new();
     for CachingTool {
         program,
         places,
@@ -297,11 +297,11 @@ pub(super) fn caches(environment: &Environment) -> Result<Vec<String>, Refusal> 
             let holds_programs =
                 programs.iter().any(|folder| folder.starts_with(&cache)) || has_toolchain(&cache);
             if cache.exists() && !holds_programs {
-                found.extend(cache.into_os_string().into_string());
+                writable.extend(cache.into_os_string().into_string());
             }
         }
     }
-    Ok(found)
+    Ok(writable)
 }
 
 /// Returns the first folder of several places that can be named.

@@ -57,12 +57,9 @@ pub struct CheckReport {
     /// Which protected file has changed since the work was set, or why that is not known.
     pub touched_protected: Option<String>,
     /// Whether the kernel has killed for memory while the command ran that failed.
-    #[serde(default)]
     pub starved: bool,
     /// What was checked, of work that is to be integrated.
-    #[serde(default)]
     pub merged: Option<Merged>,
     /// The files on which a merge with the integration branch fails. Then no command ran.
-    #[serde(default)]
     pub conflicts: Vec<String>,
 }

@@ -111,13 +111,7 @@ impl CheckoutSettings {
 pub(crate) fn beneath<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<String>, D::Error> {
-    use std::path::Component::{CurDir, Normal};
     let paths = Vec::<String>::deserialize(deserializer)?;
-    let is_beneath = |path: &&String| {
-        Path::new(path)
-            .components()
-            .all(|part| matches!(part, Normal(_) | CurDir))
-    };
     match paths
         .iter()
         .find(|path| path.is_empty() || path.contains('\n') || !is_beneath(path))
@@ -133,4 +127,12 @@ fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Str
     let inputs = Vec::deserialize(deserializer)?;
     Patterns::new(&inputs).map_err(serde::de::Error::custom)?;
     Ok(inputs)
+}
+
+/// Tells whether a path is relative and leads nowhere above.
+fn is_beneath(path: &str) -> bool {
+    use std::path::Component::{CurDir, Normal};
+    Path::new(path)
+        .components()
+        .all(|part| matches!(part, Normal(_) | CurDir))
 }

@@ -30,17 +30,14 @@ pub struct Roster {
     /// The version of the shape. A newer one is read as far as possible.
     pub version: u32,
     /// The last line of the journal that it shows.
-    #[serde(default)]
     pub seq: u64,
     /// The name of the team.
-    #[serde(default)]
     pub team_name: String,
     /// The daemon; null when it ended in order.
     pub daemon: Option<Daemon>,
     /// How commands are confined; null before a daemon has reported it.
     pub sandbox: Option<TeamSandbox>,
     /// Every member that is not forgotten, in the order of their names.
-    #[serde(default)]
     pub members: Vec<RosterMember>,
 }
 
@@ -48,7 +45,6 @@ pub struct Roster {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TeamSandbox {
     /// The layers that work on this machine, as [`crate::sandbox::Layers`] is written.
-    #[serde(default)]
     pub layers: String,
     /// The promises that cannot be kept although a team needs them, which the user has allowed.
     /// Null where all are kept.
@@ -88,7 +84,6 @@ pub struct RosterMember {
     /// Its name.
     pub name: Name,
     /// What it is for.
-    #[serde(default)]
     pub role: String,
     /// Its status.
     pub status: MemberStatus,
@@ -99,54 +94,40 @@ pub struct RosterMember {
     /// The cgroup of that process, and which limits it holds; null where it has none of its own.
     pub cgroup: Option<Cgroup>,
     /// Which incarnation it is: 1, 2, 3 …
-    #[serde(default)]
     pub incarnation: u32,
     /// The model, as `PROVIDER[:MODEL]`.
-    #[serde(default)]
     pub model: String,
     /// The program that is its mind; null for the built-in agent.
-    #[serde(default)]
     pub agent: Option<Agent>,
     /// The directory that it works in.
-    #[serde(default)]
     pub workspace: String,
     /// Its own clone of the repository, if it works in one.
-    #[serde(default)]
     pub checkout: Option<Checkout>,
     /// Whether it may change anything.
     pub gate: Gate,
     /// How its commands are confined while its gate is open.
-    #[serde(default)]
     pub sandbox: Sandbox,
     /// What one piece of its work may cost.
-    #[serde(default)]
     pub limits: Limits,
     /// What one incarnation may use.
-    #[serde(default)]
     pub bounds: Bounds,
     /// What its conversation has cost so far, in tokens.
-    #[serde(default)]
     pub usage: Usage,
     /// What it does, in a few words; when it waits, why it could not continue, or nothing.
-    #[serde(default)]
     pub activity: String,
     /// While it is idle: how its last piece of work ended; null if there was none.
     pub idle_reason: Option<IdleReason>,
     /// The pause in its model call, if it makes one; else null.
     pub waiting: Option<Waiting>,
     /// Seconds since 1970, when this incarnation began.
-    #[serde(default)]
     pub spawned_at: f64,
     /// Seconds since 1970, of the last change of its status.
-    #[serde(default)]
     pub updated_at: f64,
     /// The line of the journal in which it was spawned.
-    #[serde(default)]
     pub spawned_seq: u64,
     /// How it ended; null while it runs.
     pub exit: Option<Exit>,
     /// How often the policy has started it again since it was spawned.
-    #[serde(default)]
     pub restarts: u32,
     /// How the incarnation before ended; null in a first one, and when this one has ended.
     pub last_exit: Option<Exit>,
@@ -274,10 +255,16 @@ fn only(roster: &[u8], name: &Name) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::{Value, json};
 
+    use super::*;
+    use crate::testing::roster_member;
+
+    /// As the daemon writes it: the name is first.
     fn member(name: &str, role: &str) -> String {
-        format!(r#"{{"name":"{name}","role":"{role}","status":"idle","gate":"open"}}"#)
+        let member = roster_member(&json!({"name": name, "role": role, "status": "idle"}));
+        let member: RosterMember = serde_json::from_value(member).unwrap();
+        serde_json::to_string(&member).unwrap()
     }
 
     fn load(roster: &str, who: &str) -> Vec<(String, String)> {
@@ -306,24 +293,20 @@ mod tests {
 
     #[test]
     fn a_foreign_agent_stands_in_the_place_of_the_provider() {
-        let mind = |fields: &str| {
-            let member = member("alice", "").replace('}', fields);
-            serde_json::from_str::<RosterMember>(&member)
-                .unwrap()
-                .mind()
+        let mind = |model: &str, agent: &Value| {
+            let fields = json!({"name": "alice", "status": "idle", "model": model, "agent": agent});
+            let member: RosterMember = serde_json::from_value(roster_member(&fields)).unwrap();
+            member.mind()
         };
-        let agent = r#","agent":{"name":"claude","command":["claude"],"protocol":"claude"}}"#;
-        assert_eq!(mind(r#","model":"openai:gpt"}"#), "openai:gpt");
-        assert_eq!(mind(&format!(r#","model":"anthropic"{agent}"#)), "claude");
-        assert_eq!(
-            mind(&format!(r#","model":"anthropic:opus"{agent}"#)),
-            "claude:opus"
-        );
+        let agent = json!({"name": "claude", "command": ["claude"], "protocol": "claude"});
+        assert_eq!(mind("openai:gpt", &Value::Null), "openai:gpt");
+        assert_eq!(mind("anthropic", &agent), "claude");
+        assert_eq!(mind("anthropic:opus", &agent), "claude:opus");
     }
 
     #[test]
     fn one_member_is_read_without_the_others_however_the_roster_is_written() {
-        let role = r#"says \"name\":\"bob\", or ]}"#;
+        let role = r#"says "name":"bob", or ]}"#;
         let members = [
             member("al", role),
             member("alice", "coder"),
@@ -333,7 +316,7 @@ mod tests {
             "{{\"version\":1,\"seq\":7,\"team_name\":\"t\",\n\"daemon\":null,\n\"sandbox\":null,\n\"members\":[\n{}\n]}}\n",
             members.join(",\n")
         );
-        let value: serde_json::Value = serde_json::from_str(&ours).unwrap();
+        let value: Value = serde_json::from_str(&ours).unwrap();
         for roster in [
             ours.clone(),
             value.to_string(),

@@ -18,20 +18,18 @@ pub(crate) struct Narrowing {
     /// Its value, or one of its list.
     pub(crate) value: String,
     /// How much it leaves, where that is a number: less narrows more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) most: Option<f64>,
 }
 
 impl Narrowing {
     /// Tells whether another one narrows as much.
     pub(crate) fn is_kept_by(&self, other: &Self) -> bool {
-        let is_less = || {
-            other
-                .most
-                .zip(self.most)
-                .is_some_and(|(most, before)| most <= before)
+        let is_less = match (other.most, self.most) {
+            (Some(most), Some(before)) => most <= before,
+            _ => false,
         };
-        self.key == other.key && (self.value == other.value || is_less())
+        self.key == other.key && (self.value == other.value || is_less)
     }
 }
 

@@ -152,26 +152,27 @@ impl Environment {
         }
     }
 
+    fn variable(&self, name: &str) -> Option<&(Vec<u8>, Vec<u8>)> {
+        self.variables
+            .iter()
+            .find(|(other, _)| other == name.as_bytes())
+    }
+
     /// Returns the values of `safe.directory` from the variables.
     pub fn safe_directories(&self) -> Vec<Vec<u8>> {
-        let of = |name: &str| {
-            self.variables
-                .iter()
-                .find(|(known, _)| known == name.as_bytes())
-        };
         let count = self
             .value("GIT_CONFIG_COUNT")
             .and_then(|count| count.parse::<usize>().ok());
         let most = count.unwrap_or_default().min(self.variables.len());
-        let mut found = Vec::new();
+        let mut directories = Vec::new();
         for number in 0..most {
-            let key = of(&format!("GIT_CONFIG_KEY_{number}"));
+            let key = self.variable(&format!("GIT_CONFIG_KEY_{number}"));
             if key.is_some_and(|(_, key)| key.eq_ignore_ascii_case(SAFE_DIRECTORY.as_bytes())) {
-                let value = of(&format!("GIT_CONFIG_VALUE_{number}"));
-                found.extend(value.map(|(_, value)| value.clone()));
+                let value = self.variable(&format!("GIT_CONFIG_VALUE_{number}"));
+                directories.extend(value.map(|(_, value)| value.clone()));
             }
         }
-        found
+        directories
     }
 
     /// Separates the secrets from the variables again. A variable in `handed_on` is no secret,
@@ -231,10 +232,9 @@ impl Environment {
 
     /// Returns the variables without the secrets, as [`std::process::Command::envs`] takes them.
     pub fn variables(&self) -> impl Iterator<Item = (OsString, OsString)> + '_ {
-        let text = |bytes: &Vec<u8>| OsStr::from_bytes(bytes).to_owned();
         self.variables
             .iter()
-            .map(move |(name, value)| (text(name), text(value)))
+            .map(|(name, value)| (os_string(name), os_string(value)))
     }
 }
 
@@ -274,28 +274,23 @@ pub(crate) fn is_model_key(name: &[u8]) -> bool {
 fn is_needed(name: &[u8], value: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name).to_ascii_uppercase();
     let value = String::from_utf8_lossy(value);
-    let ends = |endings: &str| endings.split_whitespace().any(|end| name.ends_with(end));
     let lower = value.to_ascii_lowercase();
     let has_login = has_login(&value)
-        || ends("_PROXY") && value.contains('@')
-        || ends(OPTIONS)
+        || name.ends_with("_PROXY") && value.contains('@')
+        || ends_with_one_of(&name, OPTIONS)
             && OPTIONS_OF_LOGINS
                 .split_whitespace()
                 .any(|word| lower.contains(word));
-    let is_one_of = |list: &str| {
-        let mut known = list.split_whitespace();
-        known.any(|known| name == known || known.ends_with(['_', '/']) && name.starts_with(known))
-    };
     // A shell says in `_` which program it has started.
     !has_login
-        && !is_one_of(NOT_NEEDED)
+        && !is_listed(&name, NOT_NEEDED)
         && (name == "_"
-            || is_one_of(NEEDED)
-            || HARMLESS.split_whitespace().any(|harmless| harmless == name)
-            || (value.starts_with('/') && ends(PLACES)))
+            || is_listed(&name, NEEDED)
+            || is_one_of(&name, HARMLESS)
+            || (value.starts_with('/') && ends_with_one_of(&name, PLACES)))
 }
 
-/// Tells whether a text has `http://user:password@host`, wherever it stands: a password can have
+/// Tells whether a text has `http://user:password@host`, wherever it is: a password can have
 /// any character but a blank.
 fn has_login(text: &str) -> bool {
     text.split_whitespace().any(|word| {
@@ -310,19 +305,15 @@ fn is_secret(name: &[u8]) -> bool {
     let unnumbered = name
         .trim_end_matches(|end: char| end.is_ascii_digit())
         .trim_end_matches('_');
-    let ends = |endings: &str| {
-        endings
-            .split_whitespace()
-            .any(|ending| unnumbered.ends_with(ending))
-    };
-    let is_one_of = |names: &str| names.split_whitespace().any(|whole| whole == unnumbered);
     let holds = ANYWHERE.split_whitespace().any(|word| name.contains(word));
-    let is_key = holds || ends(ENDINGS) || is_one_of(WHOLE);
+    let is_key = holds || ends_with_one_of(unnumbered, ENDINGS) || is_one_of(unnumbered, WHOLE);
     let is_surely = ["PASSW", "SECRET", "PRIVATE"]
         .iter()
         .any(|word| name.contains(word));
     is_model_key(name.as_bytes())
-        || is_key && !is_one_of(HARMLESS) && (is_surely || !ends(HARMLESS_ENDINGS))
+        || is_key
+            && !is_one_of(unnumbered, HARMLESS)
+            && (is_surely || !ends_with_one_of(unnumbered, HARMLESS_ENDINGS))
 }
 
 /// Reads the umask where the kernel shows it without changing it (Linux 4.7), else sets it and sets
@@ -336,6 +327,26 @@ fn current_umask() -> u32 {
     let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     nix::sys::stat::umask(mask);
     mask.bits()
+}
+
+fn os_string(bytes: &[u8]) -> OsString {
+    OsStr::from_bytes(bytes).to_owned()
+}
+
+fn is_one_of(name: &str, names: &str) -> bool {
+    names.split_whitespace().any(|other| other == name)
+}
+
+fn ends_with_one_of(name: &str, endings: &str) -> bool {
+    endings
+        .split_whitespace()
+        .any(|ending| name.ends_with(ending))
+}
+
+/// Tells whether a list has a name: whole, or by its beginning (up to a `_` or `/`).
+fn is_listed(name: &str, list: &str) -> bool {
+    list.split_whitespace()
+        .any(|listed| name == listed || listed.ends_with(['_', '/']) && name.starts_with(listed))
 }
 
 #[cfg(test)]

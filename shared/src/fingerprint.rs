@@ -82,8 +82,8 @@ impl Patterns {
             .filter(|start| !start.as_os_str().is_empty())
     }
 
-    /// Tells whether a file is protected. A file or link that stands where a protected directory
-    /// may be is so, too.
+    /// Tells whether a file is protected. A file or link in the place of a protected
+    /// directory is so as well.
     pub fn has(&self, file: &Path) -> bool {
         self.set.is_match(file) || self.leads(file)
     }
@@ -125,11 +125,11 @@ impl ProtectedFiles {
         let mut room = MOST_BYTES;
         while let Some(at) = left.pop() {
             let before = left.len();
-            let found = patterns.look(root.as_fd(), &at, &mut left, &mut room);
-            let found = found.map_err(|error| {
+            let look = patterns.look(root.as_fd(), &at, &mut left, &mut room);
+            let look = look.map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", at.display()))
             })?;
-            files.0.extend(found.map(|found| (at, found)));
+            files.0.extend(look.map(|file| (at, file)));
             looked += left.len() - before;
             if looked > MOST {
                 return Err(too_many());
@@ -218,7 +218,7 @@ impl ProtectedFiles {
 /// The system's error.
 pub fn followed_beneath(root: &Path, of: &[String]) -> io::Result<Vec<String>> {
     let opened = open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;
-    followed(of, |at| links::target_beneath((opened.as_fd(), root), at))
+    followed(of, |at| links::target_beneath(opened.as_fd(), root, at))
 }
 
 /// Names some of these files; none if there is none.
@@ -256,14 +256,14 @@ impl Patterns {
         left: &mut Vec<PathBuf>,
         room: &mut usize,
     ) -> io::Result<Option<FileFingerprint>> {
-        let it = match open_beneath(root, at, OFlags::PATH) {
+        let opened = match open_beneath(root, at, OFlags::PATH) {
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
-            it => it?,
+            opened => opened?,
         };
-        let stat = rustix::fs::fstat(&it)?;
+        let stat = rustix::fs::fstat(&opened)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return if self.has(at) {
-                look_at(root, at, (&it, &stat), room).map(Some)
+                look_at(root, at, (&opened, &stat), room).map(Some)
             } else {
                 Ok(None)
             };
@@ -279,7 +279,7 @@ impl Patterns {
             .is_none_or(|name| name != ".git" && name != ".team")
         {
             let dir = rustix::fs::openat(
-                &it,
+                &opened,
                 ".",
                 OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
                 Mode::empty(),
@@ -341,7 +341,7 @@ fn look_at(
     })
 }
 
-/// Opens what stands at a path below a directory, if no link stands on the way to it; of a link
+/// Opens what is at a path below a directory, if no link is on the way to it; of a link
 /// itself with `O_PATH`.
 fn open_beneath(root: BorrowedFd<'_>, at: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let at = if at.as_os_str().is_empty() {
@@ -359,7 +359,7 @@ fn open_beneath(root: BorrowedFd<'_>, at: &Path, flags: OFlags) -> rustix::io::R
     )
 }
 
-/// Tells whether something stands at a path below a directory that is no link, and to which none
+/// Tells whether something that is no link is at a path below a directory, and to which none
 /// leads.
 fn can_be_mounted(root: BorrowedFd<'_>, at: &Path) -> io::Result<bool> {
     match open_beneath(root, at, OFlags::PATH) {

@@ -26,7 +26,7 @@ impl TypedValueParser for FreeText {
         if !flag.is_some_and(|flag| {
             command
                 .get_arguments()
-                .any(|known| known.get_long() == Some(flag))
+                .any(|argument| argument.get_long() == Some(flag))
         }) {
             return Ok(text);
         }

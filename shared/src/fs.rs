@@ -126,11 +126,11 @@ impl AppendLog {
     /// # Errors
     /// The system's error.
     pub fn is_whole(&self) -> io::Result<bool> {
-        let mut found = vec![0; self.last.len()];
-        let from = self.length - found.len() as u64;
-        match self.file.read_exact_at(&mut found, from) {
+        let mut present = vec![0; self.last.len()];
+        let from = self.length - present.len() as u64;
+        match self.file.read_exact_at(&mut present, from) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            read => read.map(|()| found == self.last),
+            read => read.map(|()| present == self.last),
         }
     }
 
@@ -140,7 +140,7 @@ impl AppendLog {
         self.last = bytes[bytes.len().saturating_sub(TAIL)..].to_vec();
     }
 
-    /// Reads what stands behind the last line that is known to be ours.
+    /// Reads what is behind the last line that is known to be ours.
     fn tail(&self) -> io::Result<Vec<u8>> {
         let length = self.file.metadata()?.len().saturating_sub(self.length);
         let mut tail = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
@@ -213,7 +213,7 @@ impl AppendLog {
         Ok(byte != *b"\n")
     }
 
-    /// Cuts off what the last write wrote. What stands before it stays, even if another program
+    /// Cuts off what the last write wrote. What is before it stays, even if another program
     /// wrote it.
     fn take_back(&mut self, written: u64) -> io::Result<()> {
         if written == 0 {

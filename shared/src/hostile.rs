@@ -1,4 +1,4 @@
-//! Whatever bytes stand in a file or come over a connection: every reader says what is wrong with
+//! Whatever bytes are in a file or come over a connection: every reader says what is wrong with
 //! them, or reads them. None panics, overflows its stack, or keeps more than it must.
 //! `scripts/fuzz` runs these with many more cases.
 

@@ -57,7 +57,7 @@ pub enum ReadError {
     #[error("there is no inbox at {}", .0.display())]
     NoInbox(PathBuf),
     /// There is no whole line at that place.
-    #[error("no line of {len} bytes stands at offset {offset} of {}", .path.display())]
+    #[error("there is no line of {len} bytes at offset {offset} of {}", .path.display())]
     NotALine {
         /// The inbox.
         path: PathBuf,
@@ -98,7 +98,7 @@ pub fn owner_of(file_name: &str) -> Option<Name> {
 /// Reads the line that a worker names over its connection, without its newline.
 ///
 /// # Errors
-/// [`ReadError::NotALine`] unless exactly one whole line stands there, of at most [`MAX_LINE`]
+/// [`ReadError::NotALine`] unless exactly one whole line is there, of at most [`MAX_LINE`]
 /// bytes.
 pub fn read_line_at(
     dir: &TeamDir,
@@ -144,11 +144,11 @@ const LOOK_BACK: u64 = 4 << 20;
 pub fn holds(dir: &TeamDir, owner: &Name, id: Uuid) -> Result<bool, ReadError> {
     let at = TeamPath::inbox(owner);
     let file = open(dir, &at)?;
-    let found = find(&file, id).map_err(|source| cannot_read(dir, &at, source))?;
-    Ok(found.is_some())
+    let place = find(&file, id).map_err(|source| cannot_read(dir, &at, source))?;
+    Ok(place.is_some())
 }
 
-/// Looks where a message with this id stands, near the end of an inbox.
+/// Looks for the place of the message with this id, near the end of an inbox.
 fn find(file: &File, id: Uuid) -> io::Result<Option<Appended>> {
     let length = file.metadata()?.len();
     let mut offset = length - length.min(LOOK_BACK);
@@ -185,7 +185,7 @@ pub fn fits(dir: &TeamDir, owner: &Name, position: Position) -> Result<bool, Rea
 /// The end of an inbox, for people.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Last {
-    /// The last lines as they stand in the file, oldest first, without newlines. Of a line over
+    /// The last lines as they are in the file, oldest first, without newlines. Of a line over
     /// [`MAX_LINE`] only the first [`MAX_TEXT`] bytes.
     pub lines: Vec<Vec<u8>>,
     /// The position behind them, from which a [`Reader`] can follow.

@@ -102,7 +102,6 @@ pub struct GitOrder {
     /// Where commands of the team may or once could write.
     pub territory: Vec<String>,
     /// The parts of the home that are visible in addition to what tools need.
-    #[serde(default)]
     pub visible: Vec<String>,
     /// The paths beneath the repository that are copied into checkouts and never committed.
     pub copied: Vec<String>,

@@ -50,12 +50,12 @@ pub struct Line {
     /// Seconds since 1970.
     pub at: f64,
     /// The version of the file, in its first line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
     /// The highest `seq` whose effects are complete.
     pub done: u64,
     /// How far the daemon has read `inbox/lead.jsonl`, where that changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lead: Option<Position>,
     /// What was decided.
     #[serde(flatten)]
@@ -110,10 +110,10 @@ pub struct TeamRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rejected: Vec<RejectedLine>,
     /// How work is checked from now on, in a line with the event `started`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<Box<Work>>,
     /// The notice to the lead, where an event says more than its name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// The inbox lines that follow from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "tells")]
@@ -152,7 +152,7 @@ pub struct Daemon {
     pub started_at: f64,
     /// The team directory that it serves, as [`TeamDir::id`] names it: the processes that are
     /// recorded in a copy of that directory do not belong to the copy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
 
@@ -181,21 +181,21 @@ pub struct MemberRecord {
     #[serde(flatten)]
     pub member: Member,
     /// What the conversation begins with, in the line that begins it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// What the plan must cover, in a line that asks for one; the next message of a conversation
     /// that continues, in a line that spawns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// The id of the command that caused it, in a line that spawns or asks for a plan: the command
     /// joins it when it is repeated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub command_id: Option<RequestId>,
     /// Whether the lead agent had asked the incarnation that ended to leave.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub agent: bool,
     /// The incarnation that ended, in a line whose record is the next one already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_incarnation: Option<u32>,
     /// The requests that expire with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -208,7 +208,7 @@ pub struct MemberRecord {
     #[schemars(with = "Vec<tells::NoticeGroup>")]
     pub tell: Vec<Notice>,
     /// The line that made this true already.
-    #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "because", skip_serializing_if = "Option::is_none")]
     pub derived_from: Option<u64>,
 }
 
@@ -255,7 +255,7 @@ pub struct RequestRecord {
     #[schemars(with = "Vec<tells::NoticeGroup>")]
     pub tell: Vec<Notice>,
     /// The line that made this true already.
-    #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "because", skip_serializing_if = "Option::is_none")]
     pub derived_from: Option<u64>,
 }
 
@@ -286,10 +286,10 @@ pub struct TaskRecord {
     /// Who asked for it: `user`, the name of a member, or `teamd`.
     pub by: String,
     /// The notice to its owner, where an event says more than its name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// The id of the command that made it: the command joins it when it is repeated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub command_id: Option<RequestId>,
     /// The requests that expire with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -299,7 +299,7 @@ pub struct TaskRecord {
     #[schemars(with = "Vec<tells::NoticeGroup>")]
     pub tell: Vec<Notice>,
     /// The line that made this true already.
-    #[serde(rename = "because", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "because", skip_serializing_if = "Option::is_none")]
     pub derived_from: Option<u64>,
 }
 

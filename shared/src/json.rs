@@ -38,14 +38,13 @@ pub(crate) use record;
 /// # Errors
 /// The error of the first reading.
 pub fn read<T: Record>(text: &[u8]) -> Result<T, Error> {
-    as_it_stands(text).or_else(|error| {
-        let again = || {
-            let value = with_whole_numbers(value(text)?);
-            T::shape().check(&value)?;
-            serde_json::from_value(value)
-        };
-        again().map_err(|_: Error| error)
-    })
+    as_it_stands(text).or_else(|error| read_with_whole_numbers(text).map_err(|_| error))
+}
+
+fn read_with_whole_numbers<T: Record>(text: &[u8]) -> Result<T, Error> {
+    let value = with_whole_numbers(value(text)?);
+    T::shape().check(&value)?;
+    serde_json::from_value(value)
 }
 
 fn as_it_stands<T: Record>(text: &[u8]) -> Result<T, Error> {
@@ -98,16 +97,18 @@ fn with_whole_numbers(value: Value) -> Value {
     }
 }
 
+/// Returns the code unit of the escape `\uXXXX` at an index, if one is there.
+fn code_unit(text: &[u8], at: usize) -> Option<u16> {
+    let digits = text.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
+}
+
 /// Replaces each half of a surrogate pair by an escape of the same length; none if there is none.
 fn whole_surrogates(text: &[u8]) -> Option<Vec<u8>> {
-    let code = |at: usize| {
-        let digits = text.get(at..at + 6)?.strip_prefix(b"\\u")?;
-        u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()
-    };
     let mut mended = text.to_vec();
     let mut at = 0;
     while let Some(step) = text.get(at..) {
-        at += match (step, code(at), code(at + 6)) {
+        at += match (step, code_unit(text, at), code_unit(text, at + 6)) {
             ([], ..) => break,
             (_, Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
             (_, Some(0xD800..=0xDFFF), _) => {

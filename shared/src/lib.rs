@@ -55,6 +55,7 @@ pub mod task;
 pub mod team_dir;
 pub mod team_file;
 pub mod terms;
+pub mod testing;
 pub mod thread;
 pub mod transcript;
 pub mod unwritten;

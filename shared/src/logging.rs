@@ -70,11 +70,9 @@ fn rotate_if_large(dir: &TeamDir, log: &TeamPath) -> Result<(), DirError> {
     }
     dir.rename(log, &log.with_suffix(OLDER_LOG))?;
     let next = open(dir, log)?;
-    // Standard output of a daemon leads there, too.
-    let same = |fd| {
-        rustix::fs::fstat(fd).is_ok_and(|it| (it.st_dev, it.st_ino) == (now.st_dev, now.st_ino))
-    };
-    if same(rustix::stdio::stdout()) {
+    // Standard output of a daemon also leads there.
+    let stdout = rustix::fs::fstat(rustix::stdio::stdout());
+    if stdout.is_ok_and(|stdout| (stdout.st_dev, stdout.st_ino) == (now.st_dev, now.st_ino)) {
         rustix::stdio::dup2_stdout(&next).map_err(dir.cannot("rotate", log))?;
     }
     rustix::stdio::dup2_stderr(&next).map_err(dir.cannot("rotate", log))

@@ -21,7 +21,7 @@ pub use crate::terms::{
     Sandbox, SandboxMode, Terms, TermsPatch,
 };
 
-/// A member as it stands in the journal.
+/// A member as the journal records it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Member {
     /// Its name.
@@ -42,23 +42,21 @@ pub struct Member {
     #[schemars(with = "process::ProcessFields")]
     pub process: Option<Identity>,
     /// The cgroup of that process; none where it has none of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Cgroup>,
     /// Whether it may change anything.
     pub gate: Gate,
     /// Why it is being ended by signals, if it is.
     pub ending: Option<Ending>,
     /// The reason in plain words, where there is more to say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ending_note: Option<String>,
     /// Times of its restarts by the policy, seconds since 1970: those that still count.
-    #[serde(default)]
     pub restarts: Vec<f64>,
     /// How often the policy has started it again since it was spawned on request.
-    #[serde(default)]
     pub restarted: u32,
     /// Since when it has not answered the daemon, seconds since 1970, if the lead was notified.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<f64>,
     /// How the last incarnation ended; null in the first one.
     pub exit: Option<Exit>,

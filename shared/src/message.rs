@@ -27,8 +27,8 @@ pub use write::{TooLarge, to_json_line};
 pub const MAX_LINE: usize = 1 << 20;
 
 /// How deeply a line that is read may be nested, in levels of arrays and objects, its own included.
-/// Readers of JSON have limits (127 levels here), and a message stands in an entry of a transcript,
-/// which must be readable, too.
+/// Readers of JSON have limits (127 levels here), and a message is part of an entry of a
+/// transcript, which must also be readable.
 pub const MAX_NEST: usize = 64;
 
 /// How much of one message or prompt the model behind a service is shown, in characters: a window
@@ -38,7 +38,7 @@ pub const MAX_SHOWN: usize = 100_000;
 /// The longest `summary` of an idle notification, in characters.
 pub const MAX_SUMMARY: usize = 200;
 
-/// The sender or receiver that stands for the person.
+/// The sender or receiver that represents the person.
 pub const USER: &str = "user";
 /// The sender of the daemon's own messages.
 pub const TEAMD: &str = "teamd";

@@ -80,10 +80,7 @@ impl FromStr for ModelSpec {
             None => (text, None),
         };
         let provider = provider.parse::<Provider>().map_err(|_| unknown())?;
-        let fits = |model: &str| {
-            !model.is_empty() && model.len() <= 200 && !model.contains(char::is_control)
-        };
-        if model.is_some_and(|model| !fits(model) || provider == Provider::Script) {
+        if model.is_some_and(|model| !is_model_name(model) || provider == Provider::Script) {
             return Err(unknown());
         }
         Ok(Self {
@@ -135,6 +132,10 @@ pub(crate) fn full_name(model: &str) -> String {
         },
         _ => model.to_owned(),
     }
+}
+
+fn is_model_name(model: &str) -> bool {
+    !model.is_empty() && model.len() <= 200 && !model.contains(char::is_control)
 }
 
 #[cfg(test)]

@@ -72,12 +72,13 @@ impl Name {
     }
 
     fn inbox_owner(name: &str) -> Result<Self, NameError> {
-        let ordinary = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
         let fits = match name.as_bytes() {
             [first, rest @ ..] => {
-                ordinary(*first)
+                is_ordinary(*first)
                     && rest.len() < MAX_LEN
-                    && rest.iter().all(|&c| ordinary(c) || c == b'_' || c == b'-')
+                    && rest
+                        .iter()
+                        .all(|&c| is_ordinary(c) || c == b'_' || c == b'-')
             }
             [] => false,
         };
@@ -119,6 +120,10 @@ impl From<Name> for String {
     fn from(name: Name) -> Self {
         name.0
     }
+}
+
+fn is_ordinary(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
 #[cfg(test)]

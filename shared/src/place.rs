@@ -42,24 +42,24 @@ pub fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> rustix::io::
 /// `EINVAL` for a path that is not plain, else the system's error.
 pub fn make_below(folder: impl AsFd, path: &Path, mode: Mode) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut here = openat(folder, ".", flags, Mode::empty())?;
+    let mut reached = openat(folder, ".", flags, Mode::empty())?;
     for part in path.components() {
         let Component::Normal(name) = part else {
             return Err(Errno::INVAL);
         };
-        let mut made = mkdirat(&here, name, mode);
-        let mut opened = openat(&here, name, flags, Mode::empty());
+        let mut made = mkdirat(&reached, name, mode);
+        let mut opened = openat(&reached, name, flags, Mode::empty());
         if matches!(opened, Err(Errno::LOOP | Errno::NOTDIR)) {
-            unlinkat(&here, name, AtFlags::empty())?;
-            made = mkdirat(&here, name, mode);
-            opened = openat(&here, name, flags, Mode::empty());
+            unlinkat(&reached, name, AtFlags::empty())?;
+            made = mkdirat(&reached, name, mode);
+            opened = openat(&reached, name, flags, Mode::empty());
         }
         if !matches!(made, Err(Errno::EXIST)) {
             made?;
         }
-        here = opened?;
+        reached = opened?;
     }
-    Ok(here)
+    Ok(reached)
 }
 
 /// How many links are followed for one path: as many as the kernel follows (`path_resolution(7)`).
@@ -75,22 +75,22 @@ pub fn follow<E: From<io::Error>>(
     mut met: impl FnMut(&Path) -> Result<(), E>,
 ) -> Result<PathBuf, E> {
     let mut ahead: VecDeque<OsString> = path.components().map(of_component).collect();
-    let mut here = PathBuf::from("/");
+    let mut reached = PathBuf::from("/");
     let mut links = 0;
     while let Some(name) = ahead.pop_front() {
         if name == ".." {
-            here.pop();
+            reached.pop();
             continue;
         }
         // An absolute name replaces the path in `join`.
-        let next = here.join(&name);
+        let next = reached.join(&name);
         let is_link = match next.symlink_metadata() {
-            Ok(found) => found.is_symlink(),
+            Ok(metadata) => metadata.is_symlink(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(error.into()),
         };
         if !is_link {
-            here = next;
+            reached = next;
             continue;
         }
         met(&next)?;
@@ -107,7 +107,7 @@ pub fn follow<E: From<io::Error>>(
             ahead.push_front(of_component(part));
         }
     }
-    Ok(here)
+    Ok(reached)
 }
 
 fn of_component(part: Component<'_>) -> OsString {

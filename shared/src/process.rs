@@ -5,7 +5,8 @@ mod children;
 mod handle;
 mod own;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -137,6 +138,9 @@ pub fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
+/// Longer than any line of `/proc/PID/stat`: a name of 64 bytes, and 50 numbers of 20 digits.
+const STAT_SIZE: usize = 2048;
+
 /// What the kernel reports of a process (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
@@ -161,9 +165,11 @@ impl Stat {
     /// # Errors
     /// The system's error; [`is_gone`] recognizes that of a process that has ended and was reaped.
     pub fn of(pid: u32) -> io::Result<Self> {
-        let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
+        // The kernel gives the whole file at once, and says nothing of its size.
+        let mut buffer = [0; STAT_SIZE];
+        let length = File::open(format!("/proc/{pid}/stat"))?.read(&mut buffer)?;
         // The name may be any bytes, and be cut anywhere.
-        let text = String::from_utf8_lossy(&bytes);
+        let text = String::from_utf8_lossy(&buffer[..length]);
         Self::parse(&text).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -176,15 +182,14 @@ impl Stat {
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-        let used = |field: usize| number(field).unwrap_or_default();
         Some(Self {
             state: fields.first()?.chars().next()?,
             parent: u32::try_from(number(4)?).ok()?,
             // utime, stime, cutime, cstime
-            cpu: (14..=17).map(used).fold(0, u64::saturating_add),
-            threads: used(20),
+            cpu: (14..=17).filter_map(number).fold(0, u64::saturating_add),
+            threads: number(20).unwrap_or_default(),
             start_ticks: number(22)?,
-            rss: used(24),
+            rss: number(24).unwrap_or_default(),
         })
     }
 

@@ -4,7 +4,7 @@
 //! An entry is a file `teams/HASH-ID.json` in the state directory: real path and id
 //! ([`TeamDir::id`]) of one team directory. Both must fit, so a directory that a tool has made, or
 //! that was copied, moved or extracted, is not registered. **Who writes**: `teamd start`, when it
-//! makes a directory or is told to adopt one; entries are never changed and never removed. **Who
+//! makes or adopts a directory; entries are never changed and never removed. **Who
 //! reads**: all commands, the daemon, and workers, which hide every registered directory from
 //! tools. **When `teamd start` dies** before the directory has its name, an entry is left that fits
 //! no directory, and a directory `.team.new-…` that is not used. (Where a file system knows no time
@@ -70,7 +70,7 @@ impl Register {
         Ok(self
             .0
             .read::<RegisterEntry>(FOLDER, &wanted.name())?
-            .is_some_and(|found| found == wanted))
+            .is_some_and(|entry| entry == wanted))
     }
 
     /// Registers a team directory that is there.
@@ -89,14 +89,16 @@ impl Register {
     /// # Errors
     /// [`StateError`] if the system refuses.
     pub fn make(&self, path: &Path) -> Result<(), StateError> {
-        let refused = |source: io::Error| StateError::from(DirError::io("make", path)(source));
         let Some(above) = path.parent() else {
-            return Err(refused(io::ErrorKind::InvalidInput.into()));
+            return Err(cannot_make(path, io::ErrorKind::InvalidInput.into()));
         };
         let Some(name) = path.file_name() else {
-            return Err(refused(io::ErrorKind::InvalidInput.into()));
+            return Err(cannot_make(path, io::ErrorKind::InvalidInput.into()));
         };
-        let path = above.canonicalize().map_err(refused)?.join(name);
+        let path = above
+            .canonicalize()
+            .map_err(|error| cannot_make(path, error))?
+            .join(name);
         let new = path.with_file_name(format!(".team.new-{}", Uuid::new_v4().simple()));
         let Err(error) = self.make_as(&path, &new) else {
             return Ok(());
@@ -107,7 +109,8 @@ impl Register {
             }
             _ => {}
         }
-        let taken = TeamDir::open(&path).is_ok_and(|dir| self.knows(&dir).is_ok_and(|known| known));
+        let taken =
+            TeamDir::open(&path).is_ok_and(|dir| self.knows(&dir).is_ok_and(|is_known| is_known));
         if taken { Ok(()) } else { Err(error) }
     }
 
@@ -129,24 +132,30 @@ impl Register {
     /// # Errors
     /// [`StateError`] if the entries cannot be listed.
     pub fn all(&self) -> Result<(Vec<PathBuf>, Vec<StateError>), StateError> {
-        let mut found = Vec::new();
+        let mut directories = Vec::new();
         let mut unread = Vec::new();
         match self.0.root().canonicalize() {
-            Ok(root) => found.push(root),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((found, unread)),
+            Ok(root) => directories.push(root),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok((directories, unread));
+            }
             Err(error) => return Err(StateError::io("find", self.0.root())(error)),
         }
         for name in self.0.names(FOLDER)? {
             match self.0.read::<RegisterEntry>(FOLDER, &name) {
-                Ok(Some(entry)) => found.push(entry.path),
+                Ok(Some(entry)) => directories.push(entry.path),
                 Ok(None) => {}
                 Err(error) => unread.push(error),
             }
         }
-        found.sort();
-        found.dedup();
-        Ok((found, unread))
+        directories.sort();
+        directories.dedup();
+        Ok((directories, unread))
     }
+}
+
+fn cannot_make(path: &Path, error: io::Error) -> StateError {
+    DirError::io("make", path)(error).into()
 }
 
 #[cfg(test)]

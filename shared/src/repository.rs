@@ -3,7 +3,7 @@
 //!
 //! A file `.git` in a workspace names a directory elsewhere (`gitrepository-layout(5)`). A command
 //! could make that file and name a directory where it cannot write. So the file counts only if the
-//! repository names the workspace, too: a *linked working tree* (`git worktree add`) by the file
+//! repository also names the workspace: a *linked working tree* (`git worktree add`) by the file
 //! `gitdir` of its own directory, `worktrees/NAME`; a submodule, or a repository that was separated
 //! from its working tree, by its setting `core.worktree`.
 
@@ -47,9 +47,8 @@ impl Elsewhere {
     }
 
     fn linked(workspace: &Path, own: &Path) -> Option<Self> {
-        let line = |file: &str| Some(own.join(OsStr::from_bytes(&first_line(&own.join(file))?)));
-        let common = line("commondir")?.canonicalize().ok()?;
-        let tree = line("gitdir")?.parent()?.canonicalize().ok()?;
+        let common = path_in(own, "commondir")?.canonicalize().ok()?;
+        let tree = path_in(own, "gitdir")?.parent()?.canonicalize().ok()?;
         let is_linked = tree == workspace && own.parent() == Some(&common.join("worktrees"));
         is_linked.then(|| Self {
             own: own.to_owned(),
@@ -93,8 +92,8 @@ pub fn named_by(workspace: &Path) -> Option<PathBuf> {
 pub fn cannot_commit(workspace: &Path) -> Option<(String, String)> {
     let git = workspace.join(GIT);
     let shown = git.display();
-    let found = git.symlink_metadata().ok()?;
-    if found.is_symlink() {
+    let metadata = git.symlink_metadata().ok()?;
+    if metadata.is_symlink() {
         let real = git.canonicalize().ok()?;
         let at = real.display();
         return Some((
@@ -107,7 +106,7 @@ pub fn cannot_commit(workspace: &Path) -> Option<(String, String)> {
             ),
         ));
     }
-    if found.is_dir() {
+    if metadata.is_dir() {
         let name = ["HEAD", "objects", "refs", "logs", "index", "packed-refs"]
             .into_iter()
             .find(|name| {
@@ -148,10 +147,16 @@ pub fn cannot_commit(workspace: &Path) -> Option<(String, String)> {
 
 /// Returns the repository that contains a workspace, if the workspace itself has none.
 pub fn above(workspace: &Path) -> Option<PathBuf> {
-    let found = workspace
+    let folder = workspace
         .ancestors()
-        .find(|folder| folder.join(GIT).join("HEAD").exists() || folder.join(GIT).is_file())?;
-    (found != workspace).then(|| found.to_owned())
+        .find(|above| above.join(GIT).join("HEAD").exists() || above.join(GIT).is_file())?;
+    (folder != workspace).then(|| folder.to_owned())
+}
+
+/// Returns the path that the first line of a file of git names, from its folder on.
+fn path_in(folder: &Path, file: &str) -> Option<PathBuf> {
+    let line = first_line(&folder.join(file))?;
+    Some(folder.join(OsStr::from_bytes(&line)))
 }
 
 /// Reads the first line of a file that no link leads to.
@@ -206,7 +211,7 @@ impl Setting {
 pub fn settings_of(text: &[u8]) -> Vec<Setting> {
     let mut section = String::new();
     let mut subsection = String::new();
-    let mut found = Vec::new();
+    let mut settings = Vec::new();
     for line in lines(text) {
         let mut line = line.trim_ascii();
         if line.starts_with(b"[") {
@@ -222,14 +227,14 @@ pub fn settings_of(text: &[u8]) -> Vec<Setting> {
         };
         let key = String::from_utf8_lossy(line[..equals].trim_ascii()).to_ascii_lowercase();
         let value = plain(line[equals + 1..].trim_ascii());
-        found.push(Setting {
+        settings.push(Setting {
             section: section.clone(),
             subsection: subsection.clone(),
             key,
             value,
         });
     }
-    found
+    settings
 }
 
 /// Returns the lines of a file of settings: a backslash at an end joins two of them.

@@ -235,14 +235,14 @@ pub struct Request {
     /// The reason or feedback of the answer; why it expired.
     pub reason: Option<String>,
     /// Who decided a shutdown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<AnsweredBy>,
     /// Whether the lead agent asked for it (or joined it), and not only a person: then it is
     /// notified of the outcome.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub agent: bool,
     /// How permission questions are answered from this approval on; none: as before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
 }
 
@@ -289,7 +289,7 @@ pub struct Review {
     /// Who may answer, in addition to a person.
     pub by: ApproveBy,
     /// Which protected file was changed, or why that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub touched_protected: Option<String>,
 }
 

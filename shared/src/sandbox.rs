@@ -138,7 +138,11 @@ impl Layers {
         let seccomp = self.seccomp.then_some("seccomp");
         let (by, why_not) = match promise {
             Promise::TeamDirectory => (
-                vec![namespaces, landlock(LANDLOCK_FILES).filter(|_| apart)],
+                if apart {
+                    vec![namespaces, landlock(LANDLOCK_FILES)]
+                } else {
+                    vec![namespaces]
+                },
                 if apart {
                     "needs namespaces, or Landlock 3 (Linux 6.2)"
                 } else {
@@ -271,10 +275,8 @@ pub struct Probe {
     /// The layers that were tried and work.
     pub layers: Layers,
     /// Why a layer does not, each in one line.
-    #[serde(default)]
     pub missing: Vec<String>,
     /// The attacks that a confined child tried, if that was asked for.
-    #[serde(default)]
     pub attacks: Vec<Attack>,
 }
 

@@ -266,20 +266,19 @@ impl Settings {
     }
 
     fn all_variables(&self) -> [(&'static str, String); 11] {
-        let time = |time: Duration| format!("{}s", time.as_secs_f64());
         [
             (
                 "TEAM_DURABILITY",
                 format!("{:?}", self.durability).to_lowercase(),
             ),
-            ("TEAM_GRACE", time(self.grace)),
-            ("TEAM_PERMISSION_TIMEOUT", time(self.permission_timeout)),
+            ("TEAM_GRACE", seconds(self.grace)),
+            ("TEAM_PERMISSION_TIMEOUT", seconds(self.permission_timeout)),
             ("TEAM_POLL", u8::from(self.poll).to_string()),
             ("TEAM_RESTART_MAX", self.restart_max.to_string()),
-            ("TEAM_RESTART_PERIOD", time(self.restart_period)),
+            ("TEAM_RESTART_PERIOD", seconds(self.restart_period)),
             (
                 "TEAM_WATCHDOG",
-                self.watchdog.map_or_else(|| "off".to_owned(), time),
+                self.watchdog.map_or_else(|| "off".to_owned(), seconds),
             ),
             ("TEAM_CGROUP", self.cgroup.as_str().to_owned()),
             (
@@ -309,6 +308,10 @@ fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
 
 fn watchdog<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     amount(deserializer, parse_watchdog)
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{}s", time.as_secs_f64())
 }
 
 #[cfg(test)]

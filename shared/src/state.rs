@@ -124,7 +124,7 @@ impl StateDir {
     /// Tells whether it is another user's: the home of one can be in the environment of another
     /// (`sudo`).
     pub fn is_foreign(&self) -> bool {
-        fs::metadata(&self.root).is_ok_and(|found| is_foreign(&found))
+        fs::metadata(&self.root).is_ok_and(|metadata| is_foreign(&metadata))
     }
 
     /// Makes it, for this user alone.
@@ -205,16 +205,7 @@ impl StateDir {
         name: &str,
     ) -> Result<Option<T>, StateError> {
         let path = self.folder(folder)?.join(name);
-        let read = || {
-            let mut file = File::open(&path)?;
-            if is_foreign(&file.metadata()?) {
-                return Err(io::Error::other("it belongs to another user"));
-            }
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes)?;
-            Ok(serde_json::from_slice(&bytes)?)
-        };
-        if_there(read()).map_err(StateError::io("read", &path))
+        if_there(read_own(&path)).map_err(StateError::io("read", &path))
     }
 
     /// Replaces a file of a folder; it is on the disk when this returns.
@@ -231,18 +222,10 @@ impl StateDir {
         make(&folder)?;
         let path = folder.join(name);
         let next = folder.join(format!(".{}", Uuid::new_v4().simple()));
-        let write = || {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(FILE_MODE)
-                .open(&next)?;
-            file.write_all(&serde_json::to_vec(content)?)?;
-            file.sync_data()?;
-            fs::rename(&next, &path)?;
-            File::open(&folder)?.sync_all()
-        };
-        write().map_err(StateError::io("write", &path))
+        let written = serde_json::to_vec(content)
+            .map_err(io::Error::from)
+            .and_then(|content| write_new(&folder, &next, &path, &content));
+        written.map_err(StateError::io("write", &path))
     }
 
     /// Removes a file of a folder; tells whether it was there.
@@ -330,6 +313,30 @@ fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
         }
         other => other.map(Some),
     }
+}
+
+/// Reads a file of this user.
+fn read_own<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    let mut file = File::open(path)?;
+    if is_foreign(&file.metadata()?) {
+        return Err(io::Error::other("it belongs to another user"));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// Writes a file under a new name, and gives it its own name when its content is on the disk.
+fn write_new(folder: &Path, next: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(next)?;
+    file.write_all(content)?;
+    file.sync_data()?;
+    fs::rename(next, path)?;
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]

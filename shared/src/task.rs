@@ -174,10 +174,10 @@ pub struct Submission {
     /// The commands that run, in this order, until one fails.
     pub checks: Vec<Check>,
     /// The commit that was submitted, of a teammate with a checkout.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// What was checked: the commit, merged with the integration branch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub merged: Option<Merged>,
     /// Whether its check has failed because the kernel killed a process for lack of memory. The
     /// first time that does not count as an attempt.
@@ -199,7 +199,7 @@ pub struct UserBranch {
     /// Its commit.
     pub commit: String,
     /// The name under which the user sees the integrated work: `team/integration`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
 }
 
@@ -233,13 +233,13 @@ pub struct TaskResult {
     pub verified: Verified,
     /// Which protected file was changed since a person or the lead last set the work, or why that
     /// is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub touched_protected: Option<String>,
     /// The commit that was submitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// The commit of the integration branch that brought it in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub merged: Option<String>,
 }
 
@@ -317,7 +317,6 @@ pub struct Task {
     pub no_check: bool,
     /// Who must approve the work after the check; none: approval is needed only if a protected file
     /// was changed.
-    #[serde(default)]
     pub review: Option<ApproveBy>,
     /// Whether a claim closes the gate, until a plan is approved.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -327,34 +326,31 @@ pub struct Task {
     /// How many may fail.
     pub max_attempts: u32,
     /// How often the work was sent back without a failed check: it conflicts, or was not approved.
-    #[serde(default)]
     pub returns: u32,
     /// How often the owner was reminded since its claim.
-    #[serde(default)]
     pub reminders: u32,
     /// How often in a row its owner went idle without submitting, or died, and has lost it: at the
     /// third it waits for a person or the lead.
-    #[serde(default)]
     pub idle_releases: u32,
     /// What the protected files were when a person or the lead made, edited or retried it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub protected: Option<Baseline>,
     /// The names under which the team repository keeps the work of earlier owners, for the present
     /// one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
     /// The last submission.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub submission: Option<Submission>,
     /// Why its check could not run so far, or why it could not be given to a teammate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stalled: Option<String>,
     /// Why the last submission was sent back, if not for a failed check: it conflicts, or was not
     /// approved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub returned: Option<String>,
     /// The branch of the user that it is to integrate, if it was made for that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<UserBranch>,
     /// How the last check ended.
     pub result: Option<TaskResult>,

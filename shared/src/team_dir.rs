@@ -143,9 +143,9 @@ impl TeamDir {
 
     /// Tells whether the directory still is where it was opened, neither moved nor replaced.
     pub fn is_at_its_path(&self) -> bool {
-        let here = rustix::fs::fstat(&self.fd).map(|stat| (stat.st_dev, stat.st_ino));
-        let there = rustix::fs::stat(&self.root).map(|stat| (stat.st_dev, stat.st_ino));
-        here.is_ok() && here == there
+        let opened = rustix::fs::fstat(&self.fd).map(|stat| (stat.st_dev, stat.st_ino));
+        let at_path = rustix::fs::stat(&self.root).map(|stat| (stat.st_dev, stat.st_ino));
+        opened.is_ok() && opened == at_path
     }
 
     /// Returns what distinguishes this directory from a copy of it, and from one that gets the same
@@ -156,14 +156,14 @@ impl TeamDir {
     /// The system's error if the directory cannot be looked at.
     pub fn id(&self) -> io::Result<String> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let found = rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, wanted)?;
-        let known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-        let born = if known {
-            (found.stx_btime.tv_sec, found.stx_btime.tv_nsec)
+        let stat = rustix::fs::statx(&self.fd, "", AtFlags::EMPTY_PATH, wanted)?;
+        let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let born = if has_birth {
+            (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)
         } else {
             (0, 0)
         };
-        Ok(format!("{:x}-{:x}.{:x}", found.stx_ino, born.0, born.1))
+        Ok(format!("{:x}-{:x}.{:x}", stat.stx_ino, born.0, born.1))
     }
 
     /// Returns the path of the team directory, without links.
@@ -319,15 +319,12 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if it is a link, or the system refuses.
     pub fn open_folder(&self, folder: Option<&'static str>) -> Result<OwnedFd, DirError> {
-        let open = || self.try_open_folder(folder);
-        let opened = match (open(), folder) {
-            (Err(Errno::NOENT), Some(folder)) => {
-                make_dir(self.fd.as_fd(), Path::new(folder), &self.root.join(folder))?;
-                self.sync_folder(None)?;
-                open()
-            }
-            (opened, _) => opened,
-        };
+        let mut opened = self.try_open_folder(folder);
+        if let (Err(Errno::NOENT), Some(name)) = (&opened, folder) {
+            make_dir(self.fd.as_fd(), Path::new(name), &self.root.join(name))?;
+            self.sync_folder(None)?;
+            opened = self.try_open_folder(folder);
+        }
         opened.map_err(|errno| self.explain("open", &TeamPath::top(folder.unwrap_or(".")), errno))
     }
 

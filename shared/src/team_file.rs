@@ -52,7 +52,7 @@ pub struct TeamFile {
     pub roles: BTreeMap<String, TermsPatch>,
     /// The terms of a member.
     pub members: BTreeMap<Name, TermsPatch>,
-    /// How many teammates a member stands for, where it says so.
+    /// How many teammates a member stands for, where it has a `count`.
     pub counts: BTreeMap<Name, u32>,
     /// The terms of the lead agent.
     pub lead: TermsPatch,
@@ -223,14 +223,14 @@ impl TeamFile {
     /// Returns the terms of a teammate in the file. The teammates of a member with a count have its
     /// terms, unless they have their own.
     pub fn member(&self, name: &Name) -> Option<&TermsPatch> {
-        let counted = || {
-            self.counts
-                .keys()
-                .find(|member| self.teammates(member).contains(name))
-        };
-        self.members
-            .get(name)
-            .or_else(|| self.members.get(counted()?))
+        if let Some(own) = self.members.get(name) {
+            return Some(own);
+        }
+        let counted = self
+            .counts
+            .keys()
+            .find(|member| self.teammates(member).contains(name))?;
+        self.members.get(counted)
     }
 
     /// Returns the teammates that a member stands for: `coder-1`, `coder-2` … with a count, else
@@ -387,28 +387,19 @@ fn refuse_misplaced(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileEr
             what,
         ))
     };
-    let table = |key: &str| {
-        document
-            .get(key)
-            .and_then(|value| value.get_ref().as_table())
-    };
-    let below = |key: &str| {
-        let tables = table(key).into_iter().flat_map(|tables| tables.values());
-        tables
-            .filter_map(|value: &Spanned<DeValue<'_>>| value.get_ref().as_table())
-            .collect::<Vec<_>>()
-    };
-    if let Some((key, _)) = table("agents").and_then(|agents| agents.get_key_value(BUILT_IN)) {
+    if let Some((key, _)) =
+        table(document, "agents").and_then(|agents| agents.get_key_value(BUILT_IN))
+    {
         return wrong(
             key,
             format!("the agent {BUILT_IN} is the one that is built in: give yours another name"),
         );
     }
-    let lead = table("lead").into_iter().collect();
+    let lead = table(document, "lead").into_iter().collect();
     let places: [(Vec<&DeTable<'_>>, &[&str]); 4] = [
         (vec![document], &NOT_AT_TOP),
-        (below("roles"), &NOT_OF_A_ROLE),
-        (below("members"), &NOT_OF_A_MEMBER),
+        (tables_below(document, "roles"), &NOT_OF_A_ROLE),
+        (tables_below(document, "members"), &NOT_OF_A_MEMBER),
         (lead, &NOT_OF_THE_LEAD),
     ];
     for (tables, refused) in places {
@@ -423,7 +414,7 @@ fn refuse_misplaced(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileEr
             );
         }
     }
-    match table("members").and_then(|members| members.get_key_value(LEAD)) {
+    match table(document, "members").and_then(|members| members.get_key_value(LEAD)) {
         Some((key, _)) => wrong(
             key,
             "the lead agent is no member: it has a table `[lead]`".to_owned(),
@@ -487,6 +478,21 @@ fn bytes_of(path: &Path) -> Result<Option<Vec<u8>>, TeamFileError> {
         ));
     }
     Ok(Some(bytes))
+}
+
+fn table<'t, 'd>(document: &'t DeTable<'d>, key: &str) -> Option<&'t DeTable<'d>> {
+    document.get(key)?.get_ref().as_table()
+}
+
+/// Returns the tables in a table of tables.
+fn tables_below<'t, 'd>(document: &'t DeTable<'d>, key: &str) -> Vec<&'t DeTable<'d>> {
+    let Some(tables) = table(document, key) else {
+        return Vec::new();
+    };
+    tables
+        .values()
+        .filter_map(|value| value.get_ref().as_table())
+        .collect()
 }
 
 #[cfg(test)]

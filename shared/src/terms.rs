@@ -27,7 +27,7 @@ use crate::sandbox::{Layers, Namespaces};
 
 /// What holds for a teammate, as it is recorded when it is spawned.
 ///
-/// It is part of control frames, too: no field may be left out when it is written.
+/// It is also part of control frames: no field may be left out when it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Terms {
     /// What it is for, in the words of the command that spawned it.
@@ -35,7 +35,6 @@ pub struct Terms {
     /// The model, as `PROVIDER[:MODEL]`.
     pub model: String,
     /// The program that is its mind; null for the built-in agent.
-    #[serde(default)]
     pub program: Option<Agent>,
     /// The directory that it works in, absolute and without links.
     pub workspace: String,
@@ -48,22 +47,16 @@ pub struct Terms {
     /// The instructions of its role to its model, in addition to its own prompt.
     pub instructions: Option<String>,
     /// Whether it gets the next task while it is idle.
-    #[serde(default)]
     pub auto: bool,
     /// Its own clone of the repository, if it works in one.
-    #[serde(default)]
     pub checkout: Option<Checkout>,
     /// How its agent's permission questions are answered.
-    #[serde(default)]
     pub permissions: Permissions,
     /// How its commands are confined.
-    #[serde(default)]
     pub sandbox: Sandbox,
     /// What one piece of its work may cost.
-    #[serde(default)]
     pub limits: Limits,
     /// What one incarnation may use.
-    #[serde(default)]
     pub bounds: Bounds,
 }
 
@@ -241,9 +234,8 @@ impl SandboxMode {
 /// How the commands of a teammate are confined while its gate is open. A closed gate confines them
 /// further.
 ///
-/// It is part of control frames, too: no field may be left out when it is written.
+/// It is also part of control frames: no field may be left out when it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
 pub struct Sandbox {
     /// What they may write.
     pub mode: SandboxMode,
@@ -301,7 +293,6 @@ pub struct Limits {
     /// Tokens, as [`crate::transcript::Usage::billed`] counts them; none: no limit.
     pub max_tokens: Option<u64>,
     /// Dollars, at the price of its model; none: no limit.
-    #[serde(default)]
     pub max_cost: Option<Dollars>,
 }
 
@@ -321,7 +312,7 @@ impl Serialize for Limits {
 
 /// What one incarnation may use of the machine. None: no limit.
 ///
-/// It is part of control frames, too: no field may be left out when it is written.
+/// It is also part of control frames: no field may be left out when it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Bounds {
     /// Bytes of memory.
@@ -347,9 +338,7 @@ pub struct Cgroup {
     /// Its directory, absolute.
     pub path: String,
     /// Whether the limit of memory holds for all its processes together.
-    #[serde(default)]
     pub memory: bool,
     /// Whether the limit of processes does.
-    #[serde(default)]
     pub procs: bool,
 }

@@ -90,11 +90,11 @@ pub enum Event {
         /// What it cost.
         usage: Usage,
         /// Why it ended, if not of its own accord.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         cut: Option<Cut>,
         /// How many tokens the conversation has with it, if that is not the sum of what it cost:
         /// its service read the conversation several times for it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         length: Option<u64>,
         /// How many answers of the model begin with it, if not one: an answer of an agent can take
         /// several entries.
@@ -148,7 +148,6 @@ pub enum Event {
         /// Why.
         reason: String,
         /// Which incarnation.
-        #[serde(default)]
         incarnation: u32,
         /// Whether SIGTERM ends it: the daemon that should learn this may be gone.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -178,10 +177,10 @@ pub enum Block {
         input: Value,
         /// The id of the message that the call sends, chosen before it runs: a repeated call
         /// repeats the id.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         message_id: Option<Uuid>,
         /// The id of the request that the call asks, likewise.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         request_id: Option<RequestId>,
     },
     /// A part that only the model's service understands (such as its thinking), and wants back
@@ -369,32 +368,19 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_an_older_program_has_no_length_of_its_own() {
-        let old = json!({"entry": "answer", "content": [], "usage": {"input_tokens": 1, "output_tokens": 2}});
-        let usage = Usage {
-            input_tokens: 1,
-            output_tokens: 2,
-            ..Usage::default()
-        };
-        let answer = |length| Event::Answer {
-            content: Vec::new(),
-            usage,
-            cut: None,
-            length,
-            model_calls: 1,
-        };
-        assert_eq!(serde_json::from_value::<Event>(old).unwrap(), answer(None));
-        assert!(
-            serde_json::to_value(answer(None))
-                .unwrap()
-                .get("length")
-                .is_none()
-        );
-        let written = serde_json::to_value(answer(Some(7))).unwrap();
-        assert_eq!(
-            serde_json::from_value::<Event>(written).unwrap(),
-            answer(Some(7))
-        );
+    fn an_answer_has_a_length_of_its_own_only_where_it_differs() {
+        for length in [None, Some(7)] {
+            let answer = Event::Answer {
+                content: Vec::new(),
+                usage: Usage::default(),
+                cut: None,
+                length,
+                model_calls: 1,
+            };
+            let written = serde_json::to_value(&answer).unwrap();
+            assert_eq!(written.get("length").is_some(), length.is_some());
+            assert_eq!(serde_json::from_value::<Event>(written).unwrap(), answer);
+        }
     }
 
     #[test]

@@ -21,12 +21,12 @@ const STEPS: [(&[&str], &str); 5] = [
     (&["Input/output error"], "look at the disk (`dmesg`)"),
 ];
 
-/// Returns the next step after an error of the system, by its text. Fits before ": then it goes
-/// on".
+/// Returns the next step after an error of the system, by its text. Fits before ": then it
+/// continues".
 pub fn next_step(why: &str) -> &'static str {
     let step = STEPS
         .iter()
-        .find(|(said, _)| said.iter().any(|said| why.contains(said)));
+        .find(|(texts, _)| texts.iter().any(|text| why.contains(text)));
     step.map_or("fix that", |(_, next)| next)
 }
 

@@ -11,10 +11,8 @@ pub struct Usage {
     /// Written.
     pub output_tokens: u64,
     /// Read from a cache, at a fraction of the price.
-    #[serde(default)]
     pub cache_read_input_tokens: u64,
     /// Read, and put into a cache.
-    #[serde(default)]
     pub cache_creation_input_tokens: u64,
 }
 

@@ -129,7 +129,7 @@ impl Watch {
         )
     }
 
-    /// Watches which files stand in a folder: those that appear, vanish, are replaced, or were
+    /// Watches which files are in a folder: those that appear, vanish, are replaced, or were
     /// opened for writing. What is written into a file that stays open makes no wake-up.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Watch {
     /// Stops watching for good, in a process that is about to end.
     ///
     /// The kernel removes a watch only when no process can be using it, which takes milliseconds. A
-    /// process that removes its watch a moment before ends sooner (measured: 1 ms instead of 10
+    /// process that removes its watch shortly before ends sooner (measured: 1 ms instead of 10
     /// ms).
     pub fn disarm(&mut self) {
         if let WakeSource::Events(watcher) = &mut self.source {
@@ -273,7 +273,7 @@ impl WatchTarget {
             .map(drop)?;
         let target = self.clone();
         let signal = Arc::clone(signal);
-        let mut watcher = notify::recommended_watcher(move |event| target.hear(event, &signal))
+        let mut watcher = notify::recommended_watcher(move |event| target.take(event, &signal))
             .map_err(|error| self.cannot_watch(error))?;
         self.watch(&mut watcher)?;
         Ok(watcher)
@@ -307,7 +307,7 @@ impl WatchTarget {
     }
 
     /// Handles one event, in the thread of the watcher.
-    fn hear(&self, event: notify::Result<Event>, signal: &Signal) {
+    fn take(&self, event: notify::Result<Event>, signal: &Signal) {
         let Ok(event) = event else {
             return signal.lost();
         };

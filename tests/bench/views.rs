@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use teamd_shared::process::Identity;
+use teamd_shared::testing::{journal_member, roster_member};
 
 use crate::Effort;
 use crate::figure::{Figure, Sample, time};
@@ -275,8 +276,7 @@ fn team() -> Team {
     let process = Identity::of_self().unwrap();
     let now = teamd_shared::clock::wall();
     let position = json!({"offset": 0, "tail": "cbf29ce484222325"});
-    let usage =
-        json!({"input_tokens": 700, "output_tokens": 200, "cache_read_input_tokens": 9_000});
+    let usage = json!({"input_tokens": 700, "output_tokens": 200, "cache_read_input_tokens": 9_000, "cache_creation_input_tokens": 0});
     let mut journal = String::new();
     let mut members = Vec::new();
     let mut seq = 0;
@@ -297,10 +297,11 @@ fn team() -> Team {
         let at = now - 3000.0 + n as f64 / 10.0;
         line(
             at,
-            json!({"record": "member", "event": "spawned", "name": name, "role": "coder", "model": "anthropic:claude-sonnet-4-5",
-            "workspace": "/w", "plan": false, "approve_by": "person", "restart": "never", "incarnation": 1, "conversation": 1,
-            "begins_at": position, "phase": "running", "pid": process.pid, "start_ticks": process.start_ticks,
-            "boot_id": process.boot_id, "gate": "open", "ending": null, "exit": null, "spawned_at": at, "updated_at": at}),
+            journal_member(
+                &json!({"record": "member", "event": "spawned", "name": name, "role": "coder",
+                "model": "anthropic:claude-sonnet-4-5", "begins_at": position, "pid": process.pid,
+                "start_ticks": process.start_ticks, "boot_id": process.boot_id, "spawned_at": at, "updated_at": at}),
+            ),
         );
         let status = match n % 20 {
             0 => {
@@ -348,9 +349,14 @@ fn team() -> Team {
             )
         });
         team.put(&format!("inbox/{name}.jsonl"), &inbox.collect::<String>());
-        members.push(json!({"name": name, "role": "coder", "status": status, "pid": process.pid, "start_ticks": process.start_ticks,
-            "incarnation": 1, "model": "anthropic:claude-sonnet-4-5", "workspace": "/w", "gate": "open", "usage": usage,
-            "updated_at": at, "spawned_at": at, "activity": if status == "working" { "bash: cargo test" } else { "" }}));
+        let activity = if status == "working" {
+            "bash: cargo test"
+        } else {
+            ""
+        };
+        members.push(roster_member(&json!({"name": name, "role": "coder", "status": status, "pid": process.pid,
+            "start_ticks": process.start_ticks, "model": "anthropic:claude-sonnet-4-5", "usage": usage,
+            "updated_at": at, "spawned_at": at, "activity": activity})));
     }
     team.put("inbox/lead.jsonl", &message("w1", "lead", "first", now));
     team.put("journal.jsonl", &journal);

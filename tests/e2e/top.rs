@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::json;
+use teamd_shared::testing::roster_member;
 
 use crate::support::Team;
 use crate::support::process::{let_pass, wakes};
@@ -430,9 +431,10 @@ fn a_thousand_teammates_and_hostile_texts_stay_inside_their_rows() {
         } else {
             hostile.clone()
         };
-        let exit = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "note": note});
-        json!({"name": format!("w{n}"), "role": hostile, "status": "crashed", "gate": "open", "model": hostile,
-            "incarnation": 1, "updated_at": 1.0 + f64::from(n), "exit": exit})
+        let exit = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 0,
+            "inbox": {"offset": 0, "tail": "cbf29ce484222325"}, "note": note});
+        roster_member(&json!({"name": format!("w{n}"), "role": hostile, "status": "crashed", "model": hostile,
+            "updated_at": 1.0 + f64::from(n), "exit": exit}))
     }).collect();
     let roster =
         json!({"version": 1, "seq": 1, "team_name": hostile, "daemon": null, "members": members});

@@ -67,7 +67,7 @@ pub enum Command {
     /// Returns when the worker is ready. The worker inherits the environment of this command.
     /// Options that are not given come from the environment (TEAM_…), then from team.toml beside
     /// the team directory. A name that was used before keeps its role unless --role is given; with
-    /// --resume it keeps its other options, too.
+    /// --resume it also keeps its other options.
     Spawn(Box<Spawn>),
     /// Start the teammates defined in team.toml
     ///

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use teamd_shared::config::Roster;
 use teamd_shared::control::{
     Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, TaggedCommand, WireError,
@@ -94,7 +94,13 @@ impl From<WireError> for CallError {
 /// The lock is released at once. A daemon that starts just then tries again, and a running one is
 /// not disturbed.
 pub fn is_locked(dir: &TeamDir) -> bool {
-    hold_off_daemon(dir).is_none()
+    if flock(dir, FlockOperation::NonBlockingLockShared).is_err() {
+        return true;
+    }
+    if let Err(errno) = flock(dir, FlockOperation::Unlock) {
+        tracing::debug!("cannot release the lock of the team directory: {errno}");
+    }
+    false
 }
 
 /// Holds the lock of the team directory, unless a daemon does or it cannot be tried: none starts

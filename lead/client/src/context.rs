@@ -1,6 +1,7 @@
 //! What every command starts from: where to print, which team, which settings. And the way from
 //! `main` into a command and out again, the same for both programs.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use teamd_shared::spawn::Widening;
 use teamd_shared::suggest;
 use teamd_shared::team_dir::{DirError, Located, TeamDir, locate};
 use teamd_shared::team_file::{TeamFile, TeamFileError};
+use tokio::runtime::Runtime;
 
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
@@ -57,10 +59,21 @@ pub struct Context {
     pub settings: Settings,
     /// `team.toml`.
     pub file: Result<TeamFile, TeamFileError>,
-    /// Which team directories are believed.
+    /// Which team directories are used.
     pub register: Register,
     /// Team directories nearer than that which are not.
     pub(crate) passed_over: Vec<PathBuf>,
+    /// What was needed to find the team, and is left for the command.
+    pub(crate) kept: Kept,
+}
+
+/// What a command need not make again.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// The team directory, open and registered.
+    dir: Cell<Option<TeamDir>>,
+    /// The event loop in which the signals were set.
+    runtime: Cell<Option<Runtime>>,
 }
 
 impl Context {
@@ -86,13 +99,14 @@ impl Context {
             file,
             register,
             passed_over,
+            kept: Kept::default(),
         }
     }
 
-    /// Makes a limit on the size of files an error like others, where it would end the command; and
-    /// sees how programs end that the command starts.
+    /// Makes a limit on the size of files an error like others, instead of the end of the command,
+    /// and lets the command see how the programs end that it starts.
     pub fn set_signals(&self) {
-        if let Err(error) = set_signals() {
+        if let Err(error) = self.try_set_signals() {
             self.out.note(format_args!(
                 "a limit on the size of files ends this command without a word, and how a program \
                  ends may not be seen: {error}"
@@ -100,11 +114,39 @@ impl Context {
         }
     }
 
+    fn try_set_signals(&self) -> std::io::Result<()> {
+        let runtime = new_runtime()?;
+        let inside = runtime.enter();
+        set_signals()?;
+        drop(inside);
+        self.kept.runtime.set(Some(runtime));
+        Ok(())
+    }
+
+    /// As [`block_on`], in the event loop of the command.
+    ///
+    /// # Errors
+    /// As [`block_on`].
+    pub fn block_on<T>(
+        &self,
+        command: impl Future<Output = Result<T, CommandError>>,
+    ) -> Result<T, CommandError> {
+        let Some(runtime) = self.kept.runtime.take() else {
+            return block_on(command);
+        };
+        let result = runtime.block_on(command);
+        self.kept.runtime.set(Some(runtime));
+        result
+    }
+
     /// Opens the team directory.
     ///
     /// # Errors
     /// [`ExitCode::NotRunning`] if there is none that is registered, else as [`TeamDir::open`].
     pub fn dir(&self) -> Result<TeamDir, CommandError> {
+        if let Some(dir) = self.kept.dir.take() {
+            return Ok(dir);
+        }
         let dir = TeamDir::open(&self.path)?;
         registered::check(&self.register, &dir, ExitCode::NotRunning)?;
         Ok(dir)
@@ -225,7 +267,7 @@ impl Context {
         Ok(self.widening()?.untrusted(self.register.state())?)
     }
 
-    /// Warns of what in `team.toml` does not count, for a command that continues without it.
+    /// Warns about what in `team.toml` does not count, for a command that continues without it.
     pub fn warn_of_team_file(&self) {
         let Err(error) = self.trusted_file() else {
             return;
@@ -257,7 +299,7 @@ pub fn run<P: Parser>(
     command: impl FnOnce(P, &Context) -> CommandResult,
 ) -> std::process::ExitCode {
     let mut parsed = parse::<P>(P::command().version(version));
-    // It takes longer than to parse, so only those wait for it who read it.
+    // Laying it out takes longer than parsing, so it is done only for those who read it.
     if parsed.as_ref().is_err_and(|error| is_help(error.kind())) {
         parsed = parse(first_help(P::command().version(version)));
     }
@@ -292,16 +334,19 @@ fn is_help(kind: ErrorKind) -> bool {
 pub fn block_on<T>(
     command: impl Future<Output = Result<T, CommandError>>,
 ) -> Result<T, CommandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(|error| {
+    let runtime = new_runtime().map_err(|error| {
         CommandError::new(
             ExitCode::Failed,
             format!("cannot start the event loop: {error}"),
         )
     })?;
     runtime.block_on(command)
+}
+
+fn new_runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
 }
 
 /// Finds the team directory and the settings.
@@ -323,8 +368,13 @@ pub fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context + use<>, C
         .filter(|path| !path.is_empty())
         .map(Path::new);
     let register = registered::register()?;
+    let registered = Cell::new(None);
     let Located { path, passed_over } = locate(flag, &current_dir, |path| {
-        TeamDir::open(path).is_ok_and(|dir| register.knows(&dir).is_ok_and(|known| known))
+        let dir = TeamDir::open(path);
+        let dir = dir.ok().filter(|dir| register.knows(dir).unwrap_or(false));
+        let is_registered = dir.is_some();
+        registered.set(dir);
+        is_registered
     });
     let variable = |name: &str| std::env::var(name).ok();
     let file = TeamFile::load(
@@ -345,6 +395,10 @@ pub fn find(global: &Global) -> Result<impl FnOnce(Output) -> Context + use<>, C
         file,
         register,
         passed_over,
+        kept: Kept {
+            dir: registered,
+            runtime: Cell::default(),
+        },
     })
 }
 
@@ -386,34 +440,39 @@ pub fn explain(error: &clap::Error) -> CommandError {
         Some(ContextValue::String(verb)) => command_of(verb),
         _ => None,
     };
-    // To clap `exec` is similar to `reject`.
-    let is_near = |tip: &str| match error.get(ContextKind::InvalidSubcommand) {
-        Some(ContextValue::String(verb)) => tip
-            .split('\'')
-            .skip(1)
-            .step_by(2)
-            .any(|word| suggest::nearest(verb, [word].into_iter()).is_some()),
-        _ => true,
-    };
-    let error = CommandError::new(ExitCode::Usage, message);
-    let error = meant.into_iter().fold(error, CommandError::hint);
+    let mut explained = CommandError::new(ExitCode::Usage, message);
+    if let Some(meant) = meant {
+        explained = explained.hint(meant);
+    }
     if let Some(command) = verb {
-        return error.hint(command).hint("`--help` shows the commands");
+        return explained.hint(command).hint("`--help` shows the commands");
     }
     // No value of ours begins with a hyphen where clap advises to write `-- VALUE`. Possible values
     // are listed already.
     let tips = rendered
         .lines()
         .filter_map(|line| line.trim_start().strip_prefix("tip: "));
-    let error = tips
+    explained = tips
         .filter(|tip| {
-            !tip.starts_with("to pass ") && !tip.contains("similar value") && is_near(tip)
+            !tip.starts_with("to pass ") && !tip.contains("similar value") && is_near(error, tip)
         })
-        .fold(error, CommandError::hint);
-    let error = usage
-        .into_iter()
-        .fold(error, |error, usage| error.hint(format!("usage: {usage}")));
-    error.hint("see `--help`")
+        .fold(explained, CommandError::hint);
+    if let Some(usage) = usage {
+        explained = explained.hint(format!("usage: {usage}"));
+    }
+    explained.hint("see `--help`")
+}
+
+/// Tells whether a tip of clap names something near to the command that was given: to clap `exec`
+/// is similar to `reject`.
+fn is_near(error: &clap::Error, tip: &str) -> bool {
+    let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else {
+        return true;
+    };
+    tip.split('\'')
+        .skip(1)
+        .step_by(2)
+        .any(|word| suggest::nearest(verb, [word].into_iter()).is_some())
 }
 
 /// Suggests a value where one of a list was expected.

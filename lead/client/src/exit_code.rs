@@ -58,7 +58,7 @@ impl ExitCode {
 
     /// Reads the `code` of a JSON error.
     pub(crate) fn of_str(code: &str) -> Option<Self> {
-        RANKING.into_iter().find(|known| known.as_str() == code)
+        RANKING.into_iter().find(|ranked| ranked.as_str() == code)
     }
 
     /// Returns the highest-ranking of several codes; done if there is none.

@@ -136,9 +136,9 @@ pub fn files() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns a program that has another name (a hard link, as `cargo build` makes) where commands
-/// write that may write in these directories: no mount protects it by that name. Programs of the
-/// daemon are not concerned: it has its copy.
+/// Returns a program that has another name (a hard link, as `cargo build` makes) in a place where
+/// commands write that may write in these directories: no mount protects it by that name. The
+/// daemon's own programs are not affected: it has its copy.
 pub fn with_another_name<'a>(mut writable: impl Iterator<Item = &'a str>) -> Option<PathBuf> {
     let real = files()
         .into_iter()

@@ -1,4 +1,4 @@
-//! Only a team directory that the register knows is used: by commands, `teamd start` among them.
+//! Commands, including `teamd start`, use only a team directory that the register knows.
 
 use teamd_shared::register::Register;
 use teamd_shared::state::{StateDir, StateError};

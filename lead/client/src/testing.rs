@@ -9,8 +9,9 @@ use teamd_shared::settings::Settings;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::team_file::TeamFile;
+use teamd_shared::testing::{journal_member, roster_member};
 
-use crate::context::Context;
+use crate::context::{Context, Kept};
 use crate::print::output::Output;
 
 pub use crate::print::output::Stored as Captured;
@@ -72,16 +73,16 @@ pub fn write(dir: &TeamDir, members: &Value) {
 /// A member whose process is this one.
 pub fn member(name: &str, status: &str) -> Value {
     let me = Identity::of_self().unwrap();
-    json!({"name": name, "status": status, "pid": me.pid, "start_ticks": me.start_ticks, "gate": "open",
-        "incarnation": 1, "model": "script"})
+    roster_member(
+        &json!({"name": name, "status": status, "pid": me.pid, "start_ticks": me.start_ticks}),
+    )
 }
 
 /// One line of a journal that spawns a member.
 pub fn spawned(seq: u64, name: &str) -> String {
-    let line = json!({"seq": seq, "at": 1.0, "done": 0, "record": "member", "event": "spawned", "name": name, "role": "",
-        "model": "script", "workspace": "/w", "plan": false, "approve_by": "person", "restart": "never",
-        "incarnation": 1, "conversation": 1, "begins_at": {"offset": 0, "tail": "cbf29ce484222325"},
-        "phase": "running", "gate": "open", "ending": null, "exit": null, "spawned_at": 1.0, "updated_at": 1.0});
+    let line = journal_member(
+        &json!({"seq": seq, "at": 1.0, "done": 0, "record": "member", "event": "spawned", "name": name}),
+    );
     format!("{line}\n")
 }
 
@@ -121,6 +122,7 @@ pub fn context(dir: &TeamDir, json: bool) -> (Context, Captured, Captured) {
             file,
             register,
             passed_over,
+            kept: Kept::default(),
         },
         stdout,
         stderr,

@@ -1,5 +1,5 @@
 //! What a shell completes: names from the roster and ids of pending plans. It reads files, starts
-//! nothing, and prints nothing: where something cannot be read there is nothing to complete.
+//! nothing, and prints nothing. Where a file cannot be read, there is nothing to complete.
 
 use std::io::{self, Write};
 

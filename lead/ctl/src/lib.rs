@@ -1,8 +1,8 @@
 //! `teamctl`: one command, one answer, then it ends.
 //!
-//! What the files of the team directory show is read there; what needs a decision is asked of the
-//! daemon. It writes nothing but messages into inboxes (and `doctor --fix` what no daemon writes
-//! just now). What several commands and views do lies in `teamd-client`.
+//! It reads what the files of the team directory show, and asks the daemon for what needs a
+//! decision. It writes nothing but messages into inboxes (and, with `doctor --fix`, what no daemon
+//! writes at that time). What several commands and views do is in `teamd-client`.
 
 pub mod commands;
 pub mod completion;

@@ -13,7 +13,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 pub(crate) struct Stream {
     /// The file.
     pub(crate) at: TeamPath,
-    /// Formats a record for people; empty if it tells them nothing.
+    /// Formats a record for people; empty if it says nothing to them.
     pub(crate) human: fn(&[u8]) -> String,
     /// Shows only records since then, in seconds since 1970.
     pub(crate) since: Option<f64>,
@@ -34,7 +34,7 @@ impl Stream {
     ) -> CommandResult {
         block_on(async {
             let out = &context.out;
-            // Watched first, then read: nothing that is written in between is missed.
+            // The watch comes first, then the reading: nothing that is written in between is missed.
             let mut wake = range
                 .follow
                 .then(|| Wake::new(dir, &self.at, context.settings.poll));
@@ -94,7 +94,7 @@ fn is_record(line: &[u8]) -> bool {
     !line.trim_ascii().is_empty()
 }
 
-/// Tells whether a record was written since then; one without a time is not left out.
+/// Tells whether a record was written since then; one without a time counts as such.
 fn is_since(line: &[u8], since: f64) -> bool {
     #[derive(serde::Deserialize)]
     struct Timed {

@@ -40,7 +40,7 @@ pub(super) fn run(context: &Context, args: &Trust) -> CommandResult {
         // the file since it was read.
         _ if context.out.can_ask() => {
             context.ask_for_trust()?;
-            // What narrows is recorded, too, and what has gone only if the person agrees.
+            // What narrows is also recorded, and what has gone only if the person agrees.
             let has_gone = !widening.gone(state)?.is_empty();
             if !has_gone || context.out.ask("Take the file as it is now?")? {
                 widening.trust(state)?;

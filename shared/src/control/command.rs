@@ -130,10 +130,8 @@ pub enum IntegrationOrder {
         /// The branch; none: the one that is checked out.
         into: Option<String>,
         /// The environment of the command: filters of the user run with it, as they would by hand.
-        #[serde(default)]
         environment: Option<Environment>,
         /// The parts of the home that filters of the user see in addition to what tools need.
-        #[serde(default)]
         visible: Vec<String>,
     },
 }

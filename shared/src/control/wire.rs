@@ -69,8 +69,7 @@ pub struct Incoming<T> {
 }
 
 impl Connection {
-    fn new(stream: Stream) -> Self {
-        let credentials = credentials_of(&stream).ok();
+    fn new(stream: Stream, credentials: Option<Credentials>) -> Self {
         let codec = LengthDelimitedCodec::builder()
             .max_frame_length(MAX_FRAME)
             .new_codec();
@@ -86,10 +85,12 @@ impl Connection {
     /// The system's error if it is no stream socket, or no runtime runs.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Self::new(Stream::from(UnixStream::try_from(fd)?)))
+        let stream = Stream::from(UnixStream::try_from(fd)?);
+        Ok(Self::new(stream, None))
     }
 
-    /// Returns who is at the other end; none if the kernel does not say.
+    /// Returns who is at the other end of a connection that was accepted; none if the kernel does
+    /// not say.
     pub fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
     }
@@ -239,7 +240,9 @@ impl Listener {
     /// # Errors
     /// The system's error.
     pub async fn accept(&self) -> io::Result<Connection> {
-        Ok(Connection::new(self.0.accept().await?))
+        let stream = self.0.accept().await?;
+        let credentials = credentials_of(&stream).ok();
+        Ok(Connection::new(stream, credentials))
     }
 }
 
@@ -251,7 +254,8 @@ pub async fn connect(dir: &TeamDir) -> io::Result<Connection> {
     let folder = dir.open_folder(Some("run")).map_err(io::Error::other)?;
     let path = short_path(&folder);
     let options = ConnectOptions::new().name(path.to_fs_name::<GenericFilePath>()?);
-    Ok(Connection::new(options.connect_tokio().await?))
+    let stream = options.connect_tokio().await?;
+    Ok(Connection::new(stream, None))
 }
 
 /// Makes two connected ends: the daemon keeps one, the worker is born with the other.

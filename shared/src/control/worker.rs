@@ -43,7 +43,7 @@ pub struct WorkerState {
 /// What a worker sends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromWorker {
-    /// Where it stands now.
+    /// Its state now.
     State(WorkerState),
     /// It has appended an answer, a plan or a permission question to the lead's inbox: exactly this
     /// line counts.
@@ -149,7 +149,6 @@ pub struct Directive {
     /// Whether the member may change anything.
     pub gate: Gate,
     /// The task for which its work is checked where it works, if that is why the gate is closed.
-    #[serde(default)]
     pub checking: Option<TaskId>,
     /// The shutdown request of this incarnation that is pending.
     pub shutdown: Option<PendingShutdown>,

@@ -31,26 +31,29 @@ const UNSET: &[&str] = &["GPG_TTY", "SSH_ASKPASS", "SUDO_ASKPASS"];
 impl Environment {
     /// Sets what tells programs that no person is there, but for the variables that are `named`.
     pub fn tell_unattended(&mut self, named: &[String]) {
-        let is_named = |name: &str| named.iter().any(|it| it == name);
         // An editor of one program (`KUBE_EDITOR`) counts more than that of all.
         let own: Vec<String> = self
             .variables()
             .filter_map(|(name, _)| name.into_string().ok())
             .collect();
-        for name in own.iter().filter(|name| !is_named(name)) {
+        for name in own.iter().filter(|name| !named.contains(name)) {
             if name.ends_with("EDITOR") {
                 self.set(name, NO_EDITOR);
             } else if name.ends_with("PAGER") {
                 self.set(name, "cat");
             }
         }
-        for (name, value) in SET.iter().filter(|(name, _)| !is_named(name)) {
+        for (name, value) in SET.iter().filter(|(name, _)| !is_among(name, named)) {
             self.set(name, value);
         }
-        for name in UNSET.iter().filter(|name| !is_named(name)) {
+        for name in UNSET.iter().filter(|name| !is_among(name, named)) {
             self.unset(name);
         }
     }
+}
+
+fn is_among(name: &str, names: &[String]) -> bool {
+    names.iter().any(|other| other == name)
 }
 
 #[cfg(test)]

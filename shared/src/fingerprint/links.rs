@@ -12,9 +12,9 @@ use super::{literal_start, open_beneath};
 /// How many links are followed for one pattern, as the kernel does: more lead in a circle.
 const MOST_LINKS: usize = 40;
 
-/// Returns patterns, and behind them what they are where a link stands on the path with which one
-/// begins: `tests/**` is also `spec/**` where `tests` leads to `spec`. `target` returns where a
-/// link leads. What lies outside of the tree has no pattern.
+/// Returns patterns, and after them those that they become because a link is on the path with which
+/// one begins: `tests/**` is also `spec/**` where `tests` leads to `spec`. `target` returns where a
+/// link leads. What is outside the tree has no pattern.
 ///
 /// # Errors
 /// That of `target`.
@@ -97,14 +97,15 @@ fn led(folder: &Path, target: &Path) -> Option<PathBuf> {
 
 /// Returns the target of a link below a directory; an absolute one relative to the directory.
 pub(super) fn target_beneath(
-    root: (BorrowedFd<'_>, &Path),
+    root: BorrowedFd<'_>,
+    root_path: &Path,
     at: &Path,
 ) -> io::Result<Option<PathBuf>> {
-    let it = match open_beneath(root.0, at, OFlags::PATH) {
+    let link = match open_beneath(root, at, OFlags::PATH) {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-        it => it?,
+        opened => opened?,
     };
-    let target = match rustix::fs::readlinkat(&it, c"", Vec::new()) {
+    let target = match rustix::fs::readlinkat(&link, c"", Vec::new()) {
         // It is no link.
         Err(Errno::NOENT | Errno::INVAL) => return Ok(None),
         target => target?,
@@ -112,7 +113,7 @@ pub(super) fn target_beneath(
     let Ok(target) = target.into_string().map(PathBuf::from) else {
         return Ok(None);
     };
-    let Ok(inside) = target.strip_prefix(root.1) else {
+    let Ok(inside) = target.strip_prefix(root_path) else {
         return Ok(Some(target));
     };
     let up: PathBuf = at.iter().skip(1).map(|_| "..").collect();

@@ -19,7 +19,7 @@ use super::open_beneath;
 /// How much is read at once, in bytes: many events.
 const PIECE: usize = 16 << 10;
 
-/// Looks out for changes of what stands at some paths.
+/// Looks out for changes of what is at some paths.
 #[derive(Debug)]
 pub struct Lookout {
     queue: OwnedFd,
@@ -28,7 +28,7 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// Begins to look out for what stands at paths below a directory, and on the way to them. None
+    /// Begins to look out for what is at paths below a directory, and on the way to them. None
     /// need be there.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Lookout {
             };
             let Some(name) = name else { continue };
             // A file system may not tell names apart that differ by case alone.
-            if names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            if names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
                 seen.insert(folder.join(name));
             }
         }

@@ -20,7 +20,7 @@ use crate::team_dir::{DirError, TeamDir, TeamPath};
 /// third is needed only if another program replaces the inbox at the same moment, again.
 const TRIES: usize = 8;
 
-/// Where a line stands.
+/// Where a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
     /// Where it begins, in bytes from the start of the inbox.
@@ -55,7 +55,7 @@ pub enum AppendError {
         source: io::Error,
     },
     /// The line was written, but it could not be read back: mostly it will be read.
-    #[error("the message was appended to {}, but how it stands there cannot be seen: {source}", .path.display())]
+    #[error("the message was appended to {}, but whether it is whole cannot be seen: {source}", .path.display())]
     Unseen {
         /// The inbox.
         path: PathBuf,
@@ -129,7 +129,7 @@ pub fn sync(dir: &TeamDir, owner: &Name) -> Result<(), AppendError> {
     appender.sync(dir)
 }
 
-/// Returns where a message with this id stands that may have been appended before, by a process
+/// Returns the place of a message with this id that may have been appended before, by a process
 /// that was killed or did not learn the outcome, and syncs it there; none if it cannot be read near
 /// the end of the inbox (in its last 4 MiB).
 ///
@@ -144,12 +144,12 @@ pub fn find_appended(
 ) -> Result<Option<Appended>, AppendError> {
     let mut appender = Appender::new(owner);
     let inbox = appender.open(dir)?;
-    let found = find(&inbox.file, id).map_err(dir.cannot("read", &appender.at))?;
+    let place = find(&inbox.file, id).map_err(dir.cannot("read", &appender.at))?;
     appender.open = Some(inbox);
-    if found.is_some() && durability == Durability::Disk {
+    if place.is_some() && durability == Durability::Disk {
         appender.sync(dir)?;
     }
-    Ok(found)
+    Ok(place)
 }
 
 /// A writer of one inbox, which keeps it open between messages.
@@ -190,7 +190,7 @@ impl Appender {
         }
     }
 
-    /// Appends one message and returns where its line stands, for good.
+    /// Appends one message and returns where its line is, for good.
     ///
     /// # Errors
     /// [`AppendError`]. No reader sees the message then, except that it will be read after
@@ -240,7 +240,7 @@ impl Appender {
         Ok(whole)
     }
 
-    /// Writes a line (or several) until it stands behind a newline in the file that the path names,
+    /// Writes a line (or several) until it is behind a newline in the file that the path names,
     /// at the second attempt (the first, if a torn tail is known to be there) led by a newline;
     /// returns its offset.
     fn append_lines(&mut self, dir: &TeamDir, line: &[u8], torn: bool) -> Result<u64, AppendError> {
@@ -261,7 +261,7 @@ impl Appender {
     }
 
     /// Writes once, and looks back; returns the offset of the line (the last `length` bytes), if it
-    /// stands well.
+    /// is intact.
     pub(super) fn attempt(
         &mut self,
         dir: &TeamDir,

@@ -14,7 +14,7 @@ const MAX_INPUT: u64 = 4 << 20;
 /// How much memory a look begins with, in bytes: mostly there is nothing new, or one message.
 const FIRST: usize = 4 << 10;
 
-/// What one look has read: up to [`TAIL`] bytes before the place where it began, and what stands
+/// What one look has read: up to [`TAIL`] bytes before the place where it began, and what is
 /// behind that.
 #[derive(Debug)]
 pub(super) struct Lines<'f> {

@@ -34,7 +34,7 @@ const MAX_LINES: usize = 4096;
 /// again are not noticed.)
 ///
 /// A file that was renamed, replaced or deleted is read to its end through its descriptor, and then
-/// the one that stands at the path. A writer looks at the path after its write, so what it calls
+/// the one at the path. A writer looks at the path after its write, so what it calls
 /// sent was in the old file before the reader could see another one at the path.
 ///
 /// The descriptor stays open, since each opening makes an event for all who watch the file. To miss
@@ -44,7 +44,7 @@ pub struct Reader {
     dir: Arc<TeamDir>,
     at: TeamPath,
     /// The files to read, oldest first, at least one. The last stood at the path when that was last
-    /// looked at. Those before it stand there no longer.
+    /// looked at. Those before it are no longer there.
     files: VecDeque<OpenInbox>,
     position: Position,
     /// Where the position was when the first file had left the path: a copy of it may have been
@@ -88,7 +88,7 @@ pub struct InboxLine {
 pub(super) const TRUNCATED: &str = "was truncated";
 /// The file is long enough, but the bytes before the position are others.
 pub(super) const CHANGED: &str = "was truncated and filled again";
-/// Another file stands at the path, and it does not begin with what was read.
+/// Another file is at the path, and it does not begin with what was read.
 pub(super) const REPLACED: &str = "was replaced";
 
 impl Reader {
@@ -212,11 +212,14 @@ impl Reader {
         let mut lines = match opened {
             Some(lines) => lines,
             None => {
-                batch.restarted = Some(match replaced {
-                    true => REPLACED,
-                    false if file.metadata()?.len() < self.position.offset => TRUNCATED,
-                    false => CHANGED,
-                });
+                let restarted = if replaced {
+                    REPLACED
+                } else if file.metadata()?.len() < self.position.offset {
+                    TRUNCATED
+                } else {
+                    CHANGED
+                };
+                batch.restarted = Some(restarted);
                 batch.position = Position::START;
                 Lines::open_at_start(file)?
             }
@@ -289,7 +292,7 @@ fn cut_text(line: &[u8]) -> String {
     format!("{}…", text.trim_end_matches(char::REPLACEMENT_CHARACTER))
 }
 
-/// What stands behind a position.
+/// What is behind a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
     /// How many messages start a turn. Messages of the protocol itself are not counted.

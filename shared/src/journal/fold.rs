@@ -22,7 +22,8 @@ use crate::task::{Task, TaskEvent};
 use crate::work::Work;
 
 /// The state of a team. Only [`Team::apply`] changes it, in a running daemon as in a fold. A
-/// snapshot holds all of it except what is in its line already (`seq`, `done`).
+/// snapshot holds all of it except what is in its line already (`seq`, `done`): it is a record, the
+/// line of a snapshot.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Snapshot")]
 pub struct Team {
@@ -82,7 +83,7 @@ pub struct Team {
     #[schemars(with = "Vec<(RequestId, Vec<(TaskId, TaskId)>)>")]
     pub(super) added: VecDeque<(RequestId, Vec<(TaskId, TaskId)>)>,
     /// The state of the protected files when a person or the lead last set the work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub protected: Option<Baseline>,
     /// The highest `done` of a line.
     #[serde(skip)]
@@ -432,11 +433,11 @@ impl Team {
     /// Returns the number of the last incarnation of a name, also of one that was forgotten; 0 if
     /// it never had one.
     pub fn last_incarnation(&self, name: &Name) -> u32 {
-        let known = self
+        let present = self
             .members
             .get(name)
             .map(|member| member.record.incarnation);
-        known
+        present
             .or_else(|| self.forgotten.get(name).copied())
             .unwrap_or(0)
     }

@@ -62,7 +62,7 @@ impl JournalError {
             } => "nothing was changed; use the newer teamd that wrote it",
             Self::Unreadable { .. } | Self::Fold { .. } => {
                 "nothing was changed; correct that line, or move journal.jsonl aside to begin with an empty \
-                 roster (workers that still run are then told to exit)"
+                 roster (workers that still run then get a directive to exit)"
             }
         }
     }
@@ -136,7 +136,7 @@ pub fn fold(bytes: &[u8], mut each: impl FnMut(&Team, &Line)) -> Result<Team, Jo
     Ok(team)
 }
 
-/// Returns how many bytes stand behind the last newline of a file.
+/// Returns how many bytes are behind the last newline of a file.
 pub fn torn(bytes: &[u8]) -> Option<usize> {
     let rest = bytes
         .rsplit(|&byte| byte == b'\n')

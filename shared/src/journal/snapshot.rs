@@ -84,8 +84,10 @@ impl Team {
             .values()
             .filter(|request| !request.is_pending() && !last.contains(&request.request_id))
             .collect();
-        let resolved_at = |request: &Request| request.resolved_at.unwrap_or_default();
-        ended.sort_by(|a, b| resolved_at(b).total_cmp(&resolved_at(a)));
+        ended.sort_by(|a, b| {
+            let later = b.resolved_at.unwrap_or_default();
+            later.total_cmp(&a.resolved_at.unwrap_or_default())
+        });
         let mut kept = self.clone();
         // The file of a task is written with the effects of its line: until then a start must know
         // its state.
@@ -107,8 +109,8 @@ impl Team {
 }
 
 /// Reads the end of the journal, as much as a fold needs: the lines from the last snapshot on, or
-/// all lines if there is none. Returns where that begins in the file, too. Nothing if there is no
-/// journal.
+/// all lines if there is none. Also returns where that begins in the file. Returns nothing if there
+/// is no journal.
 ///
 /// # Errors
 /// [`DirError`] if the system refuses.
@@ -125,7 +127,7 @@ pub(super) fn read_end(dir: &TeamDir) -> Result<(u64, Vec<u8>), DirError> {
 }
 
 /// Reads a journal of `length` bytes from its last snapshot on, or from its start if it has none.
-/// Returns the offset of what was read, too.
+/// Also returns the offset of what was read.
 fn from_last_snapshot(journal: &File, length: u64) -> io::Result<(u64, Vec<u8>)> {
     let mut size = FIRST_LOOK;
     loop {

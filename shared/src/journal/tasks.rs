@@ -114,10 +114,12 @@ impl Team {
     }
 
     fn is_added(&mut self, command: &RequestId, task: TaskId) {
-        let known = self.added.iter().rposition(|(id, _)| id == command);
-        match known.and_then(|at| self.added[at].1.last_mut()) {
+        let at_command = self.added.iter().rposition(|(id, _)| id == command);
+        match at_command.and_then(|at| self.added[at].1.last_mut()) {
             Some((_, last)) if *last + 1 == task => *last = task,
-            Some(_) => self.added[known.unwrap_or_default()].1.push((task, task)),
+            Some(_) => self.added[at_command.unwrap_or_default()]
+                .1
+                .push((task, task)),
             None => self.added.push_back((command.clone(), vec![(task, task)])),
         }
         if self.added.len() > COMMANDS {
@@ -151,8 +153,8 @@ impl Team {
     /// Returns the status of a task; none if there never was one. A snapshot leaves out what was
     /// completed before it.
     pub fn task_status(&self, id: TaskId) -> Option<TaskStatus> {
-        let known = self.tasks.get(&id).map(|task| task.status);
-        known.or((id > 0 && id <= self.last_task).then_some(TaskStatus::Completed))
+        let status = self.tasks.get(&id).map(|task| task.status);
+        status.or((id > 0 && id <= self.last_task).then_some(TaskStatus::Completed))
     }
 
     /// Returns the tasks that a task still waits for, with their status.
@@ -224,7 +226,7 @@ impl Team {
         all_ended.then_some(why)
     }
 
-    /// Returns the pending tasks that will not be done as things stand, each with the reason. While
+    /// Returns the pending tasks that will not be done as things are, each with the reason. While
     /// a lead agent runs, it can still start a teammate.
     pub fn stuck(&self) -> BTreeMap<TaskId, String> {
         let lead = self.members.get(&Name::lead());

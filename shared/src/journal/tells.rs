@@ -28,11 +28,16 @@ enum To {
     Many(Vec<Name>),
 }
 
+impl NoticeGroup {
+    fn of_one(notice: &Notice) -> Self {
+        Self {
+            to: To::One(notice.to.clone()),
+            id: notice.id,
+        }
+    }
+}
+
 pub(super) fn serialize<S: Serializer>(tells: &[Notice], serializer: S) -> Result<S::Ok, S::Error> {
-    let one = |tell: &Notice| NoticeGroup {
-        to: To::One(tell.to.clone()),
-        id: tell.id,
-    };
     let same = tells.chunk_by(|one, next| one.id == next.id);
     serializer.collect_seq(same.flat_map(|same| match same {
         [first, ..] if same.len() > FEW => {
@@ -41,7 +46,7 @@ pub(super) fn serialize<S: Serializer>(tells: &[Notice], serializer: S) -> Resul
                 id: first.id,
             }]
         }
-        few => few.iter().map(one).collect(),
+        few => few.iter().map(NoticeGroup::of_one).collect(),
     }))
 }
 

@@ -25,7 +25,7 @@ pub struct Shape {
     nodes: Vec<Node>,
 }
 
-/// What may stand at one place.
+/// What may be at one place.
 #[derive(Debug, Default)]
 struct Node {
     /// Anything.

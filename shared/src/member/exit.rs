@@ -15,9 +15,9 @@ pub enum Ending {
     Force,
     /// It was released, and was still running a grace period later.
     Overdue,
-    /// Its process received SIGTERM, and said so.
+    /// Its process received SIGTERM, and reported it.
     Sigterm,
-    /// A signal told the daemon to stop.
+    /// The daemon received a signal to stop.
     Stop,
     /// It did not answer the daemon for too long, and counts as crashed.
     Hung,
@@ -48,14 +48,12 @@ pub struct Exit {
     /// The shutdown request that it approved.
     pub request_id: Option<RequestId>,
     /// How many messages it had not consumed.
-    #[serde(default)]
     pub unread: u64,
     /// The end of its inbox: a fresh incarnation begins there.
-    #[serde(default)]
     pub inbox: Position,
     /// Why it was ended by the daemon itself, and why it is not (or could not be) started again, in
     /// plain words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// What its conversation had cost, as far as it had reported.
     #[serde(default, skip_serializing_if = "Usage::is_nothing")]

@@ -78,7 +78,7 @@ pub enum Doing {
 
 /// A pause in which a worker waits for the service of its model.
 ///
-/// It is part of control frames, too: no field may be left out when it is written.
+/// It is also part of control frames: no field may be left out when it is written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Waiting {
     /// Seconds since 1970, when it ends at the latest.

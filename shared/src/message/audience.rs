@@ -27,7 +27,7 @@ impl Message {
     ///
     /// A shutdown request and a verdict act through the daemon's directive, and the end of another
     /// teammate is news for the next turn only. For the lead agent, the plans of its teammates are
-    /// work, and so, after a moment, are their notifications at the end of a piece of work. That a
+    /// work, and so, shortly after, are their notifications at the end of a piece of work. That a
     /// teammate has ended, or refuses to, is work for it only if it has asked that teammate to
     /// leave.
     pub fn relevance(&self, reader: &Name) -> Relevance {
@@ -61,7 +61,7 @@ impl Message {
         }
     }
 
-    /// The inbox of the lead is that of the person, too, and the lead agent's own answers stand in
+    /// The inbox of the lead is also that of the person, and the lead agent's own answers are in
     /// it.
     fn relevance_to_lead(&self) -> Relevance {
         if self.from == LEAD || self.to.as_deref() == Some(USER) {

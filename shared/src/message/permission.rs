@@ -8,26 +8,28 @@ const SUBJECTS: [&str; 6] = ["command", "file_path", "path", "url", "pattern", "
 /// Returns what an agent wants to do: the tool and its subject in the first line, each further
 /// field below.
 pub(crate) fn permission_text(tool: &str, input: &Value) -> String {
-    let shown = |value: &Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
-    };
     let subject = SUBJECTS.into_iter().find(|name| input[name].is_string());
     let first = subject.map_or_else(
         || tool.to_owned(),
-        |name| format!("{tool}: {}", shown(&input[name])),
+        |name| format!("{tool}: {}", text_of(&input[name])),
     );
     let rest = input
         .as_object()
         .into_iter()
         .flatten()
         .filter(|(name, _)| Some(name.as_str()) != subject);
-    let rest = rest.map(|(name, value)| format!("{name}: {}", shown(value)));
+    let rest = rest.map(|(name, value)| format!("{name}: {}", text_of(value)));
     std::iter::once(first)
         .chain(rest)
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// Returns a text as it is, and any other value as JSON.
+fn text_of(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -71,12 +71,15 @@ impl Message {
 /// Tells whether a value has at most so many levels: an array or object in another one is one level
 /// more.
 pub fn is_nested_within(value: &Value, levels: usize) -> bool {
-    let fits = |inner: &Value| is_nested_within(inner, levels.saturating_sub(1));
-    match value {
-        Value::Array(values) => levels > 0 && values.iter().all(fits),
-        Value::Object(fields) => levels > 0 && fields.values().all(fits),
-        _ => true,
-    }
+    let inner: Vec<&Value> = match value {
+        Value::Array(values) => values.iter().collect(),
+        Value::Object(fields) => fields.values().collect(),
+        _ => return true,
+    };
+    levels > 0
+        && inner
+            .into_iter()
+            .all(|inner| is_nested_within(inner, levels - 1))
 }
 
 /// The fields of a line that have not been understood yet. What is left at the end is kept as

@@ -27,7 +27,7 @@ impl Message {
         }
     }
 
-    /// Returns the message as the JSON object that stands in the file, in the order of the table in
+    /// Returns the message as the JSON object that is in the file, in the order of the table in
     /// `docs/protocol.md`.
     pub fn to_json(&self) -> Value {
         let mut fields = Map::new();

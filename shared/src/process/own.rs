@@ -3,9 +3,10 @@
 use std::io;
 
 use nix::sys::signal::Signal;
+use tokio::runtime::Handle;
 
 /// Closes all descriptors except 0, 1, 2 and those that were passed on by their numbers: others
-/// that its starter left open (a lock, a pipe, a jobserver) are none of its business. Must be
+/// that its starter left open (a lock, a pipe, a jobserver) do not concern it. Must be
 /// called before anything else is opened.
 ///
 /// # Errors
@@ -66,11 +67,18 @@ pub fn set_signals() -> io::Result<()> {
 
 /// Catches signals and does nothing.
 fn catch(signals: &[Signal]) -> io::Result<()> {
+    if Handle::try_current().is_ok() {
+        return catch_in_runtime(signals);
+    }
     // A signal that was caught once is caught for good, even when this event loop is gone.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()?;
     let _inside = runtime.enter();
+    catch_in_runtime(signals)
+}
+
+fn catch_in_runtime(signals: &[Signal]) -> io::Result<()> {
     for signal in signals {
         let kind = tokio::signal::unix::SignalKind::from_raw(*signal as i32);
         drop(tokio::signal::unix::signal(kind)?);

@@ -98,7 +98,7 @@ fn of_type(schema: &Value, root: &Value) -> Vec<Value> {
         Some("boolean") => vec![json!(true)],
         Some(other) => vec![Value::Null; usize::from(other == "null")],
         None if schema["anyOf"].is_array() || schema["oneOf"].is_array() => Vec::new(),
-        // Anything may stand there.
+        // Anything may be there.
         None => vec![json!({"any": [1]})],
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn check(model: Option<&ModelSpec>, lookup: Lookup<'_>) -> Result<(),
     Ok(())
 }
 
-/// Tells whether a URL names a user, and returns what stands behind it.
+/// Tells whether a URL names a user, and returns what is behind it.
 fn parted(url: &str) -> (bool, &str) {
     let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
     let authority = behind
@@ -77,10 +77,10 @@ fn is_address(url: &str) -> bool {
         Some((host, port)) if !port.contains(']') => (host, port),
         _ => (authority, ""),
     };
-    let known = ["http", "https"]
+    let is_http = ["http", "https"]
         .iter()
-        .any(|known| scheme.eq_ignore_ascii_case(known));
-    known
+        .any(|known_scheme| scheme.eq_ignore_ascii_case(known_scheme));
+    is_http
         && !host.is_empty()
         && host.chars().all(|c| !c.is_whitespace() && !c.is_control())
         && (port.is_empty() || port.parse::<u16>().is_ok())

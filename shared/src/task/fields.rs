@@ -13,7 +13,7 @@ use super::{Check, MAX_ATTEMPTS, Task, TaskId, TaskStatus};
 /// The longest subject, in characters.
 const MAX_SUBJECT: usize = 200;
 
-/// The longest description and the longest check, in bytes: a task stands in one message.
+/// The longest description and the longest check, in bytes: a task is part of one message.
 const MAX_TEXT: usize = 200_000;
 
 /// Means no check of its own, or no review.
@@ -61,15 +61,16 @@ impl TaskFields {
     /// Returns the first field that only a person or the lead sets: a teammate does not choose how
     /// its work is checked.
     pub fn reserved(&self) -> Option<&'static str> {
-        let said = [
+        let fields = [
             ("check", self.check.is_some()),
             ("no_check", self.no_check.is_some()),
             ("review", self.review.is_some()),
             ("for", self.reserved_for.is_some()),
             ("max_attempts", self.max_attempts.is_some()),
         ];
-        said.into_iter()
-            .find(|(_, is_said)| *is_said)
+        fields
+            .into_iter()
+            .find(|(_, is_set)| *is_set)
             .map(|(name, _)| name)
     }
 
@@ -126,7 +127,6 @@ impl TaskFields {
     /// What is wrong with a field. Fits behind "error: ".
     pub fn change(&self, task: &Task, by: &str) -> Result<Task, String> {
         let mut next = task.clone();
-        let some = |text: &String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         if let Some(subject) = &self.subject {
             subject.trim().clone_into(&mut next.subject);
         }
@@ -137,11 +137,12 @@ impl TaskFields {
             next.blocked_by = before.iter().copied().collect();
         }
         if let Some(who) = &self.reserved_for {
-            next.reserved_for = some(who);
+            next.reserved_for = not_blank(who);
         }
         if let Some(command) = &self.check {
             // Most often, a shell variable in the command was not set.
-            let command = some(command).ok_or("the check is empty: write a command, or `none`")?;
+            let command =
+                not_blank(command).ok_or("the check is empty: write a command, or `none`")?;
             next.check = (command != NONE).then(|| Check {
                 command,
                 set_by: by.to_owned(),
@@ -166,16 +167,6 @@ impl TaskFields {
 }
 
 fn is_usable(task: &Task) -> Result<(), String> {
-    let long = |what: &str, text: &str| {
-        if text.len() > MAX_TEXT {
-            Err(format!(
-                "the {what} has {} bytes, the limit is {MAX_TEXT}",
-                text.len()
-            ))
-        } else {
-            Ok(())
-        }
-    };
     if task.subject.is_empty() || task.subject.contains(['\n', '\r']) {
         return Err("the subject of a task is one line of text".to_owned());
     }
@@ -184,8 +175,8 @@ fn is_usable(task: &Task) -> Result<(), String> {
             "the subject has more than {MAX_SUBJECT} characters: the rest belongs into the description"
         ));
     }
-    long("description", &task.description)?;
-    long(
+    is_short_enough("description", &task.description)?;
+    is_short_enough(
         "check",
         task.check.as_ref().map_or("", |check| &check.command),
     )?;
@@ -194,4 +185,20 @@ fn is_usable(task: &Task) -> Result<(), String> {
     } else {
         Ok(())
     }
+}
+
+fn is_short_enough(what: &str, text: &str) -> Result<(), String> {
+    if text.len() > MAX_TEXT {
+        return Err(format!(
+            "the {what} has {} bytes, the limit is {MAX_TEXT}",
+            text.len()
+        ));
+    }
+    Ok(())
+}
+
+/// Returns a text without the blanks around it; none if nothing else is there.
+fn not_blank(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
 }

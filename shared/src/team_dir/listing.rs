@@ -42,9 +42,9 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn looks_like_one(&self) -> Result<bool, DirError> {
-        let found = self.list(None)?;
-        Ok(found.iter().any(|it| it.at == TeamPath::journal())
-            || found.iter().all(|it| {
+        let entries = self.list(None)?;
+        Ok(entries.iter().any(|it| it.at == TeamPath::journal())
+            || entries.iter().all(|it| {
                 let name = it.at.file_name();
                 super::FOLDERS.contains(&name) || name == "config.json" || name == ".gitignore"
             }))
@@ -62,7 +62,7 @@ impl TeamDir {
             Err(rustix::io::Errno::NOENT) => return Ok(Vec::new()),
             other => other.map_err(explain)?,
         };
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         for entry in Dir::read_from(&opened).map_err(explain)? {
             let entry = entry.map_err(explain)?;
             let Ok(file) = entry.file_name().to_str() else {
@@ -75,7 +75,7 @@ impl TeamDir {
                 Err(rustix::io::Errno::NOENT) => continue,
                 other => other.map_err(explain)?,
             };
-            found.push(Found {
+            entries.push(Found {
                 at: TeamPath {
                     folder,
                     file: file.to_owned(),
@@ -86,8 +86,8 @@ impl TeamDir {
                 identity: (stat.st_dev, stat.st_ino),
             });
         }
-        found.sort_by(|one, other| one.at.file.cmp(&other.at.file));
-        Ok(found)
+        entries.sort_by(|one, other| one.at.file.cmp(&other.at.file));
+        Ok(entries)
     }
 }
 

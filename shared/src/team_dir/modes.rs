@@ -32,15 +32,15 @@ impl TeamDir {
             );
         }
         for folder in [None].into_iter().chain(FOLDERS.map(Some)) {
-            for found in self
+            for file in self
                 .list(folder)?
                 .into_iter()
-                .filter(|found| found.kind == FileKind::File)
+                .filter(|file| file.kind == FileKind::File)
             {
                 let had = self
-                    .restore_mode(Some(&found.at))
+                    .restore_mode(Some(&file.at))
                     .map(|had| if folder.is_none() { had } else { None })?;
-                restored.extend(had.map(|had| format!("{} ({had:04o})", found.at)));
+                restored.extend(had.map(|had| format!("{} ({had:04o})", file.at)));
             }
         }
         Ok(restored)
@@ -62,7 +62,7 @@ impl TeamDir {
     /// # Errors
     /// [`DirError`] if the system refuses.
     pub fn close_to_others(&self, at: Option<&TeamPath>) -> Result<(), DirError> {
-        self.change_mode(at, |found, made_with| found & made_with)
+        self.change_mode(at, |mode, made_with| mode & made_with)
             .map(drop)
     }
 
@@ -90,19 +90,19 @@ impl TeamDir {
             };
             // In a directory without permissions not even `.` is found, so its descriptor is used.
             let held = held.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
-            let found = fstat(held)?.st_mode;
-            let made_with = match FileType::from_raw_mode(found) {
+            let mode = fstat(held)?.st_mode;
+            let made_with = match FileType::from_raw_mode(mode) {
                 FileType::Directory => DIR_MODE,
                 FileType::RegularFile => FILE_MODE,
                 _ => return Ok(None),
             };
-            let wanted = wanted(found & ALL_BITS, made_with);
-            if found & ALL_BITS == wanted {
+            let wanted = wanted(mode & ALL_BITS, made_with);
+            if mode & ALL_BITS == wanted {
                 return Ok(None);
             }
             let itself = format!("/proc/self/fd/{}", held.as_raw_fd());
             chmodat(CWD, itself, Mode::from_raw_mode(wanted), AtFlags::empty())?;
-            Ok(Some(found & ALL_BITS))
+            Ok(Some(mode & ALL_BITS))
         };
         match change() {
             Err(Errno::NOENT) => Ok(None),

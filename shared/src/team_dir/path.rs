@@ -76,8 +76,8 @@ impl TeamPath {
         Self::at("log", format!("{name}.log"))
     }
 
-    /// Returns the files that a teammate has for itself, whether or not they are there; the lead's
-    /// inbox belongs to the daemon, too.
+    /// Returns the files that a teammate has for itself, whether or not they are there. The
+    /// inbox of the lead is not among them: it also belongs to the daemon.
     pub fn of_member(name: &Name) -> Vec<Self> {
         let inbox = [Self::inbox(name), Self::rejected(name)];
         let log = Self::log(name.as_str());
@@ -87,11 +87,11 @@ impl TeamPath {
             log.with_suffix(OLDER_LOG),
             log,
         ];
-        inbox
-            .into_iter()
-            .filter(|_| *name != Name::lead())
-            .chain(own)
-            .collect()
+        if *name == Name::lead() {
+            own.into()
+        } else {
+            inbox.into_iter().chain(own).collect()
+        }
     }
 
     /// `log/NAME.background-ID.log`: the kept output of a background command that has ended.
@@ -151,7 +151,7 @@ impl TeamPath {
         Self::at("run", format!("overload-{service}"))
     }
 
-    /// `tasks/ID.json`: a task as it stands. Written by the daemon alone, by rename.
+    /// `tasks/ID.json`: a task as it is now. Written by the daemon alone, by rename.
     pub fn task(id: TaskId) -> Self {
         Self::at("tasks", format!("{id}.json"))
     }

@@ -23,7 +23,8 @@ const WORK: &str = "How it works";
 const LIMITS: &str = "Limits";
 const SANDBOX: &str = "Sandbox";
 
-// What is said of the terms; what is not said is none. It is part of control frames, too: no field
+// What is set of the terms; what is not set is none. It is a record: its fields are the flags of
+// `teamctl spawn` and the keys of a table of `team.toml`, which has no tables below. It is also part of control frames: no field
 // may be left out when it is written. The help of `teamctl spawn` shows the documentation of the
 // fields.
 #[expect(
@@ -293,38 +294,40 @@ impl TermsPatch {
             "checkout",
             checkout.filter(|own| !own && is_asked(|above| above.checkout == Some(true))),
         );
-        let number = |count: Option<u32>| count.map(f64::from);
-        let large = |count: Option<u64>| count.map(|count| count as f64);
         let least = |of: &dyn Fn(&Self) -> Option<f64>| {
             above.iter().filter_map(|it| of(it)).reduce(f64::min)
         };
-        let turns = least(&|it| number(it.max_turns)).unwrap_or(f64::from(DEFAULT_TURNS));
-        to.limits("max_turns", number(*max_turns), Some(turns));
+        let turns = least(&|it| it.max_turns.map(f64::from)).unwrap_or(f64::from(DEFAULT_TURNS));
+        to.limits("max_turns", max_turns.map(f64::from), Some(turns));
         to.limits(
             "max_tokens",
-            large(*max_tokens),
-            least(&|it| large(it.max_tokens)),
+            max_tokens.map(as_float),
+            least(&|it| it.max_tokens.map(as_float)),
         );
         to.limits(
             "max_cost",
             max_cost.map(f64::from),
             least(&|it| it.max_cost.map(f64::from)),
         );
-        to.limits("memory", large(*memory), least(&|it| large(it.memory)));
+        to.limits(
+            "memory",
+            memory.map(as_float),
+            least(&|it| it.memory.map(as_float)),
+        );
         to.limits(
             "cpu_time",
-            large(*cpu_time),
-            least(&|it| large(it.cpu_time)),
+            cpu_time.map(as_float),
+            least(&|it| it.cpu_time.map(as_float)),
         );
         to.limits(
             "max_procs",
-            number(*max_procs),
-            least(&|it| number(it.max_procs)),
+            max_procs.map(f64::from),
+            least(&|it| it.max_procs.map(f64::from)),
         );
         to.limits(
             "max_time",
-            large(*max_time),
-            least(&|it| large(it.max_time)),
+            max_time.map(as_float),
+            least(&|it| it.max_time.map(as_float)),
         );
         let above: Vec<&SandboxPatch> = above.iter().map(|above| &above.sandbox).collect();
         sandbox.effects(&above, to);
@@ -428,4 +431,8 @@ fn variables<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, 
         ))),
         None => Ok(names),
     }
+}
+
+fn as_float(count: u64) -> f64 {
+    count as f64
 }

@@ -54,27 +54,31 @@ impl Poll {
 
 impl FileState {
     fn of(path: &Path) -> Option<Self> {
-        let it = std::fs::symlink_metadata(path).ok()?;
+        let metadata = std::fs::symlink_metadata(path).ok()?;
         Some(Self {
-            identity: (it.dev(), it.ino()),
-            length: it.len(),
-            modified: it.modified().ok(),
+            identity: (metadata.dev(), metadata.ino()),
+            length: metadata.len(),
+            modified: metadata.modified().ok(),
         })
     }
+}
+
+fn named_state(path: &Path) -> Option<(String, FileState)> {
+    let name = path.file_name()?.to_str()?;
+    Some((name.to_owned(), FileState::of(path)?))
 }
 
 /// Looks at all that is watched. A file that cannot be read counts as missing, and its return is
 /// noticed.
 fn look_at(target: &WatchTarget) -> BTreeMap<String, FileState> {
-    let seen = |path: &Path| Some((path.file_name()?.to_str()?.to_owned(), FileState::of(path)?));
     if !target.folder {
-        return seen(&target.path).into_iter().collect();
+        return named_state(&target.path).into_iter().collect();
     }
     let Ok(entries) = std::fs::read_dir(&target.path) else {
         return BTreeMap::new();
     };
     entries
-        .filter_map(|entry| seen(&entry.ok()?.path()))
+        .filter_map(|entry| named_state(&entry.ok()?.path()))
         .collect()
 }
 

@@ -238,7 +238,7 @@ fn target(folder: bool) -> WatchTarget {
 /// What an event leaves behind: whether the watch may be dead, and what has changed.
 fn heard(folder: bool, kind: EventKind, path: &str) -> (bool, Changes) {
     let signal = Signal::default();
-    target(folder).hear(Ok(Event::new(kind).add_path(path.into())), &signal);
+    target(folder).take(Ok(Event::new(kind).add_path(path.into())), &signal);
     let pending = signal.pending.into_inner().unwrap();
     (pending.stale, pending.changes)
 }
@@ -269,7 +269,7 @@ fn who_watches_names_hears_of_no_line_that_is_appended() {
             closes: true,
             ..target(true)
         };
-        target.hear(Ok(Event::new(kind).add_path("/t/inbox/a".into())), &signal);
+        target.take(Ok(Event::new(kind).add_path("/t/inbox/a".into())), &signal);
         signal.pending.into_inner().unwrap().changes != Changes::default()
     };
     assert!(!heard(EventKind::Modify(ModifyKind::Data(DataChange::Any))));
@@ -289,7 +289,7 @@ fn who_watches_names_hears_of_no_line_that_is_appended() {
 fn lost_events_mean_that_anything_may_have_changed() {
     let signal = Signal::default();
     let lost = Event::new(EventKind::Other).set_flag(Flag::Rescan);
-    target(true).hear(Ok(lost), &signal);
+    target(true).take(Ok(lost), &signal);
     let pending = signal.pending.into_inner().unwrap();
     assert_eq!((pending.stale, pending.changes), (true, Changes::Anything));
     let gone = EventKind::Remove(notify::event::RemoveKind::Folder);
@@ -301,7 +301,7 @@ fn changes_that_are_not_taken_do_not_pile_up() {
     let signal = Signal::default();
     let data = EventKind::Modify(ModifyKind::Data(DataChange::Any));
     for number in 0..=MAX_FILES {
-        target(true).hear(
+        target(true).take(
             Ok(Event::new(data).add_path(format!("/t/inbox/{number}").into())),
             &signal,
         );

@@ -191,7 +191,7 @@ mod tests {
     fn scene() -> (tempfile::TempDir, TeamDir, Spawner) {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
-        let roster = json!({"version": 1, "members": []});
+        let roster = json!({"version": 1, "seq": 1, "team_name": "t", "members": []});
         teamd_shared::fs::replace(&dir, &TeamPath::config(), roster.to_string().as_bytes())
             .unwrap();
         teamd_shared::fs::replace(&dir, &TeamPath::journal(), b"").unwrap();
@@ -429,7 +429,7 @@ mod tests {
         assert!(
             workspace(&spawner, None)
                 .unwrap_err()
-                .contains("a symbolic link stands on the way")
+                .contains("on the way")
         );
         assert!(
             workspace(&spawner, Some("."))

@@ -72,12 +72,11 @@ pub fn undo(context: &Context, started: bool, result: CommandResult) -> CommandR
     result
 }
 
-/// Refuses the home directory and the root: a team there could write all that is the user's, and a
-/// person who is there by chance does not mean that.
+/// Refuses the home directory and the root: a team there could write everything that belongs to the
+/// user, and a person who happens to be there does not mean that.
 fn refuse_home(path: &Path) -> Result<(), CommandError> {
-    let real = |path: &Path| path.canonicalize().ok();
-    let above = path.parent().and_then(real);
-    let home = std::env::home_dir().and_then(|home| real(&home));
+    let above = path.parent().and_then(|above| above.canonicalize().ok());
+    let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     let which = match above {
         Some(above) if above == Path::new("/") => "the root directory",
         Some(above) if Some(&above) == home.as_ref() => "the home directory",
@@ -93,10 +92,7 @@ fn refuse_home(path: &Path) -> Result<(), CommandError> {
 
 /// Runs `teamd start`, and reports it if that started the daemon. Returns whether it did.
 fn start(context: &Context) -> Result<bool, CommandError> {
-    let failed = |why: String| {
-        CommandError::new(ExitCode::Failed, format!("cannot start the daemon: {why}"))
-    };
-    let program = programs::teamd().map_err(|error| failed(error.to_string()))?;
+    let program = programs::teamd().map_err(|error| cannot_start(error.to_string()))?;
     let output = Command::new(&program)
         .args(["--json", "--team-dir"])
         .arg(&context.path)
@@ -104,21 +100,17 @@ fn start(context: &Context) -> Result<bool, CommandError> {
         .stdin(Stdio::null())
         .output()
         .map_err(|error| {
-            failed(format!("{}: {error}", program.display()))
+            cannot_start(format!("{}: {error}", program.display()))
                 .hint("install teamd, teamctl and team-worker together, from the same version")
         })?;
-    let json = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes).into_owned();
-        text.lines()
-            .last()
-            .and_then(|line| serde_json::from_str::<Value>(line).ok())
-    };
     if !output.status.success() {
-        let error = json(&output.stderr).and_then(|json| CommandError::of_json(&json));
-        return Err(error
-            .unwrap_or_else(|| failed(String::from_utf8_lossy(&output.stderr).trim().to_owned())));
+        let error = last_json(&output.stderr).and_then(|json| CommandError::of_json(&json));
+        return Err(error.unwrap_or_else(|| {
+            cannot_start(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+        }));
     }
-    let Some(started) = json(&output.stdout).filter(|started| started["already_running"] == false)
+    let Some(started) =
+        last_json(&output.stdout).filter(|started| started["already_running"] == false)
     else {
         return Ok(false);
     };
@@ -129,4 +121,14 @@ fn start(context: &Context) -> Result<bool, CommandError> {
         escape::line(&path)
     ));
     Ok(true)
+}
+
+fn cannot_start(why: String) -> CommandError {
+    CommandError::new(ExitCode::Failed, format!("cannot start the daemon: {why}"))
+}
+
+/// Returns the last line of an output, if it is JSON.
+fn last_json(output: &[u8]) -> Option<Value> {
+    let text = String::from_utf8_lossy(output);
+    serde_json::from_str(text.lines().last()?).ok()
 }

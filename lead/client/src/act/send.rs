@@ -75,15 +75,11 @@ fn check<'r>(
     queue: bool,
 ) -> Result<&'r RosterMember, CommandError> {
     let member = roster::find(roster, name)?;
-    let not_running = |status: &str| {
-        let message = format!("{name} is not running ({status}): nothing was sent");
-        CommandError::new(ExitCode::Conflict, message)
-    };
     if member.status.is_ended() {
         return if queue {
             Ok(member)
         } else {
-            Err(not_running(member.status.as_str()).hint(format!(
+            Err(not_running(name, member.status.as_str()).hint(format!(
                 "`--queue` leaves it for the next incarnation; `teamctl spawn {name} --resume` starts one"
             )))
         };
@@ -91,7 +87,7 @@ fn check<'r>(
     // What is in the inbox when an end is recorded is mail of that incarnation, and a fresh one
     // skips it.
     let unrecorded =
-        |hint: &str| Err(not_running("gone, though its end is not recorded").hint(hint));
+        |hint: &str| Err(not_running(name, "gone, though its end is not recorded").hint(hint));
     if !roster::runs(roster, member) {
         return unrecorded(
             "`teamd start` records its end; then `--queue` leaves it for the next incarnation",
@@ -156,6 +152,11 @@ pub fn undelivered(name: &Name, id: Uuid, delivery: &Delivery) -> Option<Command
     };
     let message = format!("the message is in the inbox of {name} ({id}), but {doubt}");
     Some(CommandError::new(code, message).hint(hint))
+}
+
+fn not_running(name: &Name, status: &str) -> CommandError {
+    let message = format!("{name} is not running ({status}): nothing was sent");
+    CommandError::new(ExitCode::Conflict, message)
 }
 
 #[cfg(test)]

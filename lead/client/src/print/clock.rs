@@ -50,14 +50,16 @@ pub fn parse(text: &str) -> Option<f64> {
         return Some(exact.as_duration().as_secs_f64());
     }
     let zone = TimeZone::system();
-    let today = || local(wall(), &zone).date();
     // The date first: a time alone is also read from a text with a date, which would be lost.
-    let local = text.parse::<DateTime>();
-    let local = local
-        .or_else(|_| text.parse::<Time>().map(|time| today().to_datetime(time)))
-        .ok()?;
+    let date_and_time = match text.parse::<DateTime>() {
+        Ok(date_and_time) => date_and_time,
+        Err(_) => {
+            let time = text.parse::<Time>().ok()?;
+            local(wall(), &zone).date().to_datetime(time)
+        }
+    };
     Some(
-        local
+        date_and_time
             .to_zoned(zone.clone())
             .ok()?
             .timestamp()

@@ -299,37 +299,41 @@ fn describe(plan: &Request, rejected: usize) -> String {
 
 /// Returns the first informative line of a plan, without the marks of a heading or a list.
 pub fn headline(plan: &str) -> String {
-    let bare = |line: &str| {
-        let text = line
-            .trim()
-            .trim_start_matches(['#', '>', '-', '*'])
-            .trim()
-            .trim_matches('*')
-            .trim();
-        text.replace("**", "")
-            .chars()
-            .take(HEADLINE)
-            .collect::<String>()
-    };
-    let first = plan.lines().map(bare).find(|line| {
+    let first = plan.lines().map(without_marks).find(|line| {
         let heading = line.trim_end_matches([':', '.']).to_lowercase();
         !heading.is_empty() && !SAYS_NOTHING.contains(&heading.as_str())
     });
     first
-        .or_else(|| plan.lines().map(bare).find(|line| !line.is_empty()))
+        .or_else(|| {
+            plan.lines()
+                .map(without_marks)
+                .find(|line| !line.is_empty())
+        })
         .unwrap_or_default()
+}
+
+/// Removes the marks of a heading or a list from a line of Markdown, and shortens it.
+fn without_marks(line: &str) -> String {
+    let text = line
+        .trim()
+        .trim_start_matches(['#', '>', '-', '*'])
+        .trim()
+        .trim_matches('*')
+        .trim();
+    text.replace("**", "").chars().take(HEADLINE).collect()
 }
 
 /// Orders names as people do: w2 before w10.
 pub fn natural(a: &str, b: &str) -> Ordering {
     fn parts(name: &str) -> Vec<(&str, Option<u64>)> {
-        let is_digit = |c: char| c.is_ascii_digit();
         let mut parts = Vec::new();
         let mut rest = name;
         while !rest.is_empty() {
-            let text = rest.find(is_digit).unwrap_or(rest.len());
+            let text = rest
+                .find(|c: char| c.is_ascii_digit())
+                .unwrap_or(rest.len());
             let number = rest[text..]
-                .find(|c| !is_digit(c))
+                .find(|c: char| !c.is_ascii_digit())
                 .map_or(rest.len(), |end| text + end);
             let digits = &rest[text..number];
             // A name that ends here comes before one with a number.

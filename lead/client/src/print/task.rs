@@ -1,5 +1,7 @@
 //! A task as a person reads it: its status in colour, and everything about it.
 
+use std::collections::BTreeSet;
+
 use anstyle::{AnsiColor, Style};
 use teamd_shared::journal::Team;
 use teamd_shared::member::ApproveBy;
@@ -45,13 +47,6 @@ pub fn style(status: TaskStatus) -> Style {
 
 /// Describes everything about a task.
 pub fn details(team: &Team, task: &Task) -> String {
-    let ids = |ids: &std::collections::BTreeSet<TaskId>| {
-        ids.iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let text = |text: Option<&String>| text.cloned().unwrap_or_default();
     let of_team = if task.no_check {
         None
     } else {
@@ -85,7 +80,7 @@ pub fn details(team: &Team, task: &Task) -> String {
                 .map(ToString::to_string)
                 .unwrap_or_default(),
         ),
-        ("for", text(task.reserved_for.as_ref())),
+        ("for", task.reserved_for.clone().unwrap_or_default()),
         ("blocked by", blockers(team, task)),
         ("blocks", ids(&task.blocks)),
         ("check", checks.join("\n")),
@@ -95,18 +90,17 @@ pub fn details(team: &Team, task: &Task) -> String {
             format!("{} of {}", task.attempts, task.max_attempts),
         ),
         ("submitted", submitted(task)),
-        ("last check", text(check.as_ref())),
+        ("last check", check.clone().unwrap_or_default()),
         ("given back", given_back(task)),
-        ("stalled", text(task.held_up().as_ref())),
+        ("stalled", task.held_up().clone().unwrap_or_default()),
         ("sent back", sent_back(task)),
         ("verified", verified(task).to_owned()),
         (
             "protected files",
-            text(
-                task.result
-                    .as_ref()
-                    .and_then(|result| result.touched_protected.as_ref()),
-            ),
+            task.result
+                .as_ref()
+                .and_then(|result| result.touched_protected.clone())
+                .unwrap_or_default(),
         ),
         (
             "created",
@@ -180,4 +174,9 @@ fn review(team: &Team, task: &Task) -> String {
         });
     let waits = waits.map(|request| format!("{} waits for the answer", request.request_id));
     by.into_iter().chain(waits).collect::<Vec<_>>().join(", ")
+}
+
+fn ids(ids: &BTreeSet<TaskId>) -> String {
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    ids.join(", ")
 }

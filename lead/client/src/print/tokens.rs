@@ -2,21 +2,22 @@
 
 use teamd_shared::transcript::Usage;
 
+fn in_units(tokens: u64, unit: u64, sign: char) -> String {
+    let tenths = tokens / (unit / 10);
+    match (tenths / 10, tenths % 10) {
+        (whole, 0) => format!("{whole}{sign}"),
+        (whole, _) if whole >= 100 => format!("{whole}{sign}"),
+        (whole, tenth) => format!("{whole}.{tenth}{sign}"),
+    }
+}
+
 /// Shortens a number of tokens: `812`, `12.3k`, `1.2M`.
 pub fn count(tokens: u64) -> String {
-    let in_units = |unit: u64, sign: char| {
-        let tenths = tokens / (unit / 10);
-        match (tenths / 10, tenths % 10) {
-            (whole, 0) => format!("{whole}{sign}"),
-            (whole, _) if whole >= 100 => format!("{whole}{sign}"),
-            (whole, tenth) => format!("{whole}.{tenth}{sign}"),
-        }
-    };
     match tokens {
         0..1_000 => tokens.to_string(),
-        1_000..1_000_000 => in_units(1_000, 'k'),
-        1_000_000..1_000_000_000 => in_units(1_000_000, 'M'),
-        _ => in_units(1_000_000_000, 'G'),
+        1_000..1_000_000 => in_units(tokens, 1_000, 'k'),
+        1_000_000..1_000_000_000 => in_units(tokens, 1_000_000, 'M'),
+        _ => in_units(tokens, 1_000_000_000, 'G'),
     }
 }
 

@@ -43,7 +43,6 @@ pub fn check(
         let newer = version.filter(|version| newest.is_some_and(|newest| *version > newest));
         return Ok(newer.map(|version| format!("{name} {version} is newer than what was tested")));
     };
-    let failed = |message: String| CommandError::new(ExitCode::Failed, message);
     let error = match (problem, agent_kind) {
         (Problem::NoKey, Some(agent_kind)) => failed(format!("the agent {name} needs {}", agent_kind.needs)).hint(
             "a login of a subscription is not used: the tokens of several processes would log each other out",
@@ -95,12 +94,19 @@ pub fn inspect(
 /// from the workspace is not searched for: only the teammate knows it.
 fn find(agent: &AgentProgram, environment: &Environment) -> Option<PathBuf> {
     let program = Path::new(agent.command.first()?);
-    let is_program = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
     if program.components().count() > 1 {
         return Some(program.to_owned()).filter(|path| path.is_relative() || is_program(path));
     }
     let path = environment.value("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .map(|folder| folder.join(program))
-        .find(is_program)
+        .find(|path| is_program(path))
+}
+
+fn failed(message: String) -> CommandError {
+    CommandError::new(ExitCode::Failed, message)
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }

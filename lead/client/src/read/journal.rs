@@ -30,14 +30,21 @@ pub fn fold(dir: &TeamDir) -> Result<Team, CommandError> {
 pub(crate) fn ended_in_order(dir: &TeamDir, daemon: &Identity) -> Result<bool, CommandError> {
     let mut runs = false;
     let mut ended = false;
-    let is_it = |started: &Option<Daemon>| started.as_ref().is_some_and(|it| it.process == *daemon);
     load(dir, Since::Snapshot, |_, line| match &line.record {
-        Record::Snapshot(snapshot) => runs = is_it(&snapshot.daemon),
-        Record::Team(record) if record.event == TeamEvent::Started => runs = is_it(&record.daemon),
+        Record::Snapshot(snapshot) => runs = is_process(&snapshot.daemon, daemon),
+        Record::Team(record) if record.event == TeamEvent::Started => {
+            runs = is_process(&record.daemon, daemon)
+        }
         Record::Team(record) if record.event == TeamEvent::Stopped => ended |= runs,
         _ => {}
     })?;
     Ok(ended)
+}
+
+fn is_process(daemon: &Option<Daemon>, process: &Identity) -> bool {
+    daemon
+        .as_ref()
+        .is_some_and(|daemon| daemon.process == *process)
 }
 
 /// What the last daemon that started found.
@@ -111,13 +118,13 @@ fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, Co
         }
         _ => {}
     })?;
-    let expired = |id: &RequestId| {
-        team.requests
-            .get(id)
-            .is_some_and(|it| it.status == Answer::Expired)
-    };
-    open.retain(|(name, id)| taken.ended.contains(name) && expired(id));
-    taken.expired = open.into_iter().map(|(_, id)| id).collect();
+    for (name, id) in open {
+        let request = team.requests.get(&id);
+        let is_expired = request.is_some_and(|request| request.status == Answer::Expired);
+        if is_expired && taken.ended.contains(&name) {
+            taken.expired.push(id);
+        }
+    }
     let pending = team
         .requests
         .values()
@@ -126,15 +133,17 @@ fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, Co
     Ok(started.then_some(taken))
 }
 
+/// Lists the first names, and counts the others.
+fn list(names: &[Name]) -> String {
+    let first: Vec<&str> = names.iter().take(LISTED).map(Name::as_str).collect();
+    match names.len().saturating_sub(LISTED) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
 impl std::fmt::Display for TakenOver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let list = |names: &[Name]| {
-            let first: Vec<&str> = names.iter().take(LISTED).map(Name::as_str).collect();
-            match names.len().saturating_sub(LISTED) {
-                0 => first.join(", "),
-                more => format!("{} and {more} more", first.join(", ")),
-            }
-        };
         let expired = self.expired.len();
         let pending = self.pending.len();
         let parts = [

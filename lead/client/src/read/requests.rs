@@ -73,15 +73,14 @@ fn resolve<'r>(
             CommandError::new(ExitCode::Usage, message).hint("`teamctl requests` shows the ids")
         );
     }
-    let id = |request: &&Request| request.request_id.as_str().to_owned();
     // The whole id wins over a longer one that begins with it.
     let exact: Vec<&Request> = requests
         .iter()
-        .filter(|request| id(request) == prefix)
+        .filter(|request| request.request_id.as_str() == prefix)
         .collect();
     let beginning = requests
         .iter()
-        .filter(|request| id(request).starts_with(prefix))
+        .filter(|request| request.request_id.as_str().starts_with(prefix))
         .collect();
     let matching = if exact.is_empty() { beginning } else { exact };
     let fitting: Vec<&Request> = matching

@@ -156,21 +156,24 @@ pub fn load_after_end(dir: &TeamDir, name: &Name) -> Result<Roster, CommandError
 /// As [`load`].
 pub fn until_ended(dir: &TeamDir, names: &[Name]) -> Result<(), CommandError> {
     let first = load(dir)?;
-    let incarnation = |roster: &Roster, name: &Name| {
-        let member = roster
-            .member(name)
-            .filter(|member| !member.status.is_ended());
-        member.map(|member| member.incarnation)
-    };
-    let runs = |roster: &Roster, name: &Name| {
-        incarnation(roster, name).is_some_and(|now| incarnation(&first, name) == Some(now))
-    };
     until(dir, RECORDED, &|| load(dir), &|roster| {
         !roster
             .as_ref()
-            .is_ok_and(|roster| names.iter().any(|name| runs(roster, name)))
+            .is_ok_and(|roster| names.iter().any(|name| still_runs(&first, roster, name)))
     })
     .map(drop)
+}
+
+/// Tells whether the incarnation that ran first has not ended.
+fn still_runs(first: &Roster, now: &Roster, name: &Name) -> bool {
+    match (first.member(name), now.member(name)) {
+        (Some(first), Some(now)) => {
+            !first.status.is_ended()
+                && !now.status.is_ended()
+                && first.incarnation == now.incarnation
+        }
+        _ => false,
+    }
 }
 
 /// Finds a member.
@@ -181,8 +184,8 @@ pub fn find<'r>(roster: &'r Roster, name: &Name) -> Result<&'r RosterMember, Com
     roster.member(name).ok_or_else(|| unknown(roster, name))
 }
 
-/// As [`find`] in a roster that was read as far as it concerns this member: the error names the
-/// others, too.
+/// As [`find`] in a roster that was read as far as it concerns this member: the error also
+/// names the others.
 ///
 /// # Errors
 /// As [`find`], or if the whole roster cannot be read.
@@ -281,14 +284,20 @@ pub fn named_or_running(
 
 /// Says for whom a command waits, and what they do.
 pub fn waited_for(roster: &Roster, names: &[Name]) -> String {
-    let doing = |name: &Name| match roster.member(name) {
-        Some(member) if !member.activity.is_empty() => format!("{name} ({})", member.activity),
-        _ => name.to_string(),
-    };
     let mut names: Vec<&Name> = names.iter().collect();
     names.sort_by(|a, b| natural(a.as_str(), b.as_str()));
-    let each: Vec<String> = names.iter().map(|name| doing(name)).collect();
+    let each: Vec<String> = names
+        .iter()
+        .map(|name| with_activity(roster, name))
+        .collect();
     format!("waiting for {}: {}", names.len(), each.join(", "))
+}
+
+fn with_activity(roster: &Roster, name: &Name) -> String {
+    match roster.member(name) {
+        Some(member) if !member.activity.is_empty() => format!("{name} ({})", member.activity),
+        _ => name.to_string(),
+    }
 }
 
 /// Tells whether the process of a member is there. A daemon that runs records in a moment that it

@@ -83,15 +83,17 @@ impl AgentRow {
             Some(Problem::Signs(_)) => "no service",
             None => "ready",
         };
-        let known = KnownAgent::of(agent.protocol);
+        let known_agent = KnownAgent::of(agent.protocol);
         Self {
             name: name.to_owned(),
             protocol: Some(agent.protocol.as_str()),
             state,
             command: Some(agent.command.clone()),
             version: version.map(|version| version.to_string()),
-            tested: known.as_ref().map(|known| tested(&known.published)),
-            memory_mb: known.map(|known| known.memory),
+            tested: known_agent
+                .as_ref()
+                .map(|known_agent| tested(&known_agent.published)),
+            memory_mb: known_agent.map(|known_agent| known_agent.memory),
         }
     }
 

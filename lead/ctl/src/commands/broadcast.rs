@@ -69,7 +69,7 @@ pub(crate) fn run(context: &Context, args: &BroadcastArgs) -> CommandResult {
 }
 
 /// How many inboxes are written at once. One after the other, each waits for the disk on its own;
-/// together they share its commits. More than this gain nothing.
+/// together they share its commits. More of them gain nothing.
 const AT_ONCE: usize = 16;
 
 /// Appends to the inbox of each, and returns what came of it, in their order.

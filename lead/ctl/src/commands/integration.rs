@@ -91,7 +91,6 @@ pub(crate) fn land(context: &Context, args: &Branch) -> CommandResult {
             pointers.join(", ")
         ));
     }
-    let short = |commit: &str| commit.get(..12).unwrap_or(commit).to_owned();
     let text = if before == after {
         format!(
             "{branch} already contains the integration branch; it stays at {}",
@@ -161,4 +160,8 @@ fn ask(
             Err(early.error("the daemon", late, "try again: what it has begun continues"))
         }
     }
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..12).unwrap_or(commit)
 }

@@ -138,10 +138,9 @@ fn show(
     let mut text = String::new();
     for (_, index, line) in &lines {
         let name = &sources[*index].name;
-        let record = || json!({"name": name, "line": line});
         match (context.out.is_json(), follow) {
-            (true, true) => context.out.json(&record())?,
-            (true, false) => records.push(record()),
+            (true, true) => context.out.json(&json!({"name": name, "line": line}))?,
+            (true, false) => records.push(json!({"name": name, "line": line})),
             _ if !named => text.push_str(&format!("{}\n", escape::text(line))),
             _ => {
                 let name = paint(

@@ -261,19 +261,20 @@ impl TeamRun<'_> {
         self.started.ended()
     }
 
+    fn end_member(&self, name: &Name) -> Command {
+        Command::Shutdown(ShutdownOrder {
+            request_id: RandomIds.request(),
+            name: name.clone(),
+            reason: "the run has ended".to_owned(),
+            decide_within: self.context.settings.decide_within.as_secs_f64(),
+            force_after: Some(FORCE_AFTER),
+            wait: true,
+        })
+    }
+
     /// Ends members. All are asked, and `then` is sent, before the first is waited for.
     async fn end_members(&self, names: &[Name], then: Vec<Command>) -> Result<(), CommandError> {
-        let order = |name: &Name| {
-            Command::Shutdown(ShutdownOrder {
-                request_id: RandomIds.request(),
-                name: name.clone(),
-                reason: "the run has ended".to_owned(),
-                decide_within: self.context.settings.decide_within.as_secs_f64(),
-                force_after: Some(FORCE_AFTER),
-                wait: true,
-            })
-        };
-        let orders: Vec<Command> = names.iter().map(order).collect();
+        let orders: Vec<Command> = names.iter().map(|name| self.end_member(name)).collect();
         let mut then: Vec<Command> = orders.iter().skip(1).cloned().chain(then).collect();
         let mut client = Client::connect(self.dir).await?;
         for order in orders {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use teamd_client::act::waiting::{CommandAnswer, Early, Requester};
 use teamd_client::args::Shutdown;
 use teamd_client::connection::{ANSWER, CallError, is_locked, unexpected};
-use teamd_client::context::{Context, block_on};
+use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::{clock, render};
@@ -48,7 +48,7 @@ struct ShutdownOutcome {
     outcome: Option<&'static str>,
     reason: Option<String>,
     exit: Option<Exit>,
-    /// Whether it had ended before the command began: that is what was wanted, too.
+    /// Whether it had ended before the command began: that is also what was wanted.
     #[serde(skip)]
     already: bool,
     #[serde(skip)]
@@ -73,7 +73,7 @@ pub(crate) fn run(context: &Context, args: Shutdown) -> CommandResult {
     if names.is_empty() {
         context.out.note("no teammate is running");
     } else {
-        outcomes = block_on(ask(context, &dir, &args, &names))?;
+        outcomes = context.block_on(ask(context, &dir, &args, &names))?;
     }
     if context.out.is_json() {
         let results: Vec<Value> = outcomes.iter().map(ShutdownOutcome::to_json).collect();
@@ -268,12 +268,11 @@ fn unanswered(
     early: Early,
     (force, patience): (bool, Duration),
 ) -> ShutdownOutcome {
-    let is_open = |status| matches!(status, Status::Pending | Status::Approved);
     let team = journal::fold(dir).ok();
     let request = team
         .as_ref()
         .and_then(|team| team.shutdown_of(name))
-        .filter(|it| is_open(it.status));
+        .filter(|request| matches!(request.status, Status::Pending | Status::Approved));
     let Some(request_id) = request.map(|request| request.request_id.clone()) else {
         let error = match early {
             Early::Interrupted => early.error(

@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, args: Spawn) -> CommandResult {
         ca,
         resume,
     };
-    // For a teammate that cannot be spawned no daemon is started either.
+    // If the teammate cannot be spawned, no daemon is started either.
     let is_new = auto_start::ensure_daemon(context, no_start, |dir| {
         check(context, dir, request.clone())
     })?;
@@ -157,10 +157,6 @@ fn authorities(named: &str) -> Result<String, CommandError> {
     if is_built_in(named) {
         return Ok(named.to_owned());
     }
-    let bad = |why: String| {
-        CommandError::new(ExitCode::Usage, format!("--ca {named} {why}"))
-            .hint("it is `platform`, `embedded`, or a file of certificates in PEM")
-    };
     // Its links are not followed: the file behind them may be renewed.
     let absolute =
         std::path::absolute(named).and_then(|absolute| Ok((absolute.metadata()?, absolute)));
@@ -168,8 +164,8 @@ fn authorities(named: &str) -> Result<String, CommandError> {
         Ok((metadata, absolute)) if metadata.is_file() => {
             Ok(absolute.to_string_lossy().into_owned())
         }
-        Ok(_) => Err(bad("is not a file".to_owned())),
-        Err(error) => Err(bad(format!("cannot be used: {error}"))),
+        Ok(_) => Err(bad_ca(named, "is not a file")),
+        Err(error) => Err(bad_ca(named, &format!("cannot be used: {error}"))),
     }
 }
 
@@ -198,7 +194,7 @@ fn print_notes(
     if member.agent.is_some() && layers.is_none_or(|layers| layers.namespaces != Namespaces::Own) {
         context.out.note(format_args!(
             "here the gate of {name} does not change while its agent runs: when it closes, the agent is ended; and an agent that has a key reaches the \
-             network of this machine behind a closed gate, too, since its model is there"
+             network of this machine also behind a closed gate, since its model is there"
         ));
     }
     if member.sandbox.mode == SandboxMode::Off {
@@ -234,7 +230,7 @@ fn note_paths(context: &Context, member: &RosterMember) {
             if open_itself(Path::new(path), OFlags::PATH).is_err_and(|errno| errno == Errno::LOOP) {
                 let path = escape::line(path);
                 context.out.note(format_args!(
-                    "the commands of {name} may not write {path} in this incarnation: a symbolic link stands on the way to it, and none did when it was named"
+                    "the commands of {name} may not write {path} in this incarnation: there is a symbolic link on the way to it, and there was none when it was named"
                 ));
             }
         }
@@ -268,6 +264,11 @@ fn note_writes(context: &Context, member: &RosterMember) {
         ));
         context.out.hint(programs::INSTALL_ELSEWHERE);
     }
+}
+
+fn bad_ca(named: &str, why: &str) -> CommandError {
+    CommandError::new(ExitCode::Usage, format!("--ca {named} {why}"))
+        .hint("it is `platform`, `embedded`, or a file of certificates in PEM")
 }
 
 #[cfg(test)]

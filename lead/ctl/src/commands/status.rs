@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use teamd_client::args::StatusArgs;
 use teamd_client::connection::Client;
-use teamd_client::context::{Context, block_on};
+use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::grouping::{Group, natural};
@@ -54,11 +54,11 @@ pub(crate) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
     }
     let dir = context.dir()?;
     if args.watch {
-        return block_on(watch(context, args, &dir));
+        return context.block_on(watch(context, args, &dir));
     }
     let loaded = roster::load_with_daemon(&dir)?;
     let trouble = match loaded.daemon {
-        Some(_) => block_on(async { Ok(trouble(&dir).await) })?,
+        Some(_) => context.block_on(async { Ok(trouble(&dir).await) })?,
         None => None,
     };
     show(context, args, &dir, &loaded, trouble.as_deref())
@@ -188,7 +188,7 @@ fn note_sandbox(context: &Context, roster: &Roster, rows: &[Row<'_>]) {
         let names = with_agent.join(", ");
         context
             .out
-            .note(format_args!("no live gate on this machine: a gate that closes ends the agent of {names}; an agent that has a key reaches the network behind a closed gate, too"));
+            .note(format_args!("no live gate on this machine: a gate that closes ends the agent of {names}; an agent that has a key also reaches the network behind a closed gate"));
     }
 }
 

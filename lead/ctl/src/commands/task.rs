@@ -342,18 +342,13 @@ fn until(
 
 /// Tells whether it is done; an error tells why it can no longer be done.
 fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, CommandError> {
-    let conflict = |task: &Task, why: String| {
-        Err(
-            CommandError::new(ExitCode::Conflict, format!("{} {why}", task.title()))
-                .hint(format!("`teamctl task show {}` shows more", task.id)),
-        )
-    };
     if let Some(id) = id {
         let task = find(team, dir, id)?;
         return match task.status {
             TaskStatus::Completed => Ok(true),
             TaskStatus::Failed | TaskStatus::Cancelled => {
-                conflict(&task, format!("is {}", task.status.as_str()))
+                let status = format!("is {}", task.status.as_str());
+                Err(conflict(&task, &status))
             }
             _ => Ok(false),
         };
@@ -369,14 +364,14 @@ fn reached(team: &Team, dir: &TeamDir, id: Option<TaskId>) -> Result<bool, Comma
     if let Some((id, why)) = stuck.first_key_value()
         && let Some(task) = team.tasks.get(id)
     {
-        return conflict(task, format!("cannot be done: {why}"));
+        return Err(conflict(task, &format!("cannot be done: {why}")));
     }
     match team
         .tasks
         .values()
         .find(|task| task.status == TaskStatus::Failed)
     {
-        Some(task) => conflict(task, "has failed".to_owned()),
+        Some(task) => Err(conflict(task, "has failed")),
         None => Ok(true),
     }
 }
@@ -409,23 +404,12 @@ fn log(context: &Context, id: TaskId) -> CommandResult {
 /// Shows the output of a check while it runs, until it ends.
 fn follow_log(context: &Context, id: TaskId) -> CommandResult {
     let dir = context.dir()?;
-    let submitted = |team: &Team| {
-        let task = team
-            .tasks
-            .get(&id)
-            .filter(|task| task.status == TaskStatus::InReview)?;
-        let is_checked = task
-            .submission
-            .as_ref()
-            .is_some_and(|it| it.stage == Stage::Checking);
-        is_checked.then_some(task.updated_at)
-    };
     block_on(async {
         let mut wake = Wake::of_logs(&dir, context.settings.poll);
         let at = TeamPath::check_log(id);
         let mut tail = Tail::new(&dir, at.clone());
         // What was written before the submission is of an earlier check.
-        let since = submitted(&journal::fold(&dir)?);
+        let since = checked_since(&journal::fold(&dir)?, id);
         let written = dir
             .path(&at)
             .symlink_metadata()
@@ -438,7 +422,7 @@ fn follow_log(context: &Context, id: TaskId) -> CommandResult {
         let is_there = tail.begin(is_old.then_some(0), |_| true)?;
         loop {
             // Whether it runs is read first: what it writes before its end is read after that.
-            let runs = submitted(&journal::fold(&dir)?).is_some();
+            let runs = checked_since(&journal::fold(&dir)?, id).is_some();
             let mut lines = tail.read()?;
             while !lines.is_empty() {
                 lines.iter().try_for_each(|line| show_line(context, line))?;
@@ -474,4 +458,17 @@ fn show_line(context: &Context, line: &[u8]) -> Result<(), CommandError> {
     } else {
         context.out.text(teamd_client::print::escape::text(&line))
     }
+}
+
+fn conflict(task: &Task, why: &str) -> CommandError {
+    CommandError::new(ExitCode::Conflict, format!("{} {why}", task.title()))
+        .hint(format!("`teamctl task show {}` shows more", task.id))
+}
+
+/// Returns since when the submission of a task is being checked, if it is.
+fn checked_since(team: &Team, id: TaskId) -> Option<f64> {
+    let task = team.tasks.get(&id)?;
+    let stage = task.submission.as_ref().map(|submission| &submission.stage);
+    let is_checked = task.status == TaskStatus::InReview && stage == Some(&Stage::Checking);
+    is_checked.then_some(task.updated_at)
 }

@@ -42,7 +42,7 @@ pub(crate) fn run(context: &Context, args: &Up) -> CommandResult {
             resume,
         }
     };
-    // If not one of them can be spawned, no daemon is started either.
+    // If none of them can be spawned, no daemon is started either.
     auto_start::ensure_daemon(context, args.no_start, |dir| {
         let mut checked = names
             .iter()
@@ -71,7 +71,7 @@ pub(crate) fn run(context: &Context, args: &Up) -> CommandResult {
         context.out.error(&error);
         codes.push(error.code());
         results.push(json!({"name": name, "error": error.to_json()}));
-        // These hold for the others, too.
+        // These also hold for the others.
         if matches!(error.code(), ExitCode::NotRunning | ExitCode::Interrupted) {
             break;
         }
@@ -97,7 +97,7 @@ pub(super) async fn start(
     ),
 ) -> Result<bool, CommandError> {
     let name = request.name;
-    // One whose process is gone without a daemon is recorded as ended in a moment.
+    // A teammate whose process is gone without a daemon will soon be recorded as ended.
     let roster = if request.resume {
         roster::load_after_end(dir, name)?
     } else {
@@ -126,7 +126,7 @@ pub(super) async fn start(
 /// of `team.toml`.
 ///
 /// # Errors
-/// [`ExitCode::NotFound`] if there are none, or not one of these.
+/// [`ExitCode::NotFound`] if there are none, or none of these.
 fn resumed(context: &Context, roster: &Roster, wanted: &[Name]) -> Result<Vec<Name>, CommandError> {
     let file = context.team_file()?;
     let mut names = Vec::new();
@@ -174,7 +174,7 @@ fn resumed(context: &Context, roster: &Roster, wanted: &[Name]) -> Result<Vec<Na
 /// Returns the teammates of these members, or of all, each once.
 ///
 /// # Errors
-/// [`ExitCode::NotFound`] if `team.toml` names no member, or not one of these.
+/// [`ExitCode::NotFound`] if `team.toml` names no member, or none of these.
 pub(super) fn teammates(file: &TeamFile, wanted: &[Name]) -> Result<Vec<Name>, CommandError> {
     let members: Vec<Name> = file.members.keys().cloned().collect();
     if members.is_empty() {

@@ -48,7 +48,7 @@ pub(crate) fn run(context: &Context, args: &Wait) -> CommandResult {
         wanted.push(MemberStatus::Idle);
     }
     if args.all {
-        // Nothing more is to come from one that has left.
+        // A teammate that has left does nothing more.
         wanted.extend([MemberStatus::Shutdown, MemberStatus::Killed]);
     }
     let mut wait = MembersWait {
@@ -110,7 +110,7 @@ impl MembersWait<'_> {
                 .passing(&roster::waited_for(&roster, &self.open));
             tokio::select! {
                 () = roster_file.changed() => {}
-                // One is idle, and has mail: the roster need not change when it has read that.
+                // An idle teammate has mail: the roster need not change when it has read that.
                 () = transcripts.changed(), if is_reading_mail => {}
             }
         }
@@ -201,7 +201,7 @@ fn reached(
         );
         return Err(CommandError::new(ExitCode::Conflict, message).hint(next_spawn(&member.name)));
     }
-    // One that begins just now has not written the roster yet.
+    // A daemon that begins just now has not written the roster yet.
     if roster::daemon_pid(roster).is_none() && !is_locked(dir) {
         return Err(not_running(dir));
     }

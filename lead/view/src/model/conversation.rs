@@ -159,7 +159,7 @@ mod tests {
         write(&TeamPath::live(&alice), "I lo");
         let mut conversation = Conversation::begin(&dir, &alice).unwrap();
         assert_eq!(conversation.live, "I lo");
-        let usage = json!({"input_tokens": 3, "output_tokens": 5});
+        let usage = json!({"input_tokens": 3, "output_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0});
         let content = json!([{"type": "text", "text": "I look."},
             {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls"}}]);
         all += &entry(json!({"entry": "answer", "usage": usage, "content": content}));
@@ -199,7 +199,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let alice = Name::new("alice").unwrap();
-        let usage = json!({"input_tokens": 3, "output_tokens": 5});
+        let usage = json!({"input_tokens": 3, "output_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0});
         let all: String = (0..2 * PAGE + 50).map(|n| {
             entry(
                 json!({"entry": "answer", "usage": usage, "content": [{"type": "text", "text": format!("{n}")}]}),

@@ -193,7 +193,7 @@ pub(super) mod tests {
 
     fn conversation() -> Vec<Entry> {
         let begins = |n: u32| json!({"entry": "incarnation", "incarnation": n, "conversation": 1, "prompt": (n == 1).then_some("go")});
-        let answer = json!({"entry": "answer", "content": [], "usage": {"input_tokens": 10, "output_tokens": 5}});
+        let answer = json!({"entry": "answer", "content": [], "usage": {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}});
         let idle = json!({"entry": "idle", "idle_reason": "available", "content": "",
             "message_id": "018f0000-0000-7000-8000-000000000000"});
         let says = json!({"entry": "messages", "messages": [{"type": "message", "from": "lead", "content": "x"}]});

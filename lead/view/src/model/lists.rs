@@ -145,7 +145,7 @@ mod tests {
         let task = |seq: u64, id: u64, status: &str| {
             let line = json!({"seq": seq, "at": 1.0, "version": 1, "done": 0, "record": "task", "event": "created",
                 "by": "user", "id": id, "subject": "x", "description": "", "status": status, "owner": null,
-                "blocked_by": [], "blocks": [], "for": null, "priority": 0, "check": null, "attempts": 0,
+                "blocked_by": [], "blocks": [], "for": null, "priority": 0, "check": null, "attempts": 0, "returns": 0, "reminders": 0, "idle_releases": 0,
                 "max_attempts": 3, "result": null, "created_by": "user", "created_at": 1.0, "updated_at": 1.0});
             format!("{line}\n")
         };

@@ -403,7 +403,7 @@ mod tests {
         let task = |seq: u64, id: u32, (event, status): (&str, &str)| {
             let task = json!({"record": "task", "event": event, "by": "user", "id": id, "subject": "x", "description": "",
                 "status": status, "owner": null, "blocked_by": [], "blocks": [], "for": null, "priority": 0, "check": null,
-                "attempts": 0, "max_attempts": 3, "result": null, "created_by": "user", "created_at": 1.0,
+                "attempts": 0, "returns": 0, "reminders": 0, "idle_releases": 0, "max_attempts": 3, "result": null, "created_by": "user", "created_at": 1.0,
                 "updated_at": 1.0, "seq": seq, "at": seq, "done": seq});
             serde_json::from_value::<Line>(task).unwrap()
         };

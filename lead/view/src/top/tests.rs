@@ -14,6 +14,7 @@ use teamd_shared::control::TaskOrder;
 use teamd_shared::journal::reader::fold;
 use teamd_shared::journal::{Line, Team};
 use teamd_shared::name::Name;
+use teamd_shared::position::Position;
 use teamd_shared::price::Prices;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
@@ -97,7 +98,7 @@ impl Stage {
     fn task(&mut self, id: u32, status: &str, fields: &Value) {
         let mut task = json!({"record": "task", "event": "created", "by": "user", "id": id, "subject": format!("Task {id}"),
             "description": "", "status": status, "owner": null, "blocked_by": [], "blocks": [], "for": null, "priority": 0,
-            "check": null, "attempts": 0, "max_attempts": 3, "result": null, "created_by": "user", "created_at": 1.0,
+            "check": null, "attempts": 0, "returns": 0, "reminders": 0, "idle_releases": 0, "max_attempts": 3, "result": null, "created_by": "user", "created_at": 1.0,
             "updated_at": f64::from(id)});
         task.as_object_mut()
             .unwrap()
@@ -239,12 +240,12 @@ fn members() -> Value {
     };
     let mut dee = of("dee", "working", 130.5);
     dee["activity"] = json!("bash: cargo test --workspace");
-    dee["usage"] = json!({"input_tokens": 56_000, "output_tokens": 1_200});
+    dee["usage"] = json!({"input_tokens": 56_000, "output_tokens": 1_200, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0});
     dee["model"] = json!("anthropic:m1");
     let mut ana = of("ana", "awaiting_approval", 41.5);
     ana["gate"] = json!("closed");
     let mut hana = of("hana", "crashed", 29.5);
-    hana["exit"] = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 0, "note": "3 times in 60 s"});
+    hana["exit"] = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 0, "inbox": Position::START, "note": "3 times in 60 s"});
     json!([
         ana,
         dee,
@@ -292,7 +293,7 @@ fn stage(size: (u16, u16)) -> Stage {
             json!({"entry": "incarnation", "incarnation": 1, "conversation": 1, "prompt": "Run the tests."}),
         ),
         entry(
-            json!({"entry": "answer", "usage": {"input_tokens": 3, "output_tokens": 5}, "content": call}),
+            json!({"entry": "answer", "usage": {"input_tokens": 3, "output_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}, "content": call}),
         ),
         entry(
             json!({"entry": "result", "tool_use_id": "t", "content": "one\ntwo\nall ok\n", "is_error": false}),

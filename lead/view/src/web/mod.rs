@@ -255,6 +255,7 @@ mod tests {
     use teamd_shared::fs::replace;
     use teamd_shared::process::Identity;
     use teamd_shared::team_dir::TeamPath;
+    use teamd_shared::testing::roster_member;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -262,9 +263,8 @@ mod tests {
         // They run: this process is theirs.
         let process = Identity::of_self().unwrap();
         let members: Vec<Value> = (0..1000).map(|n| {
-            json!({"name": format!("w{n}"), "role": "", "status": "idle", "gate": "open", "model": "script",
-                "incarnation": 1, "updated_at": 1.0, "silent_since": silent_since, "pid": process.pid,
-                "start_ticks": process.start_ticks})
+            roster_member(&json!({"name": format!("w{n}"), "status": "idle", "updated_at": 1.0,
+                "silent_since": silent_since, "pid": process.pid, "start_ticks": process.start_ticks}))
         }).collect();
         let roster =
             json!({"version": 1, "seq": 1, "team_name": "t", "daemon": null, "members": members});

@@ -31,12 +31,7 @@ fn repository_of(path: &Path) -> Option<&Path> {
             .and_then(|inside| inside.components().next());
         let is_its_own =
             inside.is_none_or(|first| OF_GIT.iter().any(|name| first.as_os_str() == *name));
-        let is_bare = || {
-            ["HEAD", "objects", "refs"]
-                .iter()
-                .all(|name| folder.join(name).exists())
-        };
-        folder.ends_with(".git") || is_its_own && is_bare()
+        folder.ends_with(".git") || is_its_own && is_bare_repository(folder)
     })
 }
 
@@ -165,4 +160,10 @@ impl Search<'_> {
         }
         Ok(())
     }
+}
+
+fn is_bare_repository(folder: &Path) -> bool {
+    ["HEAD", "objects", "refs"]
+        .iter()
+        .all(|name| folder.join(name).exists())
 }

@@ -1,13 +1,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 use crate::environment::Environment;
 use crate::journal::{Line, Team};
-use crate::position::Position;
-use crate::terms::{SandboxPatch, TermsPatch};
+use crate::terms::{Sandbox, SandboxPatch, TermsPatch};
+use crate::testing::journal_member;
 
 /// A team in a scratch directory, and what its journal says of where its members are.
 struct Recorded {
@@ -39,13 +39,15 @@ impl Recorded {
     fn line(&mut self, event: &str, who: &str, workspace: &str, writable: &[&str]) {
         let writable: Vec<_> = writable.iter().map(|path| self.at(path)).collect();
         let seq = self.team.seq + 1;
-        let line: Value = json!({
-            "seq": seq, "at": 1.0, "done": 0, "record": "member", "event": event, "name": who, "role": "",
-            "model": "script", "workspace": self.at(workspace), "plan": false, "approve_by": "person",
-            "restart": "never", "sandbox": {"writable": writable, "hidden": self.hidden}, "incarnation": 1, "conversation": 1,
-            "begins_at": Position::START, "phase": "crashed", "process": null, "gate": "open",
-            "ending": null, "exit": null, "spawned_at": 1.0, "updated_at": 1.0,
-        });
+        let sandbox = Sandbox {
+            writable,
+            hidden: self.hidden.clone(),
+            ..Sandbox::default()
+        };
+        let line = journal_member(&json!({
+            "seq": seq, "at": 1.0, "done": 0, "record": "member", "event": event, "name": who,
+            "workspace": self.at(workspace), "sandbox": sandbox, "phase": "crashed",
+        }));
         let line: Line = serde_json::from_value(line).unwrap();
         self.team.apply(&line).unwrap();
     }
@@ -177,10 +179,10 @@ fn what_is_recorded_is_not_looked_up_again_and_what_is_new_is() {
     symlink("cache", team.root.join("own")).unwrap();
     team.line("exited", "alice", "alice", &[]);
     team.line("exited", "bob", "alice/sub", &["alice/cache"]);
-    // The recorded workspace is opened, and a link stands there.
+    // The recorded workspace is opened, and there is a link.
     let refused = team.resolve(true, TermsPatch::default()).unwrap_err();
     assert!(
-        refused.code == RefusalCode::Failed && refused.message.contains("stands on the way"),
+        refused.code == RefusalCode::Failed && refused.message.contains("on the way"),
         "{refused:?}"
     );
     fs::remove_file(team.root.join("alice/sub")).unwrap();

@@ -3,6 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::member::SandboxMode;
 use crate::terms::{Limits, Network, Sandbox, SandboxPatch, Terms};
+use crate::testing::roster_member;
 
 const FILE: &str = r#"
 model = "openai:for-all"
@@ -356,9 +357,9 @@ fn the_lead_agent_has_no_plans_and_its_prompt_is_what_it_is_told() {
 
 #[test]
 fn of_a_resumed_teammate_only_flags_change_anything() {
-    let earlier: RosterMember = serde_json::from_value(json!({
-        "name": "alice", "status": "shutdown", "gate": "open", "role": "coder", "model": "openai:old"
-    }))
+    let earlier: RosterMember = serde_json::from_value(roster_member(&json!({
+        "name": "alice", "status": "shutdown", "role": "coder", "model": "openai:old"
+    })))
     .unwrap();
     let variables = [
         ("HOME", "/home/u"),
@@ -455,9 +456,9 @@ fn terms_change_by_what_a_patch_says_and_lists_grow() {
 
 #[test]
 fn a_fresh_incarnation_without_a_role_keeps_that_of_the_one_before() {
-    let earlier: RosterMember = serde_json::from_value(
-        json!({"name": "dora", "status": "shutdown", "gate": "open", "role": "coder"}),
-    )
+    let earlier: RosterMember = serde_json::from_value(roster_member(
+        &json!({"name": "dora", "status": "shutdown", "role": "coder"}),
+    ))
     .unwrap();
     let dora = try_resolved(
         ("dora", TermsPatch::default(), false),

@@ -88,15 +88,19 @@ fn request_line(team: &Team, request: &Request) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use teamd_shared::testing::roster_member;
 
     use super::*;
 
     #[test]
     fn the_team_is_shown_in_a_line_each() {
-        let roster = json!({"version": 1, "members": [
-            {"name": "alice", "role": "coder", "status": "working", "gate": "closed", "activity": "bash: make"},
-            {"name": "bob", "role": "", "status": "shutdown", "gate": "open"},
-            {"name": "lead", "role": "lead", "status": "working", "gate": "open"}]});
+        let members = [
+            json!({"name": "alice", "role": "coder", "status": "working", "gate": "closed", "activity": "bash: make"}),
+            json!({"name": "bob", "status": "shutdown"}),
+            json!({"name": "lead", "role": "lead", "status": "working"}),
+        ];
+        let members = members.each_ref().map(roster_member);
+        let roster = json!({"version": 1, "seq": 1, "team_name": "t", "members": members});
         let mut roster: Roster = serde_json::from_value(roster).unwrap();
         let shown = render(&roster, &Team::default());
         assert_eq!(

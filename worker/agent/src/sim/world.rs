@@ -18,6 +18,7 @@ use teamd_shared::member::Gate;
 use teamd_shared::name::Name;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::testing::roster_member;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
@@ -53,9 +54,10 @@ impl Fixture {
         }
         .unwrap();
         let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
-        let members = json!([{"name": "alice", "status": "idle", "gate": "open", "incarnation": 1},
-            {"name": "bob", "status": "idle", "gate": "open", "incarnation": 1}]);
-        let roster = json!({"version": 1, "members": members}).to_string();
+        let members =
+            ["alice", "bob"].map(|name| roster_member(&json!({"name": name, "status": "idle"})));
+        let roster = json!({"version": 1, "seq": 1, "team_name": "t", "members": members});
+        let roster = roster.to_string();
         teamd_shared::fs::replace(&dir, &TeamPath::config(), roster.as_bytes()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()

@@ -18,7 +18,7 @@ pub(crate) struct Report {
     /// Why the command was over.
     pub(crate) cause: ExitCause,
     /// What the shim could not do. Fits behind "error: ".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
     /// What else the user is told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

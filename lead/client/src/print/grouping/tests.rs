@@ -1,11 +1,13 @@
 use serde_json::{Value, json};
+use teamd_shared::testing::roster_member;
 
 use super::*;
 
 const NOW: f64 = 10_000.0;
 
 fn member(status: &str, more: &Value) -> RosterMember {
-    let mut member = json!({"name": "ana", "status": status, "gate": "open", "updated_at": 9_000.0, "incarnation": 1});
+    let mut member =
+        roster_member(&json!({"name": "ana", "status": status, "updated_at": 9_000.0}));
     for (key, value) in more.as_object().unwrap() {
         member[key] = value.clone();
     }
@@ -153,7 +155,7 @@ fn trouble_is_told_apart_from_rest() {
         stands(&silent, facts),
         at(Group::Stuck, "gone", "its process is gone", 9_000.0)
     );
-    let exit = json!({"exit": {"code": null, "signal": 9, "at": 1.0, "request_id": null, "note": "3 times"}});
+    let exit = json!({"exit": {"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}, "note": "3 times"}});
     let crashed = member("crashed", &exit);
     assert_eq!(
         stands(&crashed, none),

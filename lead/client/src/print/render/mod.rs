@@ -29,17 +29,15 @@ pub fn exit(exit: &Exit) -> String {
 
 /// Lays out a heading, and below it each fact that has a text behind its label.
 pub fn facts(heading: String, facts: &[(&str, String)]) -> String {
-    let shown = facts.iter().filter(|(_, text)| !text.is_empty());
-    let line = |(label, text): &(&str, String)| {
-        under(
-            &format!("  {} ", paint(DIM, format_args!("{label:<11}"))),
-            text,
-        )
-    };
-    shown
-        .map(line)
-        .fold(heading, |text, line| text + "\n" + &line)
-        + "\n"
+    let mut shown = heading;
+    for (label, text) in facts {
+        if !text.is_empty() {
+            let label = format!("  {} ", paint(DIM, format_args!("{label:<11}")));
+            shown.push('\n');
+            shown.push_str(&under(&label, text));
+        }
+    }
+    shown + "\n"
 }
 
 /// How many blank lines in a row are shown as such.

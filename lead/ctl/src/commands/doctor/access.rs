@@ -44,7 +44,7 @@ fn open(check: &mut DoctorCheck, what: &str, mode: u32, fix: Fix) {
     );
 }
 
-/// What its own user cannot write fails for the programs of that user, too.
+/// What its own user cannot write also fails for the programs of that user.
 fn closed(check: &mut DoctorCheck, what: &str, mode: u32, made_with: u32) {
     let what = format!(
         "{what} has mode {:04o}: its own user cannot use it",

@@ -28,7 +28,7 @@ pub(super) struct CheckFinding {
     pub(super) severity: Severity,
     /// What is so, in one line.
     pub(super) what: String,
-    /// What follows from it; empty where that is plain.
+    /// What follows from it; empty where that is clear.
     pub(super) means: String,
     /// What to do next; empty where nothing has to be done.
     next: String,
@@ -137,13 +137,10 @@ fn is_some<S: Serializer>(fix: &Option<Fix>, serializer: S) -> Result<S::Ok, S::
 
 /// Sums findings up in one line.
 pub(super) fn verdict(findings: &[CheckFinding]) -> String {
-    let number = |severity| {
-        findings
-            .iter()
-            .filter(|finding| finding.severity == severity)
-            .count()
-    };
-    match (number(Severity::Problem), number(Severity::Note)) {
+    match (
+        number(findings, Severity::Problem),
+        number(findings, Severity::Note),
+    ) {
         (0, 0) => format!(
             "all is well ({}; `-v` shows each)",
             count(findings.len(), "check")
@@ -154,8 +151,16 @@ pub(super) fn verdict(findings: &[CheckFinding]) -> String {
     }
 }
 
-/// Lays findings out for people: the check and what is so, and below each that is not as it should
-/// be what it means and what to do next. What is in order is shown only with `verbose`.
+fn number(findings: &[CheckFinding], severity: Severity) -> usize {
+    findings
+        .iter()
+        .filter(|finding| finding.severity == severity)
+        .count()
+}
+
+/// Lays findings out for people: the check and what is so. Below each finding that is not as it
+/// should be follow what it means and what to do next. What is in order is shown only with
+/// `verbose`.
 pub(super) fn show(findings: &[CheckFinding], verbose: bool) -> String {
     let width = findings
         .iter()

@@ -20,7 +20,7 @@ const WORKERS: u64 = 32;
 const FILES_EACH: u64 = 4;
 /// How many descriptors a program needs in any case.
 const FILES: u64 = 64;
-/// Fewer further processes are few: a teammate is one, its tool calls are more.
+/// Room for fewer further processes is worth a note: a teammate is one, its tool calls are more.
 const FEW_PROCESSES: u64 = 64;
 /// Less free space than this is a problem, in bytes: soon no line of the journal can be written.
 const FULL: u64 = 16 << 20;

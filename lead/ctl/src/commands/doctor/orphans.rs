@@ -21,7 +21,7 @@ pub(super) fn locks(snapshot: &Snapshot, check: &mut DoctorCheck) -> Option<Stri
                 held += 1;
                 continue;
             }
-            // A lock outlives the process that took it where another process inherited it: a shim.
+            // A lock outlives the process that took it if another process, a shim, inherited it.
             let holder = holder.map_or_else(
                 || format!("what process {pid} left"),
                 ProcessEntry::describe,
@@ -74,8 +74,8 @@ fn is_process_of(member: &Member, pid: u32) -> bool {
         .is_some_and(|process| process.pid == pid)
 }
 
-/// Reports an orphan, with the evidence. `--fix` ends it only if it holds no lock anywhere, no
-/// lock here is held by what an ended process left, and no daemon has started it.
+/// Reports an orphan, with the evidence. `--fix` ends it only if it holds no lock anywhere, if
+/// nothing that an ended process left holds a lock here, and if no daemon has started it.
 fn report(snapshot: &Snapshot, check: &mut DoctorCheck, process: &ProcessEntry, what: &str) {
     let pid = process.pid;
     let parent = process.stat.parent;

@@ -137,7 +137,7 @@ fn report_network(check: &mut DoctorCheck, namespaces: Namespaces) {
         return;
     }
     check.note(
-        "the gate of an agent does not change while it runs, and no list of hosts is enforced; an agent that has a key reaches the network behind a closed gate, too (no namespaces of our own)",
+        "the gate of an agent does not change while it runs, and no list of hosts is enforced; an agent that has a key also reaches the network behind a closed gate (no namespaces of our own)",
         "when the gate closes, the agent is ended; a teammate with such a list is refused; `spawn` says what an agent reaches",
         "docs/agents.md says what is confined",
     );

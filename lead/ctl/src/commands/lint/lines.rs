@@ -4,7 +4,7 @@ use teamd_client::print::render::count;
 use teamd_shared::journal::reader::JournalError;
 use teamd_shared::journal::{Team, read_lines};
 
-use super::{LintLevel, Remark, without_place};
+use super::{LintLevel, Place, Remark, without_place};
 
 /// Reads a journal as a start does.
 pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
@@ -17,9 +17,11 @@ pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
         match line {
             Err(bad) => {
                 remarks.extend(match bad {
-                    JournalError::Fold { number, why } => {
-                        Some(Remark::error((number, 1), why.to_string(), REFUSED))
-                    }
+                    JournalError::Fold { number, why } => Some(Remark::error(
+                        Place::of(number, 1),
+                        why.to_string(),
+                        REFUSED,
+                    )),
                     JournalError::Unreadable { number, why } => {
                         Some(unreadable(number, texts[number - 1], &why, REFUSED))
                     }
@@ -30,7 +32,11 @@ pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
             }
             Ok((number, line)) if continues => {
                 if let Err(why) = team.apply(&line) {
-                    remarks.push(Remark::error((number, 1), why.to_string(), REFUSED));
+                    remarks.push(Remark::error(
+                        Place::of(number, 1),
+                        why.to_string(),
+                        REFUSED,
+                    ));
                     continues = false;
                 }
             }
@@ -69,14 +75,18 @@ pub(super) fn each_line(
         );
         Remark {
             severity: LintLevel::Torn,
-            ..Remark::error((number, 1), what, reader)
+            ..Remark::error(Place::of(number, 1), what, reader)
         }
     })
 }
 
 /// Makes the remark about a line that is not the JSON that belongs there.
 pub(super) fn unreadable(number: usize, line: &[u8], why: &str, reader: &str) -> Remark {
-    Remark::error((number, column_in(line, why)), without_place(why), reader)
+    Remark::error(
+        Place::of(number, column_in(line, why)),
+        without_place(why),
+        reader,
+    )
 }
 
 /// Returns the column that an error of JSON names in its text, in characters from 1.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use teamd_shared::message::{Body, MAX_LINE, Message, ParseError};
 
-use super::Remark;
 use super::lines::{column_in, column_of, each_line};
+use super::{Place, Remark};
 
 /// The longest line that a shell writes with one system call, in bytes: a longer one may be parted
 /// by another writer.
@@ -25,7 +25,7 @@ pub(in crate::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
                     let reader =
                         "rejected: it goes to NAME.rejected.jsonl, and the lead is notified";
                     return remarks.push(Remark::error(
-                        (number, column(line, &error)),
+                        Place::of(number, column(line, &error)),
                         what(&error),
                         reader,
                     ));
@@ -33,7 +33,7 @@ pub(in crate::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
             };
             remarks.extend(unwise(number, line, &message));
             if let Some(first) = message.id.and_then(|id| ids.insert(id, number)) {
-                let place = (number, key(line, "id"));
+                let place = Place::of(number, key(line, "id"));
                 let what = format!("the same id as line {first}");
                 remarks.push(Remark::warning(place, what, "dropped: it was read before"));
             }
@@ -84,7 +84,11 @@ fn key(line: &[u8], field: &str) -> usize {
 fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
     let mut remarks = Vec::new();
     let mut warn = |field: &str, what: &str, reader: &str| {
-        remarks.push(Remark::warning((number, key(line, field)), what, reader));
+        remarks.push(Remark::warning(
+            Place::of(number, key(line, field)),
+            what,
+            reader,
+        ));
     };
     if message.id.is_none() {
         if message.extra.contains_key("id") {

@@ -53,20 +53,36 @@ pub(super) struct Remark {
     pub(super) reader: String,
 }
 
+/// A place in a file.
+#[derive(Clone, Copy)]
+struct Place {
+    line: usize,
+    column: usize,
+}
+
+impl Place {
+    /// The file as a whole.
+    const NOWHERE: Self = Self::of(0, 0);
+
+    const fn of(line: usize, column: usize) -> Self {
+        Self { line, column }
+    }
+}
+
 impl Remark {
-    fn error(place: (usize, usize), what: impl Into<String>, reader: impl Into<String>) -> Self {
+    fn error(place: Place, what: impl Into<String>, reader: impl Into<String>) -> Self {
         let what = what.into();
         let reader = reader.into();
         Self {
-            line: place.0,
-            column: place.1,
+            line: place.line,
+            column: place.column,
             severity: LintLevel::Error,
             what,
             reader,
         }
     }
 
-    fn warning(place: (usize, usize), what: impl Into<String>, reader: impl Into<String>) -> Self {
+    fn warning(place: Place, what: impl Into<String>, reader: impl Into<String>) -> Self {
         Self {
             severity: LintLevel::Warning,
             ..Self::error(place, what, reader)
@@ -85,7 +101,7 @@ pub(crate) fn run(context: &Context, args: &Lint) -> CommandResult {
         let remarks = read(file).map_or_else(
             |why| {
                 vec![Remark::error(
-                    (0, 0),
+                    Place::NOWHERE,
                     format!("cannot be read: {why}"),
                     "nothing",
                 )]
@@ -161,13 +177,13 @@ fn of(kind: LintAs, file: &str, bytes: &[u8]) -> Vec<Remark> {
 fn roster(bytes: &[u8]) -> Vec<Remark> {
     match json::read::<Roster>(bytes) {
         Ok(roster) if roster.version > VERSION => vec![Remark::warning(
-            (1, 1),
+            Place::of(1, 1),
             format!("version {}, this program knows {VERSION}", roster.version),
             "read as far as possible, and never written over",
         )],
         Ok(_) => Vec::new(),
         Err(error) => vec![Remark::error(
-            (error.line(), error.column().max(1)),
+            Place::of(error.line(), error.column().max(1)),
             without_place(&error.to_string()),
             "no roster: `teamd start` keeps it aside and writes it again from the journal",
         )],
@@ -237,13 +253,14 @@ mod tests {
 
     #[test]
     fn a_roster_is_read_as_the_programs_do() {
-        assert!(roster(br#"{"version": 1, "members": []}"#).is_empty());
-        let wrong = roster(b"{\"version\": 1,\n \"members\": 7}");
+        assert!(roster(br#"{"version": 1, "seq": 1, "team_name": "t", "members": []}"#).is_empty());
+        let wrong = roster(b"{\"version\": 1, \"seq\": 1, \"team_name\": \"t\",\n \"members\": 7}");
         assert_eq!((wrong[0].line, wrong[0].severity), (2, LintLevel::Error));
         assert_eq!(
             wrong[0].what,
             "invalid type: integer `7`, expected a sequence"
         );
-        assert_eq!(roster(br#"{"version": 2}"#)[0].severity, LintLevel::Warning);
+        let newer = roster(br#"{"version": 2, "seq": 1, "team_name": "t", "members": []}"#);
+        assert_eq!(newer[0].severity, LintLevel::Warning);
     }
 }

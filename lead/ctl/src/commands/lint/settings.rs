@@ -4,9 +4,9 @@ use std::path::Path;
 
 use teamd_shared::team_file::TeamFile;
 
-use super::Remark;
+use super::{Place, Remark};
 
-/// Reads the settings. A file is read as at work: whose it is counts too.
+/// Reads the settings. A file is read as a command reads it: its owner also counts.
 pub(super) fn lint(file: &str, bytes: &[u8]) -> Vec<Remark> {
     const READER: &str =
         "`teamd start`, `spawn` and `shutdown` refuse; other commands continue without the file";
@@ -19,7 +19,7 @@ pub(super) fn lint(file: &str, bytes: &[u8]) -> Vec<Remark> {
         Err(error) => {
             let place = error
                 .place()
-                .map_or((0, 0), |place| (place.line, place.column));
+                .map_or(Place::NOWHERE, |place| Place::of(place.line, place.column));
             vec![Remark::error(
                 place,
                 format!("{}; {}", error.what(), error.hint()),

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use teamd_shared::json;
 use teamd_shared::transcript::{Block, Entry, Event};
 
-use super::Remark;
 use super::lines::{each_line, unreadable};
+use super::{Place, Remark};
 
 /// Reads a transcript as a worker does that resumes.
 pub(in crate::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
@@ -20,7 +20,7 @@ pub(in crate::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
             Ok(entry) => {
                 if !follow(&mut open, entry.event) {
                     let what = "it is the result of no call, or a second one";
-                    remarks.push(Remark::error((number, 1), what, PASSED));
+                    remarks.push(Remark::error(Place::of(number, 1), what, PASSED));
                 }
             }
             Err(error) => remarks.push(unreadable(number, line, &error.to_string(), PASSED)),
@@ -48,7 +48,7 @@ fn follow(open: &mut HashSet<String>, event: Event) -> bool {
             }));
         }
         Event::Result { tool_use_id, .. } => return open.remove(&tool_use_id),
-        // The worker gave its work up: its calls no longer get results.
+        // The worker gave up its work: its calls no longer get results.
         Event::Left { .. } => open.clear(),
         _ => {}
     }
@@ -80,7 +80,7 @@ mod tests {
             .iter()
             .map(|id| json!({"type": "tool_use", "id": id, "name": "bash", "input": {}}))
             .collect();
-        json!({"entry": "answer", "content": calls, "usage": {"input_tokens": 0, "output_tokens": 0}})
+        json!({"entry": "answer", "content": calls, "usage": {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}})
     }
 
     fn result(id: &str) -> Value {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_entry_is_told() {
-        let left = json!({"entry": "left", "reason": "x"});
+        let left = json!({"entry": "left", "reason": "x", "incarnation": 1});
         assert_eq!(told(std::slice::from_ref(&left)), [""; 0]);
         let unknown = told(&[left, json!({"entry": "gone"})]);
         assert!(

@@ -111,12 +111,8 @@ impl RunReport {
         ];
         let mut table = Table::new(&titles);
         let mut shown = [true; 10];
-        let money = |cost: Option<Dollars>| {
-            cost.filter(|cost| *cost > Dollars::default())
-                .map(|cost| cost.to_string())
-        };
         shown[6] = !self.usage.is_nothing();
-        shown[7] = money(self.cost).is_some();
+        shown[7] = !money(self.cost).is_empty();
         shown[8] = self.tasks.iter().any(|task| task.commit.is_some());
         for task in &self.tasks {
             let used = if task.usage.is_nothing() {
@@ -136,7 +132,7 @@ impl RunReport {
                 }),
                 Cell::new(task.seconds.map(clock::span).unwrap_or_default()),
                 Cell::new(used),
-                Cell::new(money(task.cost).unwrap_or_default()),
+                Cell::new(money(task.cost)),
                 Cell::new(
                     task.commit
                         .as_deref()
@@ -180,9 +176,6 @@ impl RunReport {
         let mut errors = 0;
         let mut skipped = 0;
         for task in &self.tasks {
-            let why = |tag: &str, why: &str, text: &str| {
-                format!("<{tag} message=\"{}\">{}</{tag}>", xml(why), xml(text))
-            };
             let obstacle = self
                 .obstacles
                 .iter()
@@ -194,7 +187,7 @@ impl RunReport {
                     let command = check
                         .as_ref()
                         .map_or("it was not submitted", |check| &check.check.command);
-                    why(
+                    element(
                         "failure",
                         &format!(
                             "failed after {}: {command}",
@@ -205,7 +198,7 @@ impl RunReport {
                 }
                 (TaskStatus::Cancelled, _) => {
                     skipped += 1;
-                    why("skipped", "cancelled", "")
+                    element("skipped", "cancelled", "")
                 }
                 _ => {
                     errors += 1;
@@ -213,7 +206,7 @@ impl RunReport {
                         || task.status.as_str().replace('_', " "),
                         |it| it.why.clone(),
                     );
-                    why("error", &reason, "")
+                    element("error", &reason, "")
                 }
             };
             let time = task.seconds.unwrap_or_default();
@@ -263,20 +256,19 @@ impl ReportFile {
     /// [`ExitCode::Usage`] if its name ends neither with `.json` nor with `.xml`, or it cannot be
     /// written.
     pub(super) fn create(path: &Path) -> Result<Self, CommandError> {
-        let usage = |message: String| CommandError::new(ExitCode::Usage, message);
         let extension = path.extension().and_then(|extension| extension.to_str());
         let Some(is_xml) = extension
             .filter(|it| ["json", "xml"].contains(it))
             .map(|it| it == "xml")
         else {
-            return Err(usage(format!(
+            return Err(usage_error(format!(
                 "--report {}: it is neither .json nor .xml",
                 path.display()
             ))
             .hint("name a file such as report.json, or report.xml for JUnit"));
         };
         let file = File::create(path).map_err(|error| {
-            let failed = usage(format!(
+            let failed = usage_error(format!(
                 "--report {} cannot be written: {error}",
                 path.display()
             ));
@@ -315,6 +307,22 @@ impl ReportFile {
             )
         })
     }
+}
+
+/// Shows a cost; nothing if there was none.
+fn money(cost: Option<Dollars>) -> String {
+    match cost {
+        Some(cost) if cost > Dollars::default() => cost.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn element(tag: &str, message: &str, text: &str) -> String {
+    format!("<{tag} message=\"{}\">{}</{tag}>", xml(message), xml(text))
+}
+
+fn usage_error(message: String) -> CommandError {
+    CommandError::new(ExitCode::Usage, message)
 }
 
 #[cfg(test)]

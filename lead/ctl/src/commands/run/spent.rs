@@ -89,16 +89,26 @@ impl RunUsage {
 mod tests {
     use super::*;
     use serde_json::json;
+    use teamd_shared::testing::roster_member;
+    use teamd_shared::usage::Usage;
 
     fn roster(members: &[(&str, &str, u64)]) -> Roster {
         let members: Vec<_> = members
             .iter()
             .map(|(name, model, tokens)| {
-                json!({"name": name, "model": model, "status": "idle", "gate": "open",
-                "usage": {"input_tokens": tokens, "output_tokens": 0}})
+                let usage = Usage {
+                    input_tokens: *tokens,
+                    ..Usage::default()
+                };
+                roster_member(
+                    &json!({"name": name, "model": model, "status": "idle", "usage": usage}),
+                )
             })
             .collect();
-        serde_json::from_value(json!({"version": 1, "daemon": null, "members": members})).unwrap()
+        serde_json::from_value(
+            json!({"version": 1, "seq": 1, "team_name": "t", "daemon": null, "members": members}),
+        )
+        .unwrap()
     }
 
     fn hold(spent: &mut RunUsage, name: &str, id: TaskId) {

@@ -34,7 +34,7 @@ struct RunRecord {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ToEnd {
     pub(super) members: Vec<Name>,
-    /// Whether the daemon ends, too.
+    /// Whether the daemon also ends.
     pub(super) daemon: bool,
     /// The members that ran before and stay.
     pub(super) stay: Vec<Name>,
@@ -166,7 +166,7 @@ mod tests {
         let with = |names: &[&str]| {
             let members: Vec<_> = names.iter().map(|name| member(name, "idle")).collect();
             serde_json::from_value::<Roster>(
-                json!({"version": 1, "daemon": null, "members": members}),
+                json!({"version": 1, "seq": 1, "team_name": "t", "daemon": null, "members": members}),
             )
             .unwrap()
         };

@@ -16,16 +16,20 @@ const BAR: usize = 20;
 
 /// Returns how far the tasks are.
 pub(super) fn tasks(team: &Team, scope: &Scope) -> String {
-    let tasks = team.tasks.values().filter(|task| scope.has(task.id));
-    let count = |wanted: TaskStatus| tasks.clone().filter(|task| task.status == wanted).count();
-    let left = tasks
-        .clone()
-        .filter(|task| !task.status.is_finished())
-        .count();
-    let failed = count(TaskStatus::Failed);
+    let mut left = 0;
+    let mut failed = 0;
+    let mut cancelled = 0;
+    for task in team.tasks.values().filter(|task| scope.has(task.id)) {
+        match task.status {
+            TaskStatus::Failed => failed += 1,
+            TaskStatus::Cancelled => cancelled += 1,
+            TaskStatus::Completed => {}
+            TaskStatus::Pending | TaskStatus::InProgress | TaskStatus::InReview => left += 1,
+        }
+    }
     // A snapshot leaves out what was completed before it.
     let all = (1..=team.last_task).filter(|&id| scope.has(id)).count();
-    let done = all - left - failed - count(TaskStatus::Cancelled);
+    let done = all - left - failed - cancelled;
     let more = if failed > 0 {
         paint(BAD, format_args!(", {failed} failed"))
     } else {

@@ -6,7 +6,9 @@ use teamd_client::testing::{context, daemon, member, team};
 use teamd_shared::control::{Done, Greeting, Listener, Refusal, RefusalCode, Reply, TaggedCommand};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::MemberStatus;
+use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamPath;
+use teamd_shared::testing::journal_member;
 
 use super::*;
 
@@ -60,7 +62,8 @@ fn an_order_that_was_lost_is_said_again_and_the_end_that_it_led_to_counts() {
         runtime.block_on(async {
             let first = lost(&there, &bound).await;
             let mut alice = member("alice", "shutdown");
-            alice["exit"] = json!({"code": 0, "signal": null, "at": 2.5, "request_id": "00000005"});
+            alice["exit"] = json!({"code": 0, "signal": null, "at": 2.5, "request_id": "00000005", "unread": 0,
+        "inbox": Position::START});
             written_by_one_that_is_gone(&there, &json!([alice]));
             let listener = Listener::bind(&there).unwrap();
             let mut peer = listener.accept().await.unwrap();
@@ -125,8 +128,8 @@ fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
             let request_id = RequestId::from_bits(bits);
             match order.name.as_str() {
                 "alice" => {
-                    let exit =
-                        json!({"code": 0, "signal": null, "at": 2.5, "request_id": request_id});
+                    let exit = json!({"code": 0, "signal": null, "at": 2.5, "request_id": request_id,
+                        "unread": 0, "inbox": Position::START});
                     let status = MemberStatus::Shutdown;
                     let exit = serde_json::from_value(exit).unwrap();
                     Some(Ok(Done::Ended {
@@ -149,17 +152,17 @@ fn answer(command: &Command) -> Option<Result<Done, Refusal>> {
 
 fn roster() -> Value {
     let mut alice = member("alice", "shutdown");
-    alice["exit"] = json!({"code": 0, "signal": null, "at": 2.5, "request_id": "00000005"});
+    alice["exit"] = json!({"code": 0, "signal": null, "at": 2.5, "request_id": "00000005", "unread": 0,
+        "inbox": Position::START});
     json!([alice, member("bob", "idle"), member("stuck", "working")])
 }
 
 /// A journal in which `stuck` runs, and is asked to shut down.
 fn write_journal_of_stuck(dir: &TeamDir) {
-    let spawning = json!({"seq": 1, "at": 1.0, "done": 0, "record": "member", "event": "spawning",
-        "name": "stuck", "role": "", "model": "script", "workspace": "/w", "plan": false, "approve_by": "person",
-        "restart": "never", "incarnation": 1, "conversation": 1,
-        "begins_at": {"offset": 0, "tail": "cbf29ce484222325"}, "phase": "running", "gate": "open", "ending": null,
-        "exit": null, "spawned_at": 1.0, "updated_at": 1.0});
+    let spawning = journal_member(
+        &json!({"seq": 1, "at": 1.0, "done": 0, "record": "member", "event": "spawning",
+        "name": "stuck"}),
+    );
     let asked = json!({"seq": 2, "at": 1.0, "done": 0, "record": "request", "event": "asked",
         "request_id": "00000005", "kind": "shutdown", "from": "lead", "to": "stuck", "status": "pending",
         "payload": {"reason": "", "decide_within": 30.0, "force_after": null}, "incarnation": 1,

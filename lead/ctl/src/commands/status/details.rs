@@ -53,7 +53,6 @@ fn bounds(member: &RosterMember) -> String {
         max_procs,
         max_time,
     } = member.bounds;
-    let seconds = |most| format_duration(Duration::from_secs(most));
     let sum = member.cgroup.clone().unwrap_or_default();
     let of_memory = if sum.memory {
         "all together (cgroup), and each process (rlimit)"
@@ -67,14 +66,24 @@ fn bounds(member: &RosterMember) -> String {
     };
     let bounds = [
         memory.map(|most| format!("memory {}, {of_memory}", format_size(most))),
-        cpu_time.map(|most| format!("CPU time {}, each process (rlimit)", seconds(most))),
+        cpu_time.map(|most| {
+            format!(
+                "CPU time {}, each process (rlimit)",
+                format_duration(Duration::from_secs(most))
+            )
+        }),
         max_procs.map(|most| {
             format!(
                 "{most} {}, {of_procs}",
                 if most == 1 { "process" } else { "processes" }
             )
         }),
-        max_time.map(|most| format!("{} for an incarnation (the daemon)", seconds(most))),
+        max_time.map(|most| {
+            format!(
+                "{} for an incarnation (the daemon)",
+                format_duration(Duration::from_secs(most))
+            )
+        }),
     ];
     bounds.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

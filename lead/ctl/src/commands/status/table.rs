@@ -52,7 +52,7 @@ pub(super) fn fitting(rows: &[Row<'_>], terminal: usize, has_unread: bool) -> Ta
     let all = table(rows, true);
     let widths = all.widths();
     let mut columns = columns_to_show(rows);
-    // What a member does shows its restarts, too: that column would be the first without room.
+    // What a member does also shows its restarts: that column would be the first without room.
     columns
         .retain(|column| *column != Column::Restarts && (has_unread || *column != Column::Unread));
     let wanted = widths.last().copied().unwrap_or(0);
@@ -132,10 +132,6 @@ fn heading(rows: &[Row<'_>], group: Group) -> Cell {
 
 fn cell(row: &Row<'_>, column: Column, words: bool) -> Cell {
     let member = row.member;
-    let dash_or = |text: Option<String>| match text {
-        None => Cell::styled("-", DIM),
-        Some(text) => Cell::new(text),
-    };
     let spent = !member.usage.is_nothing();
     match column {
         Column::Name => Cell::styled(member.name.as_str(), BOLD),
@@ -206,5 +202,12 @@ fn doing(row: &Row<'_>, terminal: bool) -> Cell {
         cell.wrapping()
     } else {
         cell
+    }
+}
+
+fn dash_or(text: Option<String>) -> Cell {
+    match text {
+        None => Cell::styled("-", DIM),
+        Some(text) => Cell::new(text),
     }
 }

@@ -3,6 +3,7 @@ use teamd_client::print::grouping::{Facts, MemberStanding};
 use teamd_client::testing::{Captured, context, member, team};
 use teamd_shared::clock::wall;
 use teamd_shared::name::Name;
+use teamd_shared::position::Position;
 use teamd_shared::team_dir::TeamDir;
 
 use super::*;
@@ -24,7 +25,7 @@ fn roster() -> Value {
     let mut bob = member("bob", "crashed");
     bob["pid"] = json!(null);
     bob["updated_at"] = json!(wall() + 30.0);
-    bob["exit"] = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 2, "note": "3 restarts in 60 s"});
+    bob["exit"] = json!({"code": null, "signal": 9, "at": 1.0, "request_id": null, "unread": 2, "inbox": Position::START, "note": "3 restarts in 60 s"});
     json!([alice, bob])
 }
 
@@ -73,9 +74,12 @@ fn costly() -> Value {
     members[0]["usage"] = usage(100, 1234);
     members[0]["model"] = json!("anthropic:m1");
     members[0]["limits"] = json!({"max_turns": 9, "max_tokens": 200_000});
-    members[0]["sandbox"] = json!({"mode": "off"});
+    members[0]["sandbox"]["mode"] = json!("off");
     members[1]["usage"] = usage(2_000_100, 0);
-    members[1]["sandbox"] = json!({"mode": "read-only", "no_network": true, "writable": ["/a", "/b"], "hidden": ["/k"]});
+    members[1]["sandbox"]["mode"] = json!("read-only");
+    members[1]["sandbox"]["no_network"] = json!(true);
+    members[1]["sandbox"]["writable"] = json!(["/a", "/b"]);
+    members[1]["sandbox"]["hidden"] = json!(["/k"]);
     members
 }
 

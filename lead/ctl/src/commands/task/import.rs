@@ -58,22 +58,27 @@ const SET_BY_DAEMON: [&str; 15] = [
 ];
 
 impl ImportItem {
-    /// Looks whether it can become a task. Else a word that is written wrong would take away a
-    /// check, for example.
+    /// Checks whether it can become a task. Otherwise a misspelled key could, for example, remove a
+    /// check.
     fn is_usable(&self) -> Result<(), String> {
-        let at_line = |why: String| format!("line {}: {why}", self.line);
         if let Some(unknown) = self
             .more
             .keys()
             .find(|it| !SET_BY_DAEMON.contains(&it.as_str()))
         {
-            return Err(at_line(format!("a task has no field `{unknown}`")));
+            return Err(format!(
+                "line {}: a task has no field `{unknown}`",
+                self.line
+            ));
         }
         let alone = TaskFields {
             blocked_by: None,
             ..self.fields.clone()
         };
-        alone.create(0, USER, 0.0).map(drop).map_err(at_line)
+        match alone.create(0, USER, 0.0) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(format!("line {}: {why}", self.line)),
+        }
     }
 }
 
@@ -142,17 +147,21 @@ fn is_toml(content: &str) -> bool {
     first.is_some_and(|line| line.starts_with("[[task]]"))
 }
 
+fn line_of(content: &str, at: usize) -> usize {
+    content[..at.min(content.len())].lines().count().max(1)
+}
+
+fn toml_error(content: &str, at: usize, error: &toml::de::Error) -> String {
+    let line = line_of(content, at);
+    format!(
+        "line {line}: {}",
+        error.to_string().trim().replace('\n', ", ")
+    )
+}
+
 fn toml(content: &str) -> Result<Vec<ImportItem>, String> {
-    let place = |at: usize| content[..at.min(content.len())].lines().count().max(1);
-    let error = |at: usize, error: &toml::de::Error| {
-        format!(
-            "line {}: {}",
-            place(at),
-            error.to_string().trim().replace('\n', ", ")
-        )
-    };
     let tasks = toml::from_str::<TomlFile>(content)
-        .map_err(|it| error(it.span().map_or(0, |span| span.start + 1), &it))?
+        .map_err(|it| toml_error(content, it.span().map_or(0, |span| span.start + 1), &it))?
         .task;
     tasks
         .into_iter()
@@ -161,9 +170,9 @@ fn toml(content: &str) -> Result<Vec<ImportItem>, String> {
             let item = task
                 .into_inner()
                 .try_into::<ImportItem>()
-                .map_err(|it| error(at, &it))?;
+                .map_err(|it| toml_error(content, at, &it))?;
             Ok(ImportItem {
-                line: place(at),
+                line: line_of(content, at),
                 ..item
             })
         })
@@ -197,21 +206,20 @@ fn in_order(items: Vec<ImportItem>) -> Result<Vec<TaskFields>, String> {
             return Err(format!("line {}: two tasks have the id {id}", item.line));
         }
     }
-    let waits_for = |item: &ImportItem| -> Result<Vec<usize>, String> {
-        let unknown = |id: &TaskId| {
-            format!(
-                "line {}: it waits for {id}, which is not in the file",
-                item.line
-            )
-        };
-        item.fields
-            .blocked_by
-            .iter()
-            .flatten()
-            .map(|id| places.get(id).copied().ok_or_else(|| unknown(id)))
-            .collect()
-    };
-    let waits: Vec<Vec<usize>> = items.iter().map(waits_for).collect::<Result<_, _>>()?;
+    let mut waits: Vec<Vec<usize>> = Vec::new();
+    for item in &items {
+        let mut waits_for = Vec::new();
+        for id in item.fields.blocked_by.iter().flatten() {
+            let Some(place) = places.get(id) else {
+                return Err(format!(
+                    "line {}: it waits for {id}, which is not in the file",
+                    item.line
+                ));
+            };
+            waits_for.push(*place);
+        }
+        waits.push(waits_for);
+    }
     let mut done = BTreeSet::new();
     let mut order = Vec::new();
     // Kahn's algorithm; of those that can come next, the first of the file.

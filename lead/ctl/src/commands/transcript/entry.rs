@@ -65,7 +65,7 @@ mod tests {
             shown(&begins),
             "── incarnation 1 begins ──\n  prompt: /bash ls"
         );
-        let answer = json!({"entry": "answer", "usage": {"input_tokens": 3, "output_tokens": 5}, "content": [
+        let answer = json!({"entry": "answer", "usage": {"input_tokens": 3, "output_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}, "content": [
             {"type": "text", "text": "I look.\nTwice."}, {"type": "tool_use", "id": "t", "name": "bash", "input": {"command": "ls\x1b"}}]});
         assert_eq!(
             shown(&answer),
@@ -90,7 +90,7 @@ mod tests {
                 .extend(more.as_object().unwrap().clone());
             entry(line.to_string().as_bytes())
         };
-        let nothing = json!({"input_tokens": 0, "output_tokens": 0});
+        let nothing = json!({"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0});
         assert_eq!(
             with(json!({"entry": "charged", "usage": nothing, "model_calls": 1})),
             ""

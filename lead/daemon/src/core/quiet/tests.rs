@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 use teamd_shared::control::WorkerState;
 use teamd_shared::journal::{Line, TaskRecord};
 use teamd_shared::task::{TaskEvent, TaskFields};
+use teamd_shared::testing::journal_member;
 
 use super::*;
 use crate::core::event::Event;
@@ -52,10 +53,11 @@ fn enter(team: &mut Team, live: &mut Live, (name, status, more): Given) {
     } else {
         "person"
     };
-    let record = json!({"record": "member", "event": "spawned", "name": name, "role": "", "model": "script", "workspace": "/w",
-        "plan": false, "approve_by": approve_by, "restart": "never", "auto": !more.contains("manual"), "incarnation": 1,
-        "conversation": 1, "begins_at": {"offset": 0, "tail": "cbf29ce484222325"}, "phase": if ended { status } else { "running" },
-        "gate": "open", "ending": null, "exit": null, "spawned_at": 1.0, "updated_at": 1.0});
+    let phase = if ended { status } else { "running" };
+    let record = journal_member(
+        &json!({"record": "member", "event": "spawned", "name": name, "approve_by": approve_by,
+            "auto": !more.contains("manual"), "phase": phase}),
+    );
     line(team, &record);
     if more.contains("plan") {
         request(

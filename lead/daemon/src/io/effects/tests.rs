@@ -3,6 +3,7 @@
 use teamd_shared::journal::{Line, MemberEvent, MemberRecord, Notice, Record};
 use teamd_shared::member::Member;
 use teamd_shared::position::Position;
+use teamd_shared::testing::journal_member;
 use uuid::Uuid;
 
 use super::*;
@@ -43,13 +44,10 @@ impl Scene {
     fn told(&mut self, event: MemberEvent, to: &[&str]) {
         let name_of = "carol";
         let seq = self.team.seq + 1;
-        let member: Member = serde_json::from_value(serde_json::json!({
-            "name": name_of, "role": "", "model": "script", "workspace": "/", "plan": false,
-            "approve_by": "person", "restart": "never", "incarnation": 1, "conversation": 1,
-            "begins_at": Position::START, "phase": "crashed", "gate": "open", "ending": null,
+        let member: Member = serde_json::from_value(journal_member(&serde_json::json!({
+            "name": name_of, "phase": "crashed",
             "exit": {"code": 1, "signal": null, "at": 1.0, "request_id": null, "unread": 0, "inbox": Position::START},
-            "spawned_at": 0.0, "updated_at": 0.0,
-        }))
+        })))
         .unwrap();
         let tell = to.iter().zip(0_u64..).map(|(to, at)| Notice {
             to: name(to),

@@ -142,11 +142,12 @@ fn scripted(
 mod tests {
     use super::*;
     use serde_json::json;
+    use teamd_shared::testing::roster_member;
 
     fn lead(status: &str, activity: &str, model: &str) -> RosterMember {
-        let member = json!({"name": "lead", "status": status, "gate": "open", "model": model,
-            "workspace": "/w", "activity": activity});
-        serde_json::from_value(member).unwrap()
+        let fields =
+            json!({"name": "lead", "status": status, "model": model, "activity": activity});
+        serde_json::from_value(roster_member(&fields)).unwrap()
     }
 
     fn compared(

@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn answer(content: Value) -> Entry {
-        let usage = json!({"input_tokens": 1, "output_tokens": 1});
+        let usage = json!({"input_tokens": 1, "output_tokens": 1, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0});
         entry(json!({"entry": "answer", "content": content, "usage": usage}))
     }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use teamd_shared::inbox::Durability;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::testing::roster_member;
 
 use teamd_shared::inbox;
 
@@ -19,7 +20,11 @@ struct Scene {
 fn team(members: &[(&str, &str)]) -> Scene {
     let scratch = tempfile::tempdir().unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
-    write_roster(&dir, &members.iter().map(|(name, status)| json!({"name": name, "status": status, "gate": "open", "incarnation": 1})).collect::<Vec<_>>());
+    let roster: Vec<Value> = members
+        .iter()
+        .map(|(name, status)| roster_member(&json!({"name": name, "status": status})))
+        .collect();
+    write_roster(&dir, &roster);
     inbox::create(&dir, &Name::lead()).unwrap();
     for (name, _) in members {
         inbox::create(&dir, &Name::new(name).unwrap()).unwrap();
@@ -34,7 +39,8 @@ fn team(members: &[(&str, &str)]) -> Scene {
 fn write_roster(dir: &TeamDir, members: &[Value]) {
     let me = Identity::of_self().unwrap();
     let daemon = json!({"pid": me.pid, "start_ticks": me.start_ticks, "boot_id": me.boot_id, "started_at": 1.0});
-    let roster = json!({"version": 1, "daemon": daemon, "members": members});
+    let roster =
+        json!({"version": 1, "seq": 1, "team_name": "t", "daemon": daemon, "members": members});
     teamd_shared::fs::replace(dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
 }
 
@@ -153,8 +159,8 @@ fn what_becomes_of_a_message_is_told_from_a_second_look_at_the_roster() {
     let bob_is = |change: Value| {
         move |team: &Scene| {
             let me = Identity::of_self().unwrap();
-            let mut bob = json!({"name": "bob", "status": "idle", "gate": "open", "incarnation": 1,
-                "pid": me.pid, "start_ticks": me.start_ticks});
+            let mut bob = roster_member(&json!({"name": "bob", "status": "idle",
+                "pid": me.pid, "start_ticks": me.start_ticks}));
             bob.as_object_mut()
                 .unwrap()
                 .extend(change.as_object().unwrap().clone());
@@ -204,7 +210,7 @@ fn what_becomes_of_a_message_is_told_from_a_second_look_at_the_roster() {
 fn a_repeated_call_that_finds_its_receiver_ended_says_that_the_message_is_there() {
     let team = team(&[("alice", "working"), ("bob", "idle")]);
     assert!(!send(&team, "bob").is_error);
-    let ended = json!({"name": "bob", "status": "shutdown", "gate": "open", "incarnation": 1});
+    let ended = roster_member(&json!({"name": "bob", "status": "shutdown"}));
     write_roster(team.outbox.dir(), &[ended]);
     let again = send_again(&team, "bob");
     assert!(
@@ -335,7 +341,7 @@ async fn what_becomes_of_a_broadcast_is_told_from_a_second_look_at_the_roster() 
     let team = team(&names.map(|name| (name, "idle")));
     for second in [true, false] {
         let mut members = names
-            .map(|name| json!({"name": name, "status": "idle", "gate": "open", "spawned_seq": 7}));
+            .map(|name| roster_member(&json!({"name": name, "status": "idle", "spawned_seq": 7})));
         write_roster(team.outbox.dir(), &members);
         let mut sending = std::pin::pin!(send_message(&team.outbox, ALL, LETTER));
         for _ in ["lead", "bob", "carol", "dave", "erin"] {

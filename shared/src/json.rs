@@ -13,7 +13,7 @@ pub use shape::Shape;
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A record of a file: it is read exactly as its schema says.
-pub trait Record: DeserializeOwned + Serialize {
+pub trait JsonRecord: DeserializeOwned + Serialize {
     /// Returns the shape that its schema describes.
     fn shape() -> &'static Shape;
 }
@@ -21,7 +21,7 @@ pub trait Record: DeserializeOwned + Serialize {
 /// Declares that a type is a record of a file.
 macro_rules! record {
     ($($type:ty),+) => {
-        $(impl $crate::json::Record for $type {
+        $(impl $crate::json::JsonRecord for $type {
             fn shape() -> &'static $crate::json::Shape {
                 static SHAPE: std::sync::LazyLock<$crate::json::Shape> =
                     std::sync::LazyLock::new($crate::json::Shape::of::<$type>);
@@ -37,17 +37,17 @@ pub(crate) use record;
 ///
 /// # Errors
 /// The error of the first reading.
-pub fn read<T: Record>(text: &[u8]) -> Result<T, Error> {
+pub fn read<T: JsonRecord>(text: &[u8]) -> Result<T, Error> {
     as_it_stands(text).or_else(|error| read_with_whole_numbers(text).map_err(|_| error))
 }
 
-fn read_with_whole_numbers<T: Record>(text: &[u8]) -> Result<T, Error> {
+fn read_with_whole_numbers<T: JsonRecord>(text: &[u8]) -> Result<T, Error> {
     let value = with_whole_numbers(value(text)?);
     T::shape().check(&value)?;
     serde_json::from_value(value)
 }
 
-fn as_it_stands<T: Record>(text: &[u8]) -> Result<T, Error> {
+fn as_it_stands<T: JsonRecord>(text: &[u8]) -> Result<T, Error> {
     let record = serde_json::from_slice(text)?;
     // Almost every record is one that this program wrote. It has the shape, and to derive the shape
     // from the schema takes longer than most commands.

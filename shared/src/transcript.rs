@@ -314,7 +314,7 @@ pub fn last_entry(dir: &TeamDir, name: &Name) -> Result<Option<Entry>, DirError>
 
 /// Reads the last whole line that is such a record. Foreign text behind it, such as a blank line,
 /// is skipped, as the continuing worker skips it.
-fn last<T: json::Record>(dir: &TeamDir, name: &Name) -> Result<Option<T>, DirError> {
+fn last<T: json::JsonRecord>(dir: &TeamDir, name: &Name) -> Result<Option<T>, DirError> {
     last_that(dir, name, |line| json::read(line).ok())
 }
 

@@ -11,12 +11,12 @@ use teamd_worker_sandbox::{AttackArgs, ProbeArgs};
 pub(crate) struct Args {
     /// What it is to do.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: WorkerCommand,
 }
 
 /// What the program does. (`shim` and `init`, for one command of a worker, are told apart before.)
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum WorkerCommand {
     /// Run one incarnation of a teammate; teamd runs this, with its connection as standard input
     Run(RunArgs),
     /// Do a job, such as the check of a task; teamd runs this, with its order on standard input

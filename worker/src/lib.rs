@@ -23,16 +23,16 @@ pub fn team_worker(version: &'static str) -> ExitCode {
     let matches = command_line().version(version).try_get_matches();
     match matches.and_then(|mut matches| args::Args::from_arg_matches_mut(&mut matches)) {
         Ok(args::Args {
-            command: args::Command::Probe(what),
+            command: args::WorkerCommand::Probe(what),
         }) => probe::probe_main(&what),
         Ok(args::Args {
-            command: args::Command::Attack(what),
+            command: args::WorkerCommand::Attack(what),
         }) => probe::attack_main(&what),
         Ok(args::Args {
-            command: args::Command::Job(what),
+            command: args::WorkerCommand::Job(what),
         }) => teamd_worker_jobs::job_main(&what),
         Ok(args::Args {
-            command: args::Command::Run(incarnation),
+            command: args::WorkerCommand::Run(incarnation),
         }) => teamd_worker_agent::run(&incarnation),
         Err(error) => {
             // If that fails, it cannot be shown at all.

@@ -53,7 +53,7 @@ pub struct Cli {
     pub global: Global,
     /// The command.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: TeamctlCommand,
 }
 
 /// The commands, in the order in which a person needs them.
@@ -61,7 +61,7 @@ pub struct Cli {
 // called, since to build all of them takes longer than most commands.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Command {
+pub enum TeamctlCommand {
     /// Start a teammate
     ///
     /// Returns when the worker is ready. The worker inherits the environment of this command.
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    fn parse(line: &str) -> Result<Command, clap::Error> {
+    fn parse(line: &str) -> Result<TeamctlCommand, clap::Error> {
         Cli::try_parse_from(line.split(' ')).map(|cli| cli.command)
     }
 
@@ -260,12 +260,12 @@ mod tests {
 
     #[test]
     fn text_may_look_like_a_flag_and_flags_may_follow_it() {
-        let Command::Send(send) = parse("teamctl send alice -").unwrap() else {
+        let TeamctlCommand::Send(send) = parse("teamctl send alice -").unwrap() else {
             panic!()
         };
         assert_eq!(send.text, "-");
         let line = ["teamctl", "send", "user", "--no, not that", "--queue"];
-        let Command::Send(send) = Cli::try_parse_from(line).unwrap().command else {
+        let TeamctlCommand::Send(send) = Cli::try_parse_from(line).unwrap().command else {
             panic!()
         };
         assert_eq!((send.text.as_str(), send.queue), ("--no, not that", true));
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn times_names_and_policies_are_read() {
         let line = "teamctl spawn a --timeout 2m --restart never --approve-by lead";
-        let Command::Spawn(spawn) = parse(line).unwrap() else {
+        let TeamctlCommand::Spawn(spawn) = parse(line).unwrap() else {
             panic!()
         };
         assert_eq!(spawn.timeout, Duration::from_secs(120));
@@ -343,7 +343,7 @@ mod tests {
         );
         let line =
             "teamctl spawn a --max-tokens 1.5M --max-turns 7 --sandbox off --model openai:q:8b";
-        let Command::Spawn(spawn) = parse(line).unwrap() else {
+        let TeamctlCommand::Spawn(spawn) = parse(line).unwrap() else {
             panic!()
         };
         assert_eq!(
@@ -352,12 +352,13 @@ mod tests {
         );
         assert_eq!(spawn.terms.sandbox.mode, Some(SandboxMode::Off));
         assert_eq!(spawn.terms.model.unwrap().to_string(), "openai:q:8b");
-        let Command::Shutdown(shutdown) = parse("teamctl shutdown a b").unwrap() else {
+        let TeamctlCommand::Shutdown(shutdown) = parse("teamctl shutdown a b").unwrap() else {
             panic!()
         };
         assert_eq!((shutdown.names.len(), shutdown.timeout), (2, None));
         assert_eq!(shutdown.decide_within, None);
-        let Command::Wait(wait) = parse("teamctl wait a --for idle,shutdown").unwrap() else {
+        let TeamctlCommand::Wait(wait) = parse("teamctl wait a --for idle,shutdown").unwrap()
+        else {
             panic!()
         };
         assert_eq!(wait.status, [MemberStatus::Idle, MemberStatus::Shutdown]);

@@ -8,7 +8,7 @@ pub mod commands;
 pub mod completion;
 mod stream;
 
-use teamd_client::args::{self, Cli, Command};
+use teamd_client::args::{self, Cli, TeamctlCommand};
 use teamd_client::context::{self, Context};
 use teamd_client::error::CommandResult;
 
@@ -25,25 +25,25 @@ pub fn run(version: &'static str) -> std::process::ExitCode {
     )
 }
 
-fn dispatch(command: Command, context: &Context) -> CommandResult {
+fn dispatch(command: TeamctlCommand, context: &Context) -> CommandResult {
     context.set_signals();
     if !matches!(
         command,
-        Command::Completions(_) | Command::Lint(_) | Command::Schema(_)
+        TeamctlCommand::Completions(_) | TeamctlCommand::Lint(_) | TeamctlCommand::Schema(_)
     ) {
         context.note_passed_over();
     }
     match &command {
         // Spawn, up and shutdown need a valid team.toml; `--force` does not.
-        Command::Spawn(_) | Command::Up(_) | Command::Run(_) => {
+        TeamctlCommand::Spawn(_) | TeamctlCommand::Up(_) | TeamctlCommand::Run(_) => {
             // A team.toml beside an unregistered team directory is ignored, with its mistakes.
             if !context.is_missing() {
                 context.dir()?;
             }
             context.ask_for_trust()?;
         }
-        Command::Shutdown(args) if !args.force => drop(context.team_file()?),
-        Command::Completions(_) | Command::Lint(_) | Command::Schema(_) => {}
+        TeamctlCommand::Shutdown(args) if !args.force => drop(context.team_file()?),
+        TeamctlCommand::Completions(_) | TeamctlCommand::Lint(_) | TeamctlCommand::Schema(_) => {}
         _ => context.warn_of_team_file(),
     }
     commands::perform(command, context)

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use futures_util::stream::FuturesUnordered;
 use serde::Deserialize;
 use teamd_client::act::{Perform, answer, send, task};
-use teamd_client::args::{Command, MailboxName};
+use teamd_client::args::{MailboxName, TeamctlCommand};
 use teamd_client::connection::Client;
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
@@ -162,21 +162,23 @@ pub(crate) fn task_text(dir: &TeamDir, team: &Team, task: &Task) -> String {
 }
 
 /// Says what begins with a command that takes its time.
-pub(crate) fn begins(command: &Command) -> Option<String> {
+pub(crate) fn begins(command: &TeamctlCommand) -> Option<String> {
     match command {
-        Command::Shutdown(args) => {
+        TeamctlCommand::Shutdown(args) => {
             Some(format!("waiting for the answer of {}", args.names.first()?))
         }
-        Command::Spawn(args) => Some(format!("{} is starting", args.name)),
+        TeamctlCommand::Spawn(args) => Some(format!("{} is starting", args.name)),
         _ => None,
     }
 }
 
 /// Carries out a command of `teamctl`.
-pub(crate) fn call<'d>(context: &Context, perform: Perform, command: Command) -> Act<'d> {
+pub(crate) fn call<'d>(context: &Context, perform: Perform, command: TeamctlCommand) -> Act<'d> {
     let title = match &command {
-        Command::Status(args) => args.name.as_ref().map(ToString::to_string),
-        Command::Interrupt(_) | Command::Shutdown(_) | Command::Spawn(_) => None,
+        TeamctlCommand::Status(args) => args.name.as_ref().map(ToString::to_string),
+        TeamctlCommand::Interrupt(_) | TeamctlCommand::Shutdown(_) | TeamctlCommand::Spawn(_) => {
+            None
+        }
         _ => return Box::pin(async { Done::Said(String::new()) }),
     };
     let printed = in_thread(context, move |context| perform(command, context));

@@ -8,7 +8,7 @@ use super::{Of, derived};
 use crate::config::Roster;
 use crate::inbox::Rejected;
 use crate::journal::Line;
-use crate::json::{self, Record};
+use crate::json::{self, JsonRecord};
 use crate::task::Task;
 use crate::transcript::Entry;
 
@@ -224,7 +224,7 @@ fn places(value: &Value, at: &str, places: &mut Vec<String>) {
     }
 }
 
-fn agree<T: Record>(schema: &Value) {
+fn agree<T: JsonRecord>(schema: &Value) {
     let validator = jsonschema::validator_for(schema).unwrap();
     let mut tried = BTreeSet::new();
     let mut disagreements = Vec::new();

@@ -10,9 +10,9 @@ pub mod stop;
 pub mod task;
 pub mod waiting;
 
-use crate::args::Command;
+use crate::args::TeamctlCommand;
 use crate::context::Context;
 use crate::error::CommandResult;
 
 /// Carries out a command of `teamctl`. The commands lie above the views, so a view is given this.
-pub type Perform = fn(Command, &Context) -> CommandResult;
+pub type Perform = fn(TeamctlCommand, &Context) -> CommandResult;

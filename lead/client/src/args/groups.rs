@@ -3,7 +3,7 @@
 use anstyle::Style;
 use clap::Subcommand;
 
-use super::Command;
+use super::TeamctlCommand;
 use crate::print::output::paint;
 
 /// The style of a heading, as in the help of each command.
@@ -49,7 +49,7 @@ pub fn lay_out(teamctl: clap::Command) -> clap::Command {
 }
 
 fn template() -> String {
-    let commands = Command::augment_subcommands(clap::Command::new("teamctl"));
+    let commands = TeamctlCommand::augment_subcommands(clap::Command::new("teamctl"));
     let columns = crate::print::output::terminal_width()
         .unwrap_or(WIDEST)
         .min(WIDEST);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn every_command_of_the_first_help_is_in_one_group() {
-        let commands = Command::augment_subcommands(clap::Command::new("teamctl"));
+        let commands = TeamctlCommand::augment_subcommands(clap::Command::new("teamctl"));
         let shown = commands
             .get_subcommands()
             .filter(|command| !command.is_hide_set());

@@ -30,7 +30,7 @@ pub(crate) mod transcript;
 pub(crate) mod up;
 pub(crate) mod wait;
 
-use teamd_client::args::{Command, TaskCommand, Tasks};
+use teamd_client::args::{TaskCommand, Tasks, TeamctlCommand};
 use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
 use teamd_shared::request::Kind;
@@ -40,49 +40,51 @@ use crate::completion;
 
 /// Runs a command whose settings are checked already. Blocks, and starts a runtime: not to be
 /// called within one.
-pub(crate) fn perform(command: Command, context: &Context) -> CommandResult {
+pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResult {
     match command {
-        Command::Spawn(args) => spawn::run(context, *args),
-        Command::Up(args) => up::run(context, &args),
-        Command::Down(args) => down::run_or_is_down(context, &args),
-        Command::Shutdown(args) => shutdown::run(context, args),
-        Command::Status(args) => status::run(context, &args),
-        Command::Top => top::run(context, perform),
-        Command::Web(args) => web::run(context, &args),
-        Command::Send(args) => send::run(context, &args),
-        Command::Broadcast(args) => broadcast::run(context, &args),
-        Command::Interrupt(args) => interrupt::run(context, args),
-        Command::Inbox(args) => inbox::run(context, &args),
-        Command::Transcript(args) => transcript::run(context, &args),
-        Command::Logs(args) => logs::run(context, &args),
-        Command::Events(args) => events::run(context, &args),
-        Command::Diagram(args) => diagram::run(context, &args),
-        Command::Stats => stats::run(context),
-        Command::Requests(args) => requests::run(context, &args),
-        Command::Agents => agents::run(context),
-        Command::Plans(args) => plans::run(context, &args, Kind::PlanApproval),
-        Command::Reviews(args) => plans::run(context, &args, Kind::Review),
-        Command::Approve(args) => answer::run(context, &args.verdict.id.clone(), args.into()),
-        Command::Reject(args) => answer::run(context, &args.id.clone(), args.into()),
-        Command::RequestPlan(args) => request_plan::run(context, args),
-        Command::Run(args) => run::run(context, &args),
-        Command::Wait(args) => wait::run(context, &args),
-        Command::Task(args) => task::run(context, args),
-        Command::TaskList(args) => task::run(
+        TeamctlCommand::Spawn(args) => spawn::run(context, *args),
+        TeamctlCommand::Up(args) => up::run(context, &args),
+        TeamctlCommand::Down(args) => down::run_or_is_down(context, &args),
+        TeamctlCommand::Shutdown(args) => shutdown::run(context, args),
+        TeamctlCommand::Status(args) => status::run(context, &args),
+        TeamctlCommand::Top => top::run(context, perform),
+        TeamctlCommand::Web(args) => web::run(context, &args),
+        TeamctlCommand::Send(args) => send::run(context, &args),
+        TeamctlCommand::Broadcast(args) => broadcast::run(context, &args),
+        TeamctlCommand::Interrupt(args) => interrupt::run(context, args),
+        TeamctlCommand::Inbox(args) => inbox::run(context, &args),
+        TeamctlCommand::Transcript(args) => transcript::run(context, &args),
+        TeamctlCommand::Logs(args) => logs::run(context, &args),
+        TeamctlCommand::Events(args) => events::run(context, &args),
+        TeamctlCommand::Diagram(args) => diagram::run(context, &args),
+        TeamctlCommand::Stats => stats::run(context),
+        TeamctlCommand::Requests(args) => requests::run(context, &args),
+        TeamctlCommand::Agents => agents::run(context),
+        TeamctlCommand::Plans(args) => plans::run(context, &args, Kind::PlanApproval),
+        TeamctlCommand::Reviews(args) => plans::run(context, &args, Kind::Review),
+        TeamctlCommand::Approve(args) => {
+            answer::run(context, &args.verdict.id.clone(), args.into())
+        }
+        TeamctlCommand::Reject(args) => answer::run(context, &args.id.clone(), args.into()),
+        TeamctlCommand::RequestPlan(args) => request_plan::run(context, args),
+        TeamctlCommand::Run(args) => run::run(context, &args),
+        TeamctlCommand::Wait(args) => wait::run(context, &args),
+        TeamctlCommand::Task(args) => task::run(context, args),
+        TeamctlCommand::TaskList(args) => task::run(
             context,
             Tasks {
                 command: TaskCommand::List(args),
             },
         ),
-        Command::Diff(args) => integration::diff(context, &args),
-        Command::Sync(args) => integration::sync(context, &args),
-        Command::Land(args) => integration::land(context, &args),
-        Command::Forget(args) => forget::run(context, &args),
-        Command::Chat(args) => chat::run(context, &args),
-        Command::Attach(args) => attach::run(context, &args),
-        Command::Doctor(args) => doctor::run(context, &args),
-        Command::Lint(args) => lint::run(context, &args),
-        Command::Schema(args) => schema::run(context, &args),
-        Command::Completions(args) => completion::run(context, &args, "teamctl"),
+        TeamctlCommand::Diff(args) => integration::diff(context, &args),
+        TeamctlCommand::Sync(args) => integration::sync(context, &args),
+        TeamctlCommand::Land(args) => integration::land(context, &args),
+        TeamctlCommand::Forget(args) => forget::run(context, &args),
+        TeamctlCommand::Chat(args) => chat::run(context, &args),
+        TeamctlCommand::Attach(args) => attach::run(context, &args),
+        TeamctlCommand::Doctor(args) => doctor::run(context, &args),
+        TeamctlCommand::Lint(args) => lint::run(context, &args),
+        TeamctlCommand::Schema(args) => schema::run(context, &args),
+        TeamctlCommand::Completions(args) => completion::run(context, &args, "teamctl"),
     }
 }

@@ -288,7 +288,7 @@ mod tests {
         let flags = |path: &str| {
             let cli = args::Cli::try_parse_from(["teamctl", "spawn", "alice", "--writable", path])
                 .unwrap();
-            let args::Command::Spawn(args) = cli.command else {
+            let args::TeamctlCommand::Spawn(args) = cli.command else {
                 panic!()
             };
             flags(*args).map(|terms| terms.sandbox.writable)
@@ -334,7 +334,8 @@ mod tests {
                 "50ms",
                 flag,
             ];
-            let args::Command::Spawn(args) = args::Cli::try_parse_from(line).unwrap().command
+            let args::TeamctlCommand::Spawn(args) =
+                args::Cli::try_parse_from(line).unwrap().command
             else {
                 panic!()
             };
@@ -377,7 +378,7 @@ mod tests {
             "--no-start",
         ];
         let cli = args::Cli::try_parse_from(line).unwrap();
-        let args::Command::Spawn(args) = cli.command else {
+        let args::TeamctlCommand::Spawn(args) = cli.command else {
             panic!()
         };
         assert_eq!(run(&context, *args), Ok(ExitCode::Done));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::layout::{Position, Rect};
 use ratatui_textarea::TextArea;
-use teamd_client::args::Command;
+use teamd_client::args::TeamctlCommand;
 use teamd_client::print::grouping::Group;
 use teamd_shared::control::TaskOrder;
 use teamd_shared::id::RequestId;
@@ -57,7 +57,7 @@ pub(super) enum Wish {
     Answer(Verdict),
     Send(Name, String),
     /// A command of `teamctl`.
-    Call(Box<Command>),
+    Call(Box<TeamctlCommand>),
     Task(TaskOrder),
     /// Show a task and the output of its check.
     ShowTask(TaskId),

@@ -6,7 +6,7 @@ use clap::Parser;
 use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use teamd_client::args::{Cli, Command, Shutdown, Teammate};
+use teamd_client::args::{Cli, Shutdown, TeamctlCommand, Teammate};
 use teamd_shared::control::TaskOrder;
 
 use super::app::{App, Overlay, Pane, Purpose, Question, Target, Verdict, Wish};
@@ -199,7 +199,9 @@ impl App {
         match code {
             KeyCode::Char('s') => self.type_for(Purpose::Send(name)),
             KeyCode::Char('i') => {
-                return Some(Wish::Call(Box::new(Command::Interrupt(Teammate { name }))));
+                return Some(Wish::Call(Box::new(TeamctlCommand::Interrupt(Teammate {
+                    name,
+                }))));
             }
             KeyCode::Char('x') => self.question = Some(Question::Shutdown { name, force: false }),
             KeyCode::Char('X') => self.question = Some(Question::Shutdown { name, force: true }),
@@ -302,7 +304,7 @@ impl App {
     fn confirmed(&mut self, question: Question) -> Option<Wish> {
         match question {
             Question::Shutdown { name, force } => {
-                Some(Wish::Call(Box::new(Command::Shutdown(Shutdown {
+                Some(Wish::Call(Box::new(TeamctlCommand::Shutdown(Shutdown {
                     names: vec![name],
                     all: false,
                     reason: String::new(),

@@ -6,7 +6,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent,
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
-use teamd_client::args::Command;
+use teamd_client::args::TeamctlCommand;
 use teamd_client::testing::{member, spawned};
 use teamd_shared::clock::wall;
 use teamd_shared::config::Roster;
@@ -397,7 +397,7 @@ fn the_keys_are_listed_and_a_question_is_asked_before_a_teammate_leaves() {
     assert!(stage.press("n").is_empty() && !stage.draw().contains("Ask ana"));
     let wishes = stage.press("xy");
     assert!(
-        matches!(&wishes[..], [Wish::Call(command)] if matches!(&**command, Command::Shutdown(args)
+        matches!(&wishes[..], [Wish::Call(command)] if matches!(&**command, TeamctlCommand::Shutdown(args)
         if args.names[0].as_str() == "ana" && !args.force))
     );
 }
@@ -497,7 +497,7 @@ fn what_is_typed_or_pasted_is_text_and_never_a_key() {
     stage.app.paste("\nFix it, all of it.");
     let wishes = stage.press("\n");
     assert!(
-        matches!(&wishes[..], [Wish::Call(command)] if matches!(&**command, Command::Spawn(args)
+        matches!(&wishes[..], [Wish::Call(command)] if matches!(&**command, TeamctlCommand::Spawn(args)
         if args.name.as_str() == "zoe" && args.terms.prompt.as_deref() == Some("Fix it, all of it.")))
     );
     for (wrong, told) in [

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use teamd_client::args::{Cli, Command};
+use teamd_client::args::{Cli, TeamctlCommand};
 use teamd_client::context::explain;
 use teamd_shared::control::TaskOrder;
 use teamd_shared::id::{Ids, RandomIds};
@@ -94,14 +94,14 @@ impl App {
         match Cli::try_parse_from(words) {
             // The terminal is taken: there is nothing to read from it.
             Ok(Cli {
-                command: Command::Spawn(args),
+                command: TeamctlCommand::Spawn(args),
                 ..
             }) if args
                 .prompt_file
                 .as_ref()
                 .is_none_or(|file| file.as_os_str() != "-") =>
             {
-                Some(Wish::Call(Box::new(Command::Spawn(args))))
+                Some(Wish::Call(Box::new(TeamctlCommand::Spawn(args))))
             }
             Ok(_) => {
                 "error: stdin is the terminal here: write the prompt below the first line"

@@ -14,7 +14,7 @@ use super::*;
 
 fn args(line: &str) -> Shutdown {
     let cli = Cli::try_parse_from(format!("teamctl shutdown {line}").split(' ')).unwrap();
-    let teamd_client::args::Command::Shutdown(args) = cli.command else {
+    let teamd_client::args::TeamctlCommand::Shutdown(args) = cli.command else {
         panic!()
     };
     args

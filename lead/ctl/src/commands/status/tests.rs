@@ -328,7 +328,7 @@ fn columns_can_be_chosen_and_members_left_out() {
     let shown = |line: &[&str]| {
         let cli = teamd_client::args::Cli::try_parse_from([&["teamctl", "status"], line].concat())
             .unwrap();
-        let teamd_client::args::Command::Status(args) = cli.command else {
+        let teamd_client::args::TeamctlCommand::Status(args) = cli.command else {
             panic!()
         };
         let (context, stdout, stderr) = context(&dir, false);

@@ -6,7 +6,7 @@
 
 use clap::Parser;
 use teamd_client::act::{Perform, answer};
-use teamd_client::args::{Cli, Command};
+use teamd_client::args::{Cli, TeamctlCommand};
 use teamd_client::context::{Context, explain};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
@@ -137,7 +137,7 @@ pub(in crate::chat) enum ChatInput {
     /// Words for the agent.
     Say(String),
     /// A command of `teamctl`.
-    Call(Box<Command>),
+    Call(Box<TeamctlCommand>),
     /// Shows the model, or takes another one.
     Model(Option<String>),
     /// Begins a new conversation.
@@ -260,13 +260,13 @@ fn call(words: &[&str]) -> Result<ChatInput, String> {
 /// As the command of `teamctl`.
 pub(in crate::chat) fn run(
     context: &Context,
-    command: Command,
+    command: TeamctlCommand,
     perform: Perform,
     says_answer: impl FnOnce(&str) -> bool,
 ) -> CommandResult {
     let (id, answer): (_, answer::Answer) = match command {
-        Command::Approve(args) => (args.verdict.id.clone(), args.into()),
-        Command::Reject(args) => (args.id.clone(), args.into()),
+        TeamctlCommand::Approve(args) => (args.verdict.id.clone(), args.into()),
+        TeamctlCommand::Reject(args) => (args.id.clone(), args.into()),
         other => return perform(other, context),
     };
     let answered = answer::give(context, &id, answer)?;
@@ -371,7 +371,7 @@ mod tests {
         parse(text, &Name::new("alice").unwrap())
     }
 
-    fn called(text: &str) -> Command {
+    fn called(text: &str) -> TeamctlCommand {
         let ChatInput::Call(command) = parsed(text) else {
             panic!("{text}")
         };
@@ -395,34 +395,39 @@ mod tests {
 
     #[test]
     fn commands_take_names_ids_and_text() {
-        assert!(matches!(called("/team"), Command::Status(args) if args.name.is_none()));
-        assert!(matches!(called("/team bob "), Command::Status(args) if args.name.is_some()));
-        assert!(matches!(called("/inbox"), Command::Inbox(args) if args.name.to == "alice"));
+        assert!(matches!(called("/team"), TeamctlCommand::Status(args) if args.name.is_none()));
         assert!(
-            matches!(called("/interrupt"), Command::Interrupt(args) if args.name.as_str() == "alice")
+            matches!(called("/team bob "), TeamctlCommand::Status(args) if args.name.is_some())
         );
-        let Command::Approve(Approve { verdict, .. }) = called("/approve a1b2") else {
+        assert!(matches!(called("/inbox"), TeamctlCommand::Inbox(args) if args.name.to == "alice"));
+        assert!(
+            matches!(called("/interrupt"), TeamctlCommand::Interrupt(args) if args.name.as_str() == "alice")
+        );
+        let TeamctlCommand::Approve(Approve { verdict, .. }) = called("/approve a1b2") else {
             panic!()
         };
         assert_eq!(
             (verdict.id.as_str(), verdict.feedback.as_str()),
             ("a1b2", "")
         );
-        let Command::Reject(verdict) = called("/reject a1  --keep the cache\nand the log") else {
+        let TeamctlCommand::Reject(verdict) = called("/reject a1  --keep the cache\nand the log")
+        else {
             panic!()
         };
         assert_eq!(
             (verdict.id.as_str(), verdict.feedback.as_str()),
             ("a1", "--keep the cache\nand the log")
         );
-        let Command::Shutdown(args) = called("/shutdown bob the work is done") else {
+        let TeamctlCommand::Shutdown(args) = called("/shutdown bob the work is done") else {
             panic!()
         };
         assert_eq!(
             (args.names[0].as_str(), args.reason.as_str()),
             ("bob", "the work is done")
         );
-        assert!(matches!(called("/events"), Command::Events(args) if args.range.last == Some(20)));
+        assert!(
+            matches!(called("/events"), TeamctlCommand::Events(args) if args.range.last == Some(20))
+        );
         assert!(
             matches!(parsed("/attach alice"), ChatInput::Attach(name) if name.as_str() == "alice")
         );
@@ -431,7 +436,7 @@ mod tests {
             matches!(parsed("/model openai:x"), ChatInput::Model(Some(model)) if model == "openai:x")
         );
         assert!(matches!(parsed("! ls -l"), ChatInput::Shell(command) if command == "ls -l"));
-        assert!(matches!(called("/cost"), Command::Status(args) if args.columns.len() == 4));
+        assert!(matches!(called("/cost"), TeamctlCommand::Status(args) if args.columns.len() == 4));
         assert!(matches!(parsed("/quit"), ChatInput::Quit));
     }
 

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::{Session, unusable};
 use crate::chat::agent::ChatTarget;
 use crate::chat::prompt::commands;
-use teamd_client::args::{Approve, Command};
+use teamd_client::args::{Approve, TeamctlCommand};
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
@@ -21,9 +21,9 @@ const COMMAND: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
     /// Carries a command out. One that answers the plan of the question ends the question.
-    pub(super) async fn call(&mut self, command: Command) {
+    pub(super) async fn call(&mut self, command: TeamctlCommand) {
         let answers = match &command {
-            Command::Approve(Approve { verdict, .. }) | Command::Reject(verdict) => {
+            TeamctlCommand::Approve(Approve { verdict, .. }) | TeamctlCommand::Reject(verdict) => {
                 Some(verdict.id.clone())
             }
             _ => None,
@@ -37,7 +37,7 @@ impl Session<'_> {
 
     /// Carries a command out. Returns its result, unless it takes longer than the prompt waits:
     /// then it goes on.
-    pub(super) async fn carry_out(&mut self, command: Command) -> Option<CommandResult> {
+    pub(super) async fn carry_out(&mut self, command: TeamctlCommand) -> Option<CommandResult> {
         // The answer to a plan that the chat follows is shown from the journal.
         let followed = (!self.target.is_lead()).then(|| self.target.name.clone());
         let perform = self.perform;

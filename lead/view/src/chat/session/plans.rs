@@ -11,7 +11,7 @@ use crate::chat::conversation::follow::Activity;
 use crate::chat::conversation::view::Proposal;
 use crate::chat::prompt::question::{PlanQuestion, PlanReply, text};
 use crate::top::{Pager, SETTLES};
-use teamd_client::args::{Approve, Command, VerdictArgs};
+use teamd_client::args::{Approve, TeamctlCommand, VerdictArgs};
 use teamd_client::print::escape;
 use teamd_client::print::grouping::headline;
 use teamd_client::print::output::paint;
@@ -137,12 +137,12 @@ impl Session<'_> {
                     feedback,
                 };
                 let answer = if approve {
-                    Command::Approve(Approve {
+                    TeamctlCommand::Approve(Approve {
                         verdict,
                         permissions: None,
                     })
                 } else {
-                    Command::Reject(verdict)
+                    TeamctlCommand::Reject(verdict)
                 };
                 if let Some(Ok(_)) = self.carry_out(answer).await {
                     self.question = None;

@@ -248,13 +248,10 @@ impl Event {
             Self::Idle { goes_on, .. } => !goes_on,
             Self::Left { .. } | Self::Rejected { .. } | Self::Restarted { .. } => true,
             Self::Incarnation { prompt, .. } => prompt.is_none(),
-            Self::Messages { messages } => {
-                let message = |value: &Value| Message::from_json(value.clone()).ok();
-                !messages
-                    .iter()
-                    .filter_map(message)
-                    .any(|message| message.starts_a_turn(of))
-            }
+            Self::Messages { messages } => !messages
+                .iter()
+                .filter_map(|value| Message::from_json(value.clone()).ok())
+                .any(|message| message.starts_a_turn(of)),
             Self::Asked { .. }
             | Self::Answer { .. }
             | Self::Charged { .. }

@@ -31,35 +31,33 @@ impl Usage {
 
     /// Returns the usage since an earlier count; all of it if another conversation has begun.
     pub fn since(&self, before: &Self) -> Self {
-        let less = || {
-            Some(Self {
-                input_tokens: self.input_tokens.checked_sub(before.input_tokens)?,
-                output_tokens: self.output_tokens.checked_sub(before.output_tokens)?,
-                cache_read_input_tokens: self
-                    .cache_read_input_tokens
-                    .checked_sub(before.cache_read_input_tokens)?,
-                cache_creation_input_tokens: self
-                    .cache_creation_input_tokens
-                    .checked_sub(before.cache_creation_input_tokens)?,
-            })
-        };
-        less().unwrap_or(*self)
+        self.checked_since(before).unwrap_or(*self)
+    }
+
+    fn checked_since(&self, before: &Self) -> Option<Self> {
+        Some(Self {
+            input_tokens: self.input_tokens.checked_sub(before.input_tokens)?,
+            output_tokens: self.output_tokens.checked_sub(before.output_tokens)?,
+            cache_read_input_tokens: self
+                .cache_read_input_tokens
+                .checked_sub(before.cache_read_input_tokens)?,
+            cache_creation_input_tokens: self
+                .cache_creation_input_tokens
+                .checked_sub(before.cache_creation_input_tokens)?,
+        })
     }
 
     /// Returns the usage beyond what was counted already.
     pub fn beyond(&self, counted: &Self) -> Self {
-        let more = |all: u64, counted: u64| all.saturating_sub(counted);
         Self {
-            input_tokens: more(self.input_tokens, counted.input_tokens),
-            output_tokens: more(self.output_tokens, counted.output_tokens),
-            cache_read_input_tokens: more(
-                self.cache_read_input_tokens,
-                counted.cache_read_input_tokens,
-            ),
-            cache_creation_input_tokens: more(
-                self.cache_creation_input_tokens,
-                counted.cache_creation_input_tokens,
-            ),
+            input_tokens: self.input_tokens.saturating_sub(counted.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(counted.output_tokens),
+            cache_read_input_tokens: self
+                .cache_read_input_tokens
+                .saturating_sub(counted.cache_read_input_tokens),
+            cache_creation_input_tokens: self
+                .cache_creation_input_tokens
+                .saturating_sub(counted.cache_creation_input_tokens),
         }
     }
 
@@ -71,9 +69,12 @@ impl Usage {
     }
 }
 
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
-        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.input_tokens, other.input_tokens);
         add(&mut self.output_tokens, other.output_tokens);
         add(

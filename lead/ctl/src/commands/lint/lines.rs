@@ -4,7 +4,7 @@ use teamd_client::print::render::count;
 use teamd_shared::journal::reader::JournalError;
 use teamd_shared::journal::{Team, read_lines};
 
-use super::{LintLevel, Place, Remark, without_place};
+use super::{LintLevel, Remark, RemarkPlace, without_place};
 
 /// Reads a journal as a start does.
 pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
@@ -18,7 +18,7 @@ pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
             Err(bad) => {
                 remarks.extend(match bad {
                     JournalError::Fold { number, why } => Some(Remark::error(
-                        Place::of(number, 1),
+                        RemarkPlace::of(number, 1),
                         why.to_string(),
                         REFUSED,
                     )),
@@ -33,7 +33,7 @@ pub(super) fn journal(bytes: &[u8]) -> Vec<Remark> {
             Ok((number, line)) if continues => {
                 if let Err(why) = team.apply(&line) {
                     remarks.push(Remark::error(
-                        Place::of(number, 1),
+                        RemarkPlace::of(number, 1),
                         why.to_string(),
                         REFUSED,
                     ));
@@ -75,7 +75,7 @@ pub(super) fn each_line(
         );
         Remark {
             severity: LintLevel::Torn,
-            ..Remark::error(Place::of(number, 1), what, reader)
+            ..Remark::error(RemarkPlace::of(number, 1), what, reader)
         }
     })
 }
@@ -83,7 +83,7 @@ pub(super) fn each_line(
 /// Makes the remark about a line that is not the JSON that belongs there.
 pub(super) fn unreadable(number: usize, line: &[u8], why: &str, reader: &str) -> Remark {
     Remark::error(
-        Place::of(number, column_in(line, why)),
+        RemarkPlace::of(number, column_in(line, why)),
         without_place(why),
         reader,
     )

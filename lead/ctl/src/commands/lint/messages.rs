@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use teamd_shared::message::{Body, MAX_LINE, Message, ParseError};
 
 use super::lines::{column_in, column_of, each_line};
-use super::{Place, Remark};
+use super::{Remark, RemarkPlace};
 
 /// The longest line that a shell writes with one system call, in bytes: a longer one may be parted
 /// by another writer.
@@ -25,7 +25,7 @@ pub(in crate::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
                     let reader =
                         "rejected: it goes to NAME.rejected.jsonl, and the lead is notified";
                     return remarks.push(Remark::error(
-                        Place::of(number, column(line, &error)),
+                        RemarkPlace::of(number, column(line, &error)),
                         what(&error),
                         reader,
                     ));
@@ -33,7 +33,7 @@ pub(in crate::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
             };
             remarks.extend(unwise(number, line, &message));
             if let Some(first) = message.id.and_then(|id| ids.insert(id, number)) {
-                let place = Place::of(number, key(line, "id"));
+                let place = RemarkPlace::of(number, key(line, "id"));
                 let what = format!("the same id as line {first}");
                 remarks.push(Remark::warning(place, what, "dropped: it was read before"));
             }
@@ -85,7 +85,7 @@ fn unwise(number: usize, line: &[u8], message: &Message) -> Vec<Remark> {
     let mut remarks = Vec::new();
     let mut warn = |field: &str, what: &str, reader: &str| {
         remarks.push(Remark::warning(
-            Place::of(number, key(line, field)),
+            RemarkPlace::of(number, key(line, field)),
             what,
             reader,
         ));

@@ -55,12 +55,12 @@ pub(super) struct Remark {
 
 /// A place in a file.
 #[derive(Clone, Copy)]
-struct Place {
+struct RemarkPlace {
     line: usize,
     column: usize,
 }
 
-impl Place {
+impl RemarkPlace {
     /// The file as a whole.
     const NOWHERE: Self = Self::of(0, 0);
 
@@ -70,7 +70,7 @@ impl Place {
 }
 
 impl Remark {
-    fn error(place: Place, what: impl Into<String>, reader: impl Into<String>) -> Self {
+    fn error(place: RemarkPlace, what: impl Into<String>, reader: impl Into<String>) -> Self {
         let what = what.into();
         let reader = reader.into();
         Self {
@@ -82,7 +82,7 @@ impl Remark {
         }
     }
 
-    fn warning(place: Place, what: impl Into<String>, reader: impl Into<String>) -> Self {
+    fn warning(place: RemarkPlace, what: impl Into<String>, reader: impl Into<String>) -> Self {
         Self {
             severity: LintLevel::Warning,
             ..Self::error(place, what, reader)
@@ -101,7 +101,7 @@ pub(crate) fn run(context: &Context, args: &Lint) -> CommandResult {
         let remarks = read(file).map_or_else(
             |why| {
                 vec![Remark::error(
-                    Place::NOWHERE,
+                    RemarkPlace::NOWHERE,
                     format!("cannot be read: {why}"),
                     "nothing",
                 )]
@@ -177,13 +177,13 @@ fn of(kind: LintAs, file: &str, bytes: &[u8]) -> Vec<Remark> {
 fn roster(bytes: &[u8]) -> Vec<Remark> {
     match json::read::<Roster>(bytes) {
         Ok(roster) if roster.version > VERSION => vec![Remark::warning(
-            Place::of(1, 1),
+            RemarkPlace::of(1, 1),
             format!("version {}, this program knows {VERSION}", roster.version),
             "read as far as possible, and never written over",
         )],
         Ok(_) => Vec::new(),
         Err(error) => vec![Remark::error(
-            Place::of(error.line(), error.column().max(1)),
+            RemarkPlace::of(error.line(), error.column().max(1)),
             without_place(&error.to_string()),
             "no roster: `teamd start` keeps it aside and writes it again from the journal",
         )],

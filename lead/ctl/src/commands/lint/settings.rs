@@ -4,7 +4,7 @@ use std::path::Path;
 
 use teamd_shared::team_file::TeamFile;
 
-use super::{Place, Remark};
+use super::{Remark, RemarkPlace};
 
 /// Reads the settings. A file is read as a command reads it: its owner also counts.
 pub(super) fn lint(file: &str, bytes: &[u8]) -> Vec<Remark> {
@@ -17,9 +17,9 @@ pub(super) fn lint(file: &str, bytes: &[u8]) -> Vec<Remark> {
     match read {
         Ok(_) => Vec::new(),
         Err(error) => {
-            let place = error
-                .place()
-                .map_or(Place::NOWHERE, |place| Place::of(place.line, place.column));
+            let place = error.place().map_or(RemarkPlace::NOWHERE, |place| {
+                RemarkPlace::of(place.line, place.column)
+            });
             vec![Remark::error(
                 place,
                 format!("{}; {}", error.what(), error.hint()),

@@ -6,7 +6,7 @@ use teamd_shared::json;
 use teamd_shared::transcript::{Block, Entry, Event};
 
 use super::lines::{each_line, unreadable};
-use super::{Place, Remark};
+use super::{Remark, RemarkPlace};
 
 /// Reads a transcript as a worker does that resumes.
 pub(in crate::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
@@ -20,7 +20,7 @@ pub(in crate::commands) fn lint(bytes: &[u8]) -> Vec<Remark> {
             Ok(entry) => {
                 if !follow(&mut open, entry.event) {
                     let what = "it is the result of no call, or a second one";
-                    remarks.push(Remark::error(Place::of(number, 1), what, PASSED));
+                    remarks.push(Remark::error(RemarkPlace::of(number, 1), what, PASSED));
                 }
             }
             Err(error) => remarks.push(unreadable(number, line, &error.to_string(), PASSED)),

@@ -240,7 +240,7 @@ fn a_damaged_roster_is_told_and_made_from_the_journal_by_a_start() {
     team.teamd(["stop"]).ok();
     team.put(
         "config.json",
-        &json!({"version": 9, "members": []}).to_string(),
+        &json!({"version": 9, "seq": 1, "team_name": "t", "members": []}).to_string(),
     );
     examine(&team, &[]).has("roster", "problem", "has version 9");
 }

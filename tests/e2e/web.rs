@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use teamd_shared::testing::roster_member;
 
 use crate::support::browser::{chromium, drive};
 use crate::support::cgroup::note;
@@ -460,13 +461,16 @@ fn hostile(team: &Team) {
         "\u{202e}txt\u{200b}\u{1b}[2J\u{7}<script>{}",
         "x".repeat(1 << 20)
     );
-    let exit = json!({"code": null, "signal": 9, "at": 1e300, "request_id": null, "note": bad});
-    let usage =
-        json!({"input_tokens": u64::MAX, "output_tokens": u64::MAX, "cache_read_input_tokens": 7});
+    let exit = json!({"code": null, "signal": 9, "at": 1e300, "request_id": null, "unread": 0,
+        "inbox": {"offset": 0, "tail": "cbf29ce484222325"}, "note": bad});
+    let usage = json!({"input_tokens": u64::MAX, "output_tokens": u64::MAX, "cache_read_input_tokens": 7,
+            "cache_creation_input_tokens": 0});
     let member = |name: &str, status: &str| {
-        json!({"name": name, "role": bad, "status": status, "gate": "open", "model": bad, "incarnation": 1,
+        roster_member(
+            &json!({"name": name, "role": bad, "status": status, "model": bad,
             "updated_at": -1e300, "exit": exit, "activity": bad, "usage": usage, "waiting": {"until": 1e300, "why": bad},
-            "silent_since": -1e300})
+            "silent_since": -1e300}),
+        )
     };
     let members = json!([member("ana", "working"), member("bo", "crashed")]);
     team.put(

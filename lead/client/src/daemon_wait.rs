@@ -26,9 +26,11 @@ pub(crate) struct Attempts {
 struct DaemonChanges {
     /// The folder of the socket.
     folder: FolderWatch,
-    /// The release of the lock by the daemon that holds it; pending if none does.
-    release: Pin<Box<dyn Future<Output = ()>>>,
+    /// The release of the lock by the daemon that held it when that was looked at; none if none did.
+    release: Option<Release>,
 }
+
+type Release = Pin<Box<dyn Future<Output = ()>>>;
 
 impl Attempts {
     /// Returns when the next attempt can be made.
@@ -43,35 +45,43 @@ impl Attempts {
         };
         tokio::select! {
             () = changes.folder.changed() => {}
-            () = &mut changes.release => changes.release = release_of_lock(dir),
-            // Another daemon may hold the lock by now.
-            () = tokio::time::sleep(TICK) => changes.release = release_of_lock(dir),
+            () = until_released(&mut changes.release) => changes.release = None,
+            () = tokio::time::sleep(TICK) => {}
         }
         changes.folder.take();
+        // Another daemon may hold the lock by now. One thread waits for it, however long that is.
+        if changes.release.is_none() {
+            changes.release = release_of_lock(dir);
+        }
     }
 }
 
-/// Waits in a thread until the lock is free that a daemon holds now.
-fn release_of_lock(dir: &TeamDir) -> Pin<Box<dyn Future<Output = ()>>> {
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat(dir, ".", flags, Mode::empty());
-    match opened {
-        Ok(folder) if is_locked(dir) => {
-            let released = in_thread(move || {
-                // The end of the thread closes the folder, and so gives the lock back at once.
-                retry_on_intr(|| flock(&folder, FlockOperation::LockShared))?;
-                Ok(())
-            });
-            Box::pin(async {
-                if let Err(error) = released.await {
-                    tracing::debug!("cannot wait for the lock of the daemon: {error}");
-                    pending().await
-                }
-            })
-        }
-        // There is nothing to wait for, or it cannot be seen.
-        _ => Box::pin(pending()),
+async fn until_released(release: &mut Option<Release>) {
+    match release {
+        Some(release) => release.await,
+        None => pending().await,
     }
+}
+
+/// Waits in a thread until the lock is free that a daemon holds now; none if none does, or that
+/// cannot be seen.
+fn release_of_lock(dir: &TeamDir) -> Option<Release> {
+    if !is_locked(dir) {
+        return None;
+    }
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(dir, ".", flags, Mode::empty()).ok()?;
+    let released = in_thread(move || {
+        // The end of the thread closes the folder, and so gives the lock back at once.
+        retry_on_intr(|| flock(&folder, FlockOperation::LockShared))?;
+        Ok(())
+    });
+    Some(Box::pin(async {
+        if let Err(error) = released.await {
+            tracing::debug!("cannot wait for the lock of the daemon: {error}");
+            pending().await
+        }
+    }))
 }
 
 #[cfg(test)]

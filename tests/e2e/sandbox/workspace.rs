@@ -56,7 +56,7 @@ fn a_link_in_place_of_a_writable_path_leads_no_later_incarnation_there() {
                 let said = team.teamctl(["spawn", "bob", "--resume"]).ok().stderr;
                 assert!(
                     said.contains(&format!(
-                        "may not write {cache} in this incarnation: a symbolic link"
+                        "may not write {cache} in this incarnation: there is a symbolic link"
                     )),
                     "{said}"
                 );

@@ -23,6 +23,7 @@ use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::testing::roster_member;
 use teamd_shared::transcript::{Entry, Event};
 use tokio::runtime::Runtime;
 
@@ -85,10 +86,11 @@ impl Team {
     }
 
     pub(super) fn roster(&self, members: &[(&str, &str)]) {
-        let member =
-            |(name, status): &(&str, &str)| json!({"name": name, "status": status, "gate": "open"});
-        let roster =
-            json!({"version": 1, "members": members.iter().map(member).collect::<Vec<_>>()});
+        let members: Vec<Value> = members
+            .iter()
+            .map(|(name, status)| roster_member(&json!({"name": name, "status": status})))
+            .collect();
+        let roster = json!({"version": 1, "seq": 1, "team_name": "t", "members": members});
         teamd_shared::fs::replace(
             &self.dir,
             &TeamPath::config(),

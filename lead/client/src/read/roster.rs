@@ -357,7 +357,7 @@ pub fn is_at_rest(dir: &TeamDir, member: &RosterMember) -> Result<bool, CommandE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{member, team};
+    use crate::testing::{member, runtime, team};
     use serde_json::json;
     use teamd_shared::team_dir::TeamPath;
 
@@ -385,7 +385,7 @@ mod tests {
         let began = Instant::now();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(Duration::from_millis(50));
+                runtime().block_on(tokio::time::sleep(Duration::from_millis(50)));
                 teamd_shared::fs::replace(&dir, &TeamPath::config(), &whole).unwrap();
             });
             assert_eq!(load(&dir).unwrap().members.len(), 1);

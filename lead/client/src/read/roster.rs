@@ -385,7 +385,10 @@ mod tests {
         let began = Instant::now();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                runtime().block_on(tokio::time::sleep(Duration::from_millis(50)));
+                runtime().block_on(async {
+                    let moment = Duration::from_millis(50);
+                    tokio::time::sleep(moment).await;
+                });
                 teamd_shared::fs::replace(&dir, &TeamPath::config(), &whole).unwrap();
             });
             assert_eq!(load(&dir).unwrap().members.len(), 1);

@@ -28,7 +28,7 @@ use super::io::checkouts::places;
 use super::io::connections::{Connections, ROOM};
 use super::io::effects::Effects;
 use super::io::hooks::Hooks;
-use super::io::jobs::Jobs;
+use super::io::jobs::JobRunner;
 use super::io::journal::{Journal, refuse_linked_copy};
 use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
@@ -140,7 +140,7 @@ fn begin(
         roster_trouble: None,
         supervisor,
         connections: Connections::default(),
-        jobs: Jobs::default(),
+        jobs: JobRunner::default(),
         task_files: TaskFiles::default(),
         inputs: inputs_sender.clone(),
         began: Instant::now(),

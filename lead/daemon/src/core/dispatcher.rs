@@ -103,8 +103,8 @@ struct Batch {
     tasks: BTreeSet<TaskId>,
     /// Whether its last decision forgets a member.
     forgets: bool,
-    /// Whether its last decision calls a spawn off.
-    calls_off: bool,
+    /// Whether the next event must be decided after this batch is carried out.
+    is_complete: bool,
 }
 
 impl Dispatcher {
@@ -290,9 +290,7 @@ impl Dispatcher {
     fn decide_all(&mut self, owners: &mut dyn Owners) -> Batch {
         let now = owners.now();
         let mut batch = Batch::default();
-        // What comes after these rests on what they do.
-        while !batch.forgets
-            && !batch.calls_off
+        while !batch.is_complete
             && let Some(event) = self.events.pop_front()
         {
             self.live.observe(&self.team, &event);
@@ -310,11 +308,10 @@ impl Dispatcher {
             {
                 batch.touched.insert(name.clone());
             }
-            batch.calls_off = decision
-                .actions
-                .iter()
-                .any(|action| matches!(action, Action::CallOff(_)));
             batch.forgets = decision.records.iter().any(forgets);
+            batch.is_complete = batch.forgets
+                || matches!(event, Event::JobEnded { .. })
+                || decision.actions.iter().any(changes_jobs);
             self.record(decision.records, now, &mut batch);
             batch.actions.extend(decision.actions);
             batch.events.push(event);
@@ -385,8 +382,8 @@ impl Dispatcher {
             self.live.arm(&self.team, name, now, self.rules);
         }
         for event in &batch.events {
-            if let Event::JobEnded { job, .. } = event {
-                self.live.jobs.decided(*job);
+            if let Event::JobEnded { job, ended } = event {
+                self.live.job_ended(*job, ended);
             }
         }
         for action in batch.actions {
@@ -674,6 +671,11 @@ fn being_given_a_task() -> Refusal {
         "a branch is being begun in the checkout just now",
     )
     .hint("try again in a moment")
+}
+
+/// Tells whether an action changes which jobs are under way. Later decisions rest on that.
+fn changes_jobs(action: &Action) -> bool {
+    matches!(action, Action::Begin(_) | Action::CallOff(_))
 }
 
 fn forgets(record: &Record) -> bool {

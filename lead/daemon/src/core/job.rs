@@ -17,7 +17,7 @@ use teamd_shared::name::Name;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::task::TaskId;
 
-use super::event::{Actor, ReplyTo, SpawnFacts};
+use super::event::{Actor, Incarnation, ReplyTo, SpawnFacts};
 
 /// A job, and what follows from its report.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +40,10 @@ pub(crate) enum Then {
     /// The integration of checked work.
     Integrate { task: TaskId, number: u32 },
     /// The claim of a task for an idle teammate.
-    Offer { name: Name, task: TaskId },
+    Offer {
+        incarnation: Incarnation,
+        task: TaskId,
+    },
     /// A notice, if what a teammate leaves of its work cannot be saved.
     Keep { name: Name },
 }
@@ -52,6 +55,8 @@ pub(crate) struct Asked {
     pub(crate) by: Actor,
     /// The incarnation of the member that gave it; 0 for a person.
     pub(crate) incarnation: u32,
+    /// The incarnation whose work the command submits, if it submits work.
+    pub(crate) author: Option<Incarnation>,
     pub(crate) command: Command,
 }
 
@@ -77,7 +82,7 @@ impl Then {
     /// Returns whose checkout gets the branch of which task.
     pub(crate) fn branch(&self) -> Option<(&Name, TaskId)> {
         match self {
-            Self::Offer { name, task } => Some((name, *task)),
+            Self::Offer { incarnation, task } => Some((&incarnation.name, *task)),
             Self::Command(asked) => match (&asked.by, &asked.command) {
                 (Actor::Member(name), Command::Task(TaskOrder::Claim(Some(task)))) => {
                     Some((name, *task))
@@ -144,9 +149,9 @@ impl Jobs {
         self.under_way.get(&job)
     }
 
-    /// Takes in that what follows from a job was decided.
-    pub(crate) fn decided(&mut self, job: u64) {
-        self.under_way.remove(&job);
+    /// Ends a job, after what follows from it was decided. Returns what it was for.
+    pub(crate) fn end(&mut self, job: u64) -> Option<Then> {
+        self.under_way.remove(&job)
     }
 
     /// Takes in that the check of a task counts for nothing. Returns the jobs that can end.

@@ -181,7 +181,6 @@ impl Live {
                 alive.is_awaited = true;
                 alive.watch.connected();
             }
-            Event::JobEnded { job, ended } => self.job_ended(*job, ended),
             Event::Ended { incarnation, .. } => {
                 if let Some(alive) = self.of_mut(incarnation) {
                     // The usage is recorded with the end, and why it could not go on.
@@ -203,24 +202,29 @@ impl Live {
         }
     }
 
-    fn job_ended(&mut self, job: u64, ended: &Result<JobReport, String>) {
+    /// Takes in that a job has ended, after what follows from it is journaled. What cannot be
+    /// journaled is decided again, and counts once.
+    pub(crate) fn job_ended(&mut self, job: u64, ended: &Result<JobReport, String>) {
+        let Some(then) = self.jobs.end(job) else {
+            return;
+        };
         let why = match ended {
             Ok(JobReport::Refused(refusal)) => Some(&refusal.message),
             Ok(_) => None,
             Err(why) => Some(why),
         };
-        match self.jobs.then(job) {
-            Some(Then::Check { task, .. } | Then::Integrate { task, .. }) => {
-                self.check_ended(*task, why.is_none());
+        match then {
+            Then::Check { task, .. } | Then::Integrate { task, .. } => {
+                self.check_ended(task, why.is_none());
             }
-            Some(Then::Offer { name, .. }) => {
-                if let Some(alive) = self.members.get_mut(name) {
+            Then::Offer { incarnation, .. } => {
+                if let Some(alive) = self.of_mut(&incarnation) {
                     alive.is_refused = why.is_some();
                     alive.refusals = why.map_or(0, |_| alive.refusals + 1);
                     alive.refusal = why.cloned().unwrap_or_default();
                 }
             }
-            Some(Then::Command(asked)) if changes_tasks(&asked.by, &asked.command) => {
+            Then::Command(asked) if changes_tasks(&asked.by, &asked.command) => {
                 self.forget_refusals();
             }
             _ => {}
@@ -664,14 +668,11 @@ mod tests {
     fn a_teammate_is_offered_work_again_when_a_person_has_changed_a_task() {
         let mut live = Live::default();
         let name = Name::new("alice").unwrap();
-        live.recall(
-            &Incarnation {
-                name: name.clone(),
-                number: 1,
-            },
-            Doing::Idle,
-            Usage::default(),
-        );
+        let alice = Incarnation {
+            name: name.clone(),
+            number: 1,
+        };
+        live.recall(&alice, Doing::Idle, Usage::default());
         let client = ReplyTo {
             connection: 1,
             tag: 1,
@@ -685,33 +686,32 @@ mod tests {
             (member, true, false),
         ] {
             let offer = Then::Offer {
-                name: name.clone(),
+                incarnation: alice.clone(),
                 task: 1,
             };
             let job = live.jobs.begin(offer).unwrap();
             let ended = Err("no branch".to_owned());
-            live.observe(&Team::default(), &Event::JobEnded { job, ended });
-            live.jobs.decided(job);
-            let event = if needs_job {
+            live.job_ended(job, &ended);
+            if needs_job {
                 let asked = Asked {
                     client,
                     by,
                     incarnation: 1,
+                    author: None,
                     command: retry(),
                 };
                 let job = live.jobs.begin(Then::Command(Box::new(asked))).unwrap();
                 let looked = JobReport::Protected(Baseline::Unknown("x".to_owned()));
-                let ended = Ok(looked);
-                Event::JobEnded { job, ended }
+                live.job_ended(job, &Ok(looked));
             } else {
-                Event::Command(client, by, retry())
-            };
-            live.observe(&Team::default(), &event);
-            let alice = live.member(&name).unwrap();
+                let event = Event::Command(client, by, retry());
+                live.observe(&Team::default(), &event);
+            }
+            let member = live.member(&name).unwrap();
             assert_eq!(
-                (!alice.is_refused, alice.refusals == 0),
+                (!member.is_refused, member.refusals == 0),
                 (is_freed, is_freed),
-                "{event:?}"
+                "{needs_job}"
             );
         }
     }

@@ -26,7 +26,7 @@ const MOST: usize = 8;
 
 /// What no two jobs use at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Key {
+enum JobKey {
     /// The workspaces, in which checks work in place.
     InPlace,
     /// The checkout of a teammate.
@@ -37,34 +37,41 @@ enum Key {
     Integration,
 }
 
-/// The jobs that run or wait.
+/// Runs jobs, and holds those that wait for others.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
-    waiting: VecDeque<Waiting>,
+pub(crate) struct JobRunner {
+    waiting: VecDeque<QueuedJob>,
     /// By the number of the process.
-    running: BTreeMap<u64, Running>,
+    running: BTreeMap<u64, StartedJob>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedJob {
     job: u64,
-    keys: Vec<Key>,
+    keys: Vec<JobKey>,
     order: JobOrder,
 }
 
 #[derive(Debug)]
-struct Running {
+struct StartedJob {
     job: u64,
-    keys: Vec<Key>,
+    keys: Vec<JobKey>,
+    process: JobProcess,
+}
+
+/// What the daemon holds of the process of a job.
+#[derive(Debug)]
+struct JobProcess {
+    number: u64,
     /// Gives it its order, and holds its standard input open. Aborted to end it.
     input: JoinHandle<()>,
     /// Where it writes its report.
     report: File,
 }
 
-impl Jobs {
-    /// Has a job done when those before it have ended that use the same. Returns the ends of those
-    /// that could not be started.
+impl JobRunner {
+    /// Runs a job when the jobs before it that share one of its keys have ended. Returns the ends
+    /// of the jobs that could not be started.
     pub(crate) fn add(
         &mut self,
         job: u64,
@@ -72,80 +79,80 @@ impl Jobs {
         supervisor: &mut Supervisor,
     ) -> Vec<Event> {
         let keys = keys(&order);
-        let waiting = Waiting { job, keys, order };
-        // What is checked goes before what is to be checked: else that would be checked against an
-        // older state.
-        if integrates(&waiting.order) {
-            self.waiting.push_front(waiting);
+        let queued = QueuedJob { job, keys, order };
+        // Checked work is integrated before other work is checked. Otherwise that work would be
+        // checked against an older state.
+        if integrates(&queued.order) {
+            self.waiting.push_front(queued);
         } else {
-            self.waiting.push_back(waiting);
+            self.waiting.push_back(queued);
         }
-        self.start_next(supervisor)
+        self.start_next(|order| start(order, supervisor))
     }
 
-    /// Ends a job: one that waits is not begun, and the process of another one ends by itself.
+    /// Ends a job. One that waits is not started. The process of another one ends by itself when
+    /// its standard input is closed.
     pub(crate) fn end(&mut self, job: u64) -> Vec<Event> {
-        for running in self.running.values() {
-            if running.job == job {
-                running.input.abort();
+        for started in self.running.values() {
+            if started.job == job {
+                started.process.input.abort();
             }
         }
         let before = self.waiting.len();
-        self.waiting.retain(|waiting| waiting.job != job);
+        self.waiting.retain(|queued| queued.job != job);
         if self.waiting.len() == before {
             return Vec::new();
         }
         vec![Event::JobEnded {
             job,
-            ended: Err("it was not begun".to_owned()),
+            ended: Err("it was not started".to_owned()),
         }]
     }
 
-    /// Takes in that the process of a job has ended, and starts what has waited for that.
+    /// Returns the end of a job whose process has ended, and starts the jobs that have waited for
+    /// it.
     pub(crate) fn process_ended(
         &mut self,
         number: u64,
         how: How,
         supervisor: &mut Supervisor,
     ) -> Vec<Event> {
-        let Some(Running {
-            job, input, report, ..
-        }) = self.running.remove(&number)
-        else {
+        let Some(StartedJob { job, process, .. }) = self.running.remove(&number) else {
             return Vec::new();
         };
-        input.abort();
-        let ended = read_report(report, how);
+        process.input.abort();
+        let ended = read_report(process.report, how);
         let mut events = vec![Event::JobEnded { job, ended }];
-        events.extend(self.start_next(supervisor));
+        events.extend(self.start_next(|order| start(order, supervisor)));
         events
     }
 
-    fn start_next(&mut self, supervisor: &mut Supervisor) -> Vec<Event> {
+    /// Starts the jobs that can be started now. Returns the ends of those that could not: they hold
+    /// no key.
+    fn start_next(
+        &mut self,
+        mut start: impl FnMut(&JobOrder) -> Result<JobProcess, String>,
+    ) -> Vec<Event> {
         let mut unstarted = Vec::new();
-        let mut used: Vec<Key> = self
+        let mut used: Vec<JobKey> = self
             .running
             .values()
-            .flat_map(|it| it.keys.clone())
+            .flat_map(|started| started.keys.iter().cloned())
             .collect();
-        for waiting in std::mem::take(&mut self.waiting) {
-            let is_used = waiting.keys.iter().any(|key| used.contains(key));
+        for queued in std::mem::take(&mut self.waiting) {
+            let is_used = queued.keys.iter().any(|key| used.contains(key));
             if is_used || self.running.len() >= MOST {
-                used.extend(waiting.keys.iter().cloned());
-                self.waiting.push_back(waiting);
+                used.extend(queued.keys.iter().cloned());
+                self.waiting.push_back(queued);
                 continue;
             }
-            let Waiting { job, keys, order } = waiting;
-            match start(&order, supervisor) {
-                Ok((number, input, report)) => {
+            let QueuedJob { job, keys, order } = queued;
+            match start(&order) {
+                Ok(process) => {
                     used.extend(keys.iter().cloned());
-                    let running = Running {
-                        job,
-                        keys,
-                        input,
-                        report,
-                    };
-                    self.running.insert(number, running);
+                    let number = process.number;
+                    let started = StartedJob { job, keys, process };
+                    self.running.insert(number, started);
                 }
                 Err(why) => unstarted.push(Event::JobEnded {
                     job,
@@ -161,16 +168,16 @@ fn integrates(order: &JobOrder) -> bool {
     matches!(order, JobOrder::Git(git) if matches!(git.step, GitStep::Integrate { .. }))
 }
 
-fn keys(order: &JobOrder) -> Vec<Key> {
+fn keys(order: &JobOrder) -> Vec<JobKey> {
     let git = match order {
-        JobOrder::Check(check) => return vec![Key::InPlace, Key::Task(check.task)],
+        JobOrder::Check(check) => return vec![JobKey::InPlace, JobKey::Task(check.task)],
         JobOrder::Protected { .. } => return Vec::new(),
         JobOrder::Git(git) => git,
     };
     let place = if git.name == Name::lead() {
-        Key::Integration
+        JobKey::Integration
     } else {
-        Key::Checkout(git.name.clone())
+        JobKey::Checkout(git.name.clone())
     };
     let task = match &git.step {
         GitStep::Branch { task, .. } | GitStep::Integrate { task, .. } => Some(*task),
@@ -178,29 +185,58 @@ fn keys(order: &JobOrder) -> Vec<Key> {
         GitStep::Prepare(prepare) => Some(prepare.check.task),
         _ => None,
     };
-    std::iter::once(place).chain(task.map(Key::Task)).collect()
+    std::iter::once(place)
+        .chain(task.map(JobKey::Task))
+        .collect()
 }
 
-fn start(
-    order: &JobOrder,
-    supervisor: &mut Supervisor,
-) -> Result<(u64, JoinHandle<()>, File), String> {
-    let cannot = |error: io::Error| format!("cannot start a job: {error}");
-    let report =
-        File::from(memfd_create("job", MemfdFlags::CLOEXEC).map_err(|errno| cannot(errno.into()))?);
-    let (reader, writer) = io::pipe().map_err(cannot)?;
-    let mut writer = pipe::Sender::from_owned_fd(writer.into()).map_err(cannot)?;
-    let text = serde_json::to_vec(order).map_err(|error| cannot(error.into()))?;
-    let output: OwnedFd = report.try_clone().map_err(cannot)?.into();
-    let number = supervisor.start_job(reader.into(), output, order.bounds())?;
+fn start(order: &JobOrder, supervisor: &mut Supervisor) -> Result<JobProcess, String> {
+    let channels =
+        JobChannels::make(order).map_err(|error| format!("cannot start a job: {error}"))?;
+    let JobChannels {
+        text,
+        reader,
+        mut writer,
+        output,
+        report,
+    } = channels;
+    let number = supervisor.start_job(reader, output, order.bounds())?;
     // An order can be longer than a pipe holds.
     let input = tokio::spawn(async move {
         if let Err(error) = writer.write_all(&text).await {
-            tracing::warn!("a job has not taken its order: {error}");
+            tracing::warn!("a job has not read its order: {error}");
         }
         std::future::pending::<()>().await;
     });
-    Ok((number, input, report))
+    Ok(JobProcess {
+        number,
+        input,
+        report,
+    })
+}
+
+/// What connects the daemon with the process of a job.
+struct JobChannels {
+    /// The order, as its process reads it.
+    text: Vec<u8>,
+    reader: OwnedFd,
+    writer: pipe::Sender,
+    output: OwnedFd,
+    report: File,
+}
+
+impl JobChannels {
+    fn make(order: &JobOrder) -> io::Result<Self> {
+        let report = File::from(memfd_create("job", MemfdFlags::CLOEXEC)?);
+        let (reader, writer) = io::pipe()?;
+        Ok(Self {
+            text: serde_json::to_vec(order)?,
+            reader: reader.into(),
+            writer: pipe::Sender::from_owned_fd(writer.into())?,
+            output: report.try_clone()?.into(),
+            report,
+        })
+    }
 }
 
 fn read_report(mut report: File, how: How) -> Result<JobReport, String> {
@@ -217,4 +253,61 @@ fn read_report(mut report: File, how: How) -> Result<JobReport, String> {
         ("", None) => "its process ended without a report".to_owned(),
         (why, _) => why.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use teamd_shared::environment::Environment;
+    use teamd_shared::job::GitOrder;
+
+    use super::*;
+
+    fn removes_a_checkout() -> JobOrder {
+        JobOrder::Git(Box::new(GitOrder {
+            name: Name::new("alice").unwrap(),
+            home: String::new(),
+            environment: Environment::default(),
+            territory: Vec::new(),
+            visible: Vec::new(),
+            copied: Vec::new(),
+            timeout: 1.0,
+            step: GitStep::Remove {
+                root: String::new(),
+                discard: false,
+            },
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_job_that_cannot_be_started_keeps_no_job_from_its_checkout() {
+        let mut jobs = JobRunner::default();
+        for job in 1..=3 {
+            let order = removes_a_checkout();
+            let keys = keys(&order);
+            jobs.waiting.push_back(QueuedJob { job, keys, order });
+        }
+        let mut attempts = 0;
+        let ends = jobs.start_next(|_| {
+            attempts += 1;
+            if attempts == 1 {
+                return Err("no descriptor is left".to_owned());
+            }
+            Ok(JobProcess {
+                number: attempts,
+                input: tokio::spawn(async {}),
+                report: tempfile::tempfile().unwrap(),
+            })
+        });
+        assert_eq!(ends.len(), 1);
+        assert!(matches!(
+            ends[0],
+            Event::JobEnded {
+                job: 1,
+                ended: Err(_)
+            }
+        ));
+        let running: Vec<u64> = jobs.running.values().map(|started| started.job).collect();
+        assert_eq!(running, [2], "the third one waits for the second");
+        assert_eq!(jobs.waiting.len(), 1);
+    }
 }

@@ -25,7 +25,7 @@ use super::checkouts::resolve_visible;
 use super::connections::{Connections, Inputs, serve_inherited};
 use super::effects::Effects;
 use super::hooks::{Hook, Hooks};
-use super::jobs::Jobs;
+use super::jobs::JobRunner;
 use super::journal::Journal;
 use super::lock::liveness_lock_holder;
 use super::roster_file::RosterFile;
@@ -47,7 +47,7 @@ pub(crate) struct Owned {
     pub(crate) roster_trouble: Option<String>,
     pub(crate) supervisor: Supervisor,
     pub(crate) connections: Connections,
-    pub(crate) jobs: Jobs,
+    pub(crate) jobs: JobRunner,
     pub(crate) task_files: TaskFiles,
     /// Where connections report to.
     pub(crate) inputs: Inputs,

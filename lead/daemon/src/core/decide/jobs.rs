@@ -11,7 +11,7 @@ use teamd_shared::member::{Member, Sandbox, Terms};
 use teamd_shared::name::Name;
 use teamd_shared::task::{Submission, Task, TaskId};
 
-use super::{Decision, View, or_refuse};
+use super::{Decision, View, conflict, or_refuse};
 use crate::core::event::{Action, Actor, Incarnation, ReplyTo};
 use crate::core::job::{Asked, Job, Then};
 
@@ -57,11 +57,14 @@ impl View<'_> {
             (Then::Check { task, number } | Then::Integrate { task, number }, _) => {
                 self.not_checked((*task, *number), &why(ended), ids)
             }
-            (Then::Offer { name, task }, Ok(JobReport::Branched(kept))) => {
-                self.offered(name, *task, kept, ids)
+            (Then::Offer { incarnation, .. }, _) if self.present(incarnation).is_none() => {
+                Decision::default()
             }
-            (Then::Offer { name, task }, _) => {
-                self.not_offered(name, *task, &refusal(ended).message, ids)
+            (Then::Offer { incarnation, task }, Ok(JobReport::Branched(kept))) => {
+                self.offered(&incarnation.name, *task, kept, ids)
+            }
+            (Then::Offer { incarnation, task }, _) => {
+                self.not_offered(incarnation, *task, &refusal(ended).message, ids)
             }
             (Then::Keep { .. }, Ok(JobReport::Kept { .. })) => Decision::default(),
             (Then::Keep { name }, _) => {
@@ -85,6 +88,7 @@ impl View<'_> {
             client,
             by,
             incarnation,
+            author,
             command,
         } = asked;
         if let Actor::Member(name) = by {
@@ -95,6 +99,12 @@ impl View<'_> {
             if self.present(&asker).is_none() {
                 return Decision::default();
             }
+        }
+        let present = self.author_of(command);
+        if let (Some(before), Some(present)) = (author, &present)
+            && before != present
+        {
+            return or_refuse(*client, Err(has_another_author(before, present)));
         }
         let report = match ended {
             Err(why) if sets_work(by, command) => {
@@ -117,8 +127,19 @@ impl View<'_> {
             client,
             by: by.clone(),
             incarnation: member.map_or(0, |state| state.record.incarnation),
+            author: self.author_of(&command),
             command,
         }))
+    }
+
+    /// Returns the incarnation whose work a command submits, as the team stands now.
+    fn author_of(&self, command: &Command) -> Option<Incarnation> {
+        let Command::Task(TaskOrder::Submit(id, _)) = command else {
+            return None;
+        };
+        let owner = self.team.tasks.get(id)?.owner.as_ref()?;
+        let state = self.team.members.get(owner)?;
+        Some(Incarnation::of(&state.record))
     }
 
     fn with<'a>(&'a self, report: &'a JobReport) -> View<'a> {
@@ -311,6 +332,22 @@ impl View<'_> {
 /// Has a job done.
 pub(super) fn begin_job(order: JobOrder, then: Then) -> Decision {
     Decision::default().act(Action::Begin(Box::new(Job { order, then })))
+}
+
+/// Refuses to submit work that was saved for an earlier author.
+fn has_another_author(before: &Incarnation, present: &Incarnation) -> Refusal {
+    let message = if before.name == present.name {
+        format!(
+            "{} was started again before its work was saved",
+            before.name
+        )
+    } else {
+        format!(
+            "{} took the task over from {} before its work was saved",
+            present.name, before.name
+        )
+    };
+    conflict(message, "look at the work, then submit the task again")
 }
 
 /// Returns the message of the commit that merges submitted work.

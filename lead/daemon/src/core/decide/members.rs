@@ -265,8 +265,7 @@ impl View<'_> {
         name: &Name,
         discard: bool,
     ) -> Result<Decision, Refusal> {
-        // Behind its job, a spawn can only be one that came later: it was refused.
-        if self.prepared.is_none() && self.live.jobs.spawns(name) {
+        if self.live.jobs.spawns(name) {
             let hint = format!("wait until it is ready, then `teamctl shutdown {name}` first");
             return Err(conflict(format!("{name} is being started"), hint));
         }

@@ -90,9 +90,10 @@ impl View<'_> {
                     return Ok(None);
                 }
                 if let Some(task) = self.live.jobs.branch(&member.name) {
+                    let name = &member.name;
                     return Err(conflict(
-                        format!("{} is being given task {task} just now", member.name),
-                        "go on with that one, once you hold it",
+                        format!("the branch of task {task} is being begun in {name}'s checkout"),
+                        "try again in a moment",
                     ));
                 }
                 let then = then(TaskOrder::Claim(Some(task.id)));

@@ -52,7 +52,7 @@ impl Dispatcher {
                     self.events.push_front(Event::Forced { incarnation: it });
                 }
                 if let Event::JobEnded { job, .. } = event {
-                    self.live.jobs.decided(job);
+                    self.drop_job(job);
                 }
                 continue;
             }
@@ -82,6 +82,14 @@ impl Dispatcher {
             .extend(self.waiters.cannot_become_ready(&self.live, &why));
         // What workers have said holds nevertheless.
         owners.show(&self.team, &self.live, &batch.touched);
+    }
+
+    /// Forgets a job whose command was refused. A task whose branch it has begun is offered again.
+    fn drop_job(&mut self, job: u64) {
+        let ended = self.live.jobs.end(job);
+        if ended.is_some_and(|then| then.branch().is_some()) {
+            self.offer();
+        }
     }
 
     /// Returns the incarnations that an event ends by force.

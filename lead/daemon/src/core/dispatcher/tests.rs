@@ -746,18 +746,79 @@ fn a_team_is_quiet_once_messages_are_on_the_disk_and_read() {
     );
 }
 
+/// Orders that alice starts in a checkout, and takes tasks by herself.
+fn spawn_alice_in_a_checkout() -> Event {
+    let mut order = SpawnOrder::new(alice().name, Environment::default());
+    order.terms.checkout = Some(true);
+    order.terms.auto = Some(true);
+    order.asked_at = Duration::from_secs(4);
+    let id = next_id();
+    let order = Box::new(order);
+    Event::Command(CLIENT, Actor::Person, Command::Spawn { id, order })
+}
+
+/// The end of the job that has made a checkout.
+fn made(job: u64) -> Event {
+    let report = JobReport::Made {
+        checkout: Checkout::default(),
+        workspace: "/".to_owned(),
+    };
+    let ended = Ok(report);
+    Event::JobEnded { job, ended }
+}
+
+/// A team of alice, who is idle in a checkout.
+fn with_alice_in_a_checkout() -> Fixture {
+    let mut fixture = Fixture::new();
+    fixture.on(spawn_alice_in_a_checkout());
+    fixture.on(made(1));
+    fixture.on(Event::Greeted {
+        incarnation: alice(),
+    });
+    fixture.on(says(Doing::Idle));
+    fixture
+}
+
+/// Alice reports what she does.
+fn says(doing: Doing) -> Event {
+    let state = WorkerState {
+        doing,
+        ..WorkerState::default()
+    };
+    Event::Said {
+        incarnation: alice(),
+        state,
+    }
+}
+
+#[test]
+fn of_a_forget_and_a_spawn_at_once_one_works_in_the_checkout() {
+    let mut fixture = with_alice_in_a_checkout();
+    fixture.on(Event::Leaving {
+        incarnation: alice(),
+    });
+    fixture.on(ended());
+    let forget = Event::Command(
+        CLIENT,
+        Actor::Person,
+        Command::Forget {
+            name: alice().name,
+            discard: false,
+        },
+    );
+    let mut order = SpawnOrder::new(alice().name, Environment::default());
+    order.terms.checkout = Some(true);
+    let spawn = Event::Spawn(CLIENT, next_id(), Box::new(order), facts());
+    let mut taken = fixture.handle(vec![forget, spawn]);
+    taken.extend(fixture.answers());
+    taken.retain(|step| ["run", "refuse"].contains(step));
+    assert_eq!(taken, ["run", "refuse"]);
+}
+
 #[test]
 fn a_spawn_that_is_called_off_is_refused_at_once_and_the_end_of_its_job_awaited() {
     let mut fixture = Fixture::new();
-    let spawn = || {
-        let mut order = SpawnOrder::new(alice().name, Environment::default());
-        order.terms.checkout = Some(true);
-        order.asked_at = Duration::from_secs(4);
-        let id = next_id();
-        let order = Box::new(order);
-        Event::Command(CLIENT, Actor::Person, Command::Spawn { id, order })
-    };
-    let taken = fixture.on(spawn());
+    let taken = fixture.on(spawn_alice_in_a_checkout());
     assert!(taken.contains(&"run"), "{taken:?}");
     let person = ReplyTo {
         connection: 8,
@@ -772,16 +833,11 @@ fn a_spawn_that_is_called_off_is_refused_at_once_and_the_end_of_its_job_awaited(
     };
     assert_eq!(answers(&taken), ["refuse"], "the spawn");
     // It may have been done just then.
-    let made = JobReport::Made {
-        checkout: Checkout::default(),
-        workspace: "/".to_owned(),
-    };
-    let ended = Ok(made);
-    let taken = fixture.on(Event::JobEnded { job: 1, ended });
+    let taken = fixture.on(made(1));
     assert_eq!(answers(&taken), ["reply"], "the shutdown");
     assert!(!taken.contains(&"start"), "{taken:?}");
     // The same command comes late.
-    let taken = fixture.on(spawn());
+    let taken = fixture.on(spawn_alice_in_a_checkout());
     assert_eq!(answers(&taken), ["refuse"]);
     assert!(!taken.contains(&"run"), "{taken:?}");
 }

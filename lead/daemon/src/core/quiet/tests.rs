@@ -39,11 +39,9 @@ fn request(team: &mut Team, (id, kind): (&str, &str), from: &str, payload: Value
     line(team, &record);
 }
 
-fn fails(team: &Team, live: &mut Live, then: Then, why: &str) {
+fn fails(live: &mut Live, then: Then, why: &str) {
     let job = live.jobs.begin(then).unwrap();
-    let ended = Err(why.to_owned());
-    live.observe(team, &Event::JobEnded { job, ended });
-    live.jobs.decided(job);
+    live.job_ended(job, &Err(why.to_owned()));
 }
 
 fn enter(team: &mut Team, live: &mut Live, (name, status, more): Given) {
@@ -100,13 +98,9 @@ fn enter(team: &mut Team, live: &mut Live, (name, status, more): Given) {
         more.contains("refused").into()
     };
     for task in 1..=refusals {
-        let name = name.clone();
-        fails(
-            team,
-            live,
-            Then::Offer { name, task },
-            "a.txt is not committed",
-        );
+        let incarnation = incarnation.clone();
+        let offer = Then::Offer { incarnation, task };
+        fails(live, offer, "a.txt is not committed");
     }
 }
 
@@ -136,7 +130,7 @@ fn add(team: &mut Team, live: &mut Live, id: TaskId, (status, more): Set) {
                         task: id,
                         number: 1,
                     };
-                    fails(team, live, check, "no space");
+                    fails(live, check, "no space");
                 }
             }
             Some((_, before)) => task["blocked_by"] = json!([before.parse::<TaskId>().unwrap()]),

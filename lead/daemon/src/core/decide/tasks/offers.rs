@@ -43,9 +43,8 @@ impl View<'_> {
             };
             taken.insert(task.id);
             if member.terms.checkout.is_some() {
-                let name = member.name.clone();
                 let then = Then::Offer {
-                    name,
+                    incarnation: Incarnation::of(member),
                     task: task.id,
                 };
                 decision = decision.and(self.begin_branch(member, task.id, then));
@@ -87,16 +86,15 @@ impl View<'_> {
     /// changes a task, and the lead is told.
     pub(in crate::core::decide) fn not_offered(
         &self,
-        name: &Name,
+        incarnation: &Incarnation,
         task: TaskId,
         why: &str,
         ids: &mut dyn Ids,
     ) -> Decision {
-        if !self.team.members.contains_key(name) {
-            return Decision::default();
-        }
-        let refusals = self.live.member(name).map_or(0, |alive| alive.refusals);
-        let whom = if refusals < MOST_REFUSALS {
+        let name = &incarnation.name;
+        // This one counts once it is journaled.
+        let refusals_before = self.live.of(incarnation).map_or(0, |alive| alive.refusals);
+        let whom = if refusals_before + 1 < MOST_REFUSALS {
             name.clone()
         } else {
             Name::lead()

@@ -97,8 +97,8 @@ impl Harness {
             prepared: None,
         };
         let decision = decide(&view, event, &mut self.ids);
-        if let Event::JobEnded { job, .. } = event {
-            self.live.jobs.decided(*job);
+        if let Event::JobEnded { job, ended } = event {
+            self.live.job_ended(*job, ended);
         }
         for record in decision.records.clone() {
             self.write(record);
@@ -323,6 +323,7 @@ pub(super) fn goes_on(by: Actor, command: Command) -> Then {
         client: CLIENT,
         by,
         incarnation: 1,
+        author: None,
         command,
     }))
 }

@@ -84,8 +84,6 @@ pub(super) enum Mutant {
     OnlyRingsAreHeard,
     /// Rule 3: the position travels with the effect.
     PositionOvertakes,
-    /// A check says something of its own submission only.
-    AnyCheckCounts,
     /// What a member holds is released with its end.
     ClaimsOutliveTheirOwner,
     /// A task that is claimed is claimed by no other member.
@@ -384,7 +382,6 @@ missed! {
     the_cut_of_a_torn_tail_is_missed: TornTailStays,
     the_slow_tick_is_missed: OnlyRingsAreHeard,
     the_position_with_the_effect_is_missed: PositionOvertakes,
-    the_own_check_of_a_submission_is_missed: AnyCheckCounts,
     the_release_with_the_end_is_missed: ClaimsOutliveTheirOwner,
     the_look_at_other_claims_is_missed: ClaimsAreNotLookedAt,
     the_choice_of_checks_by_others_is_missed: TeammatesChooseTheirChecks,

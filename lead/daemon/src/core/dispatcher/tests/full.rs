@@ -175,6 +175,7 @@ fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
             client: CLIENT,
             by: Actor::Person,
             incarnation: 0,
+            author: None,
             command,
         };
         let then = Then::Command(Box::new(asked));
@@ -244,4 +245,78 @@ fn a_spawn_that_waits_is_told_that_nothing_can_be_recorded() {
     assert_eq!(fixture.dispatcher.trouble(), None);
     let note = fixture.alice().exit.clone().unwrap().note.unwrap();
     assert!(note.starts_with("cannot write: no space left"), "{note}");
+}
+
+/// Adds a task with a check.
+fn add() -> Event {
+    let fields = TaskFields {
+        subject: Some("x".to_owned()),
+        check: Some("true".to_owned()),
+        ..TaskFields::default()
+    };
+    let add = TaskOrder::Add {
+        id: next_id(),
+        tasks: vec![fields],
+        within: false,
+    };
+    Event::Command(CLIENT, Actor::Person, Command::Task(add))
+}
+
+impl Fixture {
+    /// A job reports what can be journaled at the third attempt only.
+    fn ends_while_full(&mut self, job: u64, ended: Result<JobReport, String>) {
+        self.owners.full = true;
+        assert!(
+            self.on(Event::JobEnded { job, ended })
+                .contains(&"append fails")
+        );
+        assert!(self.seconds_later(1).contains(&"append fails"));
+        self.owners.full = false;
+        assert!(self.seconds_later(1).contains(&"append"));
+    }
+}
+
+#[test]
+fn an_offer_that_was_refused_counts_once_although_it_is_journaled_later() {
+    let mut fixture = with_alice_in_a_checkout();
+    let taken = fixture.on(add());
+    assert!(taken.contains(&"run"), "her branch is begun: {taken:?}");
+    fixture.ends_while_full(2, Err("no branch".to_owned()));
+    let member = fixture.dispatcher.live.member(&alice().name).unwrap();
+    assert_eq!((member.refusals, member.is_refused), (1, true));
+}
+
+#[test]
+fn a_check_that_could_not_run_counts_once_although_it_is_journaled_later() {
+    let mut fixture = Fixture::with_alice();
+    fixture.on(add());
+    for order in [
+        TaskOrder::Claim(None),
+        TaskOrder::Submit(1, "done".to_owned()),
+    ] {
+        let by = Actor::Member(alice().name);
+        fixture.on(Event::Command(CLIENT, by, Command::Task(order)));
+    }
+    let check = Then::Check { task: 1, number: 1 };
+    let job = fixture.dispatcher.live.jobs.begin(check).unwrap();
+    fixture.ends_while_full(job, Err("no space".to_owned()));
+    assert_eq!(fixture.dispatcher.live.fruitless_checks(1), 1);
+}
+
+#[test]
+fn work_is_offered_again_after_a_claim_that_could_not_be_journaled() {
+    let mut fixture = with_alice_in_a_checkout();
+    fixture.on(says(Doing::Working));
+    fixture.on(add());
+    let claim = Command::Task(TaskOrder::Claim(None));
+    let taken = fixture.on(Event::Command(CLIENT, Actor::Member(alice().name), claim));
+    assert!(taken.contains(&"run"), "{taken:?}");
+    fixture.on(says(Doing::Idle));
+    fixture.owners.full = true;
+    let ended = Ok(JobReport::Branched(Vec::new()));
+    let taken = fixture.on(Event::JobEnded { job: 2, ended });
+    assert!(taken.contains(&"refuse"), "{taken:?}");
+    fixture.owners.full = false;
+    let taken = fixture.seconds_later(1);
+    assert!(taken.contains(&"run"), "her branch is begun: {taken:?}");
 }

@@ -11,7 +11,6 @@ use teamd_shared::merged::Merged;
 use teamd_shared::name::Name;
 use teamd_shared::task::{TaskId, TaskStatus};
 
-use super::super::mutants::Mutant;
 use super::super::promises::check;
 use super::daemon::Daemon;
 use super::world::World;
@@ -121,15 +120,10 @@ impl World {
             Ok(self.does_job(&job))
         };
         self.note(|| format!("job {} ends: {ended:?}", job.number));
-        let mut number = job.number;
-        // The report is taken for that of the present submission.
-        if self.is(Mutant::AnyCheckCounts)
-            && let Some(task) = job.task()
-            && let Some(present) = daemon.jobs.iter().find(|it| it.task() == Some(task))
-        {
-            number = present.number;
-        }
-        Some(Event::JobEnded { job: number, ended })
+        Some(Event::JobEnded {
+            job: job.number,
+            ended,
+        })
     }
 
     /// Loses the jobs with their daemon. What they have done by then stays.

@@ -1,6 +1,8 @@
 //! Spawn, interrupt, forget.
 
+use teamd_shared::checkout::Checkout;
 use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder, ToWorker};
+use teamd_shared::job::JobReport;
 use teamd_shared::journal::{MemberEvent, Record};
 use teamd_shared::member::{Gate, Phase, Restart, TermsPatch};
 use teamd_shared::position::Position;
@@ -356,4 +358,37 @@ fn a_repeated_spawn_waits_with_the_first_and_another_one_is_refused() {
         refusal(reply(&harness.on(&spawn(next_id())))).0,
         RefusalCode::Conflict
     );
+}
+
+#[test]
+fn a_name_cannot_be_spawned_while_the_checkout_of_its_forgotten_owner_is_removed() {
+    let mut harness = Harness::new();
+    harness.spawn(never_restarted("alice")).unwrap();
+    let alice = harness.starts("alice");
+    let state = harness.team.members.get_mut(&name("alice")).unwrap();
+    state.record.terms.checkout = Some(Checkout::default());
+    harness.ends(&alice);
+    let forget = Command::Forget {
+        name: name("alice"),
+        discard: false,
+    };
+    let decision = harness.on(&Event::Command(CLIENT, Actor::Person, forget));
+    let [Action::Begin(job)] = decision.actions.as_slice() else {
+        panic!("{decision:?}")
+    };
+    let job = harness.live.jobs.begin(job.then.clone()).unwrap();
+    for resume in [false, true] {
+        let order = SpawnOrder {
+            resume,
+            ..order("alice")
+        };
+        let (code, message) = refusal(harness.spawn(order));
+        assert_eq!(code, RefusalCode::Conflict);
+        assert!(message.contains("is being forgotten"), "{message}");
+    }
+    let ended = Ok(JobReport::Removed);
+    let decision = harness.on(&Event::JobEnded { job, ended });
+    assert!(matches!(reply(&decision), Ok(Done::Forgotten { .. })));
+    harness.team.mark_done(harness.team.seq);
+    assert_eq!(harness.spawn(order("alice")), Ok(2));
 }

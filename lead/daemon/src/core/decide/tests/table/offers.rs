@@ -1,4 +1,5 @@
-//! Reminders of a task that its owner has not submitted.
+//! Offers and claims, with a branch in a checkout, and reminders of a task that its owner has not
+//! submitted.
 
 use teamd_shared::check::CheckReport;
 use teamd_shared::checkout::Checkout;
@@ -9,7 +10,9 @@ use teamd_shared::member::Doing;
 use teamd_shared::task::{MAX_IDLE_RELEASES, MAX_REMINDERS, TaskEvent, TaskFields, TaskStatus};
 
 use super::super::harness::*;
+use crate::core::decide::Decision;
 use crate::core::event::{Action, Actor, Event, Incarnation};
+use crate::core::job::Then;
 
 /// Makes a task, which waits for a teammate.
 fn adds(harness: &mut Harness) {
@@ -211,4 +214,171 @@ fn a_claim_whose_task_was_taken_meanwhile_is_refused() {
     assert_eq!(asks(&mut harness, "", TaskOrder::Cancel(1)), Ok(()));
     let decision = harness.on(&branched(job));
     assert_eq!(refusal(reply(&decision)).0, RefusalCode::Conflict);
+}
+
+/// Lets a teammate with a checkout begin.
+fn runs_in_a_checkout(harness: &mut Harness, who: &str, auto: bool) -> Incarnation {
+    let incarnation = harness.runs(who);
+    let state = harness.team.members.get_mut(&name(who)).unwrap();
+    state.record.terms.checkout = Some(Checkout::default());
+    state.record.terms.auto = auto;
+    incarnation
+}
+
+/// Returns the job that a decision begins.
+fn begins(harness: &mut Harness, decision: &Decision) -> u64 {
+    let job = decision.actions.iter().find_map(|action| match action {
+        Action::Begin(job) => Some(job.then.clone()),
+        _ => None,
+    });
+    let then = job.unwrap_or_else(|| panic!("{decision:?}"));
+    harness.live.jobs.begin(then).unwrap()
+}
+
+/// A person submits the task that alice holds, which has begun a job in her checkout.
+fn submitted_by_a_person() -> (Harness, Incarnation, u64) {
+    let (mut harness, alice, job) = claims_in_a_checkout();
+    harness.on(&branched(job));
+    let submit = Command::Task(TaskOrder::Submit(1, String::new()));
+    let decision = harness.on(&Event::Command(CLIENT, Actor::Person, submit));
+    let job = begins(&mut harness, &decision);
+    (harness, alice, job)
+}
+
+fn kept(job: u64) -> Event {
+    Event::JobEnded {
+        job,
+        ended: Ok(JobReport::Kept {
+            commit: "1".repeat(40),
+            reference: None,
+        }),
+    }
+}
+
+#[test]
+fn what_a_person_submits_is_the_work_of_its_owner() {
+    let (mut harness, _, job) = submitted_by_a_person();
+    harness.on(&kept(job));
+    assert_eq!(harness.team.tasks[&1].status, TaskStatus::InReview);
+}
+
+#[test]
+fn what_a_person_submits_is_refused_when_the_task_has_another_owner_meanwhile() {
+    let (mut harness, _, job) = submitted_by_a_person();
+    assert_eq!(asks(&mut harness, "", TaskOrder::Release(1)), Ok(()));
+    runs_in_a_checkout(&mut harness, "bob", false);
+    let claim = Command::Task(TaskOrder::Claim(Some(1)));
+    let decision = harness.on(&Event::Command(CLIENT, Actor::Member(name("bob")), claim));
+    let branch = begins(&mut harness, &decision);
+    harness.on(&branched(branch));
+    let decision = harness.on(&kept(job));
+    assert_eq!(refusal(reply(&decision)).0, RefusalCode::Conflict);
+    let task = &harness.team.tasks[&1];
+    assert_eq!(
+        (task.status, task.owner.clone()),
+        (TaskStatus::InProgress, Some(name("bob")))
+    );
+}
+
+#[test]
+fn what_a_person_submits_is_refused_when_its_owner_has_started_again_meanwhile() {
+    let (mut harness, alice, job) = submitted_by_a_person();
+    harness.ends(&alice);
+    harness.starts("alice");
+    let decision = harness.on(&kept(job));
+    assert_eq!(refusal(reply(&decision)).0, RefusalCode::Conflict);
+    assert_eq!(harness.team.tasks[&1].status, TaskStatus::InProgress);
+}
+
+/// An idle teammate whose checkout gets the branch of the task that it is to be given.
+fn is_offered() -> (Harness, Incarnation, u64) {
+    let mut harness = Harness::new();
+    let alice = runs_in_a_checkout(&mut harness, "alice", true);
+    adds(&mut harness);
+    adds(&mut harness);
+    let decision = harness.on(&Event::Offer);
+    let job = begins(&mut harness, &decision);
+    (harness, alice, job)
+}
+
+#[test]
+fn an_idle_teammate_is_given_the_task_whose_branch_was_begun() {
+    let (mut harness, _, job) = is_offered();
+    harness.on(&branched(job));
+    assert_eq!(harness.team.held_by(&name("alice")).unwrap().id, 1);
+}
+
+#[test]
+fn a_branch_that_was_begun_for_an_earlier_incarnation_means_nothing_to_the_next_one() {
+    let refused = |job| Event::JobEnded {
+        job,
+        ended: Err("no branch".to_owned()),
+    };
+    for report in [branched, refused] {
+        let (mut harness, alice, job) = is_offered();
+        harness.ends(&alice);
+        harness.starts("alice");
+        assert_eq!(harness.on(&report(job)).records, []);
+        assert_eq!(harness.live.member(&name("alice")).unwrap().refusals, 0);
+    }
+}
+
+#[test]
+fn a_claim_beside_an_offer_is_told_to_try_again_and_can() {
+    let (mut harness, alice, job) = is_offered();
+    let state = WorkerState {
+        doing: Doing::Working,
+        ..WorkerState::default()
+    };
+    harness.on(&Event::Said {
+        incarnation: alice,
+        state,
+    });
+    let claim = || {
+        let claim = Command::Task(TaskOrder::Claim(Some(2)));
+        Event::Command(CLIENT, Actor::Member(name("alice")), claim)
+    };
+    let decision = harness.on(&claim());
+    let told = reply(&decision).unwrap_err();
+    assert_eq!(
+        (told.message.as_str(), told.hint.as_deref()),
+        (
+            "the branch of task 1 is being begun in alice's checkout",
+            Some("try again in a moment")
+        )
+    );
+    assert_eq!(harness.on(&branched(job)).records, [], "she is at work");
+    let decision = harness.on(&claim());
+    begins(&mut harness, &decision);
+}
+
+#[test]
+fn a_check_of_an_earlier_submission_says_nothing_about_the_present_one() {
+    let (mut harness, _, job) = submitted_by_a_person();
+    harness.on(&kept(job));
+    let earlier = harness
+        .live
+        .jobs
+        .begin(Then::Check { task: 1, number: 1 })
+        .unwrap();
+    assert_eq!(asks(&mut harness, "", TaskOrder::Release(1)), Ok(()));
+    let claim = Command::Task(TaskOrder::Claim(Some(1)));
+    let alice = Actor::Member(name("alice"));
+    let decision = harness.on(&Event::Command(CLIENT, alice.clone(), claim));
+    let branch = begins(&mut harness, &decision);
+    harness.on(&branched(branch));
+    let submit = Command::Task(TaskOrder::Submit(1, String::new()));
+    let decision = harness.on(&Event::Command(CLIENT, alice, submit));
+    let job = begins(&mut harness, &decision);
+    harness.on(&kept(job));
+    let passed = CheckReport {
+        exit: Some(0),
+        ..CheckReport::default()
+    };
+    let ended = Ok(JobReport::Checked(passed));
+    let job = earlier;
+    assert_eq!(harness.on(&Event::JobEnded { job, ended }).records, []);
+    let submission = harness.team.tasks[&1].submission.as_ref();
+    assert_eq!(submission.unwrap().number, 2);
+    assert_eq!(harness.team.tasks[&1].status, TaskStatus::InReview);
 }

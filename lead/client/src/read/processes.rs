@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use teamd_shared::name::Name;
-use teamd_shared::process::Stat;
+use teamd_shared::process::{Identity, Stat, boot_id};
 
 /// A process that has not ended.
 #[derive(Debug)]
@@ -65,6 +66,19 @@ impl Processes {
 }
 
 impl ProcessEntry {
+    /// Returns the identity of the process that was looked at. Another process that gets the pid
+    /// later has a different one.
+    ///
+    /// # Errors
+    /// The system's error if the id of this boot cannot be read.
+    pub fn identity(&self) -> io::Result<Identity> {
+        Ok(Identity {
+            pid: self.pid,
+            start_ticks: self.stat.start_ticks,
+            boot_id: boot_id()?,
+        })
+    }
+
     /// Returns the real user id.
     pub fn user(&self) -> Option<u32> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;

@@ -3,7 +3,6 @@
 
 use teamd_client::read::processes::ProcessEntry;
 use teamd_shared::member::Member;
-use teamd_shared::process::Identity;
 
 use super::finding::Severity::Problem;
 use super::finding::{DoctorCheck, Fix};
@@ -12,6 +11,14 @@ use super::snapshot::Snapshot;
 /// Judges who holds the liveness locks: each its worker.
 pub(super) fn locks(snapshot: &Snapshot, check: &mut DoctorCheck) -> Option<String> {
     snapshot.team()?;
+    if let Err(error) = &snapshot.locks {
+        check.problem(
+            format!("cannot read /proc/locks: {error}"),
+            "it is not known which processes hold liveness locks, and `--fix` ends no process",
+            "run it where /proc is mounted and readable",
+        );
+        return None;
+    }
     let mut held = 0;
     for (transcript, name) in snapshot.owned("transcript") {
         let worker = snapshot.running().find(|member| member.name == name);
@@ -74,15 +81,20 @@ fn is_process_of(member: &Member, pid: u32) -> bool {
         .is_some_and(|process| process.pid == pid)
 }
 
-/// Reports an orphan, with the evidence. `--fix` ends it only if it holds no lock anywhere, if
-/// nothing that an ended process left holds a lock here, and if no daemon has started it.
+/// Reports an orphan, with the evidence. `--fix` ends it only if it is known to hold no lock
+/// anywhere, no lock here is held by what an ended process left, and no daemon has started it.
 fn report(snapshot: &Snapshot, check: &mut DoctorCheck, process: &ProcessEntry, what: &str) {
     let pid = process.pid;
     let parent = process.stat.parent;
-    let holds_lock = snapshot.locks.iter().any(|held| held.pid == pid);
-    let lock = if holds_lock { "a lock" } else { "no lock" };
-    let process = process.describe();
-    let what = format!("{process} is {what}; the journal does not know it; it holds {lock}");
+    let locks = snapshot.locks.as_ref().ok();
+    let holds_lock = locks.map(|locks| locks.iter().any(|held| held.pid == pid));
+    let lock = match holds_lock {
+        Some(true) => "it holds a lock",
+        Some(false) => "it holds no lock",
+        None => "its locks cannot be listed",
+    };
+    let description = process.describe();
+    let what = format!("{description} is {what}; the journal does not know it; {lock}");
     let is_inherited = snapshot
         .owned("transcript")
         .flat_map(|(transcript, _)| snapshot.holders(transcript))
@@ -91,8 +103,11 @@ fn report(snapshot: &Snapshot, check: &mut DoctorCheck, process: &ProcessEntry, 
         .processes
         .get(parent)
         .is_some_and(|parent| parent.command().is_daemon());
-    if !(holds_lock || is_inherited || has_daemon)
-        && let Ok(identity) = Identity::of(pid)
+    // Another process may have its pid by now.
+    if holds_lock == Some(false)
+        && !is_inherited
+        && !has_daemon
+        && let Ok(identity) = process.identity()
     {
         let means = "no daemon will ever adopt it";
         check.fixable(Problem, what, means, Fix::End(identity));
@@ -100,5 +115,55 @@ fn report(snapshot: &Snapshot, check: &mut DoctorCheck, process: &ProcessEntry, 
         let means = "the next daemon adopts it or tells it to leave, perhaps the daemon of a directory that was moved away";
         let next = format!("look at its parent (process {parent}), then `kill {pid}`");
         check.problem(what, means, &next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::process::Command;
+    use std::sync::Arc;
+
+    use teamd_shared::team_dir::TeamDir;
+
+    use super::*;
+    use crate::commands::doctor::finding::{CheckFinding, run};
+
+    /// Reports a process that has ended since it was looked at, with or without the list of locks.
+    fn reported(are_locks_listed: bool) -> (Vec<CheckFinding>, Vec<CheckFinding>, u32) {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut snapshot = Snapshot::take(&dir);
+        if !are_locks_listed {
+            snapshot.locks = Err(io::Error::other("no access"));
+        }
+        let pid = child.id();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let process = snapshot.processes.get(pid).unwrap();
+        let of_locks = run("locks", |check| locks(&snapshot, check));
+        let of_orphan = run("orphans", |check| {
+            report(&snapshot, check, process, "a worker");
+            None
+        });
+        (of_locks, of_orphan, pid)
+    }
+
+    #[test]
+    fn what_may_be_ended_is_the_process_that_was_looked_at() {
+        let (_, findings, pid) = reported(true);
+        let Some(Fix::End(identity)) = &findings[0].fix else {
+            panic!("{findings:?}")
+        };
+        assert_eq!(identity.pid, pid);
+        assert!(!identity.is_alive());
+    }
+
+    #[test]
+    fn locks_that_cannot_be_listed_are_a_problem_and_nothing_is_ended() {
+        let (of_locks, of_orphan, _) = reported(false);
+        assert_eq!(of_locks[0].what, "cannot read /proc/locks: no access");
+        assert!(of_orphan[0].fix.is_none(), "{of_orphan:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! What is in a team directory: everything is read once, and no lock but that of the daemon is
 //! tried.
 
+use std::io;
 use std::sync::Arc;
 
 use teamd_client::connection::is_locked;
@@ -27,7 +28,8 @@ pub(super) struct Snapshot {
     pub(super) files: Vec<Found>,
     /// What could not be listed.
     pub(super) unlisted: Vec<DirError>,
-    pub(super) locks: Vec<Held>,
+    /// The locks that are held, or why they cannot be listed.
+    pub(super) locks: io::Result<Vec<Held>>,
 }
 
 /// The journal.
@@ -54,7 +56,7 @@ impl Snapshot {
                 Err(error) => unlisted.push(error),
             }
         }
-        let locks = locks::list().unwrap_or_default();
+        let locks = locks::list();
         // A daemon that has started meanwhile has changed what was read.
         let locked = locked || is_locked(dir);
         let dir = Arc::clone(dir);
@@ -122,6 +124,7 @@ impl Snapshot {
         let identity = file.identity;
         self.locks
             .iter()
+            .flatten()
             .filter(move |held| held.is_of(identity))
             .map(|held| held.pid)
     }

@@ -151,7 +151,7 @@ fn dispatch(command: TeamdCommand, context: &Context) -> CommandResult {
             worker,
             handed_over,
         }) => {
-            let confinement = teamd_daemon::Confinement {
+            let confinement = teamd_daemon::TeamConfinement {
                 layers: sandbox_layers,
                 weakness,
             };

@@ -19,7 +19,7 @@ use teamd_client::programs::{self, Program};
 
 /// How the commands of the team are confined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Confinement {
+pub struct TeamConfinement {
     /// The layers that work here.
     pub layers: Layers,
     /// The promises that they do not keep; a person has allowed that.
@@ -60,7 +60,7 @@ pub(super) fn judge(
     layers: Layers,
     dir: &TeamDir,
     allow_weak: bool,
-) -> Result<Confinement, CommandError> {
+) -> Result<TeamConfinement, CommandError> {
     let apart = !dir.root().starts_with(dir.workspace());
     match layers.weakness(apart) {
         Some(why) if !allow_weak => {
@@ -78,7 +78,7 @@ pub(super) fn judge(
                 ),
             })
         }
-        weakness => Ok(Confinement { layers, weakness }),
+        weakness => Ok(TeamConfinement { layers, weakness }),
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         };
         assert_eq!(
             judge(full, &dir, false),
-            Ok(Confinement {
+            Ok(TeamConfinement {
                 layers: full,
                 weakness: None
             })

@@ -1,10 +1,11 @@
 //! The loop: gather what has happened → decide → journal → effects → directives → roster → replies.
 //!
-//! The [`Dispatcher`] decides, and has its [`Owned`] parts do what follows, up to the directives.
+//! The [`Dispatcher`] decides, and has its [`Resources`] parts do what follows, up to the directives.
 //! The workers hear first, then the roster is written and commands are answered, and only then are
 //! inbox lines synced.
 
 pub(super) mod gather;
+mod handing_over;
 mod upkeep;
 
 use std::path::PathBuf;
@@ -17,20 +18,20 @@ use tokio::sync::mpsc;
 
 use super::core::dispatcher::Dispatcher;
 use super::core::event::{Event, Incarnation, Now};
-use super::core::owners::{Failed, Owners};
+use super::core::io::{Io, IoFailed};
 use super::hand_over::HandOver;
 use super::io::connections::Input;
 use super::io::lead_inbox::LeadInbox;
-use super::io::owned::Owned;
 use super::io::reaper::{Beginning, ExitContext, Reaper};
-use super::io::signals::Signals;
+use super::io::resources::Resources;
+use super::io::signals::TerminationSignals;
 use super::io::socket::Socket;
 use super::io::workers::Reaped;
 
 /// Everything that the daemon owns.
 pub(super) struct EventLoop {
     pub(super) dispatcher: Dispatcher,
-    pub(super) owned: Owned,
+    pub(super) resources: Resources,
     pub(super) reaper: Reaper,
     pub(super) lead: LeadInbox,
     /// An order that another program becomes the daemon.
@@ -52,7 +53,7 @@ pub(super) struct Sources {
     /// Tells when a file of the team directory itself is deleted or replaced. Without it the slow
     /// tick finds out.
     pub(super) names: Option<Watch>,
-    pub(super) signals: Signals,
+    pub(super) signals: TerminationSignals,
     pub(super) socket: Socket,
 }
 
@@ -60,7 +61,7 @@ impl EventLoop {
     /// Takes one turn after the other, until the daemon is to end.
     pub(super) async fn run(&mut self, sources: &mut Sources) {
         let mut tick = tokio::time::interval(SLOW_TICK);
-        while self.dispatcher.end.is_none() {
+        while self.dispatcher.end().is_none() {
             let wake_up = self.next_wake_up();
             let mut events = Vec::new();
             tokio::select! {
@@ -69,7 +70,7 @@ impl EventLoop {
                 Some(event) = sources.empty.recv() => events.extend(self.incarnation_ended(event)),
                 () = changed(sources.inboxes.as_ref()) => {}
                 () = changed(sources.names.as_ref()) => events.extend(self.look_after_files(sources)),
-                synced = self.owned.effects.synced() => self.synced(synced),
+                synced = self.resources.effects.synced() => self.synced(synced),
                 () = sources.signals.received() => events.push(Event::Terminate),
                 () = sleep_until(wake_up) => {}
                 _ = tick.tick() => events.extend(self.tick(sources)),
@@ -77,12 +78,12 @@ impl EventLoop {
             self.gather(sources, &mut events);
             self.handle(events);
             for notice in std::mem::take(&mut self.lead.ended_work) {
-                self.owned.work_ended(&self.dispatcher.team, &notice);
+                self.resources.work_ended(&self.dispatcher.team, &notice);
             }
             if self.dispatcher.has_answers() {
                 // What was said to the workers goes out first.
                 tokio::task::yield_now().await;
-                self.dispatcher.answer(&mut self.owned);
+                self.dispatcher.answer(&mut self.resources);
             }
             self.reply();
             if self.dispatcher.has_unfinished_effects() {
@@ -95,18 +96,21 @@ impl EventLoop {
 
     /// Returns the time now.
     pub(super) fn now(&self) -> Now {
-        self.owned.now()
+        self.resources.now()
     }
 
     /// Returns when something is due without any event.
     fn next_wake_up(&self) -> Option<Instant> {
-        let due = self.dispatcher.next_due().map(|at| self.owned.began + at);
-        let more = (self.lead.has_more() || self.owned.effects.is_waiting()).then(Instant::now);
+        let due = self
+            .dispatcher
+            .next_due()
+            .map(|at| self.resources.began + at);
+        let more = (self.lead.has_more() || self.resources.effects.is_waiting()).then(Instant::now);
         let refused = self.hand_over.as_ref().map(|wanted| wanted.by);
         [
             due,
-            self.owned.roster.due(),
-            self.owned.task_files.due(),
+            self.resources.roster.due(),
+            self.resources.task_files.due(),
             more,
             refused,
         ]
@@ -117,57 +121,57 @@ impl EventLoop {
 
     /// Does what is due, and handles events until none is left.
     pub(super) fn handle(&mut self, events: Vec<Event>) {
-        self.dispatcher.handle(events, &mut self.owned);
+        self.dispatcher.handle(events, &mut self.resources);
         if self
-            .owned
+            .resources
             .roster
             .due()
             .is_some_and(|due| due <= Instant::now())
         {
             self.write_roster();
         }
-        self.owned.task_files.write_some(&self.owned.dir);
+        self.resources.task_files.write_some(&self.resources.dir);
     }
 
     /// Answers the commands whose answer can be given now.
     fn reply(&mut self) {
         for (client, answer) in self.dispatcher.take_replies() {
-            self.owned.connections.reply(client, answer);
+            self.resources.connections.reply(client, answer);
         }
     }
 
     /// Does some of the effects that no command waits for, and has another thread sync what is
     /// done.
     fn sync_effects(&mut self) {
-        if self.owned.effects.do_some().is_err() {
+        if self.resources.effects.do_some().is_err() {
             self.dispatcher.try_again_later(self.now());
         }
         // What has just failed is not tried again at once.
         if !self.dispatcher.has_just_failed(self.now())
-            && let Some(seq) = self.owned.effects.sync_in_background()
+            && let Some(seq) = self.resources.effects.sync_in_background()
         {
             self.dispatcher.mark_done(seq);
         }
     }
 
-    fn synced(&mut self, synced: Result<u64, Failed>) {
+    fn synced(&mut self, synced: Result<u64, IoFailed>) {
         match synced {
             Ok(seq) => self.dispatcher.mark_done(seq),
-            Err(Failed) => self.dispatcher.try_again_later(self.now()),
+            Err(IoFailed) => self.dispatcher.try_again_later(self.now()),
         }
     }
 
     /// Takes in that a process has ended.
     fn process_exited(&mut self, number: u64) -> Vec<Event> {
-        match self.owned.supervisor.reap(number) {
+        match self.resources.supervisor.reap(number) {
             Some(Reaped::Worker(incarnation, how)) => {
                 self.wait_until_empty(incarnation, how);
                 Vec::new()
             }
             Some(Reaped::Job(number, how)) => {
-                let Owned {
+                let Resources {
                     jobs, supervisor, ..
-                } = &mut self.owned;
+                } = &mut self.resources;
                 jobs.process_ended(number, how, supervisor)
             }
             None => Vec::new(),
@@ -176,7 +180,7 @@ impl EventLoop {
 
     /// Has the end of an incarnation reported once nothing of it is left.
     pub(super) fn wait_until_empty(&mut self, incarnation: Incarnation, how: How) {
-        self.dispatcher.live.process_exited(&incarnation);
+        self.dispatcher.runtime.process_exited(&incarnation);
         let member = self
             .dispatcher
             .team
@@ -193,18 +197,20 @@ impl EventLoop {
         let context = ExitContext {
             how,
             beginning: beginning.unwrap_or_default(),
-            closed: self.owned.connections.closed(&incarnation),
-            group: self.owned.supervisor.leave(&incarnation),
-            lock_tells: self.owned.supervisor.lock_tells(&incarnation),
+            closed: self.resources.connections.closed(&incarnation),
+            group: self.resources.supervisor.leave(&incarnation),
+            lock_tells: self.resources.supervisor.lock_tells(&incarnation),
             next_works_in: next,
         };
         self.reaper.wait(incarnation, context);
     }
 
     fn incarnation_ended(&mut self, event: Event) -> Option<Event> {
-        let ended = self.reaper.on_empty(event, &mut self.owned.supervisor)?;
+        let ended = self
+            .reaper
+            .on_empty(event, &mut self.resources.supervisor)?;
         if let Event::Ended { incarnation, .. } = &ended {
-            self.owned.connections.forget(incarnation);
+            self.resources.connections.forget(incarnation);
         }
         Some(ended)
     }
@@ -219,7 +225,7 @@ impl EventLoop {
 
     /// Writes the roster, if there is anything new.
     pub(super) fn write_roster(&mut self) {
-        if self.owned.write_roster(&self.dispatcher.team).is_err() {
+        if self.resources.write_roster(&self.dispatcher.team).is_err() {
             self.dispatcher.try_again_later(self.now());
         }
     }

@@ -23,6 +23,6 @@ mod run;
 mod start;
 mod workspace;
 
-pub use confinement::Confinement;
+pub use confinement::TeamConfinement;
 pub use options::{SetAside, StartOptions};
 pub use start::{Started, serve, start};

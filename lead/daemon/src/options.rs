@@ -8,7 +8,7 @@ use teamd_shared::register::Register;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::TeamDir;
 
-use super::confinement::Confinement;
+use super::confinement::TeamConfinement;
 
 /// How to start.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub struct SetAside {
 
 /// Returns the arguments with which this program is the daemon. (The path of the directory is
 /// UTF-8: [`super::start::start`].)
-pub(super) fn serve_arguments(dir: &TeamDir, confinement: &Confinement) -> Vec<String> {
+pub(super) fn serve_arguments(dir: &TeamDir, confinement: &TeamConfinement) -> Vec<String> {
     let root = dir.root().to_string_lossy().into_owned();
     let layers = confinement.layers.to_string();
     let mut arguments = vec![

@@ -37,7 +37,7 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<Vec<Event>, (Name, io:
     let mut events = Vec::new();
     for member in unended {
         let incarnation = Incarnation::of(&member);
-        daemon.owned.supervisor.recall(&incarnation, &member);
+        daemon.resources.supervisor.recall(&incarnation, &member);
         let process = member.process;
         if adopt(daemon, &incarnation, process.as_ref()).map_err(|error| (member.name, error))? {
             events.push(Event::Found { incarnation });
@@ -59,12 +59,12 @@ pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<Vec<Event>, (Name, io:
 /// of its transcript. A process without a lock has not begun, or is no worker of this team.
 fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> bool {
     let before = daemon.dispatcher.team.daemon.as_ref();
-    let is_no_copy = before.is_some_and(|before| before.is_of(&daemon.owned.dir));
+    let is_no_copy = before.is_some_and(|before| before.is_of(&daemon.resources.dir));
     if !is_no_copy || !process.is_alive() {
         return false;
     }
     let is_moved = matches!(
-        daemon.owned.dir.identity(&TeamPath::transcript(name)),
+        daemon.resources.dir.identity(&TeamPath::transcript(name)),
         Ok(None)
     );
     // A process that cannot be looked at is not taken for gone: it is the process of the journal.
@@ -83,13 +83,13 @@ fn adopt(
         return Ok(false);
     };
     let name: &Name = &incarnation.name;
-    let is_locked = liveness_lock_is_held(&daemon.owned.dir, name);
+    let is_locked = liveness_lock_is_held(&daemon.resources.dir, name);
     if !is_locked && !is_locked_elsewhere(daemon, name, process) {
         return Ok(false);
     }
     let age = process.age();
     match daemon
-        .owned
+        .resources
         .supervisor
         .adopt(incarnation.clone(), process.clone())
     {
@@ -98,9 +98,9 @@ fn adopt(
                 tracing::warn!(
                     "{name} is alive, and its transcript is not the file that it writes: was it replaced?"
                 );
-                daemon.owned.supervisor.is_unlocked(incarnation.clone());
+                daemon.resources.supervisor.is_unlocked(incarnation.clone());
             }
-            daemon.dispatcher.live.aged(incarnation, age);
+            daemon.dispatcher.runtime.aged(incarnation, age);
             Ok(true)
         }
         Err(error) if is_gone(&error) => {

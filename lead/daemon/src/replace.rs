@@ -9,7 +9,7 @@ use teamd_shared::control::{Command, Done, Successor};
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::TeamDir;
 
-use super::confinement::Confinement;
+use super::confinement::TeamConfinement;
 use super::hand_over::own_variables;
 use super::io::journal;
 use super::options::{StartOptions, serve_arguments};
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) async fn replace(
     dir: &TeamDir,
     options: &StartOptions,
-    how: (&Confinement, &Program),
+    how: (&TeamConfinement, &Program),
 ) -> Result<(), CommandError> {
     // The daemon that runs goes on if this program cannot read the journal.
     journal::read(dir)?;
@@ -53,7 +53,7 @@ pub(super) async fn replace(
 fn successor(
     dir: &TeamDir,
     options: &StartOptions,
-    (confinement, worker): (&Confinement, &Program),
+    (confinement, worker): (&TeamConfinement, &Program),
 ) -> Result<Successor, CommandError> {
     let failed = |message: String| {
         CommandError::new(ExitCode::Failed, message)

@@ -17,10 +17,10 @@ use teamd_shared::watch::Watch;
 use teamd_shared::work::Work;
 use tokio::sync::mpsc;
 
-use super::confinement::Confinement;
-use super::core::dispatcher::{Dispatcher, End};
+use super::confinement::TeamConfinement;
+use super::core::dispatcher::{DaemonEnd, Dispatcher};
 use super::core::event::Event;
-use super::core::live::Rules;
+use super::core::runtime::DecisionRules;
 use super::event_loop::{EventLoop, Sources};
 use super::hand_over::{HandOver, become_successor};
 use super::io::cgroup::Cgroups;
@@ -32,10 +32,10 @@ use super::io::jobs::JobRunner;
 use super::io::journal::{Journal, refuse_linked_copy};
 use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
-use super::io::owned::Owned;
 use super::io::reaper::Reaper;
+use super::io::resources::Resources;
 use super::io::roster_file::{OnDisk, REPLACED, RosterFile, UNREADABLE, set_aside};
-use super::io::signals::{self, Signals};
+use super::io::signals::{self, TerminationSignals};
 use super::io::socket::Socket;
 use super::io::task_files::TaskFiles;
 use super::io::workers::Supervisor;
@@ -51,7 +51,7 @@ pub(super) fn serve(
     dir: &Path,
     lock: TeamLock,
     settings: Settings,
-    how: (&Confinement, Program),
+    how: (&TeamConfinement, Program),
     ready: impl FnOnce(SetAside) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     deny_tracing();
@@ -91,9 +91,9 @@ pub(super) fn serve(
 fn begin(
     dir: Arc<TeamDir>,
     settings: Settings,
-    (confinement, worker): (&Confinement, Program),
+    (confinement, worker): (&TeamConfinement, Program),
 ) -> Result<(EventLoop, Sources, SetAside), CommandError> {
-    let signals = Signals::catch()?;
+    let signals = TerminationSignals::catch()?;
     refuse_linked_copy(&dir)?;
     let (journal, team, torn) = Journal::open(&dir)?;
     if let Some(length) = torn {
@@ -124,7 +124,7 @@ fn begin(
         .ok();
     let grace = settings.grace;
     let watchdog = settings.watchdog;
-    let rules = Rules {
+    let rules = DecisionRules {
         grace,
         permission_timeout: settings.permission_timeout,
         restart: settings.restart(),
@@ -132,7 +132,7 @@ fn begin(
         snapshot_lines: SNAPSHOT_LINES,
     };
     let hooks = Hooks::new(Arc::clone(&supervisor.hooks));
-    let owned = Owned {
+    let resources = Resources {
         dir: Arc::clone(&dir),
         journal,
         effects: Effects::new(Arc::clone(&dir), settings.durability),
@@ -149,7 +149,7 @@ fn begin(
     };
     let mut daemon = EventLoop {
         dispatcher: Dispatcher::new(team, rules, places(&dir, &settings, confinement.layers)),
-        owned,
+        resources,
         reaper: Reaper::new(Arc::clone(&dir), empty_sender),
         lead,
         hand_over: None,
@@ -188,20 +188,20 @@ async fn end(
     } = sources;
     let EventLoop {
         dispatcher,
-        owned,
+        resources,
         hand_over,
         ..
     } = daemon;
-    let Owned {
+    let Resources {
         mut connections,
         supervisor,
         hooks,
         mut task_files,
         ..
-    } = owned;
+    } = resources;
     socket.close();
     task_files.finish(dir);
-    if let Some(End::HandedOver) = dispatcher.end {
+    if let Some(DaemonEnd::HandedOver) = dispatcher.end() {
         signals::hold_back();
     } else {
         notify(&[sd_notify::NotifyState::Stopping]);
@@ -209,17 +209,17 @@ async fn end(
     connections.drain().await;
     hooks.end().await;
     socket.remove(dir);
-    match dispatcher.end {
-        Some(End::Failed(why)) => {
+    match dispatcher.end() {
+        Some(DaemonEnd::Failed(why)) => {
             tracing::error!("the daemon ends: {why}");
-            Err(CommandError::new(ExitCode::Failed, why)
+            Err(CommandError::new(ExitCode::Failed, why.clone())
                 .hint("`teamd start` takes over the workers that still run"))
         }
-        Some(End::HandedOver) => {
+        Some(DaemonEnd::HandedOver) => {
             signals.pass_on().await;
             Ok(hand_over)
         }
-        Some(End::Stopped) | None => {
+        Some(DaemonEnd::Stopped) | None => {
             supervisor.end_jobs().await;
             supervisor.cgroups().close();
             tracing::info!("the daemon ends: no teammate is left");
@@ -236,7 +236,7 @@ fn take_over(
 ) -> Result<(), CommandError> {
     let process = Identity::of_self()
         .map_err(|e| CommandError::refused("cannot read its own identity", &e))?;
-    let workspace = daemon.owned.dir.workspace();
+    let workspace = daemon.resources.dir.workspace();
     let team_name = match (daemon.dispatcher.team.seq, workspace.file_name()) {
         (0, None) => "default".to_owned(),
         (0, Some(name)) => name.to_string_lossy().into_owned(),
@@ -245,7 +245,7 @@ fn take_over(
     let this = Daemon {
         process,
         started_at: clock::wall(),
-        directory: daemon.owned.dir.id().ok(),
+        directory: daemon.resources.dir.id().ok(),
     };
     let started = TeamRecord::of(TeamEvent::Started, team_name, Some(this));
     // What is as in the state before is not said again.
@@ -267,14 +267,14 @@ fn take_over(
             && let Some((doing, usage)) =
                 before.and_then(|before| RosterFile::last_said(before, incarnation))
         {
-            daemon.dispatcher.live.recall(incarnation, doing, usage);
+            daemon.dispatcher.runtime.recall(incarnation, doing, usage);
         }
     }
-    daemon.dispatcher.begin(record, &mut daemon.owned);
+    daemon.dispatcher.begin(record, &mut daemon.resources);
     refuse_if_over(daemon)?;
     events.push(daemon.lead.read());
     daemon.handle(events);
-    daemon.dispatcher.finish_effects(&mut daemon.owned);
+    daemon.dispatcher.finish_effects(&mut daemon.resources);
     refuse_if_over(daemon)?;
     daemon.write_roster();
     let pending = daemon
@@ -294,7 +294,7 @@ fn take_over(
 
 /// Refuses to go on if the daemon has failed already: it must not say that it answers.
 fn refuse_if_over(daemon: &EventLoop) -> Result<(), CommandError> {
-    let Some(End::Failed(why)) = &daemon.dispatcher.end else {
+    let Some(DaemonEnd::Failed(why)) = daemon.dispatcher.end() else {
         return Ok(());
     };
     Err(CommandError::new(ExitCode::Failed, why.clone())

@@ -22,7 +22,7 @@ use teamd_shared::sandbox::Layers;
 use teamd_shared::settings::Settings;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use super::confinement::{self, Confinement};
+use super::confinement::{self, TeamConfinement};
 use super::io::lock::TeamLock;
 use super::options::{SetAside, StartOptions, serve_arguments, worker_arguments};
 use super::replace::replace;
@@ -149,7 +149,7 @@ fn look(options: &StartOptions) -> Result<(Program, Layers), CommandError> {
 fn take_the_place(
     dir: &TeamDir,
     options: &StartOptions,
-    how: (&Confinement, &Program),
+    how: (&TeamConfinement, &Program),
 ) -> Result<Result<TeamLock, Started>, CommandError> {
     runtime()?.block_on(replace(dir, options, how))?;
     // The earlier program does not answer any more: this program does.
@@ -248,7 +248,7 @@ fn detach(
     dir: &TeamDir,
     lock: TeamLock,
     settings: &Settings,
-    (confinement, worker): (&Confinement, &Program),
+    (confinement, worker): (&TeamConfinement, &Program),
 ) -> Result<Started, CommandError> {
     let log = logging::open(dir, &TeamPath::log("teamd"))?;
     let own = std::env::current_exe()
@@ -306,7 +306,7 @@ fn detach(
 /// `handed_over`.
 pub fn serve(
     dir: &Path,
-    (confinement, worker): (&Confinement, i32),
+    (confinement, worker): (&TeamConfinement, i32),
     handed_over: bool,
 ) -> ExitCode {
     // The start command does not listen where the daemon before wrote its log: the socket tells

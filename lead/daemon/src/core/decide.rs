@@ -32,9 +32,9 @@ use teamd_shared::suggest;
 use uuid::Uuid;
 
 use crate::core::event::{Action, Actor, Event, Incarnation, Now, ReplyTo};
-use crate::core::job::Places;
-use crate::core::live::{Live, Rules};
+use crate::core::job::JobPlaces;
 use crate::core::notices::messages;
+use crate::core::runtime::{DecisionRules, Runtime};
 
 /// What was decided: the records go into the journal, then the actions are performed.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -44,18 +44,18 @@ pub(crate) struct Decision {
 }
 
 /// What a decision rests on.
-pub(crate) struct View<'a> {
+pub(crate) struct DecisionView<'a> {
     pub(crate) team: &'a Team,
-    pub(crate) live: &'a Live,
+    pub(crate) runtime: &'a Runtime,
     pub(crate) now: Now,
-    pub(crate) rules: Rules,
-    pub(crate) places: &'a Places,
+    pub(crate) rules: DecisionRules,
+    pub(crate) places: &'a JobPlaces,
     /// What the job reports that this decision needed.
     pub(crate) prepared: Option<&'a JobReport>,
 }
 
 /// Decides what follows from an event.
-pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decision {
+pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) -> Decision {
     match event {
         Event::Command(client, by, command) => {
             or_refuse(*client, view.command(*client, by, command, ids))
@@ -135,7 +135,7 @@ pub(crate) fn decide(view: &View<'_>, event: &Event, ids: &mut dyn Ids) -> Decis
     }
 }
 
-impl View<'_> {
+impl DecisionView<'_> {
     fn command(
         &self,
         client: ReplyTo,

@@ -7,10 +7,10 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request};
 
 use crate::core::event::Incarnation;
-use crate::core::live::Live;
+use crate::core::runtime::Runtime;
 
 /// Composes the directive for a member; none if the roster does not know it.
-pub(crate) fn directive(team: &Team, live: &Live, name: &Name) -> Option<Directive> {
+pub(crate) fn directive(team: &Team, runtime: &Runtime, name: &Name) -> Option<Directive> {
     let member = team.members.get(name)?;
     let pending = team.pending(name, Kind::Shutdown);
     let shutdown = pending.filter(|request| request.incarnation == member.record.incarnation);
@@ -27,9 +27,9 @@ pub(crate) fn directive(team: &Team, live: &Live, name: &Name) -> Option<Directi
         plan: team
             .pending(name, Kind::PlanApproval)
             .map(|request| request.request_id.clone()),
-        verdict: verdict(team, live, name),
+        verdict: verdict(team, runtime, name),
         permissions: member.record.terms.permissions,
-        settles: live.member(name).map_or(0, |alive| alive.said.doubts),
+        settles: runtime.member(name).map_or(0, |worker| worker.state.doubts),
     })
 }
 
@@ -50,10 +50,10 @@ fn pending_shutdown(request: &Request) -> Option<PendingShutdown> {
 }
 
 /// Returns the verdict on what the worker says that it waits for, else on its last plan.
-fn verdict(team: &Team, live: &Live, name: &Name) -> Option<PlanVerdict> {
-    let awaited = live
+fn verdict(team: &Team, runtime: &Runtime, name: &Name) -> Option<PlanVerdict> {
+    let awaited = runtime
         .member(name)
-        .and_then(|alive| alive.said.awaits.as_ref());
+        .and_then(|worker| worker.state.awaits.as_ref());
     let awaited = awaited
         .and_then(|id| team.requests.get(id))
         .filter(|request| request.member() == name.as_str());
@@ -74,19 +74,23 @@ pub(crate) fn verdict_of(request: &Request) -> PlanVerdict {
 
 /// Returns what an incarnation is to know when it begins, or when it comes back; none if no member
 /// has that name.
-pub(crate) fn welcome(team: &Team, live: &Live, incarnation: &Incarnation) -> Option<Welcome> {
+pub(crate) fn welcome(
+    team: &Team,
+    runtime: &Runtime,
+    incarnation: &Incarnation,
+) -> Option<Welcome> {
     let state = team.members.get(&incarnation.name)?;
-    let directive = directive(team, live, &incarnation.name)?;
+    let directive = directive(team, runtime, &incarnation.name)?;
     let member = &state.record;
-    let alive = live.of(incarnation);
+    let worker = runtime.of(incarnation);
     Some(Welcome {
         terms: member.terms.clone(),
         conversation: member.conversation,
         begins_at: member.begins_at,
         prompt: state.prompt.clone(),
-        watch: alive.is_some_and(|alive| alive.watches),
-        environment: alive
-            .and_then(|alive| alive.environment.clone())
+        watch: worker.is_some_and(|worker| worker.watches),
+        environment: worker
+            .and_then(|worker| worker.environment.clone())
             .unwrap_or_default(),
         territory: team
             .territory()

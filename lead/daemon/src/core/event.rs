@@ -196,7 +196,7 @@ impl Event {
 
     /// Returns the command that the event is: it must be answered.
     pub(crate) fn client(&self) -> Option<ReplyTo> {
-        if let About::Command(client) = self.about() {
+        if let EventSubject::Command(client) = self.about() {
             Some(client)
         } else {
             None
@@ -205,16 +205,16 @@ impl Event {
 
     /// Returns the incarnation that the event is about, if it is about one that exists.
     pub(crate) fn incarnation(&self) -> Option<&Incarnation> {
-        if let About::Incarnation(incarnation) = self.about() {
+        if let EventSubject::Incarnation(incarnation) = self.about() {
             Some(incarnation)
         } else {
             None
         }
     }
 
-    fn about(&self) -> About<'_> {
+    fn about(&self) -> EventSubject<'_> {
         match self {
-            Self::Command(client, ..) | Self::Spawn(client, ..) => About::Command(*client),
+            Self::Command(client, ..) | Self::Spawn(client, ..) => EventSubject::Command(*client),
             Self::Greeted { incarnation }
             | Self::Connected { incarnation, .. }
             | Self::Said { incarnation, .. }
@@ -227,7 +227,7 @@ impl Event {
             | Self::Ended { incarnation, .. }
             | Self::Pong { incarnation, .. }
             | Self::Silent { incarnation }
-            | Self::Forced { incarnation } => About::Incarnation(incarnation),
+            | Self::Forced { incarnation } => EventSubject::Incarnation(incarnation),
             Self::LeadRead { .. }
             | Self::Restored { .. }
             | Self::JobEnded { .. }
@@ -235,13 +235,13 @@ impl Event {
             | Self::Review { .. }
             | Self::Offer
             | Self::Deadline
-            | Self::Terminate => About::Team,
+            | Self::Terminate => EventSubject::Team,
         }
     }
 }
 
 /// What an event is about.
-enum About<'a> {
+enum EventSubject<'a> {
     Command(ReplyTo),
     Incarnation(&'a Incarnation),
     Team,

@@ -30,7 +30,7 @@ pub(crate) struct Job {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Then {
     /// A command. That of a member counts as long as the incarnation is there that gave it.
-    Command(Box<Asked>),
+    Command(Box<SuspendedCommand>),
     /// A spawn, whose facts are known.
     Spawn(ReplyTo, RequestId, Box<SpawnOrder>, SpawnFacts),
     /// Nothing: the spawn of this member was called off, and its job is ending.
@@ -50,7 +50,7 @@ pub(crate) enum Then {
 
 /// A command that goes on, and who gave it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct SuspendedCommand {
     pub(crate) client: ReplyTo,
     pub(crate) by: Actor,
     /// The incarnation of the member that gave it; 0 for a person.
@@ -64,7 +64,7 @@ impl Then {
     /// Returns the command that waits for the job.
     pub(crate) fn client(&self) -> Option<ReplyTo> {
         match self {
-            Self::Command(asked) => Some(asked.client),
+            Self::Command(suspended) => Some(suspended.client),
             Self::Spawn(client, ..) => Some(*client),
             _ => None,
         }
@@ -83,7 +83,7 @@ impl Then {
     pub(crate) fn branch(&self) -> Option<(&Name, TaskId)> {
         match self {
             Self::Offer { incarnation, task } => Some((&incarnation.name, *task)),
-            Self::Command(asked) => match (&asked.by, &asked.command) {
+            Self::Command(suspended) => match (&suspended.by, &suspended.command) {
                 (Actor::Member(name), Command::Task(TaskOrder::Claim(Some(task)))) => {
                     Some((name, *task))
                 }
@@ -96,7 +96,7 @@ impl Then {
 
 /// Where jobs work, and by which settings: the same for as long as the daemon runs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Places {
+pub(crate) struct JobPlaces {
     /// Where work is done for which no other directory is named.
     pub(crate) workspace: String,
     /// Where the daemon keeps what is `git`'s of this team, hidden from tools.
@@ -115,7 +115,7 @@ pub(crate) struct Places {
 
 /// The jobs that wait or run.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
+pub(crate) struct PendingJobs {
     begun: u64,
     under_way: BTreeMap<u64, Then>,
     /// The members that were told to leave while nothing ran of them, and when, by the clock of
@@ -124,7 +124,7 @@ pub(crate) struct Jobs {
     called_off: BTreeMap<Name, Duration>,
 }
 
-impl Jobs {
+impl PendingJobs {
     /// Takes in that a job begins. Returns its number; none if the same submission is judged or
     /// integrated already, or a branch is being begun in the same checkout.
     pub(crate) fn begin(&mut self, then: Then) -> Option<u64> {
@@ -200,8 +200,8 @@ impl Jobs {
     /// Tells whether the checkout of a member is being removed, so that it can be forgotten.
     pub(crate) fn forgets(&self, name: &Name) -> bool {
         self.under_way.values().any(|then| match then {
-            Then::Command(asked) => {
-                matches!(&asked.command, Command::Forget { name: forgotten, .. } if forgotten == name)
+            Then::Command(suspended) => {
+                matches!(&suspended.command, Command::Forget { name: forgotten, .. } if forgotten == name)
             }
             _ => false,
         })

@@ -13,7 +13,7 @@ use teamd_shared::request::{Kind, Request};
 use teamd_shared::task::{Task, TaskId, TaskStatus};
 
 use crate::core::event::Incarnation;
-use crate::core::live::Live;
+use crate::core::runtime::Runtime;
 use crate::core::waiters::doing;
 
 /// How often in a row a teammate is offered a task whose branch cannot be begun.
@@ -46,7 +46,7 @@ pub(crate) enum Standing<'t> {
 }
 
 /// Tells where a member stands.
-pub(crate) fn standing<'t>(team: &'t Team, live: &'t Live, member: &Member) -> Standing<'t> {
+pub(crate) fn standing<'t>(team: &'t Team, runtime: &'t Runtime, member: &Member) -> Standing<'t> {
     let name = &member.name;
     if member.phase.is_ended() {
         return Standing::Ended(member.phase.ended_as());
@@ -55,23 +55,24 @@ pub(crate) fn standing<'t>(team: &'t Team, live: &'t Live, member: &Member) -> S
         || member.ending.is_some()
         || team.release(name).is_some()
         || team.pending(name, Kind::Shutdown).is_some();
-    let alive = live.of(&Incarnation::of(member));
-    let alive = alive.filter(|alive| alive.connected && alive.ready && !alive.has_unread);
-    if leaves || doing(team, live, member) != Doing::Idle {
+    let worker = runtime.of(&Incarnation::of(member));
+    let worker =
+        worker.filter(|worker| worker.is_connected() && worker.ready && !worker.has_unread);
+    if leaves || doing(team, runtime, member) != Doing::Idle {
         return Standing::Busy;
     }
-    let Some(alive) = alive else {
+    let Some(worker) = worker else {
         return Standing::Busy;
     };
     if let Some(asked) = team.awaited_by(name) {
         return Standing::Waits(asked);
     }
-    if let Some(reason) = alive
-        .said
+    if let Some(reason) = worker
+        .state
         .idle_reason
         .filter(|reason| *reason != IdleReason::Available)
     {
-        let activity = alive.said.activity.as_str();
+        let activity = worker.state.activity.as_str();
         return Standing::Failed(if activity.is_empty() {
             reason.as_str()
         } else {
@@ -81,10 +82,10 @@ pub(crate) fn standing<'t>(team: &'t Team, live: &'t Live, member: &Member) -> S
     if let Some(task) = team.held_by(name) {
         return Standing::Holds(task.id);
     }
-    match live.jobs.branch(name) {
+    match runtime.jobs.branch(name) {
         Some(task) => Standing::Offered(task),
-        None if alive.is_refused || alive.refusals >= MOST_REFUSALS => {
-            Standing::Refused(&alive.refusal)
+        None if worker.refusals.is_current || worker.refusals.in_a_row >= MOST_REFUSALS => {
+            Standing::Refused(&worker.refusals.reason)
         }
         None => Standing::Free,
     }
@@ -93,8 +94,12 @@ pub(crate) fn standing<'t>(team: &'t Team, live: &'t Live, member: &Member) -> S
 /// Says what holds up each task that is open, once nothing happens any more by itself; none before.
 /// With a goal, the lead agent was to make tasks of it, the first of which has this id or a higher
 /// one.
-pub(crate) fn obstacles(team: &Team, live: &Live, goal: Option<TaskId>) -> Option<Vec<Obstacle>> {
-    let quiet = Quiet { team, live };
+pub(crate) fn obstacles(
+    team: &Team,
+    runtime: &Runtime,
+    goal: Option<TaskId>,
+) -> Option<Vec<Obstacle>> {
+    let quiet = Quiet { team, runtime };
     let open = || {
         team.tasks
             .values()
@@ -118,13 +123,13 @@ pub(crate) fn obstacles(team: &Team, live: &Live, goal: Option<TaskId>) -> Optio
 
 struct Quiet<'t> {
     team: &'t Team,
-    live: &'t Live,
+    runtime: &'t Runtime,
 }
 
 impl Quiet<'_> {
     /// Tells whether something of a member is to come, or it is about to be given a task.
     fn moves(&self, member: &Member) -> bool {
-        match standing(self.team, self.live, member) {
+        match standing(self.team, self.runtime, member) {
             Standing::Busy | Standing::Offered(_) => true,
             Standing::Free => {
                 member.terms.auto && self.team.next_for(member, &Default::default()).is_some()
@@ -150,7 +155,7 @@ impl Quiet<'_> {
 
     /// Returns why the check of a task cannot be run, after some attempts.
     fn stalled<'a>(&self, task: &'a Task) -> Option<&'a str> {
-        if self.live.fruitless_checks(task.id) >= MOST_TRIES {
+        if self.runtime.fruitless_checks(task.id) >= MOST_TRIES {
             task.stalled.as_deref()
         } else {
             None
@@ -164,7 +169,7 @@ impl Quiet<'_> {
             .members
             .get(&Name::lead())
             .map(|state| &state.record);
-        let why = match lead.map(|lead| (lead, standing(self.team, self.live, lead))) {
+        let why = match lead.map(|lead| (lead, standing(self.team, self.runtime, lead))) {
             None => "lead is not running".to_owned(),
             Some((lead, Standing::Ended(_) | Standing::Failed(_))) => self.why_idle(lead, 0),
             Some(_) if self.team.last_task < first => {
@@ -246,7 +251,7 @@ impl Quiet<'_> {
     /// Says why a member does nothing for a task.
     fn why_idle(&self, member: &Member, task: TaskId) -> String {
         let name = &member.name;
-        match standing(self.team, self.live, member) {
+        match standing(self.team, self.runtime, member) {
             Standing::Busy | Standing::Offered(_) => format!("{name} is at work"),
             Standing::Waits(plan) => self.waits(plan),
             Standing::Failed(why) => format!("{name} could not go on: {why}"),

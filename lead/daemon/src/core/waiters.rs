@@ -14,8 +14,8 @@ use teamd_shared::task::TaskId;
 use crate::core::directive::verdict_of;
 use crate::core::dispatcher::Answer;
 use crate::core::event::{Incarnation, ReplyTo, Until};
-use crate::core::live::Live;
 use crate::core::quiet::obstacles;
+use crate::core::runtime::Runtime;
 use teamd_shared::unwritten;
 
 /// The commands, and what they wait for.
@@ -62,7 +62,7 @@ impl Waiters {
     pub(crate) fn answered(
         &mut self,
         team: &Team,
-        live: &Live,
+        runtime: &Runtime,
         name: &Name,
     ) -> Vec<(ReplyTo, Answer)> {
         let Some(waiting) = self.of_members.get_mut(name) else {
@@ -70,7 +70,7 @@ impl Waiters {
         };
         let mut answers = Vec::new();
         waiting.retain(|(client, until)| {
-            let answer = answer(team, live, name, until);
+            let answer = answer(team, runtime, name, until);
             answers.extend(answer.map(|answer| (*client, answer)));
             answers
                 .last()
@@ -84,13 +84,17 @@ impl Waiters {
 
     /// Takes out the commands that wait until a worker is ready, with the refusal of each: none
     /// becomes ready while the journal cannot be written.
-    pub(crate) fn cannot_become_ready(&mut self, live: &Live, why: &str) -> Vec<(ReplyTo, Answer)> {
+    pub(crate) fn cannot_become_ready(
+        &mut self,
+        runtime: &Runtime,
+        why: &str,
+    ) -> Vec<(ReplyTo, Answer)> {
         let mut answers = Vec::new();
         for (name, waiting) in &mut self.of_members {
             waiting.retain(|(client, until)| {
                 let Until::Ready(number) = until else { return true };
                 let incarnation = Incarnation { name: name.clone(), number: *number };
-                let unable = live.of(&incarnation).and_then(|alive| alive.unable.as_deref());
+                let unable = runtime.of(&incarnation).and_then(|worker| worker.unable.as_deref());
                 let message = match unable {
                     Some(unable) => format!("{name} cannot begin: {unable}; {why}"),
                     None => format!("{name} cannot begin: {why}"),
@@ -116,17 +120,17 @@ impl Waiters {
     }
 
     /// Tells whether a command seems to have waited long enough until nothing happens any more.
-    pub(crate) fn seems_quiet(&self, team: &Team, live: &Live) -> bool {
+    pub(crate) fn seems_quiet(&self, team: &Team, runtime: &Runtime) -> bool {
         self.for_quiet
             .iter()
-            .any(|(_, goal)| obstacles(team, live, *goal).is_some())
+            .any(|(_, goal)| obstacles(team, runtime, *goal).is_some())
     }
 
     /// Takes out the commands that wait until nothing happens any more, if so, with what is stuck.
-    pub(crate) fn quiet(&mut self, team: &Team, live: &Live) -> Vec<(ReplyTo, Answer)> {
+    pub(crate) fn quiet(&mut self, team: &Team, runtime: &Runtime) -> Vec<(ReplyTo, Answer)> {
         let mut answers = Vec::new();
         self.for_quiet.retain(|(client, goal)| {
-            let obstacles = obstacles(team, live, *goal);
+            let obstacles = obstacles(team, runtime, *goal);
             let is_over = obstacles.is_some();
             answers.extend(obstacles.map(|obstacles| (*client, Ok(Done::Quiet(obstacles)))));
             !is_over
@@ -136,20 +140,20 @@ impl Waiters {
 }
 
 /// Returns the answer to a command that waits for something of a member, if there is one now.
-fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer> {
+fn answer(team: &Team, runtime: &Runtime, name: &Name, until: &Until) -> Option<Answer> {
     let member = team.members.get(name).map(|state| &state.record);
     let runs = |incarnation: u32| {
         member.filter(|member| member.incarnation == incarnation && !member.phase.is_ended())
     };
     match until {
         Until::Ready(incarnation) => match runs(*incarnation) {
-            Some(member) => ready(team, live, member).map(Ok),
+            Some(member) => ready(team, runtime, member).map(Ok),
             None => Some(Err(not_ready(name, member))),
         },
         Until::Ended(request_id) => ended(member, team.requests.get(request_id)?).map(Ok),
         Until::GateClosed { incarnation, seq } => match (runs(*incarnation), member) {
             (Some(member), _) => {
-                let closed = live.of(&Incarnation::of(member))?.said.applied_seq >= *seq
+                let closed = runtime.of(&Incarnation::of(member))?.state.applied_seq >= *seq
                     || mutant::is_on("gate-answered-unheard");
                 closed.then_some(Ok(Done::Recorded {
                     incarnation: *incarnation,
@@ -164,7 +168,7 @@ fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer
             }
             (None, _) => Some(Err(ended_unasked(name))),
         },
-        Until::CalledOff => (!live.jobs.is_ending(name)).then_some(Ok(Done::Withdrawn)),
+        Until::CalledOff => (!runtime.jobs.is_ending(name)).then_some(Ok(Done::Withdrawn)),
         // A plan belongs to the conversation: that an incarnation has ended says nothing.
         Until::Judged(request_id) => {
             let request = team.requests.get(request_id)?;
@@ -173,10 +177,11 @@ fn answer(team: &Team, live: &Live, name: &Name, until: &Until) -> Option<Answer
     }
 }
 
-fn ready(team: &Team, live: &Live, member: &Member) -> Option<Done> {
+fn ready(team: &Team, runtime: &Runtime, member: &Member) -> Option<Done> {
     let incarnation = member.incarnation;
-    live.of(&Incarnation::of(member))
-        .filter(|alive| alive.ready)?;
+    runtime
+        .of(&Incarnation::of(member))
+        .filter(|worker| worker.ready)?;
     let pid = member.process.as_ref()?.pid;
     let fresh = member.conversation == incarnation;
     let skipped = match &member.exit {
@@ -192,7 +197,7 @@ fn ready(team: &Team, live: &Live, member: &Member) -> Option<Done> {
     Some(Done::Ready {
         pid,
         incarnation,
-        status: status(team, live, member),
+        status: status(team, runtime, member),
         skipped,
         notes,
     })
@@ -264,20 +269,20 @@ fn not_ready(name: &Name, member: Option<&Member>) -> Refusal {
 
 /// Returns the status that people see, computed from the journal and from what the worker last
 /// said.
-pub(crate) fn status(team: &Team, live: &Live, member: &Member) -> MemberStatus {
+pub(crate) fn status(team: &Team, runtime: &Runtime, member: &Member) -> MemberStatus {
     let name = &member.name;
     let leaving = team.release(name).is_some()
         || member.ending.is_some()
         || team.pending(name, Kind::Shutdown).is_some();
     let waits = team.awaited_by(name).is_some();
-    MemberStatus::of(member.phase, leaving, waits, doing(team, live, member))
+    MemberStatus::of(member.phase, leaving, waits, doing(team, runtime, member))
 }
 
 /// Returns what a worker does. If what it waits for has a verdict it is at work, even if it has not
 /// said so yet.
-pub(crate) fn doing(team: &Team, live: &Live, member: &Member) -> Doing {
+pub(crate) fn doing(team: &Team, runtime: &Runtime, member: &Member) -> Doing {
     let incarnation = Incarnation::of(member);
-    let Some(said) = live.of(&incarnation).map(|alive| &alive.said) else {
+    let Some(said) = runtime.of(&incarnation).map(|worker| &worker.state) else {
         return Doing::Starting;
     };
     // An id that is taken belongs to another member.

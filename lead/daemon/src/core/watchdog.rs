@@ -13,7 +13,7 @@ const LOOKS: u32 = 4;
 
 /// What is known of a worker's answers.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub(crate) struct Watch {
+pub(crate) struct ResponseWatch {
     /// Whether it has said on its connection that it can be asked.
     able: bool,
     /// Whether it has mail, and has said nothing since.
@@ -50,7 +50,7 @@ pub(crate) enum LookResult {
     Silent,
 }
 
-impl Watch {
+impl ResponseWatch {
     /// Takes in that the worker is on another connection: the question on the one before may be
     /// lost.
     pub(crate) fn connected(&mut self) {
@@ -145,7 +145,7 @@ mod tests {
 
     /// Looks again and again, each time that it is due; returns what was found, and when, in
     /// seconds.
-    fn looks(watch: &mut Watch, should: Should, times: usize) -> Vec<(u64, LookResult)> {
+    fn looks(watch: &mut ResponseWatch, should: Should, times: usize) -> Vec<(u64, LookResult)> {
         let mut found = Vec::new();
         for _ in 0..times {
             let Some(at) = watch.next() else { break };
@@ -158,8 +158,8 @@ mod tests {
         found
     }
 
-    fn working() -> Watch {
-        let mut watch = Watch::default();
+    fn working() -> ResponseWatch {
+        let mut watch = ResponseWatch::default();
         watch.connected();
         watch.pong(0);
         watch.arm(Should::Answer, Duration::ZERO, PATIENCE);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_worker_without_a_connection_is_reported_and_not_ended() {
-        let mut watch = Watch::default();
+        let mut watch = ResponseWatch::default();
         watch.arm(Should::Connect, Duration::ZERO, PATIENCE);
         let found = looks(&mut watch, Should::Connect, 100);
         assert_eq!(found[0], (60, LookResult::Silent));
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_worker_of_an_earlier_version_is_not_asked() {
-        let mut watch = Watch::default();
+        let mut watch = ResponseWatch::default();
         watch.connected();
         watch.arm(Should::Answer, Duration::ZERO, PATIENCE);
         assert_eq!(looks(&mut watch, Should::Answer, 50), []);

@@ -8,7 +8,7 @@ use teamd_shared::watch::Changes;
 
 use super::{EventLoop, Sources};
 use crate::core::event::{Actor, Event, Incarnation, ReplyTo};
-use crate::core::owners::Owners;
+use crate::core::io::Io;
 use crate::io::connections::{ConnectedWorker, Input};
 
 /// How many inputs one batch takes at the most.
@@ -44,7 +44,7 @@ impl EventLoop {
                 connection,
                 replies,
             } => {
-                self.owned.connections.add_client(connection, replies);
+                self.resources.connections.add_client(connection, replies);
                 None
             }
             Input::ClientAsks {
@@ -65,7 +65,11 @@ impl EventLoop {
                 incarnation,
                 frame,
             } => {
-                if !self.owned.connections.is_present(&incarnation, connection) {
+                if !self
+                    .resources
+                    .connections
+                    .is_present(&incarnation, connection)
+                {
                     return None;
                 }
                 match frame {
@@ -73,15 +77,18 @@ impl EventLoop {
                         // The worker was not woken for mail that came before this was known.
                         if self
                             .dispatcher
-                            .live
+                            .runtime
                             .needs_waking(&incarnation, state.needs_waking)
                         {
-                            self.owned.connections.say(&incarnation, ToWorker::Wake);
+                            self.resources.connections.say(&incarnation, ToWorker::Wake);
                         }
                         // Only what is idle is given work, or reminded of it.
                         if state.doing == Doing::Idle {
-                            let has_unread = self.owned.has_unread(&incarnation.name, state.read);
-                            self.dispatcher.live.note_unread(&incarnation, has_unread);
+                            let has_unread =
+                                self.resources.has_unread(&incarnation.name, state.read);
+                            self.dispatcher
+                                .runtime
+                                .record_unread(&incarnation, has_unread);
                         }
                         Some(Event::Said { incarnation, state })
                     }
@@ -116,7 +123,7 @@ impl EventLoop {
             }
             Input::Gone { connection } => {
                 self.dispatcher.waiters.drop_connection(connection);
-                let incarnation = self.owned.connections.remove(connection)?;
+                let incarnation = self.resources.connections.remove(connection)?;
                 Some(Event::Disconnected { incarnation })
             }
         }
@@ -138,7 +145,7 @@ impl EventLoop {
                     stopping,
                     trouble,
                 };
-                self.owned.connections.reply(client, Ok(pong));
+                self.resources.connections.reply(client, Ok(pong));
                 None
             }
             Command::HandOver(successor) => {
@@ -152,7 +159,7 @@ impl EventLoop {
     /// Returns what cannot be written now. Where nothing waits for the journal, the roster tells,
     /// which is tried until it is written.
     fn trouble(&self) -> Option<&str> {
-        let roster = self.owned.roster_trouble.as_deref();
+        let roster = self.resources.roster_trouble.as_deref();
         let waits = roster.is_some() || self.dispatcher.has_undecided();
         if waits {
             self.dispatcher.trouble().or(roster)
@@ -172,14 +179,14 @@ impl EventLoop {
             process,
             outbound,
         } = here;
-        if Some(&process) != self.owned.supervisor.identity(&incarnation) {
+        if Some(&process) != self.resources.supervisor.identity(&incarnation) {
             let Incarnation { name, number } = incarnation;
             tracing::warn!("a stranger says that it is {name} (incarnation {number})");
             let why = format!("the journal knows no such incarnation of {name}");
             outbound.say(ToWorker::Stranger { why });
             return None;
         }
-        self.owned
+        self.resources
             .connections
             .add_worker(incarnation.clone(), connection, outbound);
         Some(Event::Connected {
@@ -228,11 +235,11 @@ impl EventLoop {
             }
             if self
                 .dispatcher
-                .live
+                .runtime
                 .of(&incarnation)
-                .is_some_and(|alive| alive.said.needs_waking)
+                .is_some_and(|worker| worker.state.needs_waking)
             {
-                self.owned.connections.say(&incarnation, ToWorker::Wake);
+                self.resources.connections.say(&incarnation, ToWorker::Wake);
             }
         }
         events

@@ -8,7 +8,7 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::{Changes, Watch};
 
 use super::{EventLoop, Sources};
-use crate::core::dispatcher::End;
+use crate::core::dispatcher::DaemonEnd;
 use crate::core::event::Event;
 use teamd_client::error::CommandError;
 use teamd_client::registered;
@@ -20,10 +20,10 @@ impl EventLoop {
     /// Does what is due on the slow tick.
     pub(super) fn tick(&mut self, sources: &mut Sources) -> Vec<Event> {
         let restored = self.look_after_files(sources);
-        if self.dispatcher.end.is_some() {
+        if self.dispatcher.end().is_some() {
             return Vec::new();
         }
-        self.owned.supervisor.reap_others();
+        self.resources.supervisor.reap_others();
         for watch in [&mut sources.inboxes, &mut sources.names]
             .into_iter()
             .flatten()
@@ -42,9 +42,11 @@ impl EventLoop {
     pub(super) fn look_after_files(&mut self, sources: &mut Sources) -> Vec<Event> {
         // Whatever it was, everything is looked at.
         drop(sources.names.as_ref().map(Watch::take));
-        let dir = Arc::clone(&self.owned.dir);
+        let dir = Arc::clone(&self.resources.dir);
         if is_deleted(&dir) {
-            self.dispatcher.end = Some(End::Failed("the team directory was deleted".to_owned()));
+            self.dispatcher.end_with(DaemonEnd::Failed(
+                "the team directory was deleted".to_owned(),
+            ));
             return Vec::new();
         }
         let restored = self
@@ -53,17 +55,17 @@ impl EventLoop {
             .chain(self.restore_journal())
             .collect();
         self.restore_roster();
-        sources.socket.look_after(&dir, &self.owned.inputs);
+        sources.socket.look_after(&dir, &self.resources.inputs);
         restored
     }
 
     /// Puts the journal back where another process has deleted, replaced or cut it.
     fn restore_journal(&mut self) -> Option<Event> {
         let wall = self.now().wall;
-        let told = self
-            .owned
-            .journal
-            .look_after(&self.owned.dir, &self.dispatcher.team, wall);
+        let told =
+            self.resources
+                .journal
+                .look_after(&self.resources.dir, &self.dispatcher.team, wall);
         let told = told.unwrap_or_else(|error| {
             tracing::error!("journal.jsonl is not where it belongs (tried again): {error}");
             None
@@ -75,7 +77,7 @@ impl EventLoop {
     /// Puts the roster back where another process has deleted or replaced it.
     fn restore_roster(&mut self) {
         let wall = self.now().wall;
-        match self.owned.roster.look_after(&self.owned.dir, wall) {
+        match self.resources.roster.look_after(&self.resources.dir, wall) {
             Ok(None) => {}
             Ok(Some(told)) => {
                 tracing::warn!("{told}");
@@ -90,10 +92,10 @@ impl EventLoop {
     /// Puts modes back. Only where commands have no mounts of their own can they change them: then
     /// the lead is told.
     fn restore_modes(&mut self) -> Option<Event> {
-        if self.owned.supervisor.has_mounts() {
+        if self.resources.supervisor.has_mounts() {
             return None;
         }
-        let restored = modes_of(&self.owned.dir).unwrap_or_else(|error| {
+        let restored = modes_of(&self.resources.dir).unwrap_or_else(|error| {
             tracing::error!("cannot put modes of the team directory back (tried again): {error}");
             Vec::new()
         });

@@ -23,7 +23,7 @@ use teamd_shared::journal::Team;
 use teamd_shared::member::{Bounds, Cgroup};
 use teamd_shared::team_dir::TeamDir;
 
-pub(crate) use self::group::{Emptiness, Group};
+pub(crate) use self::group::{CgroupHandle, Emptiness};
 use crate::core::event::Incarnation;
 
 /// Where the incarnations of this team get their cgroups, and how the daemon knows them.
@@ -101,16 +101,16 @@ impl Cgroups {
         &self,
         Incarnation { name, number }: &Incarnation,
         bounds: &Bounds,
-    ) -> Option<Group> {
+    ) -> Option<CgroupHandle> {
         self.make_named(&cgroup::of_incarnation(name, *number), bounds)
     }
 
     /// Makes the cgroup of a check, which the job enters likewise.
-    pub(crate) fn make_for_check(&self, bounds: &Bounds) -> Option<Group> {
+    pub(crate) fn make_for_check(&self, bounds: &Bounds) -> Option<CgroupHandle> {
         self.make_named(&cgroup::of_check(&RandomIds.request()), bounds)
     }
 
-    fn make_named(&self, name: &str, bounds: &Bounds) -> Option<Group> {
+    fn make_named(&self, name: &str, bounds: &Bounds) -> Option<CgroupHandle> {
         let (place, team) = self.team()?;
         match make(place, &team, name, bounds) {
             Ok(group) => Some(group),
@@ -123,12 +123,16 @@ impl Cgroups {
 
     /// Returns the cgroup that the journal names for an incarnation, if it is named after this team
     /// and incarnation. The daemon that made it may have stood elsewhere.
-    pub(crate) fn find(&self, incarnation: &Incarnation, recorded: &Cgroup) -> Option<Group> {
+    pub(crate) fn find(
+        &self,
+        incarnation: &Incarnation,
+        recorded: &Cgroup,
+    ) -> Option<CgroupHandle> {
         let Incarnation { name, number } = incarnation;
         let named = Path::new(self.name.as_ref()?).join(cgroup::of_incarnation(name, *number));
         let folder = Path::new(&recorded.path);
         let is_ours = folder.is_absolute() && folder.ends_with(named);
-        is_ours.then(|| Group::new(recorded.clone(), self.team().map(|(_, team)| team)))
+        is_ours.then(|| CgroupHandle::new(recorded.clone(), self.team().map(|(_, team)| team)))
     }
 
     /// Removes the cgroups that earlier daemons left: those of checks with what is in them, since
@@ -149,7 +153,7 @@ impl Cgroups {
         for left in cgroup::below(&folder) {
             if cgroup::is_of_check(&left) {
                 let path = left.to_string_lossy().into_owned();
-                let group = Group::new(
+                let group = CgroupHandle::new(
                     Cgroup {
                         path,
                         memory: false,
@@ -176,7 +180,12 @@ impl Cgroups {
     }
 }
 
-fn make(place: &CgroupPlace, team: &Path, name: &str, bounds: &Bounds) -> Result<Group, String> {
+fn make(
+    place: &CgroupPlace,
+    team: &Path,
+    name: &str,
+    bounds: &Bounds,
+) -> Result<CgroupHandle, String> {
     let folder = team.join(name);
     let path = folder.to_str().ok_or("its path is not UTF-8")?.to_owned();
     make_folder(team, &folder).map_err(|error| format!("cannot make {path}: {error}"))?;
@@ -185,7 +194,7 @@ fn make(place: &CgroupPlace, team: &Path, name: &str, bounds: &Bounds) -> Result
         return Err(why);
     }
     let (memory, procs) = limits::hold(place, team, &folder, bounds);
-    Ok(Group::new(
+    Ok(CgroupHandle::new(
         Cgroup {
             path,
             memory,

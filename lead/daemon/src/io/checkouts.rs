@@ -11,17 +11,17 @@ use teamd_shared::settings::Settings;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 
-use crate::core::job::Places;
+use crate::core::job::JobPlaces;
 
 /// Says where jobs work; nothing is made.
-pub(crate) fn places(dir: &TeamDir, settings: &Settings, layers: Layers) -> Places {
+pub(crate) fn places(dir: &TeamDir, settings: &Settings, layers: Layers) -> JobPlaces {
     let state = StateDir::of_process().ok().map(StateDir::real);
     let git = state.as_ref().map(|state| state.of_git(dir));
     let otherwise = state.as_ref().map(|state| {
         let checkouts = state.root().with_file_name("teamd.checkouts");
         checkouts.join(StateDir::name_of_team(dir))
     });
-    Places {
+    JobPlaces {
         workspace: text(dir.workspace()),
         git: text(git.unwrap_or_default()),
         checkouts: settings.checkouts.clone(),

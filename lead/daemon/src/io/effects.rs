@@ -23,8 +23,8 @@ use teamd_shared::team_dir::{DirError, MEMBER_FOLDERS, TeamDir, TeamPath};
 use tokio::task::JoinHandle;
 
 use crate::core::effect_queues::{Effect, EffectQueues, PendingEffect};
+use crate::core::io::IoFailed;
 use crate::core::notices::archived;
-use crate::core::owners::Failed;
 
 /// For how many members effects are done at once between two events: a millisecond or two of work.
 const AT_ONCE: usize = 64;
@@ -75,7 +75,7 @@ impl Effects {
 
     /// Does the effects of new lines that a command or a worker waits for. `again`: an earlier
     /// daemon may have done them, and what failed is tried again.
-    pub(crate) fn complete(&mut self, team: &Team, again: bool) -> Result<(), Failed> {
+    pub(crate) fn complete(&mut self, team: &Team, again: bool) -> Result<(), IoFailed> {
         self.queues.take_in(team, again);
         let mut all = Ok(());
         while let Some((name, effects)) = self.queues.next_urgent() {
@@ -85,7 +85,7 @@ impl Effects {
     }
 
     /// Does the effects for a few members.
-    pub(crate) fn do_some(&mut self) -> Result<(), Failed> {
+    pub(crate) fn do_some(&mut self) -> Result<(), IoFailed> {
         let mut all = Ok(());
         for _ in 0..AT_ONCE {
             let Some((name, effects)) = self.queues.next() else {
@@ -103,7 +103,7 @@ impl Effects {
 
     /// Does and syncs all effects. Returns the last line of the journal up to which they are
     /// complete.
-    pub(crate) fn finish(&mut self) -> Result<u64, Failed> {
+    pub(crate) fn finish(&mut self) -> Result<u64, IoFailed> {
         let mut all = Ok(());
         while self.is_waiting() {
             all = self.do_some().and(all);
@@ -138,7 +138,7 @@ impl Effects {
 
     /// Waits until the other thread is done; for ever if there is none. Returns the last line of
     /// the journal up to which all effects are complete. Dropping the future loses nothing.
-    pub(crate) async fn synced(&mut self) -> Result<u64, Failed> {
+    pub(crate) async fn synced(&mut self) -> Result<u64, IoFailed> {
         let Some((_, thread)) = &mut self.syncing else {
             return std::future::pending().await;
         };
@@ -169,20 +169,20 @@ impl Effects {
         &mut self,
         unsynced: Unsynced,
         synced: Result<(), EffectError>,
-    ) -> Result<u64, Failed> {
+    ) -> Result<u64, IoFailed> {
         match synced {
             Ok(()) => Ok(unsynced.up_to),
             Err(error) => {
                 tracing::error!("cannot sync what follows from the journal (tried again): {error}");
                 self.put_back(unsynced);
-                Err(Failed)
+                Err(IoFailed)
             }
         }
     }
 
     /// Does the effects for a member in their order. What cannot be done waits, with all that comes
     /// after it; for a line that cannot be put into quarantine no other effect waits.
-    fn perform(&mut self, name: Name, mut effects: Vec<PendingEffect>) -> Result<(), Failed> {
+    fn perform(&mut self, name: Name, mut effects: Vec<PendingEffect>) -> Result<(), IoFailed> {
         let mut failed = Vec::new();
         while let Some(first) = effects.first() {
             let notices = effects
@@ -217,7 +217,7 @@ impl Effects {
             return Ok(());
         }
         self.queues.failed(name, failed);
-        Err(Failed)
+        Err(IoFailed)
     }
 
     /// Appends notices with one write, but for those that an earlier attempt has appended.

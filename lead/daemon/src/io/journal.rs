@@ -11,7 +11,7 @@ use teamd_shared::message::to_json_line;
 use teamd_shared::mutant;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use crate::core::owners::NotWritten;
+use crate::core::io::NotWritten;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 

@@ -63,12 +63,12 @@ pub(crate) fn liveness_lock_is_held(dir: &TeamDir, name: &Name) -> bool {
 }
 
 /// A liveness lock that could not be taken.
-pub(crate) enum Held {
+pub(crate) enum HeldLock {
     By(File),
     Unknown(String),
 }
 
-impl Held {
+impl HeldLock {
     /// Says who holds it, for people.
     pub(crate) fn holder(&self) -> String {
         match self {
@@ -79,17 +79,17 @@ impl Held {
 }
 
 /// Tries the liveness lock of a member, and gives it back at once.
-pub(crate) fn try_liveness_lock(dir: &TeamDir, name: &Name) -> Result<(), Held> {
+pub(crate) fn try_liveness_lock(dir: &TeamDir, name: &Name) -> Result<(), HeldLock> {
     let file = match dir.open_file(&TeamPath::transcript(name), OFlags::RDWR) {
         Ok(file) => file,
         Err(error) if error.is_not_found() => return Ok(()),
-        Err(error) => return Err(Held::Unknown(error.to_string())),
+        Err(error) => return Err(HeldLock::Unknown(error.to_string())),
     };
     match file.try_lock() {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(Held::By(file)),
+        Err(TryLockError::WouldBlock) => Err(HeldLock::By(file)),
         Err(TryLockError::Error(error)) => {
-            Err(Held::Unknown(format!("cannot try its lock: {error}")))
+            Err(HeldLock::Unknown(format!("cannot try its lock: {error}")))
         }
     }
 }

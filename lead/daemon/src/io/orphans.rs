@@ -35,7 +35,7 @@ pub(crate) struct Orphans {
 
 /// What [`Orphans::end`] found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct OrphanReport {
     /// Orphans that appeared in the given time and have not ended yet.
     pub(crate) remaining: Vec<u32>,
     /// Whether the daemon saw, and could end, all orphans.
@@ -61,7 +61,7 @@ impl Orphans {
     }
 
     /// Notes whether an incarnation has a cgroup.
-    pub(crate) fn note_cgroup(&mut self, has_cgroup: bool) {
+    pub(crate) fn record_cgroup(&mut self, has_cgroup: bool) {
         self.without_cgroup |= !has_cgroup;
     }
 
@@ -85,7 +85,7 @@ impl Orphans {
         workers: &HashSet<u32>,
         cgroups: &Cgroups,
         since: Instant,
-    ) -> io::Result<Found> {
+    ) -> io::Result<OrphanReport> {
         let mut orphans = self.of_incarnations(workers, cgroups)?;
         if mutant::is_on("orphans-kept") {
             orphans.clear();
@@ -110,7 +110,7 @@ impl Orphans {
             .filter(|(_, seen)| **seen >= since)
             .map(|(pid, _)| *pid)
             .collect();
-        Ok(Found {
+        Ok(OrphanReport {
             remaining,
             complete,
         })

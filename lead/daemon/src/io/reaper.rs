@@ -21,7 +21,7 @@ use teamd_shared::team_dir::{DirError, TeamDir};
 use teamd_shared::transcript;
 use tokio::sync::{mpsc, oneshot};
 
-use super::cgroup::{Emptiness, Group};
+use super::cgroup::{CgroupHandle, Emptiness};
 use super::lock::try_liveness_lock;
 use super::workers::Supervisor;
 use crate::core::event::{Ended, Event, Incarnation};
@@ -67,7 +67,7 @@ pub(crate) struct ExitContext {
     /// Ends when its connection has: what it said last comes first, SIGTERM's farewell for one.
     pub(crate) closed: Option<oneshot::Receiver<()>>,
     /// Its cgroup, if it has one.
-    pub(crate) group: Option<Group>,
+    pub(crate) group: Option<CgroupHandle>,
     /// Whether its liveness lock tells anything.
     pub(crate) lock_tells: bool,
     /// Where its next incarnation would work, if it may be started again.
@@ -226,7 +226,7 @@ async fn report_end(
 /// Waits until the liveness lock is free: then each shim of the incarnation has ended its command.
 /// Where there is a cgroup, the daemon kills the shims that hang, or that cannot keep up with a
 /// command that forks.
-async fn wait_for_lock(dir: &TeamDir, incarnation: &Incarnation, group: Option<&Group>) {
+async fn wait_for_lock(dir: &TeamDir, incarnation: &Incarnation, group: Option<&CgroupHandle>) {
     let began = Instant::now();
     let mut pause = PAUSES.0;
     while let Err(held) = try_liveness_lock(dir, &incarnation.name) {

@@ -13,9 +13,9 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 
-use crate::confinement::Confinement;
+use crate::confinement::TeamConfinement;
 use crate::core::event::Incarnation;
-use crate::core::live::Live;
+use crate::core::runtime::Runtime;
 use crate::core::waiters::status;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
@@ -37,7 +37,7 @@ pub(crate) const REPLACED: &str = "replaced";
 /// The roster's file. Members are kept as text: a change costs one member, not all of them.
 #[derive(Debug, Default)]
 pub(crate) struct RosterFile {
-    lines: BTreeMap<Name, Shown>,
+    lines: BTreeMap<Name, ShownMember>,
     dirty: Option<Instant>,
     /// The file that was written last.
     written: Option<Stamp>,
@@ -47,7 +47,7 @@ pub(crate) struct RosterFile {
 }
 
 #[derive(Debug)]
-struct Shown {
+struct ShownMember {
     text: String,
     status: MemberStatus,
     since: f64,
@@ -76,7 +76,7 @@ fn aside(why: &str, wall: f64) -> TeamPath {
 
 impl RosterFile {
     /// Makes an empty roster of a team whose commands are confined like this.
-    pub(crate) fn new(confinement: &Confinement) -> Self {
+    pub(crate) fn new(confinement: &TeamConfinement) -> Self {
         let layers = confinement.layers.to_string();
         let weak = confinement.weakness.clone();
         Self {
@@ -129,7 +129,12 @@ impl RosterFile {
     }
 
     /// Takes over how a member stands now; `wall` is the time, if a daemon runs.
-    pub(crate) fn show(&mut self, (team, live): (&Team, &Live), name: &Name, wall: Option<f64>) {
+    pub(crate) fn show(
+        &mut self,
+        (team, runtime): (&Team, &Runtime),
+        name: &Name,
+        wall: Option<f64>,
+    ) {
         let Some(MemberState {
             record: member,
             spawned,
@@ -141,11 +146,11 @@ impl RosterFile {
             return;
         };
         let incarnation = Incarnation::of(member);
-        let said = live
+        let said = runtime
             .of(&incarnation)
-            .map(|alive| alive.said.clone())
+            .map(|worker| worker.state.clone())
             .unwrap_or_default();
-        let status = status(team, live, member);
+        let status = status(team, runtime, member);
         let before = self
             .lines
             .get(name)
@@ -171,7 +176,7 @@ impl RosterFile {
             sandbox: member.terms.sandbox.clone(),
             limits: member.terms.limits,
             bounds: member.terms.bounds,
-            usage: live.usage(member),
+            usage: runtime.usage(member),
             activity: if status.is_ended() {
                 String::new()
             } else {
@@ -213,7 +218,7 @@ impl RosterFile {
         }
         self.lines.insert(
             name.clone(),
-            Shown {
+            ShownMember {
                 text,
                 status,
                 since,

@@ -12,12 +12,12 @@ use teamd_client::error::CommandError;
 
 /// The two signals, as streams.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub(crate) struct TerminationSignals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
 }
 
-impl Signals {
+impl TerminationSignals {
     /// Installs the handlers. Must be called within the runtime.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ pub(crate) fn hold_back() {
 }
 
 /// Unblocks the signals that this program or the one before has blocked. Must be called after
-/// [`Signals::catch`].
+/// [`TerminationSignals::catch`].
 pub(crate) fn hear() {
     if let Err(errno) = both().thread_unblock() {
         tracing::warn!("cannot hear signals: {errno}");

@@ -27,11 +27,11 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::user_dirs::config_dir;
 use tokio::sync::mpsc;
 
-use crate::confinement::Confinement;
+use crate::confinement::TeamConfinement;
 use crate::core::event::Incarnation;
-use crate::io::cgroup::{Cgroups, Group};
+use crate::io::cgroup::{CgroupHandle, Cgroups};
 use crate::io::hooks::HookPids;
-use crate::io::orphans::{Found, Orphans};
+use crate::io::orphans::{OrphanReport, Orphans};
 use teamd_client::programs::{self, Program};
 
 /// How long the daemon that ends waits for what is left of a job.
@@ -42,10 +42,10 @@ const JOB_ENDS: Duration = Duration::from_secs(2);
 pub(crate) struct Supervisor {
     dir: Arc<TeamDir>,
     worker: Program,
-    confinement: Confinement,
+    confinement: TeamConfinement,
     processes: HashMap<Incarnation, ProcessHandle>,
     /// The cgroups of incarnations that have one.
-    groups: HashMap<Incarnation, Group>,
+    groups: HashMap<Incarnation, CgroupHandle>,
     /// Those that run although their liveness lock is free.
     unlocked: HashSet<Incarnation>,
     cgroups: Cgroups,
@@ -70,7 +70,7 @@ pub(crate) struct Supervisor {
 #[derive(Debug)]
 struct RunningJob {
     process: ProcessHandle,
-    group: Option<Group>,
+    group: Option<CgroupHandle>,
 }
 
 /// What has ended.
@@ -93,7 +93,7 @@ impl Supervisor {
     pub(crate) fn new(
         dir: Arc<TeamDir>,
         worker: Program,
-        (confinement, cgroups): (&Confinement, Cgroups),
+        (confinement, cgroups): (&TeamConfinement, Cgroups),
         exited: mpsc::UnboundedSender<u64>,
     ) -> io::Result<Self> {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
@@ -169,7 +169,7 @@ impl Supervisor {
         match started {
             Ok(identity) => {
                 let cgroup = group.as_ref().map(|group| group.record().clone());
-                self.orphans.note_cgroup(group.is_some());
+                self.orphans.record_cgroup(group.is_some());
                 self.groups.extend(group.map(|group| (incarnation, group)));
                 Ok(StartedWorker { identity, cgroup })
             }
@@ -244,7 +244,7 @@ impl Supervisor {
         })
     }
 
-    fn hold_job(&mut self, child: &Child, group: Option<Group>) -> io::Result<u64> {
+    fn hold_job(&mut self, child: &Child, group: Option<CgroupHandle>) -> io::Result<u64> {
         let process = ProcessHandle::open_child(child.id())?;
         let number = self.watch(None, &process)?;
         self.jobs.insert(number, RunningJob { process, group });
@@ -306,13 +306,13 @@ impl Supervisor {
             .cgroup
             .as_ref()
             .and_then(|recorded| self.cgroups.find(incarnation, recorded));
-        self.orphans.note_cgroup(group.is_some());
+        self.orphans.record_cgroup(group.is_some());
         self.groups
             .extend(group.map(|group| (incarnation.clone(), group)));
     }
 
     /// Hands over the cgroup of an incarnation whose process has ended, if it has one.
-    pub(crate) fn leave(&mut self, incarnation: &Incarnation) -> Option<Group> {
+    pub(crate) fn leave(&mut self, incarnation: &Incarnation) -> Option<CgroupHandle> {
         self.groups.remove(incarnation)
     }
 
@@ -373,7 +373,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// The system's error if its children cannot be seen.
-    pub(crate) fn end_orphans(&mut self, since: Instant) -> io::Result<Found> {
+    pub(crate) fn end_orphans(&mut self, since: Instant) -> io::Result<OrphanReport> {
         let known = self.known_children();
         self.orphans.end(&known, &self.cgroups, since)
     }

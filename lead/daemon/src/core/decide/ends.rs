@@ -8,16 +8,16 @@ use teamd_shared::member::{End, Ending, Exit, Gate, Member, Phase, Restart, Rest
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Status, Trigger};
 
-use super::{Decision, View};
+use super::{Decision, DecisionView};
 use crate::core::event::{Action, Ended, Incarnation};
 
 /// What becomes of an incarnation that crashed.
-enum Next {
+enum AfterCrash {
     Restart,
     End { note: Option<String> },
 }
 
-impl View<'_> {
+impl DecisionView<'_> {
     pub(super) fn ended(
         &self,
         incarnation: &Incarnation,
@@ -29,19 +29,19 @@ impl View<'_> {
         };
         let end = self.end_of(member);
         let next = match end {
-            End::Shutdown | End::Killed => Next::End { note: None },
+            End::Shutdown | End::Killed => AfterCrash::End { note: None },
             End::Crashed if member.phase == Phase::Spawning => {
                 let note = "it was never run: the daemon ended before it had begun";
-                Next::End {
+                AfterCrash::End {
                     note: Some(note.to_owned()),
                 }
             }
             End::Crashed => self.after_crash(member, ended),
         };
         let unable = self
-            .live
+            .runtime
             .of(incarnation)
-            .and_then(|alive| alive.unable.clone());
+            .and_then(|worker| worker.unable.clone());
         let unable = if matches!(end, End::Crashed) {
             unable
         } else {
@@ -66,7 +66,7 @@ impl View<'_> {
         let Some(member) = self.present(incarnation) else {
             return Decision::default();
         };
-        let why = Next::End {
+        let why = AfterCrash::End {
             note: Some(format!("it was never run: {why}")),
         };
         let member = Member {
@@ -76,7 +76,7 @@ impl View<'_> {
         let end = self.end_of(&member);
         let next = match end {
             End::Crashed if member.restarted > 0 => self.after_crash(&member, ended),
-            _ => Next::End { note: None },
+            _ => AfterCrash::End { note: None },
         };
         self.exited(&member, ended, (end, next), ids)
     }
@@ -92,12 +92,12 @@ impl View<'_> {
         }
     }
 
-    fn after_crash(&self, member: &Member, ended: &Ended) -> Next {
+    fn after_crash(&self, member: &Member, ended: &Ended) -> AfterCrash {
         let incarnation = Incarnation::of(member);
         let environment = self
-            .live
+            .runtime
             .of(&incarnation)
-            .and_then(|alive| alive.environment.as_ref());
+            .and_then(|worker| worker.environment.as_ref());
         let RestartLimit { max, period } = self.rules.restart;
         let recent = self.recent_restarts(member).len();
         let note = match member.terms.restart {
@@ -105,7 +105,7 @@ impl View<'_> {
             _ if self.team.pending(&member.name, Kind::Shutdown).is_some() => {
                 "not started again: its shutdown was asked for".to_owned()
             }
-            Restart::Never => return Next::End { note: None },
+            Restart::Never => return AfterCrash::End { note: None },
             Restart::OnFailure if environment.is_none() => {
                 let name = &member.name;
                 let next = if *name == Name::lead() {
@@ -126,20 +126,20 @@ impl View<'_> {
             }
             Restart::OnFailure => match &ended.unworkable {
                 Some(why) => format!("not started again: {why}"),
-                None => return Next::Restart,
+                None => return AfterCrash::Restart,
             },
         };
-        Next::End { note: Some(note) }
+        AfterCrash::End { note: Some(note) }
     }
 
     fn exited(
         &self,
         member: &Member,
         ended: &Ended,
-        (end, next): (End, Next),
+        (end, next): (End, AfterCrash),
         ids: &mut dyn Ids,
     ) -> Decision {
-        let restart = matches!(next, Next::Restart);
+        let restart = matches!(next, AfterCrash::Restart);
         let exit = Exit {
             code: ended.code,
             signal: ended.signal,
@@ -150,7 +150,7 @@ impl View<'_> {
                 .map(|request| request.request_id.clone()),
             unread: ended.unread,
             inbox: ended.inbox,
-            usage: self.live.usage(member),
+            usage: self.runtime.usage(member),
             note: note(member.ending_note.clone(), next),
             ending: member.ending,
             // An incarnation that never ran leaves nothing.
@@ -242,7 +242,7 @@ impl View<'_> {
             .restarts
             .iter()
             .copied()
-            .filter(|at| match self.live.restarted_at(&member.name, *at) {
+            .filter(|at| match self.runtime.restarted_at(&member.name, *at) {
                 Some(at) => self.now.monotonic.saturating_sub(at) < period,
                 None => (self.now.wall - at).abs() < period.as_secs_f64(),
             })
@@ -286,10 +286,10 @@ impl View<'_> {
 }
 
 /// Joins why it was ended and why it is not started again.
-fn note(ended: Option<String>, next: Next) -> Option<String> {
+fn note(ended: Option<String>, next: AfterCrash) -> Option<String> {
     match (ended, next) {
-        (Some(ended), Next::End { note: Some(note) }) => Some(format!("{ended}; {note}")),
-        (None, Next::End { note }) => note,
+        (Some(ended), AfterCrash::End { note: Some(note) }) => Some(format!("{ended}; {note}")),
+        (None, AfterCrash::End { note }) => note,
         (ended, _) => ended,
     }
 }

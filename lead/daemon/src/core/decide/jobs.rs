@@ -11,11 +11,11 @@ use teamd_shared::member::{Member, Sandbox, Terms};
 use teamd_shared::name::Name;
 use teamd_shared::task::{Submission, Task, TaskId};
 
-use super::{Decision, View, conflict, or_refuse};
+use super::{Decision, DecisionView, conflict, or_refuse};
 use crate::core::event::{Action, Actor, Incarnation, ReplyTo};
-use crate::core::job::{Asked, Job, Then};
+use crate::core::job::{Job, SuspendedCommand, Then};
 
-impl View<'_> {
+impl DecisionView<'_> {
     /// Goes on with what a job was for. One that is not wanted any more counts for nothing.
     pub(super) fn job_ended(
         &self,
@@ -23,7 +23,7 @@ impl View<'_> {
         ended: &Result<JobReport, String>,
         ids: &mut dyn Ids,
     ) -> Decision {
-        let Some(then) = self.live.jobs.then(job) else {
+        let Some(then) = self.runtime.jobs.then(job) else {
             return Decision::default();
         };
         let decision = self.follows(then, ended, ids);
@@ -42,7 +42,7 @@ impl View<'_> {
     ) -> Decision {
         match (then, ended) {
             (Then::CalledOff(_), _) => Decision::default(),
-            (Then::Command(asked), _) => self.go_on(asked, ended, ids),
+            (Then::Command(suspended), _) => self.go_on(suspended, ended, ids),
             (Then::Spawn(client, id, order, facts), _) => {
                 let decision = reported(ended)
                     .and_then(|report| self.with(&report).spawn(*client, (id, order), facts, ids));
@@ -72,7 +72,7 @@ impl View<'_> {
                 let text = format!(
                     "{name}'s commits could not be saved: {why}. They are still in {name}'s checkout, which is kept"
                 );
-                self.note(Name::lead(), text, ids)
+                self.notify(Name::lead(), text, ids)
             }
         }
     }
@@ -80,17 +80,17 @@ impl View<'_> {
     /// Goes on with a command. A member that has begun anew meanwhile does not know of it.
     fn go_on(
         &self,
-        asked: &Asked,
+        suspended: &SuspendedCommand,
         ended: &Result<JobReport, String>,
         ids: &mut dyn Ids,
     ) -> Decision {
-        let Asked {
+        let SuspendedCommand {
             client,
             by,
             incarnation,
             author,
             command,
-        } = asked;
+        } = suspended;
         if let Actor::Member(name) = by {
             let asker = Incarnation {
                 name: name.clone(),
@@ -123,7 +123,7 @@ impl View<'_> {
             Actor::Member(name) => self.team.members.get(name),
             Actor::Person => None,
         };
-        Then::Command(Box::new(Asked {
+        Then::Command(Box::new(SuspendedCommand {
             client,
             by: by.clone(),
             incarnation: member.map_or(0, |state| state.record.incarnation),
@@ -142,8 +142,8 @@ impl View<'_> {
         Some(Incarnation::of(&state.record))
     }
 
-    fn with<'a>(&'a self, report: &'a JobReport) -> View<'a> {
-        View {
+    fn with<'a>(&'a self, report: &'a JobReport) -> DecisionView<'a> {
+        DecisionView {
             prepared: Some(report),
             ..*self
         }
@@ -181,8 +181,8 @@ impl View<'_> {
 
     /// Has a job done in the checkout of a teammate, with the environment of that if it is known.
     pub(super) fn in_checkout(&self, name: &Name, step: GitStep, then: Then) -> Decision {
-        let alive = self.live.member(name);
-        let environment = alive.and_then(|alive| alive.environment.clone());
+        let worker = self.runtime.member(name);
+        let environment = worker.and_then(|worker| worker.environment.clone());
         begin_job(self.git(name, environment, step), then)
     }
 
@@ -270,8 +270,8 @@ impl View<'_> {
         let terms = author.map(|state| state.record.terms.clone());
         let workspace = self.places.workspace.clone();
         let terms = terms.unwrap_or_else(|| Terms::of_workspace(workspace.clone()));
-        let alive = self.live.member(&submission.by);
-        let environment = alive.and_then(|alive| alive.environment.clone());
+        let worker = self.runtime.member(&submission.by);
+        let environment = worker.and_then(|worker| worker.environment.clone());
         let commands = submission.checks.iter();
         CheckOrder {
             task: task.id,

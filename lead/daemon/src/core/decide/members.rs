@@ -13,12 +13,12 @@ use teamd_shared::position::Position;
 use teamd_shared::terms::SandboxMode;
 
 use super::jobs::{begin_job, unexpected_report};
-use super::{Decision, View, conflict};
+use super::{Decision, DecisionView, conflict};
 use crate::core::event::{Action, Actor, Incarnation, ReplyTo, SpawnFacts, Until};
 use crate::core::job::Then;
 use crate::core::notices::archive_names;
 
-impl View<'_> {
+impl DecisionView<'_> {
     /// Has looked up what a spawn rests on, unless it is refused in any case. A repeated order waits
     /// with the first one.
     pub(super) fn look_for_spawn(
@@ -131,7 +131,7 @@ impl View<'_> {
         let name = &order.name;
         let terms = &order.terms;
         let before = self.team.members.get(name).map(|state| &state.record);
-        if self.live.jobs.is_called_off(order) {
+        if self.runtime.jobs.is_called_off(order) {
             return Err(called_off(name));
         }
         if self.team.stopping {
@@ -144,7 +144,7 @@ impl View<'_> {
             let hint = format!("take another name, or `teamctl shutdown {name}` first");
             return Err(conflict(format!("{name} is running already"), hint));
         }
-        if self.live.jobs.forgets(name) {
+        if self.runtime.jobs.forgets(name) {
             let message = format!("{name} is being forgotten, and its checkout removed");
             return Err(conflict(message, "try again when that is done"));
         }
@@ -241,9 +241,9 @@ impl View<'_> {
     ) -> Result<Decision, Refusal> {
         let incarnation = Incarnation::of(self.running(name)?);
         if !self
-            .live
+            .runtime
             .of(&incarnation)
-            .is_some_and(|alive| alive.connected && alive.ready)
+            .is_some_and(|worker| worker.is_connected() && worker.ready)
         {
             return Err(conflict(
                 format!("{name} cannot be reached just now"),
@@ -265,7 +265,7 @@ impl View<'_> {
         name: &Name,
         discard: bool,
     ) -> Result<Decision, Refusal> {
-        if self.live.jobs.spawns(name) {
+        if self.runtime.jobs.spawns(name) {
             let hint = format!("wait until it is ready, then `teamctl shutdown {name}` first");
             return Err(conflict(format!("{name} is being started"), hint));
         }

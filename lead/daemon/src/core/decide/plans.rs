@@ -10,10 +10,10 @@ use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Answerer, Kind, Request};
 
-use super::{Decision, View, conflict};
+use super::{Decision, DecisionView, conflict};
 use crate::core::event::{Action, ReplyTo, Until};
 
-impl View<'_> {
+impl DecisionView<'_> {
     /// Has a command answered when a plan or review is not pending any more.
     pub(super) fn await_verdict(
         &self,

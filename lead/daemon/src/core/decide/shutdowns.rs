@@ -11,16 +11,16 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
 use uuid::Uuid;
 
-use super::{Decision, View};
+use super::{Decision, DecisionView};
 use crate::core::event::{Action, Incarnation, ReplyTo, Until};
-use crate::core::live::Due;
+use crate::core::runtime::DueStep;
 
 /// Seconds that a model has to decide when the daemon was told by a signal to end.
 const HURRIED: f64 = 3.0;
 /// Seconds after which a teammate is forced when `teamd stop --force` asks it.
 const STOP_FORCE_AFTER: f64 = 10.0;
 
-impl View<'_> {
+impl DecisionView<'_> {
     /// Asks a teammate to shut down, or joins the request that is pending or approved. A repeated
     /// order joins the request that it led to, in whatever state that is.
     pub(super) fn shutdown(
@@ -61,7 +61,7 @@ impl View<'_> {
     /// waits for what the next daemon would know nothing of. If its checkout is being made, the
     /// command is answered when nothing is left of that.
     fn call_off(&self, client: ReplyTo, name: &Name, refusal: Refusal) -> Decision {
-        let jobs = &self.live.jobs;
+        let jobs = &self.runtime.jobs;
         let answer = if jobs.spawns(name) || jobs.is_ending(name) {
             Action::Wait(client, name.clone(), Until::CalledOff)
         } else {
@@ -132,15 +132,15 @@ impl View<'_> {
 
     /// Takes the steps of the ladder that are due. A signal is journaled before it is sent.
     pub(super) fn deadline(&self) -> Decision {
-        let due = self.live.due(self.now).into_iter();
+        let due = self.runtime.due(self.now).into_iter();
         due.fold(
             Decision::default(),
             |decision, (incarnation, due)| match due {
-                Due::Kill => decision.act(Action::Kill(incarnation)),
-                Due::Terminate(ending) => {
+                DueStep::Kill => decision.act(Action::Kill(incarnation)),
+                DueStep::Terminate(ending) => {
                     decision.and(self.terminate_incarnation(&incarnation, ending))
                 }
-                Due::Refuse => decision.and(self.refuse_permission(&incarnation.name)),
+                DueStep::Refuse => decision.and(self.refuse_permission(&incarnation.name)),
             },
         )
     }
@@ -203,7 +203,7 @@ impl View<'_> {
     /// Decides on SIGTERM or Ctrl-C, which cannot be refused: the workers get a short time to
     /// decide, then the termination ladder. A second signal kills them.
     pub(super) fn terminate(&self, ids: &mut dyn Ids) -> Decision {
-        if self.live.terminations <= 1 {
+        if self.runtime.terminations <= 1 {
             let force_after = HURRIED + self.rules.grace.as_secs_f64().min(HURRIED);
             return self.ask_all(
                 "the daemon was told to end",
@@ -276,7 +276,7 @@ impl View<'_> {
         request: &Request,
         incarnation: &Incarnation,
     ) -> Decision {
-        if self.live.terminations > 0 {
+        if self.runtime.terminations > 0 {
             return self.terminate_incarnation(incarnation, Ending::Stop);
         }
         if let Payload::Shutdown {

@@ -7,17 +7,17 @@ use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record};
 use teamd_shared::member::{Ending, Member, Restart};
 use teamd_shared::name::Name;
 
-use super::{Decision, View};
+use super::{Decision, DecisionView};
 use crate::core::event::{Action, Incarnation};
 
-impl View<'_> {
+impl DecisionView<'_> {
     /// Takes in that a worker answers. If the lead was told that it does not, the lead is told that
     /// it goes on.
     pub(super) fn pong(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
         let answers = self
-            .live
+            .runtime
             .of(incarnation)
-            .is_some_and(|alive| alive.silence().is_zero());
+            .is_some_and(|worker| worker.silence().is_zero());
         if !answers {
             return Decision::default();
         }
@@ -48,38 +48,38 @@ impl View<'_> {
         let present = self
             .present(incarnation)
             .filter(|member| member.ending.is_none());
-        let alive = if self.team.release(&incarnation.name).is_none() {
-            self.live.of(incarnation)
+        let worker = if self.team.release(&incarnation.name).is_none() {
+            self.runtime.of(incarnation)
         } else {
             None
         };
         let Some(member) = present else {
             return Decision::default();
         };
-        let Some(alive) = alive else {
+        let Some(worker) = worker else {
             return Decision::default();
         };
         let Some(patience) = self.rules.watchdog else {
             return Decision::default();
         };
-        if alive.silence() < patience {
+        if worker.silence() < patience {
             return Decision::default();
         }
         if member.silent_since.is_none() {
-            let text = not_responding(member, alive.connected, &format_duration(patience));
+            let text = not_responding(member, worker.is_connected(), &format_duration(patience));
             let member = Member {
-                silent_since: Some(alive.silent_since()),
+                silent_since: Some(worker.silent_since()),
                 ..self.updated(member)
             };
             return self.told(MemberEvent::Silent, member, text, ids);
         }
         // A worker without a connection was not asked: that may be the fault of this side.
-        if alive.silence() < patience * 2 || !alive.is_asked() || alive.will_be_forced() {
+        if worker.silence() < patience * 2 || !worker.is_asked() || worker.will_be_forced() {
             return Decision::default();
         }
         let why = format!(
             "it did not answer for {}, and was killed",
-            format_duration(alive.silence())
+            format_duration(worker.silence())
         );
         let member = Member {
             ending: Some(Ending::Hung),

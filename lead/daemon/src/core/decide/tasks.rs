@@ -16,10 +16,10 @@ use teamd_shared::name::Name;
 use teamd_shared::task::{MAX_RETURNS, MOST_LISTED, Task, TaskEvent, TaskId, TaskStatus};
 
 use super::jobs::sets_work;
-use super::{Decision, View, conflict};
+use super::{Decision, DecisionView, conflict};
 use crate::core::event::{Action, Actor, ReplyTo};
 
-impl View<'_> {
+impl DecisionView<'_> {
     pub(super) fn task(
         &self,
         client: ReplyTo,
@@ -89,7 +89,7 @@ impl View<'_> {
                 if member.terms.checkout.is_none() {
                     return Ok(None);
                 }
-                if let Some(task) = self.live.jobs.branch(&member.name) {
+                if let Some(task) = self.runtime.jobs.branch(&member.name) {
                     let name = &member.name;
                     return Err(conflict(
                         format!("the branch of task {task} is being begun in {name}'s checkout"),

@@ -8,11 +8,11 @@ use teamd_shared::message::{AnsweredBy, Body, Message};
 use teamd_shared::process::Identity;
 use teamd_shared::request::{self, Answerer, Payload, Request, Status};
 
-use super::{Decision, View};
+use super::{Decision, DecisionView};
 use crate::core::directive::directive;
 use crate::core::event::{Action, Ended, Incarnation};
 
-impl View<'_> {
+impl DecisionView<'_> {
     /// Decides when a process was started, or could not be.
     pub(super) fn started(
         &self,
@@ -98,7 +98,7 @@ impl View<'_> {
 
     /// Says to a worker how things stand.
     pub(super) fn directed(&self, incarnation: &Incarnation) -> Decision {
-        let directive = directive(self.team, self.live, &incarnation.name);
+        let directive = directive(self.team, self.runtime, &incarnation.name);
         directive.map_or_else(Decision::default, |directive| {
             Decision::default().act(Action::Say(
                 incarnation.clone(),

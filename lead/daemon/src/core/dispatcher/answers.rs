@@ -1,90 +1,121 @@
-//! What commands are told. An answer goes out once the roster shows what it says.
+//! The answers to commands. An answer is sent once the roster shows what it says.
 
 use std::time::Duration;
 
 use teamd_shared::control::StopOutcome;
-use teamd_shared::name::Name;
 use teamd_shared::request::Status;
 
-use super::{Answer, Dispatcher, End};
+use super::{Answer, DaemonEnd, DaemonStage, Dispatcher};
 use crate::core::event::{Incarnation, ReplyTo};
-use crate::core::owners::{Failed, Owners};
+use crate::core::io::{Io, IoFailed};
 
-/// How long commands wait for a roster that cannot be written: what they are told is in the
+/// How long commands wait for a roster that cannot be written. What their answers say is in the
 /// journal.
 const ROSTER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The answers that are not sent yet.
+#[derive(Debug, Default)]
+pub(super) struct AnswerQueue {
+    /// Those that wait until the roster shows what they say.
+    unshown: Vec<(ReplyTo, Answer)>,
+    /// Since when they wait for a roster that cannot be written.
+    waiting_since: Option<Duration>,
+    /// Those that can be sent now.
+    ready: Vec<(ReplyTo, Answer)>,
+}
+
+impl AnswerQueue {
+    /// Adds an answer that waits for the roster.
+    pub(super) fn push(&mut self, client: ReplyTo, answer: Answer) {
+        self.unshown.push((client, answer));
+    }
+
+    /// Adds answers that wait for the roster.
+    pub(super) fn extend(&mut self, answers: Vec<(ReplyTo, Answer)>) {
+        self.unshown.extend(answers);
+    }
+
+    /// Adds answers that say nothing that the roster shows.
+    pub(super) fn extend_ready(&mut self, answers: Vec<(ReplyTo, Answer)>) {
+        self.ready.extend(answers);
+    }
+}
 
 impl Dispatcher {
     /// Tells whether a command waits for [`Dispatcher::answer`].
     pub(crate) fn has_answers(&self) -> bool {
-        !self.answers.is_empty() || self.is_closed && self.end.is_none()
+        !self.answers.unshown.is_empty() || matches!(self.stage, DaemonStage::Closed)
     }
 
-    /// Has the commands answered after the roster shows what they are told. While the roster cannot
-    /// be written they wait, for up to [`ROSTER_PATIENCE`]; so does the end of the daemon.
-    pub(crate) fn answer(&mut self, owners: &mut dyn Owners) {
-        let now = owners.now().monotonic;
-        let since = *self.unshown.get_or_insert(now);
-        let written = owners.write_roster(&self.team);
-        if let Err(Failed) = written {
-            self.try_again_later(owners.now());
-            if now.saturating_sub(since) < ROSTER_PATIENCE && self.end.is_none() {
+    /// Writes the roster, then lets the answers be sent. While the roster cannot be written, the
+    /// answers and the end of the daemon wait, for up to [`ROSTER_PATIENCE`].
+    pub(crate) fn answer(&mut self, io: &mut dyn Io) {
+        let now = io.now().monotonic;
+        let since = *self.answers.waiting_since.get_or_insert(now);
+        let written = io.write_roster(&self.team);
+        if let Err(IoFailed) = written {
+            self.try_again_later(io.now());
+            if now.saturating_sub(since) < ROSTER_PATIENCE && self.end().is_none() {
                 return;
             }
         }
-        self.unshown = None;
-        self.replies.append(&mut self.answers);
-        if self.is_closed {
-            self.end.get_or_insert(End::Stopped);
+        self.answers.waiting_since = None;
+        let shown = std::mem::take(&mut self.answers.unshown);
+        self.answers.extend_ready(shown);
+        if matches!(self.stage, DaemonStage::Closed) {
+            self.end_with(DaemonEnd::Stopped);
         }
     }
 
     /// Takes out the answers that can be given now.
     pub(crate) fn take_replies(&mut self) -> Vec<(ReplyTo, Answer)> {
-        std::mem::take(&mut self.replies)
+        std::mem::take(&mut self.answers.ready)
     }
 
-    /// Tells the commands that wait until nothing happens any more what is stuck. Mail that has
-    /// just been sent is not read yet, as its reader has last said: so each inbox is looked at,
-    /// once all messages of the daemon are in them.
-    pub(super) fn answer_quiet(&mut self, owners: &mut dyn Owners) {
+    /// Answers the commands that wait until nothing happens any more, with what is stuck. The last
+    /// report of a worker does not count the mail that has just been sent. So each inbox is
+    /// examined, once all messages of the daemon are in it.
+    pub(super) fn answer_quiet(&mut self, io: &mut dyn Io) {
         let settles = self.has_undecided() || self.has_unfinished_effects();
-        if settles || !self.waiters.seems_quiet(&self.team, &self.live) {
+        if settles || !self.waiters.seems_quiet(&self.team, &self.runtime) {
             return;
         }
         for member in self.team.members.values().map(|state| &state.record) {
             let incarnation = Incarnation::of(member);
-            if let Some(read) = self.live.of(&incarnation).map(|alive| alive.said.read) {
-                self.live
-                    .note_unread(&incarnation, owners.has_unread(&member.name, read));
+            if let Some(read) = self
+                .runtime
+                .of(&incarnation)
+                .map(|worker| worker.state.read)
+            {
+                self.runtime
+                    .record_unread(&incarnation, io.has_unread(&member.name, read));
             }
         }
         self.answers
-            .extend(self.waiters.quiet(&self.team, &self.live));
+            .extend(self.waiters.quiet(&self.team, &self.runtime));
     }
 
-    /// Tells the commands that wait for the stop which teammates have rejected it.
+    /// Answers the commands that wait for the stop, with the teammates that have rejected it.
     pub(super) fn answer_rejected_stop(&mut self) {
-        let rejected = |name: &Name| {
-            let request = self.team.shutdown_of(name)?;
-            let reason = request.reason.clone().unwrap_or_default();
-            (request.status == Status::Rejected).then(|| (name.clone(), reason))
-        };
-        let alive = self
-            .team
-            .members
-            .iter()
-            .filter(|(_, state)| !state.record.phase.is_ended());
-        let unwilling = alive.filter_map(|(name, _)| rejected(name)).collect();
+        let mut unwilling = Vec::new();
+        for (name, state) in &self.team.members {
+            if let Some(request) = self.team.shutdown_of(name)
+                && !state.record.phase.is_ended()
+                && request.status == Status::Rejected
+            {
+                let reason = request.reason.clone().unwrap_or_default();
+                unwilling.push((name.clone(), reason));
+            }
+        }
         self.answers
             .extend(self.waiters.stopped(&StopOutcome::Rejected(unwilling)));
     }
 
-    /// Takes in that the journal is closed: the commands that wait for the stop are answered, and
-    /// the daemon ends.
+    /// Ends the daemon after the last line of the journal: the commands that wait for the stop are
+    /// answered first.
     pub(super) fn journal_closed(&mut self) {
         self.answers
             .extend(self.waiters.stopped(&StopOutcome::Stopped));
-        self.is_closed = true;
+        self.stage = DaemonStage::Closed;
     }
 }

@@ -5,51 +5,100 @@
 //! A person can end processes all the same: what a command ends by force at once, or a second
 //! signal ends, is killed, and journaled later.
 
+use std::time::Duration;
+
 use teamd_shared::control::{Command, Refusal, RefusalCode};
 
-use super::{Batch, Dispatcher, End, RETRY};
+use super::batch::DecisionBatch;
+use super::{DaemonEnd, Dispatcher, RETRY};
 use crate::core::event::{Action, Event, Incarnation, Now};
-use crate::core::owners::{NotWritten, Owners};
+use crate::core::io::{Io, NotWritten};
 use teamd_shared::unwritten;
+
+/// Whether lines can be appended to the journal.
+#[derive(Debug, Default)]
+pub(super) enum JournalState {
+    /// Nothing prevents it.
+    #[default]
+    Writable,
+    /// The last line could not be appended.
+    Failing {
+        why: String,
+        /// When events that wait are decided again; none: none waits.
+        retry_at: Option<Duration>,
+    },
+}
+
+impl JournalState {
+    /// Returns when the events that wait are decided again, since the daemon began.
+    pub(super) fn retry_at(&self) -> Option<Duration> {
+        match self {
+            Self::Writable => None,
+            Self::Failing { retry_at, .. } => *retry_at,
+        }
+    }
+
+    /// Tells whether nothing is decided now.
+    pub(super) fn is_blocked(&self, now: Now) -> bool {
+        self.retry_at().is_some_and(|at| at > now.monotonic)
+    }
+
+    /// Ends the pause before the next attempt.
+    fn retry_at_once(&mut self) {
+        if let Self::Failing { retry_at, .. } = self {
+            *retry_at = Some(Duration::ZERO);
+        }
+    }
+
+    /// Tells whether an attempt was due, and counts it as made.
+    pub(super) fn take_retry(&mut self) -> bool {
+        match self {
+            Self::Writable => false,
+            Self::Failing { retry_at, .. } => retry_at.take().is_some(),
+        }
+    }
+}
 
 impl Dispatcher {
     /// Undoes the batch that could not be written: the state becomes what the file says, and every
     /// command is told why. The daemon ends if it cannot know what the file says.
-    pub(super) fn not_written(&mut self, batch: Batch, error: NotWritten, owners: &mut dyn Owners) {
+    pub(super) fn not_written(&mut self, batch: DecisionBatch, error: NotWritten, io: &mut dyn Io) {
         match error.journal {
-            Err(unknown) => self.end = Some(End::Failed(unknown)),
+            Err(unknown) => self.end_with(DaemonEnd::Failed(unknown)),
             Ok(team) => {
                 // The line that says what is complete was not written; it is complete all the same.
                 let done = self.team.done;
                 self.team = *team;
                 self.team.mark_done(done);
                 self.lead = self.team.lead;
-                self.stuck_until = Some(owners.now().monotonic + RETRY);
                 let why = format!("cannot write the journal: {}", error.why);
-                self.trouble = Some(why.clone());
-                self.take_back(batch, why, owners);
+                self.journal = JournalState::Failing {
+                    why: why.clone(),
+                    retry_at: Some(io.now().monotonic + RETRY),
+                };
+                self.take_back(batch, why, io);
             }
         }
     }
 
-    fn take_back(&mut self, batch: Batch, why: String, owners: &mut dyn Owners) {
-        let ends = self.live.terminations > 1;
+    fn take_back(&mut self, batch: DecisionBatch, why: String, io: &mut dyn Io) {
+        let ends = self.runtime.terminations > 1;
         for event in batch.events.into_iter().rev() {
             let forced = self.forced(&event);
             for incarnation in &forced {
-                self.kill(incarnation, owners);
+                self.kill(incarnation, io);
             }
             let stops = matches!(event, Event::Command(_, _, Command::Stop { force: true }));
             if stops || ends {
                 let why = "told to end by force, and the journal cannot be written: its teammates were killed";
-                self.end = Some(End::Failed(why.to_owned()));
+                self.end_with(DaemonEnd::Failed(why.to_owned()));
             }
-            if let Some(client) = self.live.client(&event) {
-                let hint = hint((&event, &why), stops, &forced);
+            if let Some(client) = self.runtime.client(&event) {
+                let hint = hint(&event, &why, stops, &forced);
                 let refusal = Refusal::new(RefusalCode::Failed, why.clone()).hint(hint);
-                self.replies.push((client, Err(refusal)));
-                for it in forced {
-                    self.events.push_front(Event::Forced { incarnation: it });
+                self.answers.extend_ready(vec![(client, Err(refusal))]);
+                for incarnation in forced {
+                    self.events.push_front(Event::Forced { incarnation });
                 }
                 if let Event::JobEnded { job, .. } = event {
                     self.drop_job(job);
@@ -60,7 +109,7 @@ impl Dispatcher {
                 // A worker that is still silent is found again.
                 Event::Deadline | Event::Silent { .. } => {}
                 Event::Terminate => {
-                    self.live.terminations -= 1;
+                    self.runtime.terminations -= 1;
                     self.events.push_front(Event::Terminate);
                 }
                 other => self.events.push_front(other),
@@ -75,18 +124,18 @@ impl Dispatcher {
                     .get(&incarnation.name)
                     .is_some_and(|state| state.record.ending.is_some())
             {
-                self.kill(&incarnation, owners);
+                self.kill(&incarnation, io);
             }
         }
-        self.replies
-            .extend(self.waiters.cannot_become_ready(&self.live, &why));
-        // What workers have said holds nevertheless.
-        owners.show(&self.team, &self.live, &batch.touched);
+        let refused = self.waiters.cannot_become_ready(&self.runtime, &why);
+        self.answers.extend_ready(refused);
+        // The reports of workers hold nevertheless.
+        io.show(&self.team, &self.runtime, &batch.touched);
     }
 
     /// Forgets a job whose command was refused. A task whose branch it has begun is offered again.
     fn drop_job(&mut self, job: u64) {
-        let ended = self.live.jobs.end(job);
+        let ended = self.runtime.jobs.end(job);
         if ended.is_some_and(|then| then.branch().is_some()) {
             self.offer();
         }
@@ -104,7 +153,7 @@ impl Dispatcher {
                                 && order.name == it.name
                         }
                         Event::Command(_, _, Command::Stop { force }) => *force,
-                        Event::Terminate => self.live.terminations > 1,
+                        Event::Terminate => self.runtime.terminations > 1,
                         _ => false,
                     })
             })
@@ -115,18 +164,13 @@ impl Dispatcher {
     /// Queues an event. While the journal cannot be written, only the last of a worker's repeated
     /// reports is queued: a disk may be full for a long time.
     pub(super) fn queue(&mut self, event: Event) {
-        if self.stuck_until.is_some() {
+        if self.journal.retry_at().is_some() {
             self.events.retain(|earlier| !replaces(&event, earlier));
-            if self.live.client(&event).is_some() || matches!(event, Event::Terminate) {
-                self.stuck_until = Some(std::time::Duration::ZERO);
+            if self.runtime.client(&event).is_some() || matches!(event, Event::Terminate) {
+                self.journal.retry_at_once();
             }
         }
         self.events.push_back(event);
-    }
-
-    /// Tells whether nothing is decided now, because the journal cannot be written.
-    pub(super) fn is_stuck(&self, now: Now) -> bool {
-        self.stuck_until.is_some_and(|until| until > now.monotonic)
     }
 
     /// Forgets what could not be journaled: a mutant breaks the rule with it.
@@ -137,7 +181,10 @@ impl Dispatcher {
 
     /// Returns why the journal cannot be written now, if it cannot.
     pub(crate) fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+        match &self.journal {
+            JournalState::Writable => None,
+            JournalState::Failing { why, .. } => Some(why),
+        }
     }
 
     /// Has what failed tried again after [`RETRY`].
@@ -147,7 +194,7 @@ impl Dispatcher {
 
     /// Tells whether something that failed has not been tried again yet.
     pub(crate) fn waits_to_try_again(&self) -> bool {
-        self.retry_at.is_some() || self.stuck_until.is_some()
+        self.retry_at.is_some() || self.journal.retry_at().is_some()
     }
 
     /// Tells whether something has failed just now.
@@ -157,7 +204,7 @@ impl Dispatcher {
 }
 
 /// Returns the next step after a command that could not be journaled.
-fn hint((event, why): (&Event, &str), stops: bool, forced: &[Incarnation]) -> String {
+fn hint(event: &Event, why: &str, stops: bool, forced: &[Incarnation]) -> String {
     let next = unwritten::next_step(why);
     let hint = match (event, forced) {
         _ if stops => {

@@ -4,11 +4,13 @@
 mod full;
 
 use teamd_shared::checkout::Checkout;
-use teamd_shared::control::{Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, WorkerState};
+use teamd_shared::control::{
+    Command, Done, ShutdownOrder, SpawnOrder, StopOutcome, ToWorker, WorkerState,
+};
 use teamd_shared::environment::Environment;
 use teamd_shared::id::{CountingIds, RequestId};
 use teamd_shared::job::JobReport;
-use teamd_shared::journal::{RejectedLine, SNAPSHOT_LINES};
+use teamd_shared::journal::{Line, RejectedLine, SNAPSHOT_LINES, TeamEvent};
 use teamd_shared::member::{Doing, Member, Phase};
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
@@ -17,8 +19,8 @@ use teamd_shared::task::Task;
 
 use super::*;
 use crate::core::decide::{Decision, decide};
-use crate::core::event::{Actor, Ended, SpawnFacts};
-use crate::core::owners::NotWritten;
+use crate::core::event::{Actor, Ended, ReplyTo, SpawnFacts};
+use crate::core::io::{IoFailed, NotWritten};
 
 const CLIENT: ReplyTo = ReplyTo {
     connection: 7,
@@ -49,7 +51,7 @@ fn leave(decide_within: f64, force_after: Option<f64>) -> ShutdownOrder {
 /// A dispatcher, and a disk that may be full.
 struct Fixture {
     dispatcher: Dispatcher,
-    owners: Recorder,
+    io: Recorder,
 }
 
 /// Says in a word what is done.
@@ -67,7 +69,7 @@ struct Recorder {
     environment: Environment,
 }
 
-impl Owners for Recorder {
+impl Io for Recorder {
     fn has_unread(&mut self, _: &Name, _: u64) -> bool {
         self.has_mail
     }
@@ -78,7 +80,7 @@ impl Owners for Recorder {
         self.now
     }
 
-    fn decide(&mut self, view: &View<'_>, event: &Event) -> Decision {
+    fn decide(&mut self, view: &DecisionView<'_>, event: &Event) -> Decision {
         decide(view, event, &mut self.ids)
     }
 
@@ -99,16 +101,16 @@ impl Owners for Recorder {
         Ok(())
     }
 
-    fn complete(&mut self, _: &Team, again: bool) -> Result<(), Failed> {
+    fn complete(&mut self, _: &Team, again: bool) -> Result<(), IoFailed> {
         self.taken
             .push(if again { "complete again" } else { "complete" });
         Ok(())
     }
 
-    fn finish_effects(&mut self) -> Result<u64, Failed> {
+    fn finish_effects(&mut self) -> Result<u64, IoFailed> {
         self.taken.push("finish");
         if self.finish_fails {
-            Err(Failed)
+            Err(IoFailed)
         } else {
             Ok(self.journal.len() as u64)
         }
@@ -134,14 +136,14 @@ impl Owners for Recorder {
         Vec::new()
     }
 
-    fn show(&mut self, _: &Team, _: &Live, _: &BTreeSet<Name>) {
+    fn show(&mut self, _: &Team, _: &Runtime, _: &BTreeSet<Name>) {
         self.taken.push("show");
     }
 
-    fn write_roster(&mut self, _: &Team) -> Result<(), Failed> {
+    fn write_roster(&mut self, _: &Team) -> Result<(), IoFailed> {
         self.taken.push("roster");
         if self.roster_fails {
-            Err(Failed)
+            Err(IoFailed)
         } else {
             Ok(())
         }
@@ -186,14 +188,14 @@ fn alice() -> Incarnation {
 impl Fixture {
     /// A daemon that has begun.
     fn new() -> Self {
-        let rules = Rules {
+        let rules = DecisionRules {
             grace: Duration::from_secs(10),
             permission_timeout: Duration::from_secs(600),
             restart: Settings::default().restart(),
             watchdog: None,
             snapshot_lines: SNAPSHOT_LINES,
         };
-        let owners = Recorder {
+        let io = Recorder {
             taken: Vec::new(),
             now: Now {
                 wall: 1_763_756_100.0,
@@ -210,11 +212,11 @@ impl Fixture {
             environment: Environment::default(),
         };
         let mut fixture = Self {
-            dispatcher: Dispatcher::new(Team::default(), rules, Places::default()),
-            owners,
+            dispatcher: Dispatcher::new(Team::default(), rules, JobPlaces::default()),
+            io,
         };
         let record = TeamRecord::of(TeamEvent::Started, "default".to_owned(), None);
-        fixture.dispatcher.begin(record, &mut fixture.owners);
+        fixture.dispatcher.begin(record, &mut fixture.io);
         fixture
     }
 
@@ -238,21 +240,21 @@ impl Fixture {
 
     /// Handles events, and says in words what is done.
     fn handle(&mut self, events: Vec<Event>) -> Vec<&'static str> {
-        self.owners.taken.clear();
-        self.dispatcher.handle(events, &mut self.owners);
+        self.io.taken.clear();
+        self.dispatcher.handle(events, &mut self.io);
         self.taken()
     }
 
     fn taken(&mut self) -> Vec<&'static str> {
         let replies = self.dispatcher.take_replies();
-        self.owners
+        self.io
             .taken
             .extend(replies.iter().map(|reply| match reply.1 {
                 Ok(Done::Stop(StopOutcome::Stopped)) => "reply stopped",
                 Ok(_) => "reply",
                 Err(_) => "refuse",
             }));
-        std::mem::take(&mut self.owners.taken)
+        std::mem::take(&mut self.io.taken)
     }
 
     /// Handles an event, and answers.
@@ -264,13 +266,13 @@ impl Fixture {
 
     fn answers(&mut self) -> Vec<&'static str> {
         if self.dispatcher.has_answers() {
-            self.dispatcher.answer(&mut self.owners);
+            self.dispatcher.answer(&mut self.io);
         }
         self.taken()
     }
 
     fn seconds_later(&mut self, seconds: u64) -> Vec<&'static str> {
-        self.owners.now.monotonic += Duration::from_secs(seconds);
+        self.io.now.monotonic += Duration::from_secs(seconds);
         self.handle(Vec::new())
     }
 
@@ -335,7 +337,7 @@ fn lines_come_first_then_what_follows_then_the_roster_then_answers() {
 #[test]
 fn nothing_of_a_batch_that_could_not_be_written_holds_or_is_done() {
     let mut fixture = Fixture::with_alice();
-    fixture.owners.full = true;
+    fixture.io.full = true;
     let before = fixture.dispatcher.team.clone();
     let taken = fixture.on(Event::Command(
         CLIENT,
@@ -405,7 +407,7 @@ fn a_forget_and_a_spawn_at_once_are_both_carried_out() {
 #[test]
 fn the_name_of_a_forgotten_teammate_is_refused_while_its_files_cannot_be_moved() {
     let (mut fixture, forget) = without_alice();
-    fixture.owners.finish_fails = true;
+    fixture.io.finish_fails = true;
     fixture.on(forget);
     let refused = fixture.on(spawn_alice(CLIENT));
     assert_eq!(
@@ -413,7 +415,7 @@ fn the_name_of_a_forgotten_teammate_is_refused_while_its_files_cannot_be_moved()
         ["complete again", "finish", "show", "roster", "refuse"]
     );
     // The next spawn tries again, and waits for no timer.
-    fixture.owners.finish_fails = false;
+    fixture.io.finish_fails = false;
     assert!(fixture.on(spawn_alice(CLIENT)).contains(&"start"));
 }
 
@@ -421,8 +423,8 @@ fn the_name_of_a_forgotten_teammate_is_refused_while_its_files_cannot_be_moved()
 fn a_start_whose_end_is_journaled_with_it_leaves_nothing_behind() {
     let mut fixture = Fixture::new();
     fixture.on(spawn_alice(CLIENT));
-    fixture.owners.full = true;
-    fixture.owners.full = false;
+    fixture.io.full = true;
+    fixture.io.full = false;
     fixture.on(ended());
     fixture.seconds_later(1);
     assert_eq!(
@@ -432,7 +434,7 @@ fn a_start_whose_end_is_journaled_with_it_leaves_nothing_behind() {
         2,
         "it is started again"
     );
-    assert!(fixture.dispatcher.live.of(&alice()).is_none());
+    assert!(fixture.dispatcher.runtime.of(&alice()).is_none());
 }
 
 /// A pending shutdown would have prevented the restart, and the spawn would have brought its
@@ -449,29 +451,29 @@ fn a_restart_does_not_get_the_environment_of_a_refused_order() {
     };
     let leave = leave(30.0, None);
     let leave = Event::Command(CLIENT, Actor::Person, Command::Shutdown(leave));
-    fixture.owners.full = true;
+    fixture.io.full = true;
     let taken = fixture.handle(vec![
         leave,
         ended(),
         Event::Spawn(CLIENT, next_id(), Box::new(order), facts),
     ]);
     assert_eq!(taken, ["append fails", "show", "refuse", "refuse"]);
-    fixture.owners.full = false;
+    fixture.io.full = false;
     assert_eq!(
         fixture.seconds_later(1)[..3],
         ["append", "complete", "start"]
     );
-    assert_eq!(fixture.owners.environment, Environment::default());
+    assert_eq!(fixture.io.environment, Environment::default());
 }
 
 #[test]
 fn an_end_does_not_overtake_a_farewell_that_could_not_be_journaled() {
     let mut fixture = Fixture::with_alice();
-    fixture.owners.full = true;
+    fixture.io.full = true;
     fixture.on(Event::Leaving {
         incarnation: alice(),
     });
-    fixture.owners.full = false;
+    fixture.io.full = false;
     assert_eq!(
         fixture.on(ended()),
         Vec::<&str>::new(),
@@ -493,9 +495,9 @@ fn a_command_goes_on_waiting_for_an_end_while_the_journal_cannot_be_written() {
         Actor::Person,
         Command::Shutdown(leave),
     ));
-    fixture.owners.full = true;
+    fixture.io.full = true;
     assert_eq!(fixture.handle(vec![ended()]), ["append fails", "show"]);
-    fixture.owners.full = false;
+    fixture.io.full = false;
     fixture.seconds_later(1);
     assert_eq!(fixture.answers().last(), Some(&"reply"));
 }
@@ -504,12 +506,12 @@ fn a_command_goes_on_waiting_for_an_end_while_the_journal_cannot_be_written() {
 #[test]
 fn of_what_a_worker_says_while_the_journal_cannot_be_written_the_last_waits() {
     let mut fixture = Fixture::with_alice();
-    fixture.owners.full = true;
+    fixture.io.full = true;
     fixture.on(Event::Leaving {
         incarnation: alice(),
     });
     for round in 0..20 {
-        fixture.owners.now.monotonic += RETRY;
+        fixture.io.now.monotonic += RETRY;
         let taken = fixture.handle(
             (0..5)
                 .map(|number| {
@@ -539,9 +541,9 @@ fn of_what_a_worker_says_while_the_journal_cannot_be_written_the_last_waits() {
 #[test]
 fn no_member_is_restarted_before_the_stop_is_journaled() {
     let mut fixture = Fixture::with_alice();
-    fixture.owners.full = true;
+    fixture.io.full = true;
     fixture.on(Event::Terminate);
-    fixture.owners.full = false;
+    fixture.io.full = false;
     let killed = Ended {
         code: None,
         signal: Some(9),
@@ -572,7 +574,7 @@ fn not_run_again() -> Fixture {
         signal: Some(9),
         ..how_it_ended()
     };
-    fixture.owners.start_fails = true;
+    fixture.io.start_fails = true;
     assert!(
         fixture
             .on(Event::Ended {
@@ -591,7 +593,7 @@ fn a_next_incarnation_that_cannot_be_run_is_tried_again_after_a_while() {
         assert_eq!(fixture.handle(Vec::new()), Vec::<&str>::new());
         assert_eq!(
             fixture.dispatcher.next_due(),
-            Some(fixture.owners.now.monotonic + RETRY),
+            Some(fixture.io.now.monotonic + RETRY),
             "others are heard meanwhile"
         );
         assert!(fixture.seconds_later(1).contains(&"start"), "{next}");
@@ -608,12 +610,12 @@ fn a_delayed_restart_is_dropped_when_the_team_stops() {
     for full in [false, true] {
         let mut fixture = not_run_again();
         // What could not be journaled is tried again later than that incarnation.
-        fixture.owners.now.monotonic += RETRY / 2;
-        fixture.owners.full = full;
+        fixture.io.now.monotonic += RETRY / 2;
+        fixture.io.full = full;
         fixture.on(Event::Terminate);
-        fixture.owners.full = false;
+        fixture.io.full = false;
         for _ in 0..4 {
-            fixture.owners.now.monotonic += RETRY / 2;
+            fixture.io.now.monotonic += RETRY / 2;
             assert!(!fixture.seconds_later(0).contains(&"start"));
         }
         assert!(fixture.alice().phase.is_ended());
@@ -635,9 +637,9 @@ fn a_delayed_restart_is_dropped_when_the_member_is_to_leave() {
 #[test]
 fn bad_lines_do_not_overtake_those_that_could_not_be_journaled() {
     let mut fixture = Fixture::new();
-    fixture.owners.full = true;
+    fixture.io.full = true;
     fixture.on(bad_line_before(4));
-    fixture.owners.full = false;
+    fixture.io.full = false;
     fixture.on(bad_line_before(9));
     assert_eq!(
         fixture.lead_position(),
@@ -647,7 +649,7 @@ fn bad_lines_do_not_overtake_those_that_could_not_be_journaled() {
     fixture.seconds_later(1);
     assert_eq!(fixture.lead_position(), 9);
     let told = fixture
-        .owners
+        .io
         .journal
         .iter()
         .filter_map(|line| match &line.record {
@@ -665,14 +667,14 @@ fn the_stop_is_answered_when_the_roster_shows_the_end() {
         Actor::Person,
         Command::Stop { force: true },
     ));
-    fixture.owners.roster_fails = true;
+    fixture.io.roster_fails = true;
     let taken = fixture.on(ended());
     assert_eq!(taken[taken.len() - 3..], ["finish", "append", "roster"]);
     assert!(
         fixture.dispatcher.is_stopping(),
         "crash window A14: a command that starts a daemon waits for the end of this one"
     );
-    assert!(fixture.dispatcher.end.is_none() && fixture.dispatcher.has_answers());
+    assert!(fixture.dispatcher.end().is_none() && fixture.dispatcher.has_answers());
     assert_eq!(
         fixture.on(Event::Command(
             CLIENT,
@@ -682,20 +684,20 @@ fn the_stop_is_answered_when_the_roster_shows_the_end() {
         ["roster"],
         "nothing begins"
     );
-    fixture.owners.roster_fails = false;
+    fixture.io.roster_fails = false;
     assert_eq!(fixture.answers(), ["roster", "reply stopped"]);
-    assert!(matches!(fixture.dispatcher.end, Some(End::Stopped)));
+    assert!(matches!(fixture.dispatcher.end(), Some(DaemonEnd::Stopped)));
 }
 
 #[test]
 fn a_daemon_whose_roster_cannot_be_written_ends_all_the_same_after_a_while() {
     let mut fixture = Fixture::new();
-    fixture.owners.roster_fails = true;
+    fixture.io.roster_fails = true;
     fixture.on(Event::Terminate);
-    assert!(fixture.dispatcher.end.is_none());
+    assert!(fixture.dispatcher.end().is_none());
     fixture.seconds_later(5);
     fixture.answers();
-    assert!(matches!(fixture.dispatcher.end, Some(End::Stopped)));
+    assert!(matches!(fixture.dispatcher.end(), Some(DaemonEnd::Stopped)));
 }
 
 #[test]
@@ -708,13 +710,13 @@ fn a_team_is_quiet_once_messages_are_on_the_disk_and_read() {
         "the effects of the last lines are not known to be done"
     );
     fixture.dispatcher.mark_done(fixture.dispatcher.team.seq);
-    fixture.owners.has_mail = true;
+    fixture.io.has_mail = true;
     assert_eq!(
         fixture.seconds_later(1),
         Vec::<&str>::new(),
         "she has not read it"
     );
-    fixture.owners.has_mail = false;
+    fixture.io.has_mail = false;
     let state = WorkerState {
         doing: Doing::Working,
         ..WorkerState::default()
@@ -731,7 +733,7 @@ fn a_team_is_quiet_once_messages_are_on_the_disk_and_read() {
         ..WorkerState::default()
     };
     // As her worker is idle, its inbox was looked at.
-    fixture.dispatcher.live.note_unread(&alice(), false);
+    fixture.dispatcher.runtime.record_unread(&alice(), false);
     assert_eq!(
         fixture.on(Event::Said {
             incarnation: alice(),

@@ -39,12 +39,12 @@ fn request(team: &mut Team, (id, kind): (&str, &str), from: &str, payload: Value
     line(team, &record);
 }
 
-fn fails(live: &mut Live, then: Then, why: &str) {
-    let job = live.jobs.begin(then).unwrap();
-    live.job_ended(job, &Err(why.to_owned()));
+fn fails(runtime: &mut Runtime, then: Then, why: &str) {
+    let job = runtime.jobs.begin(then).unwrap();
+    runtime.job_ended(job, &Err(why.to_owned()));
 }
 
-fn enter(team: &mut Team, live: &mut Live, (name, status, more): Given) {
+fn enter(team: &mut Team, runtime: &mut Runtime, (name, status, more): Given) {
     let ended = ["crashed", "shutdown"].contains(&status);
     let approve_by = if more.contains("lead") {
         "lead"
@@ -83,7 +83,7 @@ fn enter(team: &mut Team, live: &mut Live, (name, status, more): Given) {
         idle_reason,
         ..WorkerState::default()
     };
-    live.observe(
+    runtime.apply(
         team,
         &Event::Connected {
             incarnation: incarnation.clone(),
@@ -91,7 +91,7 @@ fn enter(team: &mut Team, live: &mut Live, (name, status, more): Given) {
             state,
         },
     );
-    live.note_unread(&incarnation, more.contains("mail"));
+    runtime.record_unread(&incarnation, more.contains("mail"));
     let refusals = if more.contains("left") {
         MOST_REFUSALS
     } else {
@@ -100,11 +100,11 @@ fn enter(team: &mut Team, live: &mut Live, (name, status, more): Given) {
     for task in 1..=refusals {
         let incarnation = incarnation.clone();
         let offer = Then::Offer { incarnation, task };
-        fails(live, offer, "a.txt is not committed");
+        fails(runtime, offer, "a.txt is not committed");
     }
 }
 
-fn add(team: &mut Team, live: &mut Live, id: TaskId, (status, more): Set) {
+fn add(team: &mut Team, runtime: &mut Runtime, id: TaskId, (status, more): Set) {
     let fields = TaskFields {
         subject: Some("x".to_owned()),
         ..TaskFields::default()
@@ -130,7 +130,7 @@ fn add(team: &mut Team, live: &mut Live, id: TaskId, (status, more): Set) {
                         task: id,
                         number: 1,
                     };
-                    fails(live, check, "no space");
+                    fails(runtime, check, "no space");
                 }
             }
             Some((_, before)) => task["blocked_by"] = json!([before.parse::<TaskId>().unwrap()]),
@@ -152,14 +152,14 @@ fn add(team: &mut Team, live: &mut Live, id: TaskId, (status, more): Set) {
 /// What holds up the tasks, `moves` if nothing does; with `goal` the lead agent was given one.
 fn told(members: &[Given], tasks: &[Set], goal: bool) -> String {
     let mut team = Team::default();
-    let mut live = Live::default();
+    let mut runtime = Runtime::default();
     for member in members.iter() {
-        enter(&mut team, &mut live, *member);
+        enter(&mut team, &mut runtime, *member);
     }
     for (id, task) in (1..).zip(tasks) {
-        add(&mut team, &mut live, id, *task);
+        add(&mut team, &mut runtime, id, *task);
     }
-    let Some(obstacles) = obstacles(&team, &live, goal.then_some(1)) else {
+    let Some(obstacles) = obstacles(&team, &runtime, goal.then_some(1)) else {
         return "moves".to_owned();
     };
     let each = obstacles.iter().map(|it| {

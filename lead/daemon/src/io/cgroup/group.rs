@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The cgroup of one incarnation or check.
 #[derive(Debug, Clone)]
-pub(crate) struct Group {
+pub(crate) struct CgroupHandle {
     record: Cgroup,
     /// The cgroup of the team, as this daemon makes it.
     team: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub(crate) enum Emptiness {
     Unknown,
 }
 
-impl Group {
+impl CgroupHandle {
     /// Returns the cgroup with this record.
     pub(super) fn new(record: Cgroup, team: Option<PathBuf>) -> Self {
         Self { record, team }

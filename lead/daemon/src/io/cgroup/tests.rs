@@ -193,7 +193,7 @@ impl Real {
     }
 
     /// Runs a script in the cgroup of an incarnation, which it enters as a worker does.
-    fn enclosed(&self, incarnation: &Incarnation, script: &str) -> (Child, Group) {
+    fn enclosed(&self, incarnation: &Incarnation, script: &str) -> (Child, CgroupHandle) {
         let group = self.cgroups.make(incarnation, &Bounds::default()).unwrap();
         let procs = Path::new(&group.record().path).join("cgroup.procs");
         let mut child = bash(&format!("echo 0 >{} && echo && {script}", procs.display()))
@@ -206,7 +206,7 @@ impl Real {
 
     /// Waits until nothing of an incarnation is left in its cgroup; returns how that was
     /// established.
-    fn reaps(&self, group: Group) -> Option<Emptied> {
+    fn reaps(&self, group: CgroupHandle) -> Option<Emptied> {
         let (ends, mut ended) = mpsc::unbounded_channel();
         let context = ExitContext {
             how: How {
@@ -320,7 +320,7 @@ fn a_cgroup_that_is_gone_proves_nothing() {
         path: "/sys/fs/cgroup/there/is/none".to_owned(),
         ..Cgroup::default()
     };
-    let group = Group::new(record, None);
+    let group = CgroupHandle::new(record, None);
     assert_eq!(block_on(group.empty("alice")), Emptiness::Gone);
     assert_eq!(real.reaps(group), Some(Emptied::Tree));
 }
@@ -335,7 +335,7 @@ fn where_the_kill_is_refused_the_daemon_waits_until_the_processes_have_ended_by_
         path: path.to_str().unwrap().to_owned(),
         ..Cgroup::default()
     };
-    let group = Group::new(record, Some(plain.team.clone()));
+    let group = CgroupHandle::new(record, Some(plain.team.clone()));
     let kernel = std::thread::spawn(move || {
         limits::write(&path.join("cgroup.events"), "populated 0\n").unwrap();
     });
@@ -351,7 +351,8 @@ fn the_cgroup_that_an_earlier_daemon_had_made_for_the_team_goes_with_the_last_in
     fs::create_dir(team.join(cgroup::DAEMON)).unwrap();
     fs::create_dir(team.join("bob.1")).unwrap();
     // A daemon that makes its own elsewhere.
-    let found = |record: &Cgroup| Group::new(record.clone(), Some(PathBuf::from("/elsewhere")));
+    let found =
+        |record: &Cgroup| CgroupHandle::new(record.clone(), Some(PathBuf::from("/elsewhere")));
     assert_eq!(
         block_on(found(group.record()).empty("alice")),
         Emptiness::Empty

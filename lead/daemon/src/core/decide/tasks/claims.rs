@@ -11,10 +11,10 @@ use teamd_shared::task::{Task, TaskEvent, TaskId, TaskStatus};
 
 use super::integration::is_integrating;
 use crate::core::decide::jobs::unexpected_report;
-use crate::core::decide::{Decision, View, conflict};
+use crate::core::decide::{Decision, DecisionView, conflict};
 use crate::core::event::{Action, Actor};
 
-impl View<'_> {
+impl DecisionView<'_> {
     pub(super) fn claim(
         &self,
         by: &Actor,

@@ -8,13 +8,13 @@ use teamd_shared::journal::TaskRecord;
 use teamd_shared::task::{MAX_OPEN, Task, TaskEvent, TaskFields, TaskId};
 
 use super::{no_task, not_for_teammates};
-use crate::core::decide::{Decision, View, conflict};
+use crate::core::decide::{Decision, DecisionView, conflict};
 use crate::core::event::Actor;
 
 /// How many tasks of a cycle are named.
 const NAMED: usize = 10;
 
-impl View<'_> {
+impl DecisionView<'_> {
     /// Adds tasks. A kill may have cut off the last lines of an earlier attempt under the same id,
     /// and other commands may have made tasks since.
     pub(super) fn add(

@@ -13,11 +13,11 @@ use teamd_shared::task::{
 };
 
 use crate::core::decide::jobs::{begin_job, unexpected_report};
-use crate::core::decide::{Decision, View, conflict};
+use crate::core::decide::{Decision, DecisionView, conflict};
 use crate::core::event::{Action, Actor, ReplyTo};
 use crate::core::job::Then;
 
-impl View<'_> {
+impl DecisionView<'_> {
     /// Goes on with work that is checked and approved: in place it is completed, and else it is
     /// integrated in its turn.
     pub(super) fn accepted(&self, task: &Task, ids: &mut dyn Ids) -> Decision {

@@ -10,12 +10,12 @@ use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
 use teamd_shared::task::{MAX_IDLE_RELEASES, MAX_REMINDERS, Task, TaskEvent, TaskId, TaskStatus};
 
-use crate::core::decide::{Decision, View};
+use crate::core::decide::{Decision, DecisionView};
 use crate::core::event::{Action, Actor, Incarnation};
 use crate::core::job::Then;
 use crate::core::quiet::{MOST_REFUSALS, Standing, standing};
 
-impl View<'_> {
+impl DecisionView<'_> {
     /// Has idle members looked at, if there is work for any of them, or will be when this decision
     /// is applied.
     pub(in crate::core::decide) fn offer_later(&self) -> Decision {
@@ -29,7 +29,7 @@ impl View<'_> {
     /// Gives work to the members that are idle and take it by themselves.
     pub(in crate::core::decide) fn offer(&self, ids: &mut dyn Ids) -> Decision {
         let mut decision = Decision::default();
-        let branches = self.live.jobs.branches();
+        let branches = self.runtime.jobs.branches();
         let mut taken: BTreeSet<TaskId> = branches.map(|(_, task)| task).collect();
         for member in self
             .alive()
@@ -68,7 +68,7 @@ impl View<'_> {
         let Ok((member, task)) = self.claimable(&Actor::Member(name.clone()), Some(task)) else {
             return Decision::default();
         };
-        if standing(self.team, self.live, member) != Standing::Offered(task.id) {
+        if standing(self.team, self.runtime, member) != Standing::Offered(task.id) {
             return Decision::default();
         }
         let Some(next) = task.after(TaskEvent::Claimed, self.now.wall) else {
@@ -93,14 +93,17 @@ impl View<'_> {
     ) -> Decision {
         let name = &incarnation.name;
         // This one counts once it is journaled.
-        let refusals_before = self.live.of(incarnation).map_or(0, |alive| alive.refusals);
+        let refusals_before = self
+            .runtime
+            .of(incarnation)
+            .map_or(0, |worker| worker.refusals.in_a_row);
         let whom = if refusals_before + 1 < MOST_REFUSALS {
             name.clone()
         } else {
             Name::lead()
         };
         let why = format!("{name} cannot be given a task: {why}");
-        self.held_up(task, &why).and(self.note(whom, why, ids))
+        self.held_up(task, &why).and(self.notify(whom, why, ids))
     }
 
     /// Records why a task cannot be given to a teammate, for people to see. No member is told by
@@ -124,7 +127,7 @@ impl View<'_> {
     }
 
     /// Tells a member something that follows for no task.
-    pub(in crate::core::decide) fn note(
+    pub(in crate::core::decide) fn notify(
         &self,
         whom: Name,
         text: String,
@@ -162,12 +165,12 @@ impl View<'_> {
                 task.title(),
                 waits_for_person(&task)
             );
-            decision.and(self.note(Name::lead(), text, ids))
+            decision.and(self.notify(Name::lead(), text, ids))
         })
     }
 
     fn takes_work(&self, member: &Member) -> bool {
-        standing(self.team, self.live, member) == Standing::Free
+        standing(self.team, self.runtime, member) == Standing::Free
     }
 
     /// Reminds a member that has become idle of the task that it holds; the third time the task is
@@ -178,11 +181,11 @@ impl View<'_> {
         ids: &mut dyn Ids,
     ) -> Decision {
         let became_idle = self
-            .live
+            .runtime
             .of(incarnation)
-            .is_some_and(|alive| alive.became_idle);
+            .is_some_and(|worker| worker.became_idle);
         let member = self.present(incarnation).filter(|member| {
-            let standing = standing(self.team, self.live, member);
+            let standing = standing(self.team, self.runtime, member);
             became_idle && matches!(standing, Standing::Holds(_) | Standing::Failed(_))
         });
         let held = member.and_then(|member| self.team.held_by(&member.name));

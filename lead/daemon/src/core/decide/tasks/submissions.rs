@@ -16,13 +16,13 @@ use teamd_shared::task::{
 use super::claims::is_theirs;
 use super::does_not_fit;
 use crate::core::decide::jobs::unexpected_report;
-use crate::core::decide::{Decision, View};
+use crate::core::decide::{Decision, DecisionView};
 use crate::core::event::{Action, Actor};
 
 /// The longest summary of work, in bytes: it stands in the message that asks for its review.
 const MAX_SUMMARY: usize = 50_000;
 
-impl View<'_> {
+impl DecisionView<'_> {
     pub(super) fn submit(
         &self,
         by: &Actor,

@@ -20,12 +20,12 @@ use teamd_shared::request::{Request, Status};
 use teamd_shared::settings::Settings;
 use teamd_shared::task::TaskId;
 
-use crate::core::decide::{Decision, View, decide};
+use crate::core::decide::{Decision, DecisionView, decide};
 use crate::core::event::{
     Action, Actor, Ended, Event, Incarnation, Now, ReplyTo, SpawnFacts, Until,
 };
-use crate::core::job::{Asked, Places, Then};
-use crate::core::live::{Live, Rules};
+use crate::core::job::{JobPlaces, SuspendedCommand, Then};
+use crate::core::runtime::{DecisionRules, Runtime};
 use crate::core::watchdog::LookResult;
 
 pub(super) const CLIENT: ReplyTo = ReplyTo {
@@ -42,8 +42,8 @@ pub(super) const AGENT: ReplyTo = ReplyTo {
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 pub(super) const WATCHDOG: Duration = Duration::from_secs(60);
 
-pub(super) fn rules() -> Rules {
-    Rules {
+pub(super) fn rules() -> DecisionRules {
+    DecisionRules {
         grace: GRACE,
         permission_timeout: Settings::default().permission_timeout,
         restart: Settings::default().restart(),
@@ -52,19 +52,19 @@ pub(super) fn rules() -> Rules {
     }
 }
 
-pub(super) fn places() -> Places {
-    Places {
+pub(super) fn places() -> JobPlaces {
+    JobPlaces {
         workspace: "/home/u/web".to_owned(),
-        ..Places::default()
+        ..JobPlaces::default()
     }
 }
 
 pub(super) struct Harness {
     pub(super) team: Team,
-    pub(super) live: Live,
+    pub(super) runtime: Runtime,
     pub(super) now: Now,
-    pub(super) rules: Rules,
-    pub(super) places: Places,
+    pub(super) rules: DecisionRules,
+    pub(super) places: JobPlaces,
     ids: CountingIds,
 }
 
@@ -77,7 +77,7 @@ impl Harness {
         };
         Self {
             team: Team::default(),
-            live: Live::default(),
+            runtime: Runtime::default(),
             now,
             rules: rules(),
             places: places(),
@@ -87,10 +87,10 @@ impl Harness {
 
     /// Handles one event; returns what was decided.
     pub(super) fn on(&mut self, event: &Event) -> Decision {
-        self.live.observe(&self.team, event);
-        let view = View {
+        self.runtime.apply(&self.team, event);
+        let view = DecisionView {
             team: &self.team,
-            live: &self.live,
+            runtime: &self.runtime,
             now: self.now,
             rules: self.rules,
             places: &self.places,
@@ -98,7 +98,7 @@ impl Harness {
         };
         let decision = decide(&view, event, &mut self.ids);
         if let Event::JobEnded { job, ended } = event {
-            self.live.job_ended(*job, ended);
+            self.runtime.job_ended(*job, ended);
         }
         for record in decision.records.clone() {
             self.write(record);
@@ -109,10 +109,10 @@ impl Harness {
         for action in &decision.actions {
             match action {
                 Action::Start(incarnation, Some(environment)) => {
-                    self.live.ordered(incarnation, environment.clone());
+                    self.runtime.ordered(incarnation, environment.clone());
                 }
                 Action::Start(incarnation, None) => {
-                    self.live
+                    self.runtime
                         .restarted(&self.team.members[&incarnation.name].record, self.now);
                 }
                 _ => {}
@@ -120,14 +120,14 @@ impl Harness {
         }
         let names: Vec<Name> = self.team.members.keys().cloned().collect();
         for name in &names {
-            self.live.arm(&self.team, name, self.now, self.rules);
+            self.runtime.arm(&self.team, name, self.now, self.rules);
         }
         decision
     }
 
     /// Lets a job end that was begun for this.
     pub(super) fn job_ends(&mut self, then: Then, ended: Result<JobReport, String>) -> Decision {
-        let job = self.live.jobs.begin(then).unwrap();
+        let job = self.runtime.jobs.begin(then).unwrap();
         self.on(&Event::JobEnded { job, ended })
     }
 
@@ -293,7 +293,7 @@ impl Harness {
         for _ in 0..seconds {
             self.now.monotonic += Duration::from_secs(1);
             self.now.wall += 1.0;
-            for (incarnation, finding) in self.live.look(&self.team, self.now, self.rules) {
+            for (incarnation, finding) in self.runtime.look(&self.team, self.now, self.rules) {
                 match finding {
                     LookResult::Ask(number) => asked.push(number),
                     LookResult::Silent => decisions.push(self.on(&Event::Silent { incarnation })),
@@ -319,7 +319,7 @@ impl Harness {
 
 /// Returns what goes on with a command of a person, or of the first incarnation of a member.
 pub(super) fn goes_on(by: Actor, command: Command) -> Then {
-    Then::Command(Box::new(Asked {
+    Then::Command(Box::new(SuspendedCommand {
         client: CLIENT,
         by,
         incarnation: 1,

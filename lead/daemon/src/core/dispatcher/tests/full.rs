@@ -7,14 +7,14 @@ use teamd_shared::task::TaskFields;
 
 use super::*;
 use crate::core::event::Until;
-use crate::core::job::Asked;
+use crate::core::job::{SuspendedCommand, Then};
 
 impl Fixture {
     /// Three commands come, none of which can be journaled, and then nothing more, until a second
     /// is over.
     fn is_kept_busy(&mut self) {
         for _ in 0..3 {
-            self.owners.now.monotonic += RETRY / 4;
+            self.io.now.monotonic += RETRY / 4;
             let taken = self.on(Event::Command(
                 CLIENT,
                 Actor::Person,
@@ -22,19 +22,19 @@ impl Fixture {
             ));
             assert!(taken.contains(&"refuse"), "{taken:?}");
         }
-        self.owners.now.monotonic += RETRY / 4;
+        self.io.now.monotonic += RETRY / 4;
     }
 }
 
 #[test]
 fn what_could_not_be_journaled_is_tried_again_although_commands_keep_coming() {
     let mut fixture = Fixture::with_alice();
-    fixture.owners.full = true;
+    fixture.io.full = true;
     fixture.on(Event::Leaving {
         incarnation: alice(),
     });
     fixture.is_kept_busy();
-    fixture.owners.full = false;
+    fixture.io.full = false;
     fixture.on(ended());
     let taken = fixture.on(Event::Command(
         CLIENT,
@@ -59,10 +59,10 @@ fn what_is_due_comes_although_commands_keep_coming() {
         Actor::Person,
         Command::Shutdown(leave(0.0, Some(0.0))),
     ));
-    fixture.owners.full = true;
+    fixture.io.full = true;
     assert!(fixture.seconds_later(1).contains(&"append fails"));
     fixture.is_kept_busy();
-    fixture.owners.full = false;
+    fixture.io.full = false;
     assert!(
         fixture.seconds_later(1).contains(&"signal"),
         "she is made to leave"
@@ -73,7 +73,7 @@ fn what_is_due_comes_although_commands_keep_coming() {
 fn a_second_sigterm_ends_the_daemon_although_neither_can_be_journaled() {
     for commands in [false, true] {
         let mut fixture = Fixture::with_alice();
-        fixture.owners.full = true;
+        fixture.io.full = true;
         fixture.on(Event::Terminate);
         for _ in 0..3 {
             if commands {
@@ -81,7 +81,7 @@ fn a_second_sigterm_ends_the_daemon_although_neither_can_be_journaled() {
             }
             fixture.seconds_later(1);
             assert!(
-                fixture.dispatcher.end.is_none(),
+                fixture.dispatcher.end().is_none(),
                 "told once, it waits for the disk"
             );
         }
@@ -90,7 +90,7 @@ fn a_second_sigterm_ends_the_daemon_although_neither_can_be_journaled() {
             "{commands}"
         );
         assert!(
-            matches!(fixture.dispatcher.end, Some(End::Failed(_))),
+            matches!(fixture.dispatcher.end(), Some(DaemonEnd::Failed(_))),
             "{commands}"
         );
     }
@@ -99,7 +99,7 @@ fn a_second_sigterm_ends_the_daemon_although_neither_can_be_journaled() {
 #[test]
 fn what_a_person_ends_by_force_is_killed_at_once_and_recorded_later() {
     let mut fixture = Fixture::with_alice();
-    fixture.owners.full = true;
+    fixture.io.full = true;
     let taken = fixture.on(Event::Command(
         CLIENT,
         Actor::Person,
@@ -116,13 +116,13 @@ fn what_a_person_ends_by_force_is_killed_at_once_and_recorded_later() {
             Command::Shutdown(leave(0.0, Some(after))),
         )
     };
-    fixture.owners.taken.clear();
+    fixture.io.taken.clear();
     fixture
         .dispatcher
-        .handle(vec![shutdown(10.0)], &mut fixture.owners);
+        .handle(vec![shutdown(10.0)], &mut fixture.io);
     let replies = fixture.dispatcher.take_replies();
     assert!(
-        !fixture.owners.taken.contains(&"signal"),
+        !fixture.io.taken.contains(&"signal"),
         "it is to have its ten seconds: {replies:?}"
     );
     let hint = replies[0].1.clone().unwrap_err().hint.unwrap();
@@ -136,20 +136,20 @@ fn what_a_person_ends_by_force_is_killed_at_once_and_recorded_later() {
         "{taken:?}"
     );
     fixture.on(ended());
-    fixture.owners.full = false;
+    fixture.io.full = false;
     fixture.seconds_later(1);
     assert_eq!(
         fixture.alice().phase,
         Phase::Killed,
         "and not started again"
     );
-    assert!(fixture.dispatcher.end.is_none());
+    assert!(fixture.dispatcher.end().is_none());
 }
 
 #[test]
 fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
     let mut fixture = Fixture::with_alice();
-    fixture.owners.full = true;
+    fixture.io.full = true;
     let fields = TaskFields {
         subject: Some("x".to_owned()),
         ..TaskFields::default()
@@ -171,15 +171,15 @@ fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
         (Command::Task(add), looked),
         (Command::Integration(sync), synced),
     ] {
-        let asked = Asked {
+        let suspended = SuspendedCommand {
             client: CLIENT,
             by: Actor::Person,
             incarnation: 0,
             author: None,
             command,
         };
-        let then = Then::Command(Box::new(asked));
-        let job = fixture.dispatcher.live.jobs.begin(then).unwrap();
+        let then = Then::Command(Box::new(suspended));
+        let job = fixture.dispatcher.runtime.jobs.begin(then).unwrap();
         let ended = Ok(report);
         let taken = fixture.on(Event::JobEnded { job, ended });
         assert_eq!(
@@ -188,7 +188,7 @@ fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
             "at once, although an attempt has just failed"
         );
     }
-    fixture.owners.full = false;
+    fixture.io.full = false;
     fixture.seconds_later(1);
     assert!(fixture.dispatcher.team.tasks.is_empty() && !fixture.dispatcher.has_undecided());
 }
@@ -196,7 +196,7 @@ fn a_command_that_a_job_has_prepared_is_refused_and_not_carried_out_later() {
 #[test]
 fn a_stop_by_force_ends_the_daemon_and_all_teammates() {
     let mut fixture = Fixture::with_alice();
-    fixture.owners.full = true;
+    fixture.io.full = true;
     let taken = fixture.on(Event::Command(
         CLIENT,
         Actor::Person,
@@ -206,7 +206,10 @@ fn a_stop_by_force_ends_the_daemon_and_all_teammates() {
         taken.contains(&"refuse") && taken.contains(&"signal"),
         "{taken:?}"
     );
-    assert!(matches!(fixture.dispatcher.end, Some(End::Failed(_))));
+    assert!(matches!(
+        fixture.dispatcher.end(),
+        Some(DaemonEnd::Failed(_))
+    ));
 }
 
 #[test]
@@ -216,7 +219,7 @@ fn a_spawn_that_waits_is_told_that_nothing_can_be_recorded() {
         .dispatcher
         .waiters
         .add(CLIENT, alice().name, Until::Ready(alice().number));
-    fixture.owners.full = true;
+    fixture.io.full = true;
     fixture.dispatcher.handle(
         vec![
             Event::Unable {
@@ -225,7 +228,7 @@ fn a_spawn_that_waits_is_told_that_nothing_can_be_recorded() {
             },
             ended(),
         ],
-        &mut fixture.owners,
+        &mut fixture.io,
     );
     let replies = fixture.dispatcher.take_replies();
     let refusal = replies[0].1.clone().unwrap_err();
@@ -240,7 +243,7 @@ fn a_spawn_that_waits_is_told_that_nothing_can_be_recorded() {
         "{refusal:?}"
     );
     assert!(fixture.dispatcher.trouble().is_some());
-    fixture.owners.full = false;
+    fixture.io.full = false;
     fixture.seconds_later(1);
     assert_eq!(fixture.dispatcher.trouble(), None);
     let note = fixture.alice().exit.clone().unwrap().note.unwrap();
@@ -265,13 +268,13 @@ fn add() -> Event {
 impl Fixture {
     /// A job reports what can be journaled at the third attempt only.
     fn ends_while_full(&mut self, job: u64, ended: Result<JobReport, String>) {
-        self.owners.full = true;
+        self.io.full = true;
         assert!(
             self.on(Event::JobEnded { job, ended })
                 .contains(&"append fails")
         );
         assert!(self.seconds_later(1).contains(&"append fails"));
-        self.owners.full = false;
+        self.io.full = false;
         assert!(self.seconds_later(1).contains(&"append"));
     }
 }
@@ -282,8 +285,11 @@ fn an_offer_that_was_refused_counts_once_although_it_is_journaled_later() {
     let taken = fixture.on(add());
     assert!(taken.contains(&"run"), "her branch is begun: {taken:?}");
     fixture.ends_while_full(2, Err("no branch".to_owned()));
-    let member = fixture.dispatcher.live.member(&alice().name).unwrap();
-    assert_eq!((member.refusals, member.is_refused), (1, true));
+    let member = fixture.dispatcher.runtime.member(&alice().name).unwrap();
+    assert_eq!(
+        (member.refusals.in_a_row, member.refusals.is_current),
+        (1, true)
+    );
 }
 
 #[test]
@@ -298,9 +304,9 @@ fn a_check_that_could_not_run_counts_once_although_it_is_journaled_later() {
         fixture.on(Event::Command(CLIENT, by, Command::Task(order)));
     }
     let check = Then::Check { task: 1, number: 1 };
-    let job = fixture.dispatcher.live.jobs.begin(check).unwrap();
+    let job = fixture.dispatcher.runtime.jobs.begin(check).unwrap();
     fixture.ends_while_full(job, Err("no space".to_owned()));
-    assert_eq!(fixture.dispatcher.live.fruitless_checks(1), 1);
+    assert_eq!(fixture.dispatcher.runtime.fruitless_checks(1), 1);
 }
 
 #[test]
@@ -312,11 +318,11 @@ fn work_is_offered_again_after_a_claim_that_could_not_be_journaled() {
     let taken = fixture.on(Event::Command(CLIENT, Actor::Member(alice().name), claim));
     assert!(taken.contains(&"run"), "{taken:?}");
     fixture.on(says(Doing::Idle));
-    fixture.owners.full = true;
+    fixture.io.full = true;
     let ended = Ok(JobReport::Branched(Vec::new()));
     let taken = fixture.on(Event::JobEnded { job: 2, ended });
     assert!(taken.contains(&"refuse"), "{taken:?}");
-    fixture.owners.full = false;
+    fixture.io.full = false;
     let taken = fixture.seconds_later(1);
     assert!(taken.contains(&"run"), "her branch is begun: {taken:?}");
 }

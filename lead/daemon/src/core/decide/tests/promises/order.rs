@@ -98,11 +98,11 @@ impl Promises {
             return Ok(());
         }
         let team = &daemon.dispatcher.team;
-        let live = &daemon.dispatcher.live;
+        let runtime = &daemon.dispatcher.runtime;
         let stands = team
             .members
             .iter()
-            .map(|(name, state)| (name, status(team, live, &state.record)));
+            .map(|(name, state)| (name, status(team, runtime, &state.record)));
         let stands: BTreeMap<&Name, MemberStatus> = stands.collect();
         let shown: BTreeMap<&Name, MemberStatus> = roster
             .iter()

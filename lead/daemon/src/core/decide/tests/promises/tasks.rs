@@ -81,7 +81,7 @@ impl Tasks {
             })?;
             let held = matches!(task.status, TaskStatus::InProgress | TaskStatus::InReview);
             check(held || task.owner.is_none(), || {
-                format!("task {id} is {:?} and owned", task.status)
+                format!("task {id} is {:?} and resources", task.status)
             })?;
             check(
                 task.owner.is_some() || task.status != TaskStatus::InProgress,

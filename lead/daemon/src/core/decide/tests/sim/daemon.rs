@@ -20,13 +20,13 @@ use super::super::promises::Promises;
 use super::jobs::SimJob;
 use super::machine::identity;
 use super::world::{RULES, World};
-use crate::core::decide::{Decision, View, decide};
-use crate::core::dispatcher::{Dispatcher, End};
+use crate::core::decide::{Decision, DecisionView, decide};
+use crate::core::dispatcher::{DaemonEnd, Dispatcher};
 use crate::core::effect_queues::EffectQueues;
 use crate::core::event::{Action, Actor, Event, Incarnation, Now};
-use crate::core::job::{Places, Then};
-use crate::core::live::Live;
-use crate::core::owners::{Failed, NotWritten, Owners};
+use crate::core::io::{Io, IoFailed, NotWritten};
+use crate::core::job::{JobPlaces, Then};
+use crate::core::runtime::Runtime;
 use crate::core::waiters::status;
 
 pub(in super::super) struct Daemon {
@@ -108,11 +108,11 @@ impl World {
                 self.loses_jobs(&mut daemon);
                 self.daemon_is_gone();
             }
-            Ok(()) if daemon.dispatcher.end.is_some() => {
-                self.note(|| format!("  the daemon ends: {:?}", daemon.dispatcher.end));
+            Ok(()) if daemon.dispatcher.end().is_some() => {
+                self.note(|| format!("  the daemon ends: {:?}", daemon.dispatcher.end()));
                 let checked = self
                     .promises
-                    .ends(matches!(daemon.dispatcher.end, Some(End::Stopped)));
+                    .ends(matches!(daemon.dispatcher.end(), Some(DaemonEnd::Stopped)));
                 self.check(checked);
                 for link in self.links.values_mut() {
                     link.daemon_open = false;
@@ -147,7 +147,7 @@ impl World {
         if self.calm || !self.rng.one_in(20) {
             match self.finishes_effects(daemon)? {
                 Ok(seq) => daemon.dispatcher.mark_done(seq),
-                Err(Failed) => daemon.dispatcher.try_again_later(self.now(daemon)),
+                Err(IoFailed) => daemon.dispatcher.try_again_later(self.now(daemon)),
             }
         }
         Ok(())
@@ -162,7 +162,7 @@ impl World {
         let knows_its_journal = knows_its_journal(daemon);
         let mut dispatcher = std::mem::replace(
             &mut daemon.dispatcher,
-            Dispatcher::new(Team::default(), RULES, Places::default()),
+            Dispatcher::new(Team::default(), RULES, JobPlaces::default()),
         );
         let mut hands = Hands {
             world: self,
@@ -183,9 +183,9 @@ impl World {
         Ok(())
     }
 
-    fn decides(&mut self, heard: &mut Heard, view: &View<'_>, event: &Event) -> Decision {
+    fn decides(&mut self, heard: &mut Heard, view: &DecisionView<'_>, event: &Event) -> Decision {
         let doctored = self.doctored(view.team, event);
-        let seen = View {
+        let seen = DecisionView {
             team: doctored.as_ref().unwrap_or(view.team),
             ..*view
         };
@@ -211,7 +211,7 @@ impl World {
         if let Event::Command(_, _, Command::Task(TaskOrder::Add { id, tasks, .. })) = event {
             self.promises.tasks.is_to_make(id, tasks.len());
         }
-        if let Some(client) = view.live.client(event) {
+        if let Some(client) = view.runtime.client(event) {
             let follows = decision.actions.iter().filter(|it| **it != Action::Offer);
             let is_gone = client.agent && decision.records.is_empty() && follows.count() == 0;
             if !is_gone {
@@ -227,7 +227,7 @@ impl World {
     }
 
     /// What the promises must know of an event that was decided.
-    fn remember(&mut self, heard: &mut Heard, view: &View<'_>, event: &Event) {
+    fn remember(&mut self, heard: &mut Heard, view: &DecisionView<'_>, event: &Event) {
         match (event, spawn_of(view, event)) {
             (_, Some((id, order))) => {
                 self.promises.asked_at.insert(id.clone(), order.asked_at);
@@ -331,10 +331,13 @@ impl World {
 }
 
 /// Returns the spawn that goes on with an event.
-fn spawn_of<'a>(view: &'a View<'_>, event: &'a Event) -> Option<(&'a RequestId, &'a SpawnOrder)> {
+fn spawn_of<'a>(
+    view: &'a DecisionView<'_>,
+    event: &'a Event,
+) -> Option<(&'a RequestId, &'a SpawnOrder)> {
     match event {
         Event::Spawn(_, id, order, _) => Some((id, order)),
-        Event::JobEnded { job, .. } => match view.live.jobs.then(*job)? {
+        Event::JobEnded { job, .. } => match view.runtime.jobs.then(*job)? {
             Then::Spawn(_, id, order, _) => Some((id, order)),
             _ => None,
         },
@@ -395,15 +398,15 @@ impl Hands<'_> {
         }
     }
 
-    fn lives<T>(&mut self, done: Result<Result<T, Failed>, Killed>) -> Result<T, Failed> {
+    fn lives<T>(&mut self, done: Result<Result<T, IoFailed>, Killed>) -> Result<T, IoFailed> {
         done.unwrap_or_else(|Killed| {
             self.killed = true;
-            Err(Failed)
+            Err(IoFailed)
         })
     }
 }
 
-impl Owners for Hands<'_> {
+impl Io for Hands<'_> {
     fn has_unread(&mut self, _: &Name, _: u64) -> bool {
         false
     }
@@ -421,7 +424,7 @@ impl Owners for Hands<'_> {
         self.world.now(self.daemon)
     }
 
-    fn decide(&mut self, view: &View<'_>, event: &Event) -> Decision {
+    fn decide(&mut self, view: &DecisionView<'_>, event: &Event) -> Decision {
         let decision = self.world.decides(&mut self.daemon.heard, view, event);
         self.unjournaled |= !decision.records.is_empty();
         decision
@@ -452,18 +455,18 @@ impl Owners for Hands<'_> {
         appended
     }
 
-    fn complete(&mut self, team: &Team, again: bool) -> Result<(), Failed> {
+    fn complete(&mut self, team: &Team, again: bool) -> Result<(), IoFailed> {
         if !self.acts() {
-            return Err(Failed);
+            return Err(IoFailed);
         }
         self.rests_on(team);
         let done = self.world.completes(self.daemon, team, again);
         self.lives(done)
     }
 
-    fn finish_effects(&mut self) -> Result<u64, Failed> {
+    fn finish_effects(&mut self) -> Result<u64, IoFailed> {
         if !self.acts() {
-            return Err(Failed);
+            return Err(IoFailed);
         }
         let settled = self.world.finishes_effects(self.daemon);
         self.lives(settled)
@@ -495,7 +498,7 @@ impl Owners for Hands<'_> {
         Vec::new()
     }
 
-    fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>) {
+    fn show(&mut self, team: &Team, runtime: &Runtime, names: &BTreeSet<Name>) {
         if !self.acts() {
             return;
         }
@@ -503,7 +506,7 @@ impl Owners for Hands<'_> {
         let roster = &mut self.daemon.roster;
         for name in names {
             match team.members.get(name) {
-                Some(state) => roster.insert(name.clone(), status(team, live, &state.record)),
+                Some(state) => roster.insert(name.clone(), status(team, runtime, &state.record)),
                 None => roster.remove(name),
             };
         }
@@ -513,9 +516,9 @@ impl Owners for Hands<'_> {
         }
     }
 
-    fn write_roster(&mut self, team: &Team) -> Result<(), Failed> {
+    fn write_roster(&mut self, team: &Team) -> Result<(), IoFailed> {
         if !self.acts() {
-            return Err(Failed);
+            return Err(IoFailed);
         }
         self.rests_on(team);
         let unshown = std::mem::take(&mut self.daemon.unshown);
@@ -525,7 +528,7 @@ impl Owners for Hands<'_> {
         if !world.calm && world.rng.one_in(20) {
             world.note(|| "  the roster cannot be written".to_owned());
             self.daemon.unwritten.get_or_insert(now.monotonic);
-            return Err(Failed);
+            return Err(IoFailed);
         }
         if !world.is(Mutant::RosterComesLate) {
             world.disk.roster.clone_from(&self.daemon.roster);
@@ -538,5 +541,5 @@ impl Owners for Hands<'_> {
 /// Tells whether the state of a daemon is what its journal says. After a refused sync that is not
 /// known: what it still says, before it ends, rests on earlier lines.
 pub(super) fn knows_its_journal(daemon: &Daemon) -> bool {
-    !matches!(daemon.dispatcher.end, Some(End::Failed(_)))
+    !matches!(daemon.dispatcher.end(), Some(DaemonEnd::Failed(_)))
 }

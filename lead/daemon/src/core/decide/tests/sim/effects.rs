@@ -13,7 +13,7 @@ use super::worker::Worker;
 use super::world::World;
 use crate::core::effect_queues::{Effect, PendingEffect};
 use crate::core::event::Incarnation;
-use crate::core::owners::{Failed, NotWritten};
+use crate::core::io::{IoFailed, NotWritten};
 
 /// How an append fares.
 enum Fate {
@@ -139,7 +139,7 @@ impl World {
         daemon: &mut Daemon,
         team: &Team,
         again: bool,
-    ) -> Result<Result<(), Failed>, Killed> {
+    ) -> Result<Result<(), IoFailed>, Killed> {
         daemon.effects.take_in(team, again);
         if again && self.is(Mutant::NothingIsDoneAgain) {
             while let Some((_, effects)) = daemon.effects.next() {
@@ -157,7 +157,7 @@ impl World {
     pub(super) fn finishes_effects(
         &mut self,
         daemon: &mut Daemon,
-    ) -> Result<Result<u64, Failed>, Killed> {
+    ) -> Result<Result<u64, IoFailed>, Killed> {
         let mut all = Ok(());
         while let Some((to, effects)) = daemon.effects.next() {
             all = self.performs(daemon, to, effects)?.and(all);
@@ -179,7 +179,7 @@ impl World {
         daemon: &mut Daemon,
         to: Name,
         effects: Vec<PendingEffect>,
-    ) -> Result<Result<(), Failed>, Killed> {
+    ) -> Result<Result<(), IoFailed>, Killed> {
         for (at, effect) in effects.iter().enumerate() {
             if !self.calm && self.rng.one_in(100) {
                 return Err(Killed);
@@ -187,7 +187,7 @@ impl World {
             if !self.calm && self.rng.one_in(60) {
                 self.note(|| format!("  line {} cannot be completed for {to}", effect.seq));
                 daemon.effects.failed(to, effects[at..].to_vec());
-                return Ok(Err(Failed));
+                return Ok(Err(IoFailed));
             }
             self.does(&to, effect);
             daemon.effects.done(std::slice::from_ref(effect));

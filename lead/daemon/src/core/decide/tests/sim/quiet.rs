@@ -83,7 +83,7 @@ impl World {
             }
         }
         let sees = |dispatcher: &Dispatcher| {
-            obstacles(&dispatcher.team, &dispatcher.live, Some(1)).is_some()
+            obstacles(&dispatcher.team, &dispatcher.runtime, Some(1)).is_some()
         };
         match &self.daemon {
             Some(daemon) if !fold.stopping && !hung && !sees(&daemon.dispatcher) => {

@@ -43,7 +43,7 @@ impl World {
         self.links.retain(|_, link| link.worker_open);
         self.disk.inboxes.entry(Name::lead()).or_default();
         let mut events = self.reconcile(&mut daemon);
-        if self.begins_anew(&mut daemon).is_err() || daemon.dispatcher.end.is_some() {
+        if self.begins_anew(&mut daemon).is_err() || daemon.dispatcher.end().is_some() {
             self.note(|| "  it ends at once".to_owned());
             return self.daemon_is_gone();
         }

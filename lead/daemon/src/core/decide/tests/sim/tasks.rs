@@ -199,14 +199,15 @@ impl World {
         for member in members
             .filter(|member| !member.phase.is_ended())
             .filter(|member| {
-                let alive = daemon.dispatcher.live.of(&Incarnation::of(member));
+                let worker = daemon.dispatcher.runtime.of(&Incarnation::of(member));
                 let hung = self
                     .processes
                     .values()
                     .any(|it| it.hung && it.incarnation.name == member.name);
-                let rests = alive.is_some_and(|alive| alive.connected && alive.ready) && !hung;
+                let rests =
+                    worker.is_some_and(|worker| worker.is_connected() && worker.ready) && !hung;
                 let team = &daemon.dispatcher.team;
-                let standing = standing(team, &daemon.dispatcher.live, member);
+                let standing = standing(team, &daemon.dispatcher.runtime, member);
                 rests
                     && !matches!(standing, Standing::Refused(_))
                     && member.terms.auto

@@ -18,11 +18,11 @@ use super::jobs::Checkouts;
 use super::machine::{Clocks, Link, SimIds};
 use super::worker::Worker;
 use crate::core::event::Event;
-use crate::core::live::Rules;
+use crate::core::runtime::DecisionRules;
 
 /// The names that are spawned.
 pub(super) const NAMES: [&str; 3] = ["alice", "bob", "carol"];
-pub(in super::super) const RULES: Rules = Rules {
+pub(in super::super) const RULES: DecisionRules = DecisionRules {
     grace: Duration::from_secs(10),
     permission_timeout: Duration::from_secs(30),
     restart: RestartLimit {

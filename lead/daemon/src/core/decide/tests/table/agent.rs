@@ -259,13 +259,13 @@ fn a_plan_that_is_awaited_is_told_when_it_is_answered() {
     );
     waiters.add(AGENT, alice.name.clone(), Until::Judged(id.clone()));
     assert_eq!(
-        waiters.answered(&harness.team, &harness.live, &alice.name),
+        waiters.answered(&harness.team, &harness.runtime, &alice.name),
         []
     );
     // Its incarnation may end meanwhile: the plan belongs to the conversation.
     harness.ends(&alice);
     assert_eq!(
-        waiters.answered(&harness.team, &harness.live, &alice.name),
+        waiters.answered(&harness.team, &harness.runtime, &alice.name),
         []
     );
     let feedback = "mind the tests".to_owned();
@@ -277,7 +277,7 @@ fn a_plan_that_is_awaited_is_told_when_it_is_answered() {
             permissions: None,
         })
         .unwrap();
-    let answers = waiters.answered(&harness.team, &harness.live, &alice.name);
+    let answers = waiters.answered(&harness.team, &harness.runtime, &alice.name);
     let [(AGENT, Ok(Done::Judged(verdict)))] = answers.as_slice() else {
         panic!("{answers:?}")
     };

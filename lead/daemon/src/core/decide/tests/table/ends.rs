@@ -13,8 +13,8 @@ use super::super::harness::{
 };
 use crate::core::decide::Decision;
 use crate::core::event::{Action, Actor, Ended, Event, Incarnation};
-use crate::core::live::Live;
 use crate::core::notices::messages;
+use crate::core::runtime::Runtime;
 
 fn note(harness: &Harness) -> Option<String> {
     harness
@@ -185,7 +185,7 @@ fn a_member_that_must_not_be_restarted_is_not() {
         ),
         (
             "without environment",
-            |harness| harness.live = Live::default(),
+            |harness| harness.runtime = Runtime::default(),
             "environment was lost",
         ),
     ];
@@ -319,7 +319,7 @@ fn a_clock_that_jumps_takes_no_restart_away_and_adds_none() {
             harness.ends(&present);
         }
         let present = harness.starts("alice");
-        harness.live = Live::default();
+        harness.runtime = Runtime::default();
         harness.now.wall += jump;
         let state = WorkerState {
             applied_seq: harness.team.seq,

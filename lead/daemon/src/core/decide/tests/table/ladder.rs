@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::super::harness::{
     CLIENT, Harness, answer, name, nothing, refusal, request_id, shutdown, shutdown_as,
 };
-use crate::core::decide::{Decision, View, decide};
+use crate::core::decide::{Decision, DecisionView, decide};
 use crate::core::event::{Action, Actor, Event, Until};
 use crate::core::waiters::Waiters;
 
@@ -71,7 +71,7 @@ fn a_worker_that_left_as_agreed_is_not_overdue_while_it_is_reaped() {
     let alice = harness.runs("alice");
     let id = harness.request_shutdown("alice", None);
     harness.submit(&alice, answer(&id, true));
-    harness.live.process_exited(&alice);
+    harness.runtime.process_exited(&alice);
     assert!(nothing(&harness.advance(3600)));
     harness.ends(&alice);
     assert_eq!(harness.member("alice").phase, Phase::Shutdown);
@@ -160,9 +160,9 @@ fn force_leads_from_sigterm_over_the_grace_period_to_sigkill() {
         (killed.records.len(), killed.actions.as_slice()),
         (0, [Action::Kill(alice.clone())].as_slice())
     );
-    harness.live.killed(&alice);
+    harness.runtime.killed(&alice);
     assert!(nothing(&harness.advance(60)));
-    assert_eq!(harness.live.next_deadline(), None);
+    assert_eq!(harness.runtime.next_deadline(), None);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_released_worker_that_stays_is_overdue_after_the_grace_period() {
     harness.rules.watchdog = None;
     let alice = harness.runs("alice");
     let id = harness.request_shutdown("alice", None);
-    assert_eq!(harness.live.next_deadline(), None);
+    assert_eq!(harness.runtime.next_deadline(), None);
     harness.submit(&alice, answer(&id, true));
     assert!(nothing(&harness.advance(9)));
     assert_eq!(harness.advance(1).actions, [Action::Terminate(alice)]);
@@ -194,7 +194,7 @@ fn deadlines_begin_anew_with_the_daemon() {
     let alice = harness.runs("alice");
     harness.request_shutdown("alice", Some(5.0));
     harness.advance(4);
-    harness.live = Default::default();
+    harness.runtime = Default::default();
     harness.now.monotonic = Duration::ZERO;
     harness.on(&Event::Found {
         incarnation: alice.clone(),
@@ -377,9 +377,9 @@ fn an_id_that_is_drawn_twice_is_given_once() {
     let mut harness = Harness::new();
     harness.runs("alice");
     harness.runs("bob");
-    let view = View {
+    let view = DecisionView {
         team: &harness.team,
-        live: &harness.live,
+        runtime: &harness.runtime,
         now: harness.now,
         rules: harness.rules,
         places: &harness.places,
@@ -459,7 +459,7 @@ fn an_order_that_is_said_again_joins_its_request_and_asks_no_later_incarnation()
             .map(Box::new),
     };
     assert_eq!(
-        waiters.answered(&harness.team, &harness.live, &name),
+        waiters.answered(&harness.team, &harness.runtime, &name),
         [(CLIENT, Ok(ended))]
     );
 }

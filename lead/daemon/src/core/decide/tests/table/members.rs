@@ -170,9 +170,9 @@ fn a_refused_spawn_leaves_the_environment_of_the_running_member() {
     harness.spawn(other()).unwrap_err();
     let given = |harness: &Harness| {
         harness
-            .live
+            .runtime
             .member(&name("alice"))
-            .and_then(|alive| alive.environment.clone())
+            .and_then(|worker| worker.environment.clone())
     };
     assert_eq!(given(&harness), Some(environment(1)));
     harness.ends(&alice);
@@ -376,7 +376,7 @@ fn a_name_cannot_be_spawned_while_the_checkout_of_its_forgotten_owner_is_removed
     let [Action::Begin(job)] = decision.actions.as_slice() else {
         panic!("{decision:?}")
     };
-    let job = harness.live.jobs.begin(job.then.clone()).unwrap();
+    let job = harness.runtime.jobs.begin(job.then.clone()).unwrap();
     for resume in [false, true] {
         let order = SpawnOrder {
             resume,

@@ -180,7 +180,7 @@ fn claims_in_a_checkout() -> (Harness, Incarnation, u64) {
     let [Action::Begin(job)] = decision.actions.as_slice() else {
         panic!("{decision:?}")
     };
-    let job = harness.live.jobs.begin(job.then.clone()).unwrap();
+    let job = harness.runtime.jobs.begin(job.then.clone()).unwrap();
     (harness, alice, job)
 }
 
@@ -232,7 +232,7 @@ fn begins(harness: &mut Harness, decision: &Decision) -> u64 {
         _ => None,
     });
     let then = job.unwrap_or_else(|| panic!("{decision:?}"));
-    harness.live.jobs.begin(then).unwrap()
+    harness.runtime.jobs.begin(then).unwrap()
 }
 
 /// A person submits the task that alice holds, which has begun a job in her checkout.
@@ -319,7 +319,15 @@ fn a_branch_that_was_begun_for_an_earlier_incarnation_means_nothing_to_the_next_
         harness.ends(&alice);
         harness.starts("alice");
         assert_eq!(harness.on(&report(job)).records, []);
-        assert_eq!(harness.live.member(&name("alice")).unwrap().refusals, 0);
+        assert_eq!(
+            harness
+                .runtime
+                .member(&name("alice"))
+                .unwrap()
+                .refusals
+                .in_a_row,
+            0
+        );
     }
 }
 
@@ -357,7 +365,7 @@ fn a_check_of_an_earlier_submission_says_nothing_about_the_present_one() {
     let (mut harness, _, job) = submitted_by_a_person();
     harness.on(&kept(job));
     let earlier = harness
-        .live
+        .runtime
         .jobs
         .begin(Then::Check { task: 1, number: 1 })
         .unwrap();

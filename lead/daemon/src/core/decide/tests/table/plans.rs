@@ -94,7 +94,7 @@ fn the_verdict_on_another_members_plan_of_the_same_id_starts_no_work() {
     });
     harness.ask(verdict(&id, true)).unwrap();
     assert_eq!(
-        status(&harness.team, &harness.live, harness.member("bob")),
+        status(&harness.team, &harness.runtime, harness.member("bob")),
         member::MemberStatus::Idle
     );
 }

@@ -70,7 +70,7 @@ fn an_idle_worker_is_not_asked_and_may_be_silent_for_ever() {
     });
     assert_eq!(harness.run_watchdog(10_000), (Vec::new(), Vec::new()));
     assert_eq!(
-        harness.live.next_deadline(),
+        harness.runtime.next_deadline(),
         None,
         "nothing wakes the daemon"
     );
@@ -203,7 +203,7 @@ fn a_directive_and_mail_are_reasons_to_ask_an_idle_worker() {
         },
     });
     harness
-        .live
+        .runtime
         .mail_arrived(&harness.team, &alice, harness.now, harness.rules);
     // What it says shows that it has seen the mail.
     harness.on(&Event::Said {
@@ -215,7 +215,7 @@ fn a_directive_and_mail_are_reasons_to_ask_an_idle_worker() {
     });
     assert!(harness.run_watchdog(30).0.is_empty());
     harness
-        .live
+        .runtime
         .mail_arrived(&harness.team, &alice, harness.now, harness.rules);
     assert_eq!(harness.run_watchdog(30).0, [1]);
     harness.on(&Event::Pong {
@@ -249,7 +249,7 @@ fn a_new_daemon_counts_anew_and_tells_anew() {
     let alice = works(&mut harness, "alice");
     harness.run_watchdog(100);
     assert!(harness.member("alice").silent_since.is_some());
-    harness.live = crate::core::live::Live::default();
+    harness.runtime = crate::core::runtime::Runtime::default();
     harness.on(&Event::Found {
         incarnation: alice.clone(),
     });
@@ -310,8 +310,8 @@ fn what_an_incarnation_has_lasted_counts_over_a_restart_of_the_daemon() {
         })
         .unwrap();
     let alice = harness.starts("alice");
-    harness.live = crate::core::live::Live::default();
-    harness.live.aged(&alice, Duration::from_secs(3590));
+    harness.runtime = crate::core::runtime::Runtime::default();
+    harness.runtime.aged(&alice, Duration::from_secs(3590));
     harness.on(&Event::Found {
         incarnation: alice.clone(),
     });

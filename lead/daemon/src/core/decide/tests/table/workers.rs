@@ -172,10 +172,10 @@ fn a_process_of_another_incarnation_is_neither_journaled_nor_welcomed() {
         cgroup: None
     })));
     let present = harness
-        .live
+        .runtime
         .of(&incarnation("alice", 2))
         .expect("the present incarnation is still known");
-    assert!(present.connected && present.ready);
+    assert!(present.is_connected() && present.ready);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_worker_that_comes_back_is_told_the_directive_and_gives_its_environment_back
     let mut harness = Harness::new();
     let alice = harness.runs("alice");
     let id = harness.request_shutdown("alice", None);
-    harness.live = crate::core::live::Live::default();
+    harness.runtime = crate::core::runtime::Runtime::default();
     assert_eq!(
         harness
             .on(&Event::Found {
@@ -262,9 +262,9 @@ fn a_worker_that_comes_back_is_told_the_directive_and_gives_its_environment_back
         (harness.team.seq, false)
     );
     let given = harness
-        .live
+        .runtime
         .member(&name("alice"))
-        .and_then(|alive| alive.environment.clone());
+        .and_then(|worker| worker.environment.clone());
     assert_eq!(given, Some(environment(1)));
 }
 

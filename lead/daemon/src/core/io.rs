@@ -7,28 +7,28 @@ use teamd_shared::journal::{Line, Team};
 use teamd_shared::name::Name;
 use teamd_shared::task::Task;
 
-use super::decide::{Decision, View};
+use super::decide::{Decision, DecisionView};
 use super::event::{Action, Event, Now};
-use super::live::Live;
+use super::runtime::Runtime;
 
 /// The owners of the journal, the inboxes, the processes, the connections and the roster.
-pub(crate) trait Owners {
+pub(crate) trait Io {
     /// Returns the time now.
     fn now(&self) -> Now;
 
     /// Decides what follows from an event: [`super::decide::decide`], with the owner's source of
     /// ids.
-    fn decide(&mut self, view: &View<'_>, event: &Event) -> Decision;
+    fn decide(&mut self, view: &DecisionView<'_>, event: &Event) -> Decision;
 
     /// Appends lines to the journal, with one write and one sync.
     fn append(&mut self, lines: &[Line]) -> Result<(), NotWritten>;
 
     /// Does the effects of new lines that a command or a worker waits for. `again`: they may have
     /// been done before, and what failed is tried again.
-    fn complete(&mut self, team: &Team, again: bool) -> Result<(), Failed>;
+    fn complete(&mut self, team: &Team, again: bool) -> Result<(), IoFailed>;
 
     /// Does and syncs all effects. Returns the last line up to which they are complete.
-    fn finish_effects(&mut self) -> Result<u64, Failed>;
+    fn finish_effects(&mut self) -> Result<u64, IoFailed>;
 
     /// Does what was decided, as far as it concerns the world. Returns what has followed from it at
     /// once.
@@ -41,16 +41,16 @@ pub(crate) trait Owners {
     fn show_tasks(&mut self, tasks: &[&Task]);
 
     /// Takes over into the roster how these members stand now.
-    fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>);
+    fn show(&mut self, team: &Team, runtime: &Runtime, names: &BTreeSet<Name>);
 
     /// Writes the roster, if there is anything new, and the files of tasks that could not be
     /// written.
-    fn write_roster(&mut self, team: &Team) -> Result<(), Failed>;
+    fn write_roster(&mut self, team: &Team) -> Result<(), IoFailed>;
 }
 
 /// Something failed, which stands in the log, and is tried again.
 #[derive(Debug)]
-pub(crate) struct Failed;
+pub(crate) struct IoFailed;
 
 /// Lines could not be appended.
 #[derive(Debug)]

@@ -31,14 +31,14 @@ use super::lock::liveness_lock_holder;
 use super::roster_file::RosterFile;
 use super::task_files::TaskFiles;
 use super::workers::{StartedWorker, Supervisor};
-use crate::core::decide::{Decision, View, decide};
+use crate::core::decide::{Decision, DecisionView, decide};
 use crate::core::dispatcher::RETRY;
 use crate::core::event::{Action, Event, Incarnation, Now, SpawnFacts};
-use crate::core::live::Live;
-use crate::core::owners::{Failed, NotWritten, Owners};
+use crate::core::io::{Io, IoFailed, NotWritten};
+use crate::core::runtime::Runtime;
 
 /// The owners of what the daemon decides about.
-pub(crate) struct Owned {
+pub(crate) struct Resources {
     pub(crate) dir: Arc<TeamDir>,
     pub(crate) journal: Journal,
     pub(crate) effects: Effects,
@@ -57,7 +57,7 @@ pub(crate) struct Owned {
     pub(crate) news: Vec<Record>,
 }
 
-impl Owners for Owned {
+impl Io for Resources {
     fn has_unread(&mut self, name: &Name, read: u64) -> bool {
         self.dir
             .path(&TeamPath::inbox(name))
@@ -73,7 +73,7 @@ impl Owners for Owned {
         }
     }
 
-    fn decide(&mut self, view: &View<'_>, event: &Event) -> Decision {
+    fn decide(&mut self, view: &DecisionView<'_>, event: &Event) -> Decision {
         decide(view, event, &mut RandomIds)
     }
 
@@ -92,11 +92,11 @@ impl Owners for Owned {
         Ok(())
     }
 
-    fn complete(&mut self, team: &Team, again: bool) -> Result<(), Failed> {
+    fn complete(&mut self, team: &Team, again: bool) -> Result<(), IoFailed> {
         self.effects.complete(team, again)
     }
 
-    fn finish_effects(&mut self) -> Result<u64, Failed> {
+    fn finish_effects(&mut self) -> Result<u64, IoFailed> {
         self.effects.finish()
     }
 
@@ -147,17 +147,17 @@ impl Owners for Owned {
         self.task_files.show(&self.dir, tasks);
     }
 
-    fn show(&mut self, team: &Team, live: &Live, names: &BTreeSet<Name>) {
+    fn show(&mut self, team: &Team, runtime: &Runtime, names: &BTreeSet<Name>) {
         let wall = Some(self.now().wall);
         for name in names.iter() {
-            self.roster.show((team, live), name, wall);
+            self.roster.show((team, runtime), name, wall);
         }
         for record in std::mem::take(&mut self.news).iter() {
             self.run_hook(team, record);
         }
     }
 
-    fn write_roster(&mut self, team: &Team) -> Result<(), Failed> {
+    fn write_roster(&mut self, team: &Team) -> Result<(), IoFailed> {
         let Err(error) = self.roster.flush(&self.dir, team) else {
             self.roster_trouble = None;
             return Ok(());
@@ -165,7 +165,7 @@ impl Owners for Owned {
         tracing::error!("cannot write the roster (tried again): {error}");
         self.roster_trouble = Some(format!("cannot write the roster: {error}"));
         self.roster.postpone(RETRY);
-        Err(Failed)
+        Err(IoFailed)
     }
 }
 
@@ -178,7 +178,7 @@ fn is_for_a_hook(record: &Record) -> bool {
     }
 }
 
-impl Owned {
+impl Resources {
     /// Runs the hook of a record that is in the journal.
     fn run_hook(&mut self, team: &Team, record: &Record) {
         match record {

@@ -458,7 +458,7 @@ fn the_lead_agent_makes_the_tasks_of_a_goal() {
     team.teamctl(["run", "Say good night.", "--report", "report.json"])
         .exits(3);
     assert!(
-        stuck(&team)[0].1.starts_with("lead could not go on: "),
+        stuck(&team)[0].1.starts_with("lead could not continue: "),
         "{:?}",
         stuck(&team)
     );

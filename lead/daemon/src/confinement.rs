@@ -70,7 +70,7 @@ pub(super) fn judge(
             Err(match layers.weakness(true) {
                 // Elsewhere it would be.
                 None => error.hint(
-                    "remove the team directory and start anew: a new one is made in your state directory; or \
+                    "remove the team directory and start again: a new one is made in your state directory; or \
                      `teamd start --allow-weak-sandbox`",
                 ),
                 Some(_) => error.hint(

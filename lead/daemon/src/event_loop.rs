@@ -1,8 +1,8 @@
 //! The loop: gather what has happened → decide → journal → effects → directives → roster → replies.
 //!
-//! The [`Dispatcher`] decides, and has its [`Resources`] parts do what follows, up to the directives.
-//! The workers hear first, then the roster is written and commands are answered, and only then are
-//! inbox lines synced.
+//! The [`Dispatcher`] decides, and has its [`Resources`] parts do what follows, up to the
+//! directives. The workers hear first, then the roster is written and commands are answered, and
+//! only then are inbox lines synced.
 
 pub(super) mod gather;
 mod handing_over;
@@ -36,8 +36,8 @@ pub(super) struct EventLoop {
     pub(super) lead: LeadInbox,
     /// An order that another program becomes the daemon.
     pub(super) hand_over: Option<HandOver>,
-    /// When the lead was last told of modes that were put back.
-    pub(super) modes_told: Option<Instant>,
+    /// When the lead last got a notice about restored modes.
+    pub(super) modes_reported: Option<Instant>,
 }
 
 /// Where events come from.

@@ -21,19 +21,20 @@ use teamd_client::programs::Program;
 /// How long the daemon may take to answer: longer than it waits itself for what begins just now.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Has the daemon that runs hand over; returns when it begins to.
+/// Tells the running daemon to hand over. Returns when it begins to.
 ///
 /// # Errors
-/// [`CommandError`] if this program could not take over, or the daemon does not hand over: then it
-/// goes on.
+/// [`CommandError`] if this program could not take over, or the daemon does not hand over. The
+/// daemon continues then.
 pub(super) async fn replace(
     dir: &TeamDir,
     options: &StartOptions,
-    how: (&TeamConfinement, &Program),
+    confinement: &TeamConfinement,
+    worker: &Program,
 ) -> Result<(), CommandError> {
-    // The daemon that runs goes on if this program cannot read the journal.
+    // The running daemon continues if this program cannot read the journal.
     journal::read(dir)?;
-    let successor = successor(dir, options, how)?;
+    let successor = successor(dir, options, confinement, worker)?;
     let mut client = Client::connect(dir).await?;
     let asking = client.call_and_wait(Command::HandOver(Box::new(successor)));
     match tokio::time::timeout(PATIENCE, asking).await {
@@ -46,18 +47,19 @@ pub(super) async fn replace(
             ExitCode::TimedOut,
             "the daemon runs, but does not answer",
         )
-        .hint("kill it with `kill -9 PID`, then `teamd start`: its workers go on meanwhile")),
+        .hint("kill it with `kill -9 PID`, then `teamd start`: its workers keep running")),
     }
 }
 
 fn successor(
     dir: &TeamDir,
     options: &StartOptions,
-    (confinement, worker): (&TeamConfinement, &Program),
+    confinement: &TeamConfinement,
+    worker: &Program,
 ) -> Result<Successor, CommandError> {
     let failed = |message: String| {
         CommandError::new(ExitCode::Failed, message)
-            .hint("nothing was changed: the daemon that runs goes on")
+            .hint("nothing was changed: the running daemon continues")
     };
     let program =
         std::env::current_exe().map_err(|e| failed(format!("cannot find its own program: {e}")))?;

@@ -51,7 +51,8 @@ pub(super) fn serve(
     dir: &Path,
     lock: TeamLock,
     settings: Settings,
-    how: (&TeamConfinement, Program),
+    confinement: &TeamConfinement,
+    worker: Program,
     ready: impl FnOnce(SetAside) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     deny_tracing();
@@ -69,7 +70,8 @@ pub(super) fn serve(
         .build();
     let runtime = runtime.map_err(|e| CommandError::refused("cannot start its runtime", &e))?;
     let ended = runtime.block_on(async {
-        let (mut daemon, mut sources, aside) = begin(Arc::clone(&dir), settings, how)?;
+        let (mut daemon, mut sources, aside) =
+            begin(Arc::clone(&dir), settings, confinement, worker)?;
         ready(aside)?;
         notify(&[
             sd_notify::NotifyState::Ready,
@@ -91,7 +93,8 @@ pub(super) fn serve(
 fn begin(
     dir: Arc<TeamDir>,
     settings: Settings,
-    (confinement, worker): (&TeamConfinement, Program),
+    confinement: &TeamConfinement,
+    worker: Program,
 ) -> Result<(EventLoop, Sources, SetAside), CommandError> {
     let signals = TerminationSignals::catch()?;
     refuse_linked_copy(&dir)?;
@@ -153,7 +156,7 @@ fn begin(
         reaper: Reaper::new(Arc::clone(&dir), empty_sender),
         lead,
         hand_over: None,
-        modes_told: None,
+        modes_reported: None,
     };
     // All lasting threads exist by now, and hold signals back. The workers that begin now must not
     // inherit that.
@@ -259,7 +262,7 @@ fn take_over(
             ExitCode::Failed,
             format!("cannot see whether {name} is alive: {error}"),
         )
-        .hint("its worker goes on; free what is short, and `teamd start` again")
+        .hint("its worker is still running: free some space, then run `teamd start`")
     })?;
     let adopted = events.len();
     for event in &events {
@@ -292,7 +295,7 @@ fn take_over(
     Ok(())
 }
 
-/// Refuses to go on if the daemon has failed already: it must not say that it answers.
+/// Refuses to continue if the daemon has failed already: it must not report that it answers.
 fn refuse_if_over(daemon: &EventLoop) -> Result<(), CommandError> {
     let Some(DaemonEnd::Failed(why)) = daemon.dispatcher.end() else {
         return Ok(());
@@ -324,9 +327,9 @@ fn earlier_roster(
         ),
     };
     let aside = set_aside(dir, why, clock::wall())?;
-    let told = format!("{what}: it is kept as {aside}, and {next}");
-    tracing::warn!("{told}");
-    Ok((None, Some(told)))
+    let message = format!("{what}: it is kept as {aside}, and {next}");
+    tracing::warn!("{message}");
+    Ok((None, Some(message)))
 }
 
 fn write_gitignore(dir: &TeamDir) -> Result<(), CommandError> {

@@ -72,31 +72,30 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
             options.dir.display()
         );
         return Err(CommandError::new(ExitCode::Failed, message)
-            .hint("rename the directory: its path stands in files that are JSON"));
+            .hint("rename the directory: JSON files contain its path"));
     }
     // Whatever the umask of the shell: what the daemon makes is for its user alone, and usable.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
-    let mut found = None;
-    let is_there = || options.dir.symlink_metadata().is_ok();
-    if !is_there() && !options.adopt {
-        let layers = found.insert(look(&options)?).1;
+    let mut program_and_layers = None;
+    if !is_there(&options.dir) && !options.adopt {
+        let layers = program_and_layers.insert(look(&options)?).1;
         confinement::part(&options.dir, layers, &options.register)?;
-        if !is_there() {
+        if !is_there(&options.dir) {
             options.register.make(&options.dir)?;
         }
     }
     let dir = TeamDir::open(&options.dir)?;
-    match options.adopt {
-        true if !dir.looks_like_one()? => {
-            let message = format!(
-                "{} is no team directory: it holds other files, and no journal",
-                dir.root().display()
-            );
-            return Err(CommandError::new(ExitCode::Usage, message)
-                .hint("name the directory itself, such as `.team`"));
-        }
-        true => options.register.enter(&dir)?,
-        false => registered::check(&options.register, &dir, ExitCode::Rejected)?,
+    if !options.adopt {
+        registered::check(&options.register, &dir, ExitCode::Rejected)?;
+    } else if dir.looks_like_one()? {
+        options.register.enter(&dir)?;
+    } else {
+        let message = format!(
+            "{} is no team directory: it holds other files, and no journal",
+            dir.root().display()
+        );
+        return Err(CommandError::new(ExitCode::Usage, message)
+            .hint("name the directory itself, such as `.team`"));
     }
     dir.furnish()?;
     let taken = lock_or_running(&dir)?;
@@ -105,11 +104,11 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
     {
         return Ok(started.clone());
     }
-    let (worker, layers) = found.map_or_else(|| look(&options), Ok)?;
+    let (worker, layers) = program_and_layers.map_or_else(|| look(&options), Ok)?;
     let confinement = confinement::judge(layers, &dir, options.allow_weak_sandbox)?;
     let lock = match taken {
         Ok(lock) => lock,
-        Err(_) => match take_the_place(&dir, &options, (&confinement, &worker))? {
+        Err(_) => match take_the_place(&dir, &options, &confinement, &worker)? {
             Err(started) => return Ok(started),
             // It has ended before it answered: in what follows it says why.
             Ok(lock) => lock,
@@ -123,7 +122,8 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
         dir.root(),
         lock,
         options.settings,
-        (&confinement, worker),
+        &confinement,
+        worker,
         |_| Ok(()),
     )?;
     Ok(Started {
@@ -132,6 +132,10 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
         replaced: false,
         aside: SetAside::default(),
     })
+}
+
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 /// Opens the worker's program, and has it find out which layers work.
@@ -149,9 +153,10 @@ fn look(options: &StartOptions) -> Result<(Program, Layers), CommandError> {
 fn take_the_place(
     dir: &TeamDir,
     options: &StartOptions,
-    how: (&TeamConfinement, &Program),
+    confinement: &TeamConfinement,
+    worker: &Program,
 ) -> Result<Result<TeamLock, Started>, CommandError> {
-    runtime()?.block_on(replace(dir, options, how))?;
+    runtime()?.block_on(replace(dir, options, confinement, worker))?;
     // The earlier program does not answer any more: this program does.
     Ok(lock_or_running(dir)?.map_err(|it| Started {
         already_running: false,
@@ -269,13 +274,13 @@ fn detach(
         .stderr(log)
         .spawn()
         .map_err(|e| CommandError::refused("cannot start the daemon", &e))?;
-    let mut said = String::new();
+    let mut answer = String::new();
     if let Some(mut stdout) = child.stdout.take() {
         stdout
-            .read_to_string(&mut said)
+            .read_to_string(&mut answer)
             .map_err(|e| CommandError::refused("cannot hear from the daemon", &e))?;
     }
-    match serde_json::from_str(&said) {
+    match serde_json::from_str(&answer) {
         Ok(Readiness::Ready { pid, aside }) => Ok(Started {
             pid,
             already_running: false,
@@ -317,7 +322,8 @@ pub fn serve(
             dir,
             lock,
             Settings::from_env()?,
-            (confinement, worker),
+            confinement,
+            worker,
             |aside| {
                 say(&Readiness::Ready {
                     pid: std::process::id(),

@@ -74,8 +74,9 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
             } else {
                 Decision::default()
             };
-            let said = answer.and(view.said(incarnation, state));
-            said.and(view.remind(incarnation, ids))
+            let decision = answer.and(view.said(incarnation, state));
+            decision
+                .and(view.remind(incarnation, ids))
                 .and(view.offer_later())
         }
         Event::Submitted {
@@ -195,8 +196,8 @@ impl DecisionView<'_> {
             .get(name)
             .map(|state| &state.record)
             .ok_or_else(|| {
-                let known = self.team.members.keys().map(Name::as_str);
-                let (wrong, hint) = suggest::unknown_teammate(name.as_str(), known);
+                let names = self.team.members.keys().map(Name::as_str);
+                let (wrong, hint) = suggest::unknown_teammate(name.as_str(), names);
                 Refusal::new(RefusalCode::NotFound, wrong).hint(hint)
             })
     }
@@ -316,12 +317,12 @@ impl Decision {
     }
 }
 
-/// Turns a refusal into the decision that only tells it.
+/// Turns a refusal into the decision that only answers with it.
 fn or_refuse(client: ReplyTo, decision: Result<Decision, Refusal>) -> Decision {
     decision.unwrap_or_else(|refusal| Decision::default().act(Action::Reply(client, Err(refusal))))
 }
 
-/// Makes the refusal of what does not fit how things stand.
+/// Makes the refusal of what does not fit the present state.
 fn conflict(message: impl Into<String>, hint: impl Into<String>) -> Refusal {
     Refusal::new(RefusalCode::Conflict, message).hint(hint)
 }

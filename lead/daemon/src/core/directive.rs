@@ -1,4 +1,4 @@
-//! The daemon's directive to a worker: how things stand for it, composed from the state. Pure.
+//! The daemon's directive to a worker, composed from the state. Pure.
 
 use teamd_shared::control::{Directive, PendingShutdown, PlanVerdict, Welcome};
 use teamd_shared::journal::Team;
@@ -49,7 +49,7 @@ fn pending_shutdown(request: &Request) -> Option<PendingShutdown> {
     })
 }
 
-/// Returns the verdict on what the worker says that it waits for, else on its last plan.
+/// Returns the verdict on what the worker waits for by its own report, otherwise on its last plan.
 fn verdict(team: &Team, runtime: &Runtime, name: &Name) -> Option<PlanVerdict> {
     let awaited = runtime
         .member(name)

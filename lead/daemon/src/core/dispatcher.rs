@@ -2,8 +2,8 @@
 //!
 //! All events that are ready are decided and applied one by one ([`batch`]). Then their lines are
 //! journaled together (group commit, as databases call it), and what follows is done: effects
-//! ([`effects`]), then processes, jobs and directives ([`actions`]), then the roster and the answers
-//! to commands ([`answers`]). What cannot be journaled has not happened ([`failed`]).
+//! ([`effects`]), then processes, jobs and directives ([`actions`]), then the roster and the
+//! answers to commands ([`answers`]). What cannot be journaled has not happened ([`failed`]).
 
 mod actions;
 mod answers;
@@ -81,11 +81,11 @@ enum DaemonStage {
 /// Why the daemon ends.
 #[derive(Debug)]
 pub(crate) enum DaemonEnd {
-    /// It was told to, and no worker is left.
+    /// It was ordered to, and no worker is left.
     Stopped,
     /// It becomes another program.
     HandedOver,
-    /// It cannot go on: why.
+    /// It cannot continue, for this reason.
     Failed(String),
 }
 

@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// A line of which all these members are told, when they have their turn.
+    /// A line that all these members get a notice of, when it is their turn.
     fn line(seq: u64, names: &[Name]) -> Line {
         let tell = names
             .iter()

@@ -46,7 +46,7 @@ pub(crate) enum Actor {
 }
 
 impl Actor {
-    /// Returns the name that stands in records.
+    /// Returns the name that records contain.
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Person => USER,
@@ -89,7 +89,7 @@ pub(crate) struct SpawnFacts {
     pub(crate) cannot_commit: Option<(String, String)>,
 }
 
-/// How the process of an incarnation ended, as far as it could be seen, and what it left unread.
+/// How the process of an incarnation ended, if that could be seen, and what it left unread.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -98,7 +98,7 @@ pub(crate) struct Ended {
     pub(crate) unread: u64,
     /// How it was established that nothing of it is left.
     pub(crate) emptied: Option<Emptied>,
-    /// Why no incarnation can begin where it has worked, if that was looked at.
+    /// Why no incarnation can begin where it has worked, if that was examined.
     pub(crate) unworkable: Option<String>,
 }
 
@@ -131,7 +131,7 @@ pub(crate) enum Event {
     },
     /// A worker leaves because of SIGTERM: it has said so, or its transcript does.
     Leaving { incarnation: Incarnation },
-    /// A worker cannot begin or go on, and says why. Its end follows.
+    /// A worker cannot begin or continue, and reports why. Its end follows.
     Unable {
         incarnation: Incarnation,
         why: String,
@@ -271,7 +271,7 @@ pub(crate) enum Action {
     Start(Incarnation, Option<Environment>),
     /// Let a started worker begin.
     Welcome(Incarnation),
-    /// Say something to a worker, if it is connected.
+    /// Send a worker a frame, if it is connected.
     Say(Incarnation, ToWorker),
     /// Send SIGTERM, and SIGCONT for a stopped process.
     Terminate(Incarnation),
@@ -297,8 +297,8 @@ pub(crate) enum Action {
     IntegrateNext,
     /// Look for work for idle members.
     Offer,
-    /// Keep what a teammate has committed for a task that it holds no more; none: for the one whose
-    /// branch is checked out.
+    /// Keep what a teammate has committed for a task that it no longer holds; none: for the one
+    /// whose branch is checked out.
     Keep(Name, Option<TaskId>),
     /// Answer a command.
     Reply(ReplyTo, Result<Done, Refusal>),

@@ -1,5 +1,5 @@
-//! What the dispatcher asks of the owners of the resources. Those of the daemon are in `io`; the
-//! simulation plays them, and kills the daemon between any two calls.
+//! What the dispatcher needs done. The daemon does it with its resources, which are in `io`. The
+//! simulation has its own implementation, and kills the daemon between any two calls.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,12 @@ use super::decide::{Decision, DecisionView};
 use super::event::{Action, Event, Now};
 use super::runtime::Runtime;
 
-/// The owners of the journal, the inboxes, the processes, the connections and the roster.
+/// The journal, the inboxes, the processes, the connections and the roster.
 pub(crate) trait Io {
     /// Returns the time now.
     fn now(&self) -> Now;
 
-    /// Decides what follows from an event: [`super::decide::decide`], with the owner's source of
-    /// ids.
+    /// Decides what follows from an event: [`super::decide::decide`], with its own source of ids.
     fn decide(&mut self, view: &DecisionView<'_>, event: &Event) -> Decision;
 
     /// Appends lines to the journal, with one write and one sync.
@@ -30,17 +29,17 @@ pub(crate) trait Io {
     /// Does and syncs all effects. Returns the last line up to which they are complete.
     fn finish_effects(&mut self) -> Result<u64, IoFailed>;
 
-    /// Does what was decided, as far as it concerns the world. Returns what has followed from it at
-    /// once.
+    /// Does a part of a decision that concerns the world. Returns the events that follow from it
+    /// immediately.
     fn perform(&mut self, team: &Team, action: &Action) -> Vec<Event>;
 
-    /// Looks whether the inbox of a member holds more than it has taken in, in bytes.
+    /// Tells whether the inbox of a member is longer than what it has read, in bytes.
     fn has_unread(&mut self, name: &Name, read: u64) -> bool;
 
-    /// Writes the files of tasks as they stand now.
+    /// Writes the files of tasks in their present state.
     fn show_tasks(&mut self, tasks: &[&Task]);
 
-    /// Takes over into the roster how these members stand now.
+    /// Puts the present state of these members into the roster.
     fn show(&mut self, team: &Team, runtime: &Runtime, names: &BTreeSet<Name>);
 
     /// Writes the roster, if there is anything new, and the files of tasks that could not be
@@ -48,7 +47,7 @@ pub(crate) trait Io {
     fn write_roster(&mut self, team: &Team) -> Result<(), IoFailed>;
 }
 
-/// Something failed, which stands in the log, and is tried again.
+/// Something failed. It is in the log, and is tried again.
 #[derive(Debug)]
 pub(crate) struct IoFailed;
 

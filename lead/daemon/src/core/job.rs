@@ -1,9 +1,9 @@
 //! Jobs: what takes time, and what follows from it. Pure.
 //!
-//! A decision that needs one ends with [`Action::Begin`](super::event::Action::Begin), and goes on
-//! when its report comes ([`Then`]). Nothing of that stands in the journal: a job ends with its
-//! daemon, promises nothing, and can be done again. Who waits for it asks the next daemon
-//! again, and that one decides anew what is needed.
+//! A decision that needs one ends with [`Action::Begin`](super::event::Action::Begin), and
+//! continues when its report comes ([`Then`]). The journal has nothing of that: a job ends with its
+//! daemon, promises nothing, and can be done again. A command that waits for it is sent again to
+//! the next daemon, which decides again what is needed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct Job {
     pub(crate) then: Then,
 }
 
-/// What a job is for: the decision that goes on with its report.
+/// What a job is for: the decision that continues with its report.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Then {
     /// A command. That of a member counts as long as the incarnation is there that gave it.
@@ -48,7 +48,7 @@ pub(crate) enum Then {
     Keep { name: Name },
 }
 
-/// A command that goes on, and who gave it.
+/// A command that continues when its job has ended, and who gave it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SuspendedCommand {
     pub(crate) client: ReplyTo,
@@ -94,7 +94,7 @@ impl Then {
     }
 }
 
-/// Where jobs work, and by which settings: the same for as long as the daemon runs.
+/// Where jobs work, and with which settings. They stay the same while the daemon runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobPlaces {
     /// Where work is done for which no other directory is named.
@@ -118,14 +118,14 @@ pub(crate) struct JobPlaces {
 pub(crate) struct PendingJobs {
     begun: u64,
     under_way: BTreeMap<u64, Then>,
-    /// The members that were told to leave while nothing ran of them, and when, by the clock of
+    /// The members that were asked to leave while nothing ran of them, and when, by the clock of
     /// [`SpawnOrder::asked_at`]. A spawn that was asked for earlier can come later: its first
     /// daemon has died.
     called_off: BTreeMap<Name, Duration>,
 }
 
 impl PendingJobs {
-    /// Takes in that a job begins. Returns its number; none if the same submission is judged or
+    /// Begins a job. Returns its number; none if the same submission is judged or
     /// integrated already, or a branch is being begun in the same checkout.
     pub(crate) fn begin(&mut self, then: Then) -> Option<u64> {
         let clashes = match &then {
@@ -154,7 +154,7 @@ impl PendingJobs {
         self.under_way.remove(&job)
     }
 
-    /// Takes in that the check of a task counts for nothing. Returns the jobs that can end.
+    /// Drops the check of a task. Returns the jobs that can end.
     pub(crate) fn end_check(&mut self, task: TaskId) -> Vec<u64> {
         let is_its_check =
             |then: &Then| matches!(then, Then::Check { task: checked, .. } if *checked == task);
@@ -167,7 +167,7 @@ impl PendingJobs {
         ended
     }
 
-    /// Tells whether a spawn was asked for before its member was told to leave.
+    /// Tells whether a spawn was ordered before its member was asked to leave.
     pub(crate) fn is_called_off(&self, order: &SpawnOrder) -> bool {
         self.called_off
             .get(&order.name)

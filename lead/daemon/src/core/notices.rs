@@ -22,7 +22,7 @@ pub(crate) fn messages(line: &Line) -> Vec<(Name, Message)> {
         .collect()
 }
 
-/// Makes the message that a member is told of a line; none if nothing is to be told.
+/// Makes the message about a line that a member gets; none if it gets none.
 pub(crate) fn message(line: &Line, tell: &Notice) -> Option<Message> {
     let to = tell.to.as_str();
     let new = |from: &str, body| Message::new(tell.id, from, to, line.at, body);
@@ -113,8 +113,8 @@ fn of_task(record: &TaskRecord, to: &str, seq: u64) -> Option<(Body, String)> {
             )
         }
         TaskEvent::Returned => record.content.clone().unwrap_or_default(),
-        TaskEvent::Failed => format!("{title} has failed: work on it no more{more}"),
-        TaskEvent::Cancelled => format!("{by} has cancelled {title}: work on it no more"),
+        TaskEvent::Failed => format!("{title} has failed; stop working on it{more}"),
+        TaskEvent::Cancelled => format!("{by} has cancelled {title}; stop working on it"),
         TaskEvent::Edited => format!("{by} has changed {title}: look at it with task_get"),
         TaskEvent::Assigned | TaskEvent::Released => format!("{title} is not yours any more{more}"),
         _ => return None,
@@ -122,7 +122,7 @@ fn of_task(record: &TaskRecord, to: &str, seq: u64) -> Option<(Body, String)> {
     Some((Body::Message, text))
 }
 
-/// How many lines the lead is told of one by one.
+/// How many unreadable lines a notice to the lead lists.
 const TOLD: usize = 3;
 
 fn quarantined(rejected: &[RejectedLine]) -> String {

@@ -24,7 +24,7 @@ const MOST_TRIES: u32 = 6;
 /// How many teammates are named that may not claim a task.
 const NAMED: usize = 3;
 
-/// Where a member stands.
+/// What a member does, and whether it could be given a task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Standing<'t> {
     /// Something of it is to come: it works, starts, leaves, or has mail to read.
@@ -45,7 +45,7 @@ pub(crate) enum Standing<'t> {
     Ended(MemberStatus),
 }
 
-/// Tells where a member stands.
+/// Returns the standing of a member.
 pub(crate) fn standing<'t>(team: &'t Team, runtime: &'t Runtime, member: &Member) -> Standing<'t> {
     let name = &member.name;
     if member.phase.is_ended() {
@@ -100,23 +100,25 @@ pub(crate) fn obstacles(
     goal: Option<TaskId>,
 ) -> Option<Vec<Obstacle>> {
     let quiet = Quiet { team, runtime };
-    let open = || {
-        team.tasks
-            .values()
-            .filter(|task| !task.status.is_finished())
-    };
+    let open: Vec<&Task> = team
+        .tasks
+        .values()
+        .filter(|task| !task.status.is_finished())
+        .collect();
     // Without a task and a goal, what teammates still say changes nothing.
     let all = goal.is_some() || team.has_open_tasks();
     let members = team.members.values().map(|state| &state.record);
     let mut concerned = members.filter(|member| all || member.name == Name::lead());
-    if concerned.any(|member| quiet.moves(member)) || open().any(|task| quiet.is_under_way(task)) {
+    if concerned.any(|member| quiet.moves(member))
+        || open.iter().any(|task| quiet.is_under_way(task))
+    {
         return None;
     }
     let of_goal = goal.and_then(|first| quiet.of_goal(first));
     Some(
         of_goal
             .into_iter()
-            .chain(open().map(|task| quiet.of_task(task)))
+            .chain(open.iter().map(|task| quiet.of_task(task)))
             .collect(),
     )
 }
@@ -254,7 +256,7 @@ impl Quiet<'_> {
         match standing(self.team, self.runtime, member) {
             Standing::Busy | Standing::Offered(_) => format!("{name} is at work"),
             Standing::Waits(plan) => self.waits(plan),
-            Standing::Failed(why) => format!("{name} could not go on: {why}"),
+            Standing::Failed(why) => format!("{name} could not continue: {why}"),
             Standing::Holds(held) if held == task => {
                 format!("{name} is idle and has not submitted it")
             }

@@ -251,7 +251,7 @@ fn ended_unasked(name: &Name) -> Refusal {
         format!("{name} ended before it could be asked for a plan"),
     )
     .hint(format!(
-        "`teamctl spawn {name} --resume --plan` goes on with it, its gate closed"
+        "`teamctl spawn {name} --resume --plan` continues its conversation with a closed gate"
     ))
 }
 

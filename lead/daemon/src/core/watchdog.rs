@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-/// How often a worker is looked at until its silence counts.
+/// How often a worker is examined until its silence counts.
 const LOOKS: u32 = 4;
 
 /// What is known of a worker's answers.
@@ -22,7 +22,7 @@ pub(crate) struct ResponseWatch {
     asked: u64,
     /// The number of the last question that is not open any more.
     closed: u64,
-    /// When it is looked at next, since the daemon began.
+    /// When it is examined next, since the daemon began.
     next: Option<Duration>,
     /// How much silence is counted.
     silence: Duration,
@@ -93,7 +93,7 @@ impl ResponseWatch {
         self.since
     }
 
-    /// Returns when it is looked at next, since the daemon began.
+    /// Returns when it is examined next, since the daemon began.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.next
     }

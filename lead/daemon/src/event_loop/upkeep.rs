@@ -1,5 +1,5 @@
-//! The slow tick, and what it looks after: a lost event costs latency, never a message, and the
-//! daemon's own files stand in their places. Nothing is decided here.
+//! The slow tick. It makes up for lost events, so that one costs latency and never a message, and
+//! puts the daemon's own files back in their places. Nothing is decided here.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use crate::core::event::Event;
 use teamd_client::error::CommandError;
 use teamd_client::registered;
 
-/// How often at most the lead is told of modes that were put back; each time stands in the log.
-const MODES_TOLD_EVERY: Duration = Duration::from_secs(60);
+/// The shortest time between two notices to the lead about restored modes. The log has each one.
+const MODES_REPORTED_EVERY: Duration = Duration::from_secs(60);
 
 impl EventLoop {
     /// Does what is due on the slow tick.
@@ -37,10 +37,10 @@ impl EventLoop {
         events
     }
 
-    /// Looks whether the journal, the roster and the socket stand at their paths with their modes,
-    /// and restores them.
+    /// Restores the journal, the roster and the socket where they are not at their paths, or do not
+    /// have their modes.
     pub(super) fn look_after_files(&mut self, sources: &mut Sources) -> Vec<Event> {
-        // Whatever it was, everything is looked at.
+        // Everything is examined, whatever has changed.
         drop(sources.names.as_ref().map(Watch::take));
         let dir = Arc::clone(&self.resources.dir);
         if is_deleted(&dir) {
@@ -62,16 +62,19 @@ impl EventLoop {
     /// Puts the journal back where another process has deleted, replaced or cut it.
     fn restore_journal(&mut self) -> Option<Event> {
         let wall = self.now().wall;
-        let told =
-            self.resources
-                .journal
-                .look_after(&self.resources.dir, &self.dispatcher.team, wall);
-        let told = told.unwrap_or_else(|error| {
-            tracing::error!("journal.jsonl is not where it belongs (tried again): {error}");
-            None
-        })?;
-        tracing::warn!("{told}");
-        Some(Event::Restored { what: told })
+        let dir = &self.resources.dir;
+        let team = &self.dispatcher.team;
+        match self.resources.journal.look_after(dir, team, wall) {
+            Ok(None) => None,
+            Ok(Some(what)) => {
+                tracing::warn!("{what}");
+                Some(Event::Restored { what })
+            }
+            Err(error) => {
+                tracing::error!("journal.jsonl is not where it belongs (tried again): {error}");
+                None
+            }
+        }
     }
 
     /// Puts the roster back where another process has deleted or replaced it.
@@ -79,8 +82,8 @@ impl EventLoop {
         let wall = self.now().wall;
         match self.resources.roster.look_after(&self.resources.dir, wall) {
             Ok(None) => {}
-            Ok(Some(told)) => {
-                tracing::warn!("{told}");
+            Ok(Some(what)) => {
+                tracing::warn!("{what}");
                 self.write_roster();
             }
             Err(error) => {
@@ -89,8 +92,8 @@ impl EventLoop {
         }
     }
 
-    /// Puts modes back. Only where commands have no mounts of their own can they change them: then
-    /// the lead is told.
+    /// Puts modes back. Commands can change them only where they have no mounts of their own. The
+    /// lead gets a notice of it.
     fn restore_modes(&mut self) -> Option<Event> {
         if self.resources.supervisor.has_mounts() {
             return None;
@@ -108,11 +111,11 @@ impl EventLoop {
         );
         tracing::warn!("{what}");
         // A command that changes them again and again fills neither the journal nor an inbox.
-        let told = &mut self.modes_told;
-        if told.is_some_and(|told| told.elapsed() < MODES_TOLD_EVERY) {
+        let last = self.modes_reported;
+        if last.is_some_and(|last| last.elapsed() < MODES_REPORTED_EVERY) {
             return None;
         }
-        *told = Some(Instant::now());
+        self.modes_reported = Some(Instant::now());
         Some(Event::Restored { what })
     }
 }
@@ -124,8 +127,8 @@ fn modes_of(dir: &TeamDir) -> Result<Vec<String>, CommandError> {
     Ok(dir.restore_modes()?)
 }
 
-/// Tells whether the directory has no name any more: then no command can connect there, and the
-/// workers leave too.
+/// Tells whether the directory was deleted. No command can connect there then, and the workers
+/// leave too.
 fn is_deleted(dir: &TeamDir) -> bool {
-    rustix::fs::fstat(dir).is_ok_and(|it| it.st_nlink == 0)
+    rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_nlink == 0)
 }

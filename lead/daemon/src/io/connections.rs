@@ -211,10 +211,11 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         return;
     };
     let pid = credentials.pid;
-    let found = match peer::look(credentials) {
-        Ok(found) => found,
+    let peer_state = match peer::look(credentials) {
+        Ok(peer_state) => peer_state,
         Err(error) => {
-            // A worker connects again. It is not told to leave because this daemon cannot look.
+            // A worker connects again. This daemon cannot see the process, which is no reason to
+            // leave.
             tracing::warn!("cannot see who process {pid} is: {error}");
             return;
         }
@@ -228,7 +229,7 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         }
         Err(_) => return tracing::warn!("process {pid} did not say who it is"),
     };
-    let (process, is_confined) = match found {
+    let (process, is_confined) = match peer_state {
         PeerState::Free(process) => (process, false),
         PeerState::Confined(process) => (process, true),
         PeerState::Gone => return tracing::warn!("refused process {pid}: it is gone"),
@@ -284,13 +285,13 @@ fn of_worker(connection: u64, incarnation: Incarnation) -> impl Fn(FromWorker) -
 async fn refuse(stream: Connection, refusal: Refusal) {
     let (mut out, mut incoming) = stream.split::<Reply, TaggedCommand>();
     if let Ok(Some(request)) = incoming.receive().await {
-        let told = out
+        let sent = out
             .send(&Reply {
                 tag: request.tag,
                 result: Err(refusal),
             })
             .await;
-        tracing::debug!("told a peer why it is not served: {told:?}");
+        tracing::debug!("refused to serve a peer: {sent:?}");
     }
 }
 

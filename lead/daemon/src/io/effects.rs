@@ -263,11 +263,10 @@ fn sync(dir: &TeamDir, unsynced: &Unsynced, durability: Durability) -> Result<()
         return Ok(());
     }
     // The archive comes first: a file must not be lost from both folders.
-    for folder in std::iter::once("archive")
-        .chain(MEMBER_FOLDERS)
-        .filter(|_| unsynced.moved)
-    {
-        dir.sync_folder(Some(folder))?;
+    if unsynced.moved {
+        for folder in std::iter::once("archive").chain(MEMBER_FOLDERS) {
+            dir.sync_folder(Some(folder))?;
+        }
     }
     for to in &unsynced.inboxes {
         match inbox::sync(dir, to) {
@@ -283,21 +282,19 @@ fn sync(dir: &TeamDir, unsynced: &Unsynced, durability: Durability) -> Result<()
     Ok(())
 }
 
-/// Removes what the agent of a member has kept. That may be much, so it is done beside all else.
+/// Removes the files of a member's agent. There may be many, so another thread does it.
 fn forget_agent(dir: &Arc<TeamDir>, name: &Name) {
     let dir = Arc::clone(dir);
     let name = name.clone();
-    let remove = move || {
+    let thread = std::thread::Builder::new().name("forget".to_owned());
+    let started = thread.spawn(move || {
         let removed = StateDir::of_process().and_then(|state| state.remove_of_agent(&dir, &name));
         if let Err(error) = removed {
-            tracing::warn!("what the agent of {name} has kept is not removed: {error}");
+            tracing::warn!("cannot remove the files of {name}'s agent: {error}");
         }
-    };
-    if let Err(error) = std::thread::Builder::new()
-        .name("forget".to_owned())
-        .spawn(remove)
-    {
-        tracing::warn!("what an agent has kept is not removed: {error}");
+    });
+    if let Err(error) = started {
+        tracing::warn!("cannot remove the files of an agent: {error}");
     }
 }
 

@@ -143,10 +143,10 @@ fn config(folder: &Path) -> io::Result<Config> {
         }
         Err(errno) => return Err(wrong(&errno.to_string())),
     };
-    let found = file.metadata()?;
-    if !found.is_file()
-        || found.uid() != rustix::process::geteuid().as_raw()
-        || found.mode() & 0o022 != 0
+    let metadata = file.metadata()?;
+    if !metadata.is_file()
+        || metadata.uid() != rustix::process::geteuid().as_raw()
+        || metadata.mode() & 0o022 != 0
     {
         return Err(wrong(
             "it must be a file of yours that neither group nor others can write (`chmod go-w`)",

@@ -51,24 +51,26 @@ impl Journal {
     ) -> Result<Option<String>, JournalError> {
         let at = TeamPath::journal();
         let ours = self.log.file().metadata()?;
-        let found = dir.identity(&at)?;
+        let present = dir.identity(&at)?;
         let whole = self.log.is_whole()?;
-        let named = found == Some((ours.dev(), ours.ino()));
+        let named = present == Some((ours.dev(), ours.ino()));
         if named && whole {
             return Ok(None);
         }
-        let (lines, back) = match whole {
-            true => (self.log.read_all()?, "ours is back"),
-            // A decision that has no line yet: the next look writes the snapshot.
-            false => match snapshot_line(team, wall)? {
-                Some(line) => (
-                    line,
-                    "it begins with a snapshot of the daemon's state; its earlier lines are lost",
-                ),
-                None => return Ok(None),
-            },
+        let lines = if whole {
+            self.log.read_all()?
+        } else if let Some(line) = snapshot_line(team, wall)? {
+            line
+        } else {
+            // A decision has no line yet. The next look writes the snapshot.
+            return Ok(None);
         };
-        let told = if found.is_none() {
+        let back = if whole {
+            "ours is back"
+        } else {
+            "it begins with a snapshot of the daemon's state; its earlier lines are lost"
+        };
+        let notice = if present.is_none() {
             replace_synced(dir, &at, &lines)?;
             format!("journal.jsonl was deleted: it is written anew, {back}")
         } else {
@@ -86,7 +88,7 @@ impl Journal {
         self.log = AppendLog::open(dir, &at, &TeamPath::journal_torn())?.log;
         // That the path names it must outlive a loss of power, too.
         dir.sync_folder(at.folder())?;
-        Ok(Some(told))
+        Ok(Some(notice))
     }
 
     /// Finds out what the journal says after an append that failed: nothing of it, or that is not

@@ -57,7 +57,7 @@ impl LeadInbox {
             }
         };
         if let Some(why) = batch.restarted {
-            tracing::warn!("the lead's inbox {why}; reading goes on at its beginning");
+            tracing::warn!("the lead's inbox {why}; reading continues at its beginning");
         }
         let mut rejected = Vec::new();
         for line in batch.lines {

@@ -80,16 +80,13 @@ impl SandboxFlags {
     /// Reads `proc_pid_status(5)`. Where the filters are not counted (before Linux 5.9) there is
     /// one or none.
     fn parse(status: &str) -> Option<Self> {
-        let field = |name: &str| {
-            let line = status
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-            line.trim().parse::<u32>().ok()
+        let filters = match field(status, "Seccomp_filters") {
+            Some(filters) => Some(filters),
+            None => field(status, "Seccomp").map(|mode| u32::from(mode > 0)),
         };
-        let filters = field("Seccomp_filters").or_else(|| Some(u32::from(field("Seccomp")? > 0)));
         // A kernel without them cannot confine a process with them.
         Some(Self {
-            no_new_privs: field("NoNewPrivs").unwrap_or(0),
+            no_new_privs: field(status, "NoNewPrivs").unwrap_or(0),
             filters: filters.unwrap_or(0),
         })
     }
@@ -97,6 +94,13 @@ impl SandboxFlags {
     fn exceed(self, own: Self) -> bool {
         self.no_new_privs > own.no_new_privs || self.filters > own.filters
     }
+}
+
+fn field(status: &str, name: &str) -> Option<u32> {
+    let value = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -300,7 +300,20 @@ fn left_by_signal(dir: &TeamDir, incarnation: &Incarnation) -> Result<bool, DirE
     }))
 }
 
-/// Counts what a member has not consumed, and tells where its inbox stands. A conversation that
+/// Counts the lines that a member has not read. A position before the beginning means that the
+/// inbox was cut and is read from its start again, or that an earlier conversation had read that
+/// far.
+fn count_from(
+    dir: &TeamDir,
+    name: &Name,
+    read: Position,
+    begins_at: Position,
+) -> Result<inbox::Count, ReadError> {
+    let earlier = read.offset < begins_at.offset && inbox::fits(dir, name, begins_at)?;
+    inbox::count_lines(dir, name, if earlier { begins_at } else { read })
+}
+
+/// Counts what a member has not consumed, and returns its position. A conversation that
 /// never began leaves all to the next one: what was sent before belongs to no conversation yet.
 fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<(Position, u64), ReadError> {
     let begins_at = beginning.at;
@@ -308,13 +321,7 @@ fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<(Position,
         return Ok((begins_at, 0));
     }
     let read = transcript::position(dir, name)?.unwrap_or(begins_at);
-    let count = || {
-        // If its inbox was cut, it has read from the start again; else an earlier conversation had
-        // read that far.
-        let earlier = read.offset < begins_at.offset && inbox::fits(dir, name, begins_at)?;
-        inbox::count_lines(dir, name, if earlier { begins_at } else { read })
-    };
-    match count() {
+    match count_from(dir, name, read, begins_at) {
         Ok(count) => Ok((count.end, count.mail)),
         Err(ReadError::NoInbox(_)) => Ok((read, 0)),
         // Something else stands in its place: trying again does not help, and there is no mail in

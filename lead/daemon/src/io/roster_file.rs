@@ -146,7 +146,7 @@ impl RosterFile {
             return;
         };
         let incarnation = Incarnation::of(member);
-        let said = runtime
+        let state = runtime
             .of(&incarnation)
             .map(|worker| worker.state.clone())
             .unwrap_or_default();
@@ -180,15 +180,15 @@ impl RosterFile {
             activity: if status.is_ended() {
                 String::new()
             } else {
-                said.activity
+                state.activity
             },
             idle_reason: if status == MemberStatus::Idle {
-                said.idle_reason
+                state.idle_reason
             } else {
                 None
             },
             waiting: if !status.is_ended() {
-                said.waiting
+                state.waiting
             } else {
                 None
             },
@@ -268,8 +268,8 @@ impl RosterFile {
         dir: &TeamDir,
         wall: f64,
     ) -> Result<Option<String>, DirError> {
-        let found = dir.stamp(&TeamPath::config())?;
-        if self.written.is_none() || found == self.written {
+        let present = dir.stamp(&TeamPath::config())?;
+        if self.written.is_none() || present == self.written {
             return Ok(None);
         }
         self.touch();

@@ -41,8 +41,8 @@ impl Socket {
     /// leads nowhere either. Writes the pid if that has failed.
     pub(crate) fn look_after(&mut self, dir: &TeamDir, inputs: &Inputs) {
         self.has_pid = self.has_pid || write_pid(dir);
-        let found = dir.identity(&TeamPath::socket());
-        if !found.is_ok_and(|found| found.is_none() || found != self.identity) {
+        let present = dir.identity(&TeamPath::socket());
+        if !present.is_ok_and(|present| present.is_none() || present != self.identity) {
             return;
         }
         tracing::warn!("the control socket was deleted or replaced: it is made again");

@@ -374,14 +374,14 @@ impl Supervisor {
     /// # Errors
     /// The system's error if its children cannot be seen.
     pub(crate) fn end_orphans(&mut self, since: Instant) -> io::Result<OrphanReport> {
-        let known = self.known_children();
-        self.orphans.end(&known, &self.cgroups, since)
+        let children = self.known_children();
+        self.orphans.end(&children, &self.cgroups, since)
     }
 
     /// Reaps the ended children that no incarnation has left.
     pub(crate) fn reap_others(&mut self) {
-        let known = self.known_children();
-        self.orphans.reap_others(&known, &self.cgroups);
+        let children = self.known_children();
+        self.orphans.reap_others(&children, &self.cgroups);
     }
 
     /// Returns the workers, the jobs, and the processes of hooks: each is reaped by its own owner.

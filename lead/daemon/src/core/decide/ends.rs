@@ -7,6 +7,7 @@ use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record};
 use teamd_shared::member::{End, Ending, Exit, Gate, Member, Phase, Restart, RestartLimit};
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Status, Trigger};
+use teamd_shared::task::TaskId;
 
 use super::{Decision, DecisionView};
 use crate::core::event::{Action, Ended, Incarnation};
@@ -188,16 +189,17 @@ impl DecisionView<'_> {
             name: member.name.clone(),
             number: record.member.incarnation,
         };
-        let let_lie = record
-            .released
-            .iter()
-            .filter(|_| record.member.phase == Phase::Crashed);
-        let told = self.let_lie_too_often(let_lie, ids);
+        let let_lie: &[TaskId] = if record.member.phase == Phase::Crashed {
+            &record.released
+        } else {
+            &[]
+        };
+        let notices = self.let_lie_too_often(let_lie, ids);
         let decision = Decision::default().record(Record::Member(Box::new(record)));
         if restart {
             decision.act(Action::Start(incarnation, None))
         } else {
-            decision.and(told).and(self.offer_later())
+            decision.and(notices).and(self.offer_later())
         }
     }
 
@@ -274,9 +276,9 @@ impl DecisionView<'_> {
                     && self.team.release(&member.name).is_none()
             })
             .map(|member| member.name.clone());
-        // The inbox of the lead is told in any case, and once.
+        // The lead gets one notice, whether a lead agent runs or not.
         let members = members.filter(|name| *name != Name::lead());
-        // One id for all of them: it stands in the journal once, however many are told.
+        // All notices share one id, so that the journal has it once.
         let id = ids.message();
         std::iter::once(Name::lead())
             .chain(members)

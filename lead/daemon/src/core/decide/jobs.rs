@@ -1,4 +1,4 @@
-//! Jobs: what each is ordered to do, and which decision goes on with its report.
+//! Jobs: the order of each, and the decision that continues with its report.
 
 use teamd_shared::check::CheckOrder;
 use teamd_shared::checkout::Checkout;
@@ -16,7 +16,8 @@ use crate::core::event::{Action, Actor, Incarnation, ReplyTo};
 use crate::core::job::{Job, SuspendedCommand, Then};
 
 impl DecisionView<'_> {
-    /// Goes on with what a job was for. One that is not wanted any more counts for nothing.
+    /// Continues the decision that a job was begun for. The report of an unwanted job has no
+    /// effect.
     pub(super) fn job_ended(
         &self,
         job: u64,
@@ -27,7 +28,7 @@ impl DecisionView<'_> {
             return Decision::default();
         };
         let decision = self.follows(then, ended, ids);
-        // Meanwhile the task was offered to no other teammate.
+        // While the branch was begun, the task was offered to no other teammate.
         match then.branch() {
             Some(_) => decision.and(self.offer_later()),
             None => decision,
@@ -49,13 +50,13 @@ impl DecisionView<'_> {
                 or_refuse(*client, decision)
             }
             (Then::Check { task, number }, Ok(JobReport::Checked(report))) => {
-                self.checked((*task, *number), report, ids)
+                self.checked(*task, *number, report, ids)
             }
             (Then::Integrate { task, number }, Ok(JobReport::Integrated(moved))) => {
-                self.integrated((*task, *number), *moved, ids)
+                self.integrated(*task, *number, *moved, ids)
             }
             (Then::Check { task, number } | Then::Integrate { task, number }, _) => {
-                self.not_checked((*task, *number), &why(ended), ids)
+                self.not_checked(*task, *number, &why(ended), ids)
             }
             (Then::Offer { incarnation, .. }, _) if self.present(incarnation).is_none() => {
                 Decision::default()
@@ -77,7 +78,7 @@ impl DecisionView<'_> {
         }
     }
 
-    /// Goes on with a command. A member that has begun anew meanwhile does not know of it.
+    /// Continues a command. An incarnation that has begun since does not know of it.
     fn go_on(
         &self,
         suspended: &SuspendedCommand,
@@ -117,7 +118,7 @@ impl DecisionView<'_> {
         or_refuse(*client, decision)
     }
 
-    /// Returns what goes on with a command once a job for it has ended.
+    /// Returns how a command continues once a job for it has ended.
     pub(super) fn then(&self, client: ReplyTo, by: &Actor, command: Command) -> Then {
         let member = match by {
             Actor::Member(name) => self.team.members.get(name),
@@ -132,7 +133,7 @@ impl DecisionView<'_> {
         }))
     }
 
-    /// Returns the incarnation whose work a command submits, as the team stands now.
+    /// Returns the incarnation whose work a command submits, in the present state of the team.
     fn author_of(&self, command: &Command) -> Option<Incarnation> {
         let Command::Task(TaskOrder::Submit(id, _)) = command else {
             return None;
@@ -154,7 +155,7 @@ impl DecisionView<'_> {
         self.team.members.get(name)?.record.terms.checkout.as_ref()
     }
 
-    /// Has the branch of a task begun in a checkout.
+    /// Begins the branch of a task in a checkout.
     pub(super) fn begin_branch(&self, member: &Member, task: TaskId, then: Then) -> Decision {
         let Some(checkout) = &member.terms.checkout else {
             return Decision::default();
@@ -163,8 +164,8 @@ impl DecisionView<'_> {
         self.in_checkout(&member.name, GitStep::Branch { root, task }, then)
     }
 
-    /// Has what a teammate has committed kept in the team repository: for a task that it holds no
-    /// more, or if none is named for the one whose branch is checked out. Nothing is kept of a
+    /// Returns the job that keeps a teammate's commits in the team repository: for a task that it
+    /// no longer holds, or if none is named for the one whose branch is checked out. None for a
     /// teammate without a checkout.
     pub(in crate::core) fn keep(&self, name: &Name, task: Option<TaskId>) -> Option<Job> {
         let root = self.checkout_of(name)?.root.clone();
@@ -179,19 +180,19 @@ impl DecisionView<'_> {
         })
     }
 
-    /// Has a job done in the checkout of a teammate, with the environment of that if it is known.
+    /// Begins a job in the checkout of a teammate, with its environment if that is known.
     pub(super) fn in_checkout(&self, name: &Name, step: GitStep, then: Then) -> Decision {
         let worker = self.runtime.member(name);
         let environment = worker.and_then(|worker| worker.environment.clone());
         begin_job(self.git(name, environment, step), then)
     }
 
-    /// Has the integration branch, or the user's repository, worked with.
+    /// Begins a job in the integration branch or the user's repository.
     pub(super) fn in_repository(&self, step: GitStep, then: Then) -> Decision {
         begin_job(self.git(&Name::lead(), None, step), then)
     }
 
-    /// Has the checkout of a teammate made, in which it starts.
+    /// Begins to make the checkout in which a teammate starts.
     pub(super) fn make_checkout(&self, order: &SpawnOrder, then: Then) -> Decision {
         let recorded = self.resumed(order).map(|member| &member.terms);
         let named = order
@@ -218,7 +219,7 @@ impl DecisionView<'_> {
         begin_job(JobOrder::Git(Box::new(git)), then)
     }
 
-    /// Has a branch of the user landed. Its filters run as they would by hand.
+    /// Begins to land work on a branch of the user. Its filters run as they would by hand.
     pub(super) fn land(
         &self,
         into: Option<String>,
@@ -231,7 +232,7 @@ impl DecisionView<'_> {
         begin_job(JobOrder::Git(Box::new(git)), then)
     }
 
-    /// Has the protected files looked at, as they are now.
+    /// Begins a job that reads the protected files as they are now.
     pub(super) fn look_at_protected(&self, then: Then) -> Decision {
         let order = JobOrder::Protected {
             root: self.places.workspace.clone(),
@@ -310,8 +311,8 @@ impl DecisionView<'_> {
         JobOrder::Git(Box::new(self.git_order(name, environment, step)))
     }
 
-    /// Orders something that is done with `git`. It sees of the home what its teammate sees, or for
-    /// the lead what any of them does.
+    /// Returns an order that is carried out with `git`. The job sees the parts of the home that its
+    /// teammate sees. A job for the lead sees all parts that any teammate sees.
     fn git_order(&self, name: &Name, environment: Option<Environment>, step: GitStep) -> GitOrder {
         let members = self.team.members.values().map(|state| &state.record);
         let seeing = members.filter(|member| member.name == *name || *name == Name::lead());
@@ -329,7 +330,7 @@ impl DecisionView<'_> {
     }
 }
 
-/// Has a job done.
+/// Begins a job.
 pub(super) fn begin_job(order: JobOrder, then: Then) -> Decision {
     Decision::default().act(Action::Begin(Box::new(Job { order, then })))
 }
@@ -360,8 +361,8 @@ fn merge_message(task: &Task, submission: &Submission) -> String {
     parts.join("\n\n")
 }
 
-/// Tells whether a person or the lead says what is to be done: the protected files count as they
-/// are then.
+/// Tells whether a person or the lead says what is to be done. The protected files are recorded as
+/// they are at that time.
 pub(super) fn sets_work(by: &Actor, command: &Command) -> bool {
     use TaskOrder::{Add, Edit, Retry};
     let sets = matches!(command, Command::Task(Add { .. } | Edit(..) | Retry(..)));
@@ -398,10 +399,10 @@ fn refusal(ended: &Result<JobReport, String>) -> Refusal {
     }
 }
 
-/// Refuses to go on with a report of something that was not ordered.
+/// Refuses to continue with a report of something that was not ordered.
 pub(super) fn unexpected_report() -> Refusal {
     Refusal::new(
         RefusalCode::Failed,
-        "a job reports something else than it was told to do",
+        "a job reports something that it was not ordered to do",
     )
 }

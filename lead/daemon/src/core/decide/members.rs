@@ -1,4 +1,4 @@
-//! Spawn, interrupt, forget: what people do to members.
+//! Spawn, interrupt, forget: the commands of people about members.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::core::job::Then;
 use crate::core::notices::archive_names;
 
 impl DecisionView<'_> {
-    /// Has looked up what a spawn rests on, unless it is refused in any case. A repeated order waits
-    /// with the first one.
+    /// Looks up the facts that a spawn depends on, unless it is refused in any case. A repeated
+    /// order waits with the first one.
     pub(super) fn look_for_spawn(
         &self,
         client: ReplyTo,
@@ -36,7 +36,7 @@ impl DecisionView<'_> {
         Ok(Decision::default().act(Action::Look(client, id.clone(), order, terms)))
     }
 
-    /// Decides on a spawn of which the facts are known. Its checkout is made before.
+    /// Decides on a spawn whose facts are known. Its checkout is made first.
     pub(super) fn spawn(
         &self,
         client: ReplyTo,
@@ -102,7 +102,7 @@ impl DecisionView<'_> {
             .then(|| record.incarnation - record.restarted.min(record.incarnation))
     }
 
-    /// Returns the member whose conversation goes on, if one does.
+    /// Returns the member whose conversation continues, if one does.
     pub(super) fn resumed(&self, order: &SpawnOrder) -> Option<&Member> {
         let before = self.team.members.get(&order.name)?;
         order.resume.then_some(&before.record)
@@ -175,8 +175,8 @@ impl DecisionView<'_> {
         })
     }
 
-    /// Refuses a teammate that could write its workspace, and could not commit there: that would be
-    /// seen when the work is done.
+    /// Refuses a teammate that could write its workspace but could not commit there: that would
+    /// show only when the work is done.
     fn can_commit(&self, order: &SpawnOrder, facts: &SpawnFacts) -> Result<(), Refusal> {
         let writes = self.terms_of(order).sandbox.mode == SandboxMode::WorkspaceWrite;
         if !writes {
@@ -258,7 +258,7 @@ impl DecisionView<'_> {
             .act(Action::Reply(client, Ok(done))))
     }
 
-    /// Forgets a member that has ended. Its checkout is removed before.
+    /// Forgets a member that has ended. Its checkout is removed first.
     pub(super) fn forget(
         &self,
         client: ReplyTo,
@@ -305,7 +305,7 @@ impl DecisionView<'_> {
     }
 }
 
-/// Begins the incarnation of a member that was spawned by this order.
+/// Records and starts the incarnation of a member that this order spawns.
 fn begin(id: &RequestId, order: &SpawnOrder, member: Member, ids: &mut dyn Ids) -> Decision {
     let incarnation = Incarnation::of(&member);
     let prompt = order.terms.prompt.clone();
@@ -337,7 +337,7 @@ fn wait_until_ready(client: ReplyTo, order: &SpawnOrder, incarnation: u32) -> De
     Decision::default().act(Action::Wait(client, order.name.clone(), until))
 }
 
-/// Refuses a spawn whose member was told to leave meanwhile.
+/// Refuses a spawn whose member was asked to leave since.
 pub(crate) fn called_off(name: &Name) -> Refusal {
     conflict(
         format!("{name} was shut down before it had started"),

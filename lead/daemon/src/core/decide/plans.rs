@@ -58,7 +58,7 @@ impl DecisionView<'_> {
                     permissions: if approve { permissions } else { None },
                     ..answered
                 };
-                // The author of a review is told what becomes of its task, and an agent gets its
+                // The author of a review gets a notice about its task, and an agent gets its
                 // answer from its worker.
                 let is_told = !matches!(request.kind, Kind::Review | Kind::Permission);
                 let to = if is_told {
@@ -147,17 +147,13 @@ impl DecisionView<'_> {
         (id, name, content, wait): (&RequestId, &Name, &str, bool),
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
-        let answered = |incarnation, seq| {
-            if wait {
-                Action::Wait(client, name.clone(), Until::GateClosed { incarnation, seq })
-            } else {
-                Action::Reply(client, Ok(Done::Recorded { incarnation }))
-            }
-        };
         if let Some(state) = self.team.members.get(name)
-            && let Some((_, seq)) = state.plan_request.as_ref().filter(|(known, _)| known == id)
+            && let Some((_, seq)) = state
+                .plan_request
+                .as_ref()
+                .filter(|(before, _)| before == id)
         {
-            return Ok(Decision::default().act(answered(state.record.incarnation, *seq)));
+            return Ok(Decision::default().act(gate_closed(client, &state.record, *seq, wait)));
         }
         let member = self.running(name)?;
         if *name == Name::lead() {
@@ -171,7 +167,7 @@ impl DecisionView<'_> {
             gate: Gate::Closed,
             ..self.updated(member)
         };
-        let done = answered(member.incarnation, self.team.seq + 1);
+        let done = gate_closed(client, &member, self.team.seq + 1, wait);
         let record = MemberRecord {
             command_id: Some(id.clone()),
             content: Some(content.to_owned()),
@@ -184,6 +180,17 @@ impl DecisionView<'_> {
         Ok(self
             .fits(Decision::default().record(Record::Member(Box::new(record))))?
             .act(done))
+    }
+}
+
+/// Answers a command that closes a gate: now, or when the worker has applied that line.
+fn gate_closed(client: ReplyTo, member: &Member, seq: u64, wait: bool) -> Action {
+    let incarnation = member.incarnation;
+    if wait {
+        let until = Until::GateClosed { incarnation, seq };
+        Action::Wait(client, member.name.clone(), until)
+    } else {
+        Action::Reply(client, Ok(Done::Recorded { incarnation }))
     }
 }
 

@@ -15,7 +15,7 @@ use super::{Decision, DecisionView};
 use crate::core::event::{Action, Incarnation, ReplyTo, Until};
 use crate::core::runtime::DueStep;
 
-/// Seconds that a model has to decide when the daemon was told by a signal to end.
+/// Seconds that a model has to decide when a signal has ended the daemon.
 const HURRIED: f64 = 3.0;
 /// Seconds after which a teammate is forced when `teamd stop --force` asks it.
 const STOP_FORCE_AFTER: f64 = 10.0;
@@ -32,16 +32,18 @@ impl DecisionView<'_> {
         may_be_asked(order)?;
         let name = &order.name;
         let agent = client.agent;
-        let known = self.team.requests.get(&order.request_id);
-        let (decision, request_id) = match known {
-            Some(known) if known.kind == Kind::Shutdown && known.member() == name.as_str() => {
+        let earlier = self.team.requests.get(&order.request_id);
+        let (decision, request_id) = match earlier {
+            Some(earlier)
+                if earlier.kind == Kind::Shutdown && earlier.member() == name.as_str() =>
+            {
                 let open = self
                     .open_shutdown(name)
-                    .filter(|open| open.request_id == known.request_id);
+                    .filter(|open| open.request_id == earlier.request_id);
                 let decision = open
                     .map(|open| join(open, order.force_after, agent))
                     .unwrap_or_default();
-                (decision, known.request_id.clone())
+                (decision, earlier.request_id.clone())
             }
             Some(_) => return Err(taken(&order.request_id)),
             None => match self.running(name) {
@@ -57,9 +59,9 @@ impl DecisionView<'_> {
         Ok(self.fits(decision)?.act(answer))
     }
 
-    /// Calls the spawns off that were asked for before, of a member that does not run: so no request
-    /// waits for what the next daemon would know nothing of. If its checkout is being made, the
-    /// command is answered when nothing is left of that.
+    /// Calls the spawns off that were asked for before, of a member that does not run: so no
+    /// request waits for what the next daemon would know nothing of. If its checkout is being made,
+    /// the command is answered when nothing is left of that.
     fn call_off(&self, client: ReplyTo, name: &Name, refusal: Refusal) -> Decision {
         let jobs = &self.runtime.jobs;
         let answer = if jobs.spawns(name) || jobs.is_ending(name) {
@@ -119,11 +121,10 @@ impl DecisionView<'_> {
     /// Returns an id that no request has. The requests of the same decision, `asked`, are not in
     /// the state yet.
     fn new_request_id(&self, asked: &[Record], ids: &mut dyn Ids) -> RequestId {
-        let is_in = |record: &Record, id: &RequestId| matches!(record, Record::Request(it) if it.request.request_id == *id);
         loop {
             let id = ids.request();
             if !self.team.requests.contains_key(&id)
-                && !asked.iter().any(|record| is_in(record, &id))
+                && !asked.iter().any(|record| has_request_id(record, &id))
             {
                 return id;
             }
@@ -178,9 +179,10 @@ impl DecisionView<'_> {
     /// Records that SIGTERM ends a worker, as it says. If it was taken for hung, that is its
     /// answer: it is not started again.
     pub(super) fn leaving(&self, incarnation: &Incarnation) -> Decision {
-        let by_itself = |member: &Member| matches!(member.ending, None | Some(Ending::Hung));
         match self.present(incarnation) {
-            Some(member) if by_itself(member) && self.team.release(&incarnation.name).is_none() => {
+            Some(member)
+                if leaves_by_itself(member) && self.team.release(&incarnation.name).is_none() =>
+            {
                 let ending = Some(Ending::Sigterm);
                 let ending_note = None;
                 let member = Member {
@@ -296,7 +298,6 @@ impl DecisionView<'_> {
 
 /// Refuses a time that is no number: it could not be read from the journal again.
 fn may_be_asked(order: &ShutdownOrder) -> Result<(), Refusal> {
-    let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
     if is_time(order.decide_within) && order.force_after.is_none_or(is_time) {
         return Ok(());
     }
@@ -328,4 +329,20 @@ fn join(open: &Request, earlier: Option<f64>, agent: bool) -> Decision {
         return Decision::default();
     }
     Decision::default().request(RequestEvent::Joined, request, Vec::new())
+}
+
+fn has_request_id(record: &Record, id: &RequestId) -> bool {
+    match record {
+        Record::Request(record) => record.request.request_id == *id,
+        Record::Team(_) | Record::Member(_) | Record::Task(_) | Record::Snapshot(_) => false,
+    }
+}
+
+/// Tells whether no order of a person or the lead ends a member.
+fn leaves_by_itself(member: &Member) -> bool {
+    matches!(member.ending, None | Some(Ending::Hung))
+}
+
+fn is_time(seconds: f64) -> bool {
+    seconds.is_finite() && seconds >= 0.0
 }

@@ -1,5 +1,5 @@
-//! A worker that does not answer: the lead is told first, and only then it is ended; one that
-//! answers again goes on.
+//! A worker that does not answer: the lead gets a notice first, and only then the worker is ended.
+//! One that answers again continues.
 
 use teamd_shared::amount::format_duration;
 use teamd_shared::id::Ids;
@@ -11,8 +11,8 @@ use super::{Decision, DecisionView};
 use crate::core::event::{Action, Incarnation};
 
 impl DecisionView<'_> {
-    /// Takes in that a worker answers. If the lead was told that it does not, the lead is told that
-    /// it goes on.
+    /// Records that a worker answers. If the lead has a notice that it does not, the lead gets
+    /// another one.
     pub(super) fn pong(&self, incarnation: &Incarnation, ids: &mut dyn Ids) -> Decision {
         let answers = self
             .runtime
@@ -30,7 +30,7 @@ impl DecisionView<'_> {
         let silent =
             std::time::Duration::try_from_secs_f64(self.now.wall - since).unwrap_or_default();
         let text = format!(
-            "{} answers again, after {}, and goes on",
+            "{} answers again, after {}, and continues",
             incarnation.name,
             format_duration(silent)
         );

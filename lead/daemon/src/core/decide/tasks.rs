@@ -1,5 +1,5 @@
-//! Tasks: who may do what with them, and who is told. Where a task stands after an event says
-//! [`TaskEvent::leads_to`].
+//! Tasks: who may do what with them, and who gets a notice. [`TaskEvent::leads_to`] says which
+//! status an event leads to.
 
 mod claims;
 mod fields;
@@ -42,7 +42,7 @@ impl DecisionView<'_> {
         {
             return Ok(job);
         }
-        let (decision, told) = match order {
+        let (decision, done) = match order {
             TaskOrder::List(id) => (Decision::default(), Some(Done::Tasks(self.listed(*id)?))),
             TaskOrder::Add { id, tasks, within } => {
                 let (decision, made) = self.add(by, (id, tasks, *within), ids)?;
@@ -66,23 +66,22 @@ impl DecisionView<'_> {
             Record::Task(record) => Some(record.task.clone()),
             _ => None,
         });
-        let done = told.unwrap_or_else(|| Done::Tasks(changed.collect()));
+        let done = done.unwrap_or_else(|| Done::Tasks(changed.collect()));
         let offer = (!decision.records.is_empty()).then_some(Action::Offer);
         let mut decision = self.fits(decision)?.act(Action::Reply(client, Ok(done)));
         decision.actions.extend(offer);
         Ok(decision)
     }
 
-    /// Has done what an order needs before: a claim of a teammate with a checkout the branch of its
-    /// task, a submission of such a one a commit, and what says what is to be done a look at the
-    /// protected files. None if it needs nothing.
+    /// Begins the job that an order needs first. A claim of a teammate with a checkout needs the
+    /// branch of its task, and a submission from there needs a commit. An order that says what is
+    /// to be done needs a look at the protected files. None if the order needs nothing.
     fn prepare(
         &self,
         client: ReplyTo,
         by: &Actor,
         order: &TaskOrder,
     ) -> Result<Option<Decision>, Refusal> {
-        let then = |order| self.then(client, by, Command::Task(order));
         match order {
             TaskOrder::Claim(id) => {
                 let (member, task) = self.claimable(by, *id)?;
@@ -96,7 +95,8 @@ impl DecisionView<'_> {
                         "try again in a moment",
                     ));
                 }
-                let then = then(TaskOrder::Claim(Some(task.id)));
+                let claim = TaskOrder::Claim(Some(task.id));
+                let then = self.then(client, by, Command::Task(claim));
                 Ok(Some(self.begin_branch(member, task.id, then)))
             }
             TaskOrder::Submit(id, summary) => {
@@ -109,12 +109,16 @@ impl DecisionView<'_> {
                     task: Some(*id),
                     submit: true,
                 };
-                Ok(Some(self.in_checkout(owner, step, then(order.clone()))))
+                let then = self.then(client, by, Command::Task(order.clone()));
+                Ok(Some(self.in_checkout(owner, step, then)))
             }
             _ => {
                 let command = Command::Task(order.clone());
-                let looks = sets_work(by, &command) && !self.team.work.protect.is_empty();
-                Ok(looks.then(|| self.look_at_protected(then(order.clone()))))
+                if self.team.work.protect.is_empty() || !sets_work(by, &command) {
+                    return Ok(None);
+                }
+                let then = self.then(client, by, command);
+                Ok(Some(self.look_at_protected(then)))
             }
         }
     }
@@ -143,8 +147,8 @@ impl DecisionView<'_> {
         }
     }
 
-    /// Returns a task that is not completed long ago: those are out of the daemon's memory, and
-    /// nothing can happen to them.
+    /// Returns a task that the daemon has in memory. It drops tasks that were completed long ago,
+    /// and nothing can happen to those.
     fn known_task(&self, id: TaskId) -> Result<&Task, Refusal> {
         self.team
             .tasks
@@ -179,9 +183,9 @@ impl DecisionView<'_> {
         Decision::default().task(TaskRecord { content, ..record })
     }
 
-    /// Returns the record of a task after an event, with those who are told: its owner, unless that
-    /// did it; the lead, of what the daemon decides; and the teammate that the task is for, unless
-    /// that is given its work.
+    /// Returns the record of a task after an event, with its notices: to its owner, unless the
+    /// owner caused the event; to the lead about what the daemon decides; and to the teammate that
+    /// the task is for, unless the daemon gives work to that.
     fn recorded(
         &self,
         event: TaskEvent,
@@ -219,8 +223,8 @@ impl DecisionView<'_> {
         let owner = owner
             .filter(|owner| owner.as_str() != by && named.as_ref() != Some(owner))
             .cloned();
-        let told = owner.into_iter().chain(lead.then(Name::lead)).chain(named);
-        let tell = told
+        let receivers = owner.into_iter().chain(lead.then(Name::lead)).chain(named);
+        let tell = receivers
             .map(|to| Notice {
                 to,
                 id: ids.message(),

@@ -76,12 +76,12 @@ impl DecisionView<'_> {
         let Some(member) = self.present(incarnation) else {
             return Decision::default();
         };
-        // This daemon counts its silence anew, and tells the lead anew.
-        let found = Member {
+        // This daemon counts its silence again from zero, and notifies the lead again.
+        let answering = Member {
             silent_since: None,
             ..self.updated(member)
         };
-        let adopted = Decision::default().member(MemberEvent::Adopted, found);
+        let adopted = Decision::default().member(MemberEvent::Adopted, answering);
         // A signal is sent again: it is not known whether the earlier daemon sent it.
         match member.ending {
             None => adopted,
@@ -96,7 +96,7 @@ impl DecisionView<'_> {
             .and(self.said(incarnation, state))
     }
 
-    /// Says to a worker how things stand.
+    /// Sends a worker its directive.
     pub(super) fn directed(&self, incarnation: &Incarnation) -> Decision {
         let directive = directive(self.team, self.runtime, &incarnation.name);
         directive.map_or_else(Decision::default, |directive| {
@@ -225,7 +225,7 @@ impl DecisionView<'_> {
             Err(request::AnswerError::WrongAnswerer) => {
                 return Err("the request is the lead's to answer".to_owned());
             }
-            // The first answer stands, and the directive that follows from it has told the worker,
+            // The first answer holds, and the directive that follows from it has told the worker,
             // or does so when it connects.
             Err(_) => return Ok(Decision::default()),
         };
@@ -264,7 +264,7 @@ impl DecisionView<'_> {
         let incarnation = Incarnation::of(member);
         if let Some(known) = self.team.requests.get(request_id) {
             // The same line, said again after a broken connection; but a plan that expired with an
-            // earlier incarnation must be submitted anew.
+            // earlier incarnation must be submitted again.
             let same = known.kind.is_judged() && Some(known.message_id) == message.id;
             return if same && known.status != Status::Expired {
                 Ok(recorded(&incarnation, request_id, known.status))

@@ -107,7 +107,8 @@ impl Dispatcher {
     }
 }
 
-/// Returns what is to be kept of the work of teammates that no longer hold a task after this record.
+/// Returns what is to be kept of the work of teammates that no longer hold a task after this
+/// record.
 fn left_behind(team: &Team, record: &Record) -> Vec<Action> {
     match record {
         Record::Task(record)

@@ -1,9 +1,9 @@
 //! An append that failed. The state is as before, the commands are refused, and the other events
 //! stay at the front of the queue. Nothing else is decided until those events can be journaled. A
-//! command or a signal brings the next attempt at once.
+//! command or a signal causes the next attempt at once.
 //!
-//! A person can end processes all the same: what a command ends by force at once, or a second
-//! signal ends, is killed, and journaled later.
+//! A person can still end processes: a command that ends one by force, or a second signal, kills
+//! it, and that is journaled later.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl JournalState {
 
 impl Dispatcher {
     /// Undoes the batch that could not be written: the state becomes what the file says, and every
-    /// command is told why. The daemon ends if it cannot know what the file says.
+    /// command is refused with the reason. The daemon ends if it cannot know what the file says.
     pub(super) fn not_written(&mut self, batch: DecisionBatch, error: NotWritten, io: &mut dyn Io) {
         match error.journal {
             Err(unknown) => self.end_with(DaemonEnd::Failed(unknown)),
@@ -90,7 +90,7 @@ impl Dispatcher {
             }
             let stops = matches!(event, Event::Command(_, _, Command::Stop { force: true }));
             if stops || ends {
-                let why = "told to end by force, and the journal cannot be written: its teammates were killed";
+                let why = "it was ended by force while the journal could not be written; its teammates were killed";
                 self.end_with(DaemonEnd::Failed(why.to_owned()));
             }
             if let Some(client) = self.runtime.client(&event) {

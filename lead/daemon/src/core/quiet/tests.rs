@@ -236,12 +236,12 @@ fn what_is_stuck_is_told_with_the_reason() {
         (
             vec![("bob", "idle", "failed")],
             vec![("pending", "")],
-            "1: bob could not go on: failed",
+            "1: bob could not continue: failed",
         ),
         (
             vec![("bob", "idle", "failed")],
             vec![("in_progress", "bob")],
-            "1: bob could not go on: failed",
+            "1: bob could not continue: failed",
         ),
         (
             vec![("bob", "idle", "manual")],
@@ -300,7 +300,7 @@ fn what_is_stuck_is_told_with_the_reason() {
                 ("di", "crashed", ""),
             ],
             vec![("pending", "")],
-            "1: amy has ended (shutdown); bob could not go on: failed; cy has ended (crashed); and 1 more",
+            "1: amy has ended (shutdown); bob could not continue: failed; cy has ended (crashed); and 1 more",
         ),
         (
             vec![("bob", "idle", "")],
@@ -343,7 +343,7 @@ fn nothing_is_left_to_do_when_the_tasks_are_finished_and_the_lead_agent_rests() 
             vec![("lead", "idle", "failed")],
             done.clone(),
             true,
-            "goal: lead could not go on: failed",
+            "goal: lead could not continue: failed",
         ),
         (
             vec![("lead", "crashed", "")],

@@ -8,7 +8,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::io::retry_on_intr;
 use teamd_shared::cgroup::{CgroupPlace, CgroupRights, DAEMON, path_in};
@@ -75,8 +75,7 @@ fn no_swap(folder: &Path) -> bool {
 
 /// Delegates a controller to the cgroups of incarnations. Returns false if the daemon may not.
 fn delegate(place: &CgroupPlace, team: &Path, controller: &str) -> io::Result<bool> {
-    let control = |folder: &Path| folder.join("cgroup.subtree_control");
-    if lists(&fs::read_to_string(control(team))?, controller) {
+    if lists(&fs::read_to_string(subtree_control(team))?, controller) {
         return Ok(true);
     }
     let ours = place.standing == CgroupRights::Delegated && !place.is_a_service();
@@ -84,16 +83,16 @@ fn delegate(place: &CgroupPlace, team: &Path, controller: &str) -> io::Result<bo
         return Ok(false);
     }
     let order = format!("+{controller}");
-    match write(&control(&place.folder), &order) {
+    match write(&subtree_control(&place.folder), &order) {
         Err(error) if is_busy(&error) => {
             if !make_way(place, team)? {
                 return Ok(false);
             }
-            write(&control(&place.folder), &order)?;
+            write(&subtree_control(&place.folder), &order)?;
         }
         other => other?,
     }
-    write(&control(team), &order)?;
+    write(&subtree_control(team), &order)?;
     Ok(true)
 }
 
@@ -169,4 +168,8 @@ pub(super) fn write(file: &Path, order: &str) -> io::Result<()> {
     } else {
         Err(io::ErrorKind::WriteZero.into())
     }
+}
+
+fn subtree_control(folder: &Path) -> PathBuf {
+    folder.join("cgroup.subtree_control")
 }

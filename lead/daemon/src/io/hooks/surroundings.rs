@@ -97,8 +97,11 @@ fn is_in(path: &Path, territory: &[PathBuf]) -> bool {
         return false;
     }
     let real = path.ancestors().find_map(|above| above.canonicalize().ok());
-    let is_theirs = |it: &Path| territory.iter().any(|theirs| it.starts_with(theirs));
-    is_theirs(path) || real.as_deref().is_some_and(is_theirs)
+    is_below(path, territory) || real.is_some_and(|real| is_below(&real, territory))
+}
+
+fn is_below(path: &Path, territory: &[PathBuf]) -> bool {
+    territory.iter().any(|folder| path.starts_with(folder))
 }
 
 #[cfg(test)]

@@ -128,14 +128,13 @@ impl DecisionView<'_> {
 
     /// Refuses to wait for tasks that are not known, and are not made just now, before this one.
     fn waits_for_known(&self, task: &Task) -> Result<(), Refusal> {
-        let is_known = |before: TaskId| {
-            (before > self.team.last_task && before < task.id)
-                || self.team.task_status(before).is_some()
-        };
-        match task.blocked_by.iter().find(|before| !is_known(**before)) {
-            Some(unknown) => Err(no_task(&format!("there is no task {unknown} to wait for"))),
-            None => Ok(()),
+        for &before in &task.blocked_by {
+            let is_made_before = before > self.team.last_task && before < task.id;
+            if !is_made_before && self.team.task_status(before).is_none() {
+                return Err(no_task(&format!("there is no task {before} to wait for")));
+            }
         }
+        Ok(())
     }
 
     /// Returns what the protected files must still be when the work is done. A teammate may have

@@ -18,8 +18,8 @@ use crate::core::event::{Action, Actor, ReplyTo};
 use crate::core::job::Then;
 
 impl DecisionView<'_> {
-    /// Goes on with work that is checked and approved: in place it is completed, and else it is
-    /// integrated in its turn.
+    /// Continues with work that is checked and approved: in place it is completed, and otherwise it
+    /// is integrated in its turn.
     pub(super) fn accepted(&self, task: &Task, ids: &mut dyn Ids) -> Decision {
         if task
             .submission
@@ -143,11 +143,13 @@ impl DecisionView<'_> {
 
     /// Begins with the next one that waits, unless one is being integrated.
     pub(in crate::core::decide) fn integrate_next(&self) -> Decision {
-        let tasks = || self.team.tasks.values();
-        let next = tasks()
+        let tasks = self.team.tasks.values();
+        let next = tasks
+            .clone()
             .filter(|task| stage(task) == Some(&Stage::Queued))
             .min_by(|one, other| one.updated_at.total_cmp(&other.updated_at));
-        if tasks().any(is_integrating) {
+        let mut tasks = tasks;
+        if tasks.any(is_integrating) {
             return Decision::default();
         }
         let Some(next) = next else {
@@ -168,12 +170,13 @@ impl DecisionView<'_> {
     /// was checked, it is merged and checked again: that is the same attempt.
     pub(in crate::core::decide) fn integrated(
         &self,
-        of: (TaskId, u32),
+        task: TaskId,
+        number: u32,
         is_integrated: bool,
         ids: &mut dyn Ids,
     ) -> Decision {
         let Some((task, submission)) = self
-            .submitted_task(of)
+            .submitted_task(task, number)
             .filter(|(task, _)| is_integrating(task))
         else {
             return Decision::default();
@@ -198,7 +201,7 @@ impl DecisionView<'_> {
         completed.and(others.unwrap_or_default()).and(next)
     }
 
-    /// Sends work back that does not fit what was integrated meanwhile.
+    /// Returns work that conflicts with what was integrated since.
     pub(super) fn conflicting(&self, task: &Task, files: &[String], ids: &mut dyn Ids) -> Decision {
         let why = format!("conflicts with what is integrated, in {}", files.join(", "));
         let text = format!(
@@ -223,16 +226,18 @@ impl DecisionView<'_> {
         (command, (branch, shown), commit): (&RequestId, (&str, &str), Option<&str>),
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
-        let reply = |tasks| Decision::default().act(Action::Reply(client, Ok(Done::Tasks(tasks))));
         // What is integrated needs no task any more: numbers begin with 1.
         let Some(commit) = commit else {
-            return Ok(self.superseded(branch, 0, ids).and(reply(Vec::new())));
+            return Ok(self
+                .superseded(branch, 0, ids)
+                .and(with_tasks(client, Vec::new())));
         };
         if let Some(task) = self.under_way(branch, commit) {
-            return Ok(reply(vec![task.clone()]));
+            return Ok(with_tasks(client, vec![task.clone()]));
         }
         if let Some(id) = self.team.made_by(command).first() {
-            return Ok(reply(
+            return Ok(with_tasks(
+                client,
                 self.team.tasks.get(id).cloned().into_iter().collect(),
             ));
         }
@@ -257,7 +262,7 @@ impl DecisionView<'_> {
         };
         let begin = begun.as_ref().map_or(&made, |record| &record.task);
         let Some(mut task) = begin.after(TaskEvent::Synced, self.now.wall) else {
-            return Ok(reply(Vec::new()));
+            return Ok(with_tasks(client, Vec::new()));
         };
         task.branch = Some(UserBranch {
             name: branch.to_owned(),
@@ -276,13 +281,13 @@ impl DecisionView<'_> {
             stage: Stage::Checking,
         });
         let id = task.id;
-        let told = vec![task.clone()];
+        let made = vec![task.clone()];
         let record = TaskRecord::of(TaskEvent::Synced, task, USER);
         let decision = begun.into_iter().fold(Decision::default(), Decision::task);
         Ok(decision
             .task(record)
             .act(Action::Check(id))
-            .and(reply(told)))
+            .and(with_tasks(client, made)))
     }
 
     /// Returns the task that integrates this commit of a branch just now, or that a teammate works
@@ -317,7 +322,7 @@ impl DecisionView<'_> {
         })
     }
 
-    /// Takes in where a branch of the user stands after it was asked to land.
+    /// Records the commit of a branch of the user after work was to land on it.
     fn landed(&self, client: ReplyTo, landed: &Landed, ids: &mut dyn Ids) -> Decision {
         let reply =
             Decision::default().act(Action::Reply(client, Ok(Done::Landed(landed.clone()))));
@@ -378,4 +383,9 @@ fn at(task: &Task, stage: Stage) -> Task {
         submission,
         ..task.clone()
     }
+}
+
+/// Answers a command with these tasks.
+fn with_tasks(client: ReplyTo, tasks: Vec<Task>) -> Decision {
+    Decision::default().act(Action::Reply(client, Ok(Done::Tasks(tasks))))
 }

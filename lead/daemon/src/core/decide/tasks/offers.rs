@@ -1,5 +1,5 @@
-//! Work for idle members: it is offered to those that take it by themselves, and owners are
-//! reminded.
+//! Work for idle members. The daemon offers it to those that take tasks by themselves, and reminds
+//! owners.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use crate::core::job::Then;
 use crate::core::quiet::{MOST_REFUSALS, Standing, standing};
 
 impl DecisionView<'_> {
-    /// Has idle members looked at, if there is work for any of them, or will be when this decision
-    /// is applied.
+    /// Begins to offer work to idle members, if there is any or will be when this decision is
+    /// applied.
     pub(in crate::core::decide) fn offer_later(&self) -> Decision {
         if self.team.has_open_tasks() {
             Decision::default().act(Action::Offer)
@@ -26,7 +26,7 @@ impl DecisionView<'_> {
         }
     }
 
-    /// Gives work to the members that are idle and take it by themselves.
+    /// Gives work to the idle members that take tasks by themselves.
     pub(in crate::core::decide) fn offer(&self, ids: &mut dyn Ids) -> Decision {
         let mut decision = Decision::default();
         let branches = self.runtime.jobs.branches();
@@ -56,8 +56,8 @@ impl DecisionView<'_> {
         decision
     }
 
-    /// Gives an idle teammate the task of which its checkout has the branch by now; earlier work on
-    /// it is kept under these names.
+    /// Gives an idle teammate the task whose branch was begun in its checkout. Earlier work on the
+    /// task is kept under these names.
     pub(in crate::core::decide) fn offered(
         &self,
         name: &Name,
@@ -81,9 +81,9 @@ impl DecisionView<'_> {
         Decision::default().task(self.recorded(TaskEvent::Claimed, (next, TEAMD), ids))
     }
 
-    /// Tells an idle teammate why no branch can be begun in its checkout. It is offered a task when
-    /// it has worked again; the third time in a row it is left alone until a person or the lead
-    /// changes a task, and the lead is told.
+    /// Notifies an idle teammate why no branch can be begun in its checkout. It is offered a task
+    /// when it has worked again. The third time in a row the lead gets the notice instead, and the
+    /// teammate is offered nothing until a person or the lead changes a task.
     pub(in crate::core::decide) fn not_offered(
         &self,
         incarnation: &Incarnation,
@@ -106,8 +106,8 @@ impl DecisionView<'_> {
         self.held_up(task, &why).and(self.notify(whom, why, ids))
     }
 
-    /// Records why a task cannot be given to a teammate, for people to see. No member is told by
-    /// that.
+    /// Records why a task cannot be given to a teammate, for people to see. No member gets a
+    /// notice.
     fn held_up(&self, task: TaskId, why: &str) -> Decision {
         let task = self
             .team
@@ -126,7 +126,7 @@ impl DecisionView<'_> {
         })
     }
 
-    /// Tells a member something that follows for no task.
+    /// Sends a member a notice that belongs to no task.
     pub(in crate::core::decide) fn notify(
         &self,
         whom: Name,
@@ -146,14 +146,15 @@ impl DecisionView<'_> {
         Decision::default().record(Record::Team(record))
     }
 
-    /// Tells the lead of the tasks that wait for a person or the lead, when their owner has died
-    /// that holds them still.
-    pub(in crate::core::decide) fn let_lie_too_often<'a>(
+    /// Notifies the lead about tasks that wait for a person or the lead, because the owner that
+    /// still holds them has died.
+    pub(in crate::core::decide) fn let_lie_too_often(
         &self,
-        tasks: impl Iterator<Item = &'a TaskId>,
+        tasks: &[TaskId],
         ids: &mut dyn Ids,
     ) -> Decision {
         let held = tasks
+            .iter()
             .filter_map(|id| self.team.tasks.get(id))
             .filter(|task| task.status == TaskStatus::InProgress);
         let lost = held
@@ -173,8 +174,8 @@ impl DecisionView<'_> {
         standing(self.team, self.runtime, member) == Standing::Free
     }
 
-    /// Reminds a member that has become idle of the task that it holds; the third time the task is
-    /// released. No check has failed by that.
+    /// Reminds a member that has become idle of the task that it holds. The third time the task is
+    /// released, which counts as no failed check.
     pub(in crate::core::decide) fn remind(
         &self,
         incarnation: &Incarnation,
@@ -217,7 +218,7 @@ impl DecisionView<'_> {
     }
 }
 
-/// Says behind a text that no teammate is given a task any more by itself.
+/// Returns the end of a text about a task that is no longer given to a teammate by itself.
 fn waits_for_person(task: &Task) -> String {
     let id = task.id;
     format!(

@@ -19,7 +19,7 @@ use crate::core::decide::jobs::unexpected_report;
 use crate::core::decide::{Decision, DecisionView};
 use crate::core::event::{Action, Actor};
 
-/// The longest summary of work, in bytes: it stands in the message that asks for its review.
+/// The longest summary of work, in bytes: the message that asks for a review contains it.
 const MAX_SUMMARY: usize = 50_000;
 
 impl DecisionView<'_> {
@@ -49,20 +49,16 @@ impl DecisionView<'_> {
             (_, Some(_)) => return Err(unexpected_report()),
         };
         let summary = summary.trim().to_owned();
-        let stage = Stage::Checking;
-        let merged = None;
-        let approved = false;
-        let starved = false;
         next.submission = Some(Submission {
             number,
             by: owner.clone(),
             summary,
             checks,
             commit,
-            merged,
-            approved,
-            starved,
-            stage,
+            merged: None,
+            approved: false,
+            starved: false,
+            stage: Stage::Checking,
         });
         let follows = self.next_step(&next, ids);
         let record = self.recorded(TaskEvent::Submitted, (next, by.as_str()), ids);
@@ -88,13 +84,13 @@ impl DecisionView<'_> {
                 "the summary has {} bytes, the limit is {MAX_SUMMARY}",
                 summary.len()
             );
-            return Err(Refusal::new(RefusalCode::Usage, message).hint("say it in fewer words"));
+            return Err(Refusal::new(RefusalCode::Usage, message).hint("shorten it"));
         }
         Ok((task, owner))
     }
 
-    /// Tells what a submitted task needs next. A daemon that begins asks this again, whatever the
-    /// one before has done of it.
+    /// Decides what a submitted task needs next. A daemon that begins decides this again, whatever
+    /// the one before has done.
     pub(super) fn next_step(&self, task: &Task, ids: &mut dyn Ids) -> Decision {
         let Some(submission) = &task.submission else {
             return Decision::default();
@@ -117,7 +113,7 @@ impl DecisionView<'_> {
         }
     }
 
-    /// Goes on with a task in review: after a start of the daemon, or when a check could not run.
+    /// Continues with a task in review: after a start of the daemon, or when a check could not run.
     pub(in crate::core::decide) fn review(&self, id: TaskId, ids: &mut dyn Ids) -> Decision {
         match self
             .team
@@ -131,10 +127,7 @@ impl DecisionView<'_> {
     }
 
     /// Returns a task whose present submission has this number.
-    pub(super) fn submitted_task(
-        &self,
-        (id, number): (TaskId, u32),
-    ) -> Option<(&Task, &Submission)> {
+    pub(super) fn submitted_task(&self, id: TaskId, number: u32) -> Option<(&Task, &Submission)> {
         let task = self
             .team
             .tasks
@@ -142,18 +135,21 @@ impl DecisionView<'_> {
             .filter(|task| task.status == TaskStatus::InReview)?;
         Some((
             task,
-            task.submission.as_ref().filter(|it| it.number == number)?,
+            task.submission
+                .as_ref()
+                .filter(|submission| submission.number == number)?,
         ))
     }
 
-    /// Takes in how a check has ended. One that is not of the present submission says nothing.
+    /// Decides what follows from a check. The check of an earlier submission has no effect.
     pub(in crate::core::decide) fn checked(
         &self,
-        of: (TaskId, u32),
+        task: TaskId,
+        number: u32,
         ended: &CheckReport,
         ids: &mut dyn Ids,
     ) -> Decision {
-        let Some((task, submission)) = self.submitted_task(of) else {
+        let Some((task, submission)) = self.submitted_task(task, number) else {
             return Decision::default();
         };
         if !ended.conflicts.is_empty() {
@@ -181,6 +177,13 @@ impl DecisionView<'_> {
             return self.passed(task, result, ids).act(Action::Offer);
         };
         let passed = ended.exit == Some(0);
+        let verified = if !passed {
+            Verified::No
+        } else if ended.merged.is_some() {
+            Verified::Checked
+        } else {
+            Verified::InPlace
+        };
         let result = TaskResult {
             check: Some(CheckResult {
                 check: check.clone(),
@@ -188,11 +191,7 @@ impl DecisionView<'_> {
                 seconds: ended.seconds,
                 log: format!("log/task-{}.log", task.id),
             }),
-            verified: match passed {
-                true if ended.merged.is_some() => Verified::Checked,
-                true => Verified::InPlace,
-                false => Verified::No,
-            },
+            verified,
             ..result
         };
         if passed {
@@ -219,14 +218,15 @@ impl DecisionView<'_> {
             .act(Action::Offer)
     }
 
-    /// Tells the lead once that a check could not run. That is no attempt: it is tried again.
+    /// Notifies the lead once that a check could not run. That is no attempt: it is tried again.
     pub(in crate::core::decide) fn not_checked(
         &self,
-        of: (TaskId, u32),
+        task: TaskId,
+        number: u32,
         why: &str,
         ids: &mut dyn Ids,
     ) -> Decision {
-        let Some((task, _)) = self.submitted_task(of) else {
+        let Some((task, _)) = self.submitted_task(task, number) else {
             return Decision::default();
         };
         let again = Decision::default().act(Action::CheckAgain(task.id));
@@ -241,8 +241,8 @@ impl DecisionView<'_> {
             .and(again)
     }
 
-    /// Has a check run once more that failed while the kernel killed for memory: that may have been
-    /// another program's doing.
+    /// Repeats a check that failed while the kernel killed for memory: another program may have
+    /// used the memory.
     fn starved(&self, task: &Task, ids: &mut dyn Ids) -> Decision {
         let why = "it failed while the kernel killed a process for memory; it is run once more, and that one counts";
         let mut stalled = Task {
@@ -252,12 +252,12 @@ impl DecisionView<'_> {
         if let Some(submission) = &mut stalled.submission {
             submission.starved = true;
         }
-        let told = self.system(&stalled, TaskEvent::Stalled, Some(why.to_owned()), ids);
-        told.act(Action::CheckAgain(task.id))
+        let decision = self.system(&stalled, TaskEvent::Stalled, Some(why.to_owned()), ids);
+        decision.act(Action::CheckAgain(task.id))
     }
 
-    /// Takes in that a task has passed its check: it is reviewed, if the task or a protected file
-    /// wants that.
+    /// Decides what follows when a task has passed its check. It is reviewed if the task or a
+    /// protected file demands that.
     fn passed(&self, task: &Task, result: TaskResult, ids: &mut dyn Ids) -> Decision {
         let reviewer = self.team.work.reviewer(task, &result);
         let mut task = Task {
@@ -320,8 +320,8 @@ impl DecisionView<'_> {
         Decision::default().request(RequestEvent::Asked, request, tell)
     }
 
-    /// Tells what follows for a task from the answer to its review: an answer to another submission
-    /// means nothing to it.
+    /// Decides what follows for a task from the answer to its review. An answer about another
+    /// submission has no effect.
     pub(in crate::core::decide) fn answered_review(
         &self,
         review: &Request,
@@ -342,8 +342,8 @@ impl DecisionView<'_> {
         match review.status {
             Status::Approved => {
                 let mut task = task.clone();
-                if let Some(it) = &mut task.submission {
-                    it.approved = true;
+                if let Some(submission) = &mut task.submission {
+                    submission.approved = true;
                 }
                 self.accepted(&task, ids)
             }
@@ -372,7 +372,7 @@ impl DecisionView<'_> {
     }
 }
 
-/// Returns the result of work that nothing was found out about.
+/// Returns the result of work that was not examined yet.
 fn result_of(submission: &Submission) -> TaskResult {
     TaskResult {
         submission: submission.number,

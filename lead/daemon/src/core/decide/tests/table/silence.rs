@@ -169,7 +169,10 @@ fn a_worker_that_answers_again_goes_on_and_the_lead_is_told() {
         number: 1,
     });
     assert_eq!(event(&back), MemberEvent::Answering);
-    assert_eq!(told(&back), "alice answers again, after 1m5s, and goes on");
+    assert_eq!(
+        told(&back),
+        "alice answers again, after 1m5s, and continues"
+    );
     // The number of another question, or of none, is no answer; and a worker that answers all is
     // left alone.
     for number in [0, 1, 7] {

@@ -42,7 +42,7 @@ fn a_deleted_or_damaged_roster_is_written_anew_and_no_answer_is_empty() {
                 .starts_with("config.json.unreadable-")
         })
     });
-    assert!(log(&team).contains("is written anew"));
+    assert!(log(&team).contains("is written again"));
     std::fs::OpenOptions::new()
         .write(true)
         .truncate(true)
@@ -143,7 +143,7 @@ fn a_start_says_that_it_kept_an_unreadable_roster_and_a_missing_one_is_no_empty_
     let kept =
         "adopted alice; config.json could not be read: it is kept as config.json.unreadable-";
     assert!(
-        said.contains(kept) && said.contains("written anew"),
+        said.contains(kept) && said.contains("written again"),
         "{said}"
     );
     team.wait_for("alice", "idle");

@@ -1,8 +1,8 @@
 //! The loop: gather what has happened → decide → journal → effects → directives → roster → replies.
 //!
-//! The [`Dispatcher`] decides, and has its [`Resources`] parts do what follows, up to the
-//! directives. The workers hear first, then the roster is written and commands are answered, and
-//! only then are inbox lines synced.
+//! The [`Dispatcher`] decides, and the [`DaemonResources`] carry out what follows, up to the
+//! directives. The workers get those first, then the roster is written and commands are answered,
+//! and only then are inbox lines synced.
 
 pub(super) mod gather;
 mod handing_over;
@@ -23,7 +23,7 @@ use super::hand_over::HandOver;
 use super::io::connections::Input;
 use super::io::lead_inbox::LeadInbox;
 use super::io::reaper::{Beginning, ExitContext, Reaper};
-use super::io::resources::Resources;
+use super::io::resources::DaemonResources;
 use super::io::signals::TerminationSignals;
 use super::io::socket::Socket;
 use super::io::workers::Reaped;
@@ -31,7 +31,7 @@ use super::io::workers::Reaped;
 /// Everything that the daemon owns.
 pub(super) struct EventLoop {
     pub(super) dispatcher: Dispatcher,
-    pub(super) resources: Resources,
+    pub(super) resources: DaemonResources,
     pub(super) reaper: Reaper,
     pub(super) lead: LeadInbox,
     /// An order that another program becomes the daemon.
@@ -161,7 +161,7 @@ impl EventLoop {
         }
     }
 
-    /// Takes in that a process has ended.
+    /// Handles the end of a process.
     fn process_exited(&mut self, number: u64) -> Vec<Event> {
         match self.resources.supervisor.reap(number) {
             Some(Reaped::Worker(incarnation, how)) => {
@@ -169,7 +169,7 @@ impl EventLoop {
                 Vec::new()
             }
             Some(Reaped::Job(number, how)) => {
-                let Resources {
+                let DaemonResources {
                     jobs, supervisor, ..
                 } = &mut self.resources;
                 jobs.process_ended(number, how, supervisor)

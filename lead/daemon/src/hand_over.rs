@@ -3,7 +3,7 @@
 //!
 //! It is the same process before and after (`execve(2)`): the workers stay its children, the lock
 //! of the team directory is held throughout, and a service manager sees nothing. What the new
-//! program must know stands in the files, as after a crash. The connections close: workers connect
+//! program must know is in the files, as after a crash. The connections close: workers connect
 //! again, and commands that wait are sent again to the next program. The event loop decides when.
 
 use std::io;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `core` decides, and says in which order what follows is done; it is pure. `event_loop` gathers
-//! events for its dispatcher, and the owners in `io` do what follows. `run`, `start`, `reconcile`,
+//! events for its dispatcher, and the resources in `io` carry out what follows. `run`, `start`, `reconcile`,
 //! `replace` and `hand_over` are the daemon's beginning and end.
 
 mod confinement;

@@ -24,7 +24,7 @@ use super::io::lock::liveness_lock_is_held;
 /// were found alive; the others report later, when nothing is left of them.
 ///
 /// # Errors
-/// The system's error where it cannot be told whether a worker is alive: a start that fails records
+/// The system's error if it is unknown whether a worker is alive: a start that fails records
 /// no end.
 pub(super) fn reconcile(daemon: &mut EventLoop) -> Result<Vec<Event>, (Name, io::Error)> {
     let members = daemon
@@ -67,7 +67,7 @@ fn is_locked_elsewhere(daemon: &EventLoop, name: &Name, process: &Identity) -> b
         daemon.resources.dir.identity(&TeamPath::transcript(name)),
         Ok(None)
     );
-    // A process that cannot be looked at is not taken for gone: it is the process of the journal.
+    // A process that cannot be examined is not taken for gone: it is the process of the journal.
     is_moved
         || locks::list().map_or(true, |locks| {
             locks.iter().any(|held| held.pid == process.pid)

@@ -33,7 +33,7 @@ use super::io::journal::{Journal, refuse_linked_copy};
 use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
 use super::io::reaper::Reaper;
-use super::io::resources::Resources;
+use super::io::resources::DaemonResources;
 use super::io::roster_file::{OnDisk, REPLACED, RosterFile, UNREADABLE, set_aside};
 use super::io::signals::{self, TerminationSignals};
 use super::io::socket::Socket;
@@ -45,16 +45,27 @@ use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 use teamd_client::programs::Program;
 
+/// What a daemon serves, and how.
+pub(super) struct ServeOptions<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) settings: Settings,
+    pub(super) confinement: &'a TeamConfinement,
+    pub(super) worker: Program,
+}
+
 /// Runs the daemon under a lock that is held already, until every worker is gone. `ready` is called
 /// once it answers on its control socket, with what it has set aside.
 pub(super) fn serve(
-    dir: &Path,
+    options: ServeOptions<'_>,
     lock: TeamLock,
-    settings: Settings,
-    confinement: &TeamConfinement,
-    worker: Program,
     ready: impl FnOnce(SetAside) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
+    let ServeOptions {
+        dir,
+        settings,
+        confinement,
+        worker,
+    } = options;
     deny_tracing();
     adopt_orphans();
     raise_file_limit();
@@ -135,7 +146,7 @@ fn begin(
         snapshot_lines: SNAPSHOT_LINES,
     };
     let hooks = Hooks::new(Arc::clone(&supervisor.hooks));
-    let resources = Resources {
+    let resources = DaemonResources {
         dir: Arc::clone(&dir),
         journal,
         effects: Effects::new(Arc::clone(&dir), settings.durability),
@@ -195,7 +206,7 @@ async fn end(
         hand_over,
         ..
     } = daemon;
-    let Resources {
+    let DaemonResources {
         mut connections,
         supervisor,
         hooks,
@@ -318,12 +329,12 @@ fn earlier_roster(
         OnDisk::Roster(_) => (
             REPLACED,
             "there is no journal, and config.json has members",
-            "the team begins anew",
+            "the team begins again",
         ),
         OnDisk::Unreadable => (
             UNREADABLE,
             "config.json could not be read",
-            "it is written anew",
+            "it is written again",
         ),
     };
     let aside = set_aside(dir, why, clock::wall())?;
@@ -346,10 +357,7 @@ fn watch_inboxes(dir: &TeamDir, poll: bool) -> Option<Watch> {
     match Watch::folder(&folder, poll).or_else(|_| Watch::folder(&folder, true)) {
         Ok(watch) => {
             if watch.polls() {
-                tracing::warn!(
-                    "no events are to be had for {}: it is polled",
-                    folder.display()
-                );
+                tracing::warn!("cannot get events for {}: it is polled", folder.display());
             }
             Some(watch)
         }

@@ -26,7 +26,7 @@ use super::confinement::{self, TeamConfinement};
 use super::io::lock::TeamLock;
 use super::options::{SetAside, StartOptions, serve_arguments, worker_arguments};
 use super::replace::replace;
-use super::run;
+use super::run::{self, ServeOptions};
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 use teamd_client::programs::Program;
@@ -118,14 +118,13 @@ pub fn start(options: StartOptions) -> Result<Started, CommandError> {
         return detach(&dir, lock, &options.settings, (&confinement, &worker));
     }
     logging::to_stderr();
-    run::serve(
-        dir.root(),
-        lock,
-        options.settings,
-        &confinement,
+    let served = ServeOptions {
+        dir: dir.root(),
+        settings: options.settings,
+        confinement: &confinement,
         worker,
-        |_| Ok(()),
-    )?;
+    };
+    run::serve(served, lock, |_| Ok(()))?;
     Ok(Started {
         pid: std::process::id(),
         already_running: false,
@@ -148,8 +147,8 @@ fn look(options: &StartOptions) -> Result<(Program, Layers), CommandError> {
     Ok((worker, layers))
 }
 
-/// Has the daemon that runs become this program, and waits until it answers; if it has ended
-/// instead, takes its lock.
+/// Lets the running daemon become this program, and waits until it answers. If it has ended instead,
+/// takes its lock.
 fn take_the_place(
     dir: &TeamDir,
     options: &StartOptions,
@@ -318,26 +317,25 @@ pub fn serve(
     // that it answers.
     let say = |readiness: &Readiness| if handed_over { Ok(()) } else { say(readiness) };
     let ended = become_daemon(worker).and_then(|(lock, worker)| {
-        run::serve(
+        let served = ServeOptions {
             dir,
-            lock,
-            Settings::from_env()?,
+            settings: Settings::from_env()?,
             confinement,
             worker,
-            |aside| {
-                say(&Readiness::Ready {
-                    pid: std::process::id(),
-                    aside,
-                })
-            },
-        )
+        };
+        run::serve(served, lock, |aside| {
+            say(&Readiness::Ready {
+                pid: std::process::id(),
+                aside,
+            })
+        })
     });
     let Err(error) = ended else {
         return ExitCode::Done;
     };
     tracing::error!("{error}");
     let hint = error.next_step().map(str::to_owned);
-    // Once it was ready, the start command listens no more.
+    // Once it was ready, the start command no longer listens.
     if let Err(unheard) = say(&Readiness::Failed {
         message: error.message().to_owned(),
         hint,

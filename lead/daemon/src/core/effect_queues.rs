@@ -59,7 +59,7 @@ pub(crate) struct EffectQueues {
 }
 
 impl EffectQueues {
-    /// Takes in the effects of all new lines. `again`: they may have been done already, and what
+    /// Queues the effects of all new lines. `again`: they may have been done already, and what
     /// failed is to be tried again.
     pub(crate) fn take_in(&mut self, team: &Team, again: bool) {
         if again {
@@ -79,7 +79,7 @@ impl EffectQueues {
         self.queued_up_to = team.seq;
     }
 
-    /// Takes in the effects of a line.
+    /// Queues the effects of a line.
     pub(crate) fn take_in_line(&mut self, line: &Line, again: bool) {
         let is_end = matches!(&line.record, Record::Member(it) if it.event == MemberEvent::Exited);
         let mut add = |name: &Name, effect: Effect, is_urgent: bool| {

@@ -1,4 +1,4 @@
-//! What has happened, and what shall be done because of it.
+//! What has happened, and what is to be done because of it.
 
 use std::time::Duration;
 
@@ -263,7 +263,7 @@ pub(crate) enum Until {
     CalledOff,
 }
 
-/// What shall be done, after the journal has the decision.
+/// What is to be done, after the journal has the decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     /// Start a process for the incarnation that the journal holds now, with this environment; none:

@@ -56,7 +56,7 @@ pub(crate) struct Runtime {
     pub(crate) jobs: PendingJobs,
     /// How often in a row the check of a task, or its integration, could not be run.
     fruitless_checks: BTreeMap<TaskId, u32>,
-    /// How many signals have told the daemon to end.
+    /// How many signals to end the daemon has received.
     pub(crate) terminations: u32,
 }
 

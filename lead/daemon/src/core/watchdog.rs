@@ -1,7 +1,7 @@
 //! The watchdog of one worker: when it is asked for an answer, and what follows from its silence.
 //! Pure.
 //!
-//! A worker is asked only while it should answer: an idle worker that was told nothing is left
+//! A worker is asked only while it should answer: an idle worker that got nothing is left
 //! alone, so an idle team uses no CPU. Silence is counted in looks at an unanswered question, each
 //! of which had time to be answered, and not by the clock: a machine that was suspended, or a
 //! daemon that was stopped, adds one look and not the hours in between.
@@ -51,19 +51,19 @@ pub(crate) enum LookResult {
 }
 
 impl ResponseWatch {
-    /// Takes in that the worker is on another connection: the question on the one before may be
+    /// Records that the worker is on another connection: the question on the one before may be
     /// lost.
     pub(crate) fn connected(&mut self) {
         self.able = false;
         self.closed = self.asked;
     }
 
-    /// Takes in that the worker has said something.
+    /// Records that the worker has sent something.
     pub(crate) fn heard(&mut self) {
         self.has_mail = false;
     }
 
-    /// Takes in an answer; 0 says that the worker can be asked.
+    /// Records an answer; 0 says that the worker can be asked.
     pub(crate) fn pong(&mut self, number: u64) {
         self.able = true;
         if number > 0 && number == self.asked {
@@ -73,7 +73,7 @@ impl ResponseWatch {
         }
     }
 
-    /// Takes in that the worker has mail: it says something before long, or is asked.
+    /// Records that the worker has mail: it reports something before long, or is asked.
     pub(crate) fn mail_arrived(&mut self) {
         self.has_mail = true;
     }

@@ -129,7 +129,8 @@ impl EventLoop {
         }
     }
 
-    /// Takes in the command of a person. What asks the process, and not the team, is answered here.
+    /// Turns the command of a person into an event. A command about the process, and not the team,
+    /// is answered here.
     fn command(&mut self, client: ReplyTo, command: Command) -> Option<Event> {
         match command {
             Command::Ping => {

@@ -47,8 +47,8 @@ impl EventLoop {
         });
     }
 
-    /// Hands over as soon as nothing would be lost: everything that was decided is done and told,
-    /// and each incarnation is welcomed, and so outlives the daemon.
+    /// Hands over as soon as nothing would be lost: everything that was decided is done and
+    /// answered, and each incarnation is welcomed, and so outlives the daemon.
     pub(super) fn hand_over_if_ready(&mut self) {
         if self.dispatcher.end().is_some() {
             return;

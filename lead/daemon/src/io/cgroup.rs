@@ -40,7 +40,7 @@ impl Cgroups {
     pub(crate) fn open(dir: &TeamDir, wanted: Use) -> Self {
         let name = cgroup::of_team(dir);
         let name = name
-            .inspect_err(|e| tracing::warn!("cannot tell what its cgroup is called: {e}"))
+            .inspect_err(|e| tracing::warn!("cannot find the name of its cgroup: {e}"))
             .ok();
         let place = if wanted == Use::Auto {
             name.as_deref()
@@ -115,7 +115,7 @@ impl Cgroups {
         match make(place, &team, name, bounds) {
             Ok(group) => Some(group),
             Err(why) => {
-                tracing::warn!("{name} does without a cgroup: {why}");
+                tracing::warn!("{name} runs without a cgroup: {why}");
                 None
             }
         }

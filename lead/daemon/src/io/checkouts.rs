@@ -1,4 +1,4 @@
-//! Where jobs work: what of that is found out once, and what anew for each job.
+//! Where jobs work: what is found out once, and what is found out for each job.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn text(path: PathBuf) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Resolves what a job sees of the home. A path on which a link stands that a teammate can have
+/// Resolves what a job sees of the home. A path with a link that a teammate can have
 /// made is left out.
 pub(crate) fn resolve_visible(order: &mut GitOrder) {
     let territory = &order.territory;

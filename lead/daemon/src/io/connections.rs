@@ -88,7 +88,7 @@ pub(crate) struct Outbound<T> {
 
 /// Tells a reader that nothing can be said to its peer any more.
 struct Closed {
-    /// The peer did not read: what it says counts no more.
+    /// The peer did not read. Its frames no longer count.
     cut_off: Arc<Notify>,
     /// The writer has ended, for any reason. What the peer said before that counts.
     ended: oneshot::Receiver<()>,
@@ -225,9 +225,9 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         Ok(Ok(Some(greeting))) => greeting,
         Ok(Ok(None)) => return,
         Ok(Err(error)) => {
-            return tracing::warn!("process {pid} said something unreadable: {error}");
+            return tracing::warn!("process {pid} sent an unreadable frame: {error}");
         }
-        Err(_) => return tracing::warn!("process {pid} did not say who it is"),
+        Err(_) => return tracing::warn!("process {pid} did not greet"),
     };
     let (process, is_confined) = match peer_state {
         PeerState::Free(process) => (process, false),
@@ -281,7 +281,7 @@ fn of_worker(connection: u64, incarnation: Incarnation) -> impl Fn(FromWorker) -
     }
 }
 
-/// Answers the one request that a peer may make, and no more.
+/// Answers the one request that a peer may make.
 async fn refuse(stream: Connection, refusal: Refusal) {
     let (mut out, mut incoming) = stream.split::<Reply, TaggedCommand>();
     if let Ok(Some(request)) = incoming.receive().await {
@@ -353,7 +353,7 @@ async fn listen<T: serde::de::DeserializeOwned>(
             }
             Err(error) => {
                 tracing::warn!(
-                    "a peer said something unreadable on connection {connection}: {error}"
+                    "a peer sent an unreadable frame on connection {connection}: {error}"
                 );
                 break;
             }
@@ -472,7 +472,7 @@ impl Connections {
         self.closing.remove(incarnation);
     }
 
-    /// Returns what ends when all is heard that an incarnation has said; none if it has no
+    /// Returns what ends when all frames of an incarnation were received; none if it has no
     /// connection.
     pub(crate) fn closed(&mut self, incarnation: &Incarnation) -> Option<oneshot::Receiver<()>> {
         self.workers.contains_key(incarnation).then(|| {
@@ -495,7 +495,7 @@ impl Connections {
             .map(|(_, (_, Outbound { writer, .. }))| ("a worker", writer));
         for (who, writer) in clients.chain(workers).collect::<Vec<_>>() {
             if tokio::time::timeout_at(last, writer).await.is_err() {
-                tracing::warn!("{who} did not take what was said to it last");
+                tracing::warn!("{who} did not read the last frames");
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Does what follows from the journal in the files: inbox lines, quarantine, the archive, and their
 //! syncs.
 //!
-//! Everything here can be done again: the ids of the lines stand in the journal, a quarantined line
-//! is known by its offset, and a file that was moved is not there any more. The lines of a batch
-//! are appended before a worker or command is told of it, and another thread syncs them afterwards.
+//! Everything here can be done again: the journal has the ids of the lines, a quarantined line is
+//! known by its offset, and a file that was moved is not there any more. The lines of a batch are
+//! appended before a worker or command gets an answer, and another thread syncs them afterwards.
 //! Until then the journal does not count them as done, so a loss of power undoes nothing.
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ impl Effects {
         match synced {
             Ok(()) => Ok(unsynced.up_to),
             Err(error) => {
-                tracing::error!("cannot sync what follows from the journal (tried again): {error}");
+                tracing::error!("cannot sync the effects of the journal (tried again): {error}");
                 self.put_back(unsynced);
                 Err(IoFailed)
             }
@@ -241,10 +241,14 @@ impl Effects {
         }
         match Appender::new(to).append_all(&self.dir, &new) {
             // Its owner was forgotten.
-            Err(AppendError::NoInbox(_)) => tracing::info!("{to} has no inbox: not told"),
+            Err(AppendError::NoInbox(_)) => {
+                tracing::info!("{to} has no inbox: a message to it is dropped")
+            }
             // It was checked before it was recorded. A line that never fits must not be tried for
             // ever.
-            Err(AppendError::TooLarge(why)) => tracing::error!("{to} is not told: {why}"),
+            Err(AppendError::TooLarge(why)) => {
+                tracing::error!("a message to {to} is dropped: {why}")
+            }
             Err(why) => {
                 return Err(EffectError::Append {
                     to: to.clone(),

@@ -1,7 +1,7 @@
 //! The hooks: commands of the user that the daemon runs when something happened, with the facts as
 //! JSON on standard input.
 //!
-//! They stand in the user's own configuration only, and no tool can write there. The file is read
+//! Only the user's own configuration contains them, and no tool can write there. The file is read
 //! for each hook, so a change counts at once. A hook runs in the folder of that configuration, and
 //! never where a teammate may write: an interpreter believes what lies in its directory. The daemon
 //! never waits for a hook. It runs a few at once, each in a process group of its own and for a
@@ -34,11 +34,11 @@ use surroundings::Surroundings;
 
 /// How many hooks run at once.
 const AT_ONCE: usize = 4;
-/// How many wait besides, before further ones are left out.
+/// How many others may wait, before further ones are left out.
 const WAITING: usize = 256;
 /// How long a hook may run.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long hooks may go on when the daemon ends.
+/// How long hooks may continue when the daemon ends.
 const AT_THE_END: Duration = Duration::from_secs(2);
 /// How much of its output is logged if a hook fails, in bytes.
 const LOGGED: usize = 2_000;
@@ -281,7 +281,7 @@ async fn finish(child: &mut Child, facts: &str, pid: u32, limit: Duration) -> Re
         }
     };
     Err(format!(
-        "{ended}; it said {:?}",
+        "{ended}; its output: {:?}",
         String::from_utf8_lossy(&[out, err].concat()).trim_end()
     ))
 }
@@ -327,7 +327,7 @@ mod tests {
             let why = ran(command, Duration::from_millis(300)).unwrap_err();
             assert_eq!(
                 why,
-                "it took longer than 300ms and was killed; it said \"here\""
+                "it took longer than 300ms and was killed; its output: \"here\""
             );
         }
         assert!(began.elapsed() < Duration::from_secs(60));
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(ran("exec <&-; seq 1 99999", LIMIT), Ok(()));
         let why = ran("seq 1 99999; exit 3", LIMIT).unwrap_err();
         assert!(
-            why.starts_with("exit status: 3; it said") && why.len() < 2 * LOGGED,
+            why.starts_with("exit status: 3; its output: ") && why.len() < 2 * LOGGED,
             "{why}"
         );
     }

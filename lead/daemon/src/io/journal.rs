@@ -35,13 +35,13 @@ impl Journal {
         ))
     }
 
-    /// Looks whether the path still names this file, and whether the daemon's lines still stand in
-    /// it. If another process has changed that, what stands at the path is moved aside, and the
+    /// Examines whether the path still names this file, and whether the daemon's lines are still in
+    /// it. If another process has changed that, the file at the path is moved aside, and the
     /// same lines are written there again; a snapshot instead, if the lines are lost. Returns what
     /// to tell.
     ///
     /// # Errors
-    /// [`JournalError`] if the system refuses; the journal then stands where no program can read
+    /// [`JournalError`] if the system refuses; the journal is then where no program can read
     /// it.
     pub(crate) fn look_after(
         &mut self,
@@ -72,7 +72,7 @@ impl Journal {
         };
         let notice = if present.is_none() {
             replace_synced(dir, &at, &lines)?;
-            format!("journal.jsonl was deleted: it is written anew, {back}")
+            format!("journal.jsonl was deleted: it is written again, {back}")
         } else {
             // In one step: a kill in between must not leave the path without a journal.
             let aside = at.with_suffix(&format!(".replaced-{wall:.3}"));
@@ -83,7 +83,7 @@ impl Journal {
             } else {
                 "replaced"
             };
-            format!("journal.jsonl was {what}: what stood there was kept as {aside}, {back}")
+            format!("journal.jsonl was {what}: the file that was there is kept as {aside}, {back}")
         };
         self.log = AppendLog::open(dir, &at, &TeamPath::journal_torn())?.log;
         // That the path names it must outlive a loss of power, too.
@@ -97,7 +97,7 @@ impl Journal {
         tracing::error!("cannot write the journal: {error}");
         let journal = match error {
             AppendLogError::Broken(error) => {
-                Err(format!("the disk cannot be trusted any more: {error}"))
+                Err(format!("the disk can no longer be trusted: {error}"))
             }
             AppendLogError::Write(_) => match self.log.is_whole() {
                 Ok(false) => Err("another process has cut or overwritten journal.jsonl".to_owned()),
@@ -146,7 +146,7 @@ impl Journal {
     }
 }
 
-/// Returns lines as they stand in the file.
+/// Returns lines as the file contains them.
 fn text_of(lines: &[Line]) -> serde_json::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for line in lines {
@@ -176,7 +176,7 @@ fn snapshot_line(team: &Team, at: f64) -> io::Result<Option<Vec<u8>>> {
 /// that it is a copy of, and whatever was done here would be done there.
 ///
 /// # Errors
-/// [`ExitCode::Failed`] for such a copy, or if the journal cannot be looked at.
+/// [`ExitCode::Failed`] for such a copy, or if the journal cannot be examined.
 pub(crate) fn refuse_linked_copy(dir: &TeamDir) -> Result<(), CommandError> {
     let at = TeamPath::journal();
     let links = match dir.open_file(&at, OFlags::RDONLY) {

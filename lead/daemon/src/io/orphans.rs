@@ -98,7 +98,7 @@ impl Orphans {
             if kill_child(pid) {
                 self.orphans.entry(pid).or_insert(now);
             } else {
-                tracing::warn!("the orphan {pid} of a teammate may not be killed: it stays");
+                tracing::warn!("the orphan {pid} of a teammate cannot be killed: it stays");
                 self.orphans.remove(&pid);
                 self.preexisting.insert((pid, started));
                 complete = false;

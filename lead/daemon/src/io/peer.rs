@@ -23,7 +23,7 @@ pub(crate) enum PeerState {
     Gone,
 }
 
-/// Looks at a peer. The pidfd is looked at last: what `/proc` said before was of that process, and
+/// Examines a peer. The pidfd is examined last: what `/proc` said before was of that process, and
 /// of no other that has its pid by now.
 ///
 /// # Errors

@@ -77,7 +77,7 @@ pub(crate) struct ExitContext {
 /// What an incarnation left in its files.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Left {
-    /// Where its inbox stands.
+    /// How far its inbox is read.
     inbox: Position,
     /// How many messages it had not consumed.
     unread: u64,
@@ -138,7 +138,7 @@ impl Reaper {
                     found.remaining
                 )
             }
-            Err(error) => format!("what it has left cannot be seen: {error}"),
+            Err(error) => format!("the processes that it has left cannot be listed: {error}"),
         };
         let since = exited_at.elapsed();
         if since > Duration::from_secs(1) {
@@ -270,7 +270,7 @@ where
         };
         if pause > Duration::from_secs(1) {
             tracing::warn!(
-                "{} has ended, but what it had not read cannot be seen: {why}",
+                "{} has ended, but its unread mail cannot be counted: {why}",
                 incarnation.name
             );
         }
@@ -324,10 +324,10 @@ fn unread(dir: &TeamDir, name: &Name, beginning: Beginning) -> Result<(Position,
     match count_from(dir, name, read, begins_at) {
         Ok(count) => Ok((count.end, count.mail)),
         Err(ReadError::NoInbox(_)) => Ok((read, 0)),
-        // Something else stands in its place: trying again does not help, and there is no mail in
+        // Something else is in its place: trying again does not help, and there is no mail in
         // it.
         Err(ReadError::Dir(error)) if error.io_kind().is_none() => {
-            tracing::warn!("what {name} has not read is not known: {error}");
+            tracing::warn!("the unread mail of {name} cannot be counted: {error}");
             Ok((read, 0))
         }
         Err(error) => Err(error),

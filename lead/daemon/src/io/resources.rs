@@ -1,4 +1,4 @@
-//! What the dispatcher's decisions are done with, each part by its owner.
+//! The resources with which the dispatcher's decisions are carried out.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,8 +37,8 @@ use crate::core::event::{Action, Event, Incarnation, Now, SpawnFacts};
 use crate::core::io::{Io, IoFailed, NotWritten};
 use crate::core::runtime::Runtime;
 
-/// The owners of what the daemon decides about.
-pub(crate) struct Resources {
+/// Everything that the daemon acts on, one field for each resource.
+pub(crate) struct DaemonResources {
     pub(crate) dir: Arc<TeamDir>,
     pub(crate) journal: Journal,
     pub(crate) effects: Effects,
@@ -53,11 +53,11 @@ pub(crate) struct Resources {
     pub(crate) inputs: Inputs,
     pub(crate) began: Instant,
     pub(crate) hooks: Hooks,
-    /// The lines of which hooks are still to be told.
+    /// The records that hooks are still to be run for.
     pub(crate) news: Vec<Record>,
 }
 
-impl Io for Resources {
+impl Io for DaemonResources {
     fn has_unread(&mut self, name: &Name, read: u64) -> bool {
         self.dir
             .path(&TeamPath::inbox(name))
@@ -178,7 +178,7 @@ fn is_for_a_hook(record: &Record) -> bool {
     }
 }
 
-impl Resources {
+impl DaemonResources {
     /// Runs the hook of a record that is in the journal.
     fn run_hook(&mut self, team: &Team, record: &Record) {
         match record {
@@ -203,7 +203,7 @@ impl Resources {
         }
     }
 
-    /// Runs the hook of a piece of work that has ended, as its teammate has told the lead.
+    /// Runs the hook of a piece of work that has ended, by the notice of its teammate to the lead.
     pub(crate) fn work_ended(&mut self, team: &Team, notice: &Message) {
         let author = team
             .members
@@ -289,8 +289,8 @@ impl Resources {
     }
 }
 
-/// Returns where a fresh lead agent begins to read: it must not consume what was told to people for
-/// months.
+/// Returns where a fresh lead agent begins to read: it must not consume the mail that people got
+/// for months.
 fn end_of_lead_inbox(dir: &TeamDir) -> Result<Position, String> {
     match last_lines(dir, &Name::lead(), 0) {
         Ok(last) => Ok(last.position),

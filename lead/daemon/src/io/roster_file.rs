@@ -53,7 +53,7 @@ struct ShownMember {
     since: f64,
 }
 
-/// What stands in the place of the roster.
+/// What is in the place of the roster.
 pub(crate) enum OnDisk {
     /// Nothing.
     Nothing,
@@ -128,7 +128,7 @@ impl RosterFile {
         (doing != Doing::Starting || !member.usage.is_nothing()).then_some((doing, member.usage))
     }
 
-    /// Takes over how a member stands now; `wall` is the time, if a daemon runs.
+    /// Records the present state of a member; `wall` is the time, if a daemon runs.
     pub(crate) fn show(
         &mut self,
         (team, runtime): (&Team, &Runtime),
@@ -156,7 +156,7 @@ impl RosterFile {
             .get(name)
             .filter(|shown| shown.status == status)
             .map(|shown| shown.since);
-        // How a member ended, and when, stands in its record.
+        // The record of a member says how it ended, and when.
         let since = before
             .or(if !status.is_ended() { wall } else { None })
             .unwrap_or(member.updated_at);
@@ -257,9 +257,9 @@ impl RosterFile {
         Ok(())
     }
 
-    /// Looks whether the file that was written last still stands there. If not, what stands there
-    /// is moved aside (unless it is a roster like ours), and the file is to be written anew.
-    /// Returns what to tell.
+    /// Examines whether the file that was written last is still there. If not, the file in its
+    /// place is moved aside (unless it is a roster like ours), and the roster is to be written
+    /// again. Returns what to tell.
     ///
     /// # Errors
     /// [`DirError`] if the system refuses.
@@ -275,15 +275,15 @@ impl RosterFile {
         self.touch();
         match Roster::load(dir) {
             Ok(None) => Ok(Some(
-                "config.json was deleted: it is written anew".to_owned(),
+                "config.json was deleted: it is written again".to_owned(),
             )),
             Ok(Some(roster)) if roster.version <= VERSION => Ok(Some(
-                "config.json was changed by another process: it is written anew".to_owned(),
+                "config.json was changed by another process: it is written again".to_owned(),
             )),
             Ok(Some(_)) | Err(_) => {
                 let aside = set_aside(dir, UNREADABLE, wall)?;
                 Ok(Some(format!(
-                    "config.json was no roster any more: it was kept as {aside} and is written anew"
+                    "config.json was no longer a roster: it was kept as {aside} and is written again"
                 )))
             }
         }

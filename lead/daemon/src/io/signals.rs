@@ -42,7 +42,7 @@ impl TerminationSignals {
     /// Raises again the signals that this program does not act on any more: they stay pending for
     /// the next program.
     pub(crate) async fn pass_on(mut self) {
-        // Meanwhile the runtime takes in what has come.
+        // Meanwhile the runtime receives the signals that have come.
         tokio::task::yield_now().await;
         let both = [
             (&mut self.terminate, Signal::SIGTERM),
@@ -65,7 +65,7 @@ impl TerminationSignals {
 /// that received them would take them from this process, which does not act on them then.
 pub(crate) fn hold_back() {
     if let Err(errno) = both().thread_block() {
-        tracing::warn!("cannot hold signals back: {errno}");
+        tracing::warn!("cannot block signals: {errno}");
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn hold_back() {
 /// [`TerminationSignals::catch`].
 pub(crate) fn hear() {
     if let Err(errno) = both().thread_unblock() {
-        tracing::warn!("cannot hear signals: {errno}");
+        tracing::warn!("cannot unblock signals: {errno}");
     }
 }
 

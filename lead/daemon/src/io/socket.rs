@@ -14,7 +14,7 @@ pub(crate) struct Socket {
     accepts: JoinHandle<()>,
     /// Its device and inode.
     identity: Option<(u64, u64)>,
-    /// Whether the pid stands in its file.
+    /// Whether its file contains the pid.
     has_pid: bool,
 }
 
@@ -52,7 +52,7 @@ impl Socket {
         }
     }
 
-    /// Accepts no more connections.
+    /// Stops accepting connections.
     pub(crate) fn close(&self) {
         self.accepts.abort();
     }

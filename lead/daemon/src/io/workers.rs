@@ -251,7 +251,7 @@ impl Supervisor {
         Ok(number)
     }
 
-    /// Kills what is left of the jobs, as far as they have cgroups. Waits a moment for their end.
+    /// Kills what is left of the jobs that have cgroups. Waits a moment for their end.
     pub(crate) async fn end_jobs(&self) {
         for group in self.jobs.values().filter_map(|job| job.group.as_ref()) {
             drop(tokio::time::timeout(JOB_ENDS, group.empty("a check")).await);
@@ -408,7 +408,7 @@ impl Supervisor {
 
     /// Reaps the process with this number, which has ended. Returns what it was, and how it ended
     /// as far as that can be seen. A job that has a cgroup ends when that is empty: then its number
-    /// is told again.
+    /// is reported again.
     pub(crate) fn reap(&mut self, number: u64) -> Option<Reaped> {
         if let Some(how) = self.ended_jobs.remove(&number) {
             return Some(Reaped::Job(number, how));

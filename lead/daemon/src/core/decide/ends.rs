@@ -13,7 +13,7 @@ use super::{Decision, DecisionView};
 use crate::core::event::{Action, Ended, Incarnation};
 
 /// What becomes of an incarnation that crashed.
-enum AfterCrash {
+enum CrashOutcome {
     Restart,
     End { note: Option<String> },
 }
@@ -30,10 +30,10 @@ impl DecisionView<'_> {
         };
         let end = self.end_of(member);
         let next = match end {
-            End::Shutdown | End::Killed => AfterCrash::End { note: None },
+            End::Shutdown | End::Killed => CrashOutcome::End { note: None },
             End::Crashed if member.phase == Phase::Spawning => {
                 let note = "it was never run: the daemon ended before it had begun";
-                AfterCrash::End {
+                CrashOutcome::End {
                     note: Some(note.to_owned()),
                 }
             }
@@ -67,7 +67,7 @@ impl DecisionView<'_> {
         let Some(member) = self.present(incarnation) else {
             return Decision::default();
         };
-        let why = AfterCrash::End {
+        let why = CrashOutcome::End {
             note: Some(format!("it was never run: {why}")),
         };
         let member = Member {
@@ -77,7 +77,7 @@ impl DecisionView<'_> {
         let end = self.end_of(&member);
         let next = match end {
             End::Crashed if member.restarted > 0 => self.after_crash(&member, ended),
-            _ => AfterCrash::End { note: None },
+            _ => CrashOutcome::End { note: None },
         };
         self.exited(&member, ended, (end, next), ids)
     }
@@ -93,7 +93,7 @@ impl DecisionView<'_> {
         }
     }
 
-    fn after_crash(&self, member: &Member, ended: &Ended) -> AfterCrash {
+    fn after_crash(&self, member: &Member, ended: &Ended) -> CrashOutcome {
         let incarnation = Incarnation::of(member);
         let environment = self
             .runtime
@@ -106,7 +106,7 @@ impl DecisionView<'_> {
             _ if self.team.pending(&member.name, Kind::Shutdown).is_some() => {
                 "not started again: its shutdown was asked for".to_owned()
             }
-            Restart::Never => return AfterCrash::End { note: None },
+            Restart::Never => return CrashOutcome::End { note: None },
             Restart::OnFailure if environment.is_none() => {
                 let name = &member.name;
                 let next = if *name == Name::lead() {
@@ -127,20 +127,20 @@ impl DecisionView<'_> {
             }
             Restart::OnFailure => match &ended.unworkable {
                 Some(why) => format!("not started again: {why}"),
-                None => return AfterCrash::Restart,
+                None => return CrashOutcome::Restart,
             },
         };
-        AfterCrash::End { note: Some(note) }
+        CrashOutcome::End { note: Some(note) }
     }
 
     fn exited(
         &self,
         member: &Member,
         ended: &Ended,
-        (end, next): (End, AfterCrash),
+        (end, next): (End, CrashOutcome),
         ids: &mut dyn Ids,
     ) -> Decision {
-        let restart = matches!(next, AfterCrash::Restart);
+        let restart = matches!(next, CrashOutcome::Restart);
         let exit = Exit {
             code: ended.code,
             signal: ended.signal,
@@ -288,10 +288,10 @@ impl DecisionView<'_> {
 }
 
 /// Joins why it was ended and why it is not started again.
-fn note(ended: Option<String>, next: AfterCrash) -> Option<String> {
+fn note(ended: Option<String>, next: CrashOutcome) -> Option<String> {
     match (ended, next) {
-        (Some(ended), AfterCrash::End { note: Some(note) }) => Some(format!("{ended}; {note}")),
-        (None, AfterCrash::End { note }) => note,
+        (Some(ended), CrashOutcome::End { note: Some(note) }) => Some(format!("{ended}; {note}")),
+        (None, CrashOutcome::End { note }) => note,
         (ended, _) => ended,
     }
 }

@@ -225,7 +225,7 @@ impl DecisionView<'_> {
             Err(request::AnswerError::WrongAnswerer) => {
                 return Err("the request is the lead's to answer".to_owned());
             }
-            // The first answer holds, and the directive that follows from it has told the worker,
+            // The first answer holds, and the worker has the directive that follows from it,
             // or does so when it connects.
             Err(_) => return Ok(Decision::default()),
         };

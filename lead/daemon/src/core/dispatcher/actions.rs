@@ -116,7 +116,7 @@ impl Dispatcher {
         let client = then.client();
         match (self.runtime.jobs.begin(then), client) {
             (Some(job), _) => self.hand_on(Action::Run(job, order), io),
-            (None, Some(client)) => self.answers.push(client, Err(being_given_a_task())),
+            (None, Some(client)) => self.answers.push(client, Err(branch_is_under_way())),
             (None, None) => {}
         }
     }
@@ -251,7 +251,7 @@ impl Dispatcher {
     }
 }
 
-fn being_given_a_task() -> Refusal {
+fn branch_is_under_way() -> Refusal {
     Refusal::new(
         RefusalCode::Conflict,
         "a branch is being begun in the checkout",

@@ -143,7 +143,7 @@ pub(super) fn come_back(place: &CgroupPlace, team: &Path) -> io::Result<()> {
                 &format!("-{controller}"),
             ) {
                 tracing::debug!(
-                    "{controller} stays with what is below {}: {error}",
+                    "{controller} stays delegated below {}: {error}",
                     folder.display()
                 );
             }

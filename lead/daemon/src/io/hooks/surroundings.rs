@@ -37,7 +37,7 @@ const KEPT: [&str; 22] = [
 /// The beginning of the variables of the user's language.
 const LANGUAGE: &[u8] = b"LC_";
 
-/// What stands between the paths of a value.
+/// What separates the paths of a value.
 const SEPARATORS: &[u8] = b":=,;";
 
 /// Where a hook runs, and what it is given.

@@ -166,8 +166,9 @@ impl DecisionView<'_> {
         }
     }
 
-    /// Takes in whether the integration branch contains what was merged. If it has moved since that
-    /// was checked, it is merged and checked again: that is the same attempt.
+    /// Decides what follows when the integration branch contains what was merged, or does not. If
+    /// it has moved since that was checked, it is merged and checked again: that is the same
+    /// attempt.
     pub(in crate::core::decide) fn integrated(
         &self,
         task: TaskId,

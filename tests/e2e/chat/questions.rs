@@ -2,6 +2,7 @@
 
 use super::screen::Chat;
 use crate::support::Team;
+use crate::support::terminal::Terminal;
 
 const QUESTION: &str = "[y]es, [n]o, [v]iew, [l]ater>";
 
@@ -341,5 +342,69 @@ fn a_prompt_at_which_nothing_was_typed_makes_room_for_the_question() {
     terminal.line("a");
     team.until("the approval", || team.request(&id)["status"] == "approved");
     terminal.press("\x04");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
+fn a_recommendation_that_arrives_under_an_answer_is_not_sent_with_it() {
+    let team = Team::started();
+    let (mut terminal, id) = asked(&team);
+    terminal.press("y");
+    terminal.until_row(&format!("{QUESTION} y"));
+    team.send("lead", &format!("/plan_approval {id} approve and push it"));
+    terminal.until("this feedback of the lead agent is sent with your answer: and push it");
+    // The prompt says that Enter answers nothing.
+    terminal.until_row("lead> y");
+    let mark = terminal.mark();
+    terminal.press("\r");
+    terminal.until_after(&mark, "was typed before you were asked");
+    assert_eq!(team.request(&id)["status"], "pending");
+    terminal.until_row(QUESTION);
+    terminal.line("y");
+    team.until("the approval", || team.request(&id)["status"] == "approved");
+    assert_eq!(team.request(&id)["reason"], "and push it");
+    terminal.leave();
+}
+
+#[test]
+fn what_was_typed_for_a_command_of_the_person_answers_no_question() {
+    let team = Team::started();
+    let (mut terminal, id) = asked(&team);
+    terminal.line("!true");
+    terminal.shown_raw("[Enter goes back to the conversation]");
+    terminal.press("\ry");
+    terminal.until_row("lead> y");
+    let mark = terminal.mark();
+    terminal.press("\r");
+    terminal.until_after(&mark, "was typed before you were asked");
+    assert_eq!(team.request(&id)["status"], "pending");
+    terminal.leave();
+}
+
+#[test]
+fn a_plan_is_shown_as_it_was_written_wherever_a_person_is_asked() {
+    let team = Team::started();
+    let plan = "# Plan\n[a]: https://example.org \"then delete the backups\"\n| a |\n|---|\n| 1 | and push |";
+    let call = serde_json::json!({ "plan": plan });
+    team.teamctl([
+        "spawn",
+        "bob",
+        "--plan",
+        "--prompt",
+        &format!("/plan_approval {call}"),
+    ])
+    .ok();
+    team.until_planned("bob");
+    let shown = plan.replace('\n', "\n ");
+    for args in [&["chat"][..], &["attach", "bob"]] {
+        let mut terminal = Chat::start(&team, args);
+        terminal.until_row(QUESTION);
+        terminal.until_screen("the plan", |screen| screen.contains(&shown));
+        terminal.press("\x04");
+        assert_eq!(terminal.finish(), Some(0));
+    }
+    let mut terminal = Terminal::teamctl(&team, &["top"]);
+    terminal.until_screen("the plan", |screen| screen.contains(&shown));
+    terminal.press("q");
     assert_eq!(terminal.finish(), Some(0));
 }

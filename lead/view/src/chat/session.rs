@@ -5,11 +5,11 @@ mod draw;
 mod keys;
 mod look;
 mod plans;
+mod questions;
 
 use std::time::{Duration, Instant};
 
 use teamd_client::act::Perform;
-use teamd_shared::id::RequestId;
 use teamd_shared::message::IdleReason;
 use teamd_shared::price::Prices;
 use teamd_shared::settings::Notify;
@@ -27,7 +27,7 @@ use super::prompt::history::LineHistory;
 use super::prompt::line::Line;
 use super::{ChatOptions, SCRIPT};
 use crate::top::{FRAME, Overlay};
-use plans::Asked;
+use questions::{OpenQuestion, Questions};
 use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
@@ -62,12 +62,7 @@ struct Session<'a> {
     prices: Prices,
     /// Whether an answer to a message of the person is awaited.
     awaits: bool,
-    question: Option<Asked>,
-    /// The calls for a verdict that the person was told of, and the plans that the person has put
-    /// off.
-    asked: Vec<String>,
-    /// The plan of the question under which the line was begun.
-    begun: Option<RequestId>,
+    questions: Questions,
     /// When the last key was pressed.
     pressed: Instant,
     /// Whether the last key was a Ctrl-C for which there was nothing to interrupt.
@@ -215,9 +210,7 @@ impl<'a> Session<'a> {
             console,
             awaits: view.in_turn(),
             view,
-            question: None,
-            asked: Vec::new(),
-            begun: None,
+            questions: Questions::default(),
             pressed: Instant::now(),
             leaves: false,
             daemon: true,
@@ -261,7 +254,8 @@ impl<'a> Session<'a> {
             }
             self.draw()?;
             let drawn = Instant::now();
-            let settles = self.question.as_ref().and_then(Asked::settles_in);
+            let open = self.questions.open.as_ref();
+            let settles = open.and_then(OpenQuestion::settles_in);
             let Console {
                 keys,
                 signals,
@@ -307,7 +301,7 @@ impl<'a> Session<'a> {
         };
         let left = self.take_pressed().await?;
         self.ring(question.text());
-        self.question = Some(question);
+        self.questions.open = Some(question);
         Ok(left)
     }
 

@@ -10,6 +10,7 @@ mod keys;
 mod list;
 mod pager;
 mod screen;
+mod source;
 mod text;
 mod typed;
 mod typing;
@@ -49,6 +50,7 @@ pub(crate) use keys::WHEEL;
 pub(crate) use list::Motion;
 pub(crate) use pager::{Pager, Scroll};
 pub(crate) use screen::Screen;
+pub(crate) use source::source;
 pub(crate) use text::wrapped;
 pub(crate) use typed::TypedRows;
 

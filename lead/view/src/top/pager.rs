@@ -113,7 +113,8 @@ impl Pager {
     pub(crate) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
         let page = area.height.into();
         let from = self.scroll.place(self.lines.len(), page);
-        if from <= self.seen {
+        let fits = |line: &Line<'_>| line.width() <= usize::from(area.width);
+        if from <= self.seen && self.lines.iter().all(fits) {
             self.seen = self.seen.max(from + page);
         }
         let shown = self.lines.iter().skip(from).take(page).cloned();
@@ -130,9 +131,9 @@ impl Pager {
         self.scroll.go_to(self.seen);
     }
 
-    /// Tells whether every line was on the screen.
+    /// Tells whether every line was on the screen. A text that was never drawn was not.
     pub(crate) fn is_seen(&self) -> bool {
-        self.seen >= self.lines.len()
+        self.seen >= self.lines.len().max(1)
     }
 
     /// Returns how many lines the text has.

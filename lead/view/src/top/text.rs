@@ -29,7 +29,35 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<Line<'static>> {
                 .collect()
         })
         .map(|line| styled(&line, &mut style))
+        .flat_map(|line| fold(line, columns.max(1)))
         .collect()
+}
+
+/// Parts a line that is wider than the screen. Some emoji take more columns than their characters
+/// one by one, by which words are wrapped: what is behind them must not be cut off.
+fn fold(line: Line<'static>, columns: usize) -> Vec<Line<'static>> {
+    if line.width() <= columns {
+        return vec![line];
+    }
+    let mut lines = Vec::new();
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    let mut taken = 0;
+    for grapheme in line.styled_graphemes(Style::new()) {
+        let width = Span::raw(grapheme.symbol).width();
+        if taken > 0 && taken + width > columns {
+            lines.push(Line::from(std::mem::take(&mut spans)));
+            taken = 0;
+        }
+        taken += width;
+        match spans.last_mut() {
+            Some(span) if span.style == grapheme.style => {
+                span.content.to_mut().push_str(grapheme.symbol);
+            }
+            _ => spans.push(Span::styled(grapheme.symbol.to_owned(), grapheme.style)),
+        }
+    }
+    lines.push(Line::from(spans));
+    lines
 }
 
 /// Reads one line with our escape sequences; `style` is the one before and behind it.

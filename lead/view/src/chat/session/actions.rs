@@ -30,8 +30,9 @@ impl Session<'_> {
         };
         let done = matches!(self.carry_out(command).await, Some(Ok(_)));
         if done && let Some(id) = answers {
-            self.question
-                .take_if(|asked| asked.request_id().as_str().starts_with(&id));
+            self.questions
+                .open
+                .take_if(|open| open.request_id().as_str().starts_with(&id));
         }
     }
 
@@ -136,8 +137,8 @@ impl Session<'_> {
     pub(super) async fn shell(&mut self, command: String) -> Result<(), CommandError> {
         let ended = self.console.shell(command).await.map_err(unusable)?;
         // Keys that were meant for the command must not answer a question.
-        if let Some(asked) = &mut self.question {
-            asked.shown = None;
+        if let Some(open) = &mut self.questions.open {
+            open.note_hidden();
         }
         let line = match ended {
             Ok(status) if status.success() => return Ok(()),

@@ -1,17 +1,18 @@
 //! The chat as cells of a screen: from top to bottom who the agent is, the conversation, the plan
 //! about which the person is asked, what the agent does, what is typed, and the keys.
 
+use std::time::Instant;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line as Row, Text};
 
 use super::look::Status;
-use super::plans::Asked;
+use super::questions::OpenQuestion;
 use super::{Session, unusable};
 use crate::chat::console::Console;
 use crate::chat::log::Log;
 use crate::chat::prompt::line::Line;
-use crate::markdown;
 use crate::top::{
     HELP_HINT, Hint, Overlay, TypedRows, headed, inset, keys_row, page, rule, wrapped,
 };
@@ -49,18 +50,12 @@ impl Session<'_> {
             log: &mut self.log,
             live: self.view.live(),
             status,
-            asked: self.question.as_mut(),
+            open: self.questions.open.as_mut(),
             prompt: &prompt,
             line,
             overlay: self.overlay.as_mut(),
         };
-        screen.draw(|frame| scene.draw(frame)).map_err(unusable)?;
-        if self.overlay.is_none()
-            && let Some(asked) = &mut self.question
-        {
-            asked.shown.get_or_insert_with(std::time::Instant::now);
-        }
-        Ok(())
+        screen.draw(|frame| scene.draw(frame)).map_err(unusable)
     }
 
     /// Returns what stands before the line: what Enter does with it.
@@ -68,18 +63,13 @@ impl Session<'_> {
         if let Some(wanted) = self.console.line.search() {
             return format!("(search) {}: ", escape::line(wanted));
         }
-        match &self.question {
-            Some(asked) if self.is_answering(asked) => asked.question.prompt().to_owned(),
+        let line_is_empty = self.console.line.is_empty();
+        match &self.questions.open {
+            Some(open) if self.questions.is_answered_by_line(line_is_empty) => {
+                open.question.prompt().to_owned()
+            }
             _ => format!("{}> ", self.target.name),
         }
-    }
-
-    /// Tells whether the line is an answer to the question, or would be if it was begun now.
-    fn is_answering(&self, asked: &Asked) -> bool {
-        if self.console.line.is_empty() {
-            return asked.is_settled();
-        }
-        self.begun.as_ref() == Some(asked.request_id())
     }
 }
 
@@ -90,7 +80,7 @@ struct Scene<'s> {
     log: &'s mut Log,
     live: &'s str,
     status: Option<Status>,
-    asked: Option<&'s mut Asked>,
+    open: Option<&'s mut OpenQuestion>,
     prompt: &'s str,
     line: &'s Line,
     overlay: Option<&'s mut Overlay>,
@@ -138,15 +128,14 @@ impl Scene<'_> {
 
     /// Draws the conversation, and below it the plan about which the person is asked.
     fn body(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        let Some(asked) = &mut self.asked else {
+        let Some(open) = &mut self.open else {
             return self.log.draw(frame, area, self.live);
         };
         let columns = usize::from(inset(area).width);
-        let text = markdown::render(&asked.plan, columns);
-        let id = asked.request_id().to_string();
-        asked.pager.set(&id, &text, columns);
-        let needed = u16::try_from(asked.pager.lines() + 1).unwrap_or(u16::MAX);
-        let rows = if asked.is_whole {
+        let id = open.request_id().to_string();
+        open.pager.set(&id, &open.page(), columns);
+        let needed = u16::try_from(open.pager.lines() + 1).unwrap_or(u16::MAX);
+        let rows = if open.is_whole {
             area.height
         } else {
             needed.min((area.height / 2).max(2))
@@ -154,8 +143,9 @@ impl Scene<'_> {
         let [above, plan] =
             Layout::vertical([Constraint::Min(0), Constraint::Length(rows)]).areas(area);
         self.log.draw(frame, above, self.live);
-        asked.area = plan;
-        page(frame, headed(plan), &asked.heading, &mut asked.pager);
+        open.area = plan;
+        page(frame, headed(plan), &open.heading, &mut open.pager);
+        open.note_shown(Instant::now());
     }
 
     /// Says what the agent does, and with `asks` puts the question about the plan.
@@ -164,11 +154,57 @@ impl Scene<'_> {
         if let Some(status) = &self.status {
             text.push_str(&format!("{}\n", paint(DIM, status.line(columns))));
         }
-        if let Some(asked) = &self.asked
+        if let Some(open) = &self.open
             && asks
         {
-            text.push_str(&paint(BOLD, escape::line(asked.text())));
+            text.push_str(&paint(BOLD, escape::line(open.text())));
         }
         wrapped(&text, columns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::questions::tests::question;
+    use super::*;
+    use crate::chat::prompt::history::LineHistory;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn draw(open: &mut OpenQuestion, overlay: Option<&mut Overlay>) -> String {
+        let mut log = Log::begin(Vec::new(), 0);
+        let line = Line::new(LineHistory::default());
+        let mut scene = Scene {
+            title: "lead",
+            spent: "",
+            log: &mut log,
+            live: "",
+            status: None,
+            open: Some(open),
+            prompt: "lead> ",
+            line: &line,
+            overlay,
+        };
+        let mut terminal = Terminal::new(TestBackend::new(60, 20)).unwrap();
+        terminal.draw(|frame| scene.draw(frame)).unwrap();
+        let cells = terminal.backend().buffer().content();
+        cells.iter().map(|cell| cell.symbol()).collect()
+    }
+
+    #[test]
+    fn a_plan_below_the_help_is_not_seen_and_nothing_answers_it() {
+        let mut open = question();
+        let mut help = Overlay::new("keys".to_owned(), "the keys".to_owned());
+        let screen = draw(&mut open, Some(&mut help));
+        assert!(!screen.contains("Drop the cache."), "{screen}");
+        assert!(!open.pager.is_seen());
+        assert!(!open.is_settled() && open.settles_in().is_none());
+        let screen = draw(&mut open, None);
+        assert!(screen.contains("Drop the cache."), "{screen}");
+        assert!(open.pager.is_seen());
+        assert!(
+            open.settles_in().is_some(),
+            "it is on the screen from now on"
+        );
     }
 }

@@ -7,6 +7,7 @@ use crossterm::event::{Event, KeyEvent, KeyModifiers, MouseEvent, MouseEventKind
 use ratatui::layout::Position;
 use teamd_shared::name::Name;
 
+use super::questions::OpenQuestion;
 use super::{Next, Session, unusable};
 use crate::chat::SCRIPT;
 use crate::chat::agent::ChatTarget;
@@ -77,8 +78,7 @@ impl Session<'_> {
     fn note_beginning(&mut self) {
         self.pressed = Instant::now();
         if self.console.line.is_empty() {
-            let settled = self.question.as_ref().filter(|asked| asked.is_settled());
-            self.begun = settled.map(|asked| asked.request_id().clone());
+            self.questions.note_beginning();
         }
     }
 
@@ -129,10 +129,10 @@ impl Session<'_> {
         let at = Position::new(mouse.column, mouse.row);
         if let Some(overlay) = &mut self.overlay {
             overlay.pager.go(by);
-        } else if let Some(asked) = &mut self.question
-            && asked.area.contains(at)
+        } else if let Some(open) = &mut self.questions.open
+            && open.area.contains(at)
         {
-            asked.pager.go(by);
+            open.pager.go(by);
         } else {
             self.scroll(by);
         }
@@ -141,10 +141,10 @@ impl Session<'_> {
     /// Scrolls the plan that has the screen, else the conversation; before its first line what was
     /// said earlier.
     fn scroll(&mut self, by: Motion) {
-        if let Some(asked) = &mut self.question
-            && asked.is_whole
+        if let Some(open) = &mut self.questions.open
+            && open.is_whole
         {
-            return asked.pager.go(by);
+            return open.pager.go(by);
         }
         if by.lines(1) < 0 && self.log.is_at_start() {
             self.show_earlier();
@@ -171,9 +171,9 @@ impl Session<'_> {
         if !line.trim().is_empty() {
             self.console.line.history.remember(line, &self.context.out);
         }
-        let begun = self.begun.take();
-        let current = self.question.as_ref();
-        let current = current.map(|asked| asked.request_id().clone());
+        let begun = self.questions.take_begun();
+        let open = self.questions.open.as_ref();
+        let current = open.map(OpenQuestion::id);
         match commands::parse(line, &self.target.name).for_model(self.model == SCRIPT) {
             ChatInput::Quit => return Ok(Next::Leave),
             ChatInput::Attach(name) => match self.other(name) {
@@ -239,8 +239,8 @@ impl Session<'_> {
 
     /// Esc: leaves the whole plan, else interrupts.
     async fn escape(&mut self) {
-        match &mut self.question {
-            Some(asked) if asked.is_whole => asked.is_whole = false,
+        match &mut self.questions.open {
+            Some(open) if open.is_whole => open.is_whole = false,
             _ => self.interrupt().await,
         }
     }
@@ -249,7 +249,7 @@ impl Session<'_> {
     /// and nothing else. What is typed stays; Ctrl-C takes it away where there is nothing to
     /// interrupt.
     pub(super) async fn interrupt(&mut self) {
-        if self.question.is_some() && (self.is_awaited() || !self.is_busy()) {
+        if self.questions.open.is_some() && (self.is_awaited() || !self.is_busy()) {
             self.put_off();
         } else if self.is_busy() {
             self.until_begun().await;
@@ -266,7 +266,7 @@ impl Session<'_> {
 
     /// Tells whether there is nothing to interrupt.
     fn is_at_rest(&self) -> bool {
-        self.question.is_none() && !self.is_busy()
+        self.questions.open.is_none() && !self.is_busy()
     }
 
     /// Waits until the turn runs that a message of the person begins: an interruption before it

@@ -1,16 +1,12 @@
 //! What waits for a person in a chat: how they are shown, and the question to the person.
 
-use std::time::{Duration, Instant};
-
-use ratatui::layout::Rect;
-use teamd_shared::id::RequestId;
 use teamd_shared::request::{Kind, Request};
 
 use super::Session;
+use super::questions::OpenQuestion;
 use crate::chat::conversation::follow::Activity;
 use crate::chat::conversation::view::Proposal;
-use crate::chat::prompt::question::{PlanQuestion, PlanReply, text};
-use crate::top::{Pager, SETTLES};
+use crate::chat::prompt::question::{PlanReply, text};
 use teamd_client::args::{Approve, TeamctlCommand, VerdictArgs};
 use teamd_client::print::escape;
 use teamd_client::print::grouping::headline;
@@ -43,45 +39,67 @@ impl Session<'_> {
     /// verdict; while the agent is at rest any that waits. The question stays until the plan is
     /// answered or put off. A question about a plan that is answered is over: what is typed stays,
     /// and is no answer.
-    pub(super) fn next_question(&mut self) -> Option<Asked> {
+    pub(super) fn next_question(&mut self) -> Option<OpenQuestion> {
         if self
-            .question
-            .take_if(|asked| self.follower.pending(asked.request_id()).is_none())
+            .questions
+            .open
+            .take_if(|open| self.follower.pending(open.request_id()).is_none())
             .is_some()
         {
             self.context
                 .out
                 .note("the question has been answered: your answer is no longer needed");
         }
-        let mut calls = self
-            .view
-            .proposals()
-            .iter()
-            .filter(|it| !self.asked.contains(&it.call));
-        if let Some(asked) = &mut self.question {
-            if let Some(proposal) = calls.find(|call| call.request_id == *asked.request_id()) {
-                self.asked.push(proposal.call.clone());
-                self.context.out.aside(recommendation(proposal));
-                asked.question.proposal = Some(proposal.clone());
-            }
+        if self.questions.open.is_some() {
+            self.take_recommendation();
             return None;
         }
-        let called =
-            calls.find_map(|it| Some((self.follower.pending(&it.request_id)?, Some(it.clone()))));
-        let (plan, proposal) = called.or_else(|| Some((self.unanswered()?, None)))?;
-        let asked = Asked::new(plan, proposal);
-        if let Some(proposal) = &asked.question.proposal {
+        let question = self
+            .called_for()
+            .or_else(|| Some(OpenQuestion::new(self.unanswered()?, None)))?;
+        if let Some(proposal) = &question.question.proposal {
             self.context.out.aside(recommendation(proposal));
-            self.asked.push(proposal.call.clone());
+            self.questions.handle(proposal.call.clone());
         }
-        Some(asked)
+        Some(question)
+    }
+
+    /// Takes a recommendation about the plan of the open question.
+    fn take_recommendation(&mut self) {
+        let Some(open) = &self.questions.open else {
+            return;
+        };
+        let mut proposals = self.view.proposals().iter();
+        let Some(proposal) = proposals.find(|proposal| {
+            proposal.request_id == *open.request_id() && !self.questions.is_handled(&proposal.call)
+        }) else {
+            return;
+        };
+        if let Some(open) = &mut self.questions.open {
+            open.recommend(proposal.clone());
+        }
+        self.context.out.aside(recommendation(proposal));
+        self.questions.handle(proposal.call.clone());
+    }
+
+    /// Returns the question about the first plan for which the agent calls for a verdict that the
+    /// person has not seen.
+    fn called_for(&self) -> Option<OpenQuestion> {
+        for proposal in self.view.proposals() {
+            if !self.questions.is_handled(&proposal.call)
+                && let Some(plan) = self.follower.pending(&proposal.request_id)
+            {
+                return Some(OpenQuestion::new(plan, Some(proposal.clone())));
+            }
+        }
+        None
     }
 
     /// Returns the oldest plan that waits, and that the person has not put off, while the agent is
     /// at rest, or waits itself.
     fn unanswered(&self) -> Option<&Request> {
         let plan = self.follower.waiting().find(|plan| {
-            self.concerns(plan) && !self.asked.contains(&plan.request_id.to_string())
+            self.concerns(plan) && !self.questions.is_handled(plan.request_id.as_str())
         })?;
         match self.follower.activity(false).ok()? {
             Activity::Quiet => !self.is_busy(),
@@ -97,43 +115,43 @@ impl Session<'_> {
     /// Tells whether the agent waits for the answer to the question: one that is about its own
     /// plan, or for which it calls.
     pub(super) fn is_awaited(&self) -> bool {
-        let Some(asked) = &self.question else {
+        let Some(open) = &self.questions.open else {
             return false;
         };
         let mut calls = self.view.proposals().iter();
-        !self.target.is_lead() || calls.any(|call| call.request_id == *asked.request_id())
+        !self.target.is_lead() || calls.any(|call| call.request_id == *open.request_id())
     }
 
     /// Withdraws the question; the plan stays pending.
     pub(super) fn put_off(&mut self) {
-        if let Some(asked) = self.question.take() {
-            let id = asked.question.request_id;
+        if let Some(open) = self.questions.open.take() {
+            let id = open.question.request_id;
             let noun = self
                 .follower
                 .pending(&id)
-                .map_or("plan", |asked| asked.kind.noun());
+                .map_or("plan", |plan| plan.kind.noun());
             self.context.out.note(format_args!(
                 "the {noun} waits; /approve {id} or /reject {id} answers it"
             ));
-            self.asked.push(id.to_string());
+            self.questions.handle(id.to_string());
         }
     }
 
     /// Takes a line at the question, which stays until an answer is given. A plan is approved only
     /// when each line of it was on the screen.
     pub(super) async fn reply(&mut self, line: &str) {
-        let Some(asked) = &mut self.question else {
+        let Some(open) = &mut self.questions.open else {
             return;
         };
-        match asked.question.read(line) {
-            PlanReply::Verdict { approve: true, .. } if !asked.pager.is_seen() => {
-                asked.pager.go_to_unseen();
+        match open.question.read(line) {
+            PlanReply::Verdict { approve: true, .. } if !open.pager.is_seen() => {
+                open.pager.go_to_unseen();
                 let note = "nothing was answered: the text goes on here, and v shows all of it";
                 self.context.out.note(note);
             }
             PlanReply::Verdict { approve, feedback } => {
                 let verdict = VerdictArgs {
-                    id: asked.request_id().to_string(),
+                    id: open.request_id().to_string(),
                     feedback,
                 };
                 let answer = if approve {
@@ -145,69 +163,15 @@ impl Session<'_> {
                     TeamctlCommand::Reject(verdict)
                 };
                 if let Some(Ok(_)) = self.carry_out(answer).await {
-                    self.question = None;
+                    self.questions.open = None;
                 }
             }
             PlanReply::Why => {}
-            PlanReply::View => asked.is_whole = !asked.is_whole,
+            PlanReply::View => open.is_whole = !open.is_whole,
             PlanReply::Later => self.put_off(),
             PlanReply::Message if line.trim().is_empty() => {}
             PlanReply::Message => self.message(line.trim_end()).await,
         }
-    }
-}
-
-/// The plan about which the person is asked, on the screen.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) question: PlanQuestion,
-    /// The plan: Markdown that an agent wrote.
-    pub(super) plan: String,
-    /// What the plan is, for people.
-    pub(super) heading: String,
-    pub(super) pager: Pager,
-    /// Whether the plan has the place of the conversation, too.
-    pub(super) is_whole: bool,
-    /// Where the plan is on the screen.
-    pub(super) area: Rect,
-    /// Since when it is there.
-    pub(super) shown: Option<Instant>,
-}
-
-impl Asked {
-    fn new(plan: &Request, proposal: Option<Proposal>) -> Self {
-        let noun = plan.kind.noun();
-        Self {
-            question: PlanQuestion::new(plan, proposal),
-            plan: text(plan),
-            heading: format!("{noun} {} of {}", plan.request_id, plan.from),
-            pager: Pager::default(),
-            is_whole: false,
-            area: Rect::default(),
-            shown: None,
-        }
-    }
-
-    /// Returns the id of the plan.
-    pub(super) fn request_id(&self) -> &RequestId {
-        &self.question.request_id
-    }
-
-    /// Returns the question in words.
-    pub(super) fn text(&self) -> &str {
-        &self.question.text
-    }
-
-    /// Tells whether the question has been on the screen for long enough: a key that came sooner
-    /// was meant for what was there before.
-    pub(super) fn is_settled(&self) -> bool {
-        self.shown.is_some() && self.settles_in().is_none()
-    }
-
-    /// Returns in what time that is so; none if it is so, or the question is not on the screen.
-    pub(super) fn settles_in(&self) -> Option<Duration> {
-        let left = SETTLES.saturating_sub(self.shown?.elapsed());
-        (!left.is_zero()).then_some(left)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use teamd_client::print::escape;
 use teamd_client::print::grouping::{Group, headline};
 use teamd_client::print::output::paint;
 use teamd_client::print::render::{BOLD, DIM, count};
@@ -12,6 +11,7 @@ use teamd_shared::request::{Answerer, Request};
 use super::{LOW, Scene, beside, headed, inset, mark, page, say};
 use crate::model::pending;
 use crate::top::app::{App, Target};
+use crate::top::source::source;
 use crate::top::text::{cell, row};
 
 /// The most columns that a name has.
@@ -85,13 +85,13 @@ impl App {
             Answerer::Lead => String::new(),
             Answerer::Member => {
                 format!(
-                    "\n\n{}",
+                    "\n{}",
                     paint(DIM, format_args!("Only {} answers this.", request.member()))
                 )
             }
         };
         let lines = asked.lines().count();
-        let text = format!("{}{answer}", escape::text(asked.trim_end()));
+        let text = source(asked.trim_end()) + &answer;
         self.request
             .set(request.request_id.as_str(), &text, inset(area).width.into());
         page(

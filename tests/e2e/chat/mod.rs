@@ -1,5 +1,6 @@
 //! `teamctl chat` and `attach`: at a terminal and in a pipe.
 
+mod leaving;
 mod questions;
 mod screen;
 mod screens;

@@ -2,12 +2,16 @@
 //! while. It stays when the person turns to another agent.
 
 use std::io::{self, Write};
-use std::process::{Command as Program, ExitStatus};
+use std::pin::pin;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use crossterm::event::{self, Event, EventStream, KeyEventKind};
 use futures_util::StreamExt;
 use futures_util::future::poll_immediate;
+use nix::sys::signal::{Signal as Kind, kill};
+use nix::unistd::Pid;
+use tokio::process::{Child, Command as Program};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -25,7 +29,27 @@ pub(super) struct Console {
     pub(super) printed: Printed,
     /// What was said with the agents with whom the person is done.
     pub(super) said: Vec<Block>,
+    /// Work in other threads that must not end with the chat.
+    pub(super) unfinished: Vec<Unfinished>,
 }
+
+/// Work in another thread.
+pub(super) struct Unfinished {
+    /// What is waited for, for people.
+    pub(super) what: String,
+    /// Its sender is dropped when the work has ended.
+    pub(super) end: oneshot::Receiver<()>,
+}
+
+/// How a command of the person ended.
+pub(super) enum ShellEnd {
+    Exited(io::Result<ExitStatus>),
+    /// A signal ends the chat.
+    ChatEnds,
+}
+
+/// How long the signal that continues a stopped process is waited for.
+const CONTINUES: Duration = Duration::from_millis(100);
 
 /// The signals of a chat: each leaves the terminal as it was.
 pub(super) struct Signals {
@@ -34,6 +58,7 @@ pub(super) struct Signals {
     pub(super) resume: Signal,
     pub(super) terminate: Signal,
     pub(super) hang_up: Signal,
+    pub(super) quit: Signal,
 }
 
 impl Signals {
@@ -47,6 +72,7 @@ impl Signals {
             resume: signal(SignalKind::from_raw(nix::libc::SIGCONT))?,
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
+            quit: signal(SignalKind::quit())?,
         })
     }
 }
@@ -64,6 +90,7 @@ impl Console {
             line,
             printed,
             said: Vec::new(),
+            unfinished: Vec::new(),
         })
     }
 
@@ -75,24 +102,56 @@ impl Console {
     }
 
     /// Runs a command of the person, who has the terminal meanwhile, until the person has seen what
-    /// it printed.
+    /// it printed. If the chat ends, the command gets SIGTERM, and the terminal is not taken back.
     ///
     /// # Errors
-    /// If the terminal cannot be taken back. The inner one: if the command cannot be run.
-    pub(super) async fn shell(&mut self, command: String) -> io::Result<io::Result<ExitStatus>> {
+    /// If the terminal cannot be taken back.
+    pub(super) async fn shell(&mut self, command: &str) -> io::Result<ShellEnd> {
         self.stop_reading();
         self.screen.give_back();
-        let (done, mut is_done) = oneshot::channel();
-        std::thread::spawn(move || done.send(run_and_wait(&command)).ok());
-        let ended = loop {
-            tokio::select! {
-                ended = &mut is_done => break ended,
-                // Ctrl-C is for the command.
-                _ = self.signals.interrupt.recv() => {}
-            }
+        let end = match Program::new("sh").args(["-c", command]).spawn() {
+            Ok(child) => self.wait_for(child).await,
+            Err(error) => ShellEnd::Exited(Err(error)),
         };
-        self.take_back()?;
-        Ok(ended.unwrap_or_else(|lost| Err(io::Error::other(lost))))
+        if matches!(end, ShellEnd::Exited(_)) {
+            self.take_back()?;
+        }
+        Ok(end)
+    }
+
+    /// Waits for a program that has the terminal, and then for Enter: what it printed is gone from
+    /// the screen after that.
+    async fn wait_for(&mut self, mut child: Child) -> ShellEnd {
+        let pid = child.id();
+        let Some(status) = self.while_program_runs(child.wait()).await else {
+            end_by_signal(pid);
+            return ShellEnd::ChatEnds;
+        };
+        let (entered, is_entered) = oneshot::channel();
+        // The chat may have ended when the line is read.
+        std::thread::spawn(|| entered.send(read_enter()).ok());
+        match self.while_program_runs(is_entered).await {
+            None => ShellEnd::ChatEnds,
+            Some(Ok(Err(error))) => ShellEnd::Exited(Err(error)),
+            Some(_) => ShellEnd::Exited(status),
+        }
+    }
+
+    /// Waits while another program has the terminal; none if a signal ends the chat meanwhile.
+    async fn while_program_runs<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
+        let mut wait = pin!(wait);
+        loop {
+            tokio::select! {
+                ended = &mut wait => return Some(ended),
+                // These are for the program.
+                _ = self.signals.interrupt.recv() => {}
+                _ = self.signals.quit.recv() => {}
+                // The terminal is taken back when the program has ended.
+                _ = self.signals.resume.recv() => {}
+                _ = self.signals.terminate.recv() => return None,
+                _ = self.signals.hang_up.recv() => return None,
+            }
+        }
     }
 
     /// Stops this process as Ctrl-Z does elsewhere: the shell has the terminal until it continues
@@ -100,11 +159,13 @@ impl Console {
     ///
     /// # Errors
     /// If the terminal cannot be taken back.
-    pub(super) fn suspend(&mut self) -> io::Result<()> {
+    pub(super) async fn suspend(&mut self) -> io::Result<()> {
         self.stop_reading();
-        self.screen.suspend()?;
-        self.keys = Some(EventStream::new());
-        Ok(())
+        self.screen.stop()?;
+        // The signal that has continued the process must not take the terminal once more. There is
+        // none if the system did not stop the process.
+        drop(tokio::time::timeout(CONTINUES, self.signals.resume.recv()).await);
+        self.take_back()
     }
 
     /// Takes the terminal again, after another program had it.
@@ -140,11 +201,18 @@ pub(super) async fn next_event(keys: &mut Option<EventStream>) -> Option<Event> 
     }
 }
 
-/// Runs a command, and waits for Enter: what it printed is gone from the screen after that.
-fn run_and_wait(command: &str) -> io::Result<ExitStatus> {
-    let status = Program::new("sh").args(["-c", command]).status();
+/// Ends a program that was not awaited: its id is still its own.
+fn end_by_signal(pid: Option<u32>) {
+    let pid = pid.and_then(|pid| i32::try_from(pid).ok());
+    if let Some(pid) = pid {
+        // It may have ended just now.
+        kill(Pid::from_raw(pid), Kind::SIGTERM).ok();
+    }
+}
+
+/// Waits for Enter.
+fn read_enter() -> io::Result<()> {
     let mut stderr = io::stderr();
     write!(stderr, "[Enter goes back to the conversation] ")?;
-    io::stdin().read_line(&mut String::new())?;
-    status
+    io::stdin().read_line(&mut String::new()).map(drop)
 }

@@ -11,7 +11,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::markdown;
 use crate::model::Part;
 use crate::top::{Motion, Scroll, wrapped, write};
-use teamd_client::print::output::{Output, wrap};
+use teamd_client::print::output::{Output, paint, wrap};
+use teamd_client::print::render::DIM;
+
+/// The most lines that are kept. Beyond them the oldest ones go.
+const MOST_LINES: usize = 10_000;
+/// What is in their place.
+const DROPPED: &str = "earlier lines are not kept here; `teamctl transcript` shows them";
 
 /// A piece of the log.
 #[derive(Debug, Clone)]
@@ -42,8 +48,15 @@ pub(super) struct Log {
     hidden: usize,
     /// Whether the results of tools are shown whole.
     unfolded: bool,
+    /// How many blocks were added, those included that are dropped.
+    added: usize,
+    /// Whether blocks from before the chat, and whether others, were dropped.
+    has_dropped: bool,
+    has_dropped_new: bool,
     /// The blocks that are shown, laid out for so many columns.
     lines: Vec<Line<'static>>,
+    /// How many lines each of them has.
+    heights: Vec<usize>,
     laid_out: usize,
     columns: usize,
     /// The lines of the answer in progress.
@@ -59,7 +72,11 @@ impl Log {
             hidden: past.len().saturating_sub(shown),
             blocks: past.into_iter().map(Block::Part).collect(),
             unfolded: false,
+            added: 0,
+            has_dropped: false,
+            has_dropped_new: false,
             lines: Vec::new(),
+            heights: Vec::new(),
             laid_out: 0,
             columns: 0,
             live: Vec::new(),
@@ -70,6 +87,12 @@ impl Log {
     /// Adds a block.
     pub(super) fn push(&mut self, block: Block) {
         self.blocks.push(block);
+        self.added += 1;
+    }
+
+    /// Returns how many blocks were added.
+    pub(super) fn added(&self) -> usize {
+        self.added
     }
 
     /// Puts parts before all others.
@@ -81,9 +104,15 @@ impl Log {
             .splice(0..0, earlier.into_iter().map(Block::Part));
     }
 
-    /// Returns what was added since the chat began.
+    /// Returns what was added since the chat began, as far as it was kept.
     pub(super) fn into_new(mut self) -> Vec<Block> {
-        self.blocks.split_off(self.past)
+        let new = self.blocks.split_off(self.past);
+        if !self.has_dropped_new {
+            return new;
+        }
+        let mut kept = vec![dropped()];
+        kept.extend(new);
+        kept
     }
 
     /// Shows nothing of what there is, until a person scrolls up.
@@ -113,6 +142,11 @@ impl Log {
         self.scroll.is_at_start()
     }
 
+    /// Tells whether the oldest lines were dropped: what was before them is not shown.
+    pub(super) fn has_dropped(&self) -> bool {
+        self.has_dropped
+    }
+
     /// Tells whether there are blocks that are not shown.
     pub(super) fn hides_any(&self) -> bool {
         self.hidden > 0
@@ -125,7 +159,7 @@ impl Log {
         self.forget_layout();
         self.lay_out(self.columns);
         self.scroll
-            .lines_were_added_before(self.lines.len() - before);
+            .lines_were_added_before(self.lines.len().saturating_sub(before));
     }
 
     /// Returns how many lines are below those that are in sight.
@@ -163,15 +197,54 @@ impl Log {
         let from = self.laid_out.max(self.hidden).min(self.blocks.len());
         for block in &self.blocks[from..] {
             let text = block.write(self.unfolded, columns);
-            self.lines.extend(wrapped(&text, columns));
+            let lines = wrapped(&text, columns);
+            self.heights.push(lines.len());
+            self.lines.extend(lines);
         }
+        self.laid_out = self.blocks.len();
+        if self.lines.len() > MOST_LINES {
+            self.drop_oldest();
+        }
+    }
+
+    /// Drops the oldest blocks until there is room for some more.
+    fn drop_oldest(&mut self) {
+        let excess = self.lines.len() - MOST_LINES * 9 / 10;
+        let mut blocks = 0;
+        let mut lines = 0;
+        // The last block stays, however long it is.
+        while lines < excess && blocks + 1 < self.heights.len() {
+            lines += self.heights[blocks];
+            blocks += 1;
+        }
+        if blocks == 0 {
+            return;
+        }
+        let block = dropped();
+        let in_place = wrapped(&block.write(false, self.columns), self.columns);
+        self.scroll
+            .lines_were_removed_before(lines.saturating_sub(in_place.len()));
+        self.heights.splice(..blocks, [in_place.len()]);
+        self.lines.splice(..lines, in_place);
+        // Those that are hidden are older still.
+        let blocks = self.hidden + blocks;
+        self.blocks.splice(..blocks, [block]);
+        self.has_dropped = true;
+        self.has_dropped_new |= blocks > self.past;
+        self.past = self.past.saturating_sub(blocks) + 1;
+        self.hidden = 0;
         self.laid_out = self.blocks.len();
     }
 
     fn forget_layout(&mut self) {
         self.laid_out = 0;
         self.lines.clear();
+        self.heights.clear();
     }
+}
+
+fn dropped() -> Block {
+    Block::Printed(paint(DIM, DROPPED))
 }
 
 /// Where the commands of a chat print, also those that still run when the person turns to another
@@ -276,6 +349,38 @@ mod tests {
         let new = log.into_new();
         assert_eq!(new.len(), 2);
         assert_eq!(new[0].write(false, 80), "new\n");
+    }
+
+    #[test]
+    fn the_oldest_lines_go_and_a_line_says_so() {
+        let mut log = Log::begin(past(10), 1);
+        for number in 1..=MOST_LINES {
+            log.push(Block::Printed(format!("{number}\n")));
+            if number % 999 == 0 {
+                draw(&mut log, "");
+            }
+        }
+        assert_eq!(draw(&mut log, "")[3], MOST_LINES.to_string());
+        assert!(log.lines.len() < MOST_LINES && log.has_dropped() && !log.hides_any());
+        assert_eq!(log.lines.len(), log.heights.iter().sum::<usize>());
+        log.go(Motion::Lines(isize::MIN));
+        assert_eq!(draw(&mut log, "")[..2], ["earlier", "    lines"]);
+        let shown = draw(&mut log, "");
+        log.push(Block::Printed("new".to_owned()));
+        assert_eq!(draw(&mut log, ""), shown, "what is read stays");
+        let lines = log.lines.len();
+        let new = log.into_new();
+        assert_eq!(new[0].write(false, 80), dropped().write(false, 80));
+        assert!(new.len() > lines - 20 && new.len() < MOST_LINES);
+    }
+
+    #[test]
+    fn a_block_that_is_longer_than_the_log_is_shown() {
+        let mut log = Log::begin(past(2), 2);
+        log.push(Block::Printed("line\n".repeat(2 * MOST_LINES)));
+        draw(&mut log, "");
+        assert_eq!(draw(&mut log, "")[3], "line");
+        assert_eq!(log.into_new().len(), 1, "nothing new was dropped");
     }
 
     #[test]

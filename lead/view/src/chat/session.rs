@@ -15,6 +15,7 @@ use teamd_shared::price::Prices;
 use teamd_shared::settings::Notify;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::{Entry, Event};
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::agent::ChatTarget;
 use super::agent::presence::Presence;
@@ -26,8 +27,10 @@ use super::prompt::commands;
 use super::prompt::history::LineHistory;
 use super::prompt::line::Line;
 use super::{ChatOptions, SCRIPT};
+use crate::model::Part;
 use crate::top::{FRAME, Overlay};
-use questions::{OpenQuestion, Questions};
+use look::Status;
+use questions::{OpenQuestion, QuestionId, Questions};
 use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
@@ -105,11 +108,15 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
     let printed = Printed::new();
     let history = LineHistory::load(&output(&printed, COLUMNS));
     let mut console = Console::open(Line::new(history), printed, signals).map_err(unusable)?;
-    let left = converse(context, dir, options, begun, &mut console).await;
-    let Console { screen, said, .. } = console;
-    drop(screen);
-    print(context, &said)?;
-    if let Some(running) = left? {
+    let last = converse(context, dir, options, begun, &mut console).await;
+    console.screen.give_back();
+    print(context, &console.said)?;
+    finish(context, &mut console).await?;
+    let last = last?;
+    // A teammate that was forgotten does not run either.
+    if matches!(last.running(dir), Ok(Some(_))) {
+        let name = last.name.as_str();
+        let running = if last.is_lead() { "the team" } else { name };
         context
             .out
             .note(format_args!("{running} goes on without you"));
@@ -117,34 +124,53 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
     Ok(ExitCode::Done)
 }
 
-/// Talks to one agent after the other. Returns what still runs when the person leaves.
+/// Talks to one agent after the other. Returns the last one.
 async fn converse(
     context: &Context,
     dir: &TeamDir,
     options: &ChatOptions,
     begun: bool,
     console: &mut Console,
-) -> Result<Option<String>, CommandError> {
+) -> Result<ChatTarget, CommandError> {
     let mut options = options.clone();
     let mut begun = begun;
     loop {
         let mut session = Session::begin(context, dir, &options, console)?;
         session.greet(begun)?;
         let next = session.converse().await;
-        let runs = session.runs;
-        let said = session.log.into_new();
-        console.said.extend(said);
+        session.end();
         match next? {
             Next::Turn(other) => {
                 options.target = other;
                 options.last = ATTACHED;
                 begun = false;
             }
-            _ if !runs => return Ok(None),
-            _ if options.target.is_lead() => return Ok(Some("the team".to_owned())),
-            _ => return Ok(Some(options.target.name.to_string())),
+            Next::Stay | Next::Leave => return Ok(options.target),
         }
     }
+}
+
+/// Waits for work that must not end with the chat, and prints what it says. A signal ends the wait.
+async fn finish(context: &Context, console: &mut Console) -> Result<(), CommandError> {
+    let signals = &mut console.signals;
+    for work in &mut console.unfinished {
+        if work.end.try_recv() == Err(TryRecvError::Closed) {
+            continue;
+        }
+        context.out.note(format_args!("waiting {}", work.what));
+        tokio::select! {
+            // The sender is dropped.
+            _ = &mut work.end => {}
+            _ = signals.interrupt.recv() => break,
+            _ = signals.terminate.recv() => break,
+            _ = signals.hang_up.recv() => break,
+            _ = signals.quit.recv() => break,
+        }
+    }
+    while let Some(text) = console.printed.take() {
+        print(context, &[Block::Printed(text)])?;
+    }
+    Ok(())
 }
 
 /// Prints what was said, once, where the person reads on.
@@ -175,6 +201,19 @@ fn has_failed(entries: &[Entry]) -> bool {
             ..
         })
     )
+}
+
+/// What can change on the screen without the person.
+#[derive(PartialEq)]
+struct News {
+    /// How many blocks the log has got.
+    blocks: usize,
+    live: String,
+    status: Option<Status>,
+    title: String,
+    spent: String,
+    question: Option<QuestionId>,
+    prompt: String,
 }
 
 impl<'a> Session<'a> {
@@ -248,11 +287,18 @@ impl<'a> Session<'a> {
     }
 
     async fn converse(&mut self) -> Result<Next, CommandError> {
+        // What the screen shows, unless something has happened that changes the rest of it.
+        let mut on_screen = None;
         loop {
             if let Some(next) = self.ask().await? {
                 return Ok(next);
             }
-            self.draw()?;
+            self.take_printed();
+            let news = Some(self.news());
+            if on_screen != news {
+                self.draw()?;
+            }
+            on_screen = None;
             let drawn = Instant::now();
             let open = self.questions.open.as_ref();
             let settles = open.and_then(OpenQuestion::settles_in);
@@ -267,6 +313,7 @@ impl<'a> Session<'a> {
                 biased;
                 _ = signals.terminate.recv() => Next::Leave,
                 _ = signals.hang_up.recv() => Next::Leave,
+                _ = signals.quit.recv() => Next::Leave,
                 event = next_event(keys) => self.take_all(event).await?,
                 _ = signals.interrupt.recv() => {
                     self.interrupt().await;
@@ -284,13 +331,42 @@ impl<'a> Session<'a> {
                 () = async {
                     self.follower.changed().await;
                     tokio::time::sleep(FRAME.saturating_sub(drawn.elapsed())).await;
-                } => Next::Stay,
+                } => {
+                    on_screen = news;
+                    Next::Stay
+                }
             };
             if !matches!(next, Next::Stay) {
                 return Ok(next);
             }
             self.look();
         }
+    }
+
+    /// Returns what can change on the screen without the person.
+    fn news(&self) -> News {
+        News {
+            blocks: self.log.added(),
+            live: self.view.live().to_owned(),
+            status: self.status(),
+            title: self.title.clone(),
+            spent: self.spent.clone(),
+            question: self.questions.open.as_ref().map(OpenQuestion::id),
+            prompt: self.prompt(),
+        }
+    }
+
+    /// Leaves the agent: what was said with it, and what there is of its answer, is printed later.
+    fn end(mut self) {
+        self.look();
+        self.take_printed();
+        let live = self.view.live();
+        if !live.is_empty() {
+            self.log.push(Block::Part(Part::Answer(live.to_owned())));
+            let unfinished = paint(DIM, "(the answer was not complete when you left)");
+            self.log.push(Block::Printed(unfinished));
+        }
+        self.console.said.extend(self.log.into_new());
     }
 
     /// Begins the next question. Keys that were pressed before it is on the screen answer nothing.

@@ -58,6 +58,11 @@ impl Scroll {
         self.from += lines;
     }
 
+    /// Keeps what is in sight there, although so many lines were removed before it.
+    pub(crate) fn lines_were_removed_before(&mut self, lines: usize) {
+        self.from = self.from.saturating_sub(lines);
+    }
+
     /// Returns how many of so many lines are below those that are in sight.
     pub(crate) fn lines_below(&self, lines: usize) -> usize {
         lines.saturating_sub(self.from + self.page)

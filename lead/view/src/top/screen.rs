@@ -19,8 +19,12 @@ use ratatui::{Frame, Terminal};
 
 use teamd_client::print::output::can_move_cursor;
 
-/// The terminal, while it is taken.
-pub(crate) struct Screen(Terminal<CrosstermBackend<Stdout>>);
+/// The terminal as a screen.
+pub(crate) struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Whether it is taken, and no other program has it.
+    is_taken: bool,
+}
 
 /// Tells whether there is a terminal to read keys from and to draw on.
 pub(crate) fn is_terminal() -> bool {
@@ -38,7 +42,11 @@ impl Screen {
             give_back();
             before(panic);
         }));
-        let screen = Self(Terminal::new(CrosstermBackend::new(stdout()))?);
+        let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        let screen = Self {
+            terminal,
+            is_taken: true,
+        };
         take()?;
         Ok(screen)
     }
@@ -49,14 +57,27 @@ impl Screen {
     /// # Errors
     /// As [`Screen::open`].
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
+        self.stop()?;
+        self.take_back()
+    }
+
+    /// Gives the terminal back, and stops this process. Returns when the shell has continued the
+    /// process.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(crate) fn stop(&mut self) -> io::Result<()> {
         self.give_back();
         raise(Signal::SIGTSTP)?;
-        self.take_back()
+        Ok(())
     }
 
     /// Gives the terminal back, for another program, until [`Screen::take_back`].
     pub(crate) fn give_back(&mut self) {
-        give_back();
+        if self.is_taken {
+            give_back();
+            self.is_taken = false;
+        }
     }
 
     /// Takes the terminal again after another program had it.
@@ -64,17 +85,18 @@ impl Screen {
     /// # Errors
     /// As [`Screen::open`].
     pub(crate) fn take_back(&mut self) -> io::Result<()> {
+        self.is_taken = true;
         take()?;
         // Nothing of what was drawn is on it any more. ratatui's own `clear` asks the terminal for
         // the cursor, and the answer comes among the keys.
         execute!(stdout(), Clear(ClearType::All))?;
-        self.0 = Terminal::new(CrosstermBackend::new(stdout()))?;
+        self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         Ok(())
     }
 
     /// Returns how many columns it has.
     pub(crate) fn columns(&self) -> usize {
-        self.0.size().map_or(80, |size| size.width.into())
+        self.terminal.size().map_or(80, |size| size.width.into())
     }
 
     /// Writes bytes that move nothing: a terminal makes a sound or a notice of them.
@@ -91,14 +113,14 @@ impl Screen {
     /// If the terminal cannot be written.
     pub(crate) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         execute!(stdout(), BeginSynchronizedUpdate)?;
-        self.0.draw(render)?;
+        self.terminal.draw(render)?;
         execute!(stdout(), EndSynchronizedUpdate)
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        self.give_back();
     }
 }
 

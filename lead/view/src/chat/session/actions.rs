@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Session, unusable};
+use super::{Next, Session, unusable};
 use crate::chat::agent::ChatTarget;
+use crate::chat::console::{ShellEnd, Unfinished};
 use crate::chat::prompt::commands;
 use teamd_client::args::{Approve, TeamctlCommand};
 use teamd_client::context::{Context, block_on};
@@ -42,7 +43,7 @@ impl Session<'_> {
         // The answer to a plan that the chat follows is shown from the journal.
         let followed = (!self.target.is_lead()).then(|| self.target.name.clone());
         let perform = self.perform;
-        self.in_thread(move |context| {
+        self.in_thread(None, move |context| {
             commands::run(context, command, perform, |from| {
                 followed.is_some_and(|name| name.as_str() != from)
             })
@@ -50,12 +51,18 @@ impl Session<'_> {
         .await
     }
 
-    /// Does something in a thread: it has a runtime of its own, and may take long.
+    /// Does something in a thread: it has a runtime of its own, and may take long. With `what` the
+    /// person who leaves waits for the end of it, and reads so.
     async fn in_thread(
         &mut self,
+        what: Option<String>,
         action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
     ) -> Option<CommandResult> {
         let (done, is_done) = oneshot::channel();
+        let (ends, end) = oneshot::channel();
+        self.console
+            .unfinished
+            .extend(what.map(|what| Unfinished { what, end }));
         let output = self.console.printed.output();
         let columns = self.console.screen.columns();
         let elsewhere = self.context.elsewhere();
@@ -67,6 +74,7 @@ impl Session<'_> {
             }
             // The prompt may have stopped waiting.
             done.send(result).ok();
+            drop(ends);
         });
         // If the terminal is gone, the next frame tells.
         self.draw().ok();
@@ -118,7 +126,8 @@ impl Session<'_> {
             name: self.target.name.clone(),
             start: Some(options),
         };
-        self.in_thread(move |context| {
+        let what = format!("until {} is started again", target.name);
+        self.in_thread(Some(what), move |context| {
             let dir = context.dir()?;
             block_on(target.restart(context, &dir))?;
             let how = if fresh {
@@ -134,18 +143,19 @@ impl Session<'_> {
 
     /// Runs a command of the person, who has the terminal meanwhile. Its output goes to nothing
     /// else.
-    pub(super) async fn shell(&mut self, command: String) -> Result<(), CommandError> {
-        let ended = self.console.shell(command).await.map_err(unusable)?;
+    pub(super) async fn shell(&mut self, command: &str) -> Result<Next, CommandError> {
+        let end = self.console.shell(command).await.map_err(unusable)?;
         // Keys that were meant for the command must not answer a question.
         if let Some(open) = &mut self.questions.open {
             open.note_hidden();
         }
-        let line = match ended {
-            Ok(status) if status.success() => return Ok(()),
-            Ok(status) => status.to_string(),
-            Err(error) => format!("cannot run sh: {error}"),
+        let line = match end {
+            ShellEnd::ChatEnds => return Ok(Next::Leave),
+            ShellEnd::Exited(Ok(status)) if status.success() => return Ok(Next::Stay),
+            ShellEnd::Exited(Ok(status)) => status.to_string(),
+            ShellEnd::Exited(Err(error)) => format!("cannot run sh: {error}"),
         };
         self.context.out.aside(paint(BAD, escape::line(&line)));
-        Ok(())
+        Ok(Next::Stay)
     }
 }

@@ -108,7 +108,7 @@ impl Session<'_> {
                 self.leaves = true;
             }
             Pressed::End => return Ok(Next::Leave),
-            Pressed::Suspend => self.console.suspend().map_err(unusable)?,
+            Pressed::Suspend => self.console.suspend().await.map_err(unusable)?,
             Pressed::Clear => self.log.clear(),
             Pressed::Help => {
                 let help = help_text(HelpOf::Chat);
@@ -153,7 +153,7 @@ impl Session<'_> {
     }
 
     fn show_earlier(&mut self) {
-        if !self.log.hides_any() {
+        if !self.log.hides_any() && !self.log.has_dropped() {
             match self.follower.earlier() {
                 Ok(parts) => self.log.put_before(parts),
                 Err(error) => self.context.out.error(&error.into()),
@@ -187,7 +187,7 @@ impl Session<'_> {
             ChatInput::Call(command) => self.call(*command).await,
             ChatInput::Model(model) => self.model(model).await,
             ChatInput::Clear => self.restart(None, true).await,
-            ChatInput::Shell(command) => self.shell(command).await?,
+            ChatInput::Shell(command) => return self.shell(&command).await,
             ChatInput::Wrong(error) | ChatInput::Unknown(_, error) => {
                 self.context.out.error(&error)
             }

@@ -185,6 +185,7 @@ impl Session<'_> {
 }
 
 /// What the agent does.
+#[derive(PartialEq)]
 pub(super) struct Status {
     what: String,
     time: String,

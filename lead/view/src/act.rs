@@ -27,12 +27,12 @@ use tokio::sync::oneshot;
 const COLUMNS: usize = 200;
 
 /// Something that is being done.
-pub(crate) type Act<'d> = Pin<Box<dyn Future<Output = Done> + 'd>>;
+pub(crate) type Act<'d> = Pin<Box<dyn Future<Output = ActionEnd> + 'd>>;
 /// All that is being done.
 pub(crate) type Actions<'d> = FuturesUnordered<Act<'d>>;
 
 /// What became of it.
-pub(crate) enum Done {
+pub(crate) enum ActionEnd {
     /// In a few lines.
     Said(String),
     /// A title, and a text with our escape sequences.
@@ -45,7 +45,7 @@ pub(crate) enum Done {
 
 /// Connects to the daemon, if it runs.
 pub(crate) fn connect(dir: &TeamDir) -> Act<'_> {
-    Box::pin(async { Done::Connected(Client::connect(dir).await.ok()) })
+    Box::pin(async { ActionEnd::Connected(Client::connect(dir).await.ok()) })
 }
 
 /// Waits for the end of a connection.
@@ -53,14 +53,14 @@ pub(crate) fn hold<'d>(mut client: Client) -> Act<'d> {
     Box::pin(async move {
         // Nothing was asked, so nothing is answered.
         while client.reply().await.is_ok() {}
-        Done::Lost
+        ActionEnd::Lost
     })
 }
 
 /// What a person wants done, as the page says it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Order {
+pub(crate) enum PersonOrder {
     /// This request, and no other one.
     Answer {
         id: RequestId,
@@ -74,7 +74,7 @@ pub(crate) enum Order {
     Send { to: Name, text: String },
 }
 
-impl Order {
+impl PersonOrder {
     /// Has it done.
     pub(crate) fn run(self, context: &Context) -> CommandResult {
         match self {
@@ -126,7 +126,7 @@ impl Order {
 }
 
 /// Does what a person ordered.
-pub(crate) fn order<'d>(context: &Context, order: Order) -> Act<'d> {
+pub(crate) fn order<'d>(context: &Context, order: PersonOrder) -> Act<'d> {
     said(context, |context| order.run(context))
 }
 
@@ -176,17 +176,15 @@ pub(crate) fn begins(command: &TeamctlCommand) -> Option<String> {
 pub(crate) fn call<'d>(context: &Context, perform: Perform, command: TeamctlCommand) -> Act<'d> {
     let title = match &command {
         TeamctlCommand::Status(args) => args.name.as_ref().map(ToString::to_string),
-        TeamctlCommand::Interrupt(_) | TeamctlCommand::Shutdown(_) | TeamctlCommand::Spawn(_) => {
-            None
-        }
-        _ => return Box::pin(async { Done::Said(String::new()) }),
+        TeamctlCommand::Interrupt(_) | TeamctlCommand::Shutdown(_) | TeamctlCommand::Spawn(_) => None,
+        _ => return Box::pin(async { ActionEnd::Said(String::new()) }),
     };
     let printed = in_thread(context, move |context| perform(command, context));
     Box::pin(async move {
         let printed = printed.await;
         match title {
-            Some(title) => Done::Shown(title, printed.styled),
-            None => Done::Said(printed.text),
+            Some(title) => ActionEnd::Shown(title, printed.styled),
+            None => ActionEnd::Said(printed.text),
         }
     })
 }
@@ -196,12 +194,12 @@ fn said<'d>(
     action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
 ) -> Act<'d> {
     let printed = in_thread(context, action);
-    Box::pin(async { Done::Said(printed.await.text) })
+    Box::pin(async { ActionEnd::Said(printed.await.text) })
 }
 
 /// What a command has printed.
 #[derive(Default)]
-pub(crate) struct Printed {
+pub(crate) struct CommandOutput {
     /// With our escape sequences.
     pub(crate) styled: String,
     /// Without.
@@ -214,7 +212,7 @@ pub(crate) struct Printed {
 pub(crate) fn in_thread(
     context: &Context,
     action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
-) -> impl Future<Output = Printed> + 'static {
+) -> impl Future<Output = CommandOutput> + 'static {
     let (done, is_done) = oneshot::channel();
     let elsewhere = context.elsewhere();
     std::thread::spawn(move || {
@@ -227,7 +225,7 @@ pub(crate) fn in_thread(
         let styled = stored.styled();
         let text = stored.text().trim_end().to_owned();
         // The view may have ended.
-        done.send(Printed {
+        done.send(CommandOutput {
             styled,
             text,
             is_done: matches!(result, Ok(ExitCode::Done)),

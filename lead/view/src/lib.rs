@@ -7,5 +7,6 @@ mod act;
 pub mod chat;
 mod markdown;
 pub mod model;
+mod terminal;
 pub mod top;
 pub mod web;

@@ -10,7 +10,7 @@ use teamd_client::print::{clock, tokens};
 use teamd_client::read::{money, roster};
 use teamd_shared::journal::reader::{Since, load};
 use teamd_shared::price::{Dollars, Prices};
-use teamd_view::model::{Account, Past, Share, ledger};
+use teamd_view::model::{CostAccount, Past, Share, ledger};
 
 /// Runs the command.
 pub(crate) fn run(context: &Context) -> CommandResult {
@@ -19,7 +19,7 @@ pub(crate) fn run(context: &Context) -> CommandResult {
     let prices = money::prices(context);
     let mut past = Past::default();
     load(&dir, Since::Start, |_, line| past.line(line))?;
-    let mut account = Account::new(&past, teamd_shared::clock::wall());
+    let mut account = CostAccount::new(&past, teamd_shared::clock::wall());
     for member in &roster.members {
         let runs = roster::runs(&roster, member);
         account.member(

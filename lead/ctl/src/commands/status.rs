@@ -34,7 +34,7 @@ use teamd_shared::task::TaskStatus;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 use teamd_shared::unwritten;
-use teamd_view::model::{Row, rows, sort};
+use teamd_view::model::{MemberRow, rows, sort};
 use teamd_view::top;
 
 /// How long the daemon may take to report its trouble: the status does not depend on it.
@@ -170,7 +170,7 @@ fn note_daemon(context: &Context, daemon: Option<u32>, trouble: Option<&str>) {
     }
 }
 
-fn note_sandbox(context: &Context, roster: &Roster, rows: &[Row<'_>]) {
+fn note_sandbox(context: &Context, roster: &Roster, rows: &[MemberRow<'_>]) {
     let Some(sandbox) = &roster.sandbox else {
         return;
     };
@@ -193,7 +193,7 @@ fn note_sandbox(context: &Context, roster: &Roster, rows: &[Row<'_>]) {
 }
 
 /// Notes teammates whose end is not recorded, and how those that have crashed continue.
-fn note_ends(context: &Context, rows: &[Row<'_>]) {
+fn note_ends(context: &Context, rows: &[MemberRow<'_>]) {
     for row in rows.iter().filter(|row| row.unnoticed) {
         let name = &row.member.name;
         context.out.note(format_args!(
@@ -253,14 +253,14 @@ fn folded(dir: &TeamDir, roster: &Roster) -> Team {
     journal::fold(dir).unwrap_or_default()
 }
 
-fn is_wanted(args: &StatusArgs, row: &Row<'_>) -> bool {
+fn is_wanted(args: &StatusArgs, row: &MemberRow<'_>) -> bool {
     let runs = !row.member.status.is_ended() && !row.unnoticed;
     (!args.waiting || row.standing.group == Group::NeedsYou) && (!args.running || runs)
 }
 
 /// Shows the members as a person reads them on a terminal, or else as other programs do: a member a
 /// line.
-fn list(terminal: Option<usize>, args: &StatusArgs, rows: &[Row<'_>]) -> String {
+fn list(terminal: Option<usize>, args: &StatusArgs, rows: &[MemberRow<'_>]) -> String {
     match terminal {
         _ if !args.columns.is_empty() => table::of_columns(rows, &args.columns).render(terminal),
         Some(terminal) if !args.wide => {
@@ -278,7 +278,7 @@ fn list(terminal: Option<usize>, args: &StatusArgs, rows: &[Row<'_>]) -> String 
 }
 
 /// Puts the members that have ended into one line.
-fn fold(ended: &[Row<'_>], terminal: usize) -> String {
+fn fold(ended: &[MemberRow<'_>], terminal: usize) -> String {
     if ended.is_empty() {
         return String::new();
     }
@@ -293,14 +293,14 @@ fn fold(ended: &[Row<'_>], terminal: usize) -> String {
 }
 
 fn document(
-    loaded: &LoadedRoster,
-    rows: &[Row<'_>],
+    roster: &Roster,
+    rows: &[MemberRow<'_>],
     team: &Team,
     prices: &Prices,
     trouble: Option<&str>,
 ) -> Value {
-    let LoadedRoster { roster, daemon } = loaded;
-    let members: Vec<Value> = rows.iter().map(Row::to_json).collect();
+    let pid = roster::daemon_pid(roster);
+    let members: Vec<Value> = rows.iter().map(MemberRow::to_json).collect();
     let usage = total(roster);
     let mut value = json!({"team_name": roster.team_name, "daemon": {"running": daemon.is_some(), "pid": daemon, "trouble": trouble},
         "sandbox": roster.sandbox, "usage": usage, "members": members});

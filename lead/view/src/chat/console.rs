@@ -15,20 +15,20 @@ use tokio::process::{Child, Command as Program};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::log::{Block, Printed};
-use super::prompt::line::Line;
-use crate::top::Screen;
+use super::log::{LogBlock, PrintQueue};
+use super::prompt::line::PromptLine;
+use crate::terminal::Screen;
 
 /// The terminal, while it is taken.
 pub(super) struct Console {
     pub(super) screen: Screen,
     /// The keys; none while another program reads them.
     pub(super) keys: Option<EventStream>,
-    pub(super) signals: Signals,
-    pub(super) line: Line,
-    pub(super) printed: Printed,
+    pub(super) signals: ChatSignals,
+    pub(super) line: PromptLine,
+    pub(super) printed: PrintQueue,
     /// What was said with the agents with whom the person is done.
-    pub(super) said: Vec<Block>,
+    pub(super) said: Vec<LogBlock>,
     /// Work in other threads that must not end with the chat.
     pub(super) unfinished: Vec<Unfinished>,
 }
@@ -52,7 +52,7 @@ pub(super) enum ShellEnd {
 const CONTINUES: Duration = Duration::from_millis(100);
 
 /// The signals of a chat: each leaves the terminal as it was.
-pub(super) struct Signals {
+pub(super) struct ChatSignals {
     pub(super) interrupt: Signal,
     /// After the program was stopped by another one.
     pub(super) resume: Signal,
@@ -61,7 +61,7 @@ pub(super) struct Signals {
     pub(super) quit: Signal,
 }
 
-impl Signals {
+impl ChatSignals {
     /// Catches them from now on. Must be called within the runtime.
     ///
     /// # Errors
@@ -82,7 +82,11 @@ impl Console {
     ///
     /// # Errors
     /// If the system refuses.
-    pub(super) fn open(line: Line, printed: Printed, signals: Signals) -> io::Result<Self> {
+    pub(super) fn open(
+        line: PromptLine,
+        printed: PrintQueue,
+        signals: ChatSignals,
+    ) -> io::Result<Self> {
         Ok(Self {
             screen: Screen::open()?,
             keys: Some(EventStream::new()),

@@ -9,8 +9,8 @@ use ratatui::text::{Line, Text};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::markdown;
-use crate::model::Part;
-use crate::top::{Motion, Scroll, wrapped, write};
+use crate::model::ConversationPart;
+use crate::terminal::{Motion, Scroll, wrapped, write};
 use teamd_client::print::output::{Output, paint, wrap};
 use teamd_client::print::render::DIM;
 
@@ -21,14 +21,14 @@ const DROPPED: &str = "earlier lines are not kept here; `teamctl transcript` sho
 
 /// A piece of the log.
 #[derive(Debug, Clone)]
-pub(super) enum Block {
+pub(super) enum LogBlock {
     /// A part of the conversation.
-    Part(Part),
+    Part(ConversationPart),
     /// What the chat has printed: lines with our escape sequences.
     Printed(String),
 }
 
-impl Block {
+impl LogBlock {
     /// Writes it for so many columns.
     pub(super) fn write(&self, unfolded: bool, columns: usize) -> String {
         match self {
@@ -41,7 +41,7 @@ impl Block {
 /// The log of a chat with one agent.
 #[derive(Debug)]
 pub(super) struct Log {
-    blocks: Vec<Block>,
+    blocks: Vec<LogBlock>,
     /// How many blocks are from before the chat.
     past: usize,
     /// How many of the first blocks are not shown.
@@ -66,11 +66,11 @@ pub(super) struct Log {
 
 impl Log {
     /// Begins with what was said before the chat, of which the last `shown` blocks are shown.
-    pub(super) fn begin(past: Vec<Part>, shown: usize) -> Self {
+    pub(super) fn begin(past: Vec<ConversationPart>, shown: usize) -> Self {
         Self {
             past: past.len(),
             hidden: past.len().saturating_sub(shown),
-            blocks: past.into_iter().map(Block::Part).collect(),
+            blocks: past.into_iter().map(LogBlock::Part).collect(),
             unfolded: false,
             added: 0,
             has_dropped: false,
@@ -85,7 +85,7 @@ impl Log {
     }
 
     /// Adds a block.
-    pub(super) fn push(&mut self, block: Block) {
+    pub(super) fn push(&mut self, block: LogBlock) {
         self.blocks.push(block);
         self.added += 1;
     }
@@ -96,16 +96,16 @@ impl Log {
     }
 
     /// Puts parts before all others.
-    pub(super) fn put_before(&mut self, earlier: Vec<Part>) {
+    pub(super) fn put_before(&mut self, earlier: Vec<ConversationPart>) {
         self.past += earlier.len();
         self.hidden += earlier.len();
         self.laid_out += earlier.len();
         self.blocks
-            .splice(0..0, earlier.into_iter().map(Block::Part));
+            .splice(0..0, earlier.into_iter().map(LogBlock::Part));
     }
 
     /// Returns what was added since the chat began, as far as it was kept.
-    pub(super) fn into_new(mut self) -> Vec<Block> {
+    pub(super) fn into_new(mut self) -> Vec<LogBlock> {
         let new = self.blocks.split_off(self.past);
         if !self.has_dropped_new {
             return new;
@@ -243,18 +243,18 @@ impl Log {
     }
 }
 
-fn dropped() -> Block {
-    Block::Printed(paint(DIM, DROPPED))
+fn dropped() -> LogBlock {
+    LogBlock::Printed(paint(DIM, DROPPED))
 }
 
 /// Where the commands of a chat print, also those that still run when the person turns to another
 /// agent.
-pub(super) struct Printed {
+pub(super) struct PrintQueue {
     sender: UnboundedSender<String>,
     texts: UnboundedReceiver<String>,
 }
 
-impl Printed {
+impl PrintQueue {
     pub(super) fn new() -> Self {
         let (sender, texts) = unbounded_channel();
         Self { sender, texts }
@@ -325,8 +325,8 @@ mod tests {
         rows.collect()
     }
 
-    fn past(count: usize) -> Vec<Part> {
-        let parts = (1..=count).map(|number| Part::Aside(format!("past {number}")));
+    fn past(count: usize) -> Vec<ConversationPart> {
+        let parts = (1..=count).map(|number| ConversationPart::Aside(format!("past {number}")));
         parts.collect()
     }
 
@@ -334,14 +334,14 @@ mod tests {
     fn the_end_is_at_the_bottom_and_what_was_before_comes_when_a_person_scrolls_up() {
         let mut log = Log::begin(past(4), 1);
         assert_eq!(draw(&mut log, ""), ["", "", "", "past 4"]);
-        log.push(Block::Printed("new".to_owned()));
+        log.push(LogBlock::Printed("new".to_owned()));
         assert_eq!(draw(&mut log, "live"), ["", "past 4", "new", "live"]);
         log.show_hidden();
         assert_eq!(draw(&mut log, ""), ["past 2", "past 3", "past 4", "new"]);
         log.go(Motion::Lines(-1));
         assert_eq!(draw(&mut log, ""), ["past 1", "past 2", "past 3", "past 4"]);
         log.put_before(past(2));
-        log.push(Block::Printed("more".to_owned()));
+        log.push(LogBlock::Printed("more".to_owned()));
         assert_eq!(draw(&mut log, "")[0], "past 1", "what is read stays");
         assert_eq!((log.lines_below(), log.hides_any()), (2, true));
         log.go_to_end();
@@ -355,7 +355,7 @@ mod tests {
     fn the_oldest_lines_go_and_a_line_says_so() {
         let mut log = Log::begin(past(10), 1);
         for number in 1..=MOST_LINES {
-            log.push(Block::Printed(format!("{number}\n")));
+            log.push(LogBlock::Printed(format!("{number}\n")));
             if number % 999 == 0 {
                 draw(&mut log, "");
             }
@@ -366,7 +366,7 @@ mod tests {
         log.go(Motion::Lines(isize::MIN));
         assert_eq!(draw(&mut log, "")[..2], ["earlier", "    lines"]);
         let shown = draw(&mut log, "");
-        log.push(Block::Printed("new".to_owned()));
+        log.push(LogBlock::Printed("new".to_owned()));
         assert_eq!(draw(&mut log, ""), shown, "what is read stays");
         let lines = log.lines.len();
         let new = log.into_new();
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn a_block_that_is_longer_than_the_log_is_shown() {
         let mut log = Log::begin(past(2), 2);
-        log.push(Block::Printed("line\n".repeat(2 * MOST_LINES)));
+        log.push(LogBlock::Printed("line\n".repeat(2 * MOST_LINES)));
         draw(&mut log, "");
         assert_eq!(draw(&mut log, "")[3], "line");
         assert_eq!(log.into_new().len(), 1, "nothing new was dropped");
@@ -386,7 +386,9 @@ mod tests {
     #[test]
     fn a_screen_of_another_width_shows_each_line_once() {
         let mut log = Log::begin(Vec::new(), 0);
-        log.push(Block::Part(Part::Answer("one two three four".to_owned())));
+        log.push(LogBlock::Part(ConversationPart::Answer(
+            "one two three four".to_owned(),
+        )));
         assert_eq!(draw(&mut log, ""), ["", "", "one two", "three four"]);
         log.clear();
         assert_eq!(draw(&mut log, ""), ["", "", "", ""]);

@@ -18,10 +18,9 @@ use teamd_client::act::Perform;
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::CommandResult;
 
-use crate::top;
+use crate::terminal;
 
 pub use agent::{ChatTarget, LeadOptions};
-pub(crate) use prompt::commands;
 
 /// The model that is built in.
 const SCRIPT: &str = "script";
@@ -46,7 +45,7 @@ pub struct ChatOptions {
 /// If the agent cannot be reached, or as its work ends.
 pub fn run(context: &Context, options: &ChatOptions) -> CommandResult {
     let dir = context.dir()?;
-    if top::is_possible(context) {
+    if terminal::is_possible(context) {
         return block_on(session::run(context, &dir, options));
     }
     pipe::run(context, &dir, options)

@@ -23,7 +23,8 @@ use super::conversation::follow::{Activity, Follower};
 use super::conversation::view::ConversationView;
 use super::prompt::commands::{self, ChatInput};
 use super::{ChatOptions, SCRIPT};
-use crate::model::{NewEntries, Part};
+use crate::model::{ConversationPart, NewEntries};
+use crate::terminal::list_commands;
 
 /// Sends what is on stdin, and waits until the work is done.
 ///
@@ -53,7 +54,7 @@ pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> Co
             ChatInput::Quit => return Ok(ExitCode::Done),
             ChatInput::Help => context
                 .out
-                .text(commands::help(context.out.width().unwrap_or(usize::MAX)))?,
+                .text(list_commands(context.out.width().unwrap_or(usize::MAX)))?,
             ChatInput::Call(command) => {
                 commands::run(context, *command, options.perform, |_| true)?;
             }
@@ -185,12 +186,12 @@ impl<'a> Pipe<'a> {
         // Answers are shown when they are complete: a pipe cannot take back what was printed.
         for part in self.view.update("", &added.entries) {
             match part {
-                Part::Answer(_) if out.is_json() => {}
-                Part::Answer(text) if io::stdout().is_terminal() => {
+                ConversationPart::Answer(_) if out.is_json() => {}
+                ConversationPart::Answer(text) if io::stdout().is_terminal() => {
                     out.text(escape::text(&text))?
                 }
-                Part::Answer(text) => out.text(text)?,
-                Part::Failure(_) | Part::Result { is_error: true, .. } => {
+                ConversationPart::Answer(text) => out.text(text)?,
+                ConversationPart::Failure(_) | ConversationPart::Result { is_error: true, .. } => {
                     out.aside(paint(BAD, escape::line(&part.line())));
                 }
                 _ => out.aside(paint(DIM, escape::line(&part.line()))),

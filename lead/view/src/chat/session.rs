@@ -19,23 +19,23 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::agent::ChatTarget;
 use super::agent::presence::Presence;
-use super::console::{Console, Signals, next_event};
+use super::console::{ChatSignals, Console, next_event};
 use super::conversation::follow::Follower;
 use super::conversation::view::ConversationView;
-use super::log::{Block, Log, Printed};
+use super::log::{Log, LogBlock, PrintQueue};
 use super::prompt::commands;
 use super::prompt::history::LineHistory;
-use super::prompt::line::Line;
+use super::prompt::line::PromptLine;
 use super::{ChatOptions, SCRIPT};
-use crate::model::Part;
-use crate::top::{FRAME, Overlay};
-use look::Status;
+use crate::model::ConversationPart;
+use crate::terminal::{FRAME, Overlay};
+use look::WorkStatus;
 use questions::{OpenQuestion, QuestionId, Questions};
 use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
-use teamd_client::print::output::{Output, paint};
+use teamd_client::print::output::{Output, paint, wrap};
 use teamd_client::print::render::DIM;
 use teamd_client::read::money;
 
@@ -50,7 +50,7 @@ const AWAY: Duration = Duration::from_secs(5);
 const COLUMNS: usize = 80;
 
 /// A chat with one agent.
-struct Session<'a> {
+struct ChatSession<'a> {
     context: Context,
     perform: Perform,
     dir: &'a TeamDir,
@@ -63,31 +63,33 @@ struct Session<'a> {
     overlay: Option<Overlay>,
     presence: Option<Presence<'a>>,
     prices: Prices,
-    /// Whether an answer to a message of the person is awaited.
-    awaits: bool,
     questions: Questions,
     /// When the last key was pressed.
     pressed: Instant,
     /// Whether the last key was a Ctrl-C for which there was nothing to interrupt.
     leaves: bool,
-    /// Whether the daemon ran at the last look.
-    daemon: bool,
-    /// Whether the agent ran at the last look.
+    seen: LastLook,
+}
+
+/// What was seen of the agent and its daemon when the files were read last.
+struct LastLook {
+    has_daemon: bool,
     runs: bool,
-    /// The model of the agent at the last look.
+    /// Whether an answer to a message of the person is awaited.
+    awaits: bool,
     model: String,
     /// Who the agent is, in one line.
     title: String,
     /// What it has used.
     spent: String,
-    /// What the agent did at the last look, and since when.
+    /// What it did, and since when.
     doing: Option<(String, Instant)>,
-    /// The last failure to read a file, which is shown once.
+    /// The failure to read a file, which is shown once.
     trouble: Option<CommandError>,
 }
 
 /// What comes after a key or a line.
-enum Next {
+enum AfterInput {
     Stay,
     Leave,
     /// Talk to another agent.
@@ -101,16 +103,17 @@ enum Next {
 pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> CommandResult {
     let target = &options.target;
     // Caught before the terminal is taken: none of them leaves it taken.
-    let signals = Signals::catch().map_err(unusable)?;
+    let signals = ChatSignals::catch().map_err(unusable)?;
     // A teammate that has ended is only shown, until something is sent.
     let begun = target.is_lead() && target.ensure(context, dir, false).await?;
     target.running(dir)?;
-    let printed = Printed::new();
+    let printed = PrintQueue::new();
     let history = LineHistory::load(&output(&printed, COLUMNS));
-    let mut console = Console::open(Line::new(history), printed, signals).map_err(unusable)?;
+    let mut console =
+        Console::open(PromptLine::new(history), printed, signals).map_err(unusable)?;
     let last = converse(context, dir, options, begun, &mut console).await;
     console.screen.give_back();
-    print(context, &console.said)?;
+    print(context, &console.said, console.screen.columns())?;
     finish(context, &mut console).await?;
     let last = last?;
     // A teammate that was forgotten does not run either.
@@ -135,17 +138,17 @@ async fn converse(
     let mut options = options.clone();
     let mut begun = begun;
     loop {
-        let mut session = Session::begin(context, dir, &options, console)?;
+        let mut session = ChatSession::begin(context, dir, &options, console)?;
         session.greet(begun)?;
         let next = session.converse().await;
         session.end();
         match next? {
-            Next::Turn(other) => {
+            AfterInput::Turn(other) => {
                 options.target = other;
                 options.last = ATTACHED;
                 begun = false;
             }
-            Next::Stay | Next::Leave => return Ok(options.target),
+            AfterInput::Stay | AfterInput::Leave => return Ok(options.target),
         }
     }
 }
@@ -168,16 +171,20 @@ async fn finish(context: &Context, console: &mut Console) -> Result<(), CommandE
         }
     }
     while let Some(text) = console.printed.take() {
-        print(context, &[Block::Printed(text)])?;
+        print(
+            context,
+            &[LogBlock::Printed(text)],
+            console.screen.columns(),
+        )?;
     }
     Ok(())
 }
 
 /// Prints what was said, once, where the person reads on.
-fn print(context: &Context, said: &[Block]) -> Result<(), CommandError> {
-    let columns = context.out.width().unwrap_or(COLUMNS);
+fn print(context: &Context, said: &[LogBlock], columns: usize) -> Result<(), CommandError> {
     for block in said {
-        context.out.text(block.write(false, columns))?;
+        let text = block.write(false, columns);
+        context.out.text(wrap(&text, columns))?;
     }
     Ok(())
 }
@@ -187,7 +194,7 @@ fn unusable(error: std::io::Error) -> CommandError {
 }
 
 /// Prints into the log, in the words of the prompt.
-fn output(printed: &Printed, columns: usize) -> Output {
+fn output(printed: &PrintQueue, columns: usize) -> Output {
     printed.output()(columns).in_words(commands::in_chat)
 }
 
@@ -209,14 +216,29 @@ struct News {
     /// How many blocks the log has got.
     blocks: usize,
     live: String,
-    status: Option<Status>,
+    status: Option<WorkStatus>,
     title: String,
     spent: String,
     question: Option<QuestionId>,
     prompt: String,
 }
 
-impl<'a> Session<'a> {
+impl LastLook {
+    const fn begin(awaits: bool) -> Self {
+        Self {
+            has_daemon: true,
+            runs: true,
+            awaits,
+            model: String::new(),
+            title: String::new(),
+            spent: String::new(),
+            doing: None,
+            trouble: None,
+        }
+    }
+}
+
+impl<'a> ChatSession<'a> {
     /// Begins with the last entries of the conversation.
     fn begin(
         context: &Context,
@@ -247,18 +269,11 @@ impl<'a> Session<'a> {
             prices: money::prices(context),
             target: target.clone(),
             console,
-            awaits: view.in_turn(),
+            seen: LastLook::begin(view.in_turn()),
             view,
             questions: Questions::default(),
             pressed: Instant::now(),
             leaves: false,
-            daemon: true,
-            runs: true,
-            model: String::new(),
-            title: String::new(),
-            spent: String::new(),
-            doing: None,
-            trouble: None,
         })
     }
 
@@ -266,7 +281,7 @@ impl<'a> Session<'a> {
     fn greet(&mut self, begun: bool) -> Result<(), CommandError> {
         self.look_at_team()?;
         let name = &self.target.name;
-        let model = escape::line(&self.model);
+        let model = escape::line(&self.seen.model);
         let how = if begun { "is ready" } else { "is here" };
         self.context.out.aside(paint(
             DIM,
@@ -286,7 +301,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    async fn converse(&mut self) -> Result<Next, CommandError> {
+    async fn converse(&mut self) -> Result<AfterInput, CommandError> {
         // What the screen shows, unless something has happened that changes the rest of it.
         let mut on_screen = None;
         loop {
@@ -311,32 +326,32 @@ impl<'a> Session<'a> {
             let next = tokio::select! {
                 // A key that was pressed before a change concerns what was on the screen then.
                 biased;
-                _ = signals.terminate.recv() => Next::Leave,
-                _ = signals.hang_up.recv() => Next::Leave,
-                _ = signals.quit.recv() => Next::Leave,
+                _ = signals.terminate.recv() => AfterInput::Leave,
+                _ = signals.hang_up.recv() => AfterInput::Leave,
+                _ = signals.quit.recv() => AfterInput::Leave,
                 event = next_event(keys) => self.take_all(event).await?,
                 _ = signals.interrupt.recv() => {
                     self.interrupt().await;
-                    Next::Stay
+                    AfterInput::Stay
                 }
                 _ = signals.resume.recv() => {
                     self.console.take_back().map_err(unusable)?;
-                    Next::Stay
+                    AfterInput::Stay
                 }
                 text = printed.next() => {
-                    self.log.push(Block::Printed(text));
-                    Next::Stay
+                    self.log.push(LogBlock::Printed(text));
+                    AfterInput::Stay
                 }
-                () = tokio::time::sleep(settles.unwrap_or(Duration::MAX)) => Next::Stay,
+                () = tokio::time::sleep(settles.unwrap_or(Duration::MAX)) => AfterInput::Stay,
                 () = async {
                     self.follower.changed().await;
                     tokio::time::sleep(FRAME.saturating_sub(drawn.elapsed())).await;
                 } => {
                     on_screen = news;
-                    Next::Stay
+                    AfterInput::Stay
                 }
             };
-            if !matches!(next, Next::Stay) {
+            if !matches!(next, AfterInput::Stay) {
                 return Ok(next);
             }
             self.look();
@@ -349,8 +364,8 @@ impl<'a> Session<'a> {
             blocks: self.log.added(),
             live: self.view.live().to_owned(),
             status: self.status(),
-            title: self.title.clone(),
-            spent: self.spent.clone(),
+            title: self.seen.title.clone(),
+            spent: self.seen.spent.clone(),
             question: self.questions.open.as_ref().map(OpenQuestion::id),
             prompt: self.prompt(),
         }
@@ -362,16 +377,17 @@ impl<'a> Session<'a> {
         self.take_printed();
         let live = self.view.live();
         if !live.is_empty() {
-            self.log.push(Block::Part(Part::Answer(live.to_owned())));
+            self.log
+                .push(LogBlock::Part(ConversationPart::Answer(live.to_owned())));
             let unfinished = paint(DIM, "(the answer was not complete when you left)");
-            self.log.push(Block::Printed(unfinished));
+            self.log.push(LogBlock::Printed(unfinished));
         }
         self.console.said.extend(self.log.into_new());
     }
 
     /// Begins the next question. Keys that were pressed before it is on the screen answer nothing.
     /// Returns what one of them leads to, if the chat is over.
-    async fn ask(&mut self) -> Result<Option<Next>, CommandError> {
+    async fn ask(&mut self) -> Result<Option<AfterInput>, CommandError> {
         let Some(question) = self.next_question() else {
             return Ok(None);
         };

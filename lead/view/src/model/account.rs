@@ -8,7 +8,7 @@ use teamd_shared::price::{Dollars, Prices};
 use teamd_shared::task::TaskId;
 use teamd_shared::transcript::Usage;
 
-use super::ledger::{Ledger, Spent};
+use super::ledger::{ConversationLedger, SpentUsage};
 use super::past::{Past, Span, Stand};
 
 /// What a member or a task took.
@@ -19,7 +19,7 @@ pub struct Share {
     /// By model.
     usage: BTreeMap<String, Usage>,
     /// What was used when, oldest first of each member.
-    pub spent: Vec<Spent>,
+    pub spent: Vec<SpentUsage>,
     /// Seconds.
     pub working: f64,
     /// Seconds.
@@ -27,7 +27,7 @@ pub struct Share {
 }
 
 /// The account of a team.
-pub struct Account<'p> {
+pub struct CostAccount<'p> {
     past: &'p Past,
     held: BTreeMap<&'p Name, Vec<(TaskId, Span)>>,
     now: f64,
@@ -37,7 +37,7 @@ pub struct Account<'p> {
     pub tasks: BTreeMap<TaskId, Share>,
 }
 
-impl<'p> Account<'p> {
+impl<'p> CostAccount<'p> {
     /// Begins with the times of the tasks.
     pub fn new(past: &'p Past, now: f64) -> Self {
         let mut tasks: BTreeMap<TaskId, Share> = BTreeMap::new();
@@ -62,7 +62,11 @@ impl<'p> Account<'p> {
     }
 
     /// Takes in the conversation of a member: its name, its model, and whether it runs.
-    pub fn member(&mut self, (name, model, runs): (&Name, &str, bool), ledger: &Ledger) {
+    pub fn member(
+        &mut self,
+        (name, model, runs): (&Name, &str, bool),
+        ledger: &ConversationLedger,
+    ) {
         let waits: Vec<(f64, f64)> = self
             .past
             .awaiting(name)
@@ -96,7 +100,7 @@ impl<'p> Account<'p> {
 }
 
 impl Share {
-    fn add(&mut self, model: &str, spent: Spent) {
+    fn add(&mut self, model: &str, spent: SpentUsage) {
         self.turns = self.turns.saturating_add(spent.turns);
         match self.usage.get_mut(model) {
             Some(usage) => *usage += spent.usage,
@@ -160,7 +164,7 @@ mod tests {
         past.task(1.0, &at(TaskStatus::InProgress, Some(&alice)), None);
         past.task(3.0, &at(TaskStatus::InReview, Some(&alice)), None);
         past.task(9.0, &at(TaskStatus::Completed, None), None);
-        let mut account = Account::new(&past, 50.0);
+        let mut account = CostAccount::new(&past, 50.0);
         account.member((&alice, "script", true), &ledger);
         let member = &account.members[&alice];
         let task = &account.tasks[&7];

@@ -7,17 +7,17 @@ use teamd_shared::team_dir::{DirError, TeamDir};
 use teamd_shared::transcript::{Block, Event};
 
 use super::entries::{EntryReader, NewEntries};
-use super::parts::{Part, Parts};
+use super::parts::{ConversationPart, PartReader};
 
 /// How many entries are shown at first, and how many more each time.
 const PAGE: usize = 200;
 
 /// A reader of one conversation.
-pub(crate) struct Conversation<'d> {
+pub(crate) struct FollowedConversation<'d> {
     /// Whose it is.
     pub name: Name,
     reader: EntryReader<'d>,
-    read: Parts,
+    read: PartReader,
     /// The parts, oldest first.
     pub parts: Vec<Placed>,
     /// The answer in progress.
@@ -33,15 +33,15 @@ pub(crate) struct Conversation<'d> {
 pub(crate) struct Placed {
     pub at: Mark,
     pub number: usize,
-    pub part: Part,
+    pub part: ConversationPart,
 }
 
-impl<'d> Conversation<'d> {
+impl<'d> FollowedConversation<'d> {
     /// Begins at the last entries of an agent's conversation.
     pub(super) fn begin(dir: &'d TeamDir, name: &Name) -> Result<Self, DirError> {
         let reader = EntryReader::begin(dir, name, PAGE)?;
         let from = reader.offset();
-        let read = Parts::new(name);
+        let read = PartReader::new(name);
         let parts = Vec::new();
         let (live, complete) = Default::default();
         let mut begun = Self {
@@ -75,7 +75,7 @@ impl<'d> Conversation<'d> {
     pub(crate) fn earlier(&self, before: u64) -> Result<(u64, Vec<Placed>), DirError> {
         let earlier = self.reader.before(before, PAGE)?;
         let from = earlier.places.first().map_or(0, |at| at.offset());
-        Ok((from, placed(&mut Parts::new(&self.name), &earlier)))
+        Ok((from, placed(&mut PartReader::new(&self.name), &earlier)))
     }
 
     /// Reads what is new.
@@ -109,7 +109,7 @@ impl<'d> Conversation<'d> {
     }
 }
 
-fn placed(read: &mut Parts, new: &NewEntries) -> Vec<Placed> {
+fn placed(read: &mut PartReader, new: &NewEntries) -> Vec<Placed> {
     new.places
         .iter()
         .zip(&new.entries)
@@ -117,7 +117,7 @@ fn placed(read: &mut Parts, new: &NewEntries) -> Vec<Placed> {
             let shown = read
                 .of(&entry.event)
                 .into_iter()
-                .filter(|part| !matches!(part, Part::Detail(_)));
+                .filter(|part| !matches!(part, ConversationPart::Detail(_)));
             shown
                 .enumerate()
                 .map(|(number, part)| Placed {
@@ -157,7 +157,7 @@ mod tests {
         );
         write(&TeamPath::transcript(&alice), &all);
         write(&TeamPath::live(&alice), "I lo");
-        let mut conversation = Conversation::begin(&dir, &alice).unwrap();
+        let mut conversation = FollowedConversation::begin(&dir, &alice).unwrap();
         assert_eq!(conversation.live, "I lo");
         let usage = json!({"input_tokens": 3, "output_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0});
         let content = json!([{"type": "text", "text": "I look."},
@@ -171,22 +171,22 @@ mod tests {
         // Another file in its place is read from its start, and is all there is.
         conversation.read().unwrap();
         assert_eq!(conversation.live, "");
-        let said = Part::Said {
+        let said = ConversationPart::Said {
             from: "prompt".to_owned(),
             text: "go".to_owned(),
         };
-        let result = Part::Result {
+        let result = ConversationPart::Result {
             content: "a\nb\n".to_owned(),
             is_error: false,
             is_command: true,
         };
         let parts = [
             said,
-            Part::Answer("I look.".to_owned()),
-            Part::Call("bash ls".to_owned()),
+            ConversationPart::Answer("I look.".to_owned()),
+            ConversationPart::Call("bash ls".to_owned()),
             result,
         ];
-        let shown: Vec<Part> = conversation
+        let shown: Vec<ConversationPart> = conversation
             .parts
             .iter()
             .map(|it| it.part.clone())
@@ -206,8 +206,8 @@ mod tests {
             )
         }).collect();
         teamd_shared::fs::replace(&dir, &TeamPath::transcript(&alice), all.as_bytes()).unwrap();
-        let mut conversation = Conversation::begin(&dir, &alice).unwrap();
-        let texts = |conversation: &Conversation<'_>| {
+        let mut conversation = FollowedConversation::begin(&dir, &alice).unwrap();
+        let texts = |conversation: &FollowedConversation<'_>| {
             conversation
                 .parts
                 .iter()

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use teamd_shared::id::RequestId;
 use uuid::Uuid;
 
-use super::steps::{Stage, Step};
+use super::steps::{FeedStep, RequestStage};
 
 /// How many items are kept.
 const KEPT: usize = 2_000;
@@ -16,7 +16,7 @@ pub(crate) struct Item {
     /// Its number: it stays when the item moves.
     pub key: u64,
     /// Oldest first, at least one.
-    pub steps: Vec<Step>,
+    pub steps: Vec<FeedStep>,
 }
 
 impl Item {
@@ -30,11 +30,11 @@ impl Item {
     }
 
     /// Adds a step. The journal says better than an inbox what happened to a request.
-    fn add(&mut self, step: Step) {
-        let stage = |step: &Step| step.request.as_ref().map(|(_, stage)| *stage);
+    fn add(&mut self, step: FeedStep) {
+        let stage = |step: &FeedStep| step.request.as_ref().map(|(_, stage)| *stage);
         let same = self.steps.iter_mut().find(|known| {
             stage(known) == stage(&step)
-                && !matches!(stage(&step), Some(Stage::Joined))
+                && !matches!(stage(&step), Some(RequestStage::Joined))
                 && known.seq != step.seq
         });
         match same {
@@ -68,8 +68,8 @@ impl Feed {
     }
 
     /// Returns all steps, oldest first.
-    pub(super) fn into_steps(self) -> Vec<Step> {
-        let mut steps: Vec<Step> = self.items.into_iter().flat_map(|item| item.steps).collect();
+    pub(super) fn into_steps(self) -> Vec<FeedStep> {
+        let mut steps: Vec<FeedStep> = self.items.into_iter().flat_map(|item| item.steps).collect();
         steps.sort_by(|a, b| a.at.total_cmp(&b.at));
         steps
     }
@@ -80,7 +80,7 @@ impl Feed {
     }
 
     /// Adds steps.
-    pub(crate) fn add(&mut self, steps: impl IntoIterator<Item = Step>) {
+    pub(crate) fn add(&mut self, steps: impl IntoIterator<Item = FeedStep>) {
         for step in steps {
             if step.message.is_some_and(|id| !self.messages.insert(id)) {
                 continue;
@@ -131,12 +131,12 @@ mod tests {
     use teamd_client::testing::asked;
     use teamd_shared::name::Name;
 
-    fn message(value: &Value) -> Step {
-        Step::of_message(&Name::lead(), value.to_string().as_bytes()).unwrap()
+    fn message(value: &Value) -> FeedStep {
+        FeedStep::of_message(&Name::lead(), value.to_string().as_bytes()).unwrap()
     }
 
-    fn line(line: &str) -> Step {
-        Step::of_line(&serde_json::from_str(line.trim_end()).unwrap()).unwrap()
+    fn line(line: &str) -> FeedStep {
+        FeedStep::of_line(&serde_json::from_str(line.trim_end()).unwrap()).unwrap()
     }
 
     fn shown(feed: &Feed) -> Vec<String> {

@@ -7,17 +7,17 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::feed::Feed;
-use super::steps::Step;
+use super::steps::FeedStep;
 
 /// Returns the steps since a time (seconds since 1970), oldest first, each once.
 ///
 /// # Errors
 /// If the journal cannot be read.
-pub fn history(dir: &TeamDir, since: f64) -> Result<Vec<Step>, CommandError> {
+pub fn history(dir: &TeamDir, since: f64) -> Result<Vec<FeedStep>, CommandError> {
     let mut feed = Feed::whole();
     let mut steps = Vec::new();
     load(dir, Since::Start, |_, line| {
-        steps.extend(Step::of_line(line).filter(|step| step.at >= since))
+        steps.extend(FeedStep::of_line(line).filter(|step| step.at >= since))
     })?;
     let files = dir.list(TeamPath::inbox(&Name::lead()).folder())?;
     let owners = files
@@ -28,7 +28,7 @@ pub fn history(dir: &TeamDir, since: f64) -> Result<Vec<Step>, CommandError> {
         let lines = tail.read_all()?;
         let of_inbox = lines
             .iter()
-            .filter_map(|line| Step::of_message(&owner, line));
+            .filter_map(|line| FeedStep::of_message(&owner, line));
         steps.extend(of_inbox.filter(|step| step.at >= since));
     }
     feed.add(steps);

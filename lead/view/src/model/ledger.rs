@@ -14,9 +14,9 @@ use super::past::Span;
 
 /// What one conversation says.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Ledger {
+pub struct ConversationLedger {
     /// What its model used, oldest first.
-    pub spent: Vec<Spent>,
+    pub spent: Vec<SpentUsage>,
     /// When it worked; with whether that ended by itself.
     worked: Vec<(f64, f64, bool)>,
     /// Since when it works.
@@ -27,7 +27,7 @@ pub struct Ledger {
 
 /// What one entry cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spent {
+pub struct SpentUsage {
     /// Seconds since 1970.
     pub at: f64,
     pub usage: Usage,
@@ -35,7 +35,7 @@ pub struct Spent {
     pub turns: u32,
 }
 
-impl Ledger {
+impl ConversationLedger {
     /// Takes in the next entry.
     pub fn entry(&mut self, name: &Name, entry: &Entry) {
         let at = entry.at;
@@ -57,12 +57,12 @@ impl Ledger {
             Event::Answer {
                 usage, model_calls, ..
             }
-            | Event::Charged { usage, model_calls } => Some(Spent {
+            | Event::Charged { usage, model_calls } => Some(SpentUsage {
                 at,
                 usage: *usage,
                 turns: *model_calls,
             }),
-            Event::Compacted { usage, .. } => Some(Spent {
+            Event::Compacted { usage, .. } => Some(SpentUsage {
                 at,
                 usage: *usage,
                 turns: 0,
@@ -98,7 +98,7 @@ impl Ledger {
 /// The ledgers of all members.
 #[derive(Debug, Default)]
 pub(crate) struct Ledgers {
-    read: BTreeMap<Name, (Ledger, Option<Mark>)>,
+    read: BTreeMap<Name, (ConversationLedger, Option<Mark>)>,
     unread: BTreeSet<Name>,
     /// Whether anything that is shown needs them.
     is_wanted: bool,
@@ -106,7 +106,7 @@ pub(crate) struct Ledgers {
 
 impl Ledgers {
     /// Returns what is known of a member.
-    pub(crate) fn of(&self, name: &Name) -> Option<&Ledger> {
+    pub(crate) fn of(&self, name: &Name) -> Option<&ConversationLedger> {
         self.read.get(name).map(|(ledger, _)| ledger)
     }
 
@@ -147,8 +147,8 @@ impl Ledgers {
 }
 
 /// Reads a whole conversation.
-pub fn ledger(dir: &TeamDir, name: &Name) -> Result<Ledger, DirError> {
-    go_on(dir, name, Ledger::default(), None).map(|(ledger, _)| ledger)
+pub fn ledger(dir: &TeamDir, name: &Name) -> Result<ConversationLedger, DirError> {
+    go_on(dir, name, ConversationLedger::default(), None).map(|(ledger, _)| ledger)
 }
 
 /// Reads what is new; another transcript in its place is read from its start. An entry of a newer
@@ -156,13 +156,13 @@ pub fn ledger(dir: &TeamDir, name: &Name) -> Result<Ledger, DirError> {
 fn go_on(
     dir: &TeamDir,
     name: &Name,
-    mut ledger: Ledger,
+    mut ledger: ConversationLedger,
     mark: Option<Mark>,
-) -> Result<(Ledger, Option<Mark>), DirError> {
+) -> Result<(ConversationLedger, Option<Mark>), DirError> {
     let mut tail = Tail::new(dir, TeamPath::transcript(name));
     tail.resume(mark)?;
     if tail.mark() != mark {
-        ledger = Ledger::default();
+        ledger = ConversationLedger::default();
     }
     loop {
         let lines = tail.read()?;
@@ -211,9 +211,9 @@ pub(super) mod tests {
     }
 
     /// What that conversation says.
-    pub(in crate::model) fn of_alice() -> (Name, Ledger) {
+    pub(in crate::model) fn of_alice() -> (Name, ConversationLedger) {
         let alice = Name::new("alice").unwrap();
-        let mut ledger = Ledger::default();
+        let mut ledger = ConversationLedger::default();
         for entry in conversation().iter() {
             ledger.entry(&alice, entry);
         }

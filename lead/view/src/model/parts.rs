@@ -16,7 +16,7 @@ const LONGEST_FAILURE: usize = 1000;
 
 /// A part of a conversation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Part {
+pub enum ConversationPart {
     /// What the agent was told: by whom, and the text.
     Said {
         /// Who told it.
@@ -45,7 +45,7 @@ pub enum Part {
     Detail(String),
 }
 
-impl Part {
+impl ConversationPart {
     /// Says it in one line.
     pub fn line(&self) -> String {
         match self {
@@ -64,14 +64,14 @@ impl Part {
 
 /// A reader of the entries of one conversation, in their order.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct PartReader {
     name: Name,
     in_turn: bool,
     /// The calls of `bash` without a result yet.
     commands: HashSet<String>,
 }
 
-impl Parts {
+impl PartReader {
     /// Begins with nothing of an agent's conversation.
     pub(crate) fn new(name: &Name) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Parts {
     }
 
     /// Returns what the next entry says.
-    pub(crate) fn of(&mut self, event: &Event) -> Vec<Part> {
+    pub(crate) fn of(&mut self, event: &Event) -> Vec<ConversationPart> {
         self.in_turn = match event {
             Event::Messages { .. } => self.in_turn || !event.is_rest(&self.name),
             Event::Rejected { .. } | Event::Restarted { .. } | Event::Compacted { .. } => {
@@ -117,7 +117,7 @@ fn command(block: &Block) -> Option<String> {
 
 /// Returns what an entry says: each of its messages is one part. `is_command` tells whether it is
 /// the result of a command.
-pub fn parts(event: &Event, is_command: bool) -> Vec<Part> {
+pub fn parts(event: &Event, is_command: bool) -> Vec<ConversationPart> {
     match event {
         Event::Incarnation {
             incarnation,
@@ -131,14 +131,14 @@ pub fn parts(event: &Event, is_command: bool) -> Vec<Part> {
                 "continues the conversation"
             };
             let prompt = if is_fresh { prompt.clone() } else { None };
-            let begins = Part::Aside(format!("── incarnation {incarnation} {how} ──"));
-            let prompt = prompt.map(|text| Part::Said {
+            let begins = ConversationPart::Aside(format!("── incarnation {incarnation} {how} ──"));
+            let prompt = prompt.map(|text| ConversationPart::Said {
                 from: "prompt".to_owned(),
                 text,
             });
             [begins].into_iter().chain(prompt).collect()
         }
-        Event::Messages { messages } if messages.is_empty() => vec![Part::Detail(
+        Event::Messages { messages } if messages.is_empty() => vec![ConversationPart::Detail(
             "messages that are not for it, or were written twice, are passed over".to_owned(),
         )],
         Event::Messages { messages } => messages.iter().map(message).collect(),
@@ -149,34 +149,40 @@ pub fn parts(event: &Event, is_command: bool) -> Vec<Part> {
             ..
         } => answer(content, usage, *cut),
         Event::Charged { usage, .. } if usage.is_nothing() => Vec::new(),
-        Event::Charged { usage, .. } => vec![Part::Detail(format!("cost {}", tokens(usage)))],
+        Event::Charged { usage, .. } => {
+            vec![ConversationPart::Detail(format!("cost {}", tokens(usage)))]
+        }
         Event::Result {
             content, is_error, ..
         } => {
-            vec![Part::Result {
+            vec![ConversationPart::Result {
                 content: content.clone(),
                 is_error: *is_error,
                 is_command,
             }]
         }
         Event::Compacted { summary, .. } => vec![
-            Part::Aside("the conversation was long: the earlier part is now a summary".to_owned()),
-            Part::Detail(summary.clone()),
+            ConversationPart::Aside(
+                "the conversation was long: the earlier part is now a summary".to_owned(),
+            ),
+            ConversationPart::Detail(summary.clone()),
         ],
-        Event::Asked { reason, .. } => vec![Part::Aside(with("asked to shut down", reason))],
-        Event::Left { reason, .. } => vec![Part::Aside(with("left", reason))],
+        Event::Asked { reason, .. } => {
+            vec![ConversationPart::Aside(with("asked to shut down", reason))]
+        }
+        Event::Left { reason, .. } => vec![ConversationPart::Aside(with("left", reason))],
         Event::Idle {
             idle_reason,
             content,
             ..
         } => vec![ended(*idle_reason, content)],
         Event::Rejected { offset, reason, .. } => {
-            vec![Part::Failure(format!(
+            vec![ConversationPart::Failure(format!(
                 "the inbox line at offset {offset} is not a message: {reason}"
             ))]
         }
         Event::Restarted { reason } => {
-            vec![Part::Failure(with(
+            vec![ConversationPart::Failure(with(
                 "the inbox is read again from its start",
                 reason,
             ))]
@@ -184,7 +190,7 @@ pub fn parts(event: &Event, is_command: bool) -> Vec<Part> {
     }
 }
 
-fn answer(content: &[Block], usage: &Usage, cut: Option<Cut>) -> Vec<Part> {
+fn answer(content: &[Block], usage: &Usage, cut: Option<Cut>) -> Vec<ConversationPart> {
     let text = text_of(content);
     // What it costs may be known later, and is told then.
     let cost = if usage.is_nothing() {
@@ -192,17 +198,17 @@ fn answer(content: &[Block], usage: &Usage, cut: Option<Cut>) -> Vec<Part> {
     } else {
         format!(" {}", tokens(usage))
     };
-    let mut parts = vec![Part::Detail(format!("answer{cost}"))];
-    parts.extend((!text.trim().is_empty()).then_some(Part::Answer(text)));
+    let mut parts = vec![ConversationPart::Detail(format!("answer{cost}"))];
+    parts.extend((!text.trim().is_empty()).then_some(ConversationPart::Answer(text)));
     parts.extend(cut.map(|cut| {
         let why = match cut {
             Cut::Length => "it was too long",
             Cut::Refusal => "the model refused to continue",
         };
-        Part::Failure(format!("the answer was cut: {why}"))
+        ConversationPart::Failure(format!("the answer was cut: {why}"))
     }));
     parts.extend(content.iter().filter_map(|block| match block {
-        Block::ToolUse { name, input, .. } => Some(Part::Call(call(name, input))),
+        Block::ToolUse { name, input, .. } => Some(ConversationPart::Call(call(name, input))),
         Block::Text { .. } | Block::Opaque { .. } => None,
     }));
     parts
@@ -303,9 +309,9 @@ fn result(content: &str, is_error: bool, is_command: bool) -> String {
 }
 
 /// Explains how a piece of work ended.
-fn ended(reason: IdleReason, content: &str) -> Part {
-    Part::Failure(match reason {
-        IdleReason::Available => return Part::Detail("idle".to_owned()),
+fn ended(reason: IdleReason, content: &str) -> ConversationPart {
+    ConversationPart::Failure(match reason {
+        IdleReason::Available => return ConversationPart::Detail("idle".to_owned()),
         IdleReason::Failed => format!("failed: {content}"),
         IdleReason::MaxTurns => "the work was ended: it took too many turns".to_owned(),
         IdleReason::MaxTokens => "the work was ended: it took too many tokens".to_owned(),
@@ -316,7 +322,7 @@ fn ended(reason: IdleReason, content: &str) -> Part {
 
 /// Describes a message that the agent has read; the text of one that tells it something is a part
 /// of its own.
-fn message(value: &Value) -> Part {
+fn message(value: &Value) -> ConversationPart {
     let Ok(Message {
         from,
         content,
@@ -324,20 +330,22 @@ fn message(value: &Value) -> Part {
         ..
     }) = Message::from_json(value.clone())
     else {
-        return Part::Aside(value.to_string());
+        return ConversationPart::Aside(value.to_string());
     };
     let what = match &body {
         Body::Message | Body::Broadcast | Body::TaskAssignment { .. } => {
-            return Part::Said {
+            return ConversationPart::Said {
                 from,
                 text: content,
             };
         }
         Body::Unknown { .. } => String::new(),
-        Body::TeammateTerminated { name, .. } => return Part::Aside(format!("{name} has ended")),
+        Body::TeammateTerminated { name, .. } => {
+            return ConversationPart::Aside(format!("{name} has ended"));
+        }
         // The plan itself is shown where it waits for its answer.
         Body::PlanApprovalRequest { request_id, .. } => {
-            return Part::Aside(format!("{from} submits a plan ({request_id})"));
+            return ConversationPart::Aside(format!("{from} submits a plan ({request_id})"));
         }
         Body::PermissionRequest { request_id, .. } => format!(" asks for permission {request_id}"),
         Body::ReviewRequest { request_id, .. } => format!(" asks for review {request_id}"),
@@ -367,7 +375,7 @@ fn message(value: &Value) -> Part {
             )
         }
     };
-    Part::Aside(with(&format!("{from}{what}"), content.trim_start()))
+    ConversationPart::Aside(with(&format!("{from}{what}"), content.trim_start()))
 }
 
 #[cfg(test)]
@@ -377,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_call_and_its_result_are_one_line_each() {
-        let called = |name, input: Value| Part::Call(call(name, &input)).line();
+        let called = |name, input: Value| ConversationPart::Call(call(name, &input)).line();
         assert_eq!(
             called("bash", json!({"command": "cargo test\nls"})),
             "▸ bash cargo test (+ 1 line)"
@@ -443,7 +451,7 @@ mod tests {
     fn only_work_that_is_not_done_is_a_failure() {
         assert_eq!(
             ended(IdleReason::Available, "x"),
-            Part::Detail("idle".to_owned())
+            ConversationPart::Detail("idle".to_owned())
         );
         assert_eq!(ended(IdleReason::Failed, "no key").line(), "failed: no key");
     }

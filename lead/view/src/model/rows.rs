@@ -16,7 +16,7 @@ use teamd_shared::request::{Answerer, Request};
 use teamd_shared::task::Task;
 
 /// A member, with what the roster alone does not tell.
-pub struct Row<'r> {
+pub struct MemberRow<'r> {
     /// As the roster has it.
     pub member: &'r RosterMember,
     /// How it stands.
@@ -35,7 +35,7 @@ pub struct Row<'r> {
     pub resources: Option<Resources>,
 }
 
-impl Row<'_> {
+impl MemberRow<'_> {
     /// Returns it as other programs read it.
     pub fn to_json(&self) -> Value {
         let mut value = json!(self.member);
@@ -75,7 +75,7 @@ pub fn rows<'r>(
     running: &BTreeSet<Name>,
     team: &'r Team,
     prices: &Prices,
-) -> Vec<Row<'r>> {
+) -> Vec<MemberRow<'r>> {
     let now = wall();
     shown
         .into_iter()
@@ -85,7 +85,7 @@ pub fn rows<'r>(
             let cost = money::of_member(member, prices);
             let task = team.held_by(&member.name);
             let request = answerable(team, &member.name);
-            Row {
+            MemberRow {
                 member,
                 standing,
                 task,
@@ -107,7 +107,7 @@ fn answerable<'t>(team: &'t Team, name: &Name) -> Option<&'t Request> {
 }
 
 /// Sorts them by what they need.
-pub fn sort(rows: &mut [Row<'_>]) {
+pub fn sort(rows: &mut [MemberRow<'_>]) {
     rows.sort_by(|a, b| {
         MemberStanding::order(
             (&a.standing, a.member.name.as_str()),

@@ -10,7 +10,7 @@ use teamd_client::print::table::cut;
 use teamd_shared::id::RequestId;
 use teamd_shared::message::{ALL, LEAD, TEAMD, USER};
 
-use super::steps::{About, Stage, Step, Turning};
+use super::steps::{FeedStep, RequestStage, StepSubject, Turning};
 
 /// The most lifelines: the lead and those that take part most. One more stands for all others.
 pub const LIFELINES: usize = 13;
@@ -25,14 +25,14 @@ pub struct Sequence {
     /// The names of the lifelines, from the left; escaped.
     pub lifelines: Vec<String>,
     /// Oldest first.
-    pub events: Vec<Event>,
+    pub events: Vec<SequenceEvent>,
     /// How many earlier events are left out.
     pub earlier: usize,
 }
 
 /// An arrow between two lifelines, or a note on one.
 #[derive(Debug, PartialEq)]
-pub struct Event {
+pub struct SequenceEvent {
     /// Seconds since 1970.
     pub at: f64,
     /// The number of the lifeline where it begins.
@@ -45,7 +45,7 @@ pub struct Event {
     pub text: String,
     /// The number of the request that it is part of, in the order of the diagram, and where that
     /// stands with it.
-    pub request: Option<(usize, Stage)>,
+    pub request: Option<(usize, RequestStage)>,
     /// The end of an incarnation that it is.
     pub turning: Option<Turning>,
     /// Whether something went wrong.
@@ -54,8 +54,11 @@ pub struct Event {
 
 impl Sequence {
     /// Makes the diagram of the last of these steps, with so many lifelines at most.
-    pub fn of<'s>(steps: impl IntoIterator<Item = &'s Step>, (last, most): (usize, usize)) -> Self {
-        let steps: Vec<&Step> = steps.into_iter().filter(|step| is_drawn(step)).collect();
+    pub fn of<'s>(
+        steps: impl IntoIterator<Item = &'s FeedStep>,
+        (last, most): (usize, usize),
+    ) -> Self {
+        let steps: Vec<&FeedStep> = steps.into_iter().filter(|step| is_drawn(step)).collect();
         let (earlier, steps) = steps.split_at(steps.len().saturating_sub(last));
         let (lifelines, others) = lifelines(steps, most.clamp(2, LIFELINES));
         let place = |name: &str| {
@@ -79,7 +82,7 @@ impl Sequence {
                 place(agent(&step.to))
             };
             let turning = match step.about {
-                About::Member(turning) => turning,
+                StepSubject::Member(turning) => turning,
                 _ => None,
             };
             // A lifeline of many does not say whose it is.
@@ -92,7 +95,7 @@ impl Sequence {
             let label = cut(&escape::line(&(names + &label(step))), Some(LABEL));
             let text = step.text.clone();
             let is_trouble = step.is_trouble;
-            Event {
+            SequenceEvent {
                 at: step.at,
                 from,
                 to,
@@ -144,11 +147,11 @@ impl Sequence {
 
 /// Tells whether a step is in a diagram: what agents do to each other, and when their processes
 /// begin and end.
-fn is_drawn(step: &Step) -> bool {
+fn is_drawn(step: &FeedStep) -> bool {
     match step.about {
-        About::Team => false,
-        About::Member(turning) => turning.is_some() || step.is_trouble,
-        About::Message | About::Request | About::Task => true,
+        StepSubject::Team => false,
+        StepSubject::Member(turning) => turning.is_some() || step.is_trouble,
+        StepSubject::Message | StepSubject::Request | StepSubject::Task => true,
     }
 }
 
@@ -162,7 +165,7 @@ fn agent(name: &str) -> &str {
 }
 
 /// Returns the lifelines, and which of them stands for all that have none of their own.
-fn lifelines(steps: &[&Step], most: usize) -> (Vec<String>, Option<usize>) {
+fn lifelines(steps: &[&FeedStep], most: usize) -> (Vec<String>, Option<usize>) {
     let mut first: Vec<&str> = vec![LEAD];
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for name in steps
@@ -192,11 +195,11 @@ fn lifelines(steps: &[&Step], most: usize) -> (Vec<String>, Option<usize>) {
     (lifelines.collect(), Some(most))
 }
 
-fn label(step: &Step) -> String {
+fn label(step: &FeedStep) -> String {
     let text = headline(&step.text);
     let what = match (&step.request, step.about) {
-        (Some((id, Stage::Asked)), About::Request) => format!("{} {id}", step.what),
-        (Some((id, stage)), About::Request) => format!("{} {id} {}", step.what, stage.word()),
+        (Some((id, RequestStage::Asked)), StepSubject::Request) => format!("{} {id}", step.what),
+        (Some((id, stage)), StepSubject::Request) => format!("{} {id} {}", step.what, stage.word()),
         _ => step.what.clone(),
     };
     let to_all = if step.to == ALL { "to all: " } else { "" };
@@ -213,15 +216,15 @@ mod tests {
     use serde_json::json;
     use teamd_shared::name::Name;
 
-    fn said(from: &str, to: &str, text: &str) -> Step {
+    fn said(from: &str, to: &str, text: &str) -> FeedStep {
         let line =
             json!({"type": "message", "from": from, "to": to, "content": text, "timestamp": 1.0});
-        Step::of_message(&Name::lead(), line.to_string().as_bytes()).unwrap()
+        FeedStep::of_message(&Name::lead(), line.to_string().as_bytes()).unwrap()
     }
 
     #[test]
     fn those_that_take_part_most_have_a_lifeline_and_the_others_share_one() {
-        let mut steps: Vec<Step> = (0..20)
+        let mut steps: Vec<FeedStep> = (0..20)
             .map(|n| said("lead", &format!("w{n}"), "hi"))
             .collect();
         steps.extend((10..20).map(|n| said(&format!("w{n}"), "w0", "hi")));
@@ -262,7 +265,7 @@ mod tests {
 
     #[test]
     fn an_incarnation_begins_and_ends_with_its_process() {
-        let turn = |turning, from| Event {
+        let turn = |turning, from| SequenceEvent {
             at: 1.0,
             from,
             to: from,

@@ -12,7 +12,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::Changes;
 
 use super::files::has;
-use super::ledger::{Ledger, Spent};
+use super::ledger::{ConversationLedger, SpentUsage};
 
 /// The parts of the last minutes for which tokens are counted.
 pub(crate) const SLOTS: usize = 16;
@@ -27,7 +27,7 @@ pub(crate) struct Side {
     /// None where the inbox cannot be read.
     pub unread: Option<u64>,
     /// What its model used.
-    pub spent: Vec<Spent>,
+    pub spent: Vec<SpentUsage>,
 }
 
 /// What is known of the members that were looked at.
@@ -75,7 +75,7 @@ fn look(dir: &TeamDir, member: &RosterMember) -> Side {
     // What cannot be read is not shown; the unread messages then say so.
     let lines = begun.and_then(|_| tail.read()).unwrap_or_default();
     let entries = lines.iter().filter_map(|line| json::read(line).ok());
-    let mut ledger = Ledger::default();
+    let mut ledger = ConversationLedger::default();
     for entry in entries {
         ledger.entry(&member.name, &entry);
     }
@@ -104,7 +104,7 @@ mod tests {
                 output_tokens,
                 ..Default::default()
             };
-            Spent {
+            SpentUsage {
                 at,
                 usage,
                 turns: 1,

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct FeedStep {
     /// Seconds since 1970, by the clock of its writer.
     pub at: f64,
     /// The line of the journal; none for a message.
@@ -25,9 +25,9 @@ pub struct Step {
     /// Its text, whole.
     pub text: String,
     /// What it is about.
-    pub about: About,
+    pub about: StepSubject,
     /// The request that it is part of, and where that stands with it.
-    pub request: Option<(RequestId, Stage)>,
+    pub request: Option<(RequestId, RequestStage)>,
     /// Whether something went wrong.
     pub is_trouble: bool,
     /// The id of the message: one that stands in several inboxes happened once.
@@ -36,7 +36,7 @@ pub struct Step {
 
 /// What a step is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum About {
+pub enum StepSubject {
     Message,
     Request,
     /// A member; its incarnation begins or has ended.
@@ -56,7 +56,7 @@ pub enum Turning {
 
 /// Where a request stands with a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stage {
+pub enum RequestStage {
     /// It was made.
     Asked,
     /// One that was made already was asked for again.
@@ -71,7 +71,7 @@ pub enum Stage {
     Ended,
 }
 
-impl Stage {
+impl RequestStage {
     /// Returns the stage in one word.
     pub const fn word(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Stage {
     }
 }
 
-impl Step {
+impl FeedStep {
     /// Reads a line of the journal; none if it only repeats what another line says.
     pub fn of_line(line: &Line) -> Option<Self> {
         let (what, text) = event::parts(&line.record);
@@ -119,9 +119,9 @@ impl Step {
                 };
                 if record.derived_from.is_none() {
                     Some(Self {
-                        about: About::Member(turning),
+                        about: StepSubject::Member(turning),
                         from: record.member.name.to_string(),
-                        request: request.map(|id| (id, Stage::Ended)),
+                        request: request.map(|id| (id, RequestStage::Ended)),
                         is_trouble: record.event == MemberEvent::Silent
                             || record.event == MemberEvent::Exited && crashed,
                         ..step
@@ -140,7 +140,7 @@ impl Step {
                 let from = record.by.clone();
                 let is_trouble = record.event == TaskEvent::Failed;
                 let to = if owner == from { String::new() } else { owner };
-                let about = About::Task;
+                let about = StepSubject::Task;
                 if record.derived_from.is_none() {
                     Some(Self {
                         about,
@@ -158,14 +158,14 @@ impl Step {
                 let asker = request.from.clone();
                 let asked = request.to.clone();
                 let (stage, from, to) = match record.event {
-                    RequestEvent::Asked => (Stage::Asked, asker, asked),
-                    RequestEvent::Joined => (Stage::Joined, asker, asked),
-                    RequestEvent::Approved => (Stage::Approved, asked, asker),
-                    RequestEvent::Rejected => (Stage::Rejected, asked, asker),
-                    RequestEvent::Expired => (Stage::Expired, asker, String::new()),
+                    RequestEvent::Asked => (RequestStage::Asked, asker, asked),
+                    RequestEvent::Joined => (RequestStage::Joined, asker, asked),
+                    RequestEvent::Approved => (RequestStage::Approved, asked, asker),
+                    RequestEvent::Rejected => (RequestStage::Rejected, asked, asker),
+                    RequestEvent::Expired => (RequestStage::Expired, asker, String::new()),
                 };
                 let what = request.kind.noun().to_owned();
-                let about = About::Request;
+                let about = StepSubject::Request;
                 let request = Some((request.request_id.clone(), stage));
                 Some(Self {
                     about,
@@ -184,9 +184,9 @@ impl Step {
         let message = Message::parse(line).ok()?;
         let stage = |approve: bool| {
             if approve {
-                Stage::Approved
+                RequestStage::Approved
             } else {
-                Stage::Rejected
+                RequestStage::Rejected
             }
         };
         let (what, request) = match &message.body {
@@ -196,7 +196,7 @@ impl Step {
             Body::PlanRequest { .. } => ("asks for a plan", None),
             Body::Message => ("", None),
             Body::ShutdownRequest { request_id, .. } => {
-                ("shutdown", Some((request_id, Stage::Asked)))
+                ("shutdown", Some((request_id, RequestStage::Asked)))
             }
             Body::ShutdownResponse {
                 request_id,
@@ -204,12 +204,14 @@ impl Step {
                 ..
             } => ("shutdown", Some((request_id, stage(*approve)))),
             Body::PlanApprovalRequest { request_id, .. } => {
-                ("plan", Some((request_id, Stage::Asked)))
+                ("plan", Some((request_id, RequestStage::Asked)))
             }
             Body::PermissionRequest { request_id, .. } => {
-                ("permission", Some((request_id, Stage::Asked)))
+                ("permission", Some((request_id, RequestStage::Asked)))
             }
-            Body::ReviewRequest { request_id, .. } => ("review", Some((request_id, Stage::Asked))),
+            Body::ReviewRequest { request_id, .. } => {
+                ("review", Some((request_id, RequestStage::Asked)))
+            }
             Body::PlanApprovalResponse {
                 request_id,
                 approve,
@@ -230,9 +232,9 @@ impl Step {
         Some(Self {
             at: message.timestamp.unwrap_or_default(),
             about: if request.is_some() {
-                About::Request
+                StepSubject::Request
             } else {
-                About::Message
+                StepSubject::Message
             },
             is_trouble: is_idle && what != "idle",
             what: what.to_owned(),
@@ -249,7 +251,7 @@ impl Step {
         let (from, to, what, text) = Default::default();
         let at = 0.0;
         let seq = None;
-        let about = About::Team;
+        let about = StepSubject::Team;
         Self {
             at,
             seq,

@@ -13,14 +13,14 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::watch::Changes;
 
-use super::conversation::Conversation;
+use super::conversation::FollowedConversation;
 use super::feed::Feed;
 use super::files::{Changed, Files, has};
 use super::journal::{JournalFollower, NewLines};
 use super::ledger::Ledgers;
 use super::past::Past;
 use super::side::Sides;
-use super::steps::Step;
+use super::steps::FeedStep;
 
 /// How many messages of the lead's inbox, and of each other one, the past of a view has.
 const MESSAGES: (usize, usize) = (200, 20);
@@ -46,9 +46,9 @@ pub(crate) struct TeamFiles<'d> {
     ledgers: Ledgers,
     sides: Sides,
     /// The conversation that is followed.
-    pub conversation: Option<Conversation<'d>>,
+    pub conversation: Option<FollowedConversation<'d>>,
     /// Those that were followed before, the latest first.
-    followed: VecDeque<Conversation<'d>>,
+    followed: VecDeque<FollowedConversation<'d>>,
     inboxes: BTreeMap<Name, Option<Mark>>,
     /// The inboxes that are still to be read.
     unread: VecDeque<Name>,
@@ -76,7 +76,7 @@ pub(crate) struct Seen<'s, 'd> {
     /// How many files are still to be read.
     pub reading: usize,
     /// The conversation that is followed.
-    pub conversation: Option<&'s Conversation<'d>>,
+    pub conversation: Option<&'s FollowedConversation<'d>>,
     /// Why something could not be read, if the last attempt failed.
     pub trouble: Option<&'s CommandError>,
 }
@@ -224,7 +224,8 @@ impl<'d> TeamFiles<'d> {
         for line in &new.lines {
             self.past.line(line);
         }
-        self.feed.add(new.lines.iter().filter_map(Step::of_line));
+        self.feed
+            .add(new.lines.iter().filter_map(FeedStep::of_line));
     }
 
     /// Tells whether files are still to be read.
@@ -304,7 +305,7 @@ impl<'d> TeamFiles<'d> {
                 steps.extend(
                     lines
                         .iter()
-                        .filter_map(|line| Step::of_message(&owner, line)),
+                        .filter_map(|line| FeedStep::of_message(&owner, line)),
                 );
             }
             self.inboxes.insert(owner, tail.mark());
@@ -332,7 +333,7 @@ impl<'d> TeamFiles<'d> {
         let known = self.followed.iter().position(|it| it.name == *name);
         let begun = match known.and_then(|at| self.followed.remove(at)) {
             Some(mut known) => known.read().map(|()| known),
-            None => Conversation::begin(self.dir, name),
+            None => FollowedConversation::begin(self.dir, name),
         };
         self.followed.truncate(FOLLOWED);
         match begun {

@@ -3,7 +3,7 @@
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 
-use super::ledger::Ledger;
+use super::ledger::ConversationLedger;
 use super::past::{Life, Past, Span, Stand, TaskPast};
 
 /// So many parts of a window can be told apart: what is shorter is drawn as long as one.
@@ -57,7 +57,7 @@ impl Past {
     pub(crate) fn bars(
         &self,
         name: &Name,
-        (ledger, runs): (Option<&Ledger>, bool),
+        (ledger, runs): (Option<&ConversationLedger>, bool),
         window: Window,
     ) -> Option<Bars<'_>> {
         let lives = self.lives.get(name)?;

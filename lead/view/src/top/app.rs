@@ -6,8 +6,6 @@
 //! screen. For a moment after the screen shows another request no answer is taken: the person may
 //! have meant the one before.
 
-use std::time::{Duration, Instant};
-
 use ratatui::layout::{Position, Rect};
 use ratatui_textarea::TextArea;
 use teamd_client::args::TeamctlCommand;
@@ -20,11 +18,9 @@ use teamd_shared::request::Request;
 use teamd_shared::task::TaskId;
 
 use super::list::List;
-use super::pager::Pager;
-use crate::model::{Item, Past, Row, by_status, matches, pending};
-
-/// How long a request must have been on the screen before an answer to it is taken.
-pub(crate) const SETTLES: Duration = Duration::from_millis(300);
+use super::request_text::RequestText;
+use crate::model::{Item, MemberRow, Past, by_status, matches, pending};
+use crate::terminal::{Overlay, Pager};
 
 /// A part of the view that has the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,7 +75,7 @@ pub(super) struct Verdict {
 
 /// What a text that is typed is for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Purpose {
+pub(super) enum TypingPurpose {
     Filter,
     Send(Name),
     Feedback(Verdict),
@@ -94,25 +90,6 @@ pub(super) enum Question {
     Cancel(TaskId),
 }
 
-/// A text over the whole body.
-#[derive(Debug)]
-pub(crate) struct Overlay {
-    pub(super) title: String,
-    pub(super) text: String,
-    pub(crate) pager: Pager,
-}
-
-impl Overlay {
-    /// Begins at the first line of a text.
-    pub(crate) fn new(title: String, text: String) -> Self {
-        Self {
-            title,
-            text,
-            pager: Pager::default(),
-        }
-    }
-}
-
 /// What a click can be for.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Target {
@@ -123,21 +100,25 @@ pub(super) enum Target {
     Item(u64),
 }
 
+/// What is listed in the panes, and what is selected there.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    pub(super) members: List<Name>,
+    pub(super) requests: List<RequestId>,
+    pub(super) tasks: List<TaskId>,
+    /// The tasks by their status.
+    pub(super) columns: [Vec<TaskId>; 4],
+    pub(super) items: List<u64>,
+    /// Whether the feed stays where it is when something happens.
+    pub(super) is_reading_back: bool,
+}
+
 /// The state.
 #[derive(Debug, Default)]
 pub(super) struct App {
     pub(super) pane: Pane,
-    pub(super) members: List<Name>,
-    pub(super) requests: List<RequestId>,
-    pub(super) tasks: List<TaskId>,
-    pub(super) columns: [Vec<TaskId>; 4],
-    pub(super) items: List<u64>,
-    /// Whether the feed moves with what happens.
-    pub(super) is_reading_back: bool,
-    /// The text of the request that is on the screen.
-    pub(super) request: Pager,
-    /// Whether that text has the place of the list, too.
-    pub(super) reads_request: bool,
+    pub(super) lists: Lists,
+    pub(super) reading: RequestText,
     pub(super) conversation: Option<(Name, Pager)>,
     /// Whether the results of tools are shown whole.
     pub(super) unfolded: bool,
@@ -145,16 +126,10 @@ pub(super) struct App {
     pub(super) shows_ended: bool,
     pub(super) overlay: Option<Overlay>,
     pub(super) filter: String,
-    pub(super) typing: Option<(Purpose, TextArea<'static>)>,
+    pub(super) typing: Option<(TypingPurpose, TextArea<'static>)>,
     pub(super) question: Option<Question>,
     /// What became of what was done last.
     pub(super) said: String,
-    /// The request whose text the present frame shows, and what it is for people.
-    pub(super) showing: Option<(RequestId, String)>,
-    /// The one that is on the screen, since when.
-    shown: Option<((RequestId, String), Instant)>,
-    /// The request that was answered last: the selection leaves it.
-    pub(super) answered: Option<RequestId>,
     /// Where a click goes.
     pub(super) targets: Vec<(Rect, Target)>,
     /// The latest time of which the age is on the screen, in seconds since 1970.
@@ -163,7 +138,7 @@ pub(super) struct App {
 
 impl App {
     /// Takes what there is now: each list, filtered.
-    pub(super) fn set(&mut self, rows: &[Row<'_>], (team, past): (&Team, &Past), items: &[Item]) {
+    pub(super) fn set(&mut self, rows: &[MemberRow<'_>], team: &Team, past: &Past, items: &[Item]) {
         let wanted = rows
             .iter()
             .filter(|row| {
@@ -174,32 +149,32 @@ impl App {
             .collect();
         let requests = pending(team, &self.filter);
         self.leave_answered(rows, &requests);
-        self.reads_request &= !requests.is_empty();
-        self.members.set(wanted);
-        self.requests.set(
+        self.reading.is_alone &= !requests.is_empty();
+        self.lists.members.set(wanted);
+        self.lists.requests.set(
             requests
                 .iter()
                 .map(|request| request.request_id.clone())
                 .collect(),
         );
-        self.columns = by_status(team, past, &self.filter);
-        self.tasks.set(self.columns.concat());
+        self.lists.columns = by_status(team, past, &self.filter);
+        self.lists.tasks.set(self.lists.columns.concat());
         let items: Vec<u64> = items
             .iter()
             .filter(|item| fits(item, &self.filter))
             .map(|item| item.key)
             .collect();
         let last = items.last().copied();
-        self.items.set(items);
+        self.lists.items.set(items);
         if let Some(last) = last
-            && !self.is_reading_back
+            && !self.lists.is_reading_back
         {
-            self.items.select(&last);
+            self.lists.items.select(&last);
         }
     }
 
     /// Tells whether a row has the filter in what a person sees of it.
-    pub(super) fn wants(&self, row: &Row<'_>) -> bool {
+    pub(super) fn wants(&self, row: &MemberRow<'_>) -> bool {
         let member = row.member;
         let standing = &row.standing;
         matches(
@@ -214,56 +189,37 @@ impl App {
     }
 
     /// Once a request is answered, the next one that waits is selected.
-    fn leave_answered(&mut self, rows: &[Row<'_>], requests: &[&Request]) {
+    fn leave_answered(&mut self, rows: &[MemberRow<'_>], requests: &[&Request]) {
         if self
+            .reading
             .answered
             .take_if(|id| !requests.iter().any(|request| request.request_id == *id))
             .is_some()
             && let Some(next) = rows.iter().find(|row| row.request.is_some())
         {
-            self.members.select(&next.member.name);
-        }
-    }
-
-    /// Notes that the frame is on the screen.
-    pub(super) fn drawn(&mut self, now: Instant) {
-        if self.shown.as_ref().map(|(shown, _)| shown) != self.showing.as_ref() {
-            self.shown = self.showing.clone().map(|showing| (showing, now));
-        }
-    }
-
-    /// Returns the request whose text has been on the screen for long enough to be answered.
-    pub(super) fn settled(&self, now: Instant) -> Result<(RequestId, String), &'static str> {
-        match &self.shown {
-            None => Err(
-                "no request that waits for an answer is on the screen: 2 lists them, Enter shows one",
-            ),
-            Some((_, since)) if now.duration_since(*since) < SETTLES => {
-                Err("nothing was answered: another request has just come to this place, look again")
-            }
-            Some((shown, _)) => Ok(shown.clone()),
+            self.lists.members.select(&next.member.name);
         }
     }
 
     /// Returns the place of the selected entry in its list, and how many there are.
     pub(super) fn place(&self) -> Option<(usize, usize)> {
         match self.pane {
-            Pane::Team => self.members.place(),
-            Pane::Requests => self.requests.place(),
-            Pane::Tasks => self.tasks.place(),
-            Pane::Feed => self.items.place(),
+            Pane::Team => self.lists.members.place(),
+            Pane::Requests => self.lists.requests.place(),
+            Pane::Tasks => self.lists.tasks.place(),
+            Pane::Feed => self.lists.items.place(),
             Pane::Conversation => None,
         }
     }
 
     /// Returns the agent of whom the conversation is shown, or would be.
     pub(super) fn agent(&self) -> Option<&Name> {
-        self.members.selected()
+        self.lists.members.selected()
     }
 
     /// Opens a line, or several, to type into.
-    pub(super) fn type_for(&mut self, purpose: Purpose) {
-        let before = if purpose == Purpose::Filter {
+    pub(super) fn type_for(&mut self, purpose: TypingPurpose) {
+        let before = if purpose == TypingPurpose::Filter {
             self.filter.as_str()
         } else {
             ""

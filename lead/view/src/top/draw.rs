@@ -1,7 +1,7 @@
 //! The state and the team as cells of a screen. It reads no file: what it needs is in the
-//! [`Scene`].
+//! [`TopScene`].
 
-pub(super) mod conversation;
+mod conversation;
 mod feed;
 mod requests;
 mod tasks;
@@ -11,22 +11,18 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span, Text};
-use ratatui::widgets::Clear;
 use teamd_client::print::grouping::Group;
 use teamd_client::print::output::paint;
-use teamd_client::print::render::{BAD, BOLD, DIM, count};
+use teamd_client::print::render::{BAD, BOLD, DIM};
 use teamd_client::print::table::{cut, width};
 use teamd_client::print::{clock, escape, tokens};
 use teamd_shared::config::RosterMember;
 use teamd_shared::price::Dollars;
 use teamd_shared::transcript::Usage;
 
-use super::app::{App, Overlay, Pane, Target};
-use super::help::keys_row;
-use super::pager::Pager;
-use super::text::{row, wrapped};
-use super::typed::TypedRows;
-use crate::model::{Row, Seen, Side, pending};
+use super::app::{App, Pane, Target};
+use crate::model::{MemberRow, Seen, Side, pending};
+use crate::terminal::{TypedRows, headed, inset, keys_row, row, rule, wrapped};
 
 /// From so many columns on, lists and texts stand side by side.
 const WIDE: u16 = 120;
@@ -38,8 +34,8 @@ const SAID: usize = 4;
 const TYPED: usize = 8;
 
 /// What there is to show.
-pub(super) struct Scene<'s> {
-    pub(super) rows: Vec<Row<'s>>,
+pub(super) struct TopScene<'s> {
+    pub(super) rows: Vec<MemberRow<'s>>,
     pub(super) seen: Seen<'s, 's>,
     pub(super) has_daemon: bool,
     /// Seconds since 1970.
@@ -53,9 +49,9 @@ type Look<'l> = dyn FnMut(&RosterMember, bool) -> (Side, Option<u64>) + 'l;
 
 impl App {
     /// Draws everything.
-    pub(super) fn draw(&mut self, frame: &mut Frame<'_>, scene: &mut Scene<'_>) {
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>, scene: &mut TopScene<'_>) {
         self.targets.clear();
-        self.showing = None;
+        self.reading.drawing = None;
         self.youngest = None;
         let area = frame.area();
         let said = self.said_lines(scene, area.width.into());
@@ -91,7 +87,7 @@ impl App {
         if let Some(overlay) = &mut self.overlay {
             overlay.draw(frame, body);
             // What is covered cannot be answered.
-            self.showing = None;
+            self.reading.drawing = None;
         }
         frame.render_widget(Text::from(said), below);
         if let Some((title, rows)) = typing {
@@ -102,7 +98,7 @@ impl App {
         frame.render_widget(keys_row(self.all_hints(), keys.width.into()), keys);
     }
 
-    fn tabs(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
+    fn tabs(&mut self, frame: &mut Frame<'_>, scene: &TopScene<'_>, area: Rect) {
         let count = |count: usize| {
             if count == 0 {
                 String::new()
@@ -173,7 +169,7 @@ impl App {
         }
     }
 
-    fn said_lines(&self, scene: &Scene<'_>, columns: usize) -> Vec<Line<'static>> {
+    fn said_lines(&self, scene: &TopScene<'_>, columns: usize) -> Vec<Line<'static>> {
         let trouble = scene
             .seen
             .trouble
@@ -197,31 +193,6 @@ impl App {
     }
 }
 
-impl Overlay {
-    /// Draws the part of the text that is in sight.
-    pub(crate) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        frame.render_widget(Clear, area);
-        self.pager
-            .set(&self.title, &self.text, inset(area).width.into());
-        page(frame, headed(area), &self.title, &mut self.pager);
-    }
-}
-
-/// Draws a text below its heading, which says how much of it is below the screen.
-pub(crate) fn page(
-    frame: &mut Frame<'_>,
-    [heading, rest]: [Rect; 2],
-    title: &str,
-    pager: &mut Pager,
-) {
-    pager.draw(frame, inset(rest));
-    let more = match pager.lines_below() {
-        0 => String::new(),
-        below => count(below, "more line"),
-    };
-    rule(frame, heading, title, &more);
-}
-
 /// Says something in the place of a list that is empty.
 fn say(frame: &mut Frame<'_>, area: Rect, text: &str) {
     let area = inset(area);
@@ -241,7 +212,7 @@ fn mark(is_selected: bool) -> String {
 }
 
 /// Says in one line how the team stands.
-fn header(scene: &Scene<'_>, columns: usize) -> Line<'static> {
+fn header(scene: &TopScene<'_>, columns: usize) -> Line<'static> {
     let count = |group| {
         scene
             .rows
@@ -321,44 +292,6 @@ const fn glyph(group: Group) -> &'static str {
         Group::Working => "◐",
         Group::Idle => "○",
         Group::Ended => "·",
-    }
-}
-
-/// Draws a line with a title, and what is said at its right end.
-pub(crate) fn rule(frame: &mut Frame<'_>, area: Rect, title: &str, right: &str) {
-    let columns = usize::from(area.width);
-    let title = cut(&escape::line(title), Some(columns.saturating_sub(2)));
-    let right = if right.is_empty() || width(&title) + width(right) + 6 > columns {
-        ""
-    } else {
-        right
-    };
-    let right = if right.is_empty() {
-        String::new()
-    } else {
-        format!(" {right} ")
-    };
-    let dashes = "─".repeat(columns.saturating_sub(width(&title) + width(&right) + 2));
-    let text = format!(
-        " {} {}{}",
-        paint(BOLD, title),
-        paint(DIM, dashes),
-        paint(DIM, right)
-    );
-    frame.render_widget(row(&text), area);
-}
-
-/// Divides an area into a heading and what is below it.
-pub(crate) fn headed(area: Rect) -> [Rect; 2] {
-    Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area)
-}
-
-/// Leaves room before a text: it begins where its heading does.
-pub(crate) fn inset(area: Rect) -> Rect {
-    Rect {
-        x: area.x + 1.min(area.width),
-        width: area.width.saturating_sub(1),
-        ..area
     }
 }
 

@@ -1,120 +1,7 @@
-//! The keys, for people.
+//! The keys that are of use now, and the questions, for people.
 
-use ratatui::text::Line;
-
-use super::app::{App, Pane, Purpose, Question};
-use super::text::row;
-use crate::chat::commands;
-use teamd_client::print::output::paint;
-use teamd_client::print::render::{BOLD, DIM};
-use teamd_client::print::table::width;
-
-/// The keys of the panes.
-const PANES: &str = "\
-Everywhere
-  1 2 3 4 5, Tab   Team, Requests, Tasks, Feed, Conversation
-  j k ↑ ↓ g G      down, up, first, last; PgUp PgDn: a page
-  /                show only what has a text in it; Esc shows all again
-  q, Ctrl-C        leave: the team goes on without you
-  ?, Ctrl-G        this list
-
-A request that waits for you (Team and Requests)
-  a                approve it, once each line of it was on the screen;
-                   until then: show the lines that were not
-  A                approve it, with feedback
-  r                reject it, and say why
-  J K, space       scroll its text
-  Enter            in Requests: its text alone, and again: the list
-
-A teammate (Team and Conversation)
-  Enter            its conversation
-  s                send it a message
-  i                interrupt what it does
-  x                ask it to shut down; its answer is shown
-  X                shut it down by force: signals end it
-  d                all details
-  n                spawn one: the first line as behind `teamctl spawn`,
-                   below it the prompt (Alt-Enter begins a line)
-  e                list those that have ended
-
-Conversation
-  o                show the results of tools whole
-  k at the top     show what was earlier
-
-Tasks
-  Enter            details, and the output of the last check
-  h l ← →          the next column
-  a                add one: the first line is what is to be done
-  t                try a failed or cancelled one again
-  c                cancel it
-
-Feed
-  Enter            the whole text, with all steps of a request
-
-▌ is where you are, ✉ counts unread messages, ⊘ is a closed gate: it may
-only read until its plan is approved. A click selects, the wheel scrolls.
-";
-
-/// The keys of what is typed, and those of a chat.
-const TYPING: &str = "\
-Text that you type (also in `teamctl chat` and `attach`)
-  Enter            send it; Alt-Enter, Ctrl-J: another line
-  Esc              leave it; in the chat: interrupt the turn, keep it
-  Ctrl-A E B F     start and end of a line, a character back and on
-  Alt-B, Alt-F     a word back and on; also Ctrl-← and Ctrl-→
-  Ctrl-W U K       delete a word, what is before, what is behind
-  Ctrl-Y, Ctrl-/   insert what was deleted, undo
-
-`teamctl chat` and `attach`
-  Esc, Ctrl-C      interrupt the turn, or put a question off
-  Ctrl-C twice     leave, if nothing is typed and no turn is running;
-                   also Ctrl-D
-  Up, Down         earlier lines, also Ctrl-P and Ctrl-N; Ctrl-R finds one
-  Tab              complete commands, names, ids, paths
-  PgUp, PgDn       scroll, above the first line to what was said earlier;
-                   Ctrl-Home, Ctrl-End: first and last line
-  Ctrl-O           show the results of tools whole
-  Ctrl-L           clear the screen
-  Ctrl-G           this list; Ctrl-Z stops the program
-A plan is approved once each line of it was on the screen, as above:
-until then, y shows the lines that were not. v shows the plan alone.
-";
-
-/// What the help is opened from: that comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HelpOf {
-    Panes,
-    Chat,
-}
-
-/// Returns all keys, and the commands of the chat.
-pub(crate) fn help_text(of: HelpOf) -> String {
-    let typing = format!("{TYPING}\n{}", commands::help(usize::MAX));
-    match of {
-        HelpOf::Panes => format!("{PANES}\n{typing}"),
-        HelpOf::Chat => format!("{typing}\n{PANES}"),
-    }
-}
-
-/// A key, and what it does.
-pub(crate) type Hint = (&'static str, &'static str);
-
-/// What the key does that lists all keys.
-pub(crate) const HELP_HINT: &str = "help";
-
-/// Lists keys in one row of so many columns. What has no room there, the help has.
-pub(crate) fn keys_row(mut hints: Vec<Hint>, columns: usize) -> Line<'static> {
-    let wide = |(key, what): &Hint| width(key) + width(what) + 3;
-    while hints.iter().map(wide).sum::<usize>() > columns + 1
-        && let Some(at) = hints.iter().rposition(|(_, what)| *what != HELP_HINT)
-    {
-        hints.remove(at);
-    }
-    let shown = hints
-        .into_iter()
-        .map(|(key, what)| format!(" {} {} ", paint(BOLD, key), paint(DIM, what)));
-    row(&shown.collect::<String>())
-}
+use super::app::{App, Pane, Question, TypingPurpose};
+use crate::terminal::{HELP_HINT, Hint};
 
 impl App {
     /// Returns the keys that are of use now, and what each does.
@@ -145,7 +32,7 @@ impl App {
             ("n", "spawn"),
         ];
         match (&self.typing, &self.question, &self.overlay, self.pane) {
-            (Some((Purpose::Filter, _)), ..) => &[("⏎", "keep"), ("Esc", "show all")],
+            (Some((TypingPurpose::Filter, _)), ..) => &[("⏎", "keep"), ("Esc", "show all")],
             (Some(_), ..) => &[
                 ("⏎", "send"),
                 ("Alt-⏎", "another line"),
@@ -153,11 +40,11 @@ impl App {
             ],
             (_, Some(_), ..) => &[("y", "yes"), ("any other key", "no")],
             (_, _, Some(_), _) => &[("j k space", "scroll"), ("Esc", "back")],
-            (.., Pane::Team) if self.showing.is_some() => PLAN,
-            (.., Pane::Team) if self.members.selected().is_none() => &MEMBER[4..],
+            (.., Pane::Team) if self.reading.drawing.is_some() => PLAN,
+            (.., Pane::Team) if self.lists.members.selected().is_none() => &MEMBER[4..],
             (.., Pane::Team) => MEMBER,
-            (.., Pane::Requests) if self.reads_request => READING,
-            (.., Pane::Requests) if self.showing.is_some() => REQUEST,
+            (.., Pane::Requests) if self.reading.is_alone => READING,
+            (.., Pane::Requests) if self.reading.drawing.is_some() => REQUEST,
             (.., Pane::Requests) => &[("⏎", "read"), ("J K", "scroll")],
             (.., Pane::Tasks) => &[
                 ("⏎", "open"),
@@ -193,7 +80,7 @@ impl Question {
     }
 }
 
-impl Purpose {
+impl TypingPurpose {
     /// Says what is typed.
     pub(super) fn title(&self) -> String {
         match self {

@@ -9,28 +9,8 @@ use crossterm::event::{
 use teamd_client::args::{Cli, Shutdown, TeamctlCommand, Teammate};
 use teamd_shared::control::TaskOrder;
 
-use super::app::{App, Overlay, Pane, Purpose, Question, Target, Verdict, Wish};
-use super::help::{HelpOf, help_text};
-use super::list::Motion;
-
-/// How many lines a turn of the wheel scrolls.
-pub(crate) const WHEEL: isize = 3;
-
-impl Overlay {
-    /// Takes a key. Returns whether the text stays on the screen.
-    pub(crate) fn take_key(&mut self, code: KeyCode) -> bool {
-        if matches!(
-            code,
-            KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q' | '?')
-        ) {
-            return false;
-        }
-        if let Some(by) = motion(code) {
-            self.pager.go(by);
-        }
-        true
-    }
-}
+use super::app::{App, Pane, Question, Target, TypingPurpose, Verdict, Wish};
+use crate::terminal::{HelpOf, Motion, Pager, WHEEL, help_text, motion};
 
 impl App {
     /// Takes a key.
@@ -66,14 +46,14 @@ impl App {
         match key.code {
             KeyCode::Char('q') => return Some(Wish::Quit),
             KeyCode::Char('?') => self.open("keys".to_owned(), help_text(HelpOf::Panes)),
-            KeyCode::Char('/') => self.type_for(Purpose::Filter),
+            KeyCode::Char('/') => self.type_for(TypingPurpose::Filter),
             KeyCode::Char(number @ '1'..='5') => {
                 self.pane = Pane::ALL[number as usize - '1' as usize]
             }
             KeyCode::Tab => self.turn(1),
             KeyCode::BackTab => self.turn(Pane::ALL.len() - 1),
             KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
-            KeyCode::Esc if self.reads_request => self.reads_request = false,
+            KeyCode::Esc if self.reading.is_alone => self.reading.is_alone = false,
             KeyCode::Esc => self.pane = Pane::Team,
             KeyCode::Char('J') => self.text().go(Motion::Lines(1)),
             KeyCode::Char('K') => self.text().go(Motion::Lines(-1)),
@@ -107,12 +87,12 @@ impl App {
         }
         match self.target(column, row) {
             Some(Target::Pane(pane)) => self.pane = pane,
-            Some(Target::Member(name)) => self.members.select(&name),
-            Some(Target::Request(id)) => self.requests.select(&id),
-            Some(Target::Task(id)) => self.tasks.select(&id),
+            Some(Target::Member(name)) => self.lists.members.select(&name),
+            Some(Target::Request(id)) => self.lists.requests.select(&id),
+            Some(Target::Task(id)) => self.lists.tasks.select(&id),
             Some(Target::Item(key)) => {
-                self.is_reading_back = true;
-                self.items.select(&key);
+                self.lists.is_reading_back = true;
+                self.lists.items.select(&key);
             }
             None => {}
         }
@@ -127,23 +107,24 @@ impl App {
     }
 
     /// Returns the text that is scrolled beside a list.
-    fn text(&mut self) -> &mut super::pager::Pager {
+    fn text(&mut self) -> &mut Pager {
         match (self.pane, &mut self.conversation) {
             (Pane::Conversation, Some((_, pager))) => pager,
-            _ => &mut self.request,
+            _ => &mut self.reading.pager,
         }
     }
 
     /// Selects an entry above or below.
     fn go(&mut self, by: Motion) {
         match self.pane {
-            Pane::Team => self.members.go(by),
-            Pane::Requests if self.reads_request => self.request.go(by),
-            Pane::Requests => self.requests.go(by),
-            Pane::Tasks => self.tasks.go(by),
+            Pane::Team => self.lists.members.go(by),
+            Pane::Requests if self.reading.is_alone => self.reading.pager.go(by),
+            Pane::Requests => self.lists.requests.go(by),
+            Pane::Tasks => self.lists.tasks.go(by),
             Pane::Feed => {
-                self.items.go(by);
-                self.is_reading_back = self.items.selected() != self.items.keys().last();
+                self.lists.items.go(by);
+                self.lists.is_reading_back =
+                    self.lists.items.selected() != self.lists.items.keys().last();
             }
             Pane::Conversation => {}
         }
@@ -164,8 +145,8 @@ impl App {
             (Pane::Team, KeyCode::Enter | KeyCode::Right | KeyCode::Char('l')) => {
                 self.pane = Pane::Conversation;
             }
-            (Pane::Requests, KeyCode::Enter) => self.reads_request = !self.reads_request,
-            (Pane::Team, KeyCode::Char('n')) => self.type_for(Purpose::Spawn),
+            (Pane::Requests, KeyCode::Enter) => self.reading.is_alone = !self.reading.is_alone,
+            (Pane::Team, KeyCode::Char('n')) => self.type_for(TypingPurpose::Spawn),
             (Pane::Team, KeyCode::Char('e')) => self.shows_ended = !self.shows_ended,
             (Pane::Team, code) => return self.member_key(code),
             (Pane::Tasks, code) => return self.task_key(code),
@@ -195,9 +176,9 @@ impl App {
 
     /// Does something with the selected agent.
     fn member_key(&mut self, code: KeyCode) -> Option<Wish> {
-        let name = self.members.selected()?.clone();
+        let name = self.lists.members.selected()?.clone();
         match code {
-            KeyCode::Char('s') => self.type_for(Purpose::Send(name)),
+            KeyCode::Char('s') => self.type_for(TypingPurpose::Send(name)),
             KeyCode::Char('i') => {
                 return Some(Wish::Call(Box::new(TeamctlCommand::Interrupt(Teammate {
                     name,
@@ -218,10 +199,10 @@ impl App {
 
     fn task_key(&mut self, code: KeyCode) -> Option<Wish> {
         if code == KeyCode::Char('a') {
-            self.type_for(Purpose::AddTask);
+            self.type_for(TypingPurpose::AddTask);
             return None;
         }
-        let id = *self.tasks.selected()?;
+        let id = *self.lists.tasks.selected()?;
         match code {
             KeyCode::Left | KeyCode::Char('h') => self.go_column(false),
             KeyCode::Right | KeyCode::Char('l') => self.go_column(true),
@@ -238,37 +219,38 @@ impl App {
         let place = |column: &Vec<_>| {
             column
                 .iter()
-                .position(|id| Some(id) == self.tasks.selected())
+                .position(|id| Some(id) == self.lists.tasks.selected())
         };
         let found = self
+            .lists
             .columns
             .iter()
             .enumerate()
             .find_map(|(at, column)| Some((at, place(column)?)));
         let Some((at, row)) = found else { return };
         let next = if right {
-            self.columns[at + 1..]
+            self.lists.columns[at + 1..]
                 .iter()
                 .find(|column| !column.is_empty())
         } else {
-            self.columns[..at]
+            self.lists.columns[..at]
                 .iter()
                 .rev()
                 .find(|column| !column.is_empty())
         };
         if let Some(id) = next.and_then(|column| column.get(row).or(column.last())) {
-            self.tasks.select(id);
+            self.lists.tasks.select(id);
         }
     }
 
     /// Approves the request that is on the screen, or shows more of it.
     fn approve(&mut self, with_feedback: bool, now: Instant) -> Option<Wish> {
         let verdict = self.verdict(true, now)?;
-        if !self.request.is_seen() {
-            self.request.go_to_unseen();
+        if !self.reading.pager.is_seen() {
+            self.reading.pager.go_to_unseen();
             "nothing was answered: the text goes on here".clone_into(&mut self.said);
         } else if with_feedback {
-            self.type_for(Purpose::Feedback(verdict));
+            self.type_for(TypingPurpose::Feedback(verdict));
         } else {
             return Some(self.answer(verdict));
         }
@@ -277,15 +259,15 @@ impl App {
 
     fn reject(&mut self, now: Instant) {
         if let Some(verdict) = self.verdict(false, now) {
-            self.type_for(Purpose::Feedback(verdict));
+            self.type_for(TypingPurpose::Feedback(verdict));
         }
     }
 
     fn verdict(&mut self, approve: bool, now: Instant) -> Option<Verdict> {
-        match self.settled(now) {
-            Ok((request_id, what)) => Some(Verdict {
-                request_id,
-                what,
+        match self.reading.settled(now) {
+            Ok(shown) => Some(Verdict {
+                request_id: shown.request_id,
+                what: shown.what,
                 approve,
                 feedback: String::new(),
             }),
@@ -297,7 +279,7 @@ impl App {
     }
 
     pub(super) fn answer(&mut self, verdict: Verdict) -> Wish {
-        self.answered = Some(verdict.request_id.clone());
+        self.reading.answered = Some(verdict.request_id.clone());
         Wish::Answer(verdict)
     }
 
@@ -327,17 +309,4 @@ pub(super) fn only_moves(event: &Event) -> bool {
         Event::Resize(..) => true,
         _ => false,
     }
-}
-
-/// Returns how far a key moves a list or a text; none if it is for something else.
-fn motion(code: KeyCode) -> Option<Motion> {
-    Some(match code {
-        KeyCode::Down | KeyCode::Char('j' | 'J') => Motion::Lines(1),
-        KeyCode::Up | KeyCode::Char('k' | 'K') => Motion::Lines(-1),
-        KeyCode::Home | KeyCode::Char('g') => Motion::Lines(isize::MIN),
-        KeyCode::End | KeyCode::Char('G') => Motion::Lines(isize::MAX),
-        KeyCode::PageDown | KeyCode::Char(' ') => Motion::Pages(1),
-        KeyCode::PageUp => Motion::Pages(-1),
-        _ => return None,
-    })
 }

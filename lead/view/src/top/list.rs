@@ -1,24 +1,7 @@
 //! A list of which one entry is selected, by its key and not by its place: entries come, go and
 //! change places. Pure.
 
-/// How far a key moves: down, or up if that is negative.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Motion {
-    Lines(isize),
-    Pages(isize),
-}
-
-impl Motion {
-    /// Returns how many lines that is where a page has so many.
-    pub(crate) fn lines(self, page: usize) -> isize {
-        match self {
-            Self::Lines(by) => by,
-            Self::Pages(by) => {
-                by.saturating_mul(isize::try_from(page.max(1)).unwrap_or(isize::MAX))
-            }
-        }
-    }
-}
+use crate::terminal::Motion;
 
 /// The keys of a list, in the order of the screen, and which of them is selected.
 #[derive(Debug)]

@@ -4,15 +4,10 @@
 
 mod app;
 mod draw;
-mod edit;
 mod help;
 mod keys;
 mod list;
-mod pager;
-mod screen;
-mod source;
-mod text;
-mod typed;
+mod request_text;
 mod typing;
 
 use std::future::poll_fn;
@@ -36,35 +31,18 @@ use teamd_shared::price::Prices;
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::act::{self, Act, Actions, Done, Order};
+use crate::act::{self, Act, ActionEnd, Actions, PersonOrder};
 use crate::model::{TeamFiles, rows, sort};
+use crate::terminal::{FRAME, Screen};
 use app::{App, Pane, Verdict, Wish};
-use draw::Scene;
+use draw::TopScene;
 
-pub(crate) use app::{Overlay, SETTLES};
-pub(crate) use draw::conversation::{title, write};
-pub(crate) use draw::{headed, inset, page, rule};
-pub(crate) use edit::{edit, paste};
-pub(crate) use help::{HELP_HINT, HelpOf, Hint, help_text, keys_row};
-pub(crate) use keys::WHEEL;
-pub(crate) use list::Motion;
-pub(crate) use pager::{Pager, Scroll};
-pub(crate) use screen::Screen;
-pub(crate) use source::source;
-pub(crate) use text::wrapped;
-pub(crate) use typed::TypedRows;
+pub use crate::terminal::is_possible;
 
-/// The time between two frames, at least: many events make one frame.
-pub(crate) const FRAME: Duration = Duration::from_millis(33);
 /// How long to wait at the end for what was begun.
 const LAST: Duration = Duration::from_secs(3);
 /// How old the look at the processes may be that the memory is shown by.
 const PROCESSES: Duration = Duration::from_secs(2);
-
-/// Tells whether there is a terminal to draw on and to read keys from.
-pub fn is_possible(context: &Context) -> bool {
-    screen::is_terminal() && !context.out.is_json()
-}
 
 /// Runs the command, until the person quits.
 pub fn run(context: &Context, perform: Perform) -> CommandResult {
@@ -218,7 +196,7 @@ impl<'d> Top<'d> {
         let (seen, sides) = files.seen();
         let mut rows = rows(&seen.roster.members, seen.running, seen.team, prices);
         sort(&mut rows);
-        app.set(&rows, (seen.team, seen.past), seen.feed.items());
+        app.set(&rows, seen.team, seen.past, seen.feed.items());
         let look = &mut |member: &RosterMember, closely: bool| {
             let side = sides.of(dir, member).clone();
             if !closely {
@@ -233,7 +211,7 @@ impl<'d> Top<'d> {
             )
         };
         let has_daemon = *has_daemon;
-        let mut scene = Scene {
+        let mut scene = TopScene {
             rows,
             seen,
             has_daemon,
@@ -241,7 +219,7 @@ impl<'d> Top<'d> {
             look,
         };
         screen.draw(|frame| app.draw(frame, &mut scene))?;
-        app.drawn(Instant::now());
+        app.reading.drawn(Instant::now());
         Ok(())
     }
 
@@ -297,7 +275,7 @@ impl<'d> Top<'d> {
                 let what = Some(format!("the {what}"));
                 Some(act::order(
                     context,
-                    Order::Answer {
+                    PersonOrder::Answer {
                         id,
                         approve,
                         feedback,
@@ -305,7 +283,7 @@ impl<'d> Top<'d> {
                     },
                 ))
             }
-            Wish::Send(to, text) => Some(act::order(context, Order::Send { to, text })),
+            Wish::Send(to, text) => Some(act::order(context, PersonOrder::Send { to, text })),
             Wish::Task(order) => Some(act::task(context, order)),
             Wish::ShowTask(id) => {
                 let (seen, _) = self.files.seen();
@@ -341,12 +319,12 @@ impl<'d> Top<'d> {
         let mut done = async || {
             while self.open > 0 {
                 match actions.next().await {
-                    Some(Done::Said(said)) => {
+                    Some(ActionEnd::Said(said)) => {
                         self.open -= 1;
                         self.context.out.note(escape::text(&said));
                     }
-                    Some(Done::Shown(..)) => self.open -= 1,
-                    Some(Done::Connected(_) | Done::Lost) => {}
+                    Some(ActionEnd::Shown(..)) => self.open -= 1,
+                    Some(ActionEnd::Connected(_) | ActionEnd::Lost) => {}
                     None => break,
                 }
             }
@@ -363,22 +341,22 @@ impl<'d> Top<'d> {
     }
 
     /// Takes what became of an action.
-    fn done(&mut self, done: Done) -> Option<Act<'d>> {
-        self.open -= usize::from(matches!(done, Done::Said(_) | Done::Shown(..)));
+    fn done(&mut self, done: ActionEnd) -> Option<Act<'d>> {
+        self.open -= usize::from(matches!(done, ActionEnd::Said(_) | ActionEnd::Shown(..)));
         match done {
-            Done::Said(said) => self.app.said = said,
-            Done::Shown(title, text) => self.app.open(title, text),
-            Done::Connected(Some(client)) if !self.has_daemon || !self.is_connected => {
+            ActionEnd::Said(said) => self.app.said = said,
+            ActionEnd::Shown(title, text) => self.app.open(title, text),
+            ActionEnd::Connected(Some(client)) if !self.has_daemon || !self.is_connected => {
                 self.has_daemon = true;
                 self.is_connected = true;
                 self.files.read_roster();
                 return Some(act::hold(client));
             }
             // Another attempt was first.
-            Done::Connected(Some(_)) => {}
-            Done::Connected(None) if self.is_connected => {}
-            Done::Connected(None) => self.has_daemon = false,
-            Done::Lost => {
+            ActionEnd::Connected(Some(_)) => {}
+            ActionEnd::Connected(None) if self.is_connected => {}
+            ActionEnd::Connected(None) => self.has_daemon = false,
+            ActionEnd::Lost => {
                 self.has_daemon = false;
                 self.is_connected = false;
                 self.files.read_roster();

@@ -18,9 +18,10 @@ use teamd_shared::position::Position;
 use teamd_shared::price::Prices;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use super::app::{App, Pane, SETTLES, Wish};
-use super::draw::Scene;
-use crate::model::{Feed, Past, Seen, Side, Step, TeamFiles, rows, sort};
+use super::app::{App, Pane, Wish};
+use super::draw::TopScene;
+use crate::model::{Feed, FeedStep, Past, Seen, Side, TeamFiles, rows, sort};
+use crate::terminal::SETTLES;
 
 /// A team, what a person does with it, and the screen.
 struct Stage {
@@ -123,7 +124,7 @@ impl Stage {
         for line in lines.iter() {
             past.line(line);
         }
-        feed.add(lines.iter().filter_map(Step::of_line));
+        feed.add(lines.iter().filter_map(FeedStep::of_line));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -136,7 +137,7 @@ impl Stage {
         let running = teamd_client::read::roster::running_names(&self.roster);
         let mut rows = rows(&self.roster.members, &running, &team, &Prices::built_in());
         sort(&mut rows);
-        self.app.set(&rows, (&team, &past), feed.items());
+        self.app.set(&rows, &team, &past, feed.items());
         let (read, _) = files.seen();
         let roster = &self.roster;
         let running = &running;
@@ -150,7 +151,7 @@ impl Stage {
             trouble,
             ..read
         };
-        let mut scene = Scene {
+        let mut scene = TopScene {
             rows,
             seen,
             has_daemon: true,
@@ -169,7 +170,7 @@ impl Stage {
         terminal
             .draw(|frame| self.app.draw(frame, &mut scene))
             .unwrap();
-        self.app.drawn(self.now);
+        self.app.reading.drawn(self.now);
         let cells = terminal.backend().buffer().content();
         let rows = cells.chunks(self.size.0.into()).map(|row| {
             row.iter()

@@ -8,8 +8,8 @@ use teamd_shared::control::TaskOrder;
 use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::task::TaskFields;
 
-use super::app::{App, Purpose, Verdict, Wish};
-use super::edit::{edit, paste};
+use super::app::{App, TypingPurpose, Verdict, Wish};
+use crate::terminal::{edit, paste};
 
 /// The longest text, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -18,7 +18,7 @@ impl App {
     /// Takes a key of a text: Enter ends it, and Alt-Enter begins another line.
     pub(super) fn type_key(&mut self, key: KeyEvent) -> Option<Wish> {
         let (purpose, area) = self.typing.as_mut()?;
-        let is_filter = *purpose == Purpose::Filter;
+        let is_filter = *purpose == TypingPurpose::Filter;
         match key.code {
             KeyCode::Esc => {
                 self.typing = None;
@@ -47,16 +47,16 @@ impl App {
         None
     }
 
-    fn typed(&mut self, purpose: Purpose, text: &str) -> Option<Wish> {
+    fn typed(&mut self, purpose: TypingPurpose, text: &str) -> Option<Wish> {
         let text = text.trim();
         match purpose {
-            Purpose::Filter => None,
-            Purpose::Feedback(verdict) if !verdict.approve && text.is_empty() => {
+            TypingPurpose::Filter => None,
+            TypingPurpose::Feedback(verdict) if !verdict.approve && text.is_empty() => {
                 "nothing was answered: a rejection says why".clone_into(&mut self.said);
-                self.type_for(Purpose::Feedback(verdict));
+                self.type_for(TypingPurpose::Feedback(verdict));
                 None
             }
-            Purpose::Feedback(verdict) => {
+            TypingPurpose::Feedback(verdict) => {
                 let feedback = text.to_owned();
                 Some(self.answer(Verdict {
                     feedback,
@@ -64,8 +64,8 @@ impl App {
                 }))
             }
             _ if text.is_empty() => None,
-            Purpose::Send(name) => Some(Wish::Send(name, text.to_owned())),
-            Purpose::AddTask => {
+            TypingPurpose::Send(name) => Some(Wish::Send(name, text.to_owned())),
+            TypingPurpose::AddTask => {
                 let (subject, description) = text.split_once('\n').unwrap_or((text, ""));
                 let description =
                     Some(description.trim().to_owned()).filter(|text| !text.is_empty());
@@ -79,7 +79,7 @@ impl App {
                 let within = false;
                 Some(Wish::Task(TaskOrder::Add { id, tasks, within }))
             }
-            Purpose::Spawn => self.spawn(text),
+            TypingPurpose::Spawn => self.spawn(text),
         }
     }
 
@@ -119,7 +119,7 @@ impl App {
     /// Takes text that was pasted: it is typed, and never a key.
     pub(super) fn paste(&mut self, text: &str) {
         if let Some((purpose, area)) = &mut self.typing {
-            let text = if *purpose == Purpose::Filter {
+            let text = if *purpose == TypingPurpose::Filter {
                 text.replace(['\r', '\n'], " ")
             } else {
                 text.to_owned()

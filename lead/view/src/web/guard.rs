@@ -29,7 +29,7 @@ pub(super) struct Guard {
 
 /// A view of the team.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum View {
+pub(super) enum PageView {
     Overview,
     Requests,
     Board,
@@ -51,51 +51,56 @@ pub(super) enum Route {
     /// A file of the page.
     Asset(&'static Asset),
     /// A view, once.
-    Once(View),
+    Once(PageView),
     /// A view, and each change of it.
-    Stream(View),
+    Stream(PageView),
     /// Something of this kind is to be done: the rest stands in the body.
     Act(&'static str),
 }
 
 /// Why a request is not answered.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal(pub(super) StatusCode, pub(super) &'static str);
+pub(super) struct HttpRefusal(pub(super) StatusCode, pub(super) &'static str);
 
 impl Guard {
     /// Finds what is asked for.
     ///
     /// # Errors
-    /// [`Refusal`] if it is not to be had.
-    pub(super) fn check(&self, head: &Parts) -> Result<Route, Refusal> {
+    /// [`HttpRefusal`] if it is not to be had.
+    pub(super) fn check(&self, head: &Parts) -> Result<Route, HttpRefusal> {
         let host = self.host(head)?;
         from_here(&head.headers, host, &head.method)?;
         let path = head.uri.path();
         let is_post = match head.method {
             Method::GET => false,
             Method::POST => true,
-            _ => return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST")),
+            _ => {
+                return Err(HttpRefusal(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    "only GET and POST",
+                ));
+            }
         };
         if !is_post && let Some(asset) = page::find(path) {
             return Ok(Route::Asset(asset));
         }
         if !is_post && path == "/metrics" && self.has_metrics {
-            return Ok(Route::Once(View::Metrics));
+            return Ok(Route::Once(PageView::Metrics));
         }
         if !self.has_key(&head.headers) {
-            return Err(Refusal(
+            return Err(HttpRefusal(
                 StatusCode::UNAUTHORIZED,
                 "open the address that `teamctl web` printed",
             ));
         }
         if is_post && self.is_read_only {
-            return Err(Refusal(
+            return Err(HttpRefusal(
                 StatusCode::FORBIDDEN,
                 "this page only shows the team (--read-only)",
             ));
         }
         if is_post && only(&head.headers, &CONTENT_TYPE) != Some("application/json") {
-            return Err(Refusal(
+            return Err(HttpRefusal(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "the body must be application/json",
             ));
@@ -108,17 +113,17 @@ impl Guard {
             (true, "/send") => Some(Route::Act("send")),
             _ => None,
         };
-        route.ok_or(Refusal(StatusCode::NOT_FOUND, "there is no such thing"))
+        route.ok_or(HttpRefusal(StatusCode::NOT_FOUND, "there is no such thing"))
     }
 
     /// Returns the name by which this server was asked.
-    fn host<'h>(&self, head: &'h Parts) -> Result<&'h str, Refusal> {
+    fn host<'h>(&self, head: &'h Parts) -> Result<&'h str, HttpRefusal> {
         let is_ours = |host: &&str| {
             ["127.0.0.1", "localhost"]
                 .iter()
                 .any(|it| format!("{it}:{}", self.port) == **host)
         };
-        let other = Refusal(
+        let other = HttpRefusal(
             StatusCode::FORBIDDEN,
             "this server has another name: use the printed address",
         );
@@ -139,7 +144,7 @@ impl Guard {
 
 /// Refuses what a page of another site, or of another port, has a browser send. A browser names the
 /// origin of each POST.
-fn from_here(headers: &HeaderMap, host: &str, method: &Method) -> Result<(), Refusal> {
+fn from_here(headers: &HeaderMap, host: &str, method: &Method) -> Result<(), HttpRefusal> {
     let origin = only(headers, &ORIGIN);
     let is_ours = match (headers.contains_key(ORIGIN), origin) {
         (true, origin) => origin.and_then(|it| it.strip_prefix("http://")) == Some(host),
@@ -150,7 +155,7 @@ fn from_here(headers: &HeaderMap, host: &str, method: &Method) -> Result<(), Ref
     if is_ours && is_near {
         Ok(())
     } else {
-        Err(Refusal(
+        Err(HttpRefusal(
             StatusCode::FORBIDDEN,
             "the request comes from another site",
         ))
@@ -173,7 +178,7 @@ fn is_same(given: &[u8], key: &[u8]) -> bool {
     given.len() == key.len() && differ == 0
 }
 
-fn view(query: &str) -> Option<View> {
+fn view(query: &str) -> Option<PageView> {
     let value = |name: &str| {
         query
             .split('&')
@@ -181,24 +186,24 @@ fn view(query: &str) -> Option<View> {
     };
     let seconds = |name: &str| value(name)?.parse().ok();
     Some(match value("view")? {
-        "overview" => View::Overview,
-        "requests" => View::Requests,
-        "board" => View::Board,
-        "conversation" => View::Conversation(Name::of_inbox(value("name")?).ok()?),
-        "earlier" => View::Earlier(
+        "overview" => PageView::Overview,
+        "requests" => PageView::Requests,
+        "board" => PageView::Board,
+        "conversation" => PageView::Conversation(Name::of_inbox(value("name")?).ok()?),
+        "earlier" => PageView::Earlier(
             Name::of_inbox(value("name")?).ok()?,
             value("before")?.parse().ok()?,
         ),
-        "sequence" => View::Sequence(
+        "sequence" => PageView::Sequence(
             (
                 value("last")?.parse().ok()?,
                 value("lifelines")?.parse().ok()?,
             ),
             seconds("seconds"),
         ),
-        "timeline" => View::Timeline(seconds("seconds")?, seconds("until")),
-        "cost" => View::Cost,
-        "task" => View::Task(value("id")?.parse().ok()?),
+        "timeline" => PageView::Timeline(seconds("seconds")?, seconds("until")),
+        "cost" => PageView::Cost,
+        "task" => PageView::Task(value("id")?.parse().ok()?),
         _ => return None,
     })
 }
@@ -247,16 +252,16 @@ mod tests {
         let guard = guard();
         assert_eq!(
             ask(&guard, "GET /events?view=overview", &[]),
-            Ok(Route::Stream(View::Overview))
+            Ok(Route::Stream(PageView::Overview))
         );
         assert_eq!(
             ask(&guard, "GET /view?view=task&id=7", &[]),
-            Ok(Route::Once(View::Task(7)))
+            Ok(Route::Once(PageView::Task(7)))
         );
         let window = "GET /view?view=timeline&seconds=60&until=99";
         assert_eq!(
             ask(&guard, window, &[]),
-            Ok(Route::Once(View::Timeline(60, Some(99))))
+            Ok(Route::Once(PageView::Timeline(60, Some(99))))
         );
         assert_eq!(ask(&guard, "POST /answer", &[]), Ok(Route::Act("answer")));
         let by_name = [
@@ -340,7 +345,7 @@ mod tests {
         let bare = [("authorization", "")];
         assert_eq!(
             ask(&guard, "GET /metrics", &bare),
-            Ok(Route::Once(View::Metrics))
+            Ok(Route::Once(PageView::Metrics))
         );
     }
 }

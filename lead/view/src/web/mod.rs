@@ -30,11 +30,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
-use crate::act::{self, Act, Done, in_thread};
+use crate::act::{self, Act, ActionEnd, in_thread};
 use crate::model::TeamFiles;
-use guard::{Guard, View};
+use guard::{Guard, PageView};
 use server::{Ask, Site};
-use shown::Shown;
+use shown::TeamPage;
 
 /// The time between two changes that are told, at least.
 const FRAME: Duration = Duration::from_millis(100);
@@ -101,7 +101,7 @@ struct Hub<'d> {
     /// When one of these is another by the time alone, in seconds since 1970.
     changes_at: Option<f64>,
     /// The views that were made since: many pages may show the same.
-    made: Vec<(View, Map<String, Value>)>,
+    made: Vec<(PageView, Map<String, Value>)>,
 }
 
 impl<'d> Hub<'d> {
@@ -187,11 +187,11 @@ impl<'d> Hub<'d> {
     }
 
     /// Takes what became of the connection to the daemon.
-    fn done(&mut self, done: Done) -> Option<Act<'d>> {
+    fn done(&mut self, done: ActionEnd) -> Option<Act<'d>> {
         let (has_daemon, next) = match done {
-            Done::Connected(Some(client)) => (true, Some(act::hold(client))),
-            Done::Lost => (false, Some(act::connect(self.files.dir))),
-            Done::Connected(None) | Done::Said(_) | Done::Shown(..) => (false, None),
+            ActionEnd::Connected(Some(client)) => (true, Some(act::hold(client))),
+            ActionEnd::Lost => (false, Some(act::connect(self.files.dir))),
+            ActionEnd::Connected(None) | ActionEnd::Said(_) | ActionEnd::Shown(..) => (false, None),
         };
         self.has_daemon = has_daemon;
         self.forget();
@@ -213,14 +213,14 @@ impl<'d> Hub<'d> {
         }
     }
 
-    fn view(&mut self, view: &View) -> Option<Map<String, Value>> {
+    fn view(&mut self, view: &PageView) -> Option<Map<String, Value>> {
         if let Some((_, made)) = self.made.iter().find(|(made, _)| made == view) {
             return Some(made.clone());
         }
         match view {
-            View::Conversation(name) | View::Earlier(name, _) => self.files.follow(name),
-            View::Board | View::Task(_) | View::Metrics => self.files.want_past(),
-            View::Timeline(..) | View::Cost => {
+            PageView::Conversation(name) | PageView::Earlier(name, _) => self.files.follow(name),
+            PageView::Board | PageView::Task(_) | PageView::Metrics => self.files.want_past(),
+            PageView::Timeline(..) | PageView::Cost => {
                 self.files.want_past();
                 self.files.want_ledgers();
             }
@@ -231,7 +231,7 @@ impl<'d> Hub<'d> {
         let prices = &self.prices;
         let is_read_only = self.is_read_only;
         let (seen, _) = self.files.seen();
-        let all = Shown {
+        let all = TeamPage {
             dir,
             seen,
             prices,
@@ -290,10 +290,10 @@ mod tests {
         let site = std::sync::Arc::new(Site::new(guard, asks, changed));
         let mut hub = Hub::begin(&context, &dir, false).unwrap();
         let views = [
-            View::Overview,
-            View::Sequence((200, 13), None),
-            View::Timeline(600, None),
-            View::Cost,
+            PageView::Overview,
+            PageView::Sequence((200, 13), None),
+            PageView::Timeline(600, None),
+            PageView::Cost,
         ];
         for view in views {
             let mut page = site.stream(view).ok().unwrap().into_body();
@@ -341,8 +341,8 @@ mod tests {
         roster(&dir, None);
         let mut hub = Hub::begin(&context, &dir, false).unwrap();
         let mut counts = || {
-            let view = hub.view(&View::Overview).unwrap();
-            let other = hub.view(&View::Board).unwrap();
+            let view = hub.view(&PageView::Overview).unwrap();
+            let other = hub.view(&PageView::Board).unwrap();
             let count = view["groups"][3]["count"].clone();
             assert_eq!((hub.made.len(), &other["groups"][3]["count"]), (2, &count));
             count
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(
             (
                 before,
-                &hub.view(&View::Overview).unwrap()["groups"][3]["count"]
+                &hub.view(&PageView::Overview).unwrap()["groups"][3]["count"]
             ),
             (json!(1000), &json!(0))
         );

@@ -17,10 +17,10 @@ use serde_json::{Map, Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::guard::{Guard, Refusal, Route, View};
+use super::guard::{Guard, HttpRefusal, PageView, Route};
 use super::page::POLICY;
 use super::visitors::{Visit, Visitors};
-use crate::act::Order;
+use crate::act::PersonOrder;
 
 /// The most streams.
 const STREAMS: usize = 8;
@@ -49,9 +49,9 @@ pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// What the server asks of the one that has the files.
 pub(super) enum Ask {
     /// What a view shows; none if there is no such thing.
-    View(View, oneshot::Sender<Option<Map<String, Value>>>),
+    View(PageView, oneshot::Sender<Option<Map<String, Value>>>),
     /// Do this, and say what came of it, and whether it is done.
-    Act(Order, oneshot::Sender<(bool, String)>),
+    Act(PersonOrder, oneshot::Sender<(bool, String)>),
 }
 
 /// What all connections share.
@@ -135,22 +135,22 @@ async fn respond(
         Ok(Route::Act(kind)) => site.act(kind, body).await,
         Err(refusal) => Err(refusal),
     };
-    answer.unwrap_or_else(|Refusal(code, why)| json_response(code, &json!({"error": why})))
+    answer.unwrap_or_else(|HttpRefusal(code, why)| json_response(code, &json!({"error": why})))
 }
 
 impl Site {
-    async fn view(&self, view: View) -> Option<Map<String, Value>> {
+    async fn view(&self, view: PageView) -> Option<Map<String, Value>> {
         let (answer, answered) = oneshot::channel();
         self.asks.send(Ask::View(view, answer)).await.ok()?;
         answered.await.ok()?
     }
 
-    async fn once(&self, view: View) -> Result<Response<Body>, Refusal> {
-        let is_metrics = view == View::Metrics;
+    async fn once(&self, view: PageView) -> Result<Response<Body>, HttpRefusal> {
+        let is_metrics = view == PageView::Metrics;
         let shown = self
             .view(view)
             .await
-            .ok_or(Refusal(StatusCode::NOT_FOUND, "there is no such thing"))?;
+            .ok_or(HttpRefusal(StatusCode::NOT_FOUND, "there is no such thing"))?;
         Ok(
             match if is_metrics {
                 shown.get("metrics").and_then(Value::as_str)
@@ -168,8 +168,8 @@ impl Site {
     }
 
     /// Sends what a view shows, and then each part of it that has changed.
-    pub(super) fn stream(self: &Arc<Self>, view: View) -> Result<Response<Body>, Refusal> {
-        let busy = Refusal(
+    pub(super) fn stream(self: &Arc<Self>, view: PageView) -> Result<Response<Body>, HttpRefusal> {
+        let busy = HttpRefusal(
             StatusCode::SERVICE_UNAVAILABLE,
             "too many pages are open: close one",
         );
@@ -198,17 +198,17 @@ impl Site {
         ))
     }
 
-    async fn act(&self, kind: &str, body: Incoming) -> Result<Response<Body>, Refusal> {
+    async fn act(&self, kind: &str, body: Incoming) -> Result<Response<Body>, HttpRefusal> {
         let body = tokio::time::timeout(PATIENCE, Limited::new(body, BODY).collect()).await;
         let body =
-            body.map_err(|_| Refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"))?;
+            body.map_err(|_| HttpRefusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"))?;
         let body =
-            body.map_err(|_| Refusal(StatusCode::PAYLOAD_TOO_LARGE, "the text is too long"))?;
+            body.map_err(|_| HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "the text is too long"))?;
         let order = serde_json::from_slice::<Value>(&body.to_bytes())
             .and_then(|body| serde_json::from_value(json!({kind: body})))
-            .map_err(|_| Refusal(StatusCode::BAD_REQUEST, "the body is not such an order"))?;
+            .map_err(|_| HttpRefusal(StatusCode::BAD_REQUEST, "the body is not such an order"))?;
         let (answer, answered) = oneshot::channel();
-        let gone = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "`teamctl web` is ending");
+        let gone = || HttpRefusal(StatusCode::SERVICE_UNAVAILABLE, "`teamctl web` is ending");
         self.asks
             .send(Ask::Act(order, answer))
             .await

@@ -16,11 +16,12 @@ use teamd_shared::task::TaskId;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 
-use super::guard::View;
+use super::guard::PageView;
 use crate::act;
 use crate::model::{
-    Account, COLUMNS, Part, Placed, Row, Seen, Sequence, Share, Span, Spent, Stage, Stand, Step,
-    TaskPast, Turning, Window, by_status, pending, rows, sort, standing, tasks_done,
+    COLUMNS, ConversationPart, CostAccount, FeedStep, MemberRow, Placed, RequestStage, Seen,
+    Sequence, Share, Span, SpentUsage, Stand, TaskPast, Turning, Window, by_status, pending, rows,
+    sort, standing, tasks_done,
 };
 
 /// How many members of a group, tasks of a column and events of the feed are shown.
@@ -47,7 +48,7 @@ const GROUPS: [Group; 5] = [
 ];
 
 /// The team as it is now.
-pub(super) struct Shown<'s, 'd> {
+pub(super) struct TeamPage<'s, 'd> {
     pub(super) dir: &'d TeamDir,
     pub(super) seen: Seen<'s, 'd>,
     pub(super) prices: &'s Prices,
@@ -55,7 +56,7 @@ pub(super) struct Shown<'s, 'd> {
     pub(super) is_read_only: bool,
 }
 
-impl Shown<'_, '_> {
+impl TeamPage<'_, '_> {
     /// Returns when any of it is another by itself: by the time alone, in seconds since 1970.
     pub(super) fn changes_at(&self) -> Option<f64> {
         let rows = rows(
@@ -70,28 +71,28 @@ impl Shown<'_, '_> {
     }
 
     /// Returns what a view shows, in parts; none if there is no such thing.
-    pub(super) fn view(&self, view: &View) -> Option<Map<String, Value>> {
+    pub(super) fn view(&self, view: &PageView) -> Option<Map<String, Value>> {
         let mut shown = match view {
-            View::Metrics => return Some(object(json!({"metrics": self.metrics()}))),
-            View::Task(id) => {
+            PageView::Metrics => return Some(object(json!({"metrics": self.metrics()}))),
+            PageView::Task(id) => {
                 let task = &self.seen.past.tasks.get(id)?.task;
                 let text = act::task_text(self.dir, self.seen.team, task);
                 let text = anstream::adapter::strip_str(&text).to_string();
                 return Some(object(json!({"text": text})));
             }
-            View::Overview => json!({"requests": self.requests(), "feed": self.feed()}),
-            View::Requests => json!({"requests": self.requests()}),
-            View::Board => json!({"columns": self.board(), "reading": self.seen.reading}),
-            View::Conversation(_) => self.conversation()?,
-            View::Earlier(_, before) => return self.earlier(*before).map(object),
-            View::Sequence(most, seconds) => self.sequence(*most, *seconds),
-            View::Timeline(seconds, until) => {
+            PageView::Overview => json!({"requests": self.requests(), "feed": self.feed()}),
+            PageView::Requests => json!({"requests": self.requests()}),
+            PageView::Board => json!({"columns": self.board(), "reading": self.seen.reading}),
+            PageView::Conversation(_) => self.conversation()?,
+            PageView::Earlier(_, before) => return self.earlier(*before).map(object),
+            PageView::Sequence(most, seconds) => self.sequence(*most, *seconds),
+            PageView::Timeline(seconds, until) => {
                 self.timeline(f64::from(*seconds), until.map(f64::from))
             }
-            View::Cost => self.costs(),
+            PageView::Cost => self.costs(),
         };
         if let Some(shown) = shown.as_object_mut() {
-            shown.extend(self.head(*view == View::Overview));
+            shown.extend(self.head(*view == PageView::Overview));
         }
         Some(object(shown))
     }
@@ -202,7 +203,7 @@ impl Shown<'_, '_> {
     }
 
     fn sequence(&self, most: (usize, usize), seconds: Option<u32>) -> Value {
-        let mut steps: Vec<&Step> = self
+        let mut steps: Vec<&FeedStep> = self
             .seen
             .feed
             .items()
@@ -215,7 +216,7 @@ impl Shown<'_, '_> {
         let sequence = Sequence::of(steps, most);
         let events: Vec<Value> = sequence.events.iter().map(|event| {
             let request = event.request.map(|(number, stage)| {
-                json!({"number": number, "answer": !matches!(stage, Stage::Asked | Stage::Joined)})
+                json!({"number": number, "answer": !matches!(stage, RequestStage::Asked | RequestStage::Joined)})
             });
             let turning = event.turning.map(|turning| match turning {
                 Turning::Began => "began",
@@ -289,7 +290,7 @@ impl Shown<'_, '_> {
             reading,
             ..
         } = self.seen;
-        let mut account = Account::new(past, wall());
+        let mut account = CostAccount::new(past, wall());
         for member in &roster.members {
             let ledger = ledgers.of(&member.name).into_iter();
             for it in ledger {
@@ -316,7 +317,7 @@ impl Shown<'_, '_> {
                 "over": over(share)})
         };
         let rows = rows(&roster.members, running, team, self.prices);
-        let mut rows: Vec<&Row<'_>> = rows
+        let mut rows: Vec<&MemberRow<'_>> = rows
             .iter()
             .filter(|row| !row.member.usage.is_nothing())
             .collect();
@@ -441,7 +442,7 @@ fn kinds(usage: &Usage) -> [u64; 3] {
 
 /// Returns the tokens of equal parts of a time, oldest first: the number of the part, and one
 /// number for each kind.
-fn slots<'s>(spent: impl Iterator<Item = &'s Spent>, (from, to): (f64, f64)) -> Vec<[u64; 4]> {
+fn slots<'s>(spent: impl Iterator<Item = &'s SpentUsage>, (from, to): (f64, f64)) -> Vec<[u64; 4]> {
     let mut slots: BTreeMap<u64, Usage> = BTreeMap::new();
     let part = ((to - from) / f64::from(SLOTS - 1)).max(1.0);
     for spent in spent {
@@ -473,7 +474,7 @@ fn exact(count: u64) -> f64 {
     count as f64
 }
 
-fn member(row: &Row<'_>) -> Value {
+fn member(row: &MemberRow<'_>) -> Value {
     let member = row.member;
     let standing = &row.standing;
     json!({"name": member.name, "role": line(&member.role), "word": standing.word, "what": line(row.what()),
@@ -504,17 +505,17 @@ fn window(mut from: u64, all: &[Placed]) -> (Option<u64>, Vec<Value>) {
 
 fn part(Placed { at, number, part }: &Placed) -> Value {
     let (kind, text) = match part {
-        Part::Said { text, .. } => ("said", body(text)),
-        Part::Answer(text) => ("answer", body(text)),
-        Part::Call(_) => ("call", line(&part.line())),
-        Part::Result { content, .. } => ("result", body(content)),
-        Part::Aside(text) | Part::Detail(text) => ("aside", body(text)),
-        Part::Failure(text) => ("failure", body(text)),
+        ConversationPart::Said { text, .. } => ("said", body(text)),
+        ConversationPart::Answer(text) => ("answer", body(text)),
+        ConversationPart::Call(_) => ("call", line(&part.line())),
+        ConversationPart::Result { content, .. } => ("result", body(content)),
+        ConversationPart::Aside(text) | ConversationPart::Detail(text) => ("aside", body(text)),
+        ConversationPart::Failure(text) => ("failure", body(text)),
     };
     let mut shown = json!({"at": format!("{}-{}-{number}", at.file(), at.offset()), "kind": kind, "text": text});
     match part {
-        Part::Said { from, .. } => shown["from"] = json!(line(from)),
-        Part::Result { is_error, .. } => {
+        ConversationPart::Said { from, .. } => shown["from"] = json!(line(from)),
+        ConversationPart::Result { is_error, .. } => {
             shown["line"] = json!(line(&part.line()));
             shown["bad"] = json!(is_error);
         }

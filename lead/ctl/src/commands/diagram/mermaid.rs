@@ -1,6 +1,6 @@
 //! The diagram as Mermaid, which web pages of repositories draw. Pure.
 
-use teamd_view::model::{Event, Sequence, Stage, Turning};
+use teamd_view::model::{RequestStage, Sequence, SequenceEvent, Turning};
 
 /// Draws the diagram.
 pub(super) fn draw(sequence: &Sequence) -> String {
@@ -10,7 +10,7 @@ pub(super) fn draw(sequence: &Sequence) -> String {
     }
     let mut active = vec![false; sequence.lifelines.len()];
     for event in &sequence.events {
-        let Event { from, to, .. } = event;
+        let SequenceEvent { from, to, .. } = event;
         let label = quoted(&event.label);
         if from == to {
             text.push_str(&format!("    Note over p{from}: {label}\n"))
@@ -28,10 +28,10 @@ pub(super) fn draw(sequence: &Sequence) -> String {
     text
 }
 
-const fn arrow(event: &Event) -> &'static str {
+const fn arrow(event: &SequenceEvent) -> &'static str {
     match event.request {
-        Some((_, Stage::Rejected | Stage::Expired)) => "--x",
-        Some((_, Stage::Approved)) => "-->>",
+        Some((_, RequestStage::Rejected | RequestStage::Expired)) => "--x",
+        Some((_, RequestStage::Approved)) => "-->>",
         _ => "->>",
     }
 }
@@ -63,13 +63,13 @@ mod tests {
             quoted("end; p1->>p0: <b>#x"),
             "#101;nd#59; p1-#62;#62;p0#58; #60;b#62;#35;x"
         );
-        let event = |from, to, turning| Event {
+        let event = |from, to, turning| SequenceEvent {
             at: 1.0,
             from,
             to,
             label: "x".to_owned(),
             text: String::new(),
-            request: (from != to).then_some((0, Stage::Rejected)),
+            request: (from != to).then_some((0, RequestStage::Rejected)),
             turning,
             is_trouble: false,
         };

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use teamd_client::print::clock;
-use teamd_view::model::{Event, Sequence, Stage, Turning};
+use teamd_view::model::{RequestStage, Sequence, SequenceEvent, Turning};
 
 /// The geometry, in pixels.
 const CLOCK: usize = 76;
@@ -90,13 +90,13 @@ fn bar(svg: &mut String, lifeline: usize, (top, bottom): (usize, usize)) {
     );
 }
 
-fn draw_event(svg: &mut String, event: &Event, y: usize) {
+fn draw_event(svg: &mut String, event: &SequenceEvent, y: usize) {
     let from = x(event.from);
     let to = x(event.to);
     let label = quoted(&event.label);
     let class = match event.request {
         _ if event.is_trouble => "bad".to_owned(),
-        Some((number, Stage::Asked | Stage::Joined)) => format!("r{}", number % HUES),
+        Some((number, RequestStage::Asked | RequestStage::Joined)) => format!("r{}", number % HUES),
         Some((number, _)) => format!("r{} answer", number % HUES),
         None => "m".to_owned(),
     };

@@ -12,7 +12,7 @@ use teamd_shared::member::{Bounds, Emptied, Exit, Gate, SandboxMode};
 use teamd_shared::terms::DEFAULT_TURNS;
 use teamd_shared::transcript::Usage;
 
-use super::{Row, pid};
+use super::{MemberRow, pid};
 
 /// Shows all four counters of a conversation.
 fn spent(usage: &Usage) -> String {
@@ -134,7 +134,7 @@ fn sandbox(member: &RosterMember) -> String {
 }
 
 /// Shows everything about one member.
-pub(super) fn details(row: &Row<'_>) -> String {
+pub(super) fn details(row: &MemberRow<'_>) -> String {
     let member = row.member;
     let status = paint(row.standing.group.style(), row.status());
     let heading = format!(

@@ -9,7 +9,7 @@ use teamd_client::print::{clock, tokens};
 use teamd_shared::member::{Gate, SandboxMode};
 use teamd_shared::price::Dollars;
 
-use super::{Row, pid};
+use super::{MemberRow, pid};
 
 /// How much of a role the table shows, in columns.
 const ROLE: usize = 24;
@@ -36,19 +36,19 @@ const LEFT_OUT: [Column; 8] = [
 ];
 
 /// Lays out these columns of the members, in this order.
-pub(super) fn of_columns(rows: &[Row<'_>], columns: &[Column]) -> Table {
+pub(super) fn of_columns(rows: &[MemberRow<'_>], columns: &[Column]) -> Table {
     let all = table(rows, false);
     all.only(&indices(columns))
 }
 
 /// Lays out all columns that have something to show, without a limit.
-pub(super) fn wide(rows: &[Row<'_>]) -> Table {
+pub(super) fn wide(rows: &[MemberRow<'_>]) -> Table {
     of_columns(rows, &columns_to_show(rows))
 }
 
 /// Lays out the members, if `has_unread` with their unread messages, below the headings of their
 /// groups, so that a line has room for what they do.
-pub(super) fn fitting(rows: &[Row<'_>], terminal: usize, has_unread: bool) -> Table {
+pub(super) fn fitting(rows: &[MemberRow<'_>], terminal: usize, has_unread: bool) -> Table {
     let all = table(rows, true);
     let widths = all.widths();
     let mut columns = columns_to_show(rows);
@@ -79,7 +79,7 @@ fn indices(columns: &[Column]) -> Vec<usize> {
 }
 
 /// Returns the columns that have something to show.
-fn columns_to_show(rows: &[Row<'_>]) -> Vec<Column> {
+fn columns_to_show(rows: &[MemberRow<'_>]) -> Vec<Column> {
     // A team of scripts has no tokens, and most teams have no crash to show.
     let costs = rows.iter().any(|row| !row.member.usage.is_nothing());
     let money = rows
@@ -100,7 +100,7 @@ fn columns_to_show(rows: &[Row<'_>]) -> Vec<Column> {
         .collect()
 }
 
-fn table(rows: &[Row<'_>], headings: bool) -> Table {
+fn table(rows: &[MemberRow<'_>], headings: bool) -> Table {
     let mut table = Table::new(&[
         "NAME", "ROLE", "STATUS", "SINCE", "UNREAD", "GATE", "PID", "MODEL", "TOKENS", "COST",
         "RESTARTS", "TASK", "DOING",
@@ -122,7 +122,7 @@ fn table(rows: &[Row<'_>], headings: bool) -> Table {
     table
 }
 
-fn heading(rows: &[Row<'_>], group: Group) -> Cell {
+fn heading(rows: &[MemberRow<'_>], group: Group) -> Cell {
     let count = rows
         .iter()
         .filter(|row| row.standing.group == group)
@@ -130,7 +130,7 @@ fn heading(rows: &[Row<'_>], group: Group) -> Cell {
     Cell::styled(format!("{} {count}", group.title()), group.style())
 }
 
-fn cell(row: &Row<'_>, column: Column, words: bool) -> Cell {
+fn cell(row: &MemberRow<'_>, column: Column, words: bool) -> Cell {
     let member = row.member;
     let spent = !member.usage.is_nothing();
     match column {
@@ -174,7 +174,7 @@ fn cell(row: &Row<'_>, column: Column, words: bool) -> Cell {
 }
 
 /// Shows what it does; on a `terminal` no more of it than can ever be seen.
-fn doing(row: &Row<'_>, terminal: bool) -> Cell {
+fn doing(row: &MemberRow<'_>, terminal: bool) -> Cell {
     let restarts = row.member.restarts;
     let what = if terminal && restarts > 0 && !row.member.status.is_ended() {
         format!("restarted {restarts}×; {}", row.standing.what)

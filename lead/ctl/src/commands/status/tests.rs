@@ -40,7 +40,7 @@ fn the_table_shows_all_members() {
             ..Facts::default()
         };
         let standing = MemberStanding::of(member, facts, wall());
-        Row {
+        MemberRow {
             member,
             standing,
             task: None,

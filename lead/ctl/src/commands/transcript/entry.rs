@@ -5,7 +5,7 @@ use teamd_client::print::render::{BAD, BOLD, DIM, under};
 use teamd_client::print::{clock, escape};
 use teamd_shared::json;
 use teamd_shared::transcript::Entry;
-use teamd_view::model::{Part, parts};
+use teamd_view::model::{ConversationPart, parts};
 
 /// Shows one entry of a transcript; as it is, if a newer program wrote it. An entry that only
 /// counts is not shown.
@@ -24,22 +24,24 @@ pub(crate) fn entry(line: &[u8]) -> String {
     )
 }
 
-fn part(part: &Part) -> String {
+fn part(part: &ConversationPart) -> String {
     match part {
-        Part::Said { from, text } => {
+        ConversationPart::Said { from, text } => {
             under(&paint(BOLD, format_args!("{}:", escape::line(from))), text)
         }
-        Part::Answer(text) => escape::text(text.trim_matches('\n')).replace('\n', "\n  "),
-        Part::Call(text) => under(&paint(BOLD, "▸"), text),
-        Part::Result {
+        ConversationPart::Answer(text) => {
+            escape::text(text.trim_matches('\n')).replace('\n', "\n  ")
+        }
+        ConversationPart::Call(text) => under(&paint(BOLD, "▸"), text),
+        ConversationPart::Result {
             content,
             is_error: true,
             ..
         } => under(&paint(BAD, "error:"), content),
-        Part::Result { content, .. } => under(&paint(DIM, "result:"), content),
-        Part::Failure(text) => paint(BAD, under("", text)),
-        Part::Aside(text) => paint(BOLD, under("", text)),
-        Part::Detail(text) => paint(DIM, under("", text)),
+        ConversationPart::Result { content, .. } => under(&paint(DIM, "result:"), content),
+        ConversationPart::Failure(text) => paint(BAD, under("", text)),
+        ConversationPart::Aside(text) => paint(BOLD, under("", text)),
+        ConversationPart::Detail(text) => paint(DIM, under("", text)),
     }
 }
 

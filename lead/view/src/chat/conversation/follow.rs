@@ -13,7 +13,9 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use crate::model::{EntryReader, JournalFollower, NewEntries, NewLines, Part, Parts, pending};
+use crate::model::{
+    ConversationPart, EntryReader, JournalFollower, NewEntries, NewLines, PartReader, pending,
+};
 
 /// How many earlier entries are read at a time.
 const PAGE: usize = 200;
@@ -100,16 +102,16 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub(in crate::chat) fn earlier(&mut self) -> Result<Vec<Part>, DirError> {
+    pub(in crate::chat) fn earlier(&mut self) -> Result<Vec<ConversationPart>, DirError> {
         let earlier = self.entries.before(self.unread, PAGE)?;
         self.unread = earlier.places.first().map_or(0, |at| at.offset());
-        let mut reader = Parts::new(&self.name);
+        let mut reader = PartReader::new(&self.name);
         let parts = earlier
             .entries
             .iter()
             .flat_map(|entry| reader.of(&entry.event));
         Ok(parts
-            .filter(|part| !matches!(part, Part::Detail(_)))
+            .filter(|part| !matches!(part, ConversationPart::Detail(_)))
             .collect())
     }
 
@@ -189,14 +191,18 @@ impl<'d> Follower<'d> {
         ))
     }
 
-    fn state(&self, roster: &Roster, member: &RosterMember) -> Result<MemberState, CommandError> {
+    fn state(
+        &self,
+        roster: &Roster,
+        member: &RosterMember,
+    ) -> Result<MemberActivity, CommandError> {
         let status = if roster::runs(roster, member) || member.status.is_ended() {
             member.status
         } else {
             MemberStatus::Crashed
         };
         let has_work = !status.is_ended() && !roster::is_at_rest(self.dir, member)?;
-        Ok(MemberState {
+        Ok(MemberActivity {
             name: member.name.clone(),
             status,
             has_work,
@@ -221,7 +227,7 @@ pub(in crate::chat) enum Activity {
 
 /// A member, as far as its activity depends on it.
 #[derive(Debug, Clone)]
-struct MemberState {
+struct MemberActivity {
     name: Name,
     status: MemberStatus,
     /// Whether it has unread mail, or its transcript says that the turn goes on.
@@ -229,7 +235,7 @@ struct MemberState {
 }
 
 impl Activity {
-    fn of(agent: &Name, members: &[MemberState]) -> Self {
+    fn of(agent: &Name, members: &[MemberActivity]) -> Self {
         if members
             .iter()
             .find(|member| member.name == *agent)
@@ -276,7 +282,7 @@ mod tests {
             &Name::lead(),
             &members
                 .iter()
-                .map(|&(name, status, has_work)| MemberState {
+                .map(|&(name, status, has_work)| MemberActivity {
                     name: Name::of_inbox(name).unwrap(),
                     status,
                     has_work,

@@ -13,7 +13,7 @@ use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Entry, Event};
 use uuid::Uuid;
 
-use crate::model::{Part, Parts};
+use crate::model::{ConversationPart, PartReader};
 
 /// A verdict on a plan for which the agent has called, and which a person confirms.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(in crate::chat) struct Proposal {
 /// The state of a conversation.
 #[derive(Debug)]
 pub(in crate::chat) struct ConversationView {
-    parts: Parts,
+    parts: PartReader,
     /// The text of the answer in progress.
     live: String,
     /// A text that the file of that answer may still have, and that is shown already.
@@ -49,7 +49,7 @@ impl ConversationView {
     /// reads is not shown.
     pub(in crate::chat) fn new(name: &Name, hides_plans: bool) -> Self {
         Self {
-            parts: Parts::new(name),
+            parts: PartReader::new(name),
             live: String::new(),
             stale: String::new(),
             own: HashSet::new(),
@@ -86,7 +86,11 @@ impl ConversationView {
 
     /// Returns the parts that are new: those of the entries that were read *after* the text of the
     /// answer in progress.
-    pub(in crate::chat) fn update(&mut self, live: &str, entries: &[Entry]) -> Vec<Part> {
+    pub(in crate::chat) fn update(
+        &mut self,
+        live: &str,
+        entries: &[Entry],
+    ) -> Vec<ConversationPart> {
         let mut parts = Vec::new();
         for entry in entries {
             self.entry(&entry.event, &mut parts);
@@ -105,7 +109,7 @@ impl ConversationView {
         parts
     }
 
-    fn entry(&mut self, event: &Event, parts: &mut Vec<Part>) {
+    fn entry(&mut self, event: &Event, parts: &mut Vec<ConversationPart>) {
         match event {
             Event::Incarnation { .. } | Event::Left { .. } => self.break_off(parts),
             Event::Answer { content, .. } => {
@@ -129,14 +133,14 @@ impl ConversationView {
             let mut messages = messages.iter();
             new.retain(|_| messages.next().is_none_or(|value| !self.is_hidden(value)));
         }
-        new.retain(|part| !matches!(part, Part::Detail(_)));
+        new.retain(|part| !matches!(part, ConversationPart::Detail(_)));
         parts.append(&mut new);
     }
 
     /// Keeps the text of an answer that will not be completed.
-    fn break_off(&mut self, parts: &mut Vec<Part>) {
+    fn break_off(&mut self, parts: &mut Vec<ConversationPart>) {
         if !self.live.is_empty() {
-            parts.push(Part::Answer(std::mem::take(&mut self.live)));
+            parts.push(ConversationPart::Answer(std::mem::take(&mut self.live)));
         }
     }
 
@@ -200,8 +204,8 @@ mod tests {
         entry(json!({"entry": "idle", "idle_reason": reason, "content": content, "message_id": id}))
     }
 
-    fn says(text: &str) -> Part {
-        Part::Answer(text.to_owned())
+    fn says(text: &str) -> ConversationPart {
+        ConversationPart::Answer(text.to_owned())
     }
 
     fn view() -> ConversationView {
@@ -243,7 +247,7 @@ mod tests {
         view.update("I thi", &[]);
         assert_eq!((view.update("", &[]), view.live()), (vec![], "I thi"));
         let ended = view.update("", &[idle("interrupted", "")]);
-        let failure = Part::Failure("interrupted".to_owned());
+        let failure = ConversationPart::Failure("interrupted".to_owned());
         assert_eq!((ended, view.live()), (vec![says("I thi"), failure], ""));
         assert_eq!((view.update("I think", &[]), view.live()), (vec![], ""));
         let mut other = self::view();
@@ -272,7 +276,7 @@ mod tests {
         let taken = entry(json!({"entry": "messages", "messages": [message(own), message(other)]}));
         assert_eq!(
             view.update("", &[taken]),
-            [Part::Said {
+            [ConversationPart::Said {
                 from: "user".to_owned(),
                 text: "hi".to_owned()
             }]
@@ -292,7 +296,9 @@ mod tests {
         let mut view = ConversationView::new(&Name::lead(), false);
         assert_eq!(
             view.update("", &[taken()]),
-            [Part::Aside("bob submits a plan (a1)".to_owned())]
+            [ConversationPart::Aside(
+                "bob submits a plan (a1)".to_owned()
+            )]
         );
         let mut view = ConversationView::new(&Name::lead(), true);
         assert_eq!(

@@ -13,121 +13,7 @@ use teamd_client::exit_code::ExitCode;
 use teamd_shared::name::Name;
 use teamd_shared::suggest;
 
-/// A command of the prompt, as `/help` lists it.
-struct Slash {
-    word: &'static str,
-    /// What follows it; in brackets what may be left out.
-    takes: &'static str,
-    /// The command of `teamctl` that it calls.
-    calls: &'static str,
-    help: &'static str,
-}
-
-const fn slash(
-    word: &'static str,
-    takes: &'static str,
-    calls: &'static str,
-    help: &'static str,
-) -> Slash {
-    Slash {
-        word,
-        takes,
-        calls,
-        help,
-    }
-}
-
-const COMMANDS: [Slash; 18] = [
-    slash(
-        "/status",
-        "[NAME]",
-        "status",
-        "the teammates and what they do (also /team)",
-    ),
-    slash("/inbox", "[NAME]", "inbox", "the last messages of an inbox"),
-    slash("/events", "", "events", "what happened in the team last"),
-    slash(
-        "/tasks",
-        "[TASK]",
-        "task",
-        "the tasks that are not finished, or one task in full",
-    ),
-    slash(
-        "/cost",
-        "",
-        "status",
-        "the tokens of each teammate, and what they cost",
-    ),
-    slash(
-        "/plans",
-        "[ID]",
-        "plans",
-        "the plans that wait, or one plan in full",
-    ),
-    slash(
-        "/reviews",
-        "[ID]",
-        "reviews",
-        "the work that waits for a review, or one in full",
-    ),
-    slash(
-        "/approve",
-        "ID [FEEDBACK]",
-        "approve",
-        "approve a plan or work; the beginning of its id is enough",
-    ),
-    slash(
-        "/reject",
-        "ID [FEEDBACK]",
-        "reject",
-        "reject a plan or work",
-    ),
-    slash(
-        "/shutdown",
-        "NAME [REASON]",
-        "shutdown",
-        "ask a teammate to shut down, and wait for it",
-    ),
-    slash(
-        "/interrupt",
-        "[NAME]",
-        "interrupt",
-        "interrupt a teammate's current turn",
-    ),
-    slash(
-        "/attach",
-        "NAME",
-        "",
-        "talk to another teammate; /attach lead comes back",
-    ),
-    slash(
-        "/model",
-        "[MODEL]",
-        "",
-        "the agent's model, or another for the lead agent",
-    ),
-    slash(
-        "/clear",
-        "",
-        "",
-        "begin a new conversation with the lead agent",
-    ),
-    slash("/help", "", "", "this list"),
-    slash("/quit", "", "", "leave; the agents go on (also Ctrl-D)"),
-    slash("/team", "[NAME]", "status", ""),
-    slash("/exit", "", "", ""),
-];
-
-/// Where the right column of the help begins.
-const ASIDE: &str = "                            ";
-
-/// What else is not sent as it is.
-const OTHERS: &str = "  @PATH                     a file that goes with the message
-  !COMMAND                  run a command of yours; no agent sees it
-  //TEXT                    send /TEXT: a text that begins with a slash
-A paste is one message; Alt-Enter, or \\ at the end of a line, continues it.
-Ctrl-G lists the keys.
-";
+use crate::terminal::{COMMANDS, Slash};
 
 /// What a line means.
 #[derive(Debug)]
@@ -197,47 +83,41 @@ fn command(text: &str, agent: &Name) -> ChatInput {
             None => ChatInput::Unknown(text.to_owned(), error.hint(known.join(" "))),
         };
     };
-    slash
-        .read(rest, agent)
-        .unwrap_or_else(|why| ChatInput::Wrong(error(why)))
+    arguments(slash, rest, agent).unwrap_or_else(|why| ChatInput::Wrong(error(why)))
 }
 
-impl Slash {
-    /// Reads what follows the command.
-    fn read(&self, rest: &str, agent: &Name) -> Result<ChatInput, String> {
-        let (first, more) = first_word(rest);
-        match self.word {
-            word if rest.is_empty() && !matches!(self.takes.chars().next(), None | Some('[')) => {
-                Err(format!("{word} takes {}", self.takes))
-            }
-            word if !rest.is_empty() && self.takes.is_empty() => {
-                Err(format!("{word} takes no arguments"))
-            }
-            "/cost" => call(&[self.calls, "--columns=name,model,tokens,cost"]),
-            "/clear" => Ok(ChatInput::Clear),
-            "/model" => Ok(ChatInput::Model(
-                (!rest.is_empty()).then(|| rest.to_owned()),
-            )),
-            "/attach" => Name::of_inbox(rest)
-                .map(ChatInput::Attach)
-                .map_err(|error| error.to_string()),
-            "/tasks" if rest.is_empty() => call(&[self.calls, "list"]),
-            "/tasks" => call(&[self.calls, "show", "--", rest]),
-            "/events" => call(&[self.calls, "--last=20"]),
-            "/help" => Ok(ChatInput::Help),
-            "/quit" | "/exit" => Ok(ChatInput::Quit),
-            "/inbox" | "/interrupt" if rest.is_empty() => call(&[self.calls, agent.as_str()]),
-            "/approve" | "/reject" => {
-                call(&[self.calls, &format!("--feedback={more}"), "--", first])
-            }
-            "/shutdown" => call(&[self.calls, &format!("--reason={more}"), "--", first]),
-            _ => call(
-                &[self.calls, "--"]
-                    .into_iter()
-                    .chain(rest.split_whitespace())
-                    .collect::<Vec<_>>(),
-            ),
+/// Reads what follows a command.
+fn arguments(slash: &Slash, rest: &str, agent: &Name) -> Result<ChatInput, String> {
+    let (first, more) = first_word(rest);
+    match slash.word {
+        word if rest.is_empty() && !matches!(slash.takes.chars().next(), None | Some('[')) => {
+            Err(format!("{word} takes {}", slash.takes))
         }
+        word if !rest.is_empty() && slash.takes.is_empty() => {
+            Err(format!("{word} takes no arguments"))
+        }
+        "/cost" => call(&[slash.calls, "--columns=name,model,tokens,cost"]),
+        "/clear" => Ok(ChatInput::Clear),
+        "/model" => Ok(ChatInput::Model(
+            (!rest.is_empty()).then(|| rest.to_owned()),
+        )),
+        "/attach" => Name::of_inbox(rest)
+            .map(ChatInput::Attach)
+            .map_err(|error| error.to_string()),
+        "/tasks" if rest.is_empty() => call(&[slash.calls, "list"]),
+        "/tasks" => call(&[slash.calls, "show", "--", rest]),
+        "/events" => call(&[slash.calls, "--last=20"]),
+        "/help" => Ok(ChatInput::Help),
+        "/quit" | "/exit" => Ok(ChatInput::Quit),
+        "/inbox" | "/interrupt" if rest.is_empty() => call(&[slash.calls, agent.as_str()]),
+        "/approve" | "/reject" => call(&[slash.calls, &format!("--feedback={more}"), "--", first]),
+        "/shutdown" => call(&[slash.calls, &format!("--reason={more}"), "--", first]),
+        _ => call(
+            &[slash.calls, "--"]
+                .into_iter()
+                .chain(rest.split_whitespace())
+                .collect::<Vec<_>>(),
+        ),
     }
 }
 
@@ -304,28 +184,6 @@ pub(in crate::chat) fn takes(word: &str) -> Option<Takes> {
     }
 }
 
-/// Lists the commands, in lines of so many columns.
-pub(crate) fn help(columns: usize) -> String {
-    let listed = COMMANDS.iter().filter(|slash| !slash.help.is_empty());
-    let lines = listed.map(|it| {
-        format!(
-            "  {:<25} {}\n",
-            format!("{} {}", it.word, it.takes),
-            it.help
-        )
-    });
-    let text = lines.collect::<String>() + OTHERS;
-    text.lines()
-        .map(|line| {
-            let indent = if line.starts_with(' ') { ASIDE } else { "" };
-            textwrap::fill(
-                line,
-                textwrap::Options::new(columns).subsequent_indent(indent),
-            ) + "\n"
-        })
-        .collect()
-}
-
 /// Rewrites a hint for the prompt: a command of `teamctl` becomes the command of the prompt that
 /// calls it.
 pub(in crate::chat) fn in_chat(hint: &str) -> String {
@@ -365,6 +223,7 @@ fn as_slash(command: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::list_commands;
     use teamd_client::args::Approve;
 
     fn parsed(text: &str) -> ChatInput {
@@ -532,7 +391,11 @@ mod tests {
             (Some(Takes::Name), Some(Takes::Id), None)
         );
         assert_eq!(completions("x"), Vec::<&str>::new());
-        assert!(help(80).contains("//TEXT"));
-        assert!(help(60).lines().all(|line| line.chars().count() <= 60));
+        assert!(list_commands(80).contains("//TEXT"));
+        assert!(
+            list_commands(60)
+                .lines()
+                .all(|line| line.chars().count() <= 60)
+        );
     }
 }

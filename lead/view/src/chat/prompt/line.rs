@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::{CursorMove, TextArea};
 
 use super::history::LineHistory;
-use crate::top::{Motion, edit, paste};
+use crate::terminal::{Motion, edit, paste};
 
 /// What a key means beside a change of the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(in crate::chat) enum Pressed {
 
 /// The line.
 #[derive(Debug)]
-pub(in crate::chat) struct Line {
+pub(in crate::chat) struct PromptLine {
     area: TextArea<'static>,
     pub(in crate::chat) history: LineHistory,
     /// The line of the history that is shown, and what was typed before.
@@ -45,7 +45,7 @@ pub(in crate::chat) struct Line {
     search: Option<String>,
 }
 
-impl Line {
+impl PromptLine {
     /// Begins an empty line.
     pub(in crate::chat) fn new(history: LineHistory) -> Self {
         Self {
@@ -230,12 +230,12 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn line(entries: &[&str]) -> Line {
+    fn line(entries: &[&str]) -> PromptLine {
         let mut history = LineHistory::default();
         for entry in entries.iter() {
             history.add(entry).unwrap();
         }
-        Line::new(history)
+        PromptLine::new(history)
     }
 
     fn key(code: KeyCode) -> KeyEvent {
@@ -246,7 +246,7 @@ mod tests {
         KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL)
     }
 
-    fn typed(line: &mut Line, text: &str) {
+    fn typed(line: &mut PromptLine, text: &str) {
         for c in text.chars() {
             drop(line.press(key(KeyCode::Char(c))));
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Next, Session, unusable};
+use super::{AfterInput, ChatSession, unusable};
 use crate::chat::agent::ChatTarget;
 use crate::chat::console::{ShellEnd, Unfinished};
 use crate::chat::prompt::commands;
@@ -20,7 +20,7 @@ use teamd_client::print::render::BAD;
 /// shown above the prompt.
 const COMMAND: Duration = Duration::from_secs(1);
 
-impl Session<'_> {
+impl ChatSession<'_> {
     /// Carries a command out. One that answers the plan of the question ends the question.
     pub(super) async fn call(&mut self, command: TeamctlCommand) {
         let answers = match &command {
@@ -89,7 +89,7 @@ impl Session<'_> {
         self.context.out.aside(format_args!(
             "{} runs {}",
             self.target.name,
-            escape::line(&self.model)
+            escape::line(&self.seen.model)
         ));
         if self.target.is_lead() {
             self.context
@@ -143,19 +143,19 @@ impl Session<'_> {
 
     /// Runs a command of the person, who has the terminal meanwhile. Its output goes to nothing
     /// else.
-    pub(super) async fn shell(&mut self, command: &str) -> Result<Next, CommandError> {
+    pub(super) async fn shell(&mut self, command: &str) -> Result<AfterInput, CommandError> {
         let end = self.console.shell(command).await.map_err(unusable)?;
         // Keys that were meant for the command must not answer a question.
         if let Some(open) = &mut self.questions.open {
             open.note_hidden();
         }
         let line = match end {
-            ShellEnd::ChatEnds => return Ok(Next::Leave),
-            ShellEnd::Exited(Ok(status)) if status.success() => return Ok(Next::Stay),
+            ShellEnd::ChatEnds => return Ok(AfterInput::Leave),
+            ShellEnd::Exited(Ok(status)) if status.success() => return Ok(AfterInput::Stay),
             ShellEnd::Exited(Ok(status)) => status.to_string(),
             ShellEnd::Exited(Err(error)) => format!("cannot run sh: {error}"),
         };
         self.context.out.aside(paint(BAD, escape::line(&line)));
-        Ok(Next::Stay)
+        Ok(AfterInput::Stay)
     }
 }

@@ -5,15 +5,15 @@ use std::time::Instant;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::{Line as Row, Text};
+use ratatui::text::{Line, Text};
 
-use super::look::Status;
+use super::look::WorkStatus;
 use super::questions::OpenQuestion;
-use super::{Session, unusable};
+use super::{ChatSession, unusable};
 use crate::chat::console::Console;
 use crate::chat::log::Log;
-use crate::chat::prompt::line::Line;
-use crate::top::{
+use crate::chat::prompt::line::PromptLine;
+use crate::terminal::{
     HELP_HINT, Hint, Overlay, TypedRows, headed, inset, keys_row, page, rule, wrapped,
 };
 use teamd_client::error::CommandError;
@@ -37,16 +37,16 @@ const KEYS: &[Hint] = &[
 /// Those of a text over the conversation.
 const KEYS_OF_OVERLAY: &[Hint] = &[("j k space", "scroll"), ("Esc", "back")];
 
-impl Session<'_> {
+impl ChatSession<'_> {
     /// Draws everything, and notes since when a question is on the screen.
     pub(super) fn draw(&mut self) -> Result<(), CommandError> {
         self.take_printed();
         let status = self.status();
         let prompt = self.prompt();
         let Console { screen, line, .. } = &mut *self.console;
-        let mut scene = Scene {
-            title: &self.title,
-            spent: &self.spent,
+        let mut scene = ChatScene {
+            title: &self.seen.title,
+            spent: &self.seen.spent,
             log: &mut self.log,
             live: self.view.live(),
             status,
@@ -74,19 +74,19 @@ impl Session<'_> {
 }
 
 /// What there is to show.
-struct Scene<'s> {
+struct ChatScene<'s> {
     title: &'s str,
     spent: &'s str,
     log: &'s mut Log,
     live: &'s str,
-    status: Option<Status>,
+    status: Option<WorkStatus>,
     open: Option<&'s mut OpenQuestion>,
     prompt: &'s str,
-    line: &'s Line,
+    line: &'s PromptLine,
     overlay: Option<&'s mut Overlay>,
 }
 
-impl Scene<'_> {
+impl ChatScene<'_> {
     fn draw(&mut self, frame: &mut Frame<'_>) {
         let area = frame.area();
         let columns = usize::from(area.width);
@@ -149,7 +149,7 @@ impl Scene<'_> {
     }
 
     /// Says what the agent does, and with `asks` puts the question about the plan.
-    fn notes(&self, columns: usize, asks: bool) -> Vec<Row<'static>> {
+    fn notes(&self, columns: usize, asks: bool) -> Vec<Line<'static>> {
         let mut text = String::new();
         if let Some(status) = &self.status {
             text.push_str(&format!("{}\n", paint(DIM, status.line(columns))));
@@ -173,8 +173,8 @@ mod tests {
 
     fn draw(open: &mut OpenQuestion, overlay: Option<&mut Overlay>) -> String {
         let mut log = Log::begin(Vec::new(), 0);
-        let line = Line::new(LineHistory::default());
-        let mut scene = Scene {
+        let line = PromptLine::new(LineHistory::default());
+        let mut scene = ChatScene {
             title: "lead",
             spent: "",
             log: &mut log,

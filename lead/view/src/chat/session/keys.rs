@@ -8,16 +8,16 @@ use ratatui::layout::Position;
 use teamd_shared::name::Name;
 
 use super::questions::OpenQuestion;
-use super::{Next, Session, unusable};
+use super::{AfterInput, ChatSession, unusable};
 use crate::chat::SCRIPT;
 use crate::chat::agent::ChatTarget;
-use crate::chat::log::Block;
+use crate::chat::log::LogBlock;
 use crate::chat::prompt::commands::{self, ChatInput};
 use crate::chat::prompt::complete::{Names, common_beginning, completions};
 use crate::chat::prompt::line::Pressed;
 use crate::chat::prompt::mention;
 use crate::chat::prompt::question::PlanQuestion;
-use crate::top::{FRAME, HelpOf, Motion, Overlay, WHEEL, help_text};
+use crate::terminal::{FRAME, HelpOf, Motion, Overlay, WHEEL, help_text, list_commands};
 use teamd_client::act::interrupt;
 use teamd_client::error::CommandError;
 use teamd_client::print::escape;
@@ -27,32 +27,35 @@ use teamd_client::print::render::{BOLD, DIM};
 /// How long an interruption waits for the turn that a message begins.
 const BEGINS: Duration = Duration::from_secs(2);
 
-impl Session<'_> {
+impl ChatSession<'_> {
     /// Takes what comes from the terminal, and what is there already behind it: many keys make one
     /// frame.
-    pub(super) async fn take_all(&mut self, first: Option<Event>) -> Result<Next, CommandError> {
+    pub(super) async fn take_all(
+        &mut self,
+        first: Option<Event>,
+    ) -> Result<AfterInput, CommandError> {
         let began = Instant::now();
         let next = self.take(first).await?;
-        if !matches!(next, Next::Stay) {
+        if !matches!(next, AfterInput::Stay) {
             return Ok(next);
         }
         while began.elapsed() < FRAME
             && let Some(event) = self.console.pressed().await
         {
             let next = self.take(event).await?;
-            if !matches!(next, Next::Stay) {
+            if !matches!(next, AfterInput::Stay) {
                 return Ok(next);
             }
         }
-        Ok(Next::Stay)
+        Ok(AfterInput::Stay)
     }
 
     /// Takes all that was pressed already. Returns what one of the keys leads to, if the chat is
     /// over.
-    pub(super) async fn take_pressed(&mut self) -> Result<Option<Next>, CommandError> {
+    pub(super) async fn take_pressed(&mut self) -> Result<Option<AfterInput>, CommandError> {
         while let Some(event) = self.console.pressed().await {
             let next = self.take(event).await?;
-            if !matches!(next, Next::Stay) {
+            if !matches!(next, AfterInput::Stay) {
                 return Ok(Some(next));
             }
         }
@@ -60,9 +63,9 @@ impl Session<'_> {
     }
 
     /// Takes an event; none if the terminal is gone.
-    async fn take(&mut self, event: Option<Event>) -> Result<Next, CommandError> {
+    async fn take(&mut self, event: Option<Event>) -> Result<AfterInput, CommandError> {
         match event {
-            None => return Ok(Next::Leave),
+            None => return Ok(AfterInput::Leave),
             Some(Event::Key(key)) => return self.take_key(key).await,
             Some(Event::Paste(text)) => {
                 self.note_beginning();
@@ -71,7 +74,7 @@ impl Session<'_> {
             Some(Event::Mouse(mouse)) => self.take_mouse(mouse),
             Some(Event::Resize(..) | Event::FocusGained | Event::FocusLost) => {}
         }
-        Ok(Next::Stay)
+        Ok(AfterInput::Stay)
     }
 
     /// Remembers what the person sees who begins a line.
@@ -82,12 +85,12 @@ impl Session<'_> {
         }
     }
 
-    async fn take_key(&mut self, mut key: KeyEvent) -> Result<Next, CommandError> {
+    async fn take_key(&mut self, mut key: KeyEvent) -> Result<AfterInput, CommandError> {
         if let Some(overlay) = &mut self.overlay {
             if !overlay.take_key(key.code) {
                 self.overlay = None;
             }
-            return Ok(Next::Stay);
+            return Ok(AfterInput::Stay);
         }
         self.note_beginning();
         let leaves = std::mem::take(&mut self.leaves);
@@ -102,12 +105,12 @@ impl Session<'_> {
             Pressed::Escape => self.escape().await,
             Pressed::Interrupt if !self.is_at_rest() => self.interrupt().await,
             Pressed::Interrupt if !self.console.line.is_empty() => self.console.line.set(""),
-            Pressed::Interrupt if leaves => return Ok(Next::Leave),
+            Pressed::Interrupt if leaves => return Ok(AfterInput::Leave),
             Pressed::Interrupt => {
                 self.interrupt().await;
                 self.leaves = true;
             }
-            Pressed::End => return Ok(Next::Leave),
+            Pressed::End => return Ok(AfterInput::Leave),
             Pressed::Suspend => self.console.suspend().await.map_err(unusable)?,
             Pressed::Clear => self.log.clear(),
             Pressed::Help => {
@@ -117,7 +120,7 @@ impl Session<'_> {
             Pressed::Unfold => self.log.unfold(),
             Pressed::Scroll(by) => self.scroll(by),
         }
-        Ok(Next::Stay)
+        Ok(AfterInput::Stay)
     }
 
     fn take_mouse(&mut self, mouse: MouseEvent) {
@@ -162,11 +165,11 @@ impl Session<'_> {
         self.log.show_hidden();
     }
 
-    async fn enter(&mut self, line: &str) -> Result<Next, CommandError> {
+    async fn enter(&mut self, line: &str) -> Result<AfterInput, CommandError> {
         let prompt = paint(BOLD, self.prompt().trim_end());
         let echo = format!("{prompt} {}", escape::text(line));
         self.take_printed();
-        self.log.push(Block::Printed(echo));
+        self.log.push(LogBlock::Printed(echo));
         self.log.go_to_end();
         if !line.trim().is_empty() {
             self.console.line.history.remember(line, &self.context.out);
@@ -174,15 +177,15 @@ impl Session<'_> {
         let begun = self.questions.take_begun();
         let open = self.questions.open.as_ref();
         let current = open.map(OpenQuestion::id);
-        match commands::parse(line, &self.target.name).for_model(self.model == SCRIPT) {
-            ChatInput::Quit => return Ok(Next::Leave),
+        match commands::parse(line, &self.target.name).for_model(self.seen.model == SCRIPT) {
+            ChatInput::Quit => return Ok(AfterInput::Leave),
             ChatInput::Attach(name) => match self.other(name) {
-                Ok(target) => return Ok(Next::Turn(target)),
+                Ok(target) => return Ok(AfterInput::Turn(target)),
                 Err(error) => self.context.out.error(&error),
             },
             ChatInput::Help => {
                 let columns = self.console.screen.columns();
-                self.context.out.aside(commands::help(columns).trim_end());
+                self.context.out.aside(list_commands(columns).trim_end());
             }
             ChatInput::Call(command) => self.call(*command).await,
             ChatInput::Model(model) => self.model(model).await,
@@ -201,7 +204,7 @@ impl Session<'_> {
             }
             ChatInput::Say(text) => self.message(&text).await,
         }
-        Ok(Next::Stay)
+        Ok(AfterInput::Stay)
     }
 
     /// Sends a message. A question about a plan stays.
@@ -232,8 +235,8 @@ impl Session<'_> {
         self.target.ensure(&self.context, self.dir, true).await?;
         let id = self.target.send(&self.context, self.dir, text)?;
         self.view.sent(id);
-        self.awaits = true;
-        self.runs = true;
+        self.seen.awaits = true;
+        self.seen.runs = true;
         Ok(())
     }
 
@@ -273,7 +276,7 @@ impl Session<'_> {
     /// would end nothing.
     async fn until_begun(&mut self) {
         let begins = Instant::now();
-        while self.awaits && !self.view.in_turn() && begins.elapsed() < BEGINS {
+        while self.seen.awaits && !self.view.in_turn() && begins.elapsed() < BEGINS {
             drop(tokio::time::timeout(BEGINS, self.follower.changed()).await);
             self.look();
         }

@@ -8,24 +8,24 @@ use teamd_shared::config::RosterMember;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::transcript::{Entry, Event};
 
-use super::{AWAY, Session};
-use crate::chat::log::Block;
+use super::{AWAY, ChatSession};
+use crate::chat::log::LogBlock;
 use crate::model::{line, rows};
-use crate::top::title;
+use crate::terminal::title;
 use teamd_client::error::CommandError;
 use teamd_client::print::table::{cut, width};
 use teamd_client::print::{escape, tokens};
 use teamd_client::read::roster;
 
-impl Session<'_> {
+impl ChatSession<'_> {
     /// Shows what is new. A failure to read is shown once.
     pub(super) fn look(&mut self) {
         let trouble = self.look_at_all().err();
-        if trouble != self.trouble {
+        if trouble != self.seen.trouble {
             for error in trouble.iter() {
                 self.context.out.error(error);
             }
-            self.trouble = trouble;
+            self.seen.trouble = trouble;
         }
     }
 
@@ -39,7 +39,7 @@ impl Session<'_> {
         // What was printed before stands before.
         self.take_printed();
         for part in parts {
-            self.log.push(Block::Part(part));
+            self.log.push(LogBlock::Part(part));
         }
         self.ring_for(&added.entries);
         if added
@@ -47,7 +47,7 @@ impl Session<'_> {
             .iter()
             .any(|entry| matches!(entry.event, Event::Idle { .. }))
         {
-            self.awaits = false;
+            self.seen.awaits = false;
         }
         self.look_at_team()
     }
@@ -57,7 +57,7 @@ impl Session<'_> {
             presence.show()?;
         }
         let daemon = self.follower.has_daemon();
-        if daemon != std::mem::replace(&mut self.daemon, daemon) {
+        if daemon != std::mem::replace(&mut self.seen.has_daemon, daemon) {
             self.context.out.note(if daemon { "the daemon is back" } else {
                     "the daemon is gone; messages still arrive, commands do not (`teamd start` starts it)"
                 });
@@ -65,7 +65,7 @@ impl Session<'_> {
         let roster = roster::load(self.dir)?;
         let member = roster.member(&self.target.name);
         let runs = member.is_some_and(|member| roster::runs(&roster, member));
-        if !runs && self.runs {
+        if !runs && self.seen.runs {
             let how = member.map_or("forgotten", |member| match member.status {
                 status if status.is_ended() => status.as_str(),
                 _ => MemberStatus::Crashed.as_str(),
@@ -78,11 +78,11 @@ impl Session<'_> {
             } else {
                 "/quit leaves"
             });
-            self.awaits = false;
+            self.seen.awaits = false;
         }
-        self.runs = runs;
+        self.seen.runs = runs;
         self.look_at_work(member);
-        self.model = member.map(RosterMember::mind).unwrap_or_default();
+        self.seen.model = member.map(RosterMember::mind).unwrap_or_default();
         self.look_at_row(member);
         Ok(())
     }
@@ -90,19 +90,19 @@ impl Session<'_> {
     /// Says who the agent is, and what it has used.
     fn look_at_row(&mut self, member: Option<&RosterMember>) {
         let running = member
-            .filter(|_| self.runs)
+            .filter(|_| self.seen.runs)
             .map(|member| member.name.clone());
         let running = running.into_iter().collect();
         let rows = rows(member, &running, self.follower.team(), &self.prices);
         let Some(row) = rows.first() else {
-            self.title = self.target.name.to_string();
+            self.seen.title = self.target.name.to_string();
             return;
         };
-        self.title = title(row);
+        self.seen.title = title(row);
         let usage = row.member.usage;
         let tokens = tokens::count(usage.input() + usage.output_tokens);
         let cost = row.cost.map(|cost| format!(" {cost}")).unwrap_or_default();
-        self.spent = if usage.is_nothing() {
+        self.seen.spent = if usage.is_nothing() {
             String::new()
         } else {
             format!("{tokens} tokens{cost}")
@@ -123,11 +123,11 @@ impl Session<'_> {
             (None, None | Some("" | "thinking")) => " is thinking…".to_owned(),
             (None, Some(activity)) => format!(": {}", line(activity)),
         };
-        let since = match self.doing.take() {
+        let since = match self.seen.doing.take() {
             Some((before, since)) if before == doing || pause.is_some() => since,
             _ => Instant::now(),
         };
-        self.doing = if self.is_busy() {
+        self.seen.doing = if self.is_busy() {
             Some((doing, since))
         } else {
             None
@@ -136,14 +136,15 @@ impl Session<'_> {
 
     /// Tells whether the agent works.
     pub(super) fn is_busy(&self) -> bool {
-        self.runs && (self.awaits || self.view.in_turn())
+        self.seen.runs && (self.seen.awaits || self.view.in_turn())
     }
 
     /// Says what the agent does, and since when; nothing while it waits for the person.
-    pub(super) fn status(&self) -> Option<Status> {
+    pub(super) fn status(&self) -> Option<WorkStatus> {
         let is_shown = self.is_busy() && !self.is_awaited();
         let (doing, since) = is_shown.then(|| {
-            self.doing
+            self.seen
+                .doing
                 .clone()
                 .unwrap_or_else(|| (" is thinking…".to_owned(), Instant::now()))
         })?;
@@ -154,7 +155,7 @@ impl Session<'_> {
             seconds @ 0..60 => format!(" {seconds} s"),
             seconds => format!(" {} min {} s", seconds / 60, seconds % 60),
         };
-        Some(Status { what, time })
+        Some(WorkStatus { what, time })
     }
 
     /// Rings where the person is needed, or waits for the end of the work and looks elsewhere.
@@ -179,19 +180,19 @@ impl Session<'_> {
     /// Takes what was printed into the log.
     pub(super) fn take_printed(&mut self) {
         while let Some(text) = self.console.printed.take() {
-            self.log.push(Block::Printed(text));
+            self.log.push(LogBlock::Printed(text));
         }
     }
 }
 
 /// What the agent does.
 #[derive(PartialEq)]
-pub(super) struct Status {
+pub(super) struct WorkStatus {
     what: String,
     time: String,
 }
 
-impl Status {
+impl WorkStatus {
     /// Says it in one line: the time is always shown, and the key where there is room.
     pub(super) fn line(&self, columns: usize) -> String {
         let line = cut(&self.what, Some(columns.saturating_sub(width(&self.time)))) + &self.time;

@@ -2,7 +2,7 @@
 
 use teamd_shared::request::{Kind, Request};
 
-use super::Session;
+use super::ChatSession;
 use super::questions::OpenQuestion;
 use crate::chat::conversation::follow::Activity;
 use crate::chat::conversation::view::Proposal;
@@ -13,7 +13,7 @@ use teamd_client::print::grouping::headline;
 use teamd_client::print::output::paint;
 use teamd_client::print::render::BOLD;
 
-impl Session<'_> {
+impl ChatSession<'_> {
     /// Shows that a plan waits, or how it was answered.
     pub(super) fn show_plan(&mut self, plan: &Request) {
         if !self.concerns(plan) {

@@ -11,7 +11,7 @@ use teamd_shared::request::Request;
 
 use crate::chat::conversation::view::Proposal;
 use crate::chat::prompt::question::{PlanQuestion, text};
-use crate::top::{Pager, SETTLES, source};
+use crate::terminal::{Pager, SETTLES, source};
 use teamd_client::print::escape;
 use teamd_client::print::output::paint;
 use teamd_client::print::render::BOLD;

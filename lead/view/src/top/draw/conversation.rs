@@ -2,20 +2,17 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use teamd_client::print::escape;
-use teamd_client::print::grouping::Group;
 use teamd_client::print::output::paint;
-use teamd_client::print::render::{BAD, BOLD, DIM, under};
+use teamd_client::print::render::DIM;
 
-use super::{Scene, headed, inset, page, say};
+use super::{TopScene, say};
 use crate::markdown;
-use crate::model::{Conversation, Part, Row};
+use crate::model::FollowedConversation;
+use crate::terminal::{Pager, headed, inset, page, title, wrapped, write};
 use crate::top::app::App;
-use crate::top::pager::Pager;
-use crate::top::text::wrapped;
 
 impl App {
-    pub(super) fn conversation(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
+    pub(super) fn conversation(&mut self, frame: &mut Frame<'_>, scene: &TopScene<'_>, area: Rect) {
         let Some(conversation) = scene.seen.conversation else {
             return say(
                 frame,
@@ -54,7 +51,7 @@ impl App {
     pub(super) fn end_of_conversation(
         &self,
         frame: &mut Frame<'_>,
-        conversation: &Conversation<'_>,
+        conversation: &FollowedConversation<'_>,
         area: Rect,
     ) {
         let area = inset(area);
@@ -69,37 +66,9 @@ impl App {
     }
 }
 
-/// Says who an agent is.
-pub(crate) fn title(row: &Row<'_>) -> String {
-    let member = row.member;
-    let gate = if member.gate == teamd_shared::member::Gate::Closed {
-        "gate closed"
-    } else {
-        ""
-    };
-    let mind = member.mind();
-    let task = row
-        .task
-        .map(teamd_shared::task::Task::title)
-        .unwrap_or_default();
-    let parts = [
-        member.name.as_str(),
-        &member.role,
-        &mind,
-        row.standing.word,
-        gate,
-        &task,
-    ];
-    parts
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(" · ")
-}
-
 /// Writes the last parts of a conversation, and the answer in progress.
 fn text(
-    conversation: &Conversation<'_>,
+    conversation: &FollowedConversation<'_>,
     last: usize,
     (unfolded, columns): (bool, usize),
 ) -> String {
@@ -117,28 +86,4 @@ fn text(
         text.push_str(&paint(DIM, "…"));
     }
     text
-}
-
-/// Writes a part of a conversation for so many columns. The results of tools are whole or one line.
-pub(crate) fn write(part: &Part, unfolded: bool, columns: usize) -> String {
-    let line = |style| paint(style, escape::line(&part.line()));
-    match part {
-        Part::Said { from, text } => under(
-            &format!(
-                "{} ",
-                paint(BOLD, format_args!("» {}:", escape::line(from)))
-            ),
-            text,
-        ),
-        Part::Answer(text) => markdown::render(text, columns).trim_end().to_owned(),
-        Part::Result {
-            content, is_error, ..
-        } if unfolded => under(
-            &paint(if *is_error { BAD } else { DIM }, "  ↳ "),
-            &format!("{content}\n"),
-        ),
-        Part::Call(_) => line(Group::Working.style()),
-        Part::Failure(_) | Part::Result { is_error: true, .. } => line(BAD),
-        Part::Result { .. } | Part::Aside(_) | Part::Detail(_) => line(DIM),
-    }
 }

@@ -8,17 +8,17 @@ use teamd_client::print::render::{BAD, BOLD, DIM, under};
 use teamd_client::print::table::{cut, width};
 use teamd_client::print::{clock, escape};
 
-use super::{Scene, mark, say};
-use crate::model::{Item, Stage, Step, line_and_more};
+use super::{TopScene, mark, say};
+use crate::model::{FeedStep, Item, RequestStage, line_and_more};
+use crate::terminal::{cell, row};
 use crate::top::app::{App, Pane, Target};
-use crate::top::text::{cell, row};
 
 /// The columns of sender and receiver.
 const PARTIES: usize = 20;
 
 impl App {
-    pub(super) fn feed(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
-        let keys = self.items.keys();
+    pub(super) fn feed(&mut self, frame: &mut Frame<'_>, scene: &TopScene<'_>, area: Rect) {
+        let keys = self.lists.items.keys();
         if keys.is_empty() {
             let text = if self.filter.is_empty() {
                 "Nothing has happened yet."
@@ -29,8 +29,12 @@ impl App {
         }
         let count = keys.len();
         let room = usize::from(area.height);
-        let top = self.items.scroll(self.items.at().unwrap_or(0), count, room);
+        let top = self
+            .lists
+            .items
+            .scroll(self.lists.items.at().unwrap_or(0), count, room);
         let shown: Vec<u64> = self
+            .lists
             .items
             .keys()
             .iter()
@@ -56,7 +60,8 @@ impl App {
                 height: 1,
                 ..area
             };
-            let is_selected = self.pane == Pane::Feed && self.items.selected() == Some(&item.key);
+            let is_selected =
+                self.pane == Pane::Feed && self.lists.items.selected() == Some(&item.key);
             frame.render_widget(row(&entry(item, is_selected, area.width.into())), line);
             self.targets.push((line, Target::Item(item.key)));
         }
@@ -64,7 +69,7 @@ impl App {
 
     /// Shows the selected item whole: the frame that follows has its text.
     pub(in crate::top) fn open_item(&mut self, items: &[Item]) {
-        let selected = self.items.selected();
+        let selected = self.lists.items.selected();
         let Some(item) = items.iter().find(|item| Some(&item.key) == selected) else {
             return;
         };
@@ -130,7 +135,7 @@ fn entry(item: &Item, is_selected: bool, columns: usize) -> String {
     front + &cell(anstyle::Style::new(), text.unwrap_or_default(), room)
 }
 
-fn parties(step: &Step) -> String {
+fn parties(step: &FeedStep) -> String {
     if step.to.is_empty() {
         step.from.clone()
     } else {
@@ -138,18 +143,18 @@ fn parties(step: &Step) -> String {
     }
 }
 
-fn style(step: &Step) -> anstyle::Style {
+fn style(step: &FeedStep) -> anstyle::Style {
     match &step.request {
         _ if step.is_trouble => BAD,
         None => DIM,
-        Some((_, Stage::Asked | Stage::Joined)) => Group::NeedsYou.style(),
-        Some((_, Stage::Approved | Stage::Ended)) => Group::Idle.style(),
-        Some((_, Stage::Rejected)) => BAD,
-        Some((_, Stage::Expired)) => DIM,
+        Some((_, RequestStage::Asked | RequestStage::Joined)) => Group::NeedsYou.style(),
+        Some((_, RequestStage::Approved | RequestStage::Ended)) => Group::Idle.style(),
+        Some((_, RequestStage::Rejected)) => BAD,
+        Some((_, RequestStage::Expired)) => DIM,
     }
 }
 
-fn whole(step: &Step) -> String {
+fn whole(step: &FeedStep) -> String {
     let stage = step
         .request
         .as_ref()

@@ -8,17 +8,17 @@ use teamd_client::print::render::{BOLD, DIM, count};
 use teamd_client::print::table::width;
 use teamd_shared::request::{Answerer, Request};
 
-use super::{LOW, Scene, beside, headed, inset, mark, page, say};
+use super::{LOW, TopScene, beside, mark, say};
 use crate::model::pending;
+use crate::terminal::{cell, headed, inset, page, row, source};
 use crate::top::app::{App, Target};
-use crate::top::source::source;
-use crate::top::text::{cell, row};
+use crate::top::request_text::RequestOnScreen;
 
 /// The most columns that a name has.
 const NAME: usize = 16;
 
 impl App {
-    pub(super) fn requests(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
+    pub(super) fn requests(&mut self, frame: &mut Frame<'_>, scene: &TopScene<'_>, area: Rect) {
         let requests = pending(scene.seen.team, &self.filter);
         if requests.is_empty() {
             let text = if self.filter.is_empty() {
@@ -28,14 +28,14 @@ impl App {
             };
             return say(frame, area, text);
         }
-        let [list, text] = if self.reads_request {
+        let [list, text] = if self.reading.is_alone {
             [Rect { height: 0, ..area }, area]
         } else {
             beside(area, requests.len())
         };
         let room = usize::from(list.height);
-        let at = self.requests.at().unwrap_or(0);
-        let top = self.requests.scroll(at, requests.len(), room);
+        let at = self.lists.requests.at().unwrap_or(0);
+        let top = self.lists.requests.scroll(at, requests.len(), room);
         let widest = requests
             .iter()
             .map(|it| width(it.member()))
@@ -48,7 +48,7 @@ impl App {
                 height: 1,
                 ..list
             };
-            let is_selected = self.requests.selected() == Some(&request.request_id);
+            let is_selected = self.lists.requests.selected() == Some(&request.request_id);
             let age = self.age(request.created_at, scene.now);
             frame.render_widget(
                 row(&entry(
@@ -69,7 +69,7 @@ impl App {
 
     /// Draws the whole text of a request; what a person can answer can be answered from now on.
     pub(super) fn request_text(&mut self, frame: &mut Frame<'_>, area: Rect, request: &Request) {
-        let [heading, rest] = if self.reads_request && area.height < LOW {
+        let [heading, rest] = if self.reading.is_alone && area.height < LOW {
             [Rect { height: 0, ..area }, area]
         } else {
             headed(area)
@@ -92,17 +92,21 @@ impl App {
         };
         let lines = asked.lines().count();
         let text = source(asked.trim_end()) + &answer;
-        self.request
+        self.reading
+            .pager
             .set(request.request_id.as_str(), &text, inset(area).width.into());
         page(
             frame,
             [heading, rest],
             &format!("{what}, {}", count(lines, "line")),
-            &mut self.request,
+            &mut self.reading.pager,
         );
         // Where no line fits, none was shown.
         if rest.height > 0 && request.kind.rules().answered_by == Answerer::Lead {
-            self.showing = Some((request.request_id.clone(), what));
+            self.reading.drawing = Some(RequestOnScreen {
+                request_id: request.request_id.clone(),
+                what,
+            });
         }
     }
 }

@@ -9,10 +9,10 @@ use teamd_client::print::table::width;
 use teamd_client::print::task::{blockers, style};
 use teamd_shared::task::{Task, TaskId};
 
-use super::{Scene, WIDE, headed, mark, say};
+use super::{TopScene, WIDE, mark, say};
 use crate::model::{COLUMNS, standing};
+use crate::terminal::{cell, headed, row};
 use crate::top::app::{App, Target};
-use crate::top::text::{cell, row};
 
 /// The lines that a task has, where there is room for them.
 const LINES: u16 = 2;
@@ -20,8 +20,8 @@ const LINES: u16 = 2;
 const NARROW: u16 = 48;
 
 impl App {
-    pub(super) fn tasks(&mut self, frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect) {
-        if self.tasks.keys().is_empty() {
+    pub(super) fn tasks(&mut self, frame: &mut Frame<'_>, scene: &TopScene<'_>, area: Rect) {
+        if self.lists.tasks.keys().is_empty() {
             let text = if self.filter.is_empty() {
                 "There are no tasks: a adds one."
             } else {
@@ -29,9 +29,13 @@ impl App {
             };
             return say(frame, area, text);
         }
-        let columns = self.columns.clone();
-        let is_selected =
-            |ids: &&Vec<TaskId>| self.tasks.selected().is_some_and(|id| ids.contains(id));
+        let columns = self.lists.columns.clone();
+        let is_selected = |ids: &&Vec<TaskId>| {
+            self.lists
+                .tasks
+                .selected()
+                .is_some_and(|id| ids.contains(id))
+        };
         let is_narrow = area.width < NARROW;
         // Where there is room for one column, it is that of the selected task. An empty one needs
         // room for its title, or is left out.
@@ -56,9 +60,11 @@ impl App {
             );
             let lines = LINES.min(cards.height).max(1);
             let room = usize::from(cards.height / lines);
-            let at = ids.iter().position(|id| Some(id) == self.tasks.selected());
+            let at = ids
+                .iter()
+                .position(|id| Some(id) == self.lists.tasks.selected());
             // Only the column of the selected task scrolls.
-            let top = at.map_or(0, |at| self.tasks.scroll(at, ids.len(), room));
+            let top = at.map_or(0, |at| self.lists.tasks.scroll(at, ids.len(), room));
             let shown = ids
                 .iter()
                 .skip(top)
@@ -71,7 +77,7 @@ impl App {
                     height: lines,
                     ..cards
                 };
-                let is_selected = self.tasks.selected() == Some(&task.id);
+                let is_selected = self.lists.tasks.selected() == Some(&task.id);
                 for (y, line) in
                     (y..y + lines).zip(card(task, scene, is_selected, cards.width.into()))
                 {
@@ -91,7 +97,7 @@ impl App {
 }
 
 /// Writes a task in two lines: what is to be done, and how that stands.
-fn card(task: &Task, scene: &Scene<'_>, is_selected: bool, columns: usize) -> [String; 2] {
+fn card(task: &Task, scene: &TopScene<'_>, is_selected: bool, columns: usize) -> [String; 2] {
     let blocked_by = blockers(scene.seen.team, task);
     let is_blocked = !blocked_by.is_empty();
     let mark = mark(is_selected);

@@ -12,11 +12,10 @@ use teamd_shared::amount::format_size;
 use teamd_shared::member::Gate;
 use teamd_shared::price::Dollars;
 
-use super::conversation::title;
-use super::{Scene, WIDE, beside, glyph, headed, mark, rule, say};
-use crate::model::{Row, SLOTS, Side};
+use super::{TopScene, WIDE, beside, glyph, mark, say};
+use crate::model::{MemberRow, SLOTS, Side};
+use crate::terminal::{cell, headed, row, rule, title};
 use crate::top::app::{App, Target};
-use crate::top::text::{cell, row};
 
 /// The heights of the bars of a sparkline.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -24,7 +23,7 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 const NAME: (usize, usize) = (14, 20);
 
 /// A line of the list.
-enum Line {
+enum ListLine {
     Heading(Group, usize),
     /// The row with this number.
     Row(usize),
@@ -33,7 +32,7 @@ enum Line {
 }
 
 impl App {
-    pub(super) fn team(&mut self, frame: &mut Frame<'_>, scene: &mut Scene<'_>, area: Rect) {
+    pub(super) fn team(&mut self, frame: &mut Frame<'_>, scene: &mut TopScene<'_>, area: Rect) {
         let lines = self.lines(&scene.rows);
         if lines.is_empty() {
             let text = if self.filter.is_empty() {
@@ -62,7 +61,7 @@ impl App {
             self.targets.truncate(targets);
         }
         self.list(frame, scene, &lines, list);
-        let selected = self.members.selected();
+        let selected = self.lists.members.selected();
         let Some(row) = scene
             .rows
             .iter()
@@ -84,7 +83,7 @@ impl App {
         }
     }
 
-    fn lines(&self, rows: &[Row<'_>]) -> Vec<Line> {
+    fn lines(&self, rows: &[MemberRow<'_>]) -> Vec<ListLine> {
         let wanted: Vec<usize> = (0..rows.len())
             .filter(|at| self.wants(&rows[*at]))
             .collect();
@@ -98,27 +97,34 @@ impl App {
                     .take(9)
                     .map(|at| rows[*at].member.name.as_str());
                 let names = names.collect::<Vec<_>>().join(", ");
-                lines.push(Line::Folded(format!(
+                lines.push(ListLine::Folded(format!(
                     "· {} {count}: {names}",
                     group.title()
                 )));
             } else {
-                lines.push(Line::Heading(group, count));
-                lines.extend(members.iter().map(|at| Line::Row(*at)));
+                lines.push(ListLine::Heading(group, count));
+                lines.extend(members.iter().map(|at| ListLine::Row(*at)));
             }
         }
         lines
     }
 
-    fn list(&mut self, frame: &mut Frame<'_>, scene: &mut Scene<'_>, lines: &[Line], area: Rect) {
+    fn list(
+        &mut self,
+        frame: &mut Frame<'_>,
+        scene: &mut TopScene<'_>,
+        lines: &[ListLine],
+        area: Rect,
+    ) {
         let wide = area.width > 100;
         let room = usize::from(area.height);
-        let is_selected = |at: usize| Some(&scene.rows[at].member.name) == self.members.selected();
+        let is_selected =
+            |at: usize| Some(&scene.rows[at].member.name) == self.lists.members.selected();
         let at = lines
             .iter()
-            .position(|line| matches!(line, Line::Row(at) if is_selected(*at)))
+            .position(|line| matches!(line, ListLine::Row(at) if is_selected(*at)))
             .unwrap_or(0);
-        let top = self.members.scroll(at, lines.len(), room);
+        let top = self.lists.members.scroll(at, lines.len(), room);
         let widest = scene
             .rows
             .iter()
@@ -140,7 +146,7 @@ impl App {
             };
             let columns = usize::from(area.width);
             let text = match line {
-                Line::Heading(group, count) => {
+                ListLine::Heading(group, count) => {
                     let titles = if wide && y == area.y {
                         titles(has_usage)
                     } else {
@@ -148,17 +154,17 @@ impl App {
                     };
                     heading(*group, *count, columns, &titles)
                 }
-                Line::Folded(names) => paint(
+                ListLine::Folded(names) => paint(
                     DIM,
                     cut(&format!(" {names}  (e shows them)"), Some(columns)),
                 ),
-                Line::Row(at) => {
+                ListLine::Row(at) => {
                     let row = &scene.rows[*at];
                     self.targets
                         .push((place, Target::Member(row.member.name.clone())));
                     let age = self.age(row.standing.since, scene.now);
                     let (side, memory) = (scene.look)(row.member, wide);
-                    let selected = self.members.selected() == Some(&row.member.name);
+                    let selected = self.lists.members.selected() == Some(&row.member.name);
                     let front = front(row, &age, (selected, name));
                     let right = if wide {
                         facts(row, &side, memory, has_usage.then_some(scene.now))
@@ -199,7 +205,7 @@ fn titles(has_usage: bool) -> String {
     )
 }
 
-fn front(row: &Row<'_>, age: &str, (selected, name): (bool, usize)) -> String {
+fn front(row: &MemberRow<'_>, age: &str, (selected, name): (bool, usize)) -> String {
     let group = row.standing.group;
     let style = if selected { BOLD } else { Style::new() };
     let name = cell(style, &row.member.name, name);
@@ -211,7 +217,7 @@ fn front(row: &Row<'_>, age: &str, (selected, name): (bool, usize)) -> String {
     )
 }
 
-fn what(row: &Row<'_>) -> String {
+fn what(row: &MemberRow<'_>) -> String {
     match row.member.restarts {
         restarts if restarts > 0 && row.standing.group == Group::Working => {
             format!("restarted {restarts}×; {}", row.what())
@@ -220,7 +226,7 @@ fn what(row: &Row<'_>) -> String {
     }
 }
 
-fn what_style(row: &Row<'_>, selected: bool) -> Style {
+fn what_style(row: &MemberRow<'_>, selected: bool) -> Style {
     match row.standing.group {
         Group::Idle | Group::Ended => DIM,
         _ if selected => BOLD,
@@ -238,7 +244,7 @@ fn unread(side: &Side) -> String {
 
 /// Writes what stands at the right end where there is room; where tokens were used, how many and
 /// when.
-fn facts(row: &Row<'_>, side: &Side, memory: Option<u64>, now: Option<f64>) -> String {
+fn facts(row: &MemberRow<'_>, side: &Side, memory: Option<u64>, now: Option<f64>) -> String {
     let member = row.member;
     let spent = match member.usage.input() + member.usage.output_tokens {
         0 => String::new(),

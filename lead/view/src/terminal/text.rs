@@ -106,7 +106,7 @@ pub(crate) fn row(text: &str) -> Line<'static> {
 }
 
 /// Puts a text of others into a style, in exactly so many columns.
-pub(super) fn cell(style: anstyle::Style, text: impl Display, columns: usize) -> String {
+pub(crate) fn cell(style: anstyle::Style, text: impl Display, columns: usize) -> String {
     let text = cut(&escape::line(&text.to_string()), Some(columns));
     let text = if columns == 0 { String::new() } else { text };
     let blank = columns.saturating_sub(table::width(&text));

@@ -4,75 +4,9 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Text};
 
-use super::list::Motion;
+use super::motion::Motion;
+use super::scroll::Scroll;
 use super::text::wrapped;
-
-/// Which lines of a text are in sight.
-#[derive(Debug, Default)]
-pub(crate) struct Scroll {
-    from: usize,
-    /// How many lines were on the screen at once.
-    page: usize,
-    /// Whether the end is shown, also when more comes, until a person scrolls up.
-    is_tail: bool,
-    is_reading_back: bool,
-}
-
-impl Scroll {
-    /// Makes one that shows the end of its text.
-    pub(crate) fn at_end() -> Self {
-        Self {
-            is_tail: true,
-            ..Self::default()
-        }
-    }
-
-    /// Returns the first line in sight of so many, where a page has `page` of them.
-    pub(crate) fn place(&mut self, lines: usize, page: usize) -> usize {
-        self.page = page;
-        let last = lines.saturating_sub(page);
-        self.from = if self.is_tail && !self.is_reading_back {
-            last
-        } else {
-            self.from.min(last)
-        };
-        self.from
-    }
-
-    /// Scrolls in so many lines.
-    pub(crate) fn go(&mut self, by: Motion, lines: usize) {
-        let last = lines.saturating_sub(self.page);
-        let by = by.lines(self.page);
-        self.from = self.from.saturating_add_signed(by).min(last);
-        self.is_reading_back = self.from < last;
-    }
-
-    /// Scrolls to a line.
-    pub(crate) fn go_to(&mut self, line: usize) {
-        self.from = line;
-        self.is_reading_back = true;
-    }
-
-    /// Keeps what is in sight there, although so many lines were added before it.
-    pub(crate) fn lines_were_added_before(&mut self, lines: usize) {
-        self.from += lines;
-    }
-
-    /// Keeps what is in sight there, although so many lines were removed before it.
-    pub(crate) fn lines_were_removed_before(&mut self, lines: usize) {
-        self.from = self.from.saturating_sub(lines);
-    }
-
-    /// Returns how many of so many lines are below those that are in sight.
-    pub(crate) fn lines_below(&self, lines: usize) -> usize {
-        lines.saturating_sub(self.from + self.page)
-    }
-
-    /// Tells whether the first line is in sight.
-    pub(crate) fn is_at_start(&self) -> bool {
-        self.from == 0
-    }
-}
 
 /// A text, and which part of it is shown.
 #[derive(Debug, Default)]
@@ -89,7 +23,7 @@ pub(crate) struct Pager {
 
 impl Pager {
     /// Makes one that shows the end of its text.
-    pub(super) fn at_end() -> Self {
+    pub(crate) fn at_end() -> Self {
         Self {
             scroll: Scroll::at_end(),
             ..Self::default()
@@ -106,7 +40,7 @@ impl Pager {
             self.seen = 0;
         }
         if self.of != of {
-            self.scroll.from = 0;
+            self.scroll.go_to_start();
         }
         self.of = of.to_owned();
         self.text = text.to_owned();
@@ -147,12 +81,12 @@ impl Pager {
     }
 
     /// Returns how many lines are below those that are in sight.
-    pub(super) fn lines_below(&self) -> usize {
+    pub(crate) fn lines_below(&self) -> usize {
         self.scroll.lines_below(self.lines.len())
     }
 
     /// Tells whether the first line is in sight.
-    pub(super) fn is_at_start(&self) -> bool {
+    pub(crate) fn is_at_start(&self) -> bool {
         self.scroll.is_at_start()
     }
 }

@@ -45,7 +45,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::text::Text;
 
-    use crate::top::wrapped;
+    use crate::terminal::wrapped;
 
     /// Texts of which a renderer of Markdown or a screen would leave something out.
     const HOSTILE: &[&str] = &[

@@ -21,15 +21,16 @@ use teamd_shared::journal::Team;
 use teamd_shared::name::Name;
 use teamd_shared::task::Task;
 use teamd_shared::team_dir::TeamDir;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// For so many columns the commands print: what they print is wrapped once more.
 const COLUMNS: usize = 200;
 
 /// Something that is being done.
-pub(crate) type Act<'d> = Pin<Box<dyn Future<Output = ActionEnd> + 'd>>;
+pub(crate) type RunningAction<'d> = Pin<Box<dyn Future<Output = ActionEnd> + 'd>>;
 /// All that is being done.
-pub(crate) type Actions<'d> = FuturesUnordered<Act<'d>>;
+pub(crate) type Actions<'d> = FuturesUnordered<RunningAction<'d>>;
 
 /// What became of it.
 pub(crate) enum ActionEnd {
@@ -43,13 +44,21 @@ pub(crate) enum ActionEnd {
     Lost,
 }
 
+/// Catches a signal from now on. Must be called within the runtime.
+///
+/// # Errors
+/// If the system refuses.
+pub(crate) fn on_signal(kind: SignalKind) -> Result<Signal, CommandError> {
+    signal(kind).map_err(|error| CommandError::refused("cannot watch for signals", &error))
+}
+
 /// Connects to the daemon, if it runs.
-pub(crate) fn connect(dir: &TeamDir) -> Act<'_> {
+pub(crate) fn connect(dir: &TeamDir) -> RunningAction<'_> {
     Box::pin(async { ActionEnd::Connected(Client::connect(dir).await.ok()) })
 }
 
 /// Waits for the end of a connection.
-pub(crate) fn hold<'d>(mut client: Client) -> Act<'d> {
+pub(crate) fn hold<'d>(mut client: Client) -> RunningAction<'d> {
     Box::pin(async move {
         // Nothing was asked, so nothing is answered.
         while client.reply().await.is_ok() {}
@@ -126,12 +135,12 @@ impl PersonOrder {
 }
 
 /// Does what a person ordered.
-pub(crate) fn order<'d>(context: &Context, order: PersonOrder) -> Act<'d> {
+pub(crate) fn order<'d>(context: &Context, order: PersonOrder) -> RunningAction<'d> {
     said(context, |context| order.run(context))
 }
 
 /// Gives an order about tasks.
-pub(crate) fn task<'d>(context: &Context, order: TaskOrder) -> Act<'d> {
+pub(crate) fn task<'d>(context: &Context, order: TaskOrder) -> RunningAction<'d> {
     let what = match order {
         TaskOrder::Add { .. } => "is added",
         TaskOrder::Cancel(_) => "is cancelled",
@@ -173,7 +182,7 @@ pub(crate) fn begins(command: &TeamctlCommand) -> Option<String> {
 }
 
 /// Carries out a command of `teamctl`.
-pub(crate) fn call<'d>(context: &Context, perform: Perform, command: TeamctlCommand) -> Act<'d> {
+pub(crate) fn call<'d>(context: &Context, perform: Perform, command: Command) -> RunningAction<'d> {
     let title = match &command {
         TeamctlCommand::Status(args) => args.name.as_ref().map(ToString::to_string),
         TeamctlCommand::Interrupt(_) | TeamctlCommand::Shutdown(_) | TeamctlCommand::Spawn(_) => None,
@@ -192,7 +201,7 @@ pub(crate) fn call<'d>(context: &Context, perform: Perform, command: TeamctlComm
 fn said<'d>(
     context: &Context,
     action: impl FnOnce(&Context) -> CommandResult + Send + 'static,
-) -> Act<'d> {
+) -> RunningAction<'d> {
     let printed = in_thread(context, action);
     Box::pin(async { ActionEnd::Said(printed.await.text) })
 }

@@ -28,13 +28,13 @@ pub(super) struct Console {
     pub(super) line: PromptLine,
     pub(super) printed: PrintQueue,
     /// What was said with the agents with whom the person is done.
-    pub(super) said: Vec<LogBlock>,
+    pub(super) spoken: Vec<LogBlock>,
     /// Work in other threads that must not end with the chat.
-    pub(super) unfinished: Vec<Unfinished>,
+    pub(super) unfinished: Vec<UnfinishedWork>,
 }
 
 /// Work in another thread.
-pub(super) struct Unfinished {
+pub(super) struct UnfinishedWork {
     /// What is waited for, for people.
     pub(super) what: String,
     /// Its sender is dropped when the work has ended.
@@ -93,7 +93,7 @@ impl Console {
             signals,
             line,
             printed,
-            said: Vec::new(),
+            spoken: Vec::new(),
             unfinished: Vec::new(),
         })
     }

@@ -70,15 +70,17 @@ pub(super) fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> Co
 }
 
 /// Reads one message, or commands line by line. Nothing is sent if a part of it is wrong.
-fn inputs(said: &str, agent: &Name) -> Result<Vec<ChatInput>, CommandError> {
-    match said.starts_with('/') {
-        true => said
-            .lines()
+fn inputs(text: &str, agent: &Name) -> Result<Vec<ChatInput>, CommandError> {
+    if text.starts_with('/') {
+        let lines = text.lines();
+        return lines
             .map(|line| checked(commands::parse(line, agent)))
-            .collect(),
-        false if said.trim().is_empty() => Ok(Vec::new()),
-        false => Ok(vec![ChatInput::Say(said.to_owned())]),
+            .collect();
     }
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![ChatInput::Say(text.to_owned())])
 }
 
 fn checked(input: ChatInput) -> Result<ChatInput, CommandError> {
@@ -134,7 +136,7 @@ impl<'a> Pipe<'a> {
 
     async fn follow(&mut self) -> CommandResult {
         let target = &self.options.target;
-        let mut told = false;
+        let mut has_reported_loss = false;
         let mut shown_pause = None;
         let mut transcripts = Wake::of_transcripts(self.follower.dir(), self.context.settings.poll);
         while !self.context.out.closed() {
@@ -160,8 +162,8 @@ impl<'a> Pipe<'a> {
                 self.context.out.aside(paint(DIM, escape::line(&line)));
             }
             shown_pause = pause;
-            if !told && !self.follower.has_daemon() {
-                told = true;
+            if !has_reported_loss && !self.follower.has_daemon() {
+                has_reported_loss = true;
                 self.context
                     .out
                     .note("the daemon is gone; still waiting (`teamd start` starts it again)");

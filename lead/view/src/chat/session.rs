@@ -113,7 +113,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
         Console::open(PromptLine::new(history), printed, signals).map_err(unusable)?;
     let last = converse(context, dir, options, begun, &mut console).await;
     console.screen.give_back();
-    print(context, &console.said, console.screen.columns())?;
+    print(context, &console.spoken, console.screen.columns())?;
     finish(context, &mut console).await?;
     let last = last?;
     // A teammate that was forgotten does not run either.
@@ -181,8 +181,8 @@ async fn finish(context: &Context, console: &mut Console) -> Result<(), CommandE
 }
 
 /// Prints what was said, once, where the person reads on.
-fn print(context: &Context, said: &[LogBlock], columns: usize) -> Result<(), CommandError> {
-    for block in said {
+fn print(context: &Context, blocks: &[LogBlock], columns: usize) -> Result<(), CommandError> {
+    for block in blocks {
         let text = block.write(false, columns);
         context.out.text(wrap(&text, columns))?;
     }
@@ -382,7 +382,7 @@ impl<'a> ChatSession<'a> {
             let unfinished = paint(DIM, "(the answer was not complete when you left)");
             self.log.push(LogBlock::Printed(unfinished));
         }
-        self.console.said.extend(self.log.into_new());
+        self.console.spoken.extend(self.log.into_new());
     }
 
     /// Begins the next question. Keys that were pressed before it is on the screen answer nothing.

@@ -12,20 +12,8 @@ const WORD: usize = 24;
 
 /// Lays rows out, the first of which are the titles.
 pub(super) fn lay_out(rows: Vec<Vec<String>>, columns: usize) -> String {
-    let widest = |measure: fn(&str) -> usize| -> Vec<usize> {
-        let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let of = |column: usize| {
-            rows.iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| measure(cell))
-                .max()
-        };
-        (0..count)
-            .map(|column| of(column).unwrap_or(0) + PADDING)
-            .collect()
-    };
-    let least = widest(longest_word);
-    let whole = widest(width);
+    let least = widest(&rows, longest_word);
+    let whole = widest(&rows, width);
     if least.iter().sum::<usize>() > columns {
         return wrap(&records(&rows), columns);
     }
@@ -54,6 +42,21 @@ pub(super) fn lay_out(rows: Vec<Vec<String>>, columns: usize) -> String {
         .lines()
         .map(|line| format!("{}\n", line.trim_end()))
         .collect()
+}
+
+/// Returns the columns that each column of a table takes, by the measure of its cells.
+fn widest(rows: &[Vec<String>], measure: fn(&str) -> usize) -> Vec<usize> {
+    let mut widths = Vec::new();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            let needed = measure(cell) + PADDING;
+            match widths.get_mut(column) {
+                Some(width) => *width = needed.max(*width),
+                None => widths.push(needed),
+            }
+        }
+    }
+    widths
 }
 
 /// Shows each row as a list of its cells.

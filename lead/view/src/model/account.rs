@@ -9,7 +9,7 @@ use teamd_shared::task::TaskId;
 use teamd_shared::transcript::Usage;
 
 use super::ledger::{ConversationLedger, SpentUsage};
-use super::past::{Past, Span, Stand};
+use super::past::{Past, Stand, TimeSpan};
 
 /// What a member or a task took.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -29,7 +29,7 @@ pub struct Share {
 /// The account of a team.
 pub struct CostAccount<'p> {
     past: &'p Past,
-    held: BTreeMap<&'p Name, Vec<(TaskId, Span)>>,
+    held: BTreeMap<&'p Name, Vec<(TaskId, TimeSpan)>>,
     now: f64,
     /// What each member has cost.
     pub members: BTreeMap<Name, Share>,

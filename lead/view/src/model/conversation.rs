@@ -42,16 +42,14 @@ impl<'d> FollowedConversation<'d> {
         let reader = EntryReader::begin(dir, name, PAGE)?;
         let from = reader.offset();
         let read = PartReader::new(name);
-        let parts = Vec::new();
-        let (live, complete) = Default::default();
         let mut begun = Self {
             name: name.clone(),
             reader,
             read,
-            parts,
-            live,
+            parts: Vec::new(),
+            live: String::new(),
             from,
-            complete,
+            complete: String::new(),
         };
         begun.read()?;
         Ok(begun)
@@ -86,20 +84,19 @@ impl<'d> FollowedConversation<'d> {
                 self.complete = content.iter().filter_map(Block::text).collect();
             }
         }
-        let file = |at: &Mark| at.file();
-        let known = self.parts.last().map(|it| file(&it.at));
-        let latest = new.places.last().map(file);
+        let shown = self.parts.last().map(|placed| placed.at.file());
+        let latest = new.places.last().map(|at| at.file());
         let parts = placed(&mut self.read, &new);
-        if known
-            .zip(latest)
-            .is_some_and(|(known, latest)| known != latest)
-        {
+        if shown.is_some() && latest.is_some() && shown != latest {
             // The name has another conversation now.
             self.parts = Vec::new();
             self.from = 0;
         }
-        self.parts
-            .extend(parts.into_iter().filter(|it| latest == Some(it.at.file())));
+        self.parts.extend(
+            parts
+                .into_iter()
+                .filter(|placed| latest == Some(placed.at.file())),
+        );
         self.live = if self.read.in_turn() && new.live != self.complete {
             new.live
         } else {

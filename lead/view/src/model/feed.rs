@@ -31,14 +31,12 @@ impl Item {
 
     /// Adds a step. The journal says better than an inbox what happened to a request.
     fn add(&mut self, step: FeedStep) {
-        let stage = |step: &FeedStep| step.request.as_ref().map(|(_, stage)| *stage);
-        let same = self.steps.iter_mut().find(|known| {
-            stage(known) == stage(&step)
-                && !matches!(stage(&step), Some(RequestStage::Joined))
-                && known.seq != step.seq
+        let stage = step.stage();
+        let same = self.steps.iter_mut().find(|other| {
+            other.stage() == stage && stage != Some(RequestStage::Joined) && other.seq != step.seq
         });
         match same {
-            Some(known) if known.seq.is_none() => *known = step,
+            Some(same) if same.seq.is_none() => *same = step,
             Some(_) => {}
             None => self.steps.push(step),
         }
@@ -87,13 +85,13 @@ impl Feed {
             }
             self.messages_added += u64::from(step.seq.is_none());
             let request = step.request.as_ref().map(|(id, _)| id);
-            let known = request.and_then(|id| {
+            let item = request.and_then(|id| {
                 self.items
                     .iter_mut()
                     .rev()
-                    .find(|it| it.request() == Some(id))
+                    .find(|item| item.request() == Some(id))
             });
-            match known {
+            match item {
                 Some(item) => item.add(step),
                 None => {
                     self.last_key += 1;

@@ -10,7 +10,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::{Entry, Event, Usage};
 
-use super::past::Span;
+use super::past::TimeSpan;
 
 /// What one conversation says.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -72,7 +72,7 @@ impl ConversationLedger {
     }
 
     /// Returns when it worked: from what starts a turn to the end of that work, or of the process.
-    pub(crate) fn worked(&self, exits: &[f64], runs: bool) -> Vec<Span> {
+    pub(crate) fn worked(&self, exits: &[f64], runs: bool) -> Vec<TimeSpan> {
         let killed = |from: f64| exits.iter().copied().find(|&exit| exit >= from);
         let ended = self.worked.iter().map(|&(from, to, by_itself)| {
             if by_itself {

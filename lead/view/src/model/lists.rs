@@ -28,12 +28,8 @@ pub(crate) fn pending<'t>(team: &'t Team, filter: &str) -> Vec<&'t Request> {
         .filter(|it| it.is_pending() && matches(filter, &[&it.from, &it.to, it.kind.as_str()]))
         .collect();
     // What a person can answer comes before what only its teammate can.
-    let for_others = |it: &Request| it.kind.rules().answered_by != Answerer::Lead;
-    pending.sort_by(|a, b| {
-        for_others(a)
-            .cmp(&for_others(b))
-            .then_with(|| a.created_at.total_cmp(&b.created_at))
-    });
+    pending.sort_by(|a, b| a.created_at.total_cmp(&b.created_at));
+    pending.sort_by_key(|request| request.kind.rules().answered_by != Answerer::Lead);
     pending
 }
 

@@ -11,7 +11,7 @@ use teamd_shared::request::{Kind, Request, Status};
 use teamd_shared::task::{Stage, Task, TaskEvent, TaskId, TaskStatus};
 
 /// A time from when to when, in seconds since 1970; it goes on while there is no end.
-pub(crate) type Span = (f64, Option<f64>);
+pub(crate) type TimeSpan = (f64, Option<f64>);
 
 /// What the lines so far say.
 #[derive(Debug, Default)]
@@ -19,9 +19,9 @@ pub struct Past {
     /// The incarnations of each member, oldest first.
     pub(crate) lives: BTreeMap<Name, Vec<Life>>,
     /// When its plans waited for an answer.
-    awaiting: BTreeMap<String, BTreeMap<RequestId, Span>>,
+    awaiting: BTreeMap<String, BTreeMap<RequestId, TimeSpan>>,
     /// When it was asked to leave; until its end, if it was to.
-    leaving: BTreeMap<String, BTreeMap<RequestId, Span>>,
+    leaving: BTreeMap<String, BTreeMap<RequestId, TimeSpan>>,
     /// How long requests waited for their answer, in seconds.
     answered: BTreeMap<RequestId, (Kind, f64)>,
     /// All tasks, also those that the fold of the journal has left out: it completed them long ago.
@@ -46,7 +46,7 @@ pub struct TaskPast {
     /// As it is now.
     pub task: Task,
     /// How it stood when.
-    pub(crate) spans: Vec<(Stand, Span)>,
+    pub(crate) spans: Vec<(Stand, TimeSpan)>,
     /// When something was decided about the work.
     pub(crate) marks: Vec<(f64, TaskEvent)>,
 }
@@ -121,10 +121,10 @@ impl Past {
 
     fn life(&mut self, name: &Name, incarnation: u32, at: f64) -> &mut Life {
         let lives = self.lives.entry(name.clone()).or_default();
-        let known = lives
+        let place = lives
             .iter()
             .rposition(|life| life.incarnation == incarnation);
-        let place = known.unwrap_or_else(|| {
+        let place = place.unwrap_or_else(|| {
             lives.push(Life {
                 incarnation,
                 decided: at,
@@ -212,7 +212,7 @@ impl Past {
     }
 
     /// Returns when plans of a member waited for an answer.
-    pub(super) fn awaiting(&self, name: &Name) -> Vec<Span> {
+    pub(super) fn awaiting(&self, name: &Name) -> Vec<TimeSpan> {
         self.awaiting
             .get(name.as_str())
             .into_iter()
@@ -222,7 +222,7 @@ impl Past {
     }
 
     /// Returns when a member was asked to leave.
-    pub(super) fn leaving(&self, name: &Name) -> Vec<Span> {
+    pub(super) fn leaving(&self, name: &Name) -> Vec<TimeSpan> {
         self.leaving
             .get(name.as_str())
             .into_iter()
@@ -232,8 +232,8 @@ impl Past {
     }
 
     /// Returns when members held tasks, those of one member oldest first.
-    pub(super) fn held(&self) -> BTreeMap<&Name, Vec<(TaskId, Span)>> {
-        let mut held: BTreeMap<&Name, Vec<(TaskId, Span)>> = BTreeMap::new();
+    pub(super) fn held(&self) -> BTreeMap<&Name, Vec<(TaskId, TimeSpan)>> {
+        let mut held: BTreeMap<&Name, Vec<(TaskId, TimeSpan)>> = BTreeMap::new();
         for (id, task) in &self.tasks {
             for (stand, span) in &task.spans {
                 if let Stand::Held(name) = stand {

@@ -125,9 +125,9 @@ impl Sequence {
     pub fn incarnations(&self) -> Vec<(usize, Option<usize>, Option<usize>)> {
         let mut open: BTreeMap<usize, Option<usize>> = BTreeMap::new();
         let mut all = Vec::new();
-        let mut known = BTreeSet::new();
+        let mut lifelines_before = BTreeSet::new();
         for (row, event) in self.events.iter().enumerate() {
-            let is_first = event.turning.is_some() && known.insert(event.from);
+            let is_first = event.turning.is_some() && lifelines_before.insert(event.from);
             match event.turning {
                 Some(Turning::Began) => _ = open.entry(event.from).or_insert(Some(row)),
                 Some(Turning::Ended) => {

@@ -62,10 +62,9 @@ impl Sides {
 
     /// Forgets what may not hold any more.
     pub(super) fn forget(&mut self, inboxes: &Changes, transcripts: &Changes) {
-        let changed = |name: &Name| {
-            has(inboxes, &TeamPath::inbox(name)) || has(transcripts, &TeamPath::transcript(name))
-        };
-        self.0.retain(|name, _| !changed(name));
+        self.0.retain(|name, _| {
+            !has(inboxes, &TeamPath::inbox(name)) && !has(transcripts, &TeamPath::transcript(name))
+        });
     }
 }
 

@@ -72,6 +72,16 @@ pub enum RequestStage {
 }
 
 impl RequestStage {
+    const fn answered(approve: bool) -> Self {
+        if approve {
+            Self::Approved
+        } else {
+            Self::Rejected
+        }
+    }
+}
+
+impl RequestStage {
     /// Returns the stage in one word.
     pub const fn word(self) -> &'static str {
         match self {
@@ -182,13 +192,6 @@ impl FeedStep {
     /// Reads a line of an inbox; none if it is no message, or the journal tells it.
     pub(crate) fn of_message(owner: &Name, line: &[u8]) -> Option<Self> {
         let message = Message::parse(line).ok()?;
-        let stage = |approve: bool| {
-            if approve {
-                RequestStage::Approved
-            } else {
-                RequestStage::Rejected
-            }
-        };
         let (what, request) = match &message.body {
             Body::TeammateTerminated { .. } => return None,
             Body::TaskAssignment { .. } if message.from == TEAMD => return None,
@@ -202,7 +205,10 @@ impl FeedStep {
                 request_id,
                 approve,
                 ..
-            } => ("shutdown", Some((request_id, stage(*approve)))),
+            } => (
+                "shutdown",
+                Some((request_id, RequestStage::answered(*approve))),
+            ),
             Body::PlanApprovalRequest { request_id, .. } => {
                 ("plan", Some((request_id, RequestStage::Asked)))
             }
@@ -216,7 +222,7 @@ impl FeedStep {
                 request_id,
                 approve,
                 ..
-            } => ("plan", Some((request_id, stage(*approve)))),
+            } => ("plan", Some((request_id, RequestStage::answered(*approve)))),
             Body::IdleNotification {
                 idle_reason: IdleReason::Available,
                 ..
@@ -247,19 +253,20 @@ impl FeedStep {
         })
     }
 
+    /// Returns where its request stands with it.
+    pub(super) fn stage(&self) -> Option<RequestStage> {
+        self.request.as_ref().map(|(_, stage)| *stage)
+    }
+
     fn blank() -> Self {
-        let (from, to, what, text) = Default::default();
-        let at = 0.0;
-        let seq = None;
-        let about = StepSubject::Team;
         Self {
-            at,
-            seq,
-            from,
-            to,
-            what,
-            text,
-            about,
+            at: 0.0,
+            seq: None,
+            from: String::new(),
+            to: String::new(),
+            what: String::new(),
+            text: String::new(),
+            about: StepSubject::Team,
             request: None,
             is_trouble: false,
             message: None,

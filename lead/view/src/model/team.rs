@@ -60,7 +60,7 @@ pub(crate) struct TeamFiles<'d> {
 
 /// A team as it was read last.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen<'s, 'd> {
+pub(crate) struct SeenTeam<'s, 'd> {
     /// The roster.
     pub roster: &'s Roster,
     /// The members that ran then.
@@ -121,7 +121,7 @@ impl<'d> TeamFiles<'d> {
     }
 
     /// Returns what was read, and what looks at single members.
-    pub(crate) fn seen(&mut self) -> (Seen<'_, 'd>, &mut Sides) {
+    pub(crate) fn seen(&mut self) -> (SeenTeam<'_, 'd>, &mut Sides) {
         let reading = self.reading();
         let Self {
             roster,
@@ -140,7 +140,7 @@ impl<'d> TeamFiles<'d> {
         let conversation = conversation.as_ref();
         let trouble = trouble.as_ref().or(broken.as_ref());
         (
-            Seen {
+            SeenTeam {
                 roster,
                 running,
                 team,
@@ -327,12 +327,13 @@ impl<'d> TeamFiles<'d> {
         {
             return;
         }
-        if let Some(it) = self.conversation.take() {
-            self.followed.push_front(it);
+        if let Some(conversation) = self.conversation.take() {
+            self.followed.push_front(conversation);
         }
-        let known = self.followed.iter().position(|it| it.name == *name);
-        let begun = match known.and_then(|at| self.followed.remove(at)) {
-            Some(mut known) => known.read().map(|()| known),
+        let mut followed = self.followed.iter();
+        let place = followed.position(|conversation| conversation.name == *name);
+        let begun = match place.and_then(|at| self.followed.remove(at)) {
+            Some(mut conversation) => conversation.read().map(|()| conversation),
             None => FollowedConversation::begin(self.dir, name),
         };
         self.followed.truncate(FOLLOWED);

@@ -4,7 +4,7 @@ use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 
 use super::ledger::ConversationLedger;
-use super::past::{Life, Past, Span, Stand, TaskPast};
+use super::past::{Life, Past, Stand, TaskPast, TimeSpan};
 
 /// So many parts of a window can be told apart: what is shorter is drawn as long as one.
 const PARTS: f64 = 1_000.0;
@@ -22,22 +22,22 @@ pub(crate) struct Window {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bars<'p> {
     pub lives: &'p [Life],
-    pub working: Vec<Span>,
-    pub(crate) awaiting: Vec<Span>,
-    pub leaving: Vec<Span>,
+    pub working: Vec<TimeSpan>,
+    pub(crate) awaiting: Vec<TimeSpan>,
+    pub leaving: Vec<TimeSpan>,
 }
 
 impl Window {
-    fn has(self, (from, to): Span) -> bool {
+    fn has(self, (from, to): TimeSpan) -> bool {
         from <= self.to && to.is_none_or(|to| to >= self.from)
     }
 
     /// Returns what can be seen of these: those that cannot be told apart are one.
-    fn seen(self, mut spans: Vec<Span>) -> Vec<Span> {
+    fn seen(self, mut spans: Vec<TimeSpan>) -> Vec<TimeSpan> {
         let part = (self.to - self.from).max(0.0) / PARTS;
         spans.retain(|span| self.has(*span));
         spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut seen: Vec<Span> = Vec::new();
+        let mut seen: Vec<TimeSpan> = Vec::new();
         for (from, to) in spans {
             match seen.last_mut() {
                 Some((_, last @ Some(_))) if last.is_some_and(|last| from - last < part) => {
@@ -68,7 +68,7 @@ impl Past {
         let lives = &lives[..lives.partition_point(|life| life.decided <= window.to)];
         let exits = self.exits(name);
         // Nothing of it goes on when its process is gone.
-        let seen = |spans: Vec<Span>| {
+        let seen = |spans: Vec<TimeSpan>| {
             window.seen(
                 spans
                     .into_iter()
@@ -102,16 +102,16 @@ impl Past {
                 .any(|(stand, span)| *stand != Stand::Pending && window.has(*span))
         });
         let mut tasks: Vec<_> = tasks.map(|(id, task)| (*id, task)).collect();
-        let began = |task: &TaskPast| {
-            let work = task
-                .spans
-                .iter()
-                .find(|(stand, _)| *stand != Stand::Pending);
-            work.map_or(0.0, |(_, (from, _))| *from)
-        };
         tasks.sort_by(|(_, a), (_, b)| began(b).total_cmp(&began(a)));
         tasks
     }
+}
+
+/// Returns when the work on a task began.
+fn began(task: &TaskPast) -> f64 {
+    let mut spans = task.spans.iter();
+    let work = spans.find(|(stand, _)| *stand != Stand::Pending);
+    work.map_or(0.0, |(_, (from, _))| *from)
 }
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
             seen,
             [(90.0, Some(110.0)), (499.0, Some(501.0)), (900.0, None)]
         );
-        let many: Vec<Span> = (0..100_000)
+        let many: Vec<TimeSpan> = (0..100_000)
             .map(|n| (f64::from(n) / 100.0, Some(f64::from(n) / 100.0)))
             .collect();
         assert_eq!(window.seen(many), [(100.0, Some(999.99))]);

@@ -15,8 +15,7 @@ pub(crate) const HELP_HINT: &str = "help";
 
 /// Lists keys in one row of so many columns. What has no room there, the help has.
 pub(crate) fn keys_row(mut hints: Vec<Hint>, columns: usize) -> Line<'static> {
-    let wide = |(key, what): &Hint| width(key) + width(what) + 3;
-    while hints.iter().map(wide).sum::<usize>() > columns + 1
+    while hints.iter().map(needed).sum::<usize>() > columns + 1
         && let Some(at) = hints.iter().rposition(|(_, what)| *what != HELP_HINT)
     {
         hints.remove(at);
@@ -25,4 +24,9 @@ pub(crate) fn keys_row(mut hints: Vec<Hint>, columns: usize) -> Line<'static> {
         .into_iter()
         .map(|(key, what)| format!(" {} {} ", paint(BOLD, key), paint(DIM, what)));
     row(&shown.collect::<String>())
+}
+
+/// Returns how many columns a key and what it does take.
+fn needed((key, what): &Hint) -> usize {
+    width(key) + width(what) + 3
 }

@@ -52,8 +52,9 @@ impl Pager {
     pub(crate) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
         let page = area.height.into();
         let from = self.scroll.place(self.lines.len(), page);
-        let fits = |line: &Line<'_>| line.width() <= usize::from(area.width);
-        if from <= self.seen && self.lines.iter().all(fits) {
+        let widest = self.lines.iter().map(Line::width).max().unwrap_or(0);
+        // A line that is cut off is not seen.
+        if from <= self.seen && widest <= usize::from(area.width) {
             self.seen = self.seen.max(from + page);
         }
         let shown = self.lines.iter().skip(from).take(page).cloned();

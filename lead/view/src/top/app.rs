@@ -85,7 +85,7 @@ pub(super) enum TypingPurpose {
 
 /// What the person is asked before it is done.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Question {
+pub(super) enum Confirmation {
     Shutdown { name: Name, force: bool },
     Cancel(TaskId),
 }
@@ -127,9 +127,9 @@ pub(super) struct App {
     pub(super) overlay: Option<Overlay>,
     pub(super) filter: String,
     pub(super) typing: Option<(TypingPurpose, TextArea<'static>)>,
-    pub(super) question: Option<Question>,
+    pub(super) question: Option<Confirmation>,
     /// What became of what was done last.
-    pub(super) said: String,
+    pub(super) notice: String,
     /// Where a click goes.
     pub(super) targets: Vec<(Rect, Target)>,
     /// The latest time of which the age is on the screen, in seconds since 1970.

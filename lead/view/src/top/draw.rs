@@ -21,7 +21,7 @@ use teamd_shared::price::Dollars;
 use teamd_shared::transcript::Usage;
 
 use super::app::{App, Pane, Target};
-use crate::model::{MemberRow, Seen, Side, pending};
+use crate::model::{MemberRow, SeenTeam, Side, pending};
 use crate::terminal::{TypedRows, headed, inset, keys_row, row, rule, wrapped};
 
 /// From so many columns on, lists and texts stand side by side.
@@ -29,14 +29,14 @@ const WIDE: u16 = 120;
 /// Below so many lines there is no room for a text below a list, nor for the heading of a text.
 const LOW: u16 = 4;
 /// The most lines that are shown of what was done last.
-const SAID: usize = 4;
+const NOTICE: usize = 4;
 /// The most lines that a text which is typed has on the screen.
 const TYPED: usize = 8;
 
 /// What there is to show.
 pub(super) struct TopScene<'s> {
     pub(super) rows: Vec<MemberRow<'s>>,
-    pub(super) seen: Seen<'s, 's>,
+    pub(super) seen: SeenTeam<'s, 's>,
     pub(super) has_daemon: bool,
     /// Seconds since 1970.
     pub(super) now: f64,
@@ -54,7 +54,7 @@ impl App {
         self.reading.drawing = None;
         self.youngest = None;
         let area = frame.area();
-        let said = self.said_lines(scene, area.width.into());
+        let notice = self.notice_lines(scene, area.width.into());
         let columns = usize::from(area.width);
         let typing = self
             .typing
@@ -63,7 +63,7 @@ impl App {
         let typed = typing
             .as_ref()
             .map_or(0, |(_, rows)| rows.count().min(TYPED) + 1);
-        let heights = [1, 1, 0, said.len(), typed, 1];
+        let heights = [1, 1, 0, notice.len(), typed, 1];
         let heights =
             heights.map(|height| Constraint::Length(u16::try_from(height).unwrap_or(u16::MAX)));
         let heights = [
@@ -89,7 +89,7 @@ impl App {
             // What is covered cannot be answered.
             self.reading.drawing = None;
         }
-        frame.render_widget(Text::from(said), below);
+        frame.render_widget(Text::from(notice), below);
         if let Some((title, rows)) = typing {
             let [heading, rest] = headed(typed);
             rule(frame, heading, &title, "");
@@ -169,7 +169,7 @@ impl App {
         }
     }
 
-    fn said_lines(&self, scene: &TopScene<'_>, columns: usize) -> Vec<Line<'static>> {
+    fn notice_lines(&self, scene: &TopScene<'_>, columns: usize) -> Vec<Line<'static>> {
         let trouble = scene
             .seen
             .trouble
@@ -178,11 +178,11 @@ impl App {
             .question
             .as_ref()
             .map(|question| paint(BOLD, question.text()));
-        let said = question
-            .or_else(|| (!self.said.is_empty()).then(|| escape::text(&self.said).into_owned()));
-        let all = said.or(trouble).unwrap_or_default();
+        let notice = question
+            .or_else(|| (!self.notice.is_empty()).then(|| escape::text(&self.notice).into_owned()));
+        let all = notice.or(trouble).unwrap_or_default();
         let mut lines = wrapped(&all, columns);
-        lines.truncate(SAID);
+        lines.truncate(NOTICE);
         lines
     }
 

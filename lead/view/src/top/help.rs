@@ -1,6 +1,6 @@
 //! The keys that are of use now, and the questions, for people.
 
-use super::app::{App, Pane, Question, TypingPurpose};
+use super::app::{App, Confirmation, Pane, TypingPurpose};
 use crate::terminal::{HELP_HINT, Hint};
 
 impl App {
@@ -65,7 +65,7 @@ impl App {
     }
 }
 
-impl Question {
+impl Confirmation {
     /// Puts it to the person.
     pub(super) fn text(&self) -> String {
         match self {

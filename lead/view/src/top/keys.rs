@@ -9,7 +9,7 @@ use crossterm::event::{
 use teamd_client::args::{Cli, Shutdown, TeamctlCommand, Teammate};
 use teamd_shared::control::TaskOrder;
 
-use super::app::{App, Pane, Question, Target, TypingPurpose, Verdict, Wish};
+use super::app::{App, Confirmation, Pane, Target, TypingPurpose, Verdict, Wish};
 use crate::terminal::{HelpOf, Motion, Pager, WHEEL, help_text, motion};
 
 impl App {
@@ -36,7 +36,7 @@ impl App {
                 .then(|| self.confirmed(question))
                 .flatten();
         }
-        self.said.clear();
+        self.notice.clear();
         if let Some(overlay) = &mut self.overlay {
             if !overlay.take_key(key.code) {
                 self.overlay = None;
@@ -184,8 +184,12 @@ impl App {
                     name,
                 }))));
             }
-            KeyCode::Char('x') => self.question = Some(Question::Shutdown { name, force: false }),
-            KeyCode::Char('X') => self.question = Some(Question::Shutdown { name, force: true }),
+            KeyCode::Char('x') => {
+                self.question = Some(Confirmation::Shutdown { name, force: false })
+            }
+            KeyCode::Char('X') => {
+                self.question = Some(Confirmation::Shutdown { name, force: true })
+            }
             KeyCode::Char('d') => {
                 let status = ["teamctl", "status", name.as_str()];
                 return Cli::try_parse_from(status)
@@ -206,7 +210,7 @@ impl App {
         match code {
             KeyCode::Left | KeyCode::Char('h') => self.go_column(false),
             KeyCode::Right | KeyCode::Char('l') => self.go_column(true),
-            KeyCode::Char('c') => self.question = Some(Question::Cancel(id)),
+            KeyCode::Char('c') => self.question = Some(Confirmation::Cancel(id)),
             KeyCode::Char('t') => return Some(Wish::Task(TaskOrder::Retry(id, Box::default()))),
             KeyCode::Enter => return Some(Wish::ShowTask(id)),
             _ => {}
@@ -216,18 +220,16 @@ impl App {
 
     /// Selects the task beside the selected one, in the next column that has any.
     fn go_column(&mut self, right: bool) {
-        let place = |column: &Vec<_>| {
-            column
-                .iter()
-                .position(|id| Some(id) == self.lists.tasks.selected())
-        };
-        let found = self
+        let selected = self.lists.tasks.selected();
+        let place = self
             .lists
             .columns
             .iter()
             .enumerate()
-            .find_map(|(at, column)| Some((at, place(column)?)));
-        let Some((at, row)) = found else { return };
+            .find_map(|(at, column)| {
+                Some((at, column.iter().position(|id| Some(id) == selected)?))
+            });
+        let Some((at, row)) = place else { return };
         let next = if right {
             self.lists.columns[at + 1..]
                 .iter()
@@ -248,7 +250,7 @@ impl App {
         let verdict = self.verdict(true, now)?;
         if !self.reading.pager.is_seen() {
             self.reading.pager.go_to_unseen();
-            "nothing was answered: the text goes on here".clone_into(&mut self.said);
+            "nothing was answered: the text goes on here".clone_into(&mut self.notice);
         } else if with_feedback {
             self.type_for(TypingPurpose::Feedback(verdict));
         } else {
@@ -272,7 +274,7 @@ impl App {
                 feedback: String::new(),
             }),
             Err(why) => {
-                why.clone_into(&mut self.said);
+                why.clone_into(&mut self.notice);
                 None
             }
         }
@@ -283,9 +285,9 @@ impl App {
         Wish::Answer(verdict)
     }
 
-    fn confirmed(&mut self, question: Question) -> Option<Wish> {
+    fn confirmed(&mut self, question: Confirmation) -> Option<Wish> {
         match question {
-            Question::Shutdown { name, force } => {
+            Confirmation::Shutdown { name, force } => {
                 Some(Wish::Call(Box::new(TeamctlCommand::Shutdown(Shutdown {
                     names: vec![name],
                     all: false,
@@ -296,7 +298,7 @@ impl App {
                     no_wait: false,
                 }))))
             }
-            Question::Cancel(id) => Some(Wish::Task(TaskOrder::Cancel(id))),
+            Confirmation::Cancel(id) => Some(Wish::Task(TaskOrder::Cancel(id))),
         }
     }
 }

@@ -29,9 +29,9 @@ use teamd_shared::clock::wall;
 use teamd_shared::config::RosterMember;
 use teamd_shared::price::Prices;
 use teamd_shared::team_dir::TeamDir;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
-use crate::act::{self, Act, ActionEnd, Actions, PersonOrder};
+use crate::act::{self, ActionEnd, Actions, PersonOrder, RunningAction};
 use crate::model::{TeamFiles, rows, sort};
 use crate::terminal::{FRAME, Screen};
 use app::{App, Pane, Verdict, Wish};
@@ -75,13 +75,10 @@ struct Top<'d> {
 }
 
 async fn watch(context: &Context, perform: Perform, dir: &TeamDir) -> CommandResult {
-    let on = |kind| {
-        signal(kind).map_err(|error| CommandError::refused("cannot watch for signals", &error))
-    };
-    let mut term = on(SignalKind::terminate())?;
-    let mut hup = on(SignalKind::hangup())?;
-    let mut int = on(SignalKind::interrupt())?;
-    let mut quit = on(SignalKind::quit())?;
+    let mut term = act::on_signal(SignalKind::terminate())?;
+    let mut hup = act::on_signal(SignalKind::hangup())?;
+    let mut int = act::on_signal(SignalKind::interrupt())?;
+    let mut quit = act::on_signal(SignalKind::quit())?;
     let prices = money::prices(context);
     let files = TeamFiles::begin(dir, context.settings.poll)?;
     let has_daemon = roster::daemon_pid(&files.roster).is_some();
@@ -102,7 +99,6 @@ async fn watch(context: &Context, perform: Perform, dir: &TeamDir) -> CommandRes
         pressed,
         open,
     };
-    let unusable = |error| CommandError::refused("cannot use the terminal", &error);
     let mut screen = Screen::open().map_err(unusable)?;
     let mut keys = EventStream::new();
     let mut actions: Actions<'_> = FuturesUnordered::new();
@@ -139,6 +135,10 @@ async fn watch(context: &Context, perform: Perform, dir: &TeamDir) -> CommandRes
     }
 }
 
+fn unusable(error: std::io::Error) -> CommandError {
+    CommandError::refused("cannot use the terminal", &error)
+}
+
 /// Returns what was read already, or what comes next.
 async fn next_event(
     pressed: Option<Event>,
@@ -169,7 +169,7 @@ impl<'d> Top<'d> {
     }
 
     /// Reads what has changed. A socket that is new may be that of the next daemon.
-    fn read(&mut self) -> Option<Act<'d>> {
+    fn read(&mut self) -> Option<RunningAction<'d>> {
         let has_socket = self.files.read(self.has_daemon);
         self.files.catch_up();
         (has_socket && !self.is_connected).then(|| act::connect(self.files.dir))
@@ -203,11 +203,12 @@ impl<'d> Top<'d> {
                 return (side, None);
             }
             let fresh = processes.take().filter(|(_, at)| at.elapsed() < PROCESSES);
-            let known =
+            let read =
                 processes.insert(fresh.unwrap_or_else(|| (Processes::read(), Instant::now())));
             (
                 side,
-                Resources::of(&known.0, seen.roster, member, false).map(|it| it.memory()),
+                Resources::of(&read.0, seen.roster, member, false)
+                    .map(|resources| resources.memory()),
             )
         };
         let has_daemon = *has_daemon;
@@ -255,13 +256,13 @@ impl<'d> Top<'d> {
     }
 
     /// Begins what the person wants done.
-    fn carry_out(&mut self, wish: Wish) -> Option<Act<'d>> {
+    fn carry_out(&mut self, wish: Wish) -> Option<RunningAction<'d>> {
         let act = self.begin(wish);
         self.open += usize::from(act.is_some());
         act
     }
 
-    fn begin(&mut self, wish: Wish) -> Option<Act<'d>> {
+    fn begin(&mut self, wish: Wish) -> Option<RunningAction<'d>> {
         let context = self.context;
         let dir = self.files.dir;
         match wish {
@@ -307,7 +308,7 @@ impl<'d> Top<'d> {
                 None
             }
             Wish::Call(command) => {
-                self.app.said = act::begins(&command).unwrap_or_default();
+                self.app.notice = act::begins(&command).unwrap_or_default();
                 Some(act::call(context, self.perform, *command))
             }
         }
@@ -341,10 +342,10 @@ impl<'d> Top<'d> {
     }
 
     /// Takes what became of an action.
-    fn done(&mut self, done: ActionEnd) -> Option<Act<'d>> {
+    fn done(&mut self, done: ActionEnd) -> Option<RunningAction<'d>> {
         self.open -= usize::from(matches!(done, ActionEnd::Said(_) | ActionEnd::Shown(..)));
         match done {
-            ActionEnd::Said(said) => self.app.said = said,
+            ActionEnd::Said(said) => self.app.notice = said,
             ActionEnd::Shown(title, text) => self.app.open(title, text),
             ActionEnd::Connected(Some(client)) if !self.has_daemon || !self.is_connected => {
                 self.has_daemon = true;

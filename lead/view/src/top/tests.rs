@@ -20,11 +20,11 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::app::{App, Pane, Wish};
 use super::draw::TopScene;
-use crate::model::{Feed, FeedStep, Past, Seen, Side, TeamFiles, rows, sort};
+use crate::model::{Feed, FeedStep, Past, SeenTeam, Side, TeamFiles, rows, sort};
 use crate::terminal::SETTLES;
 
 /// A team, what a person does with it, and the screen.
-struct Stage {
+struct ViewUnderTest {
     app: App,
     dir: TeamDir,
     _scratch: tempfile::TempDir,
@@ -36,7 +36,7 @@ struct Stage {
 
 const PLAN: &str = "# Plan\n\nSplit the parser\n\n1. Move the lexer.\n2. Give `Token` a span.\n3. Run the tests.\n4. Tell finn.\n5. Measure.\n6. Write it down.\n7. Ship it.\n8. Rest.";
 
-impl Stage {
+impl ViewUnderTest {
     fn new(members: &Value, size: (u16, u16)) -> Self {
         let (scratch, dir) = teamd_client::testing::team(members);
         let roster = teamd_client::read::roster::load(&dir).unwrap();
@@ -142,7 +142,7 @@ impl Stage {
         let roster = &self.roster;
         let running = &running;
         let trouble = None;
-        let seen = Seen {
+        let seen = SeenTeam {
             roster,
             running,
             team: &team,
@@ -256,8 +256,8 @@ fn members() -> Value {
     ])
 }
 
-fn stage(size: (u16, u16)) -> Stage {
-    let mut stage = Stage::new(&members(), size);
+fn stage(size: (u16, u16)) -> ViewUnderTest {
+    let mut stage = ViewUnderTest::new(&members(), size);
     stage.request(("7b468522", "ana"), "plan_approval", "pending", PLAN);
     stage.request(
         ("a1b2c3d4", "finn"),
@@ -340,9 +340,9 @@ fn the_smallest_screen_shows_all_of_a_plan_and_takes_the_answer() {
     let mut stage = stage((20, 5));
     assert!(stage.press("2a").is_empty());
     assert!(
-        stage.app.said.contains("Enter shows one"),
+        stage.app.notice.contains("Enter shows one"),
         "{}",
-        stage.app.said
+        stage.app.notice
     );
     stage.press("\n");
     let mut shown = String::new();
@@ -431,7 +431,11 @@ fn an_answer_is_for_the_request_that_was_on_the_screen_long_enough() {
     let mut stage = stage((80, 40));
     stage.draw();
     assert!(stage.key('a').is_none());
-    assert!(stage.app.said.contains("look again"), "{}", stage.app.said);
+    assert!(
+        stage.app.notice.contains("look again"),
+        "{}",
+        stage.app.notice
+    );
     stage.now += SETTLES;
     let Some(Wish::Answer(verdict)) = stage.key('a') else {
         panic!()
@@ -506,7 +510,7 @@ fn what_is_typed_or_pasted_is_text_and_never_a_key() {
         ("zoe --prompt-file -", "stdin is the terminal"),
     ] {
         assert!(stage.press(&format!("n{wrong}\n")).is_empty());
-        assert!(stage.app.said.contains(told), "{}", stage.app.said);
+        assert!(stage.app.notice.contains(told), "{}", stage.app.notice);
     }
 }
 
@@ -537,7 +541,7 @@ fn tasks_are_added_tried_again_and_cancelled() {
 fn a_click_selects_and_does_nothing_else() {
     let mut stage = stage((80, 24));
     stage.draw();
-    let click = |stage: &mut Stage, row| {
+    let click = |stage: &mut ViewUnderTest, row| {
         let kind = MouseEventKind::Down(MouseButton::Left);
         stage.app.mouse(MouseEvent {
             kind,
@@ -598,7 +602,7 @@ fn no_size_and_no_text_breaks_the_screen() {
         member["activity"] = json!(hostile);
         member["model"] = json!(hostile);
     }
-    let mut stage = Stage::new(&members, (80, 24));
+    let mut stage = ViewUnderTest::new(&members, (80, 24));
     stage.request(
         ("7b468522", "ana"),
         "plan_approval",

@@ -52,7 +52,7 @@ impl App {
         match purpose {
             TypingPurpose::Filter => None,
             TypingPurpose::Feedback(verdict) if !verdict.approve && text.is_empty() => {
-                "nothing was answered: a rejection says why".clone_into(&mut self.said);
+                "nothing was answered: a rejection says why".clone_into(&mut self.notice);
                 self.type_for(TypingPurpose::Feedback(verdict));
                 None
             }
@@ -105,12 +105,12 @@ impl App {
             }
             Ok(_) => {
                 "error: stdin is the terminal here: write the prompt below the first line"
-                    .clone_into(&mut self.said);
+                    .clone_into(&mut self.notice);
                 None
             }
             Err(error) => {
                 let error = explain(&error);
-                self.said = format!("error: {error}\n{}", error.next_step().unwrap_or_default());
+                self.notice = format!("error: {error}\n{}", error.next_step().unwrap_or_default());
                 None
             }
         }

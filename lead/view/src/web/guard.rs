@@ -179,33 +179,37 @@ fn is_same(given: &[u8], key: &[u8]) -> bool {
 }
 
 fn view(query: &str) -> Option<PageView> {
-    let value = |name: &str| {
-        query
-            .split('&')
-            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
-    };
-    let seconds = |name: &str| value(name)?.parse().ok();
-    Some(match value("view")? {
+    Some(match value(query, "view")? {
         "overview" => PageView::Overview,
         "requests" => PageView::Requests,
         "board" => PageView::Board,
-        "conversation" => PageView::Conversation(Name::of_inbox(value("name")?).ok()?),
+        "conversation" => PageView::Conversation(Name::of_inbox(value(query, "name")?).ok()?),
         "earlier" => PageView::Earlier(
-            Name::of_inbox(value("name")?).ok()?,
-            value("before")?.parse().ok()?,
+            Name::of_inbox(value(query, "name")?).ok()?,
+            value(query, "before")?.parse().ok()?,
         ),
         "sequence" => PageView::Sequence(
             (
-                value("last")?.parse().ok()?,
-                value("lifelines")?.parse().ok()?,
+                value(query, "last")?.parse().ok()?,
+                value(query, "lifelines")?.parse().ok()?,
             ),
-            seconds("seconds"),
+            seconds(query, "seconds"),
         ),
-        "timeline" => PageView::Timeline(seconds("seconds")?, seconds("until")),
+        "timeline" => PageView::Timeline(seconds(query, "seconds")?, seconds(query, "until")),
         "cost" => PageView::Cost,
-        "task" => PageView::Task(value("id")?.parse().ok()?),
+        "task" => PageView::Task(value(query, "id")?.parse().ok()?),
         _ => return None,
     })
+}
+
+/// Returns the value of a name in a query.
+fn value<'q>(query: &'q str, name: &str) -> Option<&'q str> {
+    let mut pairs = query.split('&');
+    pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+}
+
+fn seconds(query: &str, name: &str) -> Option<u32> {
+    value(query, name)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -26,11 +26,11 @@ use teamd_shared::clock::wall;
 use teamd_shared::price::Prices;
 use teamd_shared::team_dir::TeamDir;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
-use crate::act::{self, Act, ActionEnd, in_thread};
+use crate::act::{self, ActionEnd, RunningAction, in_thread};
 use crate::model::TeamFiles;
 use guard::{Guard, PageView};
 use server::{Ask, Site};
@@ -51,11 +51,8 @@ pub fn run(context: &Context, args: &Web) -> CommandResult {
 }
 
 async fn serve(context: &Context, dir: &TeamDir, args: &Web) -> CommandResult {
-    let on = |kind| {
-        signal(kind).map_err(|error| CommandError::refused("cannot watch for signals", &error))
-    };
-    let mut int = on(SignalKind::interrupt())?;
-    let mut term = on(SignalKind::terminate())?;
+    let mut int = act::on_signal(SignalKind::interrupt())?;
+    let mut term = act::on_signal(SignalKind::terminate())?;
     let (listener, port) = listen(args.port).await.map_err(|error| {
         CommandError::refused(&format!("cannot listen on 127.0.0.1:{}", args.port), &error)
             .hint("without `--port`, a free port is taken")
@@ -69,7 +66,7 @@ async fn serve(context: &Context, dir: &TeamDir, args: &Web) -> CommandResult {
         has_metrics: args.metrics,
     };
     let (asks, asked) = mpsc::channel(ASKS);
-    let (told, changed) = watch::channel(());
+    let (changes, changed) = watch::channel(());
     let mut hub = Hub::begin(context, dir, args.read_only)?;
     context.out.result(&json!({"url": url}), &url)?;
     context.out.note(
@@ -79,7 +76,7 @@ async fn serve(context: &Context, dir: &TeamDir, args: &Web) -> CommandResult {
         Some(()) = int.recv() => Ok(ExitCode::Interrupted),
         Some(()) = term.recv() => Ok(ExitCode::Terminated),
         () = server::serve(listener, Site::new(guard, asks, changed)) => Ok(ExitCode::Failed),
-        () = hub.work(asked, &told) => Ok(ExitCode::Failed),
+        () = hub.work(asked, &changes) => Ok(ExitCode::Failed),
     }
 }
 
@@ -128,10 +125,10 @@ impl<'d> Hub<'d> {
 
     /// Answers, and tells when there is something else to show. It does nothing while nothing
     /// happens.
-    async fn work(&mut self, mut asked: mpsc::Receiver<Ask>, told: &watch::Sender<()>) {
-        let mut daemon: FuturesUnordered<Act<'d>> = FuturesUnordered::new();
+    async fn work(&mut self, mut asked: mpsc::Receiver<Ask>, changes: &watch::Sender<()>) {
+        let mut daemon: FuturesUnordered<RunningAction<'d>> = FuturesUnordered::new();
         daemon.push(act::connect(self.files.dir));
-        let mut told_at = Instant::now();
+        let mut announced_at = Instant::now();
         loop {
             tokio::select! {
                 ask = asked.recv() => match ask {
@@ -140,13 +137,13 @@ impl<'d> Hub<'d> {
                 },
                 Some(done) = daemon.next() => {
                     daemon.extend(self.done(done));
-                    told.send_replace(());
+                    changes.send_replace(());
                 }
                 () = self.changed() => {
                     daemon.extend(self.read());
-                    if !self.files.is_behind() || told_at.elapsed() > WHILE_READING {
-                        told_at = Instant::now();
-                        told.send_replace(());
+                    if !self.files.is_behind() || announced_at.elapsed() > WHILE_READING {
+                        announced_at = Instant::now();
+                        changes.send_replace(());
                     }
                 }
             }
@@ -173,7 +170,7 @@ impl<'d> Hub<'d> {
         tokio::time::sleep(FRAME.saturating_sub(self.read_at.elapsed())).await;
     }
 
-    fn read(&mut self) -> Option<Act<'d>> {
+    fn read(&mut self) -> Option<RunningAction<'d>> {
         self.forget();
         let has_socket = self.files.read(self.has_daemon);
         self.files.catch_up();
@@ -187,7 +184,7 @@ impl<'d> Hub<'d> {
     }
 
     /// Takes what became of the connection to the daemon.
-    fn done(&mut self, done: ActionEnd) -> Option<Act<'d>> {
+    fn done(&mut self, done: ActionEnd) -> Option<RunningAction<'d>> {
         let (has_daemon, next) = match done {
             ActionEnd::Connected(Some(client)) => (true, Some(act::hold(client))),
             ActionEnd::Lost => (false, Some(act::connect(self.files.dir))),
@@ -280,7 +277,7 @@ mod tests {
         let (context, ..) = context(&dir, false);
         roster(&dir, silent_since);
         let (asks, asked) = mpsc::channel(ASKS);
-        let (told, changed) = watch::channel(());
+        let (changes, changed) = watch::channel(());
         let guard = Guard {
             port: 1,
             key: String::new(),
@@ -299,7 +296,7 @@ mod tests {
             let mut page = site.stream(view).ok().unwrap().into_body();
             tokio::spawn(async move { while page.frame().await.is_some() {} });
         }
-        let mut told_of = told.subscribe();
+        let mut told_of = changes.subscribe();
         let count = async {
             tokio::time::sleep(time).await;
             told_of.mark_unchanged();
@@ -314,7 +311,7 @@ mod tests {
             count
         };
         tokio::select! {
-            () = hub.work(asked, &told) => panic!("it ended"),
+            () = hub.work(asked, &changes) => panic!("it ended"),
             count = count => {
                 assert_eq!(hub.made.len(), 4, "each view was made once for all pages, after what happened last");
                 count
@@ -329,8 +326,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_changes_by_the_time_alone_is_told() {
-        let told = told_within(MINUTE, Some(wall() - 60.0)).await;
-        assert!((4..8).contains(&told), "{told}");
+        let changes = told_within(MINUTE, Some(wall() - 60.0)).await;
+        assert!((4..8).contains(&changes), "{changes}");
     }
 
     #[tokio::test]

@@ -44,7 +44,7 @@ const HEADERS: [(&str, &str); 7] = [
     ("cache-control", "no-store"),
 ];
 
-pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(super) type HttpBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// What the server asks of the one that has the files.
 pub(super) enum Ask {
@@ -116,7 +116,7 @@ async fn respond(
     site: &Arc<Site>,
     visit: &Mutex<Visit>,
     request: Request<Incoming>,
-) -> Response<Body> {
+) -> Response<HttpBody> {
     let (head, body) = request.into_parts();
     let route = site.guard.check(&head);
     if site.guard.has_key(&head.headers)
@@ -145,7 +145,7 @@ impl Site {
         answered.await.ok()?
     }
 
-    async fn once(&self, view: PageView) -> Result<Response<Body>, HttpRefusal> {
+    async fn once(&self, view: PageView) -> Result<Response<HttpBody>, HttpRefusal> {
         let is_metrics = view == PageView::Metrics;
         let shown = self
             .view(view)
@@ -168,7 +168,10 @@ impl Site {
     }
 
     /// Sends what a view shows, and then each part of it that has changed.
-    pub(super) fn stream(self: &Arc<Self>, view: PageView) -> Result<Response<Body>, HttpRefusal> {
+    pub(super) fn stream(
+        self: &Arc<Self>,
+        view: PageView,
+    ) -> Result<Response<HttpBody>, HttpRefusal> {
         let busy = HttpRefusal(
             StatusCode::SERVICE_UNAVAILABLE,
             "too many pages are open: close one",
@@ -198,7 +201,7 @@ impl Site {
         ))
     }
 
-    async fn act(&self, kind: &str, body: Incoming) -> Result<Response<Body>, HttpRefusal> {
+    async fn act(&self, kind: &str, body: Incoming) -> Result<Response<HttpBody>, HttpRefusal> {
         let body = tokio::time::timeout(PATIENCE, Limited::new(body, BODY).collect()).await;
         let body =
             body.map_err(|_| HttpRefusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"))?;
@@ -238,15 +241,15 @@ fn difference(
     (!new.is_empty()).then_some(new)
 }
 
-fn json_response(code: StatusCode, value: &Value) -> Response<Body> {
+fn json_response(code: StatusCode, value: &Value) -> Response<HttpBody> {
     response(code, "application/json", full(value.to_string()))
 }
 
-fn full(text: impl Into<Bytes>) -> Body {
+fn full(text: impl Into<Bytes>) -> HttpBody {
     Full::new(text.into()).boxed_unsync()
 }
 
-fn response(code: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
+fn response(code: StatusCode, kind: &'static str, body: HttpBody) -> Response<HttpBody> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
     for (name, value) in HEADERS.into_iter().chain([("content-type", kind)]) {

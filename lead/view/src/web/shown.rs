@@ -19,9 +19,9 @@ use teamd_shared::transcript::Usage;
 use super::guard::PageView;
 use crate::act;
 use crate::model::{
-    COLUMNS, ConversationPart, CostAccount, FeedStep, MemberRow, Placed, RequestStage, Seen,
-    Sequence, Share, Span, SpentUsage, Stand, TaskPast, Turning, Window, by_status, pending, rows,
-    sort, standing, tasks_done,
+    COLUMNS, ConversationPart, CostAccount, FeedStep, MemberRow, Placed, RequestStage, SeenTeam,
+    Sequence, Share, SpentUsage, Stand, TaskPast, Turning, Window, by_status, pending, rows, sort,
+    standing, tasks_done,
 };
 
 /// How many members of a group, tasks of a column and events of the feed are shown.
@@ -50,7 +50,7 @@ const GROUPS: [Group; 5] = [
 /// The team as it is now.
 pub(super) struct TeamPage<'s, 'd> {
     pub(super) dir: &'d TeamDir,
-    pub(super) seen: Seen<'s, 'd>,
+    pub(super) seen: SeenTeam<'s, 'd>,
     pub(super) prices: &'s Prices,
     pub(super) has_daemon: bool,
     pub(super) is_read_only: bool,
@@ -85,7 +85,9 @@ impl TeamPage<'_, '_> {
             PageView::Board => json!({"columns": self.board(), "reading": self.seen.reading}),
             PageView::Conversation(_) => self.conversation()?,
             PageView::Earlier(_, before) => return self.earlier(*before).map(object),
-            PageView::Sequence(most, seconds) => self.sequence(*most, *seconds),
+            PageView::Sequence((last, lifelines), seconds) => {
+                self.sequence(*last, *lifelines, *seconds)
+            }
             PageView::Timeline(seconds, until) => {
                 self.timeline(f64::from(*seconds), until.map(f64::from))
             }
@@ -171,7 +173,7 @@ impl TeamPage<'_, '_> {
     }
 
     fn board(&self) -> Vec<Value> {
-        let Seen { team, past, .. } = self.seen;
+        let SeenTeam { team, past, .. } = self.seen;
         COLUMNS
             .into_iter()
             .zip(by_status(team, past, ""))
@@ -202,7 +204,7 @@ impl TeamPage<'_, '_> {
         Some(json!({"parts": parts, "before": before}))
     }
 
-    fn sequence(&self, most: (usize, usize), seconds: Option<u32>) -> Value {
+    fn sequence(&self, last: usize, lifelines: usize, seconds: Option<u32>) -> Value {
         let mut steps: Vec<&FeedStep> = self
             .seen
             .feed
@@ -213,7 +215,7 @@ impl TeamPage<'_, '_> {
         let from = seconds.map_or(f64::NEG_INFINITY, |seconds| wall() - f64::from(seconds));
         steps.retain(|step| step.at >= from);
         steps.sort_by(|a, b| a.at.total_cmp(&b.at));
-        let sequence = Sequence::of(steps, most);
+        let sequence = Sequence::of(steps, (last, lifelines));
         let events: Vec<Value> = sequence.events.iter().map(|event| {
             let request = event.request.map(|(number, stage)| {
                 json!({"number": number, "answer": !matches!(stage, RequestStage::Asked | RequestStage::Joined)})
@@ -231,7 +233,7 @@ impl TeamPage<'_, '_> {
 
     /// Says what members and tasks did when.
     fn timeline(&self, seconds: f64, until: Option<f64>) -> Value {
-        let Seen {
+        let SeenTeam {
             roster,
             running,
             team,
@@ -259,29 +261,19 @@ impl TeamPage<'_, '_> {
         });
         let members = bars.collect::<Vec<_>>();
         let tasks = past.tasks_in(window);
-        let stand = |(stand, (from, to)): &(Stand, Span)| match stand {
-            Stand::Pending => json!(["pending", from, to]),
-            Stand::Held(name) => json!(["working", from, to, name]),
-            Stand::Checking => json!(["checking", from, to]),
-            Stand::Waiting => json!(["awaiting", from, to]),
-        };
-        let task = |(id, task): &(TaskId, &TaskPast)| {
-            json!({"id": id, "subject": line(&task.task.subject), "marks": task.marks,
-                "spans": task.spans.iter().map(stand).collect::<Vec<_>>()})
-        };
         let began = past
             .lives
             .values()
             .flatten()
             .map(|life| life.decided)
             .reduce(f64::min);
-        json!({"members": members[..members.len().min(WINDOW)], "tasks": tasks.iter().take(WINDOW).map(task).collect::<Vec<_>>(),
+        json!({"members": members[..members.len().min(WINDOW)], "tasks": tasks.iter().take(WINDOW).map(|(id, task)| task_bar(*id, task)).collect::<Vec<_>>(),
             "counts": [members.len(), tasks.len()], "began": began, "reading": reading})
     }
 
     /// Says what members and tasks used, in all and over time.
     fn costs(&self) -> Value {
-        let Seen {
+        let SeenTeam {
             roster,
             running,
             team,
@@ -293,14 +285,14 @@ impl TeamPage<'_, '_> {
         let mut account = CostAccount::new(past, wall());
         for member in &roster.members {
             let ledger = ledgers.of(&member.name).into_iter();
-            for it in ledger {
+            for conversation in ledger {
                 account.member(
                     (
                         &member.name,
                         &money::model(member),
                         running.contains(&member.name),
                     ),
-                    it,
+                    conversation,
                 );
             }
         }
@@ -360,10 +352,9 @@ impl TeamPage<'_, '_> {
                 text += &format!("teamd_{name}{labels} {value}\n");
             }
         };
-        let one = |value: f64| vec![(String::new(), value)];
         let mut statuses = BTreeMap::new();
-        for it in &roster.members {
-            *statuses.entry(it.status.as_str()).or_insert(0.0) += 1.0;
+        for member in &roster.members {
+            *statuses.entry(member.status.as_str()).or_insert(0.0) += 1.0;
         }
         let by_status = statuses
             .into_iter()
@@ -393,7 +384,6 @@ impl TeamPage<'_, '_> {
         );
         let usage = self.usage();
         let messages = exact(self.seen.feed.messages_added);
-        let kind = |kind: &str, value: f64| (format!("{{kind=\"{kind}\"}}"), value);
         let help =
             "Messages that were seen: the last ones of each inbox, and all since the page began.";
         metric("messages_total", "counter", help, one(messages));
@@ -565,6 +555,30 @@ fn start(text: &str, characters: usize) -> &str {
     text.char_indices()
         .nth(characters)
         .map_or(text, |(end, _)| &text[..end])
+}
+
+/// Shows a task as a bar: where it stood, and when.
+fn task_bar(id: TaskId, task: &TaskPast) -> Value {
+    let mut spans = Vec::new();
+    for (stand, (from, to)) in &task.spans {
+        spans.push(match stand {
+            Stand::Pending => json!(["pending", from, to]),
+            Stand::Held(name) => json!(["working", from, to, name]),
+            Stand::Checking => json!(["checking", from, to]),
+            Stand::Waiting => json!(["awaiting", from, to]),
+        });
+    }
+    json!({"id": id, "subject": line(&task.task.subject), "marks": task.marks, "spans": spans})
+}
+
+/// Makes the values of a metric that has one.
+fn one(value: f64) -> Vec<(String, f64)> {
+    vec![(String::new(), value)]
+}
+
+/// Makes the value of a metric for a kind.
+fn kind(kind: &str, value: f64) -> (String, f64) {
+    (format!("{{kind=\"{kind}\"}}"), value)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ struct Open {
     /// Those that have not shown the key, the oldest first.
     strangers: BTreeMap<u64, AbortHandle>,
     /// How many have.
-    known: usize,
+    admitted: usize,
 }
 
 /// One connection; it is over when this is dropped.
@@ -76,11 +76,11 @@ impl Visit {
     /// Takes in that it has shown the key. Returns false if there are too many of those.
     pub(super) fn becomes_known(&mut self) -> bool {
         let mut open = self.visitors.open();
-        if self.is_known || open.known >= KNOWN {
+        if self.is_known || open.admitted >= KNOWN {
             return self.is_known;
         }
         open.strangers.remove(&self.number);
-        open.known += 1;
+        open.admitted += 1;
         self.is_known = true;
         true
     }
@@ -90,7 +90,7 @@ impl Drop for Visit {
     fn drop(&mut self) {
         let mut open = self.visitors.open();
         open.strangers.remove(&self.number);
-        open.known -= usize::from(self.is_known);
+        open.admitted -= usize::from(self.is_known);
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(ended, [1], "the first has shown the key");
         drop(visits);
         let open = visitors.open();
-        assert_eq!((open.known, open.strangers.len()), (0, 1));
+        assert_eq!((open.admitted, open.strangers.len()), (0, 1));
     }
 
     #[tokio::test]

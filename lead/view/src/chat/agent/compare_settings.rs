@@ -60,9 +60,7 @@ pub(super) fn compare(
         .workspace
         .as_ref()
         .filter(|named| **named != member.workspace);
-    let again = || format!("`teamctl shutdown {name}`, then the same command");
-    let refused =
-        |what: String, hint: String| Err(CommandError::new(ExitCode::Conflict, what).hint(hint));
+    let again = format!("`teamctl shutdown {name}`, then the same command");
     match (failed, model, workspace) {
         (Some(failed), _, None) if !options.fresh => {
             let note = format!(
@@ -77,7 +75,7 @@ pub(super) fn compare(
             ),
             format!(
                 "{} continues its conversation; without --model you talk to it as it is",
-                again()
+                again
             ),
         ),
         _ if let Some(agent) = options
@@ -90,7 +88,7 @@ pub(super) fn compare(
                     "{name} runs already, as the agent {}: --agent {agent} would change nothing",
                     agent_of(member)
                 ),
-                format!("{} continues with that agent", again()),
+                format!("{} continues with that agent", again),
             )
         }
         (_, _, Some(named)) => refused(
@@ -98,13 +96,13 @@ pub(super) fn compare(
                 "{name} runs already, in {}: --workspace {named} would change nothing",
                 member.workspace
             ),
-            format!("{} continues its conversation there", again()),
+            format!("{} continues its conversation there", again),
         ),
         _ if options.fresh => refused(
             format!("{name} runs already: --fresh would begin no new conversation"),
             format!(
                 "{} begins one; without --fresh its conversation continues",
-                again()
+                again
             ),
         ),
         _ => Ok(scripted(member, asked.as_ref(), usual)),
@@ -136,6 +134,10 @@ fn scripted(
             "`teamctl shutdown {name}`, then `teamctl chat --model {usual}` continues with that model"
         )),
     })
+}
+
+fn refused(what: String, hint: String) -> Result<Option<Difference>, CommandError> {
+    Err(CommandError::new(ExitCode::Conflict, what).hint(hint))
 }
 
 #[cfg(test)]

@@ -33,8 +33,8 @@ impl<'d> Presence<'d> {
             source,
         };
         if let Some(held) = &self.held {
-            let it = held.metadata().map_err(refused)?;
-            if self.dir.identity(&at)? == Some((it.dev(), it.ino())) {
+            let metadata = held.metadata().map_err(refused)?;
+            if self.dir.identity(&at)? == Some((metadata.dev(), metadata.ino())) {
                 return Ok(());
             }
         }

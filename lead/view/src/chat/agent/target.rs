@@ -134,7 +134,7 @@ impl ChatTarget {
         if !is_locked(dir) {
             return Err(not_running(dir));
         }
-        let known = roster::load(dir)?.member(name).is_some();
+        let is_on_roster = roster::load(dir)?.member(name).is_some();
         let flags = TermsPatch {
             role: Some(LEAD_ROLE.to_owned()),
             model: options.model()?,
@@ -143,7 +143,7 @@ impl ChatTarget {
             ..TermsPatch::default()
         };
         // A fresh conversation continues when the agent is started again.
-        let resume = known && (again || !options.fresh);
+        let resume = is_on_roster && (again || !options.fresh);
         let order = spawn::order(
             context,
             dir,

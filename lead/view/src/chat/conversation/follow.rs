@@ -243,16 +243,13 @@ impl Activity {
         {
             return Self::Ended;
         }
-        let has = |statuses: &[MemberStatus]| {
-            members
-                .iter()
-                .any(|member| statuses.contains(&member.status))
-        };
-        if has(&[
-            MemberStatus::Starting,
-            MemberStatus::Working,
-            MemberStatus::ShuttingDown,
-        ]) {
+        let works = members.iter().any(|member| {
+            matches!(
+                member.status,
+                MemberStatus::Starting | MemberStatus::Working | MemberStatus::ShuttingDown
+            )
+        });
+        if works {
             return Self::Working;
         }
         if members

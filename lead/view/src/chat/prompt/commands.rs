@@ -67,7 +67,7 @@ pub(in crate::chat) fn parse(text: &str, agent: &Name) -> ChatInput {
     match text.strip_prefix('/') {
         None if text.is_empty() => ChatInput::Nothing,
         None => ChatInput::Say(text.to_owned()),
-        Some(said) if said.starts_with('/') => ChatInput::Say(said.to_owned()),
+        Some(rest) if rest.starts_with('/') => ChatInput::Say(rest.to_owned()),
         Some(_) => command(text, agent),
     }
 }
@@ -76,11 +76,11 @@ fn command(text: &str, agent: &Name) -> ChatInput {
     let (word, rest) = first_word(text);
     let error = |why: String| CommandError::new(ExitCode::Usage, why).hint("//TEXT sends /TEXT");
     let Some(slash) = COMMANDS.iter().find(|slash| slash.word == word) else {
-        let known = completions("/");
+        let all = completions("/");
         let error = error(format!("there is no command {word}"));
-        return match suggest::nearest(word, known.iter().copied()) {
+        return match suggest::nearest(word, all.iter().copied()) {
             Some(meant) => ChatInput::Wrong(error.hint(format!("did you mean {meant}?"))),
-            None => ChatInput::Unknown(text.to_owned(), error.hint(known.join(" "))),
+            None => ChatInput::Unknown(text.to_owned(), error.hint(all.join(" "))),
         };
     };
     arguments(slash, rest, agent).unwrap_or_else(|why| ChatInput::Wrong(error(why)))
@@ -190,7 +190,7 @@ pub(in crate::chat) fn in_chat(hint: &str) -> String {
     if !hint.matches('`').count().is_multiple_of(2) {
         return hint.to_owned();
     }
-    let mut said = String::new();
+    let mut rewritten = String::new();
     let mut of_teamctl = false;
     for (at, part) in hint.split('`').enumerate() {
         let quoted = at % 2 == 1;
@@ -202,12 +202,12 @@ pub(in crate::chat) fn in_chat(hint: &str) -> String {
         } else {
             None
         } {
-            Some(command) => said.push_str(&command),
-            None if quoted => said.extend(["`", part, "`"]),
-            None => said.push_str(part),
+            Some(command) => rewritten.push_str(&command),
+            None if quoted => rewritten.extend(["`", part, "`"]),
+            None => rewritten.push_str(part),
         }
     }
-    said
+    rewritten
 }
 
 fn as_slash(command: &str) -> Option<String> {

@@ -65,7 +65,7 @@ pub(in crate::chat) fn completions(
         );
     }
     let words: Vec<&str> = typed[..start].split_whitespace().collect();
-    let found = match words.as_slice() {
+    let candidates = match words.as_slice() {
         [command] => match commands::takes(command) {
             Some(Takes::Name) => names().members,
             Some(Takes::Id) => names().plans,
@@ -75,7 +75,7 @@ pub(in crate::chat) fn completions(
     };
     (
         start,
-        found
+        candidates
             .into_iter()
             .filter(|name| name.starts_with(word))
             .collect(),
@@ -115,12 +115,15 @@ pub(in crate::chat) fn common_beginning(texts: &[String]) -> &str {
     let Some((first, others)) = texts.split_first() else {
         return "";
     };
-    let is_common = |end: &usize| others.iter().all(|other| other.starts_with(&first[..*end]));
-    let ends = first
-        .char_indices()
-        .map(|(at, character)| at + character.len_utf8());
-    let end = ends.take_while(is_common).last().unwrap_or(0);
-    &first[..end]
+    let mut common = 0;
+    for (at, character) in first.char_indices() {
+        let end = at + character.len_utf8();
+        if !others.iter().all(|other| other.starts_with(&first[..end])) {
+            break;
+        }
+        common = end;
+    }
+    &first[..common]
 }
 
 #[cfg(test)]

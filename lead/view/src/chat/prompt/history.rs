@@ -143,15 +143,17 @@ fn unescaped(line: &str) -> String {
 /// Returns the file of the history: `$XDG_STATE_HOME/teamd/history`, else below `~/.local/state`;
 /// none for a user without a home.
 fn history_path(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // The base directory specification ignores a path that is not absolute.
-    let absolute = |name: &str| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
+    let state = match absolute(variable("XDG_STATE_HOME")) {
+        Some(state) => state,
+        None => absolute(variable("HOME"))?.join(".local/state"),
     };
-    let state =
-        absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
     Some(state.join("teamd/history"))
+}
+
+/// The base directory specification ignores a path that is not absolute.
+fn absolute(value: Option<OsString>) -> Option<PathBuf> {
+    let path = PathBuf::from(value?);
+    path.is_absolute().then_some(path)
 }
 
 #[cfg(test)]

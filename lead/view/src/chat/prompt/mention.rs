@@ -11,7 +11,7 @@ const MOST: u64 = 64 * 1024;
 /// Returns the text with the content of the files that it mentions, and a line about each.
 pub(in crate::chat) fn with_files(text: &str) -> (String, Vec<String>) {
     let mut all = text.to_owned();
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     let mut room = MOST;
     for path in text
         .split_whitespace()
@@ -23,7 +23,7 @@ pub(in crate::chat) fn with_files(text: &str) -> (String, Vec<String>) {
             path.trim_end_matches(['.', ',', ';', ':', '?', '!', ')']),
         ]
         .into_iter()
-        .find(|path| fs::metadata(path).is_ok_and(|found| found.is_file()));
+        .find(|path| fs::metadata(path).is_ok_and(|metadata| metadata.is_file()));
         let Some(path) = path else { continue };
         match read(path, room) {
             Ok((content, whole)) => {
@@ -34,15 +34,15 @@ pub(in crate::chat) fn with_files(text: &str) -> (String, Vec<String>) {
                     content.trim_end()
                 ));
                 let cut = if whole { "" } else { ", cut" };
-                told.push(format!(
+                notes.push(format!(
                     "with {path} ({}{cut})",
                     count(content.lines().count(), "line")
                 ));
             }
-            Err(why) => told.push(format!("without {path}: {why}")),
+            Err(why) => notes.push(format!("without {path}: {why}")),
         }
     }
-    (all, told)
+    (all, notes)
 }
 
 /// Reads a file as far as there is room. Returns whether that is all of it.
@@ -77,15 +77,15 @@ mod tests {
         let a = path("a");
         let b = path("b");
         let c = path("c");
-        let (text, told) = with_files(&format!("look at @{a}, and a@b @nowhere"));
+        let (text, notes) = with_files(&format!("look at @{a}, and a@b @nowhere"));
         assert_eq!(
             text,
             format!("look at @{a}, and a@b @nowhere\n\n<file path=\"{a}\">\none\ntwo\n</file>")
         );
-        assert_eq!(told, [format!("with {a} (2 lines)")]);
-        let (text, told) = with_files(&format!("@{b} @{c}"));
+        assert_eq!(notes, [format!("with {a} (2 lines)")]);
+        let (text, notes) = with_files(&format!("@{b} @{c}"));
         assert_eq!(
-            told,
+            notes,
             [
                 format!("without {b}: it is no text"),
                 format!("with {c} (1 line, cut)")

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::{AfterInput, ChatSession, unusable};
 use crate::chat::agent::ChatTarget;
-use crate::chat::console::{ShellEnd, Unfinished};
+use crate::chat::console::{ShellEnd, UnfinishedWork};
 use crate::chat::prompt::commands;
 use teamd_client::args::{Approve, TeamctlCommand};
 use teamd_client::context::{Context, block_on};
@@ -62,7 +62,7 @@ impl ChatSession<'_> {
         let (ends, end) = oneshot::channel();
         self.console
             .unfinished
-            .extend(what.map(|what| Unfinished { what, end }));
+            .extend(what.map(|what| UnfinishedWork { what, end }));
         let output = self.console.printed.output();
         let columns = self.console.screen.columns();
         let elsewhere = self.context.elsewhere();

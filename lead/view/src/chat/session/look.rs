@@ -1,6 +1,7 @@
 //! What is new in a chat, read and shown: answers, plans, the team, the daemon, the pauses of a
 //! model call.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use teamd_shared::clock::wall;
@@ -89,10 +90,10 @@ impl ChatSession<'_> {
 
     /// Says who the agent is, and what it has used.
     fn look_at_row(&mut self, member: Option<&RosterMember>) {
-        let running = member
-            .filter(|_| self.seen.runs)
-            .map(|member| member.name.clone());
-        let running = running.into_iter().collect();
+        let mut running = BTreeSet::new();
+        if self.seen.runs {
+            running.extend(member.map(|member| member.name.clone()));
+        }
         let rows = rows(member, &running, self.follower.team(), &self.prices);
         let Some(row) = rows.first() else {
             self.seen.title = self.target.name.to_string();

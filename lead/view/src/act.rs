@@ -1,5 +1,5 @@
-//! What a person wants done is done here: by the daemon, or by the command of `teamctl` in a thread
-//! of its own, since it may wait.
+//! Carries out what a person orders in a view: through the daemon, or by a command of `teamctl` in
+//! a thread of its own, since a command may wait.
 
 use std::pin::Pin;
 
@@ -27,12 +27,12 @@ use tokio::sync::oneshot;
 /// For so many columns the commands print: what they print is wrapped once more.
 const COLUMNS: usize = 200;
 
-/// Something that is being done.
+/// An action in progress.
 pub(crate) type RunningAction<'d> = Pin<Box<dyn Future<Output = ActionEnd> + 'd>>;
-/// All that is being done.
+/// All actions in progress.
 pub(crate) type Actions<'d> = FuturesUnordered<RunningAction<'d>>;
 
-/// What became of it.
+/// The end of an action.
 pub(crate) enum ActionEnd {
     /// In a few lines.
     Said(String),
@@ -66,7 +66,7 @@ pub(crate) fn hold<'d>(mut client: Client) -> RunningAction<'d> {
     })
 }
 
-/// What a person wants done, as the page says it.
+/// An order of a person, as the page sends it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PersonOrder {
@@ -84,7 +84,7 @@ pub(crate) enum PersonOrder {
 }
 
 impl PersonOrder {
-    /// Has it done.
+    /// Carries the order out, and prints what came of it.
     pub(crate) fn run(self, context: &Context) -> CommandResult {
         match self {
             Self::Answer {
@@ -156,7 +156,7 @@ pub(crate) fn task<'d>(context: &Context, order: TaskOrder) -> RunningAction<'d>
     })
 }
 
-/// Says everything about a task, with the output of its last check.
+/// Describes a task in full, with the output of its last check.
 pub(crate) fn task_text(dir: &TeamDir, team: &Team, task: &Task) -> String {
     let log = match tasks::read_log(dir, task.id) {
         Ok(None) => paint(DIM, "no check of it has run"),
@@ -170,8 +170,8 @@ pub(crate) fn task_text(dir: &TeamDir, team: &Team, task: &Task) -> String {
     )
 }
 
-/// Says what begins with a command that takes its time.
-pub(crate) fn begins(command: &TeamctlCommand) -> Option<String> {
+/// Describes what begins with a command that takes long.
+pub(crate) fn begins(command: &Command) -> Option<String> {
     match command {
         TeamctlCommand::Shutdown(args) => {
             Some(format!("waiting for the answer of {}", args.names.first()?))

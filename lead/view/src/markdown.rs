@@ -42,9 +42,9 @@ struct Page {
     /// The line in progress, with its styles.
     line: String,
     styles: Vec<Style>,
-    /// What stands before each line of a list or a quotation.
+    /// What comes before each line of a list or a quotation.
     margins: Vec<String>,
-    /// What stands before the next line instead of the last margin: the mark of an item.
+    /// What comes before the next line instead of the last margin: the mark of an item.
     mark: Option<String>,
     /// The numbers of the lists; none: bullets.
     lists: Vec<Option<u64>>,
@@ -183,7 +183,7 @@ impl Page {
         self.mark = Some(mark);
     }
 
-    /// Shows where a link leads, unless its text says so.
+    /// Shows the target of a link, unless its text is the target.
     fn link(&mut self) {
         let target = escape::line(&self.links.pop().unwrap_or_default()).into_owned();
         if !target.is_empty() && !self.line.ends_with(&target) {

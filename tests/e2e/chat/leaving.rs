@@ -63,7 +63,7 @@ fn a_lead_agent_that_is_started_again_runs_before_the_chat_ends() {
     terminal.shown_raw("waiting until lead is started again");
     signal(worker, Signal::SIGCONT);
     terminal.shown_raw("lead continues the conversation");
-    terminal.shown_raw("the team goes on without you");
+    terminal.shown_raw("the team continues without you");
     assert_eq!(terminal.finish(), Some(0));
     assert_eq!(team.incarnation("lead"), before + 1);
 }
@@ -83,7 +83,7 @@ fn the_terminal_is_given_back_at_every_end() {
     terminal.line("!echo begun; exec sleep 60");
     terminal.shown_raw("begun\r\n");
     terminal.signal(Signal::SIGTERM);
-    terminal.shown_raw("the team goes on without you");
+    terminal.shown_raw("the team continues without you");
     assert_eq!(terminal.finish(), Some(0));
     // It has ended, and Enter is awaited.
     let mut terminal = chat(&team);

@@ -184,7 +184,7 @@ fn at_a_terminal_a_person_talks_interrupts_and_leaves() {
         assert_eq!(said.matches(line).count(), 1, "{line:?}:\n{said}");
     }
     assert!(
-        said.ends_with("note: the team goes on without you"),
+        said.ends_with("note: the team continues without you"),
         "{said}"
     );
     // Leaving ends nothing; the roster may hear of the end of the turn after the chat has.

@@ -27,7 +27,7 @@ pub(super) struct Console {
     pub(super) signals: ChatSignals,
     pub(super) line: PromptLine,
     pub(super) printed: PrintQueue,
-    /// What was said with the agents with whom the person is done.
+    /// The conversations with the agents that the person has left, to be printed at the end.
     pub(super) spoken: Vec<LogBlock>,
     /// Work in other threads that must not end with the chat.
     pub(super) unfinished: Vec<UnfinishedWork>,

@@ -115,7 +115,7 @@ impl Log {
         kept
     }
 
-    /// Shows nothing of what there is, until a person scrolls up.
+    /// Hides all blocks, until a person scrolls up.
     pub(super) fn clear(&mut self) {
         self.hidden = self.blocks.len();
         self.forget_layout();

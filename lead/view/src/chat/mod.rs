@@ -1,7 +1,7 @@
 //! `teamctl chat` and `teamctl attach`: a conversation with an agent, at a terminal and in a pipe.
 //!
 //! A message to the agent is a line in its inbox, and its answers are in its transcript. The chat
-//! follows these files, and asks the daemon only for decisions. The agent does not know of the
+//! follows these files, and asks the daemon only for decisions. The agent does not know about the
 //! chat, and leaving the chat ends nothing.
 
 mod agent;

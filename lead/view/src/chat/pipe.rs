@@ -129,7 +129,7 @@ impl<'a> Pipe<'a> {
         let timeout = self.options.timeout;
         within(timeout, self.follow()).await?.map_err(|early| {
             let time = clock::span(timeout.unwrap_or_default().as_secs_f64());
-            let hint = format!("{name} goes on: `teamctl attach {name}` shows it, `teamctl interrupt {name}` interrupts its turn");
+            let hint = format!("{name} continues: `teamctl attach {name}` shows it, `teamctl interrupt {name}` interrupts its turn");
             early.error(name, format!("the work is not done after {time}"), hint)
         })
     }

@@ -44,7 +44,7 @@ use teamd_client::read::money;
 const PAST: usize = 100;
 /// How many entries are shown of a teammate to which the person turns.
 const ATTACHED: usize = 10;
-/// After how long without a key the person is told that a piece of work has ended.
+/// After how long without a key the person gets a signal when a piece of work ends.
 const AWAY: Duration = Duration::from_secs(5);
 /// The columns of a terminal that does not say how many it has.
 const COLUMNS: usize = 80;
@@ -122,7 +122,7 @@ pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions)
         let running = if last.is_lead() { "the team" } else { name };
         context
             .out
-            .note(format_args!("{running} goes on without you"));
+            .note(format_args!("{running} continues without you"));
     }
     Ok(ExitCode::Done)
 }
@@ -180,7 +180,7 @@ async fn finish(context: &Context, console: &mut Console) -> Result<(), CommandE
     Ok(())
 }
 
-/// Prints what was said, once, where the person reads on.
+/// Prints what was said to the normal screen, once.
 fn print(context: &Context, blocks: &[LogBlock], columns: usize) -> Result<(), CommandError> {
     for block in blocks {
         let text = block.write(false, columns);
@@ -404,7 +404,7 @@ impl<'a> ChatSession<'a> {
             Notify::Osc9 => format!("\x1b]9;{}\x07", escape::line(what)),
             Notify::Off => return,
         };
-        // The next frame tells that the terminal is gone.
+        // If the terminal is gone, the next frame fails.
         self.console.screen.signal(&bytes).ok();
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn lay_out(rows: Vec<Vec<String>>, columns: usize) -> String {
     let mut rows = rows.into_iter();
     let mut table = Table::new();
     table
-        // Rows of several lines are told apart by a line.
+        // A line separates rows that have several lines.
         .load_style(if fits {
             style
         } else {

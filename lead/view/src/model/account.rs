@@ -168,7 +168,7 @@ mod tests {
         account.member((&alice, "script", true), &ledger);
         let member = &account.members[&alice];
         let task = &account.tasks[&7];
-        // Nothing says when its process was killed: it worked until the next one began.
+        // No record says when its process was killed; it counts as working until the next began.
         assert_eq!(
             (member.turns, member.working, member.waiting),
             (2, 27.0, 3.0)

@@ -28,7 +28,7 @@ pub(crate) struct FollowedConversation<'d> {
     complete: String,
 }
 
-/// A part, and where it stands: the place of its entry, and its number in that.
+/// A part and its place: that of its entry, and its number within the entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Placed {
     pub at: Mark,
@@ -165,7 +165,7 @@ mod tests {
         );
         write(&TeamPath::transcript(&alice), &all);
         write(&TeamPath::live(&alice), "I look.");
-        // Another file in its place is read from its start, and is all there is.
+        // Another file in its place is read from the start and replaces everything.
         conversation.read().unwrap();
         assert_eq!(conversation.live, "");
         let said = ConversationPart::Said {

@@ -29,7 +29,7 @@ impl Item {
         self.steps.first()?.request.as_ref().map(|(id, _)| id)
     }
 
-    /// Adds a step. The journal says better than an inbox what happened to a request.
+    /// Adds a step. For a request the journal is more precise than an inbox.
     fn add(&mut self, step: FeedStep) {
         let stage = step.stage();
         let same = self.steps.iter_mut().find(|other| {
@@ -113,7 +113,7 @@ impl Feed {
         }
     }
 
-    /// Leaves out what the journal said: another one stands in its place.
+    /// Removes what came from the journal, which was replaced.
     pub(super) fn forget_journal(&mut self) {
         for item in &mut self.items {
             item.steps.retain(|step| step.seq.is_none());

@@ -9,7 +9,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 /// How many snapshots back reading begins: what happened since then is the past that a view shows.
 const SNAPSHOTS: usize = 2;
-/// What stands at the beginning of the line of a snapshot, behind its time and position.
+/// How the line of a snapshot begins after its time and position.
 const SNAPSHOT: &[u8] = b"\"record\":\"snapshot\"";
 /// Within so many bytes.
 const BEGINNING: usize = 300;
@@ -28,7 +28,7 @@ pub struct JournalFollower<'d> {
 pub struct NewLines {
     /// The lines, oldest first.
     pub lines: Vec<Line>,
-    /// Whether another journal stands there now: what was read before is not part of it.
+    /// Whether the journal was replaced: what was read before is not part of the new one.
     pub restarted: bool,
 }
 

@@ -12,12 +12,12 @@ use teamd_shared::transcript::{Entry, Event, Usage};
 
 use super::past::TimeSpan;
 
-/// What one conversation says.
+/// What one conversation has used, and when its agent worked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ConversationLedger {
     /// What its model used, oldest first.
     pub spent: Vec<SpentUsage>,
-    /// When it worked; with whether that ended by itself.
+    /// From when to when it worked, and whether it finished that work itself.
     worked: Vec<(f64, f64, bool)>,
     /// Since when it works.
     since: Option<f64>,
@@ -42,7 +42,7 @@ impl ConversationLedger {
         let event = &entry.event;
         let ends = match event {
             Event::Idle { .. } | Event::Left { .. } => Some(true),
-            // What it did before did not end by itself.
+            // It did not finish the work before.
             Event::Incarnation { .. } => Some(false),
             _ => None,
         };

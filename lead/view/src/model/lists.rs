@@ -48,7 +48,7 @@ pub(crate) fn by_status(team: &Team, past: &Past, filter: &str) -> [Vec<TaskId>;
         };
         columns[column].push(task);
     }
-    // The next one to be given stands first, and what ended last.
+    // The next task to be assigned comes first, and the one that ended last.
     columns[0].sort_by_key(|task| {
         (
             !team.blockers(task).is_empty(),
@@ -60,7 +60,7 @@ pub(crate) fn by_status(team: &Team, past: &Past, filter: &str) -> [Vec<TaskId>;
     columns.map(|tasks| tasks.into_iter().map(|task| task.id).collect())
 }
 
-/// Says how many of all tasks are completed, once there is one.
+/// Returns how many of all tasks are completed, once there is a task.
 pub(crate) fn tasks_done(team: &Team) -> Option<String> {
     // A snapshot leaves out what was completed before it.
     let others = team
@@ -72,7 +72,7 @@ pub(crate) fn tasks_done(team: &Team) -> Option<String> {
     (all > 0).then(|| format!("{} of {all} tasks done", all.saturating_sub(others)))
 }
 
-/// Says how a task stands, and to which group of members that is alike.
+/// Describes the status of a task, and returns the group of members that it resembles.
 pub(crate) fn standing(task: &Task, blocked_by: &str) -> (String, Group) {
     let owner = task
         .owner

@@ -17,9 +17,9 @@ const LONGEST_FAILURE: usize = 1000;
 /// A part of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ConversationPart {
-    /// What the agent was told: by whom, and the text.
+    /// What the agent was sent: the sender, and the text.
     Said {
-        /// Who told it.
+        /// The sender.
         from: String,
         /// The words.
         text: String,
@@ -192,7 +192,7 @@ pub fn parts(event: &Event, is_command: bool) -> Vec<ConversationPart> {
 
 fn answer(content: &[Block], usage: &Usage, cut: Option<Cut>) -> Vec<ConversationPart> {
     let text = text_of(content);
-    // What it costs may be known later, and is told then.
+    // Its cost may be known later, and is reported then.
     let cost = if usage.is_nothing() {
         String::new()
     } else {

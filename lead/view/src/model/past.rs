@@ -10,7 +10,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Request, Status};
 use teamd_shared::task::{Stage, Task, TaskEvent, TaskId, TaskStatus};
 
-/// A time from when to when, in seconds since 1970; it goes on while there is no end.
+/// A time with its start and end, in seconds since 1970; without an end it continues.
 pub(crate) type TimeSpan = (f64, Option<f64>);
 
 /// What the lines so far say.
@@ -51,7 +51,7 @@ pub struct TaskPast {
     pub(crate) marks: Vec<(f64, TaskEvent)>,
 }
 
-/// How a task stands.
+/// The state of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stand {
     Pending,
@@ -64,7 +64,7 @@ pub(crate) enum Stand {
 }
 
 impl Past {
-    /// Takes in a line of the journal; one that is told twice changes nothing.
+    /// Applies a line of the journal; one that is repeated changes nothing.
     pub fn line(&mut self, line: &Line) {
         match &line.record {
             Record::Member(record) => self.member(line.at, record),
@@ -145,7 +145,7 @@ impl Past {
                 .insert(request.request_id.clone(), (request.kind, waited));
         }
         let (spans, end) = match (request.kind, request.status) {
-            // Work on other tasks goes on while a review waits.
+            // Work on other tasks continues while a review waits.
             (Kind::PlanApproval | Kind::Permission, _) => (&mut self.awaiting, request.resolved_at),
             (Kind::Shutdown, Status::Approved) => (&mut self.leaving, None),
             (Kind::Shutdown, _) => (&mut self.leaving, request.resolved_at),
@@ -265,11 +265,7 @@ mod tests {
         for line in lines.iter().chain(&lines) {
             past.line(line);
         }
-        assert_eq!(
-            past.lives[&alice].len(),
-            1,
-            "what is told twice is there once"
-        );
+        assert_eq!(past.lives[&alice].len(), 1, "a repeated line counts once");
         assert_eq!(past.awaiting(&alice).len(), 1);
         let Record::Member(mut record) = lines[0].record.clone() else {
             panic!("no member")

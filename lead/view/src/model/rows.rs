@@ -19,7 +19,7 @@ use teamd_shared::task::Task;
 pub struct MemberRow<'r> {
     /// As the roster has it.
     pub member: &'r RosterMember,
-    /// How it stands.
+    /// Its state.
     pub standing: MemberStanding,
     /// The task that it holds.
     pub task: Option<&'r Task>,
@@ -60,7 +60,7 @@ impl MemberRow<'_> {
         }
     }
 
-    /// Says what it does or waits for; the id of its request stands beside the text of that.
+    /// Returns what it does or waits for; the id of its request is beside the text of that.
     pub fn what(&self) -> &str {
         let what = self.standing.what.as_str();
         self.request

@@ -12,7 +12,7 @@ use teamd_shared::message::{ALL, LEAD, TEAMD, USER};
 
 use super::steps::{FeedStep, RequestStage, StepSubject, Turning};
 
-/// The most lifelines: the lead and those that take part most. One more stands for all others.
+/// The most lifelines: the lead and those that take part most. One more is for all others.
 pub const LIFELINES: usize = 13;
 /// The most events of a picture.
 pub const EVENTS: usize = 400;
@@ -121,7 +121,7 @@ impl Sequence {
 
 impl Sequence {
     /// Returns the incarnations: the lifeline of each, and from which to which event; one that
-    /// began earlier has no first event, and one that goes on no last.
+    /// began earlier has no first event, and one that continues has no last.
     pub fn incarnations(&self) -> Vec<(usize, Option<usize>, Option<usize>)> {
         let mut open: BTreeMap<usize, Option<usize>> = BTreeMap::new();
         let mut all = Vec::new();
@@ -155,7 +155,7 @@ fn is_drawn(step: &FeedStep) -> bool {
     }
 }
 
-/// Returns whose lifeline it is: a person, and the daemon, act where the lead is.
+/// Returns the owner of the lifeline: a person and the daemon act on that of the lead.
 fn agent(name: &str) -> &str {
     if [USER, TEAMD].contains(&name) {
         LEAD
@@ -164,7 +164,7 @@ fn agent(name: &str) -> &str {
     }
 }
 
-/// Returns the lifelines, and which of them stands for all that have none of their own.
+/// Returns the lifelines, and which of them is for all members without one of their own.
 fn lifelines(steps: &[&FeedStep], most: usize) -> (Vec<String>, Option<usize>) {
     let mut first: Vec<&str> = vec![LEAD];
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

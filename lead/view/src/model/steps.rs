@@ -26,11 +26,11 @@ pub struct FeedStep {
     pub text: String,
     /// What it is about.
     pub about: StepSubject,
-    /// The request that it is part of, and where that stands with it.
+    /// The request that it belongs to, and the stage that the request reaches with it.
     pub request: Option<(RequestId, RequestStage)>,
     /// Whether something went wrong.
     pub is_trouble: bool,
-    /// The id of the message: one that stands in several inboxes happened once.
+    /// The id of the message: one that is in several inboxes happened once.
     pub message: Option<Uuid>,
 }
 
@@ -54,7 +54,7 @@ pub enum Turning {
     Ended,
 }
 
-/// Where a request stands with a step.
+/// The stage that a request reaches with a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RequestStage {
     /// It was made.
@@ -96,7 +96,7 @@ impl RequestStage {
 }
 
 impl FeedStep {
-    /// Reads a line of the journal; none if it only repeats what another line says.
+    /// Reads a line of the journal; none if it only repeats another line.
     pub fn of_line(line: &Line) -> Option<Self> {
         let (what, text) = event::parts(&line.record);
         let seq = Some(line.seq);
@@ -189,7 +189,7 @@ impl FeedStep {
         }
     }
 
-    /// Reads a line of an inbox; none if it is no message, or the journal tells it.
+    /// Reads a line of an inbox; none if it is no message, or if the journal reports it too.
     pub(crate) fn of_message(owner: &Name, line: &[u8]) -> Option<Self> {
         let message = Message::parse(line).ok()?;
         let (what, request) = match &message.body {
@@ -253,7 +253,7 @@ impl FeedStep {
         })
     }
 
-    /// Returns where its request stands with it.
+    /// Returns the stage that its request reaches with it.
     pub(super) fn stage(&self) -> Option<RequestStage> {
         self.request.as_ref().map(|(_, stage)| *stage)
     }

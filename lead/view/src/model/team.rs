@@ -54,7 +54,7 @@ pub(crate) struct TeamFiles<'d> {
     unread: VecDeque<Name>,
     /// Why something could not be read, if the last attempt failed.
     pub trouble: Option<CommandError>,
-    /// Why the journal cannot be followed, until another one stands there.
+    /// Why the journal cannot be followed, until it is replaced.
     broken: Option<CommandError>,
 }
 
@@ -256,7 +256,7 @@ impl<'d> TeamFiles<'d> {
             && let Some((tail, past)) = &mut self.whole
         {
             let lines = tail.read()?;
-            // An odd line is told of where the journal is followed.
+            // A malformed line is reported where the journal is followed.
             for line in lines.iter().filter_map(|line| json::read(line).ok()) {
                 past.line(&line);
             }

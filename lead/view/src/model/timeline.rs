@@ -6,7 +6,7 @@ use teamd_shared::task::TaskId;
 use super::ledger::ConversationLedger;
 use super::past::{Life, Past, Stand, TaskPast, TimeSpan};
 
-/// So many parts of a window can be told apart: what is shorter is drawn as long as one.
+/// How many parts of a window are distinguished: a shorter time is drawn as one part.
 const PARTS: f64 = 1_000.0;
 /// How many incarnations of a member are drawn, the last ones.
 const LIVES: usize = 200;
@@ -18,7 +18,7 @@ pub(crate) struct Window {
     pub to: f64,
 }
 
-/// What a member did. What stands later here is drawn above what stands before.
+/// What a member did. Later fields are drawn above earlier ones.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bars<'p> {
     pub lives: &'p [Life],
@@ -32,7 +32,7 @@ impl Window {
         from <= self.to && to.is_none_or(|to| to >= self.from)
     }
 
-    /// Returns what can be seen of these: those that cannot be told apart are one.
+    /// Returns what is visible of these: times that cannot be distinguished are merged.
     fn seen(self, mut spans: Vec<TimeSpan>) -> Vec<TimeSpan> {
         let part = (self.to - self.from).max(0.0) / PARTS;
         spans.retain(|span| self.has(*span));
@@ -43,7 +43,7 @@ impl Window {
                 Some((_, last @ Some(_))) if last.is_some_and(|last| from - last < part) => {
                     *last = to.map(|to| last.unwrap_or(to).max(to));
                 }
-                // The last one goes on.
+                // The last one continues.
                 Some((_, None)) => {}
                 _ => seen.push((from, to)),
             }
@@ -67,7 +67,7 @@ impl Past {
         let lives = &lives[first..];
         let lives = &lives[..lives.partition_point(|life| life.decided <= window.to)];
         let exits = self.exits(name);
-        // Nothing of it goes on when its process is gone.
+        // Nothing continues after its process has ended.
         let seen = |spans: Vec<TimeSpan>| {
             window.seen(
                 spans

@@ -1,4 +1,4 @@
-//! What a key does to a text that a person types: the same wherever there is one. Pure.
+//! What a key does to a text that a person types: the same in every text field. Pure.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::{CursorMove, TextArea};

@@ -8,7 +8,7 @@ Everywhere
   1 2 3 4 5, Tab   Team, Requests, Tasks, Feed, Conversation
   j k ↑ ↓ g G      down, up, first, last; PgUp PgDn: a page
   /                show only what has a text in it; Esc shows all again
-  q, Ctrl-C        leave: the team goes on without you
+  q, Ctrl-C        leave: the team continues without you
   ?, Ctrl-G        this list
 
 A request that waits for you (Team and Requests)
@@ -53,8 +53,8 @@ const TYPING: &str = "\
 Text that you type (also in `teamctl chat` and `attach`)
   Enter            send it; Alt-Enter, Ctrl-J: another line
   Esc              leave it; in the chat: interrupt the turn, keep it
-  Ctrl-A E B F     start and end of a line, a character back and on
-  Alt-B, Alt-F     a word back and on; also Ctrl-← and Ctrl-→
+  Ctrl-A E B F     start and end of a line, a character back and forward
+  Alt-B, Alt-F     a word back and forward; also Ctrl-← and Ctrl-→
   Ctrl-W U K       delete a word, what is before, what is behind
   Ctrl-Y, Ctrl-/   insert what was deleted, undo
 

@@ -10,7 +10,7 @@ use teamd_client::print::table::{cut, width};
 use super::pager::Pager;
 use super::text::row;
 
-/// Draws a text below its heading, which says how much of it is below the screen.
+/// Draws a text below its heading, which counts the lines below the screen.
 pub(crate) fn page(
     frame: &mut Frame<'_>,
     [heading, rest]: [Rect; 2],
@@ -25,7 +25,7 @@ pub(crate) fn page(
     rule(frame, heading, title, &more);
 }
 
-/// Draws a line with a title, and what is said at its right end.
+/// Draws a line with a title, and a text at its right end.
 pub(crate) fn rule(frame: &mut Frame<'_>, area: Rect, title: &str, right: &str) {
     let columns = usize::from(area.width);
     let title = cut(&escape::line(title), Some(columns.saturating_sub(2)));

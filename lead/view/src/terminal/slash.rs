@@ -102,7 +102,12 @@ pub(crate) const COMMANDS: [Slash; 18] = [
         "begin a new conversation with the lead agent",
     ),
     slash("/help", "", "", "this list"),
-    slash("/quit", "", "", "leave; the agents go on (also Ctrl-D)"),
+    slash(
+        "/quit",
+        "",
+        "",
+        "leave; the agents keep working (also Ctrl-D)",
+    ),
     slash("/team", "[NAME]", "status", ""),
     slash("/exit", "", "", ""),
 ];

@@ -137,7 +137,7 @@ pub(super) struct App {
 }
 
 impl App {
-    /// Takes what there is now: each list, filtered.
+    /// Updates each list from the team, and applies the filter.
     pub(super) fn set(&mut self, rows: &[MemberRow<'_>], team: &Team, past: &Past, items: &[Item]) {
         let wanted = rows
             .iter()
@@ -212,7 +212,7 @@ impl App {
         }
     }
 
-    /// Returns the agent of whom the conversation is shown, or would be.
+    /// Returns the agent whose conversation is shown, or would be in that pane.
     pub(super) fn agent(&self) -> Option<&Name> {
         self.lists.members.selected()
     }

@@ -33,7 +33,7 @@ const NOTICE: usize = 4;
 /// The most lines that a text which is typed has on the screen.
 const TYPED: usize = 8;
 
-/// What there is to show.
+/// What a frame shows.
 pub(super) struct TopScene<'s> {
     pub(super) rows: Vec<MemberRow<'s>>,
     pub(super) seen: SeenTeam<'s, 's>,
@@ -202,7 +202,7 @@ fn say(frame: &mut Frame<'_>, area: Rect, text: &str) {
     );
 }
 
-/// Returns what stands before an entry of a list: it tells the selected one.
+/// Returns the mark before an entry of a list, by which the selected one is recognized.
 fn mark(is_selected: bool) -> String {
     if is_selected {
         paint(Group::Working.style().bold(), "▌")
@@ -211,7 +211,7 @@ fn mark(is_selected: bool) -> String {
     }
 }
 
-/// Says in one line how the team stands.
+/// Writes the state of the team in one line.
 fn header(scene: &TopScene<'_>, columns: usize) -> Line<'static> {
     let count = |group| {
         scene
@@ -284,7 +284,7 @@ fn header(scene: &TopScene<'_>, columns: usize) -> Line<'static> {
     row(&format!("{line}{gap}{spent}{} ", paint(style, live)))
 }
 
-/// Returns the mark of a group, which tells it where colours do not.
+/// Returns the mark of a group, for terminals without colours.
 const fn glyph(group: Group) -> &'static str {
     match group {
         Group::NeedsYou => "●",

@@ -250,7 +250,7 @@ impl App {
         let verdict = self.verdict(true, now)?;
         if !self.reading.pager.is_seen() {
             self.reading.pager.go_to_unseen();
-            "nothing was answered: the text goes on here".clone_into(&mut self.notice);
+            "nothing was answered: the text continues here".clone_into(&mut self.notice);
         } else if with_feedback {
             self.type_for(TypingPurpose::Feedback(verdict));
         } else {

@@ -39,7 +39,7 @@ use draw::TopScene;
 
 pub use crate::terminal::is_possible;
 
-/// How long to wait at the end for what was begun.
+/// How long the view waits at its end for actions that are not finished.
 const LAST: Duration = Duration::from_secs(3);
 /// How old the look at the processes may be that the memory is shown by.
 const PROCESSES: Duration = Duration::from_secs(2);
@@ -70,7 +70,7 @@ struct Top<'d> {
     processes: Option<(Processes, Instant)>,
     /// What was read from the terminal, and waits for the next frame.
     pressed: Option<Event>,
-    /// How many things that the person wants are begun and not done.
+    /// How many actions of the person are not finished.
     open: usize,
 }
 
@@ -157,8 +157,8 @@ impl<'d> Top<'d> {
             return;
         }
         let next_frame = FRAME.saturating_sub(drawn.elapsed());
-        // The older ones change less often, and may be shown as late: many ages make no more frames
-        // than one.
+        // Older ages change less often and may be late: however many ages there are, the youngest
+        // one alone decides when the next frame is drawn.
         let age = self.app.youngest.and_then(|youngest| {
             Duration::try_from_secs_f64(clock::span_stays(wall() - youngest)).ok()
         });
@@ -333,7 +333,7 @@ impl<'d> Top<'d> {
         if tokio::time::timeout(LAST, done()).await.is_err() {
             self.context
                 .out
-                .note("what has begun goes on if the daemon has recorded it");
+                .note("what was begun continues if the daemon has recorded it");
             self.context
                 .out
                 .hint("`teamctl events --last 5` shows that");

@@ -411,7 +411,7 @@ fn a_request_is_approved_only_when_each_line_of_it_was_on_the_screen() {
     assert!(
         stage
             .draw()
-            .contains("nothing was answered: the text goes on here")
+            .contains("nothing was answered: the text continues here")
     );
     let mut scrolled = self::stage((80, 19));
     assert_eq!(scrolled.press(" a").len(), 1);

@@ -15,7 +15,7 @@ use teamd_shared::task::TaskId;
 
 use super::page::{self, Asset};
 
-/// Tells where a browser says that a request comes from.
+/// The header in which a browser says where a request comes from.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What this server is.
@@ -34,7 +34,7 @@ pub(super) enum PageView {
     Requests,
     Board,
     Conversation(Name),
-    /// What stands before a place in the transcript of an agent.
+    /// What comes before a place in the transcript of an agent.
     Earlier(Name, u64),
     /// With so many of the last events and so many lifelines, of the last so many seconds.
     Sequence((usize, usize), Option<u32>),
@@ -54,7 +54,7 @@ pub(super) enum Route {
     Once(PageView),
     /// A view, and each change of it.
     Stream(PageView),
-    /// Something of this kind is to be done: the rest stands in the body.
+    /// An order of this kind: the rest of it is in the body.
     Act(&'static str),
 }
 
@@ -273,7 +273,7 @@ mod tests {
             ("origin", "http://localhost:8080"),
         ];
         assert_eq!(ask(&guard, "POST /send", &by_name), Ok(Route::Act("send")));
-        // The page itself tells nothing.
+        // The page itself reveals nothing.
         let bare = [
             ("authorization", ""),
             ("origin", ""),

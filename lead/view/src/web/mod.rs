@@ -2,8 +2,8 @@
 //! person decides, as `top` does.
 //!
 //! One task has the files and answers what the connections ask of it. A stream asks again when a
-//! file has changed, sends what is different, and asks no more before the browser has taken that.
-//! So a stream that begins anew misses nothing.
+//! file has changed, and sends what is different. It asks nothing further before the browser has
+//! taken that, so a stream that begins again misses nothing.
 
 mod guard;
 mod page;
@@ -36,10 +36,10 @@ use guard::{Guard, PageView};
 use server::{Ask, Site};
 use shown::TeamPage;
 
-/// The time between two changes that are told, at least.
+/// The shortest time between two announced changes.
 const FRAME: Duration = Duration::from_millis(100);
-/// The time between two changes that are told while files are read for the first time: each one has
-/// every view made again.
+/// The shortest time between two announced changes while files are read for the first time: after
+/// each one every view is made again.
 const WHILE_READING: Duration = Duration::from_secs(1);
 /// How many questions of connections may wait.
 const ASKS: usize = 32;

@@ -48,7 +48,7 @@ pub(super) type HttpBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// What the server asks of the one that has the files.
 pub(super) enum Ask {
-    /// What a view shows; none if there is no such thing.
+    /// What a view shows; none if that does not exist.
     View(PageView, oneshot::Sender<Option<Map<String, Value>>>),
     /// Do this, and say what came of it, and whether it is done.
     Act(PersonOrder, oneshot::Sender<(bool, String)>),

@@ -57,7 +57,7 @@ pub(super) struct TeamPage<'s, 'd> {
 }
 
 impl TeamPage<'_, '_> {
-    /// Returns when any of it is another by itself: by the time alone, in seconds since 1970.
+    /// Returns when any of it changes because time passes, in seconds since 1970.
     pub(super) fn changes_at(&self) -> Option<f64> {
         let rows = rows(
             &self.seen.roster.members,
@@ -70,7 +70,7 @@ impl TeamPage<'_, '_> {
             .reduce(f64::min)
     }
 
-    /// Returns what a view shows, in parts; none if there is no such thing.
+    /// Returns what a view shows, in parts; none if that does not exist.
     pub(super) fn view(&self, view: &PageView) -> Option<Map<String, Value>> {
         let mut shown = match view {
             PageView::Metrics => return Some(object(json!({"metrics": self.metrics()}))),
@@ -99,7 +99,7 @@ impl TeamPage<'_, '_> {
         Some(object(shown))
     }
 
-    /// What stands above each view; the members whole, or only how many there are.
+    /// What is above each view: the members in full, or only their number.
     fn head(&self, whole: bool) -> Map<String, Value> {
         let roster = self.seen.roster;
         let mut rows = rows(

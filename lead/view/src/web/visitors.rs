@@ -58,7 +58,7 @@ impl Visitors {
         }
     }
 
-    /// Closes the oldest stranger, if there is one.
+    /// Closes the oldest stranger, if any.
     pub(super) fn close_oldest(&self) {
         // The visit is dropped by its task, and not here.
         let oldest = self.open().strangers.pop_first();

@@ -14,7 +14,7 @@ use teamd_shared::transcript::Event;
 
 use super::target::LeadOptions;
 
-/// A difference of which the person is told.
+/// A difference that is reported to the person.
 #[derive(Debug, PartialEq)]
 pub(super) struct Difference {
     pub(super) note: String,
@@ -64,7 +64,7 @@ pub(super) fn compare(
     match (failed, model, workspace) {
         (Some(failed), _, None) if !options.fresh => {
             let note = format!(
-                "{name} could not go on: {failed}; it is started again with the settings here"
+                "{name} could not continue: {failed}; it is started again with the settings here"
             );
             Ok(Some(Difference { note, hint: None }))
         }

@@ -98,7 +98,7 @@ impl<'d> Follower<'d> {
         Ok(new)
     }
 
-    /// Reads what was said before all that was read; each time a page of it.
+    /// Reads one page of what was said before everything that was read so far.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -230,7 +230,7 @@ pub(in crate::chat) enum Activity {
 struct MemberActivity {
     name: Name,
     status: MemberStatus,
-    /// Whether it has unread mail, or its transcript says that the turn goes on.
+    /// Whether it has unread mail, or its transcript says that the turn continues.
     has_work: bool,
 }
 

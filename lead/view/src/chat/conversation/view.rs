@@ -1,5 +1,5 @@
 //! A conversation as it is shown: the entries of the transcript become parts, and the text of the
-//! answer in progress stands below them. Pure: no file, no terminal.
+//! answer in progress comes below them. Pure: no file, no terminal.
 //!
 //! The text of an answer arrives twice: piece by piece while the model gives it, and complete when
 //! it is in the transcript. It is shown once, and the transcript is right.
@@ -38,7 +38,7 @@ pub(in crate::chat) struct ConversationView {
     stale: String,
     /// Messages that are not shown: the person has just typed them.
     own: HashSet<Uuid>,
-    /// Whether plans are not shown when the agent reads them: the chat shows them by itself.
+    /// Whether plans are hidden when the agent reads them, because the chat shows them itself.
     hides_plans: bool,
     proposals: Vec<Proposal>,
     ended: Option<IdleReason>,

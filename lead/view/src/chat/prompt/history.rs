@@ -22,7 +22,7 @@ pub(in crate::chat) struct LineHistory {
 }
 
 impl LineHistory {
-    /// Reads the history. Without its file there is one of this chat.
+    /// Reads the history. Without its file, the history begins with this chat.
     pub(in crate::chat) fn load(out: &Output) -> Self {
         let mut history = Self {
             path: history_path(|name| std::env::var_os(name)),

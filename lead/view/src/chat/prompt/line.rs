@@ -28,7 +28,7 @@ pub(in crate::chat) enum Pressed {
     Clear,
     /// Ctrl-G.
     Help,
-    /// Ctrl-O: show the results of tools whole, or no more.
+    /// Ctrl-O: show the results of tools in full, or no longer.
     Unfold,
     /// Show what was before, or what is behind.
     Scroll(Motion),
@@ -150,7 +150,7 @@ impl PromptLine {
         Pressed::Edited
     }
 
-    /// Takes a key while the history is searched. Returns whether it is done with.
+    /// Takes a key while the history is searched. Returns whether the search has used the key.
     fn press_in_search(&mut self, key: KeyEvent, control: bool) -> bool {
         let mut wanted = self.search.take().unwrap_or_default();
         let mut before = self.history.count();

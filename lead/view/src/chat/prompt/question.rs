@@ -11,7 +11,7 @@ use crate::chat::conversation::view::Proposal;
 pub(in crate::chat) struct PlanQuestion {
     /// The plan.
     pub(in crate::chat) request_id: RequestId,
-    /// The question in words: which plan, of whom, how long.
+    /// The question in words: which plan, its author and its length.
     pub(in crate::chat) text: String,
     /// The verdict for which the lead agent has called.
     pub(in crate::chat) proposal: Option<Proposal>,

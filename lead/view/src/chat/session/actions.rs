@@ -1,4 +1,4 @@
-//! What a chat does besides sending messages: commands, another model, programs of the person.
+//! What a chat does apart from sending messages: commands, another model, programs of the person.
 
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ impl ChatSession<'_> {
     }
 
     /// Carries a command out. Returns its result, unless it takes longer than the prompt waits:
-    /// then it goes on.
-    pub(super) async fn carry_out(&mut self, command: TeamctlCommand) -> Option<CommandResult> {
+    /// then it continues.
+    pub(super) async fn carry_out(&mut self, command: Command) -> Option<CommandResult> {
         // The answer to a plan that the chat follows is shown from the journal.
         let followed = (!self.target.is_lead()).then(|| self.target.name.clone());
         let perform = self.perform;
@@ -51,8 +51,8 @@ impl ChatSession<'_> {
         .await
     }
 
-    /// Does something in a thread: it has a runtime of its own, and may take long. With `what` the
-    /// person who leaves waits for the end of it, and reads so.
+    /// Runs an action in a thread: it has a runtime of its own, and may take long. With `what` the
+    /// chat does not end before the action, and says what it waits for.
     async fn in_thread(
         &mut self,
         what: Option<String>,
@@ -76,7 +76,7 @@ impl ChatSession<'_> {
             done.send(result).ok();
             drop(ends);
         });
-        // If the terminal is gone, the next frame tells.
+        // If the terminal is gone, the next frame fails.
         self.draw().ok();
         tokio::time::timeout(COMMAND, is_done).await.ok()?.ok()
     }

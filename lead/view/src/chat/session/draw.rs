@@ -58,7 +58,7 @@ impl ChatSession<'_> {
         screen.draw(|frame| scene.draw(frame)).map_err(unusable)
     }
 
-    /// Returns what stands before the line: what Enter does with it.
+    /// Returns the prompt before the line, which shows what Enter does with it.
     pub(super) fn prompt(&self) -> String {
         if let Some(wanted) = self.console.line.search() {
             return format!("(search) {}: ", escape::line(wanted));
@@ -73,7 +73,7 @@ impl ChatSession<'_> {
     }
 }
 
-/// What there is to show.
+/// What a frame shows.
 struct ChatScene<'s> {
     title: &'s str,
     spent: &'s str,

@@ -248,9 +248,8 @@ impl ChatSession<'_> {
         }
     }
 
-    /// Puts the question off for whose answer the agent waits; else interrupts the current turn,
-    /// and nothing else. What is typed stays; Ctrl-C takes it away where there is nothing to
-    /// interrupt.
+    /// Puts a question off if the agent waits for its answer; else interrupts the current turn, and
+    /// nothing else. What is typed stays. Ctrl-C deletes it if there is nothing to interrupt.
     pub(super) async fn interrupt(&mut self) {
         if self.questions.open.is_some() && (self.is_awaited() || !self.is_busy()) {
             self.put_off();

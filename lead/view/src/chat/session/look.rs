@@ -37,7 +37,7 @@ impl ChatSession<'_> {
         }
         let added = self.follower.conversation()?;
         let parts = self.view.update(&added.live, &added.entries);
-        // What was printed before stands before.
+        // What was printed earlier comes first.
         self.take_printed();
         for part in parts {
             self.log.push(LogBlock::Part(part));
@@ -151,7 +151,7 @@ impl ChatSession<'_> {
         })?;
         let what = format!("{}{}", self.target.name, escape::line(&doing));
         let time = match since.elapsed().as_secs() {
-            // An outage says by itself how long it takes.
+            // The text of an outage includes how long it takes.
             _ if doing.contains("waiting") => String::new(),
             seconds @ 0..60 => format!(" {seconds} s"),
             seconds => format!(" {} min {} s", seconds / 60, seconds % 60),
@@ -194,7 +194,7 @@ pub(super) struct WorkStatus {
 }
 
 impl WorkStatus {
-    /// Says it in one line: the time is always shown, and the key where there is room.
+    /// Writes it in one line: always with the time, and with the key if there is room.
     pub(super) fn line(&self, columns: usize) -> String {
         let line = cut(&self.what, Some(columns.saturating_sub(width(&self.time)))) + &self.time;
         let hint = " · Esc interrupts";

@@ -146,7 +146,7 @@ impl ChatSession<'_> {
         match open.question.read(line) {
             PlanReply::Verdict { approve: true, .. } if !open.pager.is_seen() => {
                 open.pager.go_to_unseen();
-                let note = "nothing was answered: the text goes on here, and v shows all of it";
+                let note = "nothing was answered: the text continues here, and v shows all of it";
                 self.context.out.note(note);
             }
             PlanReply::Verdict { approve, feedback } => {

@@ -96,7 +96,7 @@ impl App {
     }
 }
 
-/// Writes a task in two lines: what is to be done, and how that stands.
+/// Writes a task in two lines: what is to be done, and its status.
 fn card(task: &Task, scene: &TopScene<'_>, is_selected: bool, columns: usize) -> [String; 2] {
     let blocked_by = blockers(scene.seen.team, task);
     let is_blocked = !blocked_by.is_empty();

@@ -193,7 +193,7 @@ fn heading(group: Group, count: usize, columns: usize, titles: &str) -> String {
     )
 }
 
-/// Names what stands at the right end where there is room, as [`facts`] writes it.
+/// Writes the titles of the columns at the right end, as [`facts`] fills them.
 fn titles(has_usage: bool) -> String {
     let usage = format!(" {:>6} {:>6} {:<SLOTS$}", "tokens", "cost", "last 8 min");
     format!(

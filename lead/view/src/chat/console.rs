@@ -15,7 +15,8 @@ use tokio::process::{Child, Command as Program};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::log::{LogBlock, PrintQueue};
+use super::log::LogBlock;
+use super::print_queue::PrintQueue;
 use super::prompt::line::PromptLine;
 use crate::terminal::Screen;
 

@@ -1,17 +1,14 @@
 //! What a chat has shown, oldest first, laid out for the screen: parts of the conversation, and
 //! what the chat itself has printed between them.
 
-use std::io::{self, Write};
-
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Text};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::markdown;
 use crate::model::ConversationPart;
 use crate::terminal::{Motion, Scroll, wrapped, write};
-use teamd_client::print::output::{Output, paint, wrap};
+use teamd_client::print::output::{paint, wrap};
 use teamd_client::print::render::DIM;
 
 /// The most lines that are kept. Beyond them the oldest ones go.
@@ -245,65 +242,6 @@ impl Log {
 
 fn dropped() -> LogBlock {
     LogBlock::Printed(paint(DIM, DROPPED))
-}
-
-/// Where the commands of a chat print, also those that still run when the person turns to another
-/// agent.
-pub(super) struct PrintQueue {
-    sender: UnboundedSender<String>,
-    texts: UnboundedReceiver<String>,
-}
-
-impl PrintQueue {
-    pub(super) fn new() -> Self {
-        let (sender, texts) = unbounded_channel();
-        Self { sender, texts }
-    }
-
-    /// Returns what makes an output that prints here, perhaps in another thread.
-    pub(super) fn output(&self) -> impl FnOnce(usize) -> Output + Send + 'static {
-        let sender = self.sender.clone();
-        |columns| {
-            let sink = Sink {
-                sender,
-                kept: Vec::new(),
-            };
-            Output::stored_in(columns, Box::new(sink.clone()), Box::new(sink))
-        }
-    }
-
-    /// Waits for the next text. Dropping the future loses nothing.
-    pub(super) async fn next(&mut self) -> String {
-        // This holds a sender itself, so there is no end.
-        self.texts.recv().await.unwrap_or_default()
-    }
-
-    /// Returns the next text that is there.
-    pub(super) fn take(&mut self) -> Option<String> {
-        self.texts.try_recv().ok()
-    }
-}
-
-/// Texts on their way to the log.
-#[derive(Clone)]
-struct Sink {
-    sender: UnboundedSender<String>,
-    kept: Vec<u8>,
-}
-
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.kept.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let kept = std::mem::take(&mut self.kept);
-        let text = String::from_utf8_lossy(&kept).into_owned();
-        // The chat may have ended.
-        self.sender.send(text).ok();
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod console;
 mod conversation;
 mod log;
 mod pipe;
+mod print_queue;
 mod prompt;
 mod session;
 

@@ -6,6 +6,7 @@ mod keys;
 mod look;
 mod plans;
 mod questions;
+mod run;
 
 use std::time::{Duration, Instant};
 
@@ -15,39 +16,35 @@ use teamd_shared::price::Prices;
 use teamd_shared::settings::Notify;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::{Entry, Event};
-use tokio::sync::oneshot::error::TryRecvError;
 
 use super::agent::ChatTarget;
 use super::agent::presence::Presence;
-use super::console::{ChatSignals, Console, next_event};
+use super::console::{Console, next_event};
 use super::conversation::follow::Follower;
 use super::conversation::view::ConversationView;
-use super::log::{Log, LogBlock, PrintQueue};
+use super::log::{Log, LogBlock};
+use super::print_queue::PrintQueue;
 use super::prompt::commands;
-use super::prompt::history::LineHistory;
-use super::prompt::line::PromptLine;
 use super::{ChatOptions, SCRIPT};
 use crate::model::ConversationPart;
 use crate::terminal::{FRAME, Overlay};
 use look::WorkStatus;
 use questions::{OpenQuestion, QuestionId, Questions};
+
+pub(super) use run::run;
+
 use teamd_client::context::Context;
-use teamd_client::error::{CommandError, CommandResult};
-use teamd_client::exit_code::ExitCode;
+use teamd_client::error::CommandError;
 use teamd_client::print::escape;
-use teamd_client::print::output::{Output, paint, wrap};
+use teamd_client::print::output::{Output, paint};
 use teamd_client::print::render::DIM;
 use teamd_client::read::money;
 
 /// How many entries of the past are read: enough to know whether a turn is running, and which
 /// verdicts wait.
 const PAST: usize = 100;
-/// How many entries are shown of a teammate to which the person turns.
-const ATTACHED: usize = 10;
 /// After how long without a key the person gets a signal when a piece of work ends.
 const AWAY: Duration = Duration::from_secs(5);
-/// The columns of a terminal that does not say how many it has.
-const COLUMNS: usize = 80;
 
 /// A chat with one agent.
 struct ChatSession<'a> {
@@ -94,99 +91,6 @@ enum AfterInput {
     Leave,
     /// Talk to another agent.
     Turn(ChatTarget),
-}
-
-/// Runs the chat until the person leaves.
-///
-/// # Errors
-/// If the agent cannot be reached, or the terminal cannot be used.
-pub(super) async fn run(context: &Context, dir: &TeamDir, options: &ChatOptions) -> CommandResult {
-    let target = &options.target;
-    // Caught before the terminal is taken: none of them leaves it taken.
-    let signals = ChatSignals::catch().map_err(unusable)?;
-    // A teammate that has ended is only shown, until something is sent.
-    let begun = target.is_lead() && target.ensure(context, dir, false).await?;
-    target.running(dir)?;
-    let printed = PrintQueue::new();
-    let history = LineHistory::load(&output(&printed, COLUMNS));
-    let mut console =
-        Console::open(PromptLine::new(history), printed, signals).map_err(unusable)?;
-    let last = converse(context, dir, options, begun, &mut console).await;
-    console.screen.give_back();
-    print(context, &console.spoken, console.screen.columns())?;
-    finish(context, &mut console).await?;
-    let last = last?;
-    // A teammate that was forgotten does not run either.
-    if matches!(last.running(dir), Ok(Some(_))) {
-        let name = last.name.as_str();
-        let running = if last.is_lead() { "the team" } else { name };
-        context
-            .out
-            .note(format_args!("{running} continues without you"));
-    }
-    Ok(ExitCode::Done)
-}
-
-/// Talks to one agent after the other. Returns the last one.
-async fn converse(
-    context: &Context,
-    dir: &TeamDir,
-    options: &ChatOptions,
-    begun: bool,
-    console: &mut Console,
-) -> Result<ChatTarget, CommandError> {
-    let mut options = options.clone();
-    let mut begun = begun;
-    loop {
-        let mut session = ChatSession::begin(context, dir, &options, console)?;
-        session.greet(begun)?;
-        let next = session.converse().await;
-        session.end();
-        match next? {
-            AfterInput::Turn(other) => {
-                options.target = other;
-                options.last = ATTACHED;
-                begun = false;
-            }
-            AfterInput::Stay | AfterInput::Leave => return Ok(options.target),
-        }
-    }
-}
-
-/// Waits for work that must not end with the chat, and prints what it says. A signal ends the wait.
-async fn finish(context: &Context, console: &mut Console) -> Result<(), CommandError> {
-    let signals = &mut console.signals;
-    for work in &mut console.unfinished {
-        if work.end.try_recv() == Err(TryRecvError::Closed) {
-            continue;
-        }
-        context.out.note(format_args!("waiting {}", work.what));
-        tokio::select! {
-            // The sender is dropped.
-            _ = &mut work.end => {}
-            _ = signals.interrupt.recv() => break,
-            _ = signals.terminate.recv() => break,
-            _ = signals.hang_up.recv() => break,
-            _ = signals.quit.recv() => break,
-        }
-    }
-    while let Some(text) = console.printed.take() {
-        print(
-            context,
-            &[LogBlock::Printed(text)],
-            console.screen.columns(),
-        )?;
-    }
-    Ok(())
-}
-
-/// Prints what was said to the normal screen, once.
-fn print(context: &Context, blocks: &[LogBlock], columns: usize) -> Result<(), CommandError> {
-    for block in blocks {
-        let text = block.write(false, columns);
-        context.out.text(wrap(&text, columns))?;
-    }
-    Ok(())
 }
 
 fn unusable(error: std::io::Error) -> CommandError {

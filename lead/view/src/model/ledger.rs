@@ -73,12 +73,14 @@ impl ConversationLedger {
 
     /// Returns when it worked: from what starts a turn to the end of that work, or of the process.
     pub(crate) fn worked(&self, exits: &[f64], runs: bool) -> Vec<TimeSpan> {
-        let killed = |from: f64| exits.iter().copied().find(|&exit| exit >= from);
         let ended = self.worked.iter().map(|&(from, to, by_itself)| {
             if by_itself {
                 (from, Some(to))
             } else {
-                (from, Some(killed(from).map_or(to, |exit| exit.min(to))))
+                (
+                    from,
+                    Some(exit_after(exits, from).map_or(to, |exit| exit.min(to))),
+                )
             }
         });
         let open = self.since.map(|from| {
@@ -87,12 +89,17 @@ impl ConversationLedger {
                 if runs {
                     None
                 } else {
-                    killed(from).or(Some(self.last))
+                    exit_after(exits, from).or(Some(self.last))
                 },
             )
         });
         ended.chain(open).collect()
     }
+}
+
+/// Returns when a process ended that ran at a time.
+fn exit_after(exits: &[f64], from: f64) -> Option<f64> {
+    exits.iter().copied().find(|&exit| exit >= from)
 }
 
 /// The ledgers of all members.

@@ -39,6 +39,8 @@ impl Pager {
         if self.of != of || self.columns != columns || !text.starts_with(self.text.as_str()) {
             self.seen = 0;
         }
+        // What is added was not on the screen, and may continue the last line.
+        self.seen = self.seen.min(self.lines.len().saturating_sub(1));
         if self.of != of {
             self.scroll.go_to_start();
         }
@@ -131,6 +133,10 @@ mod tests {
         draw(&mut pager, 20);
         pager.set("b", &numbers(10), 10);
         assert!(!pager.is_seen(), "the same text of another request");
+        draw(&mut pager, 20);
+        assert!(pager.is_seen());
+        pager.set("b", &numbers(11), 10);
+        assert!(!pager.is_seen(), "a line was added in a room that was free");
         draw(&mut pager, 20);
         assert!(pager.is_seen());
     }

@@ -99,13 +99,6 @@ impl App {
     }
 
     fn tabs(&mut self, frame: &mut Frame<'_>, scene: &TopScene<'_>, area: Rect) {
-        let count = |count: usize| {
-            if count == 0 {
-                String::new()
-            } else {
-                format!(" {count}")
-            }
-        };
         let open = scene
             .seen
             .team
@@ -118,8 +111,8 @@ impl App {
             .map_or_else(|| "Conversation".to_owned(), ToString::to_string);
         let titles = [
             "Team".to_owned(),
-            format!("Requests{}", count(pending(scene.seen.team, "").len())),
-            format!("Tasks{}", count(open)),
+            with_count("Requests", pending(scene.seen.team, "").len()),
+            with_count("Tasks", open),
             "Feed".to_owned(),
             agent,
         ];
@@ -190,6 +183,15 @@ impl App {
     fn age(&mut self, since: f64, now: f64) -> String {
         self.youngest = Some(self.youngest.map_or(since, |youngest| youngest.max(since)));
         clock::span(now - since)
+    }
+}
+
+/// Adds a number to a title, unless it is none.
+fn with_count(title: &str, count: usize) -> String {
+    if count == 0 {
+        title.to_owned()
+    } else {
+        format!("{title} {count}")
     }
 }
 

@@ -211,12 +211,11 @@ impl Site {
             .and_then(|body| serde_json::from_value(json!({kind: body})))
             .map_err(|_| HttpRefusal(StatusCode::BAD_REQUEST, "the body is not such an order"))?;
         let (answer, answered) = oneshot::channel();
-        let gone = || HttpRefusal(StatusCode::SERVICE_UNAVAILABLE, "`teamctl web` is ending");
         self.asks
             .send(Ask::Act(order, answer))
             .await
-            .map_err(|_| gone())?;
-        let (is_done, said) = answered.await.map_err(|_| gone())?;
+            .map_err(|_| ending())?;
+        let (is_done, said) = answered.await.map_err(|_| ending())?;
         let code = if is_done {
             StatusCode::OK
         } else {
@@ -239,6 +238,10 @@ fn difference(
     }
     *sent = shown;
     (!new.is_empty()).then_some(new)
+}
+
+fn ending() -> HttpRefusal {
+    HttpRefusal(StatusCode::SERVICE_UNAVAILABLE, "`teamctl web` is ending")
 }
 
 fn json_response(code: StatusCode, value: &Value) -> Response<HttpBody> {

@@ -69,20 +69,20 @@ impl PlanQuestion {
         words.contains(&text.trim().to_lowercase().as_str())
     }
 
+    /// Returns the feedback of the lead agent, which belongs to its own verdict.
+    fn feedback_of_lead(&self, approve: bool) -> String {
+        match &self.proposal {
+            Some(proposal) if proposal.approve == approve => proposal.feedback.clone(),
+            _ => String::new(),
+        }
+    }
+
     /// Reads an answer. Only a whole word is one: the beginning of a sentence approves nothing.
     pub(in crate::chat) fn read(&mut self, text: &str) -> PlanReply {
         let text = text.trim();
-        // The feedback of the lead agent belongs to its own verdict.
-        let of_lead = |approve: bool| {
-            let own = self
-                .proposal
-                .iter()
-                .find(|proposal| proposal.approve == approve);
-            own.map_or_else(String::new, |proposal| proposal.feedback.clone())
-        };
         if self.rejects {
             let feedback = if text.is_empty() {
-                of_lead(false)
+                self.feedback_of_lead(false)
             } else {
                 text.to_owned()
             };
@@ -94,7 +94,7 @@ impl PlanQuestion {
         match text.to_lowercase().as_str() {
             "y" | "yes" | "a" | "approve" => PlanReply::Verdict {
                 approve: true,
-                feedback: of_lead(true),
+                feedback: self.feedback_of_lead(true),
             },
             "n" | "no" | "r" | "reject" => {
                 self.rejects = true;

@@ -165,6 +165,8 @@ impl OpenQuestion {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
     use teamd_shared::journal::{Line, Record};
 
     /// A question about a plan of two lines.
@@ -239,6 +241,11 @@ pub(super) mod tests {
     fn what_goes_with_an_approval_must_be_seen_too() {
         let mut open = question();
         open.pager.set("a1b2c3d4", &open.page(), 40);
+        let mut terminal = Terminal::new(TestBackend::new(40, 20)).unwrap();
+        terminal
+            .draw(|frame| open.pager.draw(frame, frame.area()))
+            .unwrap();
+        assert!(open.pager.is_seen());
         let before = open.pager.lines();
         open.recommend(proposal("call1"));
         open.pager.set("a1b2c3d4", &open.page(), 40);

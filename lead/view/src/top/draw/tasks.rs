@@ -7,7 +7,7 @@ use teamd_client::print::output::paint;
 use teamd_client::print::render::{BOLD, DIM};
 use teamd_client::print::table::width;
 use teamd_client::print::task::{blockers, style};
-use teamd_shared::task::{Task, TaskId};
+use teamd_shared::task::Task;
 
 use super::{TopScene, WIDE, mark, say};
 use crate::model::{COLUMNS, standing};
@@ -30,19 +30,14 @@ impl App {
             return say(frame, area, text);
         }
         let columns = self.lists.columns.clone();
-        let is_selected = |ids: &&Vec<TaskId>| {
-            self.lists
-                .tasks
-                .selected()
-                .is_some_and(|id| ids.contains(id))
-        };
+        let selected = self.lists.tasks.selected().copied();
         let is_narrow = area.width < NARROW;
         // Where there is room for one column, it is that of the selected task. An empty one needs
         // room for its title, or is left out.
         let widths = columns
             .each_ref()
             .map(|ids| match (is_narrow, ids.is_empty()) {
-                (true, _) => u16::from(is_selected(&ids)),
+                (true, _) => u16::from(selected.is_some_and(|id| ids.contains(&id))),
                 (false, true) => u16::from(area.width >= WIDE),
                 (false, false) => 3,
             });

@@ -185,7 +185,9 @@ pub(crate) fn begins(command: &Command) -> Option<String> {
 pub(crate) fn call<'d>(context: &Context, perform: Perform, command: Command) -> RunningAction<'d> {
     let title = match &command {
         TeamctlCommand::Status(args) => args.name.as_ref().map(ToString::to_string),
-        TeamctlCommand::Interrupt(_) | TeamctlCommand::Shutdown(_) | TeamctlCommand::Spawn(_) => None,
+        TeamctlCommand::Interrupt(_) | TeamctlCommand::Shutdown(_) | TeamctlCommand::Spawn(_) => {
+            None
+        }
         _ => return Box::pin(async { ActionEnd::Said(String::new()) }),
     };
     let printed = in_thread(context, move |context| perform(command, context));

@@ -293,13 +293,13 @@ fn fold(ended: &[MemberRow<'_>], terminal: usize) -> String {
 }
 
 fn document(
-    roster: &Roster,
+    loaded: &LoadedRoster,
     rows: &[MemberRow<'_>],
     team: &Team,
     prices: &Prices,
     trouble: Option<&str>,
 ) -> Value {
-    let pid = roster::daemon_pid(roster);
+    let LoadedRoster { roster, daemon } = loaded;
     let members: Vec<Value> = rows.iter().map(MemberRow::to_json).collect();
     let usage = total(roster);
     let mut value = json!({"team_name": roster.team_name, "daemon": {"running": daemon.is_some(), "pid": daemon, "trouble": trouble},

@@ -28,9 +28,9 @@ use crate::transcript::{Transcript, TranscriptError};
 use teamd_worker_core::allowance::Allowance;
 use teamd_worker_core::ledger::Ledger;
 use teamd_worker_core::state::{Budget, State};
-use teamd_worker_core::submission::Submission;
+use teamd_worker_core::submission::LeadQuestion;
 use teamd_worker_core::tools::{Action, Call, Caller};
-use teamd_worker_core::work::Work;
+use teamd_worker_core::work::WorkProgress;
 use teamd_worker_model::Model;
 
 /// What a session is made of.
@@ -82,7 +82,7 @@ impl<T: Tools> Session<T> {
         } = parts;
         let Identity { name, incarnation } = identity;
         transcript.set_durable(settings.durability == Durability::Disk);
-        let mut work = Work::new(name.clone());
+        let mut work = WorkProgress::new(name.clone());
         let mut seen = Vec::new();
         let mut is_empty = true;
         if welcome.conversation != incarnation {
@@ -189,7 +189,8 @@ impl<T: Tools> Session<T> {
         }
         let call = self.dispatcher.state.work.calls.front();
         let pending = welcome.directive.plan.as_ref();
-        if let Some(plan) = call.and_then(|call| Submission::resumed(self.caller, call, pending)) {
+        if let Some(plan) = call.and_then(|call| LeadQuestion::resumed(self.caller, call, pending))
+        {
             self.dispatcher.state.submitting(plan);
         }
         Ok(())

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::connection::{Link, LinkEvent, Reply, Unanswered};
 use crate::mailbox::Mailbox;
 use crate::tools::{Toolbox, Tools};
-use teamd_worker_core::state::{End, State, Why};
+use teamd_worker_core::state::{IncarnationEnd, State, Why};
 
 /// How many events are served before the next step.
 const AT_ONCE: usize = 64;
@@ -162,7 +162,7 @@ impl<T: Tools> Dispatcher<T> {
             () = terminate.notified() => {
                 tracing::info!("SIGTERM: leaving");
                 self.link.report_leaving();
-                self.state.end(End::Terminated);
+                self.state.end(IncarnationEnd::Terminated);
             }
             () = toolbox.end_background(), if state.must_end_background() => self.state.background(false),
             event = link.next() => self.handle(event),
@@ -179,9 +179,9 @@ impl<T: Tools> Dispatcher<T> {
     fn handle(&mut self, event: LinkEvent) {
         match event {
             LinkEvent::Frame(frame) => self.receive(frame),
-            LinkEvent::TeamDeleted => self
-                .state
-                .end(End::Unknown("the team directory was deleted".to_owned())),
+            LinkEvent::TeamDeleted => self.state.end(IncarnationEnd::Unknown(
+                "the team directory was deleted".to_owned(),
+            )),
             // Its last decision may be in the inbox alone, and no daemon wakes the worker any
             // longer.
             LinkEvent::Disconnected => self.fetch(),
@@ -213,7 +213,7 @@ impl<T: Tools> Dispatcher<T> {
                 .link
                 .answered(reply.tag, reply.result.map_err(Unanswered::Refused)),
             ToWorker::Ping { number } => self.link.pong(number),
-            ToWorker::Stranger { why } => self.state.end(End::Unknown(why)),
+            ToWorker::Stranger { why } => self.state.end(IncarnationEnd::Unknown(why)),
         }
     }
 

@@ -24,7 +24,7 @@ use crate::tools::{Toolbox, Tools};
 use crate::transcript::{Transcript, TranscriptError};
 use teamd_worker_core::allowance::Allowance;
 use teamd_worker_core::ledger::{Ledger, Spent};
-use teamd_worker_core::state::{End, Step};
+use teamd_worker_core::state::{IncarnationEnd, NextStep};
 use teamd_worker_core::submission::Asks;
 use teamd_worker_core::tools::Caller;
 use teamd_worker_model::Model;
@@ -69,26 +69,26 @@ impl<T: Tools> Session<T> {
             self.dispatcher.catch_up().await;
             self.allow_calls();
             match self.dispatcher.state.next(self.dispatcher.now()) {
-                Step::Wait(until) => {
+                NextStep::Wait(until) => {
                     let until = self
                         .flush_notices()
                         .map_or(until, |retry| Some(until.map_or(retry, |at| at.min(retry))));
                     self.serve(until).await?;
                 }
-                Step::TakeIn => drop(self.consume()?),
-                Step::Show { request_id, reason } => {
+                NextStep::TakeIn => drop(self.consume()?),
+                NextStep::Show { request_id, reason } => {
                     self.record(Event::Asked { request_id, reason })?
                 }
-                Step::Think => self.think().await?,
-                Step::Call => self.call().await?,
-                Step::Skip(why) => self.skip(&why)?,
-                Step::Submit => self.submit().await?,
-                Step::Renumber => self.renumber(),
-                Step::Resolve(verdict) => self.resolve(&verdict).await?,
-                Step::Approve { request_id, reason } => self.approve(request_id, reason),
-                Step::ResolveAnswer(answer) => self.resolve_answer(&answer)?,
-                Step::Finish(reason) => self.finish(reason)?,
-                Step::Leave(end) => return self.leave(&end).await,
+                NextStep::Think => self.think().await?,
+                NextStep::Call => self.call().await?,
+                NextStep::Skip(why) => self.skip(&why)?,
+                NextStep::Submit => self.submit().await?,
+                NextStep::Renumber => self.renumber(),
+                NextStep::Resolve(verdict) => self.resolve(&verdict).await?,
+                NextStep::Approve { request_id, reason } => self.approve(request_id, reason),
+                NextStep::ResolveAnswer(answer) => self.resolve_answer(&answer)?,
+                NextStep::Finish(reason) => self.finish(reason)?,
+                NextStep::Leave(end) => return self.leave(&end).await,
             }
         }
     }
@@ -359,16 +359,16 @@ impl<T: Tools> Session<T> {
     }
 
     /// Ends the incarnation: what it started first, its last entry then, its connection last.
-    async fn leave(mut self, end: &End) -> Result<(), TranscriptError> {
+    async fn leave(mut self, end: &IncarnationEnd) -> Result<(), TranscriptError> {
         self.dispatcher.state.leaving();
         self.dispatcher.mailbox.close();
         while self.dispatcher.state.has_background() {
             self.dispatcher.serve(None).await;
         }
         let reason = match end {
-            End::Approved => "the shutdown is approved".to_owned(),
-            End::Terminated => "SIGTERM".to_owned(),
-            End::Unknown(why) => why.clone(),
+            IncarnationEnd::Approved => "the shutdown is approved".to_owned(),
+            IncarnationEnd::Terminated => "SIGTERM".to_owned(),
+            IncarnationEnd::Unknown(why) => why.clone(),
         };
         tracing::info!("leaving: {reason}");
         if self.flush_notices().is_some() {
@@ -377,7 +377,7 @@ impl<T: Tools> Session<T> {
             );
         }
         self.charge()?;
-        let by_signal = matches!(end, End::Terminated);
+        let by_signal = matches!(end, IncarnationEnd::Terminated);
         let goes_on = self.dispatcher.state.has_news();
         self.record(Event::Left {
             reason,

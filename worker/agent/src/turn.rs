@@ -12,8 +12,8 @@ use teamd_shared::transcript::{Block, Event};
 use crate::session::{Session, stands};
 use crate::tools::{Runs, Tools};
 use crate::transcript::TranscriptError;
-use teamd_worker_core::state::{End, Judged, ShutdownAnswer, Step, Why};
-use teamd_worker_core::submission::{self, Asks, Submission};
+use teamd_worker_core::state::{IncarnationEnd, Judged, NextStep, ShutdownAnswer, Why};
+use teamd_worker_core::submission::{self, Asks, LeadQuestion};
 use teamd_worker_core::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval};
 use teamd_worker_model::{CallProgress, ModelError};
 
@@ -169,7 +169,7 @@ impl<T: Tools> Session<T> {
                 let asks = Asks::Permission(permission);
                 let message_id = ids.message();
                 let request_id = ids.request();
-                dispatcher.state.submitting(Submission {
+                dispatcher.state.submitting(LeadQuestion {
                     asks,
                     message_id,
                     request_id,
@@ -205,7 +205,7 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         match self.dispatcher.state.news() {
-            Some(Step::Show { request_id, reason }) => {
+            Some(NextStep::Show { request_id, reason }) => {
                 self.record(Event::Asked { request_id, reason })?
             }
             _ => drop(self.consume()?),
@@ -303,7 +303,7 @@ impl<T: Tools> Session<T> {
             }
             Action::SubmitPlan(PlanApproval { plan }) => {
                 let request_id = request_id.unwrap_or_else(|| self.ids.request());
-                self.dispatcher.state.submitting(Submission {
+                self.dispatcher.state.submitting(LeadQuestion {
                     asks: Asks::Plan(plan),
                     message_id,
                     request_id,
@@ -398,8 +398,10 @@ impl<T: Tools> Session<T> {
             Why::Overdue => "the shutdown was not answered in time",
             Why::Asked => "you are asked to leave",
             Why::SpokenTo => "the person has written to you first",
-            Why::Ends(End::Terminated) => "interrupted: SIGTERM ends the worker",
-            Why::Ends(End::Approved | End::Unknown(_)) => "interrupted: the worker ends",
+            Why::Ends(IncarnationEnd::Terminated) => "interrupted: SIGTERM ends the worker",
+            Why::Ends(IncarnationEnd::Approved | IncarnationEnd::Unknown(_)) => {
+                "interrupted: the worker ends"
+            }
         }
         .to_owned()
     }
@@ -490,7 +492,7 @@ impl<T: Tools> Session<T> {
     pub(crate) async fn resolve(&mut self, verdict: &Judged) -> Result<(), TranscriptError> {
         self.stop_submitting();
         let submission = self.dispatcher.state.submission().cloned();
-        if let Some(Submission {
+        if let Some(LeadQuestion {
             asks: Asks::Permission(asked),
             ..
         }) = submission

@@ -1,5 +1,5 @@
-//! What the worker does next, pure: from what it knows (the directive, its mail, where its work
-//! stands, the time) to one [`Step`]. The session performs the step and says what came of it.
+//! What the worker does next, pure: from what it knows (the directive, its mail, the state of its
+//! work, the time) to one [`NextStep`]. The session performs the step and reports the result.
 //!
 //! It imports no runtime, file system, clock or random source: a time is a [`Duration`] since the
 //! session began. What is written into the transcript and said to the daemon is decided here and
@@ -19,23 +19,18 @@ use teamd_shared::price::{Dollars, Price};
 use teamd_shared::request::Status;
 use teamd_shared::task::TaskId;
 
-use crate::submission::{Asks, Submission};
-use crate::work::Work;
+use crate::submission::{Asks, LeadQuestion};
+use crate::work::WorkProgress;
 
 pub(super) use report::trouble;
-pub use step::{End, Judged, Step, Why};
+pub use step::{IncarnationEnd, Judged, NextStep, Why};
 
 /// What the worker knows.
 #[derive(Debug, Clone)]
 pub struct State {
     /// What its transcript holds of the work.
-    pub work: Work,
-    /// The last directive of the daemon.
-    directive: Directive,
-    /// The highest directive that was applied.
-    applied_seq: u64,
-    /// How many messages about the gate the daemon has answered.
-    settled: u64,
+    pub work: WorkProgress,
+    directed: Directed,
     /// The shutdown that is not answered yet.
     shutdown: Option<OpenShutdown>,
     /// The answer that is on its way to the daemon.
@@ -56,12 +51,23 @@ pub struct State {
     interrupted: bool,
     /// Whether work has arrived during a call, and the model was not asked since.
     has_news: bool,
-    end: Option<End>,
+    end: Option<IncarnationEnd>,
     background: bool,
     leaving: bool,
 }
 
-/// Where the work stands.
+/// What the daemon wants of it.
+#[derive(Debug, Clone)]
+struct Directed {
+    /// The last directive.
+    directive: Directive,
+    /// The highest directive that was applied.
+    applied_seq: u64,
+    /// How many messages about the gate the daemon has answered.
+    settled: u64,
+}
+
+/// How far the work is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum At {
     /// There is none.
@@ -98,7 +104,7 @@ pub enum At {
 /// What was asked, without a verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pending {
-    submission: Submission,
+    submission: LeadQuestion,
     progress: SubmissionProgress,
     /// How often its line could not be read where it was written.
     lost: u32,
@@ -128,8 +134,7 @@ enum SubmissionProgress {
 pub struct Budget {
     /// Model calls.
     pub turns: u32,
-    /// Whether an agent asks the model, which goes on by itself: then one call more is one too
-    /// many.
+    /// Whether an agent asks the model and continues by itself: then one call more is one too many.
     pub asks_itself: bool,
     /// Tokens, as [`teamd_shared::transcript::Usage::billed`] counts them.
     pub tokens: Option<u64>,
@@ -148,11 +153,11 @@ pub struct Arrived {
     pub rest: bool,
     /// Whether the person says something.
     pub of_person: bool,
-    /// What all messages of this incarnation, consumed or not, have told of the gate.
+    /// What all messages of this incarnation, consumed or not, say about the gate.
     pub closings: Closings,
 }
 
-/// What messages have told of a gate that the daemon closed: they can arrive before its directive.
+/// What messages say about a gate that the daemon closed: they can arrive before its directive.
 /// Each process of this user can forge one, so it holds only until the daemon has been asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Closings {
@@ -185,15 +190,15 @@ pub struct ShutdownAnswer {
     pub approve: bool,
     /// Who decided.
     pub by: AnsweredBy,
-    /// What the daemon made of the model's answer, once it has said so: how the request stands (an
-    /// answer that came second finds the first one here), or why the answer changed nothing.
+    /// What the daemon made of the model's answer, once that is known: the status of the request
+    /// (an answer that came second finds the first one here), or why the answer changed nothing.
     pub outcome: Option<Result<Status, String>>,
 }
 
 impl State {
     /// Begins, with what has arrived before the first directive.
     pub fn new(
-        work: Work,
+        work: WorkProgress,
         limits: Budget,
         arrived: Arrived,
         directive: Directive,
@@ -201,13 +206,15 @@ impl State {
     ) -> Self {
         let mut state = Self {
             work,
-            directive: Directive {
-                shutdown: None,
-                release: false,
-                ..directive.clone()
+            directed: Directed {
+                directive: Directive {
+                    shutdown: None,
+                    release: false,
+                    ..directive.clone()
+                },
+                applied_seq: 0,
+                settled: 0,
             },
-            applied_seq: 0,
-            settled: 0,
             shutdown: None,
             answer: None,
             release: false,
@@ -247,13 +254,13 @@ impl State {
 
     /// Returns how the permission questions of an agent are answered.
     pub fn permissions(&self) -> Permissions {
-        self.directive.permissions
+        self.directed.directive.permissions
     }
 
     /// Returns the task for which its work is being checked, if its gate is closed for that alone.
     pub fn checking(&self) -> Option<TaskId> {
         if !self.has_plan() && self.doubts() == 0 {
-            self.directive.checking
+            self.directed.directive.checking
         } else {
             None
         }
@@ -264,14 +271,14 @@ impl State {
         if self.doubts() > 0 {
             Gate::Closed
         } else {
-            self.directive.gate
+            self.directed.directive.gate
         }
     }
 
     /// Returns [`teamd_shared::control::WorkerState::doubts`].
     fn doubts(&self) -> u64 {
         let Closings { count, seq } = self.arrived.closings;
-        if seq > self.directive.seq && count > self.settled {
+        if seq > self.directed.directive.seq && count > self.directed.settled {
             count
         } else {
             0
@@ -314,7 +321,7 @@ impl State {
     }
 
     /// Returns what waits for its verdict.
-    pub fn submission(&self) -> Option<&Submission> {
+    pub fn submission(&self) -> Option<&LeadQuestion> {
         if let At::Pending(pending) = &self.work.at {
             Some(&pending.submission)
         } else {
@@ -329,12 +336,11 @@ impl State {
         }
     }
 
-    /// A directive that closes the gate is applied when nothing runs any more that an open gate let
-    /// through.
+    /// A directive that closes the gate is applied when nothing that an open gate let through runs.
     fn act(&mut self) {
         let changing = self.background || matches!(self.work.at, At::Calling { gated: true, .. });
-        if self.directive.gate == Gate::Open || !changing {
-            self.applied_seq = self.directive.seq;
+        if self.directed.directive.gate == Gate::Open || !changing {
+            self.directed.applied_seq = self.directed.directive.seq;
         }
     }
 }

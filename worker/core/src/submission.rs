@@ -1,4 +1,5 @@
-//! A plan or a permission question on its way to the lead, and what its author is told of it, pure.
+//! A plan or a permission question on its way to the lead, and what its author gets to read about
+//! it, pure.
 
 use serde_json::Value;
 use teamd_shared::id::RequestId;
@@ -11,12 +12,12 @@ use crate::state::Judged;
 use crate::tools::{Action, Call, Caller, Outcome, PlanApproval};
 use crate::work::ToolUse;
 
-/// What the calls are told that stand behind a rejected plan.
+/// The result of the calls behind a rejected plan.
 pub const BEHIND_A_REJECTED: &str = "refused: the plan was rejected";
 
 /// What waits for a verdict, and its ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Submission {
+pub struct LeadQuestion {
     /// What is asked.
     pub asks: Asks,
     /// The id of its line.
@@ -49,7 +50,7 @@ pub struct Permission {
 /// of 2³²), or since the plan expired with an earlier incarnation.
 const RENUMBERINGS: usize = 64;
 
-impl Submission {
+impl LeadQuestion {
     /// Returns the plan that an earlier incarnation was about to submit, or had submitted, when it
     /// ended in this call; none if the call is no plan. `pending`: the plan of this conversation
     /// that has no verdict.
@@ -133,9 +134,9 @@ pub fn refusal_of(verdict: &Judged) -> Option<String> {
     }
 }
 
-/// Returns what the author of a plan is told. `gate`: as the daemon's last directive has it. It can
-/// be closed behind an approval: a plan was asked for since, or the incarnation that was approved
-/// has ended for good.
+/// Returns what the author of a plan gets to read. `gate`: as the daemon's last directive has it.
+/// It can be closed behind an approval: a plan was asked for since, or the incarnation that was
+/// approved has ended for good.
 pub fn result_of(verdict: &Judged, gate: Gate) -> Outcome {
     match verdict {
         Ok((Status::Approved, feedback)) if gate == Gate::Open => {
@@ -168,8 +169,8 @@ fn with(verdict: &str, feedback: &str) -> String {
 mod tests {
     use super::*;
 
-    fn submission() -> Submission {
-        Submission {
+    fn submission() -> LeadQuestion {
+        LeadQuestion {
             asks: Asks::Plan("drop the cache".to_owned()),
             message_id: Uuid::now_v7(),
             request_id: RequestId::from_bits(7),
@@ -203,7 +204,7 @@ mod tests {
             is_beside: false,
         };
         let second = first.clone().renumbered();
-        let resumed = |pending| Submission::resumed(Caller::Teammate, &call, pending);
+        let resumed = |pending| LeadQuestion::resumed(Caller::Teammate, &call, pending);
         assert_eq!(resumed(None).as_ref(), Some(&first));
         assert_eq!(resumed(Some(&first.request_id)).as_ref(), Some(&first));
         assert_eq!(resumed(Some(&second.request_id)).as_ref(), Some(&second));
@@ -217,7 +218,7 @@ mod tests {
             input: serde_json::json!({ "command": "true" }),
             ..call.clone()
         };
-        assert_eq!(Submission::resumed(Caller::Teammate, &other, None), None);
+        assert_eq!(LeadQuestion::resumed(Caller::Teammate, &other, None), None);
     }
 
     #[test]

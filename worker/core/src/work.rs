@@ -1,6 +1,6 @@
-//! Where the work of a member stands, pure: the fold of its transcript. A live worker follows each
-//! entry that it writes, and one that begins follows those that it finds, so both stand where the
-//! same entries lead.
+//! How far the work of a member is, pure: the fold of its transcript. A live worker applies each
+//! entry that it writes, and one that begins applies those that it finds, so the same entries lead
+//! both to the same state.
 //!
 //! The answer of the model is in the transcript before its first call runs, and each result before
 //! the next call begins. So of the calls without a result only the first can have begun when the
@@ -9,8 +9,8 @@
 //! a second time, too), and then the calls behind it, which never began, simply follow.
 //!
 //! An agent says more while a call of it has no result: calls that run side by side, and what it
-//! does while its plan waits. That answer is recorded when it comes, and its calls stand behind
-//! those that wait. They run in the agent, so any of them can have begun.
+//! does while its plan waits. That answer is recorded when it comes, and its calls are queued
+//! behind those that wait. They run in the agent, so any of them can have begun.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ use uuid::Uuid;
 use crate::state::{At, trouble};
 use crate::tools::{AfterCrash, Caller};
 
-/// What a call is told that had not begun when its worker ended.
+/// The result of a call that had not begun when its worker ended.
 const NOT_BEGUN: &str = "not run: the worker was restarted before it";
 
 /// A call that the model asked for.
@@ -48,12 +48,12 @@ pub struct ToolUse {
     pub is_beside: bool,
 }
 
-/// Where the work stands.
+/// How far the work of a member is.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Work {
+pub struct WorkProgress {
     /// Whose work it is.
     owner: Name,
-    /// Where it stands.
+    /// How far it is.
     pub at: At,
     /// Model calls of this piece of work.
     pub turns: u32,
@@ -63,7 +63,7 @@ pub struct Work {
     pub usage: Usage,
     /// The calls that have no result, in order; the first one is next, or runs.
     pub calls: VecDeque<ToolUse>,
-    /// What the lead is told when the work ends: the final answer, or the error.
+    /// What the lead gets to read when the work ends: the final answer, or the error.
     pub closing: String,
     /// Why the last piece of work came to nothing, in a few words; empty if it did not, or another
     /// one has begun.
@@ -90,7 +90,7 @@ pub struct PendingNotice {
     pub repeated: bool,
 }
 
-impl Work {
+impl WorkProgress {
     /// Begins without any work.
     pub fn new(owner: Name) -> Self {
         Self {
@@ -265,14 +265,12 @@ impl Work {
     /// made again.
     pub fn interrupted(&mut self) -> Vec<Event> {
         let caller = Caller::of(&self.owner);
-        let runs_again = |call: &ToolUse| {
-            !call.is_beside && caller.after_crash(&call.name) != AfterCrash::Interrupted
-        };
-        let goes_on = self.calls.front().is_some_and(runs_again);
+        let first = self.calls.front();
+        let continues = first.is_some_and(|call| runs_again(caller, call));
         let mut lost = Vec::new();
         for (number, call) in self.calls.iter_mut().enumerate() {
-            call.repeated |= goes_on && number == 0;
-            if runs_again(call) || (goes_on && !call.is_beside) {
+            call.repeated |= continues && number == 0;
+            if runs_again(caller, call) || (continues && !call.is_beside) {
                 continue;
             }
             let may_have_begun = number == 0 || call.is_beside;
@@ -293,12 +291,12 @@ impl Work {
     }
 }
 
-/// What the lead is told of an answer that ends the work.
+/// Returns what the lead gets to read of an answer that ends the work.
 fn closing(content: &[Block], cut: Option<Cut>) -> String {
     let text = text_of(content);
     let why = match cut {
         Some(Cut::Length) => "[the answer ends here: it reached the limit of one answer]",
-        Some(Cut::Refusal) => "[the model refused to go on]",
+        Some(Cut::Refusal) => "[the model refused to continue]",
         None if text.trim().is_empty() => "[the model gave an empty answer]",
         None => return text,
     };
@@ -333,6 +331,11 @@ fn calls_of(content: &[Block], is_beside: bool) -> Vec<ToolUse> {
             Block::Text { .. } | Block::Opaque { .. } => None,
         })
         .collect()
+}
+
+/// Tells whether a call that a crash interrupted is made again.
+fn runs_again(caller: Caller, call: &ToolUse) -> bool {
+    !call.is_beside && caller.after_crash(&call.name) != AfterCrash::Interrupted
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use teamd_shared::transcript::Event;
 use super::*;
 use crate::mailbox::{Consumed, Waking};
 use crate::tools::Runs;
-use teamd_worker_core::state::{At, Budget, Step};
+use teamd_worker_core::state::{At, Budget, NextStep};
 use teamd_worker_core::tools::{LocalAction, Outcome};
-use teamd_worker_core::work::Work;
+use teamd_worker_core::work::WorkProgress;
 
 /// Tools that are never used.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
         tokens: None,
         cost: None,
     };
-    let mut work = Work::new(alice.clone());
+    let mut work = WorkProgress::new(alice.clone());
     work.at = at;
     let began = Instant::now();
     Dispatcher {
@@ -149,7 +149,7 @@ async fn mail_behind_more_news_than_fit_into_memory_is_consumed_before_a_shutdow
         checking: None,
     };
     dispatcher.receive(ToWorker::Directive(directive));
-    while dispatcher.state.next(dispatcher.now()) == Step::TakeIn {
+    while dispatcher.state.next(dispatcher.now()) == NextStep::TakeIn {
         for taken in dispatcher.mailbox.take() {
             let Consumed::Messages { messages, .. } = taken else {
                 panic!("{taken:?}")
@@ -160,5 +160,5 @@ async fn mail_behind_more_news_than_fit_into_memory_is_consumed_before_a_shutdow
         dispatcher.state.consumed(dispatcher.mailbox.has_rest());
         dispatcher.fetch();
     }
-    assert_eq!(dispatcher.state.next(dispatcher.now()), Step::Think);
+    assert_eq!(dispatcher.state.next(dispatcher.now()), NextStep::Think);
 }

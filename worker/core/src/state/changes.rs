@@ -11,10 +11,10 @@ use teamd_shared::request::Status;
 use teamd_shared::transcript::Event;
 
 use super::{
-    Arrived, At, Budget, End, OpenShutdown, Pending, REWRITES, ShutdownAnswer, State,
+    Arrived, At, Budget, IncarnationEnd, OpenShutdown, Pending, REWRITES, ShutdownAnswer, State,
     SubmissionProgress,
 };
-use crate::submission::Submission;
+use crate::submission::LeadQuestion;
 
 /// How long the decision waits after an answer could not be written.
 const RETRY: Duration = Duration::from_secs(1);
@@ -28,10 +28,10 @@ const MORE_MAIL: Duration = Duration::from_secs(2);
 
 /// What the outside says.
 impl State {
-    /// The daemon says how things stand. The mail was read to its end before. Returns the shutdown
+    /// Applies a directive of the daemon. The mail was read to its end before. Returns the shutdown
     /// whose answer is decided by this.
     pub fn directive(&mut self, directive: Directive, now: Duration) -> Option<RequestId> {
-        if directive.seq < self.directive.seq {
+        if directive.seq < self.directed.directive.seq {
             return None;
         }
         self.shutdown = directive
@@ -57,8 +57,8 @@ impl State {
             };
             self.answer_ended(Ok(status), now);
         }
-        self.settled = self.settled.max(directive.settles);
-        self.directive = directive;
+        self.directed.settled = self.directed.settled.max(directive.settles);
+        self.directed.directive = directive;
         self.act();
         decided
     }
@@ -80,16 +80,18 @@ impl State {
             self.answer_ended(Err(why), now);
         } else if let Some(plan) = self.pending_mut(request_id) {
             plan.lost += u32::from(!taken);
-            plan.progress = match taken {
-                true => SubmissionProgress::Taken,
-                false if plan.lost <= REWRITES => SubmissionProgress::Nothing,
-                false => SubmissionProgress::Refused(why),
+            plan.progress = if taken {
+                SubmissionProgress::Taken
+            } else if plan.lost <= REWRITES {
+                SubmissionProgress::Nothing
+            } else {
+                SubmissionProgress::Refused(why)
             };
         }
     }
 
-    /// The daemon has decided about an answer to a shutdown, or has refused it. The model is told
-    /// of its own first.
+    /// The daemon has decided about an answer to a shutdown, or has refused it. The model first
+    /// gets the outcome of its own.
     fn answer_ended(&mut self, outcome: Result<Status, String>, now: Duration) {
         match &mut self.answer {
             Some(answer) if answer.by == AnsweredBy::Model => {
@@ -110,7 +112,7 @@ impl State {
     }
 
     /// The incarnation ends in any case; the first reason counts.
-    pub fn end(&mut self, end: End) {
+    pub fn end(&mut self, end: IncarnationEnd) {
         self.end.get_or_insert(end);
     }
 
@@ -124,7 +126,7 @@ impl State {
         };
     }
 
-    /// Background commands run, or none does any more.
+    /// Background commands run, or the last has ended.
     pub fn background(&mut self, running: bool) {
         self.background = running;
         self.act();
@@ -179,7 +181,7 @@ impl State {
         self.has_news = false;
     }
 
-    /// The model call waits for its service, or goes on.
+    /// The model call waits for its service, or continues.
     pub fn pause(&mut self, pause: Option<Waiting>) {
         self.pause = pause;
     }
@@ -221,14 +223,14 @@ impl State {
         self.work.at = At::Asking;
     }
 
-    /// An answer to a shutdown that is on its way decides nothing any more: its call has another
+    /// An answer to a shutdown that is on its way no longer decides anything: its call has another
     /// result.
     pub fn drop_answer(&mut self) {
         self.answer = None;
     }
 
     /// A plan is submitted: the gate closes. Or a permission is asked for.
-    pub fn submitting(&mut self, submission: Submission) {
+    pub fn submitting(&mut self, submission: LeadQuestion) {
         let progress = SubmissionProgress::Nothing;
         self.work.at = At::Pending(Pending {
             submission,
@@ -245,7 +247,7 @@ impl State {
         }
     }
 
-    /// The call is next again: the agent goes on with it, and has the answer to its question, or
+    /// The call is next again: the agent continues with it, and has the answer to its question, or
     /// was told something.
     pub fn call_goes_on(&mut self) {
         self.work.at = At::Call;
@@ -270,7 +272,7 @@ impl State {
         }
     }
 
-    /// The model is told what became of its answer.
+    /// The model gets to know what became of its answer.
     pub fn answer_told(&mut self, now: Duration) {
         match self.answer.take().and_then(|answer| answer.outcome) {
             Some(Ok(status)) => self.keep_calls = status == Status::Approved,

@@ -14,7 +14,7 @@ const SHOWN: usize = 160;
 /// Returns why a piece of work came to nothing, in a few words; empty if it did not.
 pub(crate) fn trouble(reason: IdleReason, told: &str) -> String {
     let first = told.lines().map(str::trim).find(|line| !line.is_empty());
-    // What to do about it is told to the lead; here is room for what it is.
+    // The lead gets to read what to do about it; here is only room for what it is.
     let what = first
         .and_then(|line| line.split(" (hint: ").next())
         .unwrap_or("for an unknown reason");
@@ -33,7 +33,7 @@ pub(crate) fn trouble(reason: IdleReason, told: &str) -> String {
 }
 
 impl Budget {
-    /// Returns why no more may be spent, if so.
+    /// Returns why nothing more may be spent, if so.
     pub fn reached(&self, spent: &Usage) -> Option<IdleReason> {
         if self.tokens.is_some_and(|most| spent.billed() >= most) {
             return Some(IdleReason::MaxTokens);
@@ -60,7 +60,7 @@ impl Budget {
         }
     }
 
-    /// Says which limit ended a piece of work, and how it can go on; nothing for another end.
+    /// Returns which limit ended a piece of work, and how it can continue; none for another end.
     pub fn explain(self, reason: IdleReason) -> Option<String> {
         let (what, flag) = match (reason, self.tokens) {
             (IdleReason::MaxTurns, _) if self.turns == 1 => {
@@ -116,7 +116,7 @@ impl State {
             .submission()
             .map(|submission| submission.request_id.clone());
         WorkerState {
-            applied_seq: self.applied_seq,
+            applied_seq: self.directed.applied_seq,
             doing,
             activity: activity.to_owned(),
             idle_reason: if matches!(self.work.at, At::Idle) {

@@ -12,7 +12,7 @@ use super::{At, Pending, ShutdownAnswer, State, SubmissionProgress};
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum NextStep {
     /// Nothing, until something happens or this time has come.
     Wait(Option<Duration>),
     /// Take the mail in.
@@ -48,7 +48,7 @@ pub enum Step {
     /// End the work, and tell the lead.
     Finish(IdleReason),
     /// End the incarnation.
-    Leave(End),
+    Leave(IncarnationEnd),
 }
 
 /// Why a call does not run, or not to its end.
@@ -67,17 +67,17 @@ pub enum Why {
     /// Its work is checked where it works, and the call could write there.
     Checked(TaskId),
     /// The incarnation ends.
-    Ends(End),
+    Ends(IncarnationEnd),
 }
 
 /// Why an incarnation ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum IncarnationEnd {
     /// The daemon has recorded the approval.
     Approved,
     /// SIGTERM came.
     Terminated,
-    /// The daemon does not know this incarnation, or there is no team any more.
+    /// The daemon does not know this incarnation, or the team is gone.
     Unknown(String),
 }
 
@@ -85,28 +85,34 @@ pub enum End {
 /// or why it was never recorded.
 pub type Judged = Result<(Status, String), String>;
 
-const WAIT: Step = Step::Wait(None);
+const WAIT: NextStep = NextStep::Wait(None);
 
 impl State {
     /// Decides what to do next. While something runs, [`State::hold`] is to be asked.
-    pub fn next(&self, now: Duration) -> Step {
+    pub fn next(&self, now: Duration) -> NextStep {
         if let Some(end) = &self.end {
             return self.ending(end);
         }
         if let Some(answer) = &self.answer {
             return if answer.outcome.is_some() {
-                Step::ResolveAnswer(answer.clone())
+                NextStep::ResolveAnswer(answer.clone())
             } else {
                 WAIT
             };
         }
         match self.work.at {
-            At::Done(reason) => return Step::Finish(reason),
-            At::Call | At::Pending(_) if self.interrupted => return Step::Skip(Why::Interrupted),
-            At::Turn { .. } if self.interrupted => return Step::Finish(IdleReason::Interrupted),
-            At::Call if self.release && !self.keep_calls => return Step::Skip(Why::Released),
-            At::Pending(_) if self.release => return Step::Skip(Why::Released),
-            At::Idle | At::Turn { .. } if self.release => return Step::Leave(End::Approved),
+            At::Done(reason) => return NextStep::Finish(reason),
+            At::Call | At::Pending(_) if self.interrupted => {
+                return NextStep::Skip(Why::Interrupted);
+            }
+            At::Turn { .. } if self.interrupted => {
+                return NextStep::Finish(IdleReason::Interrupted);
+            }
+            At::Call if self.release && !self.keep_calls => return NextStep::Skip(Why::Released),
+            At::Pending(_) if self.release => return NextStep::Skip(Why::Released),
+            At::Idle | At::Turn { .. } if self.release => {
+                return NextStep::Leave(IncarnationEnd::Approved);
+            }
             _ => {}
         }
         if let Some(approve) = self.approve(now) {
@@ -117,16 +123,16 @@ impl State {
                 self.wait(now)
             }
             At::Idle if self.leaves_mail() => WAIT,
-            At::Idle => Step::TakeIn,
-            At::Turn { .. } if let Some(reason) = self.limit_reached() => Step::Finish(reason),
+            At::Idle => NextStep::TakeIn,
+            At::Turn { .. } if let Some(reason) = self.limit_reached() => NextStep::Finish(reason),
             // After the limits: what arrives when one is reached begins the next piece of work.
             At::Turn { .. } if self.arrived.mail != Relevance::None && !self.leaves_mail() => {
-                Step::TakeIn
+                NextStep::TakeIn
             }
-            At::Turn { results } => self.show(*results).unwrap_or(Step::Think),
-            At::Call => Step::Call,
+            At::Turn { results } => self.show(*results).unwrap_or(NextStep::Think),
+            At::Call => NextStep::Call,
             At::Pending(plan) => self.verdict_step(plan, now),
-            At::Done(reason) => Step::Finish(*reason),
+            At::Done(reason) => NextStep::Finish(*reason),
             At::Thinking { .. } | At::Calling { .. } | At::Asking => WAIT,
         }
     }
@@ -141,9 +147,9 @@ impl State {
         turns.or_else(|| self.limits.reached(&self.work.spent))
     }
 
-    /// Returns what an agent is told while its turn goes on in a call: it reads that with what
-    /// comes of the call.
-    pub fn news(&self) -> Option<Step> {
+    /// Returns what an agent gets to read while its turn continues in a call: it reads that with
+    /// what comes of the call.
+    pub fn news(&self) -> Option<NextStep> {
         let ends = self.end.is_some() || self.interrupted || self.release;
         if ends
             || self.limit_reached().is_some()
@@ -153,7 +159,7 @@ impl State {
         }
         let takes_in = self.arrived.mail != Relevance::None && !self.leaves_mail();
         if takes_in {
-            Some(Step::TakeIn)
+            Some(NextStep::TakeIn)
         } else {
             self.show(true)
         }
@@ -163,12 +169,12 @@ impl State {
     /// it could change nothing. So it knows that its gate is open again before it reads what came
     /// of the check. What was there before a shutdown it must read.
     fn leaves_mail(&self) -> bool {
-        self.directive.checking.is_some()
+        self.directed.directive.checking.is_some()
             && self.arrived.mail == Relevance::Work
             && self.shutdown.is_none()
     }
 
-    /// Decides whether the model call or the tool call that runs goes on; returns the time until
+    /// Decides whether the model call or the tool call that runs continues; returns the time until
     /// which it does in any case.
     ///
     /// # Errors
@@ -182,7 +188,7 @@ impl State {
             is_mind: false,
             ..
         } = &self.work.at
-            && let Some(task) = self.directive.checking
+            && let Some(task) = self.directed.directive.checking
         {
             return Err(Why::Checked(task));
         }
@@ -210,18 +216,18 @@ impl State {
         }
     }
 
-    fn ending(&self, end: &End) -> Step {
+    fn ending(&self, end: &IncarnationEnd) -> NextStep {
         match self.work.at {
             At::Call | At::Calling { .. } | At::Asking | At::Pending(_) => {
-                Step::Skip(Why::Ends(end.clone()))
+                NextStep::Skip(Why::Ends(end.clone()))
             }
-            At::Done(reason) => Step::Finish(reason),
-            At::Idle | At::Turn { .. } | At::Thinking { .. } => Step::Leave(end.clone()),
+            At::Done(reason) => NextStep::Finish(reason),
+            At::Idle | At::Turn { .. } | At::Thinking { .. } => NextStep::Leave(end.clone()),
         }
     }
 
     /// The runtime answers at once where there is no work, and where the model had its time.
-    fn approve(&self, now: Duration) -> Option<Step> {
+    fn approve(&self, now: Duration) -> Option<NextStep> {
         let shutdown = self
             .shutdown
             .as_ref()
@@ -243,7 +249,7 @@ impl State {
             }
             _ => return None,
         };
-        Some(Step::Approve {
+        Some(NextStep::Approve {
             request_id: shutdown.directive.request_id.clone(),
             reason,
         })
@@ -256,46 +262,47 @@ impl State {
 
     /// The model learns of a shutdown together with results, so that work that came before it has
     /// begun.
-    fn show(&self, results: bool) -> Option<Step> {
+    fn show(&self, results: bool) -> Option<NextStep> {
         let shutdown = self
             .shutdown
             .as_ref()
             .filter(|shutdown| results && !shutdown.shown)?;
         let directive = shutdown.directive.clone();
-        Some(Step::Show {
+        Some(NextStep::Show {
             request_id: directive.request_id,
             reason: directive.reason,
         })
     }
 
-    fn verdict_step(&self, plan: &Pending, now: Duration) -> Step {
+    fn verdict_step(&self, plan: &Pending, now: Duration) -> NextStep {
         let verdict = self
+            .directed
             .directive
             .verdict
             .as_ref()
             .filter(|verdict| verdict.request_id == plan.submission.request_id);
         // Unless it is recorded for this incarnation, it expired with the one that had submitted
-        // it; the conversation goes on, and so does its plan, which an incarnation between may have
-        // submitted under another id.
+        // it; the conversation continues, and so does its plan, which an incarnation between may
+        // have submitted under another id.
         let of_this_incarnation = matches!(plan.progress, SubmissionProgress::Recorded(_));
         if !of_this_incarnation && verdict.is_some_and(|verdict| verdict.status == Status::Expired)
         {
-            return Step::Renumber;
+            return NextStep::Renumber;
         }
         if let Some(verdict) = verdict.filter(|verdict| verdict.status != Status::Pending) {
             let feedback = verdict.feedback.clone();
-            return Step::Resolve(Ok((verdict.status, feedback)));
+            return NextStep::Resolve(Ok((verdict.status, feedback)));
         }
         match &plan.progress {
             // Nothing that an open gate let through may run when the plan is recorded.
             SubmissionProgress::Nothing if self.background && self.has_plan() => self.wait(now),
-            SubmissionProgress::Nothing => Step::Submit,
+            SubmissionProgress::Nothing => NextStep::Submit,
             SubmissionProgress::Submitted | SubmissionProgress::Recorded(Status::Pending) => {
                 self.wait(now)
             }
-            SubmissionProgress::Recorded(status) => Step::Resolve(Ok((*status, String::new()))),
-            SubmissionProgress::Taken => Step::Renumber,
-            SubmissionProgress::Refused(why) => Step::Resolve(Err(why.clone())),
+            SubmissionProgress::Recorded(status) => NextStep::Resolve(Ok((*status, String::new()))),
+            SubmissionProgress::Taken => NextStep::Renumber,
+            SubmissionProgress::Refused(why) => NextStep::Resolve(Err(why.clone())),
         }
     }
 
@@ -306,13 +313,13 @@ impl State {
 
     /// Waits; not beyond the time when the answer to a shutdown is to be tried again, or mail is to
     /// be consumed.
-    fn wait(&self, now: Duration) -> Step {
+    fn wait(&self, now: Duration) -> NextStep {
         let again = self.shutdown.as_ref().map(|shutdown| shutdown.not_before);
         let until = [again, self.take_in_at]
             .into_iter()
             .flatten()
             .filter(|&time| time > now)
             .min();
-        Step::Wait(until)
+        NextStep::Wait(until)
     }
 }

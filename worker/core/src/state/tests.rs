@@ -19,7 +19,7 @@ use super::*;
 const NOW: Duration = Duration::from_secs(100);
 /// The decision time of the shutdowns here.
 const WITHIN: Duration = Duration::from_secs(30);
-const WAIT: Step = Step::Wait(None);
+const WAIT: NextStep = NextStep::Wait(None);
 
 fn id(id: &str) -> RequestId {
     RequestId::new(id).unwrap()
@@ -82,7 +82,7 @@ fn at(at: At) -> State {
 }
 
 fn state_of(at: At, turns: u32, output_tokens: u64, mail: Relevance) -> State {
-    let mut work = Work::new(Name::new("alice").unwrap());
+    let mut work = WorkProgress::new(Name::new("alice").unwrap());
     work.at = at;
     work.turns = turns;
     work.spent = Usage {
@@ -107,8 +107,8 @@ fn state_of(at: At, turns: u32, output_tokens: u64, mail: Relevance) -> State {
     )
 }
 
-fn plan(request_id: &str) -> Submission {
-    Submission {
+fn plan(request_id: &str) -> LeadQuestion {
+    LeadQuestion {
         asks: Asks::Plan("drop it".to_owned()),
         message_id: Uuid::from_u128(1),
         request_id: id(request_id),
@@ -265,7 +265,7 @@ fn places() -> Vec<State> {
     places
 }
 
-fn each(change: impl Fn(&mut State)) -> Vec<Step> {
+fn each(change: impl Fn(&mut State)) -> Vec<NextStep> {
     places()
         .into_iter()
         .map(|mut state| {
@@ -275,29 +275,33 @@ fn each(change: impl Fn(&mut State)) -> Vec<Step> {
         .collect()
 }
 
-fn show() -> Step {
-    Step::Show {
+fn show() -> NextStep {
+    NextStep::Show {
         request_id: id("s1"),
         reason: "tidy".to_owned(),
     }
 }
 
-fn approve(reason: &str) -> Step {
-    Step::Approve {
+fn approve(reason: &str) -> NextStep {
+    NextStep::Approve {
         request_id: id("s1"),
         reason: reason.to_owned(),
     }
 }
 
-fn skip(why: Why) -> Step {
-    Step::Skip(why)
+fn skip(why: Why) -> NextStep {
+    NextStep::Skip(why)
 }
 
 /// Checks one row of the table: what is done next at each place, once something is known. The cells
 /// are those of idle, before a model call without and with results, before a call, and at a plan.
 /// What runs is not for this table, and work that has ended is told whatever else is known.
-fn row(known: &str, change: impl Fn(&mut State), [idle, fresh, results, call, plan]: [Step; 5]) {
-    let done = Step::Finish(IdleReason::Available);
+fn row(
+    known: &str,
+    change: impl Fn(&mut State),
+    [idle, fresh, results, call, plan]: [NextStep; 5],
+) {
+    let done = NextStep::Finish(IdleReason::Available);
     let expected = [idle, fresh, results, WAIT, call, WAIT, done, plan];
     for ((step, expected), place) in each(change).iter().zip(&expected).zip(places()) {
         assert_eq!(step, expected, "{known}, at {:?}", place.work.at);
@@ -309,10 +313,16 @@ fn mail_is_consumed_before_the_model_is_asked() {
     row(
         "nothing",
         |_| {},
-        [WAIT, Step::Think, Step::Think, Step::Call, WAIT],
+        [WAIT, NextStep::Think, NextStep::Think, NextStep::Call, WAIT],
     );
     for mail in [Relevance::News, Relevance::Work] {
-        let cells = [Step::TakeIn, Step::TakeIn, Step::TakeIn, Step::Call, WAIT];
+        let cells = [
+            NextStep::TakeIn,
+            NextStep::TakeIn,
+            NextStep::TakeIn,
+            NextStep::Call,
+            WAIT,
+        ];
         row("mail", |state| state.mail(mail, NOW), cells);
     }
 }
@@ -324,14 +334,14 @@ fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
     row(
         "a shutdown",
         |state| drop(state.directive(asks(2), NOW)),
-        [idle(), Step::Think, show(), Step::Call, suspended()],
+        [idle(), NextStep::Think, show(), NextStep::Call, suspended()],
     );
     for mail in [Relevance::News, Relevance::Work] {
         let cells = [
-            Step::TakeIn,
-            Step::TakeIn,
-            Step::TakeIn,
-            Step::Call,
+            NextStep::TakeIn,
+            NextStep::TakeIn,
+            NextStep::TakeIn,
+            NextStep::Call,
             suspended(),
         ];
         row(
@@ -343,7 +353,13 @@ fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
             cells,
         );
     }
-    let cells = [idle(), Step::TakeIn, Step::TakeIn, Step::Call, suspended()];
+    let cells = [
+        idle(),
+        NextStep::TakeIn,
+        NextStep::TakeIn,
+        NextStep::Call,
+        suspended(),
+    ];
     row(
         "a shutdown, mail behind it",
         |state| {
@@ -362,7 +378,7 @@ fn a_shutdown_is_answered_where_there_is_no_work_and_shown_with_results() {
 
 #[test]
 fn what_ends_the_turn_or_the_incarnation_gives_every_call_a_result_first() {
-    let leave = || Step::Leave(End::Approved);
+    let leave = || NextStep::Leave(IncarnationEnd::Approved);
     row(
         "let go",
         |state| {
@@ -382,15 +398,15 @@ fn what_ends_the_turn_or_the_incarnation_gives_every_call_a_result_first() {
             skip(Why::Released),
         ],
     );
-    let finish = || Step::Finish(IdleReason::Interrupted);
+    let finish = || NextStep::Finish(IdleReason::Interrupted);
     let skipped = || skip(Why::Interrupted);
     row(
         "an interruption",
         State::interrupt,
         [WAIT, finish(), finish(), skipped(), skipped()],
     );
-    let ends = || Step::Leave(End::Terminated);
-    let ended = || skip(Why::Ends(End::Terminated));
+    let ends = || NextStep::Leave(IncarnationEnd::Terminated);
+    let ended = || skip(Why::Ends(IncarnationEnd::Terminated));
     let expected = [
         ends(),
         ends(),
@@ -398,10 +414,13 @@ fn what_ends_the_turn_or_the_incarnation_gives_every_call_a_result_first() {
         ends(),
         ended(),
         ended(),
-        Step::Finish(IdleReason::Available),
+        NextStep::Finish(IdleReason::Available),
         ended(),
     ];
-    assert_eq!(each(|state| state.end(End::Terminated)), expected);
+    assert_eq!(
+        each(|state| state.end(IncarnationEnd::Terminated)),
+        expected
+    );
 }
 
 #[test]
@@ -425,9 +444,9 @@ fn while_its_work_is_checked_no_other_work_begins() {
         },
         NOW,
     );
-    assert_eq!(asked.next(NOW), Step::TakeIn, "a shutdown waits for it");
+    assert_eq!(asked.next(NOW), NextStep::TakeIn, "a shutdown waits for it");
     state.directive(directive(3), NOW);
-    assert_eq!(state.next(NOW), Step::TakeIn);
+    assert_eq!(state.next(NOW), NextStep::TakeIn);
 }
 
 #[test]
@@ -496,9 +515,9 @@ fn a_model_call_is_dropped_for_what_cannot_wait_and_a_tool_call_only_by_the_lead
             Err(Why::Checked(3)),
         ),
         (
-            |state| state.end(End::Terminated),
-            Err(Why::Ends(End::Terminated)),
-            Err(Why::Ends(End::Terminated)),
+            |state| state.end(IncarnationEnd::Terminated),
+            Err(Why::Ends(IncarnationEnd::Terminated)),
+            Err(Why::Ends(IncarnationEnd::Terminated)),
         ),
     ];
     for (row, (change, model, tool)) in rows.into_iter().enumerate() {
@@ -557,9 +576,9 @@ fn a_pause_in_a_model_call_is_said_until_the_call_goes_on_or_is_over() {
 #[test]
 fn the_first_reason_to_end_counts() {
     let mut state = at(At::Idle);
-    state.end(End::Terminated);
-    state.end(End::Unknown("late".to_owned()));
-    assert_eq!(state.next(NOW), Step::Leave(End::Terminated));
+    state.end(IncarnationEnd::Terminated);
+    state.end(IncarnationEnd::Unknown("late".to_owned()));
+    assert_eq!(state.next(NOW), NextStep::Leave(IncarnationEnd::Terminated));
 }
 
 #[test]
@@ -597,16 +616,16 @@ fn what_teammates_say_at_the_end_of_their_work_is_consumed_together() {
     let mut state = at(At::Idle);
     let settled = NOW + Duration::from_secs(2);
     state.mail(Relevance::Soon, NOW);
-    assert_eq!(state.next(NOW), Step::Wait(Some(settled)));
+    assert_eq!(state.next(NOW), NextStep::Wait(Some(settled)));
     // More of it puts nothing off.
     state.mail(Relevance::Soon, NOW + Duration::from_secs(1));
     assert_eq!(
         state.next(NOW + Duration::from_secs(1)),
-        Step::Wait(Some(settled))
+        NextStep::Wait(Some(settled))
     );
-    assert_eq!(state.next(settled), Step::TakeIn);
+    assert_eq!(state.next(settled), NextStep::TakeIn);
     state.takes_in(true, false);
-    assert_eq!(state.next(settled), Step::Think);
+    assert_eq!(state.next(settled), NextStep::Think);
     // Once it is consumed, what comes next waits anew.
     let mut state = at(At::Idle);
     state.mail(Relevance::Soon, NOW);
@@ -614,14 +633,14 @@ fn what_teammates_say_at_the_end_of_their_work_is_consumed_together() {
     state.mail(Relevance::Soon, settled);
     assert_eq!(
         state.next(settled),
-        Step::Wait(Some(settled + Duration::from_secs(2)))
+        NextStep::Wait(Some(settled + Duration::from_secs(2)))
     );
     // What is work takes the others along; and a worker in a turn reads all with the next results.
     state.mail(Relevance::Work, settled);
-    assert_eq!(state.next(settled), Step::TakeIn);
+    assert_eq!(state.next(settled), NextStep::TakeIn);
     let mut state = at(At::Turn { results: true });
     state.mail(Relevance::Soon, NOW);
-    assert_eq!(state.next(NOW), Step::TakeIn);
+    assert_eq!(state.next(NOW), NextStep::TakeIn);
     // No shutdown waits for it.
     let mut state = at(At::Idle);
     state.mail(Relevance::Soon, NOW);
@@ -651,15 +670,15 @@ fn a_call_that_waits_for_a_person_yields_to_whatever_else_comes() {
         (|state| drop(state.directive(asks(2), NOW)), Why::Asked),
         (State::interrupt, Why::Interrupted),
         (
-            |state| state.end(End::Terminated),
-            Why::Ends(End::Terminated),
+            |state| state.end(IncarnationEnd::Terminated),
+            Why::Ends(IncarnationEnd::Terminated),
         ),
     ] {
         assert_eq!(hold(change).0, Err(why));
     }
     let mut state = at(At::Asking);
     state.call_ended(false);
-    assert_eq!(state.next(NOW), Step::Think);
+    assert_eq!(state.next(NOW), NextStep::Think);
 }
 
 #[test]
@@ -683,7 +702,7 @@ fn a_model_that_cannot_be_reached_has_no_vote_to_wait_for() {
     let mut state = asked(Some(outage.clone()));
     assert_eq!(state.hold(NOW), Err(Why::Overdue));
     state.dropped();
-    let Step::Approve { reason, .. } = state.next(NOW) else {
+    let NextStep::Approve { reason, .. } = state.next(NOW) else {
         panic!("{:?}", state.next(NOW))
     };
     assert_eq!(

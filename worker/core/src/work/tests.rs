@@ -87,20 +87,20 @@ fn entry((at, event): (usize, &Event)) -> Entry {
     }
 }
 
-fn replayed_of(owner: Name, events: &[Event]) -> Work {
-    let mut work = Work::new(owner);
+fn replayed_of(owner: Name, events: &[Event]) -> WorkProgress {
+    let mut work = WorkProgress::new(owner);
     for it in events.iter().enumerate() {
         work.replay(&entry(it));
     }
     work
 }
 
-fn replayed(events: &[Event]) -> Work {
+fn replayed(events: &[Event]) -> WorkProgress {
     replayed_of(Name::new("alice").unwrap(), events)
 }
 
 /// Follows the results that calls get because their incarnation ended; returns them.
-fn interrupted(work: &mut Work) -> Vec<(String, String)> {
+fn interrupted(work: &mut WorkProgress) -> Vec<(String, String)> {
     let results = work.interrupted();
     for result in results.iter() {
         work.follow(result);
@@ -122,7 +122,7 @@ fn is_idle(notice: &PendingNotice) -> bool {
     matches!(notice.body, Body::IdleNotification { .. })
 }
 
-fn names(replayed: &Work) -> Vec<&str> {
+fn names(replayed: &WorkProgress) -> Vec<&str> {
     replayed
         .calls
         .iter()

@@ -10,10 +10,10 @@ fn a_piece_of_work_has_a_limit_of_turns_and_the_next_one_its_own() {
         state.answered(true);
         state.call_ended(false);
     }
-    assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTurns));
+    assert_eq!(state.next(NOW), NextStep::Finish(IdleReason::MaxTurns));
     state.finished(IdleReason::MaxTurns, "");
     state.takes_in(true, false);
-    assert_eq!(state.next(NOW), Step::Think);
+    assert_eq!(state.next(NOW), NextStep::Think);
 }
 
 #[test]
@@ -32,20 +32,20 @@ fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_cou
     };
     let mut state = at(At::Turn { results: false });
     spend(&mut state, 900, 1_000_000);
-    assert_eq!(state.next(NOW), Step::Think);
+    assert_eq!(state.next(NOW), NextStep::Think);
     spend(&mut state, 82, 0);
     assert_eq!(
         state.next(NOW),
-        Step::Finish(IdleReason::MaxTurns),
+        NextStep::Finish(IdleReason::MaxTurns),
         "the limit of turns goes before"
     );
     state.limits.turns = 50;
-    assert_eq!(state.next(NOW), Step::Finish(IdleReason::MaxTokens));
+    assert_eq!(state.next(NOW), NextStep::Finish(IdleReason::MaxTokens));
     state.finished(IdleReason::MaxTokens, "");
     state.takes_in(true, false);
     assert_eq!(
         state.next(NOW),
-        Step::Think,
+        NextStep::Think,
         "the next piece of work has as much again"
     );
     assert_eq!(
@@ -68,7 +68,7 @@ fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_cou
     state.limits.tokens = None;
     assert_eq!(state.budget_left().tokens, None);
     spend(&mut state, u64::MAX, 0);
-    assert_eq!(state.next(NOW), Step::Think);
+    assert_eq!(state.next(NOW), NextStep::Think);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn why_work_came_to_nothing_is_said_until_other_work_begins() {
     let mut state = at(At::Turn { results: false });
     let activity = |state: &State| state.report(false).activity;
     state.failed("told".to_owned());
-    let Step::Finish(reason) = state.next(NOW) else {
+    let NextStep::Finish(reason) = state.next(NOW) else {
         panic!()
     };
     state.finished(
@@ -130,12 +130,12 @@ fn what_arrives_when_a_limit_is_reached_begins_the_next_piece_of_work() {
     for (turns, spent) in [(3, 0), (1, 1000)] {
         let mut state = state_of(At::Turn { results: true }, turns, spent, Relevance::Work);
         assert!(
-            matches!(state.next(NOW), Step::Finish(_)),
+            matches!(state.next(NOW), NextStep::Finish(_)),
             "{turns} {spent}"
         );
         state.finished(IdleReason::MaxTurns, "told");
-        assert_eq!(state.next(NOW), Step::TakeIn);
+        assert_eq!(state.next(NOW), NextStep::TakeIn);
         state.takes_in(true, false);
-        assert_eq!(state.next(NOW), Step::Think);
+        assert_eq!(state.next(NOW), NextStep::Think);
     }
 }

@@ -40,7 +40,7 @@ fn a_plan_closes_the_gate_and_is_named_when_no_background_command_runs() {
     assert_eq!((state.gate(), state.next(NOW)), (Gate::Closed, WAIT));
     assert!(state.must_end_background());
     state.background(false);
-    assert_eq!(state.next(NOW), Step::Submit);
+    assert_eq!(state.next(NOW), NextStep::Submit);
     state.submitted();
     state.directive(directive(2), NOW);
     assert_eq!((state.gate(), state.next(NOW)), (Gate::Closed, WAIT));
@@ -48,7 +48,7 @@ fn a_plan_closes_the_gate_and_is_named_when_no_background_command_runs() {
 
 #[test]
 fn a_plan_is_resolved_by_the_word_and_by_what_is_recorded_of_it() {
-    let decided = |status, feedback: &str| Step::Resolve(Ok((status, feedback.to_owned())));
+    let decided = |status, feedback: &str| NextStep::Resolve(Ok((status, feedback.to_owned())));
     for status in [Status::Approved, Status::Rejected, Status::Expired] {
         let mut state = submitted();
         state.directive(judges(2, status), NOW);
@@ -68,17 +68,17 @@ fn a_plan_whose_id_is_taken_gets_another_and_one_that_is_refused_ends() {
     let mut state = planning();
     state.submitted();
     state.refused(&id("p1"), ("taken".to_owned(), true), NOW);
-    assert_eq!(state.next(NOW), Step::Renumber);
+    assert_eq!(state.next(NOW), NextStep::Renumber);
     state.submitting(plan("p2"));
     // Its line was lost: it is written again, but not for ever.
     for _ in 0..=REWRITES {
-        assert_eq!(state.next(NOW), Step::Submit);
+        assert_eq!(state.next(NOW), NextStep::Submit);
         state.submitted();
         state.refused(&id("p2"), ("no such line".to_owned(), false), NOW);
     }
     assert_eq!(
         state.next(NOW),
-        Step::Resolve(Err("no such line".to_owned()))
+        NextStep::Resolve(Err("no such line".to_owned()))
     );
 }
 
@@ -103,9 +103,9 @@ fn a_plan_that_expired_with_an_earlier_incarnation_is_renumbered_although_it_is_
         (taken(), "taken"),
     ] {
         state.directive(judges(2, Status::Expired), NOW);
-        assert_eq!(state.next(NOW), Step::Renumber, "{told}");
+        assert_eq!(state.next(NOW), NextStep::Renumber, "{told}");
         state.submitting(plan("p2"));
-        assert_eq!(state.next(NOW), Step::Submit);
+        assert_eq!(state.next(NOW), NextStep::Submit);
     }
 }
 

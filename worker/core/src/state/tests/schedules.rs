@@ -62,17 +62,17 @@ fn perform(
 ) -> Result<bool, TestCaseError> {
     for _ in 0..200 {
         match state.next(now) {
-            Step::Wait(until) => {
+            NextStep::Wait(until) => {
                 prop_assert!(until.is_none_or(|until| until > now), "a wait that is over");
                 return Ok(false);
             }
-            Step::TakeIn => state.takes_in(state.arrived.mail == Relevance::Work, false),
-            Step::Show { .. } => state.shown(),
-            Step::Think => {
+            NextStep::TakeIn => state.takes_in(state.arrived.mail == Relevance::Work, false),
+            NextStep::Show { .. } => state.shown(),
+            NextStep::Think => {
                 prop_assert_eq!(*open, 0, "a model call although calls have no result");
                 state.thinking();
             }
-            Step::Call => {
+            NextStep::Call => {
                 prop_assert!(*open > 0);
                 let gated = state.gate() == Gate::Open;
                 if *open == 2 {
@@ -81,33 +81,33 @@ fn perform(
                     state.calling("bash".to_owned(), gated, false)
                 }
             }
-            Step::Skip(_) => {
+            NextStep::Skip(_) => {
                 *open = 0;
                 state.skips();
             }
-            Step::Submit => state.submitted(),
-            Step::Renumber => state.submitting(plan("p2")),
-            Step::Resolve(_) => {
+            NextStep::Submit => state.submitted(),
+            NextStep::Renumber => state.submitting(plan("p2")),
+            NextStep::Resolve(_) => {
                 *open -= 1;
                 state.call_ended(*open > 0);
             }
-            Step::Approve { request_id, .. } => {
+            NextStep::Approve { request_id, .. } => {
                 prop_assert_eq!(state.pending_shutdown(), Some(&request_id));
                 state.answering(request_id, true, AnsweredBy::Runtime);
             }
-            Step::ResolveAnswer(_) => state.answer_told(NOW),
-            Step::Finish(reason) => {
+            NextStep::ResolveAnswer(_) => state.answer_told(NOW),
+            NextStep::Finish(reason) => {
                 prop_assert_eq!(*open, 0, "work ends although calls have no result");
                 state.finished(reason, "");
             }
-            Step::Leave(end) => {
+            NextStep::Leave(end) => {
                 prop_assert_eq!(
                     *open,
                     0,
                     "an incarnation ends although calls have no result"
                 );
                 prop_assert!(
-                    may_leave || end == End::Terminated,
+                    may_leave || end == IncarnationEnd::Terminated,
                     "no approval is recorded"
                 );
                 return Ok(true);
@@ -128,7 +128,7 @@ proptest! {
             }
             match one {
                 Move::Directive(directive) => {
-                    may_leave |= directive.release && directive.seq >= state.directive.seq;
+                    may_leave |= directive.release && directive.seq >= state.directed.directive.seq;
                     state.directive(directive, now);
                 }
                 Move::Mail(mail) => state.mail(mail, NOW),
@@ -153,7 +153,7 @@ proptest! {
                     }
                     _ => {}
                 },
-                Move::Term => state.end(End::Terminated),
+                Move::Term => state.end(IncarnationEnd::Terminated),
             }
         }
     }

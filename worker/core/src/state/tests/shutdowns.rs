@@ -7,19 +7,19 @@ fn mail_that_came_before_a_shutdown_is_worked_on_and_the_model_asked_with_the_re
     let mut state = at(At::Idle);
     state.mail(Relevance::Work, NOW);
     state.directive(asks(2), NOW);
-    assert_eq!(state.next(NOW), Step::TakeIn);
+    assert_eq!(state.next(NOW), NextStep::TakeIn);
     state.takes_in(true, false);
-    assert_eq!(state.next(NOW), Step::Think);
+    assert_eq!(state.next(NOW), NextStep::Think);
     state.thinking();
     state.answered(true);
     state.calling("bash".to_owned(), true, false);
     state.call_ended(false);
     assert_eq!(state.next(NOW), show());
     state.shown();
-    assert_eq!(state.next(NOW), Step::Think);
+    assert_eq!(state.next(NOW), NextStep::Think);
     state.thinking();
     state.answered(false);
-    assert_eq!(state.next(NOW), Step::Finish(IdleReason::Available));
+    assert_eq!(state.next(NOW), NextStep::Finish(IdleReason::Available));
     state.finished(IdleReason::Available, "");
     state.mail(Relevance::Work, NOW);
     assert_eq!(state.next(NOW), approve("the turn ended without an answer"));
@@ -33,17 +33,17 @@ fn more_mail_than_one_look_finds_is_consumed_before_the_incarnation_ends() {
     state.takes_in(true, true);
     state.work.at = At::Idle;
     state.mail(Relevance::Work, NOW);
-    assert_eq!(state.next(NOW), Step::TakeIn);
+    assert_eq!(state.next(NOW), NextStep::TakeIn);
 }
 
 #[test]
 fn behind_more_news_than_one_look_finds_there_may_be_mail_that_is_consumed_first() {
-    for (rest, expected) in [(true, Step::TakeIn), (false, approve("idle"))] {
+    for (rest, expected) in [(true, NextStep::TakeIn), (false, approve("idle"))] {
         let mut state = at(At::Idle);
         state.mail(Relevance::News, NOW);
         state.rest(rest);
         state.directive(asks(2), NOW);
-        assert_eq!(state.next(NOW), Step::TakeIn);
+        assert_eq!(state.next(NOW), NextStep::TakeIn);
         state.takes_in(false, rest);
         state.rest(false);
         state.mail(Relevance::Work, NOW);
@@ -58,17 +58,17 @@ fn calls_that_came_with_an_approval_still_run() {
     state.calling("answering".to_owned(), false, false);
     state.answering(id("s1"), true, AnsweredBy::Model);
     assert_eq!(state.directive(releases(3), NOW), Some(id("s1")));
-    let Step::ResolveAnswer(answer) = state.next(NOW) else {
+    let NextStep::ResolveAnswer(answer) = state.next(NOW) else {
         panic!("{:?}", state.next(NOW))
     };
     assert_eq!(answer.outcome, Some(Ok(Status::Approved)));
     state.answer_told(NOW);
     state.call_ended(true);
-    assert_eq!(state.next(NOW), Step::Call);
+    assert_eq!(state.next(NOW), NextStep::Call);
     state.calling("bash".to_owned(), true, false);
     assert_eq!(state.hold(NOW), Ok(None));
     state.call_ended(false);
-    assert_eq!(state.next(NOW), Step::Leave(End::Approved));
+    assert_eq!(state.next(NOW), NextStep::Leave(IncarnationEnd::Approved));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn what_the_runtime_approved_ends_the_answer() {
     state.directive(releases(3), NOW);
     assert_eq!(state.next(NOW), skip(Why::Released));
     state.skips();
-    assert_eq!(state.next(NOW), Step::Leave(End::Approved));
+    assert_eq!(state.next(NOW), NextStep::Leave(IncarnationEnd::Approved));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn an_answer_is_on_its_way_while_the_word_calls_the_shutdown_pending() {
         (None, WAIT)
     );
     assert_eq!(state.directive(releases(4), NOW), Some(id("s1")));
-    assert_eq!(state.next(NOW), Step::Leave(End::Approved));
+    assert_eq!(state.next(NOW), NextStep::Leave(IncarnationEnd::Approved));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_rejected_shutdown_is_over_although_an_older_word_still_tells_it() {
     state.directive(asks(2), NOW);
     state.answering(id("s1"), false, AnsweredBy::Model);
     state.directive(directive(3), NOW);
-    let Step::ResolveAnswer(answer) = state.next(NOW) else {
+    let NextStep::ResolveAnswer(answer) = state.next(NOW) else {
         panic!("{:?}", state.next(NOW))
     };
     assert_eq!(answer.outcome, Some(Ok(Status::Rejected)));
@@ -110,7 +110,7 @@ fn a_rejected_shutdown_is_over_although_an_older_word_still_tells_it() {
     state.call_ended(false);
     state.directive(asks(2), NOW);
     assert_eq!(state.pending_shutdown(), None);
-    assert_eq!(state.next(NOW), Step::Think);
+    assert_eq!(state.next(NOW), NextStep::Think);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_refused_answer_is_given_again_a_little_later_while_the_word_calls_it_pendin
     state.directive(asks(2), NOW);
     state.answering(id("s1"), true, AnsweredBy::Runtime);
     state.refused(&id("s1"), ("no line stands there".to_owned(), false), NOW);
-    let Step::Wait(Some(later)) = state.next(NOW) else {
+    let NextStep::Wait(Some(later)) = state.next(NOW) else {
         panic!("{:?}", state.next(NOW))
     };
     assert_eq!(state.next(later), approve("idle"));
@@ -132,7 +132,7 @@ fn an_answer_that_could_not_be_written_is_tried_again_a_little_later() {
     let mut state = at(At::Idle);
     state.directive(asks(2), NOW);
     state.answer_failed(NOW);
-    let Step::Wait(Some(later)) = state.next(NOW) else {
+    let NextStep::Wait(Some(later)) = state.next(NOW) else {
         panic!("{:?}", state.next(NOW))
     };
     assert_eq!(state.next(later), approve("idle"));
@@ -180,11 +180,15 @@ fn a_worker_with_news_without_a_pause_answers_when_the_time_is_over() {
     let mut state = at(At::Idle);
     state.mail(Relevance::News, NOW);
     state.directive(asks(2), NOW);
-    assert_eq!(state.next(NOW), Step::TakeIn);
+    assert_eq!(state.next(NOW), NextStep::TakeIn);
     for passed in [Duration::ZERO, WITHIN / 2] {
         state.takes_in(false, true);
         state.mail(Relevance::News, NOW + passed);
-        assert_eq!(state.next(NOW + passed), Step::TakeIn, "after {passed:?}");
+        assert_eq!(
+            state.next(NOW + passed),
+            NextStep::TakeIn,
+            "after {passed:?}"
+        );
     }
     assert_eq!(state.next(NOW + WITHIN), approve("idle"));
 }

@@ -83,22 +83,38 @@ fn what_is_hidden_by_name_is_read_by_no_command_and_no_file_tool() {
 fn a_linked_dot_file_is_read_where_it_lies_and_what_lies_beside_that_is_not() {
     for case @ Case { with, user } in cases(&With::EACH) {
         let team = Team::of(user);
-        for folder in [".dotfiles/cargo", "../outside"] {
+        for folder in [
+            ".dotfiles/cargo",
+            "../outside",
+            ".config",
+            ".amp",
+            "dot/git",
+            "dot/own",
+        ] {
             team.make_dir(&format!("../home/{folder}"));
         }
         for file in [
-            ".dotfiles/gitconfig",
             ".dotfiles/key",
             ".dotfiles/cargo/config.toml",
             "../outside/key",
+            ".amp/key",
+            "dot/git/ignore",
+            "dot/own/more",
         ] {
-            team.write(&format!("../home/{file}"), "hush");
+            team.write(&format!("../home/{file}"), "hush\n");
         }
+        team.write(
+            "../home/.dotfiles/gitconfig",
+            "# hush\n[include]\n\tpath = ~/.config/own/more\n",
+        );
         let home = team.root().parent().unwrap().join("home");
         for (to, from) in [
             (".dotfiles/gitconfig", ".gitconfig"),
             (".dotfiles/cargo", ".cargo"),
+            (".dotfiles/profile", ".profile"),
             ("../outside", ".linkapp"),
+            ("../dot/git", ".config/git"),
+            ("../dot/own", ".config/own"),
         ] {
             let at = home.join(from);
             drop(std::fs::remove_file(&at));
@@ -111,10 +127,28 @@ fn a_linked_dot_file_is_read_where_it_lies_and_what_lies_beside_that_is_not() {
         let results = said(
             &team,
             "alice",
-            &[bash("cat ~/.gitconfig ~/.cargo/config.toml"), bash(tries)],
+            &[
+                bash(
+                    "cat ~/.gitconfig ~/.cargo/config.toml ~/.config/{git/ignore,own/more} | grep -c hush",
+                ),
+                bash(tries),
+            ],
         );
         assert!(
-            !is_broken(&results) && results[0]["content"] == "hushhush",
+            !is_broken(&results) && results[0]["content"] == "4",
+            "{case:?} {results:?}"
+        );
+        // A link of the user leads where a command works, and that puts another behind it.
+        team.teamctl(["spawn", "bob", "--workspace", "../home/.dotfiles"])
+            .ok();
+        let tries = "cat ~/.profile ~/.amp/key 2> /dev/null | grep -q hush && echo BROKEN";
+        let results = said(
+            &team,
+            "bob",
+            &[bash("ln -s ../.amp/key profile"), bash(tries)],
+        );
+        assert!(
+            !is_broken(&results) && results[0]["is_error"] != true,
             "{case:?} {results:?}"
         );
     }

@@ -139,14 +139,16 @@ impl Case {
 /// namespaces of our own, and the one without namespaces. What holds with fewer layers holds with
 /// more, so a stronger set shows nothing else of root.
 fn cases(sets: &[With]) -> impl Iterator<Item = Case> {
+    cases_of_root(sets).filter(|case| case.user == User::Ordinary || case.with != With::Bubblewrap)
+}
+
+/// As [`cases`], and bubblewrap as root: for what only root has to hide. Other code than ours makes
+/// those mounts.
+fn cases_of_root(sets: &[With]) -> impl Iterator<Item = Case> {
     let users = User::at_hand();
     let has_weaker = sets.contains(&With::NoLandlock);
     sets.iter().flat_map(move |&with| {
-        let is_shown_by_another = match with {
-            With::All => has_weaker,
-            With::Bubblewrap => true,
-            With::NoLandlock | With::Bare => false,
-        };
+        let is_shown_by_another = with == With::All && has_weaker;
         let users = users.clone().into_iter();
         users
             .filter(move |user| *user == User::Ordinary || !is_shown_by_another)
@@ -211,7 +213,8 @@ fn has_namespaces(with: With, team: &Team) -> bool {
 /// A suite that skips itself must not pass for one that has tried.
 #[test]
 fn no_set_of_layers_is_skipped_that_this_machine_has() {
-    for (case, team) in teams(&With::EACH, &[]) {
+    for case in cases_of_root(&With::EACH) {
+        let Some(team) = case.team(&[]) else { continue };
         let uid = case.user.uid().to_string();
         assert_eq!(works(&team, &["id -u"]), [uid.as_str()], "{case:?}");
         if case.user == User::Ordinary {

@@ -173,9 +173,11 @@ fn missing_hooks_are_not_made_and_a_foreign_repository_is_not_named() {
         );
         works(
             &team,
-            &["echo x > .git/index; echo ../evil > .git/commondir"],
+            &["cd .git; echo x > index; echo ../evil | tee commondir config.worktree"],
         );
-        assert!(!team.root().join(".git/commondir").exists(), "{with:?}");
+        for file in [".git/commondir", ".git/config.worktree"] {
+            assert!(!team.made(file), "{with:?} {file}");
+        }
         std::fs::remove_dir_all(team.root().join(".git")).unwrap();
         // A working tree, or a submodule.
         team.write(".git", "gitdir: untouched");

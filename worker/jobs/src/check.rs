@@ -16,28 +16,28 @@ use teamd_shared::state::StateDir;
 use teamd_shared::task::TaskId;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-use crate::Setting;
-use teamd_worker_sandbox::run::{GOOD_END, LiveLog, Reader, Runner, RunnerConfig};
+use crate::JobSetting;
+use teamd_worker_sandbox::run::{GOOD_END, LiveLog, OutputReader, Runner, RunnerConfig};
 use teamd_worker_sandbox::{Keeps, accept};
 
-pub(crate) use watch::Watch;
+pub(crate) use watch::ProtectedWatch;
 
-/// How much of the output the owner is told, in characters.
-const TOLD: usize = 4_000;
+/// How much of the output the owner gets to read, in characters.
+const QUOTED: usize = 4_000;
 
 /// How a protected file was changed that the commands of a check have changed.
 pub(crate) const BY_CHECK: &str = "changed while the check ran";
 
 /// Runs a check.
 pub(crate) async fn run(
-    setting: &Setting,
+    setting: &JobSetting,
     order: &CheckOrder,
     lock: File,
 ) -> anyhow::Result<CheckReport> {
-    let here = rustix::fs::statvfs(&order.workspace)
+    let disk = rustix::fs::statvfs(&order.workspace)
         .with_context(|| format!("cannot look at {}", order.workspace))?;
     anyhow::ensure!(
-        here.f_bavail > 0,
+        disk.f_bavail > 0,
         "no space is left where {} lies; free some space there",
         order.workspace
     );
@@ -46,7 +46,7 @@ pub(crate) async fn run(
         .map(|state| state.of_checks(&setting.dir));
     let of = format!("task {} submission {}", order.task, order.number);
     let sealed = setting.confinement.seals(&order.sandbox);
-    let watch = Watch::begin(Path::new(&order.protect_in), &order.protect, sealed);
+    let watch = ProtectedWatch::begin(Path::new(&order.protect_in), &order.protect, sealed);
     let runner = Runner::new(RunnerConfig {
         workspace: PathBuf::from(&order.workspace),
         team_dir: setting.dir.clone(),
@@ -85,7 +85,7 @@ pub(crate) async fn run(
     })
 }
 
-/// Looks what the protected files are.
+/// Reads the protected files as they are now.
 pub(crate) fn baseline(root: &Path, patterns: &[String]) -> Baseline {
     match ProtectedFiles::find(root, patterns) {
         Ok(files) => Baseline::Hash(files.hash()),
@@ -111,12 +111,12 @@ pub(crate) fn begin_log(dir: &TeamDir, task: TaskId) -> anyhow::Result<File> {
     Ok(dir.open_file(&at, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?)
 }
 
-/// Returns the end of an output, which the owner is told.
-pub(crate) fn told(output: &str) -> String {
+/// Returns the end of an output, which the owner gets to read.
+pub(crate) fn end_of(output: &str) -> String {
     let from = output
         .char_indices()
         .rev()
-        .nth(TOLD - 1)
+        .nth(QUOTED - 1)
         .map_or(0, |(at, _)| at);
     output[from..].to_owned()
 }
@@ -140,7 +140,7 @@ pub(crate) async fn commands(
             .run(
                 below(folder, command),
                 left.as_secs_f64(),
-                Reader::Model(Some(log)),
+                OutputReader::Model(Some(log)),
             )
             .await?;
         let how = ran.failure.unwrap_or_else(|| GOOD_END.to_owned());
@@ -151,7 +151,7 @@ pub(crate) async fn commands(
             command: number,
             exit: ran.exit,
             how,
-            output: told(&ran.output),
+            output: end_of(&ran.output),
             ..report
         };
         if ran.exit != Some(0) {

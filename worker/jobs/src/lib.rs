@@ -1,4 +1,4 @@
-//! `team-worker job`: does for the daemon what takes time. Whatever it runs is confined as the
+//! `team-worker job` does for the daemon what takes time. All that it runs is confined as the
 //! commands of a teammate are.
 //!
 //! The daemon writes the order to standard input, and leaves that open while it wants the job. When
@@ -25,12 +25,12 @@ use teamd_shared::process::{deny_tracing, survive_file_limit};
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::sync::oneshot;
 
-use teamd_worker_sandbox::{Confinement, OwnCgroup};
+use teamd_worker_sandbox::{ConfinementArgs, OwnCgroup};
 
 pub use git::for_checkout;
 pub use locks::{Whose, born, remove_stale};
 
-/// For which team something is done, and by which means.
+/// Which team a job is for, and by which means it is done.
 #[derive(Debug, clap::Args)]
 pub struct JobArgs {
     /// The team directory
@@ -41,25 +41,25 @@ pub struct JobArgs {
     pub cgroup: Option<PathBuf>,
     /// The means to confine its commands
     #[command(flatten)]
-    pub confinement: Confinement,
+    pub confinement: ConfinementArgs,
 }
 
-/// For which team a job is done, and by which means.
-pub(crate) struct Setting {
+/// Which team a job is for, and by which means it is done.
+pub(crate) struct JobSetting {
     pub(crate) dir: Arc<TeamDir>,
-    pub(crate) confinement: Confinement,
+    pub(crate) confinement: ConfinementArgs,
     /// The cgroup of its commands, if they have one.
     pub(crate) cgroup: Option<Arc<OwnCgroup>>,
 }
 
-/// Does a job; 0 if it could be done, whatever came of it.
+/// Does a job; returns 0 if it could be done, with any result.
 pub fn job_main(args: &JobArgs) -> ExitCode {
     logging::to_stderr();
     let text = run(args)
         .and_then(|report| serde_json::to_string(&report).context("cannot write the report"));
     let (text, code) = match text {
         Ok(text) => (text, ExitCode::SUCCESS),
-        // The daemon takes what stands there for the reason.
+        // The daemon reads the reason there.
         Err(error) => (format!("{error:#}"), ExitCode::FAILURE),
     };
     std::io::stdout()
@@ -74,7 +74,7 @@ fn run(args: &JobArgs) -> anyhow::Result<JobReport> {
     deny_tracing();
     survive_file_limit().context("cannot catch a signal")?;
     let (order, unwanted) = read_order()?;
-    let setting = Setting {
+    let setting = JobSetting {
         dir: Arc::new(TeamDir::open(&args.team_dir)?),
         confinement: args.confinement.clone(),
         cgroup: args.cgroup.clone().map(OwnCgroup::begin),
@@ -86,12 +86,12 @@ fn run(args: &JobArgs) -> anyhow::Result<JobReport> {
         tokio::select! {
             report = perform(&setting, &order) => report,
             // Its shims end what it runs.
-            _ = unwanted => Err(anyhow::anyhow!("it is not wanted any more")),
+            _ = unwanted => Err(anyhow::anyhow!("it is no longer wanted")),
         }
     })
 }
 
-async fn perform(setting: &Setting, order: &JobOrder) -> anyhow::Result<JobReport> {
+async fn perform(setting: &JobSetting, order: &JobOrder) -> anyhow::Result<JobReport> {
     match order {
         JobOrder::Check(order) => {
             let lock = begin(setting, &TeamPath::checks(), &order.environment)?;
@@ -111,7 +111,7 @@ async fn perform(setting: &Setting, order: &JobOrder) -> anyhow::Result<JobRepor
 }
 
 /// Waits until nothing is left of an earlier job that used the same.
-fn begin(setting: &Setting, path: &TeamPath, environment: &Environment) -> anyhow::Result<File> {
+fn begin(setting: &JobSetting, path: &TeamPath, environment: &Environment) -> anyhow::Result<File> {
     let lock = setting.dir.open_file(path, OFlags::RDWR | OFlags::CREATE)?;
     flock(&lock, FlockOperation::LockExclusive).with_context(|| format!("cannot lock {path}"))?;
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(environment.umask));

@@ -206,8 +206,8 @@ fn locks_in(
 /// Opens the directory of a lock, and looks at what has its name now.
 fn itself(lock: &Lock) -> rustix::io::Result<(OwnedFd, Stat)> {
     let folder = open_itself(&lock.folder, OFlags::PATH | OFlags::DIRECTORY)?;
-    let found = statat(&folder, lock.name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?;
-    Ok((folder, found))
+    let stat = statat(&folder, lock.name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok((folder, stat))
 }
 
 /// File systems that no other machine writes to, by the magic number that `statfs` gives:
@@ -241,7 +241,7 @@ fn is_shared(path: &Path) -> bool {
 /// (`pid_namespaces(7)`).
 fn sees_all_processes() -> bool {
     const FIRST: &str = "pid:[4026531836]";
-    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|found| found == Path::new(FIRST))
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own == Path::new(FIRST))
 }
 
 /// Returns which directories a `git` works in that writes to the repository.
@@ -265,8 +265,8 @@ fn trees_of(tree: &Path, own: &Path, common: &Path) -> io::Result<Vec<(u64, u64)
         );
     }
     // One that is gone has no process in it.
-    let found = all.iter().filter_map(|path| stat(path).ok());
-    Ok(found.map(|stat| (stat.st_dev, stat.st_ino)).collect())
+    let stats = all.iter().filter_map(|path| stat(path).ok());
+    Ok(stats.map(|stat| (stat.st_dev, stat.st_ino)).collect())
 }
 
 /// Finds a process that may hold one of the locks: one that has it open, or a `git` that works in
@@ -312,8 +312,8 @@ fn has_open(process: &Path, locks: &[Lock]) -> bool {
     let Ok(open) = process.join("fd").read_dir() else {
         return false;
     };
-    let found = open.flatten().filter_map(|entry| stat(entry.path()).ok());
-    let inodes = found
+    let stats = open.flatten().filter_map(|entry| stat(entry.path()).ok());
+    let inodes = stats
         .map(|stat| (stat.st_dev, stat.st_ino))
         .collect::<Vec<_>>();
     locks.iter().any(|lock| inodes.contains(&lock.inode))
@@ -322,16 +322,18 @@ fn has_open(process: &Path, locks: &[Lock]) -> bool {
 /// Tells whether a process works in one of these directories, or below: it may see them at another
 /// path. So it is if this cannot be seen, unless the process is gone or only waits to be reaped.
 fn works_in(process: &Path, trees: &[(u64, u64)]) -> bool {
-    let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut here = match openat(CWD, process.join("cwd"), folder, Mode::empty()) {
-        Ok(here) => here,
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut folder = match openat(CWD, process.join("cwd"), flags, Mode::empty()) {
+        Ok(folder) => folder,
         Err(Errno::NOENT | Errno::SRCH) => return false,
         Err(_) => return true,
     };
     let mut last = None;
     loop {
-        let Ok(found) = fstat(&here) else { return true };
-        let inode = (found.st_dev, found.st_ino);
+        let Ok(stat) = fstat(&folder) else {
+            return true;
+        };
+        let inode = (stat.st_dev, stat.st_ino);
         if trees.contains(&inode) {
             return true;
         }
@@ -339,8 +341,8 @@ fn works_in(process: &Path, trees: &[(u64, u64)]) -> bool {
             return false;
         }
         last = Some(inode);
-        match openat(here.as_fd(), "..", folder, Mode::empty()) {
-            Ok(above) => here = above,
+        match openat(folder.as_fd(), "..", flags, Mode::empty()) {
+            Ok(above) => folder = above,
             Err(_) => return false,
         }
     }

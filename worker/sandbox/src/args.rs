@@ -7,7 +7,7 @@ use teamd_shared::sandbox::{Layers, Namespaces};
 
 /// The means to confine commands.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Confinement {
+pub struct ConfinementArgs {
     /// A program of the team, as the daemon was started: no command replaces it
     #[arg(long = "program", value_name = "FILE")]
     pub programs: Vec<PathBuf>,
@@ -22,7 +22,7 @@ pub struct Confinement {
     pub weak: bool,
 }
 
-impl Confinement {
+impl ConfinementArgs {
     /// Tells whether commands that are confined in this way have mounts of their own.
     pub fn seals(&self, sandbox: &Sandbox) -> bool {
         self.layers.namespaces != Namespaces::None && sandbox.mode != SandboxMode::Off

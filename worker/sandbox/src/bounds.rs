@@ -1,5 +1,5 @@
 //! What the processes of one command may use: limits that the kernel holds for each of them, put on
-//! just before `bash` begins, and what the model is told when a command has reached one.
+//! just before `bash` begins, and what the model gets to read when a command has reached one.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -59,7 +59,7 @@ pub(crate) fn put_on(bounds: &Bounds, spare: Option<u32>) -> io::Result<()> {
         setrlimit(Resource::RLIMIT_DATA, most, most)?;
     }
     if let Some(most) = bounds.cpu_time {
-        // One that goes on after SIGXCPU is killed a second later.
+        // A process that continues after SIGXCPU is killed a second later.
         setrlimit(Resource::RLIMIT_CPU, most, most.saturating_add(1))?;
     }
     let most = bounds
@@ -105,24 +105,22 @@ pub(crate) fn reached(
     (code, signal): (Option<i32>, Option<i32>),
     output: &str,
 ) -> Option<String> {
-    // A shell says of a command that a signal ended by 128 and its number.
-    let by = |which: Signal| signal == Some(which as i32) || code == Some(128 + which as i32);
     if let Some(most) = bounds
         .cpu_time
         .map(|most| format_duration(Duration::from_secs(most)))
     {
-        if by(Signal::SIGXCPU) {
+        if is_ended_by(Signal::SIGXCPU, code, signal) {
             return Some(format!(
                 "SIGXCPU: a process reached its limit of {most} of CPU time (rlimit)"
             ));
         }
-        if by(Signal::SIGKILL) {
+        if is_ended_by(Signal::SIGKILL, code, signal) {
             return Some(format!(
                 "SIGKILL: a process may have gone beyond its limit of {most} of CPU time (rlimit)"
             ));
         }
     }
-    if by(Signal::SIGKILL)
+    if is_ended_by(Signal::SIGKILL, code, signal)
         && let Some(most) = bounds.memory.map(format_size)
     {
         // The kernel's choice where a cgroup is full; nothing tells it from any other SIGKILL.
@@ -148,6 +146,11 @@ pub(crate) fn reached(
         "each process may use at most {} of memory (rlimit)",
         format_size(memory)
     ))
+}
+
+/// Tells whether this signal ended a command. A shell says so by 128 and the number of the signal.
+fn is_ended_by(which: Signal, code: Option<i32>, signal: Option<i32>) -> bool {
+    signal == Some(which as i32) || code == Some(128 + which as i32)
 }
 
 #[cfg(test)]

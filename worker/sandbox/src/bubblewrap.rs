@@ -1,9 +1,10 @@
 //! The mounts of a command, made by `bwrap` where only it may make namespaces.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use std::process::Command;
 use rustix::io::FdFlags;
 
 use super::mounts::IGNORE;
-use super::place::{find_itself, is_dir};
+use super::place::{find_itself, find_link, is_dir};
 use super::plan::{MountAccess, MountPlan};
 use super::policy::Policy;
 
@@ -22,11 +23,11 @@ const PROGRAMS: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwr
 /// program are added behind.
 ///
 /// # Errors
-/// The system's error if this program cannot be opened, or `bwrap` is not there any more.
+/// The system's error if this program cannot be opened, or `bwrap` is gone.
 pub(super) fn command(policy: &Policy, workspace: &Path) -> io::Result<Command> {
     let program =
         program().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "bwrap is gone"))?;
-    // By a descriptor: what stands at its path may be another one by now, or hidden.
+    // By a descriptor: at its path there may be another program by now, or nothing.
     let own = File::open("/proc/self/exe")?;
     rustix::io::fcntl_setfd(&own, FdFlags::empty())?;
     let mut command = Command::new(program);
@@ -77,6 +78,12 @@ fn arguments(policy: &Policy, workspace: &Path) -> io::Result<Vec<OsString>> {
     for (path, access) in plan.mounts() {
         let source = access.source(path);
         let Some((_, stat)) = find_itself(source)? else {
+            if plan.is_covered(path)
+                && let Some(link) = find_link(path)?
+            {
+                let target = OsStr::from_bytes(link.as_bytes());
+                add("--symlink", &[target.as_ref(), path]);
+            }
             continue;
         };
         match access {

@@ -21,9 +21,9 @@ use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::{DIR_MODE, TeamDir};
 use uuid::Uuid;
 
-use crate::Places;
+use crate::CommandPlaces;
 use crate::remove::remove;
-use copy::Source;
+use copy::CacheSource;
 
 /// How much the caches of one teammate or check may hold when it begins, in bytes: larger ones are
 /// removed.
@@ -40,10 +40,10 @@ const CACHE: &str = "cache";
 /// and is not accepted yet.
 const UNPROVEN: &str = ".unproven";
 
-/// For what commands run, which says where their caches are.
+/// Whom commands run for. It says where their caches are.
 #[derive(Debug, Clone)]
 pub enum Keeps {
-    /// They have none: git of ours.
+    /// They have none: our own `git`.
     Nothing,
     /// For the commands of a teammate, which can do without.
     Member(Name),
@@ -108,7 +108,7 @@ fn cache_in(folder: &Path) -> PathBuf {
 pub(crate) fn tell(
     environment: &mut Environment,
     sandbox: &Sandbox,
-    places: &Places,
+    places: &CommandPlaces,
     folder: &Path,
 ) {
     let mut writable = sandbox.writable.clone();
@@ -132,7 +132,7 @@ pub(crate) fn tell(
 }
 
 /// What one check has left is kept for the next if its work was accepted: else a build that failed
-/// could make another one pass. A check of the same work goes on with what its first attempt has
+/// could make another one pass. A check of the same work continues with what its first attempt has
 /// left.
 fn forget_unproven(folder: &Path, of: &str) -> anyhow::Result<()> {
     let note = note_of(folder);
@@ -154,7 +154,7 @@ fn forget_unproven(folder: &Path, of: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes in that work is accepted: what its check has left is kept.
+/// Records that work is accepted: what its check has left is kept.
 pub fn accept(folder: &Path, of: &str) {
     let note = note_of(folder);
     if fs::read_to_string(&note).is_ok_and(|before| before == of)
@@ -177,7 +177,7 @@ fn begin_with(
     folder: &Path,
     own: &Path,
     environment: &Environment,
-    places: &Places,
+    places: &CommandPlaces,
 ) -> io::Result<()> {
     let opened = open_itself(folder, OFlags::PATH | OFlags::DIRECTORY)?;
     let below = own.strip_prefix(folder).map_err(io::Error::other)?;
@@ -189,7 +189,7 @@ fn begin_with(
     };
     match open_below(&opened, below, OFlags::PATH) {
         Err(Errno::NOENT) => {}
-        // Something of the commands stands there, whatever it is.
+        // Commands have put something there, of any kind.
         Ok(_) | Err(Errno::LOOP | Errno::NOTDIR) => return Ok(()),
         Err(errno) => return Err(errno.into()),
     }
@@ -198,7 +198,11 @@ fn begin_with(
     // What is copied by half never has that name.
     let begun = format!(".begun-{}", Uuid::new_v4().simple());
     mkdirat(&parent, &begun, mode)?;
-    match fill(&parent, &begun, Source::find(users, environment, places)) {
+    match fill(
+        &parent,
+        &begun,
+        CacheSource::find(users, environment, places),
+    ) {
         Ok(()) => Ok(renameat(&parent, &begun, &parent, name)?),
         Err(error) => {
             remove(&folder.join(above).join(&begun))?;
@@ -207,7 +211,7 @@ fn begin_with(
     }
 }
 
-fn fill(parent: &OwnedFd, begun: &str, source: io::Result<Option<Source>>) -> io::Result<()> {
+fn fill(parent: &OwnedFd, begun: &str, source: io::Result<Option<CacheSource>>) -> io::Result<()> {
     let Some(source) = source? else { return Ok(()) };
     if !source.is_small()? {
         return Ok(());
@@ -275,7 +279,7 @@ mod tests {
     struct Scene {
         _scratch: tempfile::TempDir,
         root: PathBuf,
-        places: Places,
+        places: CommandPlaces,
     }
 
     impl Scene {
@@ -286,7 +290,7 @@ mod tests {
             write(&root.join("home/.ssh/id"), "key");
             fs::create_dir_all(root.join("home/web")).unwrap();
             fs::create_dir_all(root.join("own/cache")).unwrap();
-            let places = Places {
+            let places = CommandPlaces {
                 workspace: Place::of_this_call(root.join("home/web")),
                 homes: vec![root.join("home")],
                 secrets: vec![
@@ -294,7 +298,7 @@ mod tests {
                     root.join("home/.cache/uv/deep/hidden"),
                 ]
                 .into(),
-                ..Places::default()
+                ..CommandPlaces::default()
             };
             Self {
                 _scratch: scratch,

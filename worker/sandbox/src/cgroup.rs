@@ -49,7 +49,8 @@ impl OwnCgroup {
         let mut entered = self.entered.lock().unwrap_or_else(PoisonError::into_inner);
         if !*entered {
             let file = self.folder.join("cgroup.procs");
-            // 0 stands for the process that writes. One write: each is an order to the kernel.
+            // 0 means the process that writes. It is one write, since each is an order to the
+            // kernel.
             OpenOptions::new()
                 .write(true)
                 .open(&file)

@@ -5,7 +5,7 @@
 //! `team-worker gate`, which enters the mount namespace, does that, and ends (a process whose
 //! children get a pid namespace of their own has no threads). The kernel refuses to close a mount
 //! while any file of it is open for writing, and lists how each mount is: so a success is exact.
-//! Nothing is ever mounted over what is there: a process that stands below would go on writing.
+//! Nothing is ever mounted over what is there: a process that works below it could still write.
 
 use std::fs::{self, File};
 use std::io;
@@ -61,7 +61,7 @@ pub(crate) struct LiveGate<'a> {
 }
 
 impl<'a> LiveGate<'a> {
-    /// Makes the gate of a sandbox whose mounts stand.
+    /// Makes the gate of a sandbox whose mounts are made.
     pub(crate) fn new(policy: &'a Policy, init: Pid) -> Self {
         Self {
             plan: MountPlan::of(policy),
@@ -198,17 +198,18 @@ fn writes(process: Pid, busy: &[(u64, PathBuf)]) -> bool {
         .filter_map(Result::ok);
     let mut described = described.filter_map(|entry| fs::read_to_string(entry.path()).ok());
     described.any(|info| {
-        let field = |name: &str| {
-            info.lines()
-                .find_map(|line| line.strip_prefix(name))
-                .map(str::trim)
-        };
-        let flags = field("flags:")
+        let flags = field(&info, "flags:")
             .and_then(|flags| u32::from_str_radix(flags, 8).ok())
             .unwrap_or_default();
-        let mount = field("mnt_id:").and_then(|id| id.parse::<u64>().ok());
+        let mount = field(&info, "mnt_id:").and_then(|id| id.parse::<u64>().ok());
         flags & 3 != 0 && busy.iter().any(|(id, _)| Some(*id) == mount)
     }) || maps(process, busy)
+}
+
+/// Returns a field of what describes a descriptor.
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let value = info.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim())
 }
 
 /// The fields of a mapping (`proc_pid_maps(5)`): addresses, rights, offset, device, inode, path.

@@ -1,10 +1,10 @@
 //! The gateway of an agent, or of a command whose network is a list of hosts: all that it reaches
 //! from a network namespace with a loopback interface alone.
 //!
-//! The listeners stand in that namespace; the worker accepts, from outside. The first one takes
-//! HTTP: requests for the service of a model go to [`Models`], whatever the gate; `CONNECT` opens a tunnel to a host ([`tunnel`]), and
-//! each further listener stands for a port of this machine. These two need an open gate, and a gate
-//! that closes cuts them.
+//! The listeners are in that namespace; the worker accepts connections from outside. The first one
+//! takes HTTP: requests for the service of a model go to [`Models`], whatever the gate; `CONNECT`
+//! opens a tunnel to a host ([`tunnel`]), and each further listener stands for a port of this
+//! machine. These two need an open gate, and a gate that closes cuts them.
 //!
 //! Where the agent has the network of the machine, there is the first listener only, on the
 //! machine's own loopback interface. So each request must show a token that only this agent was

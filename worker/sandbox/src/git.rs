@@ -15,7 +15,8 @@ const SETTINGS: [(&str, Missing); 4] = [
     // An empty directory is no hook.
     (".git/hooks", Missing::MakeEmpty),
     (".git/config", Missing::Leave),
-    (".git/config.worktree", Missing::Leave),
+    // It counts where the settings that are there say so.
+    (".git/config.worktree", Missing::PutAside),
     // It says where hooks and settings are, if they are not there (`gitrepository-layout(5)`).
     (".git/commondir", Missing::PutAside),
 ];
@@ -78,7 +79,8 @@ fn below(folder: &Path, what: &[(&str, Missing)]) -> impl Iterator<Item = Protec
 
 /// Tells whether a repository lies elsewhere than in a directory.
 pub(super) fn is_git_file(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|found| found.is_file())
+    path.symlink_metadata()
+        .is_ok_and(|metadata| metadata.is_file())
 }
 
 /// What `git` writes for each tree of the repository, beside `worktrees/NAME`: commits, and the
@@ -104,14 +106,10 @@ pub(super) fn protected_of(repository: &Elsewhere) -> Vec<Protected> {
 pub(super) fn written_of(repository: &Elsewhere) -> Vec<PathBuf> {
     let mut written = vec![repository.own.clone()];
     if repository.is_linked() {
-        let below = |name: &str| repository.common.join(name);
-        written.extend(WRITTEN.iter().map(|name| below(name)));
-        written.extend(
-            WRITTEN_IF_THERE
-                .iter()
-                .map(|name| below(name))
-                .filter(|path| path.exists()),
-        );
+        let common = &repository.common;
+        written.extend(WRITTEN.map(|name| common.join(name)));
+        let others = WRITTEN_IF_THERE.map(|name| common.join(name));
+        written.extend(others.into_iter().filter(|path| path.exists()));
     }
     written
 }

@@ -4,15 +4,14 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use teamd_shared::environment::Environment;
-use teamd_shared::place::follow;
 use teamd_shared::repository::{Setting, settings_of, text_of_settings};
 
-use super::Places;
+use super::CommandPlaces;
+use super::places::UsersPath;
 
 /// How far a file can be from the first one that includes it: that of `git` itself.
 const DEEPEST: usize = 10;
@@ -32,7 +31,7 @@ const NAMED_BY: [&str; 4] = [
     "T_CONFIG_SYSTEM",
 ];
 
-/// What is no folder of settings, whatever says so: each program has one of its own in it.
+/// What is never shown as a folder of settings: each program has one of its own in it.
 const SHARED: [&str; 5] = [
     ".config",
     ".local",
@@ -44,7 +43,7 @@ const SHARED: [&str; 5] = [
 /// Where the settings of a user begin.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GitSettings {
-    /// What `~` stands for.
+    /// What `~` means.
     home: PathBuf,
     files: Vec<PathBuf>,
 }
@@ -74,20 +73,20 @@ impl GitSettings {
         }
     }
 
-    /// Returns the files of settings that are there, and what they name: without links. What is
-    /// secret, and what a teammate can have made, is not among them, nor followed.
-    pub(super) fn led_to(&self, places: &Places, secrets: &[PathBuf]) -> Vec<PathBuf> {
-        let mut found = Found {
+    /// Reads the files of settings that are there. What is secret, and what a teammate can have
+    /// made, is neither shown nor followed.
+    pub(super) fn read(&self, places: &CommandPlaces, secrets: &[PathBuf]) -> ReadSettings {
+        let mut reading = Reading {
             places,
             secrets,
-            seen: HashSet::new(),
-            paths: Vec::new(),
+            files: HashSet::new(),
+            settings: ReadSettings::default(),
         };
         let mut level: Vec<PathBuf> = self.files.clone();
         for _ in 0..=DEEPEST {
             let mut next = Vec::new();
             for file in std::mem::take(&mut level) {
-                let Some(text) = found.read(&file) else {
+                let Some(text) = reading.read(&file) else {
                     continue;
                 };
                 for setting in settings_of(&text) {
@@ -97,13 +96,13 @@ impl GitSettings {
                     if is_include(&setting) {
                         next.push(path);
                     } else {
-                        found.take(&path);
+                        reading.show(&path);
                     }
                 }
             }
             level = next;
         }
-        found.paths
+        reading.settings
     }
 
     /// Returns the path that a setting is, as `git` takes it.
@@ -135,65 +134,64 @@ impl GitSettings {
     }
 }
 
-/// Tells whether a setting names a file with more of them, on whatever condition.
+/// Tells whether a setting names a file with more settings, on any condition.
 fn is_include(setting: &Setting) -> bool {
     ["include", "includeif"].contains(&setting.section.as_str()) && setting.key == "path"
 }
 
-/// What is found on the way.
-struct Found<'a> {
-    places: &'a Places,
-    secrets: &'a [PathBuf],
-    seen: HashSet<PathBuf>,
-    paths: Vec<PathBuf>,
+/// What the settings of a user lead to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ReadSettings {
+    /// The files of settings, and what they name: without links.
+    pub(super) paths: Vec<PathBuf>,
+    /// The links that lead there.
+    pub(super) links: Vec<PathBuf>,
 }
 
-impl Found<'_> {
+/// The state while files of settings are read.
+struct Reading<'a> {
+    places: &'a CommandPlaces,
+    secrets: &'a [PathBuf],
+    /// The files that have been read.
+    files: HashSet<PathBuf>,
+    settings: ReadSettings,
+}
+
+impl Reading<'_> {
     /// Reads a file of settings, unless that was done before. What cannot be read is left to `git`,
     /// which says so.
     fn read(&mut self, path: &Path) -> Option<Vec<u8>> {
-        if self.seen.len() >= MOST {
+        if self.files.len() >= MOST {
             return None;
         }
-        let real = self.take(path)?;
-        if !self.seen.insert(real.clone()) {
+        let real = self.show(path)?;
+        if !self.files.insert(real.clone()) {
             return None;
         }
         text_of_settings(&real)
     }
 
-    /// Adds what a path leads to, if commands may see it.
-    fn take(&mut self, path: &Path) -> Option<PathBuf> {
-        let real = follow(path, |link| {
-            if self.is_theirs(link) {
-                Err(io::Error::from(io::ErrorKind::PermissionDenied))
-            } else {
-                Ok(())
-            }
-        });
-        let real = real.ok()?;
-        let found = real.symlink_metadata().ok()?;
-        let may = (found.is_file() || found.is_dir() && self.is_of_its_own(&real))
-            && !self.is_theirs(path)
-            && !self.is_theirs(&real)
-            && ![path, &real].into_iter().any(|path| self.is_secret(path));
-        if may && !self.paths.contains(&real) {
-            self.paths.push(real.clone());
+    /// Shows what a path leads to, if commands may see it.
+    fn show(&mut self, path: &Path) -> Option<PathBuf> {
+        let UsersPath { path: real, links } = self.places.users_path(path)?;
+        let metadata = real.symlink_metadata().ok()?;
+        if !(metadata.is_file() || metadata.is_dir() && self.is_of_its_own(&real)) {
+            return None;
         }
-        may.then_some(real)
-    }
-
-    fn is_theirs(&self, path: &Path) -> bool {
-        self.places.is_writable(path)
-            || self
-                .places
-                .territory
-                .iter()
-                .any(|above| path.starts_with(above))
+        for path in [path, &real] {
+            if self.places.is_theirs(path) || self.is_secret(path) {
+                return None;
+            }
+        }
+        if !self.settings.paths.contains(&real) {
+            self.settings.paths.push(real.clone());
+        }
+        self.settings.links.extend(links);
+        Some(real)
     }
 
     fn is_secret(&self, path: &Path) -> bool {
-        let Places {
+        let CommandPlaces {
             registers,
             configs,
             team_dir,
@@ -253,25 +251,32 @@ mod tests {
         }
 
         fn led_to(&self) -> Vec<String> {
-            let homes = vec![self.root.join("home")];
-            let settings = GitSettings::of(&Environment::default(), &homes);
-            let workspace = Place::of_this_call(self.root.join("work"));
-            let places = Places {
-                homes,
-                workspace,
-                territory: vec![self.root.join("once")],
-                ..Places::default()
-            };
-            let led_to = settings.led_to(
-                &places,
-                &[self.root.join("home/.ssh"), self.root.join("home/.netrc")],
-            );
-            let near = led_to
+            self.near(self.read().paths)
+        }
+
+        fn near(&self, paths: Vec<PathBuf>) -> Vec<String> {
+            let near = paths
                 .iter()
                 .filter_map(|path| path.strip_prefix(&self.root).ok());
             let mut near: Vec<_> = near.map(|path| path.to_str().unwrap().to_owned()).collect();
             near.sort();
             near
+        }
+
+        fn read(&self) -> ReadSettings {
+            let homes = vec![self.root.join("home")];
+            let settings = GitSettings::of(&Environment::default(), &homes);
+            let workspace = Place::of_this_call(self.root.join("work"));
+            let places = CommandPlaces {
+                homes,
+                workspace,
+                territory: vec![self.root.join("once")],
+                ..CommandPlaces::default()
+            };
+            settings.read(
+                &places,
+                &[self.root.join("home/.ssh"), self.root.join("home/.netrc")],
+            )
         }
     }
 
@@ -334,6 +339,7 @@ mod tests {
             home.led_to(),
             ["home/.dotfiles/d/filters", "home/.dotfiles/gitconfig"]
         );
+        assert_eq!(home.near(home.read().links), ["home/.d", "home/.gitconfig"]);
     }
 
     #[test]

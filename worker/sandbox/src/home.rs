@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 
 use teamd_shared::environment::Environment;
 
-use super::Places;
+use super::CommandPlaces;
 
 /// What tools and shells need of a home; the known secrets in it are hidden one by one.
 const SEEN: &str = ".gitconfig .gitignore .gitignore_global .gitattributes .gitmessage .bashrc .bash_profile .bash_login .bash_logout \
@@ -73,7 +73,7 @@ pub(super) struct Home {
 impl Home {
     /// Lists the homes in which teammates do not work. `needed`: what else is seen, and what it
     /// lies in.
-    pub(super) fn look(places: &Places, needed: &[PathBuf]) -> Self {
+    pub(super) fn look(places: &CommandPlaces, needed: &[PathBuf]) -> Self {
         let mut home = Self::default();
         // What lies in a workspace is for the teammates that work there.
         let apart = places.homes.iter().filter(|home| !places.is_writable(home));
@@ -86,7 +86,12 @@ impl Home {
         home
     }
 
-    fn list(&mut self, folder: &Path, places: &Places, needed: &[PathBuf]) -> io::Result<()> {
+    fn list(
+        &mut self,
+        folder: &Path,
+        places: &CommandPlaces,
+        needed: &[PathBuf],
+    ) -> io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -163,7 +168,7 @@ fn real(
     path: &Path,
     is_link: bool,
     (home, needed): (&Path, &[PathBuf]),
-    places: &Places,
+    places: &CommandPlaces,
 ) -> Option<PathBuf> {
     if !is_link {
         return Some(path.to_owned());
@@ -190,19 +195,16 @@ fn real(
         .iter()
         .chain(&places.homes)
         .chain(&places.programs)
-        .chain(&places.tools);
+        .chain(&places.seen.tools);
     let is_needed =
         kept.any(|it| it.starts_with(&real)) || needed.iter().any(|it| real.starts_with(it));
     (!is_of_the_machine && !is_needed).then_some(real)
 }
 
-/// Returns where a link of the user leads from what is seen, within the home: what lies there can
-/// be hidden by its own name. What is secret stays hidden.
-fn target_of_seen(link: &Path, home: &Path, places: &Places) -> Option<PathBuf> {
-    if places.territory.iter().any(|above| link.starts_with(above)) {
-        return None;
-    }
-    let real = link.canonicalize().ok()?;
+/// Returns where links of the user lead from what is seen, within the home: what lies there can be
+/// hidden by its own name. What is secret stays hidden.
+fn target_of_seen(link: &Path, home: &Path, places: &CommandPlaces) -> Option<PathBuf> {
+    let real = places.users_path(link)?.path;
     let is_secret = places
         .secrets
         .paths()
@@ -214,20 +216,15 @@ fn target_of_seen(link: &Path, home: &Path, places: &Places) -> Option<PathBuf> 
 
 /// Returns what is seen of a folder that is there.
 fn parts(real: &Path, name: &OsStr) -> Vec<PathBuf> {
-    let list = |folder: &Path| -> HashSet<OsString> {
-        let entries = fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .filter_map(Result::ok);
-        entries.map(|entry| entry.file_name()).collect()
-    };
-    let there = list(real);
-    let again: Vec<(PathBuf, HashSet<OsString>)> = SPLIT_AGAIN
-        .iter()
-        .filter_map(|split| Path::new(split).strip_prefix(name).ok())
-        .filter(|split| there.contains(split.as_os_str()))
-        .map(|split| (split.to_owned(), list(&real.join(split))))
-        .collect();
+    let there = names_in(real);
+    let mut again: Vec<(&Path, HashSet<OsString>)> = Vec::new();
+    for split in SPLIT_AGAIN.iter().map(Path::new) {
+        if let Ok(split) = split.strip_prefix(name)
+            && there.contains(split.as_os_str())
+        {
+            again.push((split, names_in(&real.join(split))));
+        }
+    }
     let own = PARTS
         .split_whitespace()
         .filter_map(|part| Path::new(part).strip_prefix(name).ok());
@@ -235,14 +232,22 @@ fn parts(real: &Path, name: &OsStr) -> Vec<PathBuf> {
         let mut names = part.components().map(Component::as_os_str);
         let first = names.next().unwrap_or_default();
         let second = names.next();
-        let known = again.iter().find(|(split, _)| split.as_os_str() == first);
-        match known.zip(second) {
+        let split = again.iter().find(|(split, _)| split.as_os_str() == first);
+        match split.zip(second) {
             Some(((_, there), second)) => there.contains(second),
             None => there.contains(first),
         }
     })
     .map(|part| real.join(part))
     .collect()
+}
+
+/// Returns the names in a folder; none if it cannot be listed.
+fn names_in(folder: &Path) -> HashSet<OsString> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries
+        .filter_map(|entry| Some(entry.ok()?.file_name()))
+        .collect()
 }
 
 /// Returns where the tools of an environment lie that are in a dot folder of a home: the folder of
@@ -270,13 +275,9 @@ fn folder_of_tool(path: &Path, home: &Path) -> Option<PathBuf> {
     if !first.as_encoded_bytes().starts_with(b".") || below.contains(&Component::ParentDir) {
         return None;
     }
-    let depth = |split: &[&str]| {
-        split
-            .iter()
-            .find(|split| path.starts_with(home.join(split)))
-            .map(|split| split.split('/').count() + 1)
-    };
-    let depth = depth(&SPLIT_AGAIN).or_else(|| depth(&SPLIT)).unwrap_or(1);
+    let mut splits = SPLIT_AGAIN.iter().chain(&SPLIT);
+    let split = splits.find(|split| path.starts_with(home.join(split)));
+    let depth = split.map_or(1, |split| split.split('/').count() + 1);
     // All of a split folder is the folder of no tool.
     (below.len() >= depth).then(|| home.join(below[..depth].iter().collect::<PathBuf>()))
 }
@@ -299,10 +300,10 @@ mod tests {
 
     fn looked(root: &Path, workspace: &str, needed: &[&str]) -> (Vec<String>, Vec<String>) {
         let workspace = Place::of_this_call(root.join(workspace));
-        let places = Places {
+        let places = CommandPlaces {
             homes: vec![root.join("home")],
             workspace,
-            ..Places::default()
+            ..CommandPlaces::default()
         };
         let needed: Vec<_> = needed.iter().map(|path| root.join(path)).collect();
         let home = Home::look(&places, &needed);
@@ -429,24 +430,41 @@ mod tests {
         ] {
             symlink(to, root.join("home").join(from)).unwrap();
         }
-        let places = Places {
+        let places = CommandPlaces {
             homes: vec![root.join("home")],
             workspace: Place::of_this_call(root.join("work")),
             secrets: vec![root.join("home/.ssh")].into(),
-            ..Places::default()
+            ..CommandPlaces::default()
         };
-        let seen = |places: &Places| {
+        let seen = |places: &CommandPlaces| {
             let mut seen = Home::look(places, &[]).seen;
             seen.sort();
             seen
         };
         let both = ["home/.dotfiles/cargo", "home/.dotfiles/gitconfig"].map(|path| root.join(path));
         assert_eq!(seen(&places), both);
-        let theirs = Places {
+        let theirs = CommandPlaces {
             territory: vec![root.join("home")],
             ..places
         };
         assert!(seen(&theirs).is_empty(), "a command can have made them");
+    }
+
+    #[test]
+    fn a_link_that_a_command_has_put_behind_one_of_the_user_shows_nothing() {
+        let (_scratch, root) = scratch(&["home/.dotfiles", "home/.amp", "once", "work"]);
+        fs::write(root.join("home/.amp/key"), "x").unwrap();
+        symlink(".dotfiles/gitconfig", root.join("home/.gitconfig")).unwrap();
+        symlink("../.amp/key", root.join("home/.dotfiles/gitconfig")).unwrap();
+        symlink(root.join("once/profile"), root.join("home/.profile")).unwrap();
+        symlink(root.join("home/.amp/key"), root.join("once/profile")).unwrap();
+        let places = CommandPlaces {
+            homes: vec![root.join("home")],
+            workspace: Place::of_this_call(root.join("home/.dotfiles")),
+            territory: vec![root.join("once")],
+            ..CommandPlaces::default()
+        };
+        assert_eq!(Home::look(&places, &[]).seen, [""; 0].map(PathBuf::from));
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 
 use nix::sched::{CloneFlags, unshare};
+use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
-    clear_ambient_capability_set, configure_capability_in_ambient_set,
-    remove_capability_from_bounding_set, set_capabilities,
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
 };
 
 /// What the sandbox init needs to build the sandbox, and the helper of a live gate to change it.
@@ -17,7 +17,7 @@ use rustix::thread::{
 const NEEDED: [CapabilitySet; 7] = [
     CapabilitySet::SYS_ADMIN,
     CapabilitySet::NET_ADMIN,
-    // For the listeners of an agent, which may stand for a port below 1024.
+    // For the listeners of an agent, which can have a port below 1024.
     CapabilitySet::NET_BIND_SERVICE,
     CapabilitySet::SETPCAP,
     // A command may have closed a directory, which another one opens again: what is in it is
@@ -103,7 +103,7 @@ fn put(file: &str, text: &str) -> io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-/// Gives up every capability, for good: root is then a user that owns many files, and no more.
+/// Gives up every capability for good. Root is then only a user that owns many files.
 ///
 /// # Errors
 /// The system's error.
@@ -116,11 +116,10 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     {
         for number in 0..64 {
             let capability = CapabilitySet::from_bits_retain(1 << number);
-            match capability_is_in_bounding_set(capability) {
-                Ok(true) => remove_capability_from_bounding_set(capability)?,
-                Ok(false) => {}
-                // The kernel knows no more.
-                Err(_) => break,
+            match remove_capability_from_bounding_set(capability) {
+                // It is the last one that the kernel knows.
+                Err(Errno::INVAL) => break,
+                removed => removed?,
             }
         }
     }

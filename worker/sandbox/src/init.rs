@@ -26,10 +26,10 @@ use teamd_shared::sandbox::Namespaces;
 
 use super::plan::MountPlan;
 use super::policy::Policy;
-use super::seccomp::Calls;
+use super::seccomp::AllowedCalls;
 use super::{gate, identity, landlock, loopback, mounts, seccomp};
 use crate::bounds;
-use crate::shim::{AgentStdio, Job, Order, Report};
+use crate::shim::{AgentStdio, Report, ShimJob, ShimOrder};
 
 /// The hidden subcommand under which the worker's program is the sandbox init.
 pub const SUBCOMMAND: &str = "init";
@@ -41,7 +41,7 @@ const SPARE: u32 = 2 + 16;
 
 /// Confines one command: the whole program behind the hidden subcommand.
 pub fn init_main() -> ExitCode {
-    let report = Job::inherited(SUBCOMMAND)
+    let report = ShimJob::inherited(SUBCOMMAND)
         .and_then(run)
         .unwrap_or_else(Report::failed);
     // A shim that does not read it sees this process end without a report.
@@ -51,8 +51,8 @@ pub fn init_main() -> ExitCode {
     }
 }
 
-fn run(job: Job) -> Result<Report, String> {
-    let Job {
+fn run(job: ShimJob) -> Result<Report, String> {
+    let ShimJob {
         order,
         variables,
         workspace,
@@ -83,17 +83,16 @@ fn run(job: Job) -> Result<Report, String> {
         .policy
         .as_ref()
         .map_or(Namespaces::None, |policy| policy.layers.namespaces);
-    let limit = |error: io::Error| format!("cannot put limits on it: {error}");
     // Open until this process ends.
     let mut held = None;
     if let Some(policy) = &order.policy {
         held = enclose(policy, workspace, order)?;
-        bounds::share_with_the_user().map_err(limit)?;
+        bounds::share_with_the_user().map_err(cannot_limit)?;
     }
     // In a user namespace of its own the kernel counts the processes of this command alone, with
     // shim and sandbox init.
     let spare = (namespaces == Namespaces::Own).then_some(SPARE);
-    bounds::put_on(&order.bounds, spare).map_err(limit)?;
+    bounds::put_on(&order.bounds, spare).map_err(cannot_limit)?;
     let (mut bash, what) = match (&order.agent, stdio) {
         (Some(agent), Some(stdio)) => (
             variables.agent(&agent.command, stdio),
@@ -101,13 +100,14 @@ fn run(job: Job) -> Result<Report, String> {
         ),
         _ => (variables.command(command, workspace), "bash"),
     };
-    let cannot = |error: io::Error| format!("cannot start {what}: {error}");
     if namespaces == Namespaces::None {
-        return Err(cannot(bash.current_dir(workspace).exec()));
+        let error = bash.current_dir(workspace).exec();
+        return Err(format!("cannot start {what}: {error}"));
     }
     // Nothing in the sandbox reads the memory or the descriptors of its first process.
     deny_tracing();
-    let started = bash.spawn().map_err(cannot)?;
+    let started = bash.spawn();
+    let started = started.map_err(|error| format!("cannot start {what}: {error}"))?;
     // Its own copies of what an agent reads and writes are closed.
     drop(bash);
     if order.agent.is_some() {
@@ -136,7 +136,7 @@ const DEBUGGER: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9229);
 fn enclose(
     policy: &Policy,
     workspace: &Path,
-    order: &Order,
+    order: &ShimOrder,
 ) -> Result<Option<TcpListener>, String> {
     let plan = MountPlan::of(policy);
     if policy.layers.namespaces == Namespaces::Own {
@@ -167,8 +167,7 @@ fn enclose(
     if order.agent.is_some() && policy.has_mounts() && !policy.network {
         held = hold_debugger().map_err(cannot("network"))?;
     }
-    // Among mounts of its own no other process moves anything any more: what is found now is what
-    // is written.
+    // No other process moves anything in these mounts: what is found now is what is written.
     policy
         .all_writable()
         .try_for_each(|writable| writable.place.check(&writable.at))?;
@@ -181,7 +180,7 @@ fn enclose(
         landlock::restrict(policy).map_err(cannot("Landlock"))?;
     }
     if policy.layers.seccomp {
-        let calls = Calls {
+        let calls = AllowedCalls {
             // In a network namespace of its own, a command reaches only itself.
             sockets: policy.network || policy.has_mounts(),
             shared: !policy.has_mounts(),
@@ -193,6 +192,10 @@ fn enclose(
         seccomp::restrict(calls).map_err(cannot("seccomp"))?;
     }
     Ok(held)
+}
+
+fn cannot_limit(error: io::Error) -> String {
+    format!("cannot put limits on it: {error}")
 }
 
 /// Listens there itself; none if the gateway does, for a port that the user has listed.

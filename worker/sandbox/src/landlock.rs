@@ -155,7 +155,7 @@ fn all_but(hidden: Vec<PathBuf>, seen: &[PathBuf]) -> Vec<PathBuf> {
             .into_iter()
             .flatten()
             .filter_map(Result::ok);
-        // A rule holds for what a link leads to, and that stands elsewhere.
+        // A rule applies to what a link leads to, and that lies elsewhere.
         let entries =
             entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
         open.extend(entries.map(|entry| entry.path()));

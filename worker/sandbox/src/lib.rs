@@ -10,7 +10,7 @@
 //! network. The other modules enforce that and decide nothing. A layer that was promised and fails
 //! ends the sandbox init before `bash` begins: nothing ever runs unconfined.
 //!
-//! `run` stands on all of this: it runs the commands of tools and jobs, with their output, log and
+//! `run` uses all of this: it runs the commands of tools and jobs, with their output, log and
 //! time limit.
 
 mod args;
@@ -43,7 +43,7 @@ pub mod shim;
 mod temp;
 mod variables;
 
-pub use args::{AttackArgs, Confinement, ProbeArgs};
+pub use args::{AttackArgs, ConfinementArgs, ProbeArgs};
 pub use caches::{Keeps, accept};
 pub use cgroup::OwnCgroup;
 pub(crate) use gate::LiveGate;
@@ -51,7 +51,7 @@ pub use gateway::{Answering, Body, Gateway, Models, refusal};
 pub use git::is_setting;
 pub(crate) use missing::AbsentFiles;
 pub use place::Place;
-pub use places::{Places, teams};
+pub use places::{CommandPlaces, teams};
 pub use policy::Policy;
 pub use remove::remove;
 pub use secrets::{Node, Secrets};
@@ -62,7 +62,7 @@ use std::process::{Command, Stdio};
 
 use teamd_shared::sandbox::Namespaces;
 
-use crate::shim::Job;
+use crate::shim::ShimJob;
 
 /// Makes the namespaces that only the parent of a confined command can make. Comes before the shim
 /// denies tracing: a process that cannot be traced may not write its own maps.
@@ -82,7 +82,7 @@ pub(crate) fn prepare(policy: &Policy) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's error, or that `bwrap` is gone.
-pub(crate) fn command(job: &Job) -> io::Result<(Command, PipeReader)> {
+pub(crate) fn command(job: &ShimJob) -> io::Result<(Command, PipeReader)> {
     let (reader, writer) = io::pipe()?;
     let policy = job.order.policy.as_ref();
     let mut init = match policy.filter(|policy| policy.layers.namespaces == Namespaces::Bubblewrap)

@@ -1,5 +1,5 @@
 //! The network of a command that may not use the machine's: a loopback interface of its own, so
-//! that what it starts can still talk to each other. The listeners of an agent's gateway stand
+//! that what it starts can still talk to each other. The listeners of an agent's gateway are
 //! there, and are handed out to the worker.
 
 use std::io::{self, IoSlice};

@@ -1,10 +1,11 @@
-//! Protected paths that are missing: no mount can stand on what is not there. A directory is made,
-//! empty; a file that commands have made meanwhile is put aside when they have ended.
+//! Protected paths that are missing. Nothing can be mounted at a path where nothing is. So a
+//! missing directory is made, empty; a file that commands have made is put aside when they have
+//! ended.
 //!
-//! Commands run side by side, and a file that one of them has made must not be taken for the user's
-//! when another begins. So the first shim notes that the file is absent, in a file of the team
-//! directory that no command reaches, and each shim that comes while it runs reads that. All of
-//! them hold a shared lock on the note; the last one puts the file aside and clears the note. A
+//! Commands run at the same time, and a file that one of them has made must not be taken for the
+//! user's when another begins. So the first shim notes that the file is absent, in a file of the
+//! team directory that no command reaches, and each shim that comes while it runs reads that. All
+//! of them hold a shared lock on the note; the last one puts the file aside and clears the note. A
 //! shim that is killed leaves its note: so the next one knows that no user made the file.
 
 use std::ffi::{OsStr, OsString};
@@ -25,7 +26,9 @@ use super::policy::{Policy, Protected};
 /// What is added to the name of a file that was put aside.
 const ASIDE: &str = ".put-aside-by-teamd";
 
-/// What becomes of a protected path that is not there.
+/// What becomes of a protected path that is not there. Without this, a command makes the file, and
+/// the user's next `git` runs what it names (the attacks are in `tests/e2e/sandbox/outside.rs` and
+/// `places.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Missing {
     /// Nothing: what a command makes there is its own.
@@ -68,8 +71,8 @@ impl AbsentFiles {
         Ok(Self(absent))
     }
 
-    /// Puts aside what commands have made. To be called when the command has ended. Returns what
-    /// the user is told.
+    /// Puts aside what commands have made. To be called when the command has ended. Returns a
+    /// notice for the user for each file.
     pub(crate) fn put_aside(&self) -> Vec<String> {
         self.0.iter().filter_map(Absent::put_aside).collect()
     }
@@ -86,8 +89,8 @@ struct Absent {
 }
 
 impl Absent {
-    /// Notes that a file is not there, or learns it from the shims that run; none if the file is
-    /// the user's, or if nothing is there that could hold it. Follows no link.
+    /// Notes that a file is absent, or learns that from the other shims; none if the file is the
+    /// user's, or if its directory is missing. Follows no link.
     fn note(path: &Path, notes: &Path) -> io::Result<Option<Self>> {
         let Some((folder, name)) = open_above(path)? else {
             return Ok(None);
@@ -140,50 +143,51 @@ impl Absent {
         }
     }
 
-    /// Puts the file aside if this is the last shim that knows it to be absent. Returns what the
-    /// user is told.
+    /// Puts the file aside if this is the last shim that knows it to be absent. Returns a notice
+    /// for the user.
     fn put_aside(&self) -> Option<String> {
         // The shared lock is given up first: of two shims that end together, one is then the last.
         self.note.try_lock().ok()?;
         match self.rename() {
-            Ok(told) => {
+            Ok(notice) => {
                 // What is made from now on is the user's. A note that cannot be cleared stays as
                 // that of a killed shim.
                 let cleared = self
                     .note
                     .set_len(0)
                     .map_err(|error| format!("cannot clear a note: {error}"));
-                told.or(cleared.err())
+                notice.or(cleared.err())
             }
             Err(errno) => Some(format!(
-                "{} was made while this command ran, and cannot be put aside ({errno}): `git` takes its settings and hooks from where it says",
+                "{} was made while this command ran, and cannot be put aside ({errno}): `git` takes settings or hooks from it",
                 self.name.display()
             )),
         }
     }
 
-    /// Gives the file another name, by which `git` does not find it. Returns what the user is told,
+    fn rename_to(&self, name: &OsStr) -> rustix::io::Result<()> {
+        in_own_folder(&self.folder, || {
+            renameat(&self.folder, &self.name, &self.folder, name)
+        })
+    }
+
+    /// Gives the file another name, by which `git` does not find it. Returns a notice for the user
     /// if it was there.
     fn rename(&self) -> rustix::io::Result<Option<String>> {
         let mut aside = self.name.clone();
         aside.push(ASIDE);
-        let rename = |to: &OsStr| {
-            in_own_folder(&self.folder, || {
-                renameat(&self.folder, &self.name, &self.folder, to)
-            })
-        };
-        let mut renamed = rename(&aside);
+        let mut renamed = self.rename_to(&aside);
         // A command has made a directory, here or there. Nothing has the next name.
         if matches!(
             renamed,
             Err(Errno::ISDIR | Errno::NOTDIR | Errno::EXIST | Errno::NOTEMPTY)
         ) {
             aside.push(format!("-{}", uuid::Uuid::new_v4().simple()));
-            renamed = rename(&aside);
+            renamed = self.rename_to(&aside);
         }
         match renamed {
             Ok(()) => Ok(Some(format!(
-                "{} was made while this command ran, and `git` would take its settings and hooks from where it says: it is {} now",
+                "{} was made while this command ran, and `git` would take settings or hooks from it: it is {} now",
                 self.name.display(),
                 aside.display()
             ))),
@@ -215,12 +219,14 @@ fn open_above(path: &Path) -> io::Result<Option<(OwnedFd, OsString)>> {
     let Some(name) = path.file_name() else {
         return Ok(None);
     };
-    let found = find_itself(above)?.filter(|(_, stat)| is_dir(stat));
-    Ok(found.map(|(folder, _)| (folder, name.to_owned())))
+    match find_itself(above)? {
+        Some((folder, stat)) if is_dir(&stat) => Ok(Some((folder, name.to_owned()))),
+        _ => Ok(None),
+    }
 }
 
-/// Changes what is in a directory, if need be after its owner is let write there: a tool may have
-/// taken that away, and could give it back.
+/// Changes what is in a directory, after the owner's right to write is restored if need be: a tool
+/// may have taken it away.
 fn in_own_folder(
     folder: &OwnedFd,
     change: impl Fn() -> rustix::io::Result<()>,
@@ -228,7 +234,7 @@ fn in_own_folder(
     match change() {
         Err(Errno::ACCESS) => {
             let mode = Mode::from_raw_mode(fstat(folder)?.st_mode) | Mode::RWXU;
-            // By `/proc`: such a descriptor stands for a path, and changes nothing by itself.
+            // By `/proc`: a mode cannot be set by such a descriptor itself.
             chmod(path_of(folder), mode)?;
             change()
         }

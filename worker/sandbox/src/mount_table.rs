@@ -20,8 +20,8 @@ pub(crate) struct Mount {
     root: PathBuf,
     /// Where.
     pub(super) at: PathBuf,
-    /// The flags that must not be lost when it is mounted anew. How times of access are kept is
-    /// left as it is by itself (`mount(2)`).
+    /// The flags that must not be lost when it is mounted again. The kernel itself keeps those of
+    /// access times (`mount(2)`).
     pub(super) flags: MountFlags,
     /// Whether nothing can be written there.
     pub(super) is_read_only: bool,
@@ -58,17 +58,8 @@ fn list(file: &str) -> io::Result<Vec<Mount>> {
 /// Returns the other paths at which the same lies: what is mounted in two places has two paths.
 pub(crate) fn aliases(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
     // Mostly nothing above it is mounted twice, and then nothing need be looked up.
-    let is_twice = |mount: &Mount| {
-        mounts
-            .iter()
-            .filter(|other| other.device == mount.device)
-            .count()
-            > 1
-    };
-    if !mounts
-        .iter()
-        .any(|mount| path.starts_with(&mount.at) && is_twice(mount))
-    {
+    let mut above = mounts.iter().filter(|mount| path.starts_with(&mount.at));
+    if !above.any(|mount| is_twice(mount, mounts)) {
         return Vec::new();
     }
     // What is not there yet will lie where what is above it does.
@@ -79,11 +70,17 @@ pub(crate) fn aliases(path: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
     id.map_or_else(Vec::new, |id| aliases_within(path, id, mounts))
 }
 
-/// Returns the number of the mount that a path leads to: several can stand at one path, or one
-/// above it cover another.
+/// Tells whether another mount is of the same file system.
+fn is_twice(mount: &Mount, mounts: &[Mount]) -> bool {
+    let same = mounts.iter().filter(|other| other.device == mount.device);
+    same.count() > 1
+}
+
+/// Returns the number of the mount that a path leads to: several can be mounted at one
+/// path, or one above it can cover another.
 fn mount_of(path: &Path) -> Option<u64> {
-    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
-    (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+    let stat = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
 }
 
 fn aliases_within(path: &Path, id: u64, mounts: &[Mount]) -> Vec<PathBuf> {
@@ -95,12 +92,12 @@ fn aliases_within(path: &Path, id: u64, mounts: &[Mount]) -> Vec<PathBuf> {
     };
     let inside = mount.root.join(rest);
     let same = mounts.iter().filter(|other| other.device == mount.device);
-    let found =
-        same.filter_map(|other| Some(join(&other.at, inside.strip_prefix(&other.root).ok()?)));
-    found.filter(|other| other != path).collect()
+    same.filter_map(|other| Some(join(&other.at, inside.strip_prefix(&other.root).ok()?)))
+        .filter(|other| other != path)
+        .collect()
 }
 
-/// Joins two paths, of which the second can be empty: then no slash stands at the end.
+/// Joins two paths. If the second is empty, no slash is added.
 pub(super) fn join(at: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() {
         at.to_owned()
@@ -138,7 +135,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Spaces, tabs, newlines and backslashes stand there as three octal digits.
+/// The kernel writes spaces, tabs, newlines and backslashes as three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

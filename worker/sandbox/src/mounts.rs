@@ -12,14 +12,17 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags, open, statx, symlink};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Stat, StatVfsMountFlags, StatxAttributes, StatxFlags, fstatvfs, open,
+    statx, symlink,
+};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_remount,
 };
 
 use super::mount_table::{Mount, mounts};
-use super::place::{find_itself, is_dir, open_itself, path_of};
+use super::place::{find_itself, find_link, is_dir, open_itself, path_of};
 use super::plan::{MountAccess, MountPlan};
 
 /// The devices of a command: those that hold nothing of the machine.
@@ -31,7 +34,7 @@ pub(super) const IGNORE: &str = ".gitignore";
 type Done = Result<(), String>;
 
 /// Makes the error of a step that the system refused. Fits behind "error: ".
-fn cannot<E: Display>(verb: &'static str, path: impl AsRef<Path>) -> impl FnOnce(E) -> String {
+fn cannot<E: Display>(verb: &'static str, path: impl AsRef<Path>) -> impl Fn(E) -> String {
     move |error| format!("cannot {verb} {}: {error}", path.as_ref().display())
 }
 
@@ -49,26 +52,23 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
     )
     .map_err(cannot("part", "/"))?;
     let devices = open_devices()?;
-    let find = |path| find_itself(path).map_err(cannot("look at", path));
-    let covered = plan
-        .mounts()
-        .map(|(path, _)| path)
-        .filter(|path| plan.is_covered(path));
-    let mut covered: BTreeMap<_, _> = covered
-        .map(|path| Ok((path, find(path)?)))
-        .collect::<Result<_, String>>()?;
-    let mut empty = None;
+    let mut covered = BTreeMap::new();
+    for (path, _) in plan.mounts().filter(|(path, _)| plan.is_covered(path)) {
+        covered.insert(path, Covered::find(path)?);
+    }
+    let null = devices.first().ok_or("there is no /dev/null")?;
+    let mut covers = Covers {
+        null,
+        folder: None,
+        file: None,
+    };
     for (path, access) in plan.mounts() {
         let source = access.source(path);
-        if let Some(found) = covered.remove(path) {
-            if let Some((found, stat)) = found {
-                // Only what covers it is there by now.
-                make_place(path, is_dir(&stat))?;
-                mount_descriptor(&found, path)?;
-            }
+        if let Some(covered) = covered.remove(path) {
+            covered.show(path)?;
             continue;
         }
-        let Some((found, stat)) = find(source)? else {
+        let Some((found, stat)) = find_itself(source).map_err(cannot("look at", source))? else {
             continue;
         };
         // By its descriptor: no rename in between leads elsewhere.
@@ -81,10 +81,8 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
             {
                 cover(&itself, path, *for_git)
             }
-            MountAccess::Nothing { .. } if is_dir(&stat) => cover_with(&mut empty, &itself, path),
-            MountAccess::Nothing { .. } => devices
-                .first()
-                .map_or(Ok(()), |null| mount_descriptor(null, &itself)),
+            MountAccess::Nothing { .. } if is_dir(&stat) => covers.cover_folder(&itself, path),
+            MountAccess::Nothing { .. } => covers.cover_file(&itself, path),
         }?;
     }
     // Once for all: to list the mounts costs more than to make them.
@@ -93,10 +91,45 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
     // Not even root writes to the kernel there, and only processes of the command are seen.
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(cannot("mount", "/proc"))?;
-    // This process still stands in the file system as it was before.
+    // The working directory of this process is still in the file system as it was before.
     let entered =
         open_itself(workspace).and_then(|(workspace, _)| rustix::process::fchdir(workspace));
     entered.map_err(cannot("enter", workspace))
+}
+
+/// What lies at a path that is shown, found before what it lies in is covered.
+enum Covered {
+    Nothing,
+    /// A link of the user: it leads where the command may look, or nowhere.
+    Link(CString),
+    Itself(OwnedFd, Stat),
+}
+
+impl Covered {
+    fn find(path: &Path) -> Result<Self, String> {
+        let look = cannot("look at", path);
+        if let Some((itself, stat)) = find_itself(path).map_err(&look)? {
+            return Ok(Self::Itself(itself, stat));
+        }
+        let link = find_link(path).map_err(&look)?;
+        Ok(link.map_or(Self::Nothing, Self::Link))
+    }
+
+    /// Puts it at its path, where only what covers it is by now.
+    fn show(self, path: &Path) -> Done {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Link(target) => {
+                let above = path.parent().unwrap_or(path);
+                std::fs::create_dir_all(above).map_err(cannot("make", above))?;
+                symlink(target, path).map_err(cannot("make", path))
+            }
+            Self::Itself(itself, stat) => {
+                make_place(path, is_dir(&stat))?;
+                mount_descriptor(&itself, path)
+            }
+        }
+    }
 }
 
 /// Makes an empty directory or file, on which another can be mounted.
@@ -124,15 +157,14 @@ fn open_devices() -> Result<Vec<OwnedFd>, String> {
         .collect()
 }
 
-/// Mounts what a descriptor stands for, whatever covers its path by now. Mounted on itself, it is
-/// neither renamed nor replaced.
+/// Mounts what a descriptor refers to, even if something covers its path by now. What is mounted on
+/// itself can be neither renamed nor replaced.
 fn mount_descriptor(from: &OwnedFd, at: &Path) -> Done {
     mount_bind_recursive(path_of(from), at).map_err(cannot("mount", at))
 }
 
-/// Covers a directory with an empty one, which is made read-only with all the rest. `for_git`:
-/// `git` is told to leave it alone, since `git clean` would fail to remove what it takes for an
-/// empty directory.
+/// Covers a directory with an empty one, which is made read-only with all the rest. `for_git`: a
+/// file in it lets `git` ignore it, since `git clean` would fail to remove an empty directory.
 fn cover(found: &Path, path: &Path, for_git: bool) -> Done {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("hidden", found, "tmpfs", flags, Some(c"size=4k,mode=0700"))
@@ -150,29 +182,65 @@ fn cover(found: &Path, path: &Path, for_git: bool) -> Done {
     Ok(())
 }
 
-/// Covers a directory with an empty one that serves for all: to make a file system costs more than
-/// to mount one again.
-fn cover_with(empty: &mut Option<OwnedFd>, found: &Path, path: &Path) -> Done {
-    if let Some(empty) = empty {
-        return mount_descriptor(empty, found);
+/// What covers what is hidden. The first cover of each kind serves for all: to make one, and to
+/// make it read-only, costs more than to mount it again.
+struct Covers<'a> {
+    null: &'a OwnedFd,
+    folder: Option<OwnedFd>,
+    file: Option<OwnedFd>,
+}
+
+impl Covers<'_> {
+    /// Covers a directory with an empty one.
+    fn cover_folder(&mut self, found: &Path, path: &Path) -> Done {
+        if let Some(folder) = &self.folder {
+            return mount_descriptor(folder, found);
+        }
+        cover(found, path, false)?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        self.folder = made_read_only(path, flags);
+        Ok(())
     }
-    cover(found, path, false)?;
-    // Where it is mounted again, it is read-only from the beginning. If that fails, it is made so
-    // with all the rest.
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    if set_read_only(path, flags, true).is_ok() {
-        // Another command can have moved it meanwhile: then each has its own.
-        *empty = open_itself(path)
-            .ok()
-            .map(|(covering, _)| covering)
-            .filter(is_top_of_mount);
+
+    /// Covers a file with one that is empty.
+    fn cover_file(&mut self, found: &Path, path: &Path) -> Done {
+        if let Some(file) = &self.file {
+            return mount_descriptor(file, found);
+        }
+        mount_descriptor(self.null, found)?;
+        self.file = flags_of(self.null).and_then(|flags| made_read_only(path, flags));
+        Ok(())
     }
-    Ok(())
+}
+
+/// Makes a cover read-only and opens it: where it is mounted again, it is so from the beginning.
+/// None if that fails: then each is made read-only with all the rest.
+fn made_read_only(path: &Path, flags: MountFlags) -> Option<OwnedFd> {
+    set_read_only(path, flags, true).ok()?;
+    // Another command can have moved it meanwhile: then each has its own.
+    let (covering, _) = open_itself(path).ok()?;
+    is_top_of_mount(&covering).then_some(covering)
+}
+
+/// Returns the flags of a mount that must not be lost when it is mounted again.
+fn flags_of(mounted: &OwnedFd) -> Option<MountFlags> {
+    let set = fstatvfs(mounted).ok()?.f_flag;
+    let mut flags = MountFlags::empty();
+    for (is_set, flag) in [
+        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+    ] {
+        if set.contains(is_set) {
+            flags |= flag;
+        }
+    }
+    Some(flags)
 }
 
 fn is_top_of_mount(covering: &OwnedFd) -> bool {
-    let known = statx(covering, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
-    known.is_ok_and(|known| known.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+    statx(covering, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
+        .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// Makes everything read-only that is mounted at certain paths.

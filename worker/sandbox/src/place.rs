@@ -2,11 +2,12 @@
 //! incarnation began. Teammates move directories and make links, so a call is refused where
 //! something else has taken such a path since.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{FileType, OFlags, Stat, fstat};
+use rustix::fs::{FileType, OFlags, Stat, fstat, readlinkat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use teamd_shared::place;
@@ -21,7 +22,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Learns what stands at a path without links.
+    /// Looks up what is at a path without links.
     ///
     /// # Errors
     /// The system's error: `ELOOP` for a link on the way.
@@ -44,11 +45,10 @@ impl Place {
             .is_none_or(|inode| inode == (stat.st_dev, stat.st_ino))
     }
 
-    /// Checks that nothing else stands at its path, or at the one where it is mounted. It may be
-    /// gone.
+    /// Checks that nothing else is at its path, or at the one where it is mounted. It may be gone.
     ///
     /// # Errors
-    /// What the model is told.
+    /// A text for the model.
     pub(crate) fn check(&self, at: &Path) -> Result<(), String> {
         if self.inode.is_none() {
             return Ok(());
@@ -61,38 +61,80 @@ impl Place {
             Err(errno) => errno.to_string(),
         };
         Err(format!(
-            "not run: {} may be written, but is not what it was when this teammate began ({why}): put it back, or have \
-             the teammate shut down and spawned anew",
+            "not run: {} may be written, but is not what it was when this teammate began ({why}): put it back, or \
+             shut the teammate down and spawn it again",
             self.path.display()
         ))
     }
 }
 
-/// Opens what stands at a path without links, for neither reading nor writing.
+/// Opens what is at a path without links, for neither reading nor writing.
 pub(super) fn open_itself(path: &Path) -> rustix::io::Result<(OwnedFd, Stat)> {
     let fd = place::open_itself(path, OFlags::PATH)?;
     let stat = fstat(&fd)?;
     Ok((fd, stat))
 }
 
-/// As [`open_itself`]; none if nothing stands there, or a link stands on the way: a tool may have
+/// As [`open_itself`]; none if nothing is there, or a link is on the way, since a tool may have
 /// made it.
 ///
 /// # Errors
 /// The system's error: what cannot be looked at may be there all the same.
 pub(super) fn find_itself(path: &Path) -> rustix::io::Result<Option<(OwnedFd, Stat)>> {
     match open_itself(path) {
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) if is_absent(errno) => Ok(None),
         other => other.map(Some),
     }
+}
+
+/// Tells whether a path that cannot be opened leads to nothing, or by way of a link.
+pub(super) fn is_absent(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+}
+
+/// Returns the target of the link at a path, as it is written; none if there is no link, or another
+/// one is on the way to it.
+///
+/// # Errors
+/// The system's error.
+pub(super) fn find_link(path: &Path) -> rustix::io::Result<Option<CString>> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(None);
+    };
+    let Some((folder, _)) = find_itself(above)? else {
+        return Ok(None);
+    };
+    match readlinkat(&folder, name, Vec::new()) {
+        Ok(target) => Ok(Some(target)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::INVAL) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Tells whether each part of an absolute path is a name: it is then the path of what is opened
+/// without links.
+pub(super) fn is_plain(path: &Path) -> bool {
+    path.is_absolute()
+        && path
+            .components()
+            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+}
+
+/// Returns the path without links of what is there. Mostly it is that itself, and one look shows
+/// that.
+pub(super) fn real_path(path: &Path) -> io::Result<PathBuf> {
+    if is_plain(path) && place::open_itself(path, OFlags::PATH).is_ok() {
+        return Ok(path.to_owned());
+    }
+    path.canonicalize()
 }
 
 pub(super) fn is_dir(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
-/// Returns a path by which the kernel finds what a descriptor stands for, whatever stands at its
-/// own path by now.
+/// Returns a path by which the kernel finds what a descriptor refers to, even if something else is
+/// at its own path by now.
 pub(super) fn path_of(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

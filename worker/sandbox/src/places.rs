@@ -20,13 +20,13 @@ use super::git::{self, Elsewhere};
 use super::git_settings::GitSettings;
 use super::home::{self, Home};
 use super::mount_table::{aliases, mounts};
-use super::place::Place;
+use super::place::{Place, real_path};
 use super::policy::{Policy, Present};
 use super::secrets::{self, Secrets};
 
 /// Where things lie. All paths are absolute and without links.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
+pub struct CommandPlaces {
     /// The directory that commands work in.
     pub(crate) workspace: Place,
     /// The team directory.
@@ -35,9 +35,10 @@ pub struct Places {
     pub temp: Place,
     /// The state directory of an agent, which it may always write, too.
     pub state: Option<Place>,
-    /// What is allowed by name to be written.
+    /// What else may be written, by name.
     pub(crate) writable: Vec<Place>,
-    /// Where commands of the team may or once could write: a link there can be theirs.
+    /// Where commands of the team may or once could write. A link there can be theirs: to follow it
+    /// would show them what is hidden, or hide from all teammates what they need.
     pub(crate) territory: Vec<PathBuf>,
     /// The home directories of the user: what the environment says, and what the system says.
     pub(crate) homes: Vec<PathBuf>,
@@ -47,21 +48,37 @@ pub struct Places {
     pub secrets: Secrets,
     /// Where the team directories of the user are registered.
     pub registers: Vec<Register>,
-    /// Where the user's own configuration lies: the daemon runs hooks that stand there.
+    /// Where the user's own configuration lies: the daemon runs the hooks in it.
     pub configs: Vec<PathBuf>,
     /// What commands see although it lies in something hidden.
     pub shown: Vec<PathBuf>,
     /// What commands may not write although it lies where they may.
     pub(crate) sealed: Vec<PathBuf>,
-    /// The repository of the workspace, if that lay elsewhere when the incarnation began. No file
-    /// that a command makes since counts.
+    /// The repository of the workspace, if that lay elsewhere when the incarnation began. A file
+    /// that a command has made since does not count.
     pub(crate) elsewhere: Option<Elsewhere>,
-    /// What the user lets them see of a home.
+    /// What they see of a home.
+    pub(crate) seen: SeenOfHomes,
+}
+
+/// What commands see of the homes of the user, although all else that begins with a dot is hidden.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SeenOfHomes {
+    /// What the user has named.
     pub(crate) visible: Vec<PathBuf>,
     /// The folders of the tools that the environment names.
     pub(crate) tools: Vec<PathBuf>,
     /// Where the user's settings of `git` begin.
     pub(crate) git: GitSettings,
+}
+
+/// Where a path of the user leads.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct UsersPath {
+    /// The path without links.
+    pub(crate) path: PathBuf,
+    /// The links on the way.
+    pub(crate) links: Vec<PathBuf>,
 }
 
 /// What an incarnation was begun with, as far as it says where things lie.
@@ -87,9 +104,9 @@ pub(crate) struct Origin<'a> {
     pub(crate) config: Option<&'a Path>,
 }
 
-impl Places {
-    /// Finds out where things lie for commands that work in this directory, without links, may
-    /// write these places, and have this directory for what is temporary.
+impl CommandPlaces {
+    /// Finds out where things lie for commands that work in a directory, may write these places,
+    /// and have `temp` for temporary files. The paths are without links.
     ///
     /// # Errors
     /// The system's error.
@@ -125,15 +142,17 @@ impl Places {
                 .collect(),
             sealed: sealed.to_vec(),
             elsewhere: Elsewhere::find(workspace),
-            visible: visible.iter().map(PathBuf::from).collect(),
             ..Self::default()
         };
-        places.tools = home::tools(environment, &places.homes);
-        places.git = GitSettings::of(environment, &places.homes);
+        places.seen = SeenOfHomes {
+            visible: visible.iter().map(PathBuf::from).collect(),
+            tools: home::tools(environment, &places.homes),
+            git: GitSettings::of(environment, &places.homes),
+        };
         places.registers = registers(environment, &places.homes);
         let states = places.registers.iter().map(Register::state);
         for state in states.filter(|state| places.is_writable(state.root())) {
-            // A command could make one that is missing, and forge what stands in it.
+            // A command could make one that is missing, and forge its content.
             match state.make() {
                 // Where this user may not, a command may not either.
                 Err(StateError::Io { source, .. }) if is_refused(source.kind()) => {}
@@ -172,8 +191,8 @@ impl Places {
         Ok(places)
     }
 
-    /// Says what a command may do now; none: all that the user may. `weak`: also where the layers
-    /// do not keep all that a sandbox promises.
+    /// Returns what a command may do now; none: all that the user may. `weak`: it runs even where
+    /// the layers do not keep all that a sandbox promises.
     ///
     /// # Errors
     /// Why no command is run, for the model.
@@ -220,34 +239,46 @@ impl Places {
 
     /// Looks at what lies where now.
     fn present(&self) -> Result<Present, String> {
-        let written = || {
-            [&self.workspace]
-                .into_iter()
-                .chain(&self.writable)
-                .map(|it| &it.path)
-        };
-        let named = written().filter_map(|folder| named_by(folder));
-        let git_files = written().map(|folder| folder.join(git::GIT));
-        let home = Home::look(self, &self.needed()?);
+        let mut inside = Vec::new();
+        let mut git_files = Vec::new();
+        for place in [&self.workspace].into_iter().chain(&self.writable) {
+            let named = named_by(&place.path);
+            inside.extend(named.filter(|it| self.is_repository_inside(it)));
+            let file = place.path.join(git::GIT);
+            if git::is_git_file(&file) {
+                git_files.push(file);
+            }
+        }
+        let settings = self.seen.git.read(self, self.secrets.paths()?);
+        let home = Home::look(self, &self.needed(settings.paths));
+        let secrets = secrets::present(self.secrets.paths()?, self, &home)?;
+        let mut shown = home.seen;
+        for link in settings.links {
+            if home.hidden.iter().any(|hidden| link.starts_with(hidden)) {
+                shown.push(link);
+            }
+        }
         Ok(Present {
-            secrets: secrets::present(self.secrets.paths()?, self, &home)?,
-            shown: home.seen,
+            secrets,
+            shown,
             teams: self.present_teams()?,
             elsewhere: Elsewhere::find(&self.workspace.path)
                 .filter(|it| self.elsewhere.as_ref() == Some(it) && !self.is_writable(&it.own)),
-            inside: named
-                .filter(|it| {
-                    self.is_writable(it)
-                        && it.join("HEAD").exists()
-                        && !it.join("commondir").exists()
-                })
-                .collect(),
-            git_files: git_files.filter(|path| git::is_git_file(path)).collect(),
+            inside,
+            git_files,
         })
     }
 
-    /// Returns what commands see although it can lie in a dot folder of a home.
-    fn needed(&self) -> Result<Vec<PathBuf>, String> {
+    /// Tells whether a directory is a repository by itself that a command may write.
+    fn is_repository_inside(&self, folder: &Path) -> bool {
+        self.is_writable(folder)
+            && folder.join("HEAD").exists()
+            && !folder.join("commondir").exists()
+    }
+
+    /// Returns what commands see although it can lie in a dot folder of a home. `settings`: what
+    /// the settings of `git` lead to.
+    fn needed(&self, settings: Vec<PathBuf>) -> Vec<PathBuf> {
         let own = [&self.workspace, &self.temp]
             .into_iter()
             .chain(&self.state)
@@ -257,47 +288,45 @@ impl Places {
             .elsewhere
             .iter()
             .flat_map(|tree| [&tree.own, &tree.common]);
-        let settings = self.git.led_to(self, self.secrets.paths()?);
-        Ok(own
-            .chain(&self.visible)
-            .chain(&self.tools)
+        own.chain(&self.seen.visible)
+            .chain(&self.seen.tools)
             .chain(of_git)
             .cloned()
             .chain(settings)
-            .collect())
+            .collect()
     }
 
     /// Returns where team directories of the user, this one and others, and their registers lie
     /// now, by every path.
     fn present_teams(&self) -> Result<Vec<PathBuf>, String> {
-        let mut found = teams(&self.registers)?;
-        found.push(self.team_dir.clone());
-        found.extend(self.configs.iter().filter(|path| path.is_dir()).cloned());
-        for path in &mut found {
+        let mut paths = teams(&self.registers)?;
+        paths.push(self.team_dir.clone());
+        paths.extend(self.configs.iter().filter(|path| path.is_dir()).cloned());
+        for path in &mut paths {
             // The user can have moved a directory above it, and put a link in its place.
-            if let Ok(real) = path.canonicalize() {
+            if let Ok(real) = real_path(path) {
                 *path = real;
             }
         }
         let mounts =
             mounts().map_err(|error| format!("cannot look up what is mounted: {error}"))?;
-        let elsewhere: Vec<_> = found
+        let elsewhere: Vec<_> = paths
             .iter()
             .flat_map(|path| aliases(path, &mounts))
             .collect();
-        found.extend(elsewhere);
-        found.sort();
-        found.dedup();
-        Ok(found)
+        paths.extend(elsewhere);
+        paths.sort();
+        paths.dedup();
+        Ok(paths)
     }
 }
 
 /// Returns where registered team directories and their registers lie that are there, without links.
 ///
 /// # Errors
-/// What the model is told, if a register cannot be read.
+/// A text for the model, if a register cannot be read.
 pub fn teams(registers: &[Register]) -> Result<Vec<PathBuf>, String> {
-    let mut found = Vec::new();
+    let mut teams = Vec::new();
     for register in registers
         .iter()
         .filter(|register| !register.state().is_foreign())
@@ -310,13 +339,13 @@ pub fn teams(registers: &[Register]) -> Result<Vec<PathBuf>, String> {
             tracing::warn!("a team is not hidden: {why}");
         }
         // Only a directory can be the one that was registered.
-        found.extend(
+        teams.extend(
             paths
                 .into_iter()
                 .filter(|path| path.symlink_metadata().is_ok_and(|it| it.is_dir())),
         );
     }
-    Ok(found)
+    Ok(teams)
 }
 
 /// Returns the registers of the user: where the environment says, and in each home.
@@ -361,10 +390,10 @@ fn homes(environment: &Environment) -> Vec<PathBuf> {
     homes
 }
 
-/// Takes what is allowed by name to be written: paths as the daemon has recorded them, which were
-/// without links when they were named. A link that stands on the way now was made since, and would
-/// say what its maker may write. Returns what is itself at its path, and what is not, with the
-/// reason in words for the model. What is only missing is left out.
+/// Takes the paths that may be written by name, as the daemon has recorded them: without links when
+/// they were named. A link on the way now was made since, and would decide what its maker may
+/// write. Returns the places that can be written, and those that cannot, with the reason in words
+/// for the model. What is only missing is in neither.
 pub(crate) fn take_writable(named: &[String], team_dir: &Path) -> (Vec<Place>, Vec<String>) {
     let mut taken = Vec::new();
     let mut lost = Vec::new();
@@ -442,13 +471,13 @@ mod tests {
     #[test]
     fn no_command_is_run_with_a_list_of_hosts_that_nothing_can_hold() {
         let folder = tempfile::tempdir().unwrap();
-        let here = Place::of_this_call(folder.path().canonicalize().unwrap());
-        let team_dir = here.path.join("team");
-        let places = Places {
-            workspace: here.clone(),
-            temp: here,
+        let workspace = Place::of_this_call(folder.path().canonicalize().unwrap());
+        let team_dir = workspace.path.join("team");
+        let places = CommandPlaces {
+            workspace: workspace.clone(),
+            temp: workspace,
             team_dir,
-            ..Places::default()
+            ..CommandPlaces::default()
         };
         let listed = Sandbox {
             hosts: vec!["example.org".to_owned()],

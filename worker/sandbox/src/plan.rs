@@ -1,14 +1,17 @@
 //! The mounts of a command, from its policy: what each is, from the top down. Two back ends make
 //! them, [`super::mounts`] and [`super::bubblewrap`]; [`MountPlan::check`] looks from inside
-//! whether they stand.
+//! whether they are in place.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, StatVfsMountFlags, StatxAttributes, StatxFlags, fstatvfs, statx};
+use rustix::fs::{
+    AtFlags, OFlags, StatVfsMountFlags, StatxAttributes, StatxFlags, fstatvfs, statx,
+};
+use teamd_shared::place::open_itself;
 
-use super::place::find_itself;
+use super::place::is_absent;
 use super::policy::Policy;
 
 /// What a command may do from a path downwards, as far as the next path of the plan.
@@ -62,23 +65,11 @@ impl MountPlan {
         for shown in &policy.shown {
             paths.entry(shown.clone()).or_insert(MountAccess::Read);
         }
-        // What lies below something that allows less is allowed no more, unless it is shown.
-        let is_overruled = |path: &Path, access: &MountAccess| {
-            let mut above = path
-                .ancestors()
-                .skip(1)
-                .filter_map(|above| paths.get(above));
-            above.any(|above| match above {
-                MountAccess::Nothing { .. } => {
-                    !policy.shown.iter().any(|shown| path.starts_with(shown))
-                }
-                MountAccess::Read => matches!(access, MountAccess::Write { .. }),
-                MountAccess::Write { .. } => false,
-            })
-        };
-        let valid = paths
-            .iter()
-            .filter(|(path, access)| !is_overruled(path, access));
+        let all = Self(paths);
+        let valid = all.0.iter().filter(|(path, access)| {
+            let is_shown = policy.shown.iter().any(|shown| path.starts_with(shown));
+            !all.is_overruled(path, access, is_shown)
+        });
         let mut plan = Self(
             valid
                 .map(|(path, access)| (path.clone(), access.clone()))
@@ -88,14 +79,27 @@ impl MountPlan {
         plan
     }
 
+    /// Tells whether a path lies below one that allows less. What is shown is seen below what is
+    /// hidden, but not written below what is read.
+    fn is_overruled(&self, path: &Path, access: &MountAccess, is_shown: bool) -> bool {
+        let above = path.ancestors().skip(1);
+        above
+            .filter_map(|above| self.0.get(above))
+            .any(|above| match above {
+                MountAccess::Nothing { .. } => !is_shown,
+                MountAccess::Read => matches!(access, MountAccess::Write { .. }),
+                MountAccess::Write { .. } => false,
+            })
+    }
+
     /// Adds each directory between something writable and something below it that is not: if one of
     /// them could be renamed, another could take its name, and what lies below it would be
     /// replaced.
     fn pin(&mut self) {
-        let is_write = |path: &Path| matches!(self.0.get(path), Some(MountAccess::Write { .. }));
         let mut pinned = Vec::new();
-        for path in self.0.keys().filter(|path| !is_write(path)) {
-            let Some(top) = path.ancestors().filter(|above| is_write(above)).last() else {
+        for path in self.0.keys().filter(|path| !self.is_write(path)) {
+            let above = path.ancestors().filter(|above| self.is_write(above));
+            let Some(top) = above.last() else {
                 continue;
             };
             let between = path.ancestors().skip(1).take_while(|above| *above != top);
@@ -114,6 +118,11 @@ impl MountPlan {
                 self.0.insert(path, access);
             }
         }
+    }
+
+    /// Tells whether something writable is mounted at a path itself.
+    fn is_write(&self, path: &Path) -> bool {
+        matches!(self.0.get(path), Some(MountAccess::Write { .. }))
     }
 
     /// Returns the mounts in the order in which they are made.
@@ -151,12 +160,11 @@ impl MountPlan {
         self.is_writable(path) && nearest.is_some_and(|nearest| !policy.is_always_writable(nearest))
     }
 
-    /// Checks from inside that what is mounted stands where it should: other commands work in the
-    /// same directories while the mounts are made, and can close, open, move and remove what is in
-    /// them.
+    /// Checks from inside that each mount is where it should be: other commands work in the same
+    /// directories while the mounts are made, and can close, open, move and remove what is in them.
     ///
     /// # Errors
-    /// What the model is told.
+    /// A text for the model.
     pub(super) fn check(&self) -> Result<(), String> {
         self.mounts().try_for_each(|(path, access)| {
             check_one(path, access).map_err(|why| {
@@ -168,21 +176,24 @@ impl MountPlan {
 }
 
 fn check_one(path: &Path, access: &MountAccess) -> Result<(), String> {
-    let Some((found, _)) = find_itself(path).map_err(|errno| errno.to_string())? else {
-        return Ok(());
+    let mounted = match open_itself(path, OFlags::PATH) {
+        Err(errno) if is_absent(errno) => return Ok(()),
+        opened => opened.map_err(|errno| errno.to_string())?,
     };
-    let known = statx(&found, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
+    let stat = statx(&mounted, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
         .map_err(|errno| errno.to_string())?;
-    // A kernel that does not say so (before Linux 5.8) is believed to have done what it was told.
-    if known
+    // A kernel that does not say so (before Linux 5.8) is trusted to have mounted it.
+    if stat
         .stx_attributes_mask
         .contains(StatxAttributes::MOUNT_ROOT)
-        && !known.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+        && !stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
     {
         return Err("it could be moved away".to_owned());
     }
     if !matches!(access, MountAccess::Write { .. }) {
-        let flags = fstatvfs(&found).map_err(|errno| errno.to_string())?.f_flag;
+        let flags = fstatvfs(&mounted)
+            .map_err(|errno| errno.to_string())?
+            .f_flag;
         if !flags.contains(StatVfsMountFlags::RDONLY) {
             return Err("something else has taken its place".to_owned());
         }

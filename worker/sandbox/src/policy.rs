@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::{Layers, Namespaces};
 
-use super::Places;
+use super::CommandPlaces;
 use super::git::{self, Elsewhere};
 use super::missing::Missing;
 use super::place::Place;
@@ -98,7 +98,7 @@ impl Policy {
     pub(crate) fn of(
         sandbox: &Sandbox,
         gate: Gate,
-        places: &Places,
+        places: &CommandPlaces,
         present: Present,
         layers: Layers,
     ) -> Option<Self> {
@@ -214,31 +214,30 @@ impl Policy {
             .iter()
             .map(|it| (&it.path, "is hidden from commands"));
         let programs = programs.iter().map(|it| (it, "is a program of the team"));
-        let mut parted_by_mounts = hidden.chain(programs).filter(|_| !self.has_mounts());
-        let reachable = parted_by_mounts
-            .find(|(path, _)| self.is_writable(path))
-            .map(|(path, what)| {
-                let path = path.display();
-                format!(
-                    "{path} {what}, but lies in what it may write: it takes namespaces to part them"
-                )
-            });
-        reachable.or_else(|| self.layers.weakness(self.is_apart()))
+        let mut kept = hidden.chain(programs);
+        if !self.has_mounts()
+            && let Some((path, what)) = kept.find(|(path, _)| self.is_writable(path))
+        {
+            return Some(format!(
+                "{} {what}, but lies in what it may write: it takes namespaces to part them",
+                path.display()
+            ));
+        }
+        self.layers.weakness(self.is_apart())
     }
 
     /// Tells whether nothing that the command may write holds a team directory, or lies in one.
     fn is_apart(&self) -> bool {
-        let teams = || {
-            self.hidden
-                .iter()
-                .filter(|it| it.is_of_team)
-                .map(|it| &it.path)
-        };
-        !self.all_writable().any(|it| {
-            let above = &it.place.path;
-            let is_shown = is_below_any(above, &self.shown);
-            teams().any(|team| team.starts_with(above) || above.starts_with(team) && !is_shown)
-        })
+        for writable in self.all_writable() {
+            let path = &writable.place.path;
+            let is_shown = is_below_any(path, &self.shown);
+            for team in self.hidden.iter().filter(|it| it.is_of_team) {
+                if team.path.starts_with(path) || path.starts_with(&team.path) && !is_shown {
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     /// Returns the temporary directory as the command sees it.
@@ -256,7 +255,7 @@ fn is_below_any(path: &Path, above: &[PathBuf]) -> bool {
 }
 
 /// Tells whether something that a command needs lies below `/tmp`: then that cannot be its own.
-fn needs_tmp(places: &Places, writable: &[Writable]) -> bool {
+fn needs_tmp(places: &CommandPlaces, writable: &[Writable]) -> bool {
     let tmp = Path::new("/tmp");
     let named = places
         .writable
@@ -291,8 +290,8 @@ pub(crate) mod tests {
         Place::of_this_call(path.into())
     }
 
-    fn places(workspace: &str, team_dir: &str) -> Places {
-        Places {
+    fn places(workspace: &str, team_dir: &str) -> CommandPlaces {
+        CommandPlaces {
             workspace: place(workspace),
             team_dir: team_dir.into(),
             temp: place("/var/tmp/t"),
@@ -306,11 +305,11 @@ pub(crate) mod tests {
             .map(|secret| Path::new("/home/u").join(secret))
             .to_vec()
             .into(),
-            ..Places::default()
+            ..CommandPlaces::default()
         }
     }
 
-    fn of(sandbox: &Sandbox, gate: Gate, places: &Places, layers: Layers) -> Option<Policy> {
+    fn of(sandbox: &Sandbox, gate: Gate, places: &CommandPlaces, layers: Layers) -> Option<Policy> {
         let teams = vec![places.team_dir.clone()];
         let present = Present {
             secrets: places.secrets.paths().unwrap().to_vec(),
@@ -320,7 +319,7 @@ pub(crate) mod tests {
         Policy::of(sandbox, gate, places, present, layers)
     }
 
-    fn open(places: &Places, layers: Layers) -> Policy {
+    fn open(places: &CommandPlaces, layers: Layers) -> Policy {
         of(&Sandbox::default(), Gate::Open, places, layers).unwrap()
     }
 
@@ -360,7 +359,7 @@ pub(crate) mod tests {
         let expected = [
             (".git/hooks", Missing::MakeEmpty),
             (".git/config", Missing::Leave),
-            (".git/config.worktree", Missing::Leave),
+            (".git/config.worktree", Missing::PutAside),
             (".git/commondir", Missing::PutAside),
         ];
         for (file, if_missing) in expected {
@@ -490,8 +489,11 @@ pub(crate) mod tests {
             Path::new("/usr/bin/teamctl"),
             Missing::Leave
         ));
-        let told = open(&places, BARE).weakness(&places.programs).unwrap();
-        assert!(told.contains("teamd is a program of the team"), "{told}");
+        let weakness = open(&places, BARE).weakness(&places.programs).unwrap();
+        assert!(
+            weakness.contains("teamd is a program of the team"),
+            "{weakness}"
+        );
         let closed = of(&Sandbox::default(), Gate::Closed, &places, BARE).unwrap();
         assert_eq!(closed.weakness(&places.programs), None);
     }
@@ -607,10 +609,11 @@ pub(crate) mod tests {
     #[test]
     fn only_mounts_hide_a_secret_where_a_command_writes_around_it() {
         let places = places("/home/u", "/var/lib/team");
-        let told = open(&places, BARE).weakness(&[]).unwrap();
+        let weakness = open(&places, BARE).weakness(&[]).unwrap();
         assert!(
-            told.starts_with("/home/u/.ssh is hidden from commands, but lies in what it may write"),
-            "{told}"
+            weakness
+                .starts_with("/home/u/.ssh is hidden from commands, but lies in what it may write"),
+            "{weakness}"
         );
         let closed = of(&Sandbox::default(), Gate::Closed, &places, BARE).unwrap();
         assert_eq!(
@@ -623,7 +626,7 @@ pub(crate) mod tests {
     fn tmp_is_the_commands_own_unless_something_lies_there() {
         let inside = open(&places("/tmp/x/work", "/tmp/x/work/.team"), LAYERS);
         assert_eq!(inside.temp_inside(), Path::new("/var/tmp/t"));
-        let named = Places {
+        let named = CommandPlaces {
             writable: vec![place("/tmp")],
             ..places("/w", "/w/.team")
         };

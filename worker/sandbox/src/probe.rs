@@ -17,9 +17,9 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::sandbox::{Attack, Layers, NO_PLACE_FOR_PROBE, Namespaces, Probe};
 
-use super::{Place, Places, Policy, TempDir, bubblewrap};
+use super::{CommandPlaces, Place, Policy, TempDir, bubblewrap};
 use crate::args::ProbeArgs;
-use crate::shim::{self, Job, Order, Report};
+use crate::shim::{self, Report, ShimJob, ShimOrder};
 
 mod attack;
 
@@ -70,7 +70,7 @@ fn probe(attack: bool) -> io::Result<()> {
 /// Places that look like those of a team: a workspace with a team directory in it, and a home with
 /// a secret.
 struct ProbeDirectory {
-    places: Places,
+    places: CommandPlaces,
     /// Open, so that an attack that may write into the pipe need not wait for a reader.
     _pipe: File,
     folder: TempDir,
@@ -80,7 +80,7 @@ impl ProbeDirectory {
     fn make() -> io::Result<Self> {
         let id = format!("probe-{}", std::process::id());
         let folder = TempDir::create(&std::env::temp_dir(), &id)?;
-        let at = |name: &str| folder.path().join(name);
+        let root = folder.path();
         for name in [
             "work",
             "work/.team",
@@ -91,7 +91,7 @@ impl ProbeDirectory {
             "home",
             "home/.ssh",
         ] {
-            std::fs::create_dir(at(name))?;
+            std::fs::create_dir(root.join(name))?;
         }
         for file in [
             "work/.team/journal",
@@ -100,21 +100,19 @@ impl ProbeDirectory {
             "home/notes",
             "home/.ssh/key",
         ] {
-            File::create_new(at(file))?.write_all(b"untouched\n")?;
+            File::create_new(root.join(file))?.write_all(b"untouched\n")?;
         }
-        nix::unistd::mkfifo(&at("home/pipe"), nix::sys::stat::Mode::S_IRWXU)?;
-        let places = Places {
-            workspace: Place::of_this_call(at("work")),
-            team_dir: at("work/.team"),
-            temp: Place::of_this_call(at("temp")),
-            homes: vec![at("home")],
-            secrets: vec![at("home/.ssh")].into(),
-            ..Places::default()
+        let pipe = root.join("home/pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU)?;
+        let places = CommandPlaces {
+            workspace: Place::of_this_call(root.join("work")),
+            team_dir: root.join("work/.team"),
+            temp: Place::of_this_call(root.join("temp")),
+            homes: vec![root.join("home")],
+            secrets: vec![root.join("home/.ssh")].into(),
+            ..CommandPlaces::default()
         };
-        let pipe = File::options()
-            .read(true)
-            .write(true)
-            .open(at("home/pipe"))?;
+        let pipe = File::options().read(true).write(true).open(pipe)?;
         Ok(Self {
             places,
             _pipe: pipe,
@@ -124,12 +122,6 @@ impl ProbeDirectory {
 
     /// Returns what works, and why something does not.
     fn layers(&self) -> (Layers, Vec<String>) {
-        let allowed = std::env::var(LAYERS_VARIABLE).ok();
-        let may = |layer: &str| {
-            allowed
-                .as_ref()
-                .is_none_or(|list| list.split(',').any(|word| word == layer))
-        };
         let landlock = super::landlock::version();
         let all = Layers {
             namespaces: Namespaces::Own,
@@ -137,7 +129,9 @@ impl ProbeDirectory {
             seccomp: true,
         };
         // The usual case takes one trial.
-        if ["namespaces", "landlock", "seccomp"].into_iter().all(may)
+        if ["namespaces", "landlock", "seccomp"]
+            .into_iter()
+            .all(is_allowed)
             && landlock > 0
             && self.works(all).is_ok()
         {
@@ -146,35 +140,40 @@ impl ProbeDirectory {
         let mut found = Layers::default();
         let mut missing = Vec::new();
         let none = Layers::default();
-        let mut works = |name: &str, layers: Layers| {
-            let tried = if may(name) {
-                self.works(layers)
-            } else {
-                Err(format!("taken away by {LAYERS_VARIABLE}"))
-            };
-            tried
-                .map_err(|why| missing.push(format!("{name}: {why}")))
-                .is_ok()
-        };
-        let makers = [
+        for (name, namespaces) in [
             ("namespaces", Namespaces::Own),
             ("bwrap", Namespaces::Bubblewrap),
-        ];
-        let maker = makers
-            .into_iter()
-            .find(|&(name, namespaces)| works(name, Layers { namespaces, ..none }));
-        found.namespaces = maker.map_or(Namespaces::None, |(_, namespaces)| namespaces);
-        if works("landlock", Layers { landlock, ..none }) {
+        ] {
+            if self.try_alone(name, Layers { namespaces, ..none }, &mut missing) {
+                found.namespaces = namespaces;
+                break;
+            }
+        }
+        if self.try_alone("landlock", Layers { landlock, ..none }, &mut missing) {
             found.landlock = landlock;
         }
-        found.seccomp = works(
-            "seccomp",
-            Layers {
-                seccomp: true,
-                ..none
-            },
-        );
+        let seccomp = Layers {
+            seccomp: true,
+            ..none
+        };
+        found.seccomp = self.try_alone("seccomp", seccomp, &mut missing);
         (found, missing)
+    }
+
+    /// Tells whether a layer works, and adds why it does not.
+    fn try_alone(&self, name: &str, layers: Layers, missing: &mut Vec<String>) -> bool {
+        let tried = if is_allowed(name) {
+            self.works(layers)
+        } else {
+            Err(format!("taken away by {LAYERS_VARIABLE}"))
+        };
+        match tried {
+            Ok(()) => true,
+            Err(why) => {
+                missing.push(format!("{name}: {why}"));
+                false
+            }
+        }
     }
 
     fn works(&self, layers: Layers) -> Result<(), String> {
@@ -195,18 +194,18 @@ impl ProbeDirectory {
             .places
             .policy(&Sandbox::default(), gate, (layers, weak))?;
         let policy = policy.ok_or("there is no policy")?;
-        let (report, said) = run_under_a_shim(policy, &self.places.workspace.path, command)
+        let (report, output) = run_under_a_shim(policy, &self.places.workspace.path, command)
             .map_err(|error| format!("cannot try: {error}"))?;
         match report {
             Some(Report {
                 code: Some(0),
                 error: None,
                 ..
-            }) => Ok(said),
+            }) => Ok(output),
             Some(Report {
                 error: Some(why), ..
             }) => Err(why),
-            other => Err(format!("a child ended with {other:?}: {said}")),
+            other => Err(format!("a child ended with {other:?}: {output}")),
         }
     }
 
@@ -231,28 +230,28 @@ impl ProbeDirectory {
         let shared = file
             .map(|file| format!("--shared {}", quoted(&file)))
             .unwrap_or_default();
-        let command = |kind: &str| {
-            let own = quoted(&own);
-            let scratch = quoted(self.folder.path());
-            format!(
-                "{own} attack {kind} {shared} --team {team} {scratch} {}",
-                std::process::id()
-            )
-        };
+        let own = quoted(&own);
+        let scratch = quoted(self.folder.path());
+        let pid = std::process::id();
         let mut attacks = Vec::new();
         for (gate, kind) in [(Gate::Open, ""), (Gate::Closed, "--closed")] {
-            let said = self
-                .run(layers, gate, &command(kind))
-                .map_err(io::Error::other)?;
-            attacks.extend(
-                said.lines()
-                    .filter_map(|line| serde_json::from_str::<Attack>(line).ok()),
-            );
+            let command = format!("{own} attack {kind} {shared} --team {team} {scratch} {pid}");
+            let output = self.run(layers, gate, &command).map_err(io::Error::other)?;
+            let lines = output.lines();
+            attacks.extend(lines.filter_map(|line| serde_json::from_str::<Attack>(line).ok()));
         }
         if attacks.is_empty() {
             return Err(io::Error::other("the attacks could not be run"));
         }
         Ok(attacks)
+    }
+}
+
+/// Tells whether the environment lets a layer be used.
+fn is_allowed(layer: &str) -> bool {
+    match std::env::var(LAYERS_VARIABLE) {
+        Ok(list) => list.split(',').any(|word| word == layer),
+        Err(_) => true,
     }
 }
 
@@ -263,12 +262,12 @@ fn run_under_a_shim(
     command: &str,
 ) -> io::Result<(Option<Report>, String)> {
     let (mut ours, theirs) = UnixStream::pair()?;
-    let order = Order {
+    let order = ShimOrder {
         timeout: Some(PATIENCE),
         policy: Some(policy),
-        ..Order::default()
+        ..ShimOrder::default()
     };
-    let job = Job::new(order, &environment(), workspace, command.as_ref())?;
+    let job = ShimJob::new(order, &environment(), workspace, command.as_ref())?;
     let mut shim = job.program(shim::SUBCOMMAND)?;
     shim.stdin(Stdio::null())
         .stdout(OwnedFd::from(theirs))
@@ -276,14 +275,14 @@ fn run_under_a_shim(
     let mut child = shim.spawn()?;
     // The end that is the shim's must be the shim's alone, or its end would not be seen.
     drop(shim);
-    let mut said = String::new();
+    let mut output = String::new();
     let mut report = String::new();
-    if let Some(mut output) = child.stderr.take() {
-        output.read_to_string(&mut said)?;
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_string(&mut output)?;
     }
     ours.read_to_string(&mut report)?;
     child.wait()?;
-    Ok((serde_json::from_str(&report).ok(), said))
+    Ok((serde_json::from_str(&report).ok(), output))
 }
 
 /// The environment of a command: as a worker's, without the keys that it held.

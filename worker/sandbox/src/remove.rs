@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use teamd_shared::place::open_itself;
 
-/// Removes a directory such as a checkout. No link is followed, and none stands on the way to it.
+/// Removes a directory such as a checkout. No link is followed, and none may be on the way to it.
 /// What its owner has closed is opened.
 pub fn remove(root: &Path) -> io::Result<()> {
     open_itself(root, OFlags::PATH | OFlags::DIRECTORY)?;

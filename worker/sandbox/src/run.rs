@@ -19,7 +19,7 @@ mod way;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,18 +31,18 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_worker_core::tools::{Bash, Outcome};
 use tokio::task::JoinSet;
 
-use crate::args::Confinement;
+use crate::args::ConfinementArgs;
 use crate::caches::{self, Keeps};
 use crate::cgroup::OwnCgroup;
 use crate::gateway::Gateway;
 use crate::place::Place;
-use crate::places::{Origin, Places, take_writable};
-use crate::shim::{Job, Order};
+use crate::places::{CommandPlaces, Origin, take_writable};
+use crate::shim::{ShimJob, ShimOrder};
 use crate::temp::TempDir;
 pub use agent::{AgentStart, StartedAgent};
 pub use agent_gate::{AgentGate, GateHandle, pair as gate_pair};
 use background::Background;
-pub use foreground::{Foreground, Ran, Reader};
+pub use foreground::{Foreground, OutputReader, Ran};
 pub use live_log::LiveLog;
 pub use output::KEPT;
 pub use shim_handle::reap_orphans;
@@ -55,7 +55,7 @@ const DEFAULT_TIMEOUT: f64 = 120.0;
 /// final NUL).
 const MAX_COMMAND: usize = (128 << 10) - 1;
 
-/// How a good end is told.
+/// How a good end is reported.
 pub const GOOD_END: &str = "exit code 0";
 
 /// How much is read at once, in bytes: as much as a pipe holds.
@@ -86,7 +86,7 @@ pub struct RunnerConfig {
     /// What they may not write although it lies in the workspace.
     pub sealed: Vec<PathBuf>,
     /// The means to confine them.
-    pub confinement: Confinement,
+    pub confinement: ConfinementArgs,
     /// The limits of each command.
     pub bounds: Bounds,
     /// The cgroup in which commands run, if there is one.
@@ -99,26 +99,25 @@ pub struct RunnerConfig {
 #[derive(Debug)]
 pub struct Runner {
     config: RunnerConfig,
-    places: Places,
+    places: CommandPlaces,
     background: Background,
-    /// What the model is told with its first command.
+    /// What the model gets to read with its first command.
     first_note: String,
-    /// Removed when the incarnation ends, after the commands have ended: it stands last.
+    /// Removed when the incarnation ends, after the commands have ended: so it is the last field.
     _temp: TempDir,
 }
 
 /// A command that has been started, if it could be.
 #[derive(Debug)]
-pub enum Running {
-    /// It is over, or goes on in the background.
+pub enum StartedCommand {
+    /// It is over, or continues in the background.
     Done(Outcome),
     /// It runs in the foreground.
     Foreground(Box<Foreground>),
 }
 
 impl Runner {
-    /// Looks around for what the commands may do, and makes this process the subreaper of what they
-    /// start.
+    /// Finds out what the commands may do, and makes this process the subreaper of what they start.
     ///
     /// # Errors
     /// If the system refuses.
@@ -140,7 +139,7 @@ impl Runner {
             programs: &config.confinement.programs,
             config: config.confinement.config.as_deref(),
         };
-        let places = Places::find(
+        let places = CommandPlaces::find(
             &config.workspace,
             &config.team_dir,
             writable,
@@ -166,7 +165,7 @@ impl Runner {
     }
 
     /// Returns where things lie.
-    pub fn places(&self) -> &Places {
+    pub fn places(&self) -> &CommandPlaces {
         &self.places
     }
 
@@ -178,7 +177,7 @@ impl Runner {
         &mut self,
         command: String,
         seconds: f64,
-        reader: Reader,
+        reader: OutputReader,
     ) -> anyhow::Result<Ran> {
         let bash = Bash {
             command,
@@ -193,14 +192,14 @@ impl Runner {
     }
 
     /// Starts a command. Must be called within the runtime.
-    pub fn start(&mut self, bash: &Bash, gate: Gate) -> Running {
+    pub fn start(&mut self, bash: &Bash, gate: Gate) -> StartedCommand {
         match self.try_start(bash, gate) {
             Ok(running) => running,
-            Err(why) => Running::Done(Outcome::error(why)),
+            Err(why) => StartedCommand::Done(Outcome::error(why)),
         }
     }
 
-    fn try_start(&mut self, bash: &Bash, gate: Gate) -> Result<Running, String> {
+    fn try_start(&mut self, bash: &Bash, gate: Gate) -> Result<StartedCommand, String> {
         let (job, gateway) = self.prepare(bash, gate)?;
         if bash.run_in_background {
             let started =
@@ -208,15 +207,15 @@ impl Runner {
                     .start(&self.config, &job, &self.places.temp.path, gateway);
             let started = started.map_err(|error| cannot_start(&self.config, &error))?;
             let note = std::mem::take(&mut self.first_note);
-            return Ok(Running::Done(Outcome::ok(note + &started)));
+            return Ok(StartedCommand::Done(Outcome::ok(note + &started)));
         }
         let command = self.start_in_foreground(&job, gateway)?;
-        Ok(Running::Foreground(Box::new(command)))
+        Ok(StartedCommand::Foreground(Box::new(command)))
     }
 
     fn start_in_foreground(
         &mut self,
-        job: &Job,
+        job: &ShimJob,
         gateway: JoinSet<()>,
     ) -> Result<Foreground, String> {
         let started = Foreground::start(job, &self.config.liveness_lock);
@@ -227,14 +226,13 @@ impl Runner {
     }
 
     /// Makes the job of a command, and begins to serve its gateway.
-    fn prepare(&self, bash: &Bash, gate: Gate) -> Result<(Job, JoinSet<()>), String> {
+    fn prepare(&self, bash: &Bash, gate: Gate) -> Result<(ShimJob, JoinSet<()>), String> {
         let RunnerConfig {
             sandbox,
             team_dir,
             confinement,
             ..
         } = &self.config;
-        let cannot = |error| cannot_start(&self.config, &error);
         let policy = self
             .places
             .policy(sandbox, gate, (confinement.layers, confinement.weak))?;
@@ -246,9 +244,11 @@ impl Runner {
         }
         let has_list = sandbox.has_network(gate) && !sandbox.hosts.is_empty();
         let way = has_list.then(|| Way::make(Gateway::new(sandbox, true), true));
-        let mut way = way.transpose().map_err(cannot)?;
+        let mut way = way
+            .transpose()
+            .map_err(|error| cannot_start(&self.config, &error))?;
         let listen = way.as_ref().and_then(Way::listen);
-        let order = Order {
+        let order = ShimOrder {
             timeout: timeout_of(bash),
             bounds: self.config.bounds,
             policy,
@@ -257,15 +257,14 @@ impl Runner {
         };
         let job = self.job(bash, order, way.as_mut())?;
         // What a command starts is in the cgroup from its first moment.
-        self.config
-            .cgroup
-            .as_ref()
-            .map_or(Ok(()), |cgroup| cgroup.enter())
-            .map_err(cannot)?;
+        if let Some(cgroup) = &self.config.cgroup {
+            let entered = cgroup.enter();
+            entered.map_err(|error| cannot_start(&self.config, &error))?;
+        }
         Ok((job, way.map(Way::serve_command).unwrap_or_default()))
     }
 
-    fn job(&self, bash: &Bash, order: Order, way: Option<&mut Way>) -> Result<Job, String> {
+    fn job(&self, bash: &Bash, order: ShimOrder, way: Option<&mut Way>) -> Result<ShimJob, String> {
         let config = &self.config;
         let command = &bash.command;
         if command.len() > MAX_COMMAND {
@@ -279,11 +278,11 @@ impl Runner {
         for (name, value) in variables {
             environment.to_mut().set(name, &value);
         }
-        // The shim would say it later, and less well.
+        // The shim would report it later, and less clearly.
         let job = config
             .workspace
             .metadata()
-            .and_then(|_| Job::new(order, &environment, &config.workspace, command.as_ref()));
+            .and_then(|_| ShimJob::new(order, &environment, &config.workspace, command.as_ref()));
         let mut job = job.map_err(|error| cannot_start(config, &error))?;
         job.handed_on.extend(way.and_then(Way::hand_on));
         Ok(job)
@@ -301,7 +300,7 @@ impl Runner {
     }
 }
 
-impl Running {
+impl StartedCommand {
     /// Waits for the outcome; all that the command started (except in the background) is gone then.
     ///
     /// Cancel safe: may be dropped halfway and called again.
@@ -337,8 +336,8 @@ fn cannot_start(config: &RunnerConfig, error: &io::Error) -> String {
     )
 }
 
-/// Makes what commands may always write besides: where an agent keeps what is its own, and where
-/// caches lie.
+/// Makes the other directory that commands may always write: where an agent keeps its own files,
+/// and where caches lie.
 fn make_state(config: &RunnerConfig) -> anyhow::Result<Option<PathBuf>> {
     let made = config.keeps.make(&config.environment, &config.team_dir);
     if matches!(config.keeps, Keeps::Agent(_)) {
@@ -354,7 +353,7 @@ fn make_state(config: &RunnerConfig) -> anyhow::Result<Option<PathBuf>> {
     }))
 }
 
-/// Tells the model which paths were allowed by name and cannot be written all the same.
+/// Returns a note for the model about the paths that may be written by name but cannot be.
 fn first_note(sandbox: &Sandbox, lost: &[String]) -> String {
     if sandbox.mode != SandboxMode::WorkspaceWrite || lost.is_empty() {
         return String::new();
@@ -372,12 +371,11 @@ fn temp_dir(config: &RunnerConfig, writable: &[Place]) -> io::Result<TempDir> {
         .path("TMPDIR")
         .filter(|path| path.is_absolute() && path.is_dir());
     let named = named.and_then(|path| path.canonicalize().ok());
-    // Where its commands write, they could put a link in its place.
-    let is_theirs = |path: &Path| {
-        path.starts_with(&config.workspace) || writable.iter().any(|it| path.starts_with(&it.path))
-    };
     let named = named.filter(|path| {
-        !is_theirs(path) && !config.sandbox.hidden.iter().any(|it| path.starts_with(it))
+        // Where its commands write, they could put a link in its place.
+        let is_theirs = path.starts_with(&config.workspace)
+            || writable.iter().any(|it| path.starts_with(&it.path));
+        !is_theirs && !config.sandbox.hidden.iter().any(|it| path.starts_with(it))
     });
     let team = rustix::fs::fstat(&config.team_dir)?;
     let id = format!("{:x}-{:x}-{}", team.st_dev, team.st_ino, config.temp_name);

@@ -1,7 +1,7 @@
 //! Which system calls a command may not make: those that reach past every other layer.
 //!
-//! Ordinary programs use none of them, or go on without: pairs of connected sockets, pipes, TCP,
-//! threads and `fork` are left alone.
+//! Ordinary programs use none of them, or work without them. Pairs of connected sockets, pipes,
+//! TCP, threads and `fork` are not touched.
 
 use std::collections::BTreeMap;
 
@@ -110,8 +110,8 @@ const OF_A_MODE: &[(c_long, u8)] = &[
     (libc::SYS_mknod, 1),
 ];
 
-/// System calls that open a file, with the argument that holds the flags. The mode stands in the
-/// next argument, and counts only where a flag says that a file is made.
+/// System calls that open a file, with the argument that holds the flags. The mode is the
+/// next argument, and counts only if a flag says that a file is made.
 const OPENING: &[(c_long, u8)] = &[
     (libc::SYS_openat, 2),
     #[cfg(target_arch = "x86_64")]
@@ -246,7 +246,7 @@ const SET_SIGNAL: u64 = 10;
 
 /// What a command may ask of the kernel beside what is refused to every command.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Calls {
+pub(super) struct AllowedCalls {
     /// Whether it makes sockets at all.
     pub(super) sockets: bool,
     /// Whether it shares queues, memory and process ids with the machine: it has no namespaces of
@@ -262,35 +262,35 @@ pub(super) struct Calls {
 ///
 /// # Errors
 /// Why it cannot. Fits behind "error: ".
-pub(super) fn restrict(calls: Calls) -> Result<(), String> {
-    let apply = || {
-        apply_filter(&refusing(calls)?)?;
-        apply_filter(&unknown())
-    };
-    apply().map_err(|error: Error| error.to_string())
+pub(super) fn restrict(calls: AllowedCalls) -> Result<(), String> {
+    try_restrict(calls).map_err(|error| error.to_string())
+}
+
+fn try_restrict(calls: AllowedCalls) -> Result<(), Error> {
+    apply_filter(&refusing(calls)?)?;
+    apply_filter(&unknown())
 }
 
 /// Refuses with EPERM. Another architecture's calls kill the process: their numbers mean something
 /// else.
 fn refusing(
-    Calls {
+    AllowedCalls {
         sockets,
         shared,
         metadata,
         debugs,
-    }: Calls,
+    }: AllowedCalls,
 ) -> Result<BpfProgram, Error> {
     let mut rules = set_id()?;
     // A call without a rule is refused whatever its arguments.
-    let if_shared = REFUSED_IF_SHARED.iter().filter(|_| shared);
-    let of_metadata = OF_METADATA.iter().filter(|_| !metadata);
-    let refused = REFUSED
-        .iter()
-        .chain(if_shared)
-        .chain(of_metadata)
-        .copied()
-        .flatten();
-    rules.extend(refused.map(|&call| (call, Vec::new())));
+    let mut refused = REFUSED.concat();
+    if shared {
+        refused.extend(REFUSED_IF_SHARED.concat());
+    }
+    if !metadata {
+        refused.extend(OF_METADATA.concat());
+    }
+    rules.extend(refused.into_iter().map(|call| (call, Vec::new())));
     rules.insert(
         libc::SYS_socket,
         if sockets {
@@ -312,14 +312,14 @@ fn refusing(
                 .collect::<Result<_, _>>()?,
         );
     }
-    let attributes = SETS_ATTRIBUTES.into_iter().filter(|_| !metadata);
-    let requests = TYPES_FOR_THE_USER
-        .into_iter()
-        .chain(OF_SUBVOLUMES)
-        .chain(attributes);
+    let mut requests = [&TYPES_FOR_THE_USER[..], &OF_SUBVOLUMES].concat();
+    if !metadata {
+        requests.extend(SETS_ATTRIBUTES);
+    }
     rules.insert(
         libc::SYS_ioctl,
         requests
+            .into_iter()
             .map(|request| rule(1, Eq, request))
             .collect::<Result<_, _>>()?,
     );
@@ -328,13 +328,13 @@ fn refusing(
         .map(|command| rule(1, Eq, command))
         .collect::<Result<_, _>>()?;
     if !debugs {
-        let wakes = |argument: u8| condition(argument, Eq, bits(libc::SIGUSR1));
+        let wakes = bits(libc::SIGUSR1);
         for (call, argument) in SENDS_A_SIGNAL {
-            rules.insert(call, vec![SeccompRule::new(vec![wakes(argument)?])?]);
+            rules.insert(call, vec![rule(argument, Eq, wakes)?]);
         }
         of_descriptors.push(SeccompRule::new(vec![
             condition(1, Eq, SET_SIGNAL)?,
-            wakes(2)?,
+            condition(2, Eq, wakes)?,
         ])?);
     }
     rules.insert(libc::SYS_fcntl, of_descriptors);
@@ -370,9 +370,13 @@ fn pairs() -> Result<Vec<SeccompRule>, Error> {
     kinds.into_iter().chain([other]).collect()
 }
 
+/// Is true for an argument that has a bit.
+fn has(argument: u8, bit: u64) -> Result<SeccompCondition, Error> {
+    condition(argument, MaskedEq(bit), bit)
+}
+
 /// Refuses each call that would make a setuid or setgid file.
 fn set_id() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Error> {
-    let has = |argument: u8, bit: u64| condition(argument, MaskedEq(bit), bit);
     let mut rules = BTreeMap::new();
     for &(call, mode) in OF_A_MODE {
         let any = SET_ID.map(|bit| rule(mode, MaskedEq(bit.into()), bit.into()));
@@ -466,12 +470,11 @@ mod tests {
     #[test]
     fn the_filters_are_small_enough_for_the_kernel() {
         for number in 0..16 {
-            let has = |bit: u8| number & bit != 0;
-            let calls = Calls {
-                sockets: has(1),
-                shared: has(2),
-                metadata: has(4),
-                debugs: has(8),
+            let calls = AllowedCalls {
+                sockets: number & 1 != 0,
+                shared: number & 2 != 0,
+                metadata: number & 4 != 0,
+                debugs: number & 8 != 0,
             };
             let length = refusing(calls).unwrap().len();
             assert!((100..1000).contains(&length), "{calls:?}: {length}");

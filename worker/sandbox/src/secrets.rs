@@ -1,21 +1,25 @@
 //! Secrets, which only the user reads: keys, and what tools keep of them. Where they are by custom,
 //! where variables say they are, and where links of the user lead from there.
 
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::{fmt, fs, io};
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Stat, accessat};
+use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, OFlags, Stat, accessat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use teamd_shared::environment::Environment;
-use teamd_shared::place::follow;
+use teamd_shared::place::{self, follow};
 
-use super::Places;
+use super::CommandPlaces;
 use super::home::Home;
 use super::mount_table::{aliases, join, mounts};
-use super::place::open_itself;
+use super::place::{is_plain, open_itself};
+use super::places::UsersPath;
 
 /// Where the secrets of a user lie, by every path, whether they are there or not. They are looked
 /// for when the first call needs them: an idle teammate needs none, and for root that is a walk
@@ -31,20 +35,20 @@ pub type Node = (u64, u64);
 
 impl Secrets {
     /// Prepares to look for the secrets of a user, and for what is hidden by name.
-    pub(super) fn of(places: Places, environment: Environment, hidden: &[String]) -> Self {
+    pub(super) fn of(places: CommandPlaces, environment: Environment, hidden: &[String]) -> Self {
         let mut paths: Vec<_> = hidden.iter().map(PathBuf::from).collect();
         Self::when_needed(move || {
-            let mut known = known(&places, &environment);
-            // By the user's own word, as what is hidden by name.
-            known.retain(|path| {
+            let mut customary = known(&places, &environment);
+            // The user has named it, as what is hidden by name.
+            customary.retain(|path| {
                 !places
+                    .seen
                     .visible
                     .iter()
                     .any(|visible| path.starts_with(visible))
             });
-            paths.extend(known);
-            // There are hundreds, and a job confines several commands: each is looked at once.
-            let FirstLook { mut nodes, links } = FirstLook::at(&paths);
+            paths.extend(customary);
+            let FirstLook { mut nodes, links } = FirstLook::at(&paths, &places.homes);
             // A link that leads there now can be taken away by a command.
             let mut more = led_to(&links, &places)?;
             let mounts =
@@ -109,7 +113,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// What stands at paths at which a secret may be.
+/// What is at the paths at which a secret may be.
 struct FirstLook {
     /// The files that are there.
     nodes: Vec<Node>,
@@ -118,10 +122,23 @@ struct FirstLook {
 }
 
 impl FirstLook {
-    fn at(paths: &[PathBuf]) -> Self {
+    /// Looks at each path. There are hundreds, of which few are there: folders of the homes are
+    /// listed, and what they do not hold is not looked at.
+    fn at(paths: &[PathBuf], homes: &[PathBuf]) -> Self {
+        let mut crowded = Vec::new();
+        for home in homes {
+            crowded.extend(
+                CROWDED
+                    .iter()
+                    .filter_map(|name| Listing::of(home.join(name))),
+            );
+        }
         let mut nodes = Vec::new();
         let mut links = Vec::new();
         for path in paths {
+            if crowded.iter().any(|listing| listing.lacks(path)) {
+                continue;
+            }
             match open_itself(path) {
                 Ok((_, stat)) => nodes.push((stat.st_dev, stat.st_ino)),
                 Err(Errno::LOOP) => links.push(path.clone()),
@@ -130,6 +147,41 @@ impl FirstLook {
             }
         }
         Self { nodes, links }
+    }
+}
+
+/// The folders of a home in which many secrets can lie: the home, and two more.
+const CROWDED: [&str; 3] = ["", ".config", ".local/share"];
+
+/// The names in a folder.
+struct Listing {
+    folder: PathBuf,
+    names: HashSet<OsString>,
+}
+
+impl Listing {
+    /// Lists a folder; none if that cannot be, or a link is on the way to it.
+    fn of(folder: PathBuf) -> Option<Self> {
+        let opened = place::open_itself(&folder, OFlags::DIRECTORY).ok()?;
+        let mut names = HashSet::new();
+        for entry in Dir::new(opened).ok()? {
+            let name = entry.ok()?.file_name().to_bytes().to_vec();
+            names.insert(OsString::from_vec(name));
+        }
+        // `home.join("")` ends with a slash.
+        let folder = folder.components().collect();
+        Some(Self { folder, names })
+    }
+
+    /// Tells whether a path lies in the folder, and is not there.
+    fn lacks(&self, path: &Path) -> bool {
+        let Ok(below) = path.strip_prefix(&self.folder) else {
+            return false;
+        };
+        match below.components().next() {
+            Some(Component::Normal(name)) => !self.names.contains(name),
+            _ => false,
+        }
     }
 }
 
@@ -207,28 +259,31 @@ const OF_THE_MACHINE: &str = "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow
 /// Where else root keeps what others cannot read: all of that is hidden from its commands. A
 /// process looks once, however many sets of commands it confines.
 static OF_ROOT: LazyLock<Vec<PathBuf>> =
-    LazyLock::new(|| kept_from_others("/etc".as_ref(), &Places::default()));
+    LazyLock::new(|| kept_from_others("/etc".as_ref(), &CommandPlaces::default()));
 
 /// Where no secret lies, whatever a variable says: `KUBECONFIG=/dev/null` means none.
 const OF_THE_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 /// Returns where the secrets of a user are by custom and by variables, whether they are there or
 /// not; for root also what others cannot read of the settings of the machine.
-fn known(places: &Places, environment: &Environment) -> Vec<PathBuf> {
-    let in_a_home = || IN_A_HOME.iter().flat_map(|group| group.split_whitespace());
+fn known(places: &CommandPlaces, environment: &Environment) -> Vec<PathBuf> {
+    let in_a_home: Vec<&str> = IN_A_HOME
+        .iter()
+        .flat_map(|group| group.split_whitespace())
+        .collect();
     // Also of a variable that no command gets: its name can say that it holds a key.
     let mut named = Vec::new();
     for (variable, folder) in INSTEAD
         .split_whitespace()
         .filter_map(|it| it.split_once('='))
     {
-        let there = environment.path(variable);
-        let below = in_a_home().filter_map(|secret| Path::new(secret).strip_prefix(folder).ok());
-        named.extend(
-            there
-                .iter()
-                .flat_map(|there| below.clone().map(|rest| join(there, rest))),
-        );
+        let Some(instead) = environment.path(variable) else {
+            continue;
+        };
+        let below = in_a_home
+            .iter()
+            .filter_map(|secret| Path::new(secret).strip_prefix(folder).ok());
+        named.extend(below.map(|rest| join(&instead, rest)));
     }
     for paths in AT
         .split_whitespace()
@@ -251,32 +306,39 @@ fn known(places: &Places, environment: &Environment) -> Vec<PathBuf> {
             }
         }));
     }
-    // What lies in the workspace by the user's own word is for the teammates that work there.
-    let is_for_the_work = |path: &Path| {
-        path.starts_with(&places.workspace.path) && !places.is_above_a_home(&places.workspace.path)
-    };
-    named.retain(|path| path.is_absolute() && !is_for_the_work(path));
-    let may = |path: &Path, what| accessat(CWD, path, what, AtFlags::EACCESS) != Err(Errno::ACCESS);
+    let workspace = &places.workspace.path;
+    if !places.is_above_a_home(workspace) {
+        // A variable of the user names it: it is for the teammates that work there.
+        named.retain(|path| !path.starts_with(workspace));
+    }
+    named.retain(|path| path.is_absolute());
     let of_the_machine = OF_THE_MACHINE.split_whitespace().map(PathBuf::from);
-    let of_the_machine =
-        of_the_machine.filter(|path| may(path, Access::READ_OK) || may(path, Access::EXEC_OK));
+    let of_the_machine = of_the_machine.filter(|path| {
+        is_accessible(path, Access::READ_OK) || is_accessible(path, Access::EXEC_OK)
+    });
     let in_homes = places
         .homes
         .iter()
-        .flat_map(|home| in_a_home().map(|secret| home.join(secret)));
+        .flat_map(|home| in_a_home.iter().map(|secret| home.join(secret)));
     let mut all: Vec<_> = in_homes.chain(named).chain(of_the_machine).collect();
-    let is_of_the_kernel = |path: &Path| {
-        !path.starts_with("/dev/shm") && OF_THE_KERNEL.iter().any(|kernel| path.starts_with(kernel))
-    };
     all.retain(|path| !places.is_above(path) && !is_of_the_kernel(path));
     all.sort();
     all.dedup();
     all
 }
 
+/// Tells whether this user may do that with a path, as far as one can see.
+fn is_accessible(path: &Path, what: Access) -> bool {
+    accessat(CWD, path, what, AtFlags::EACCESS) != Err(Errno::ACCESS)
+}
+
+fn is_of_the_kernel(path: &Path) -> bool {
+    !path.starts_with("/dev/shm") && OF_THE_KERNEL.iter().any(|kernel| path.starts_with(kernel))
+}
+
 /// Returns the files below a directory that others cannot read, and the directories that others
 /// cannot enter.
-fn kept_from_others(folder: &Path, places: &Places) -> Vec<PathBuf> {
+fn kept_from_others(folder: &Path, places: &CommandPlaces) -> Vec<PathBuf> {
     let mut kept = Vec::new();
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -297,7 +359,7 @@ fn kept_from_others(folder: &Path, places: &Places) -> Vec<PathBuf> {
             let path = entry.path();
             match entry
                 .metadata()
-                .map(|found| (found.file_type(), found.mode()))
+                .map(|metadata| (metadata.file_type(), metadata.mode()))
             {
                 Ok((kind, mode))
                     if kind.is_dir() && (mode & 0o1 != 0 || places.is_above(&path)) =>
@@ -318,7 +380,7 @@ fn kept_from_others(folder: &Path, places: &Places) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// What cannot be looked at. Fits behind "error: ".
-fn led_to(links: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
+fn led_to(links: &[PathBuf], places: &CommandPlaces) -> Result<Vec<PathBuf>, String> {
     let led_to: Result<Vec<_>, _> = links.iter().map(|path| places.led_to(path)).collect();
     Ok(led_to?.into_iter().flatten().collect())
 }
@@ -328,10 +390,10 @@ fn led_to(links: &[PathBuf], places: &Places) -> Result<Vec<PathBuf>, String> {
 /// one that is new.
 ///
 /// # Errors
-/// What the model is told, if that directory is needed.
+/// A text for the model, if that directory is needed.
 pub(super) fn present(
     known: &[PathBuf],
-    places: &Places,
+    places: &CommandPlaces,
     home: &Home,
 ) -> Result<Vec<PathBuf>, String> {
     let mut present: Vec<_> = home.hidden.iter().cloned().collect();
@@ -358,7 +420,7 @@ fn holds_something(stat: &Stat) -> bool {
     )
 }
 
-impl Places {
+impl CommandPlaces {
     /// Returns where a link leads, unless a command could have made it and may not write there: it
     /// would take from all teammates what they need.
     fn led_to(&self, path: &Path) -> Result<Option<PathBuf>, String> {
@@ -366,8 +428,7 @@ impl Places {
         let mut last = path.to_owned();
         let real = follow(path, |link| {
             link.clone_into(&mut last);
-            by_a_command |= self.is_writable(link)
-                || self.territory.iter().any(|above| link.starts_with(above));
+            by_a_command |= self.is_theirs(link);
             Ok::<_, io::Error>(())
         });
         match real {
@@ -425,6 +486,35 @@ impl Places {
                 .any(|above| path.starts_with(&above.path))
     }
 
+    /// Tells whether something lies where a command may or once could write.
+    pub(super) fn is_theirs(&self, path: &Path) -> bool {
+        self.is_writable(path) || self.territory.iter().any(|above| path.starts_with(above))
+    }
+
+    /// Returns where a path leads by links of the user alone; none if a link on the way can be a
+    /// command's, or cannot be followed. Nothing need be there.
+    pub(super) fn users_path(&self, path: &Path) -> Option<UsersPath> {
+        // Mostly no link is on the way, and one look shows that.
+        if is_plain(path) && matches!(open_itself(path), Ok(_) | Err(Errno::NOENT)) {
+            return Some(UsersPath {
+                path: path.to_owned(),
+                links: Vec::new(),
+            });
+        }
+        let mut links = Vec::new();
+        let real = follow(path, |link| {
+            if self.is_theirs(link) {
+                return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+            }
+            links.push(link.to_owned());
+            Ok(())
+        });
+        Some(UsersPath {
+            path: real.ok()?,
+            links,
+        })
+    }
+
     /// Tells whether something that is needed lies there, or below.
     fn is_above(&self, path: &Path) -> bool {
         self.is_above_a_home(path) || self.workspace.path.starts_with(path)
@@ -448,12 +538,12 @@ mod tests {
         near.collect()
     }
 
-    fn places(homes: &[PathBuf], workspace: &Path) -> Places {
+    fn places(homes: &[PathBuf], workspace: &Path) -> CommandPlaces {
         let workspace = Place::of_this_call(workspace.to_owned());
-        Places {
+        CommandPlaces {
             homes: homes.to_vec(),
             workspace,
-            ..Places::default()
+            ..CommandPlaces::default()
         }
     }
 
@@ -462,7 +552,7 @@ mod tests {
         let workspace = root.join(workspace);
         let places = places(&homes, &workspace);
         let mut known = known(&places, &Environment::default());
-        known.extend(led_to(&FirstLook::at(&known).links, &places).unwrap());
+        known.extend(led_to(&FirstLook::at(&known, &homes).links, &places).unwrap());
         near(present(&known, &places, &Home::default()).unwrap(), root)
     }
 
@@ -492,6 +582,32 @@ mod tests {
     }
 
     #[test]
+    fn what_a_listing_does_not_hold_is_not_looked_at_and_all_else_is() {
+        let (_scratch, root) = scratch();
+        let home = root.join("home");
+        fs::create_dir_all(home.join(".config/gh")).unwrap();
+        fs::create_dir_all(home.join(".aws")).unwrap();
+        symlink("dot/keys", home.join(".ssh")).unwrap();
+        symlink("dot", home.join(".local")).unwrap();
+        let secrets = [
+            ".config/gh",
+            ".config/op",
+            ".aws",
+            ".kube",
+            ".ssh",
+            ".local/share/x",
+        ];
+        let paths = secrets.map(|secret| home.join(secret));
+        let look = FirstLook::at(&paths, std::slice::from_ref(&home));
+        assert_eq!(look.nodes.len(), 2);
+        assert_eq!(look.links, [home.join(".ssh"), home.join(".local/share/x")]);
+        let listing = Listing::of(home.join("")).unwrap();
+        assert!(listing.lacks(&home.join(".kube/x")) && !listing.lacks(&home.join(".ssh/x")));
+        assert!(!listing.lacks(&home) && !listing.lacks(&root.join("work")));
+        assert!(Listing::of(home.join(".ssh")).is_none(), "a link");
+    }
+
+    #[test]
     fn a_link_where_another_teammate_writes_leads_nowhere() {
         let (_scratch, root) = scratch();
         fs::create_dir(root.join("home/.cargo")).unwrap();
@@ -501,12 +617,12 @@ mod tests {
         let territory = vec![root.join("home/.cargo")];
         let alone = places(&homes, &workspace);
         let known = known(&alone, &Environment::default());
-        let links = FirstLook::at(&known).links;
+        let links = FirstLook::at(&known, &homes).links;
         assert_eq!(led_to(&links, &alone), Ok(vec![root.join("system")]));
         assert_eq!(
             led_to(
                 &links,
-                &Places {
+                &CommandPlaces {
                     territory,
                     ..alone.clone()
                 }

@@ -1,8 +1,8 @@
 //! The shim of one command: the process between a worker and `bash` that ends everything the
 //! command started.
 //!
-//! It runs as `team-worker shim FD WORKSPACE COMMAND`, in `/`, without an environment: the [`Job`].
-//! It has three more descriptors:
+//! It runs as `team-worker shim FD WORKSPACE COMMAND`, in `/`, without an environment: the
+//! [`ShimJob`]. It has three more descriptors:
 //!
 //! - 0 is the transcript: while the shim lives, the liveness lock is held, even if the worker is
 //!   gone;
@@ -31,7 +31,7 @@ pub(crate) mod sweep;
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use nix::libc::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH, c_int};
@@ -49,7 +49,7 @@ use teamd_shared::sandbox::Namespaces;
 
 use crate::bounds;
 use crate::{AbsentFiles, LiveGate};
-pub use job::{AgentOrder, Job, Listen, Order};
+pub use job::{AgentOrder, Listen, ShimJob, ShimOrder};
 pub use report::GateSet;
 pub(crate) use report::{ExitCause, Report};
 pub(crate) use stdio::AgentStdio;
@@ -72,7 +72,7 @@ const COUNTED_EVERY: Duration = Duration::from_millis(250);
 
 /// Supervises one command: the whole program behind the hidden subcommand.
 pub fn shim_main() -> ExitCode {
-    let report = Job::inherited(SUBCOMMAND)
+    let report = ShimJob::inherited(SUBCOMMAND)
         .and_then(|job| job.supervise())
         .unwrap_or_else(Report::failed);
     // If that fails, the worker is gone, and no other process wants the report.
@@ -80,11 +80,10 @@ pub fn shim_main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-impl Job {
+impl ShimJob {
     /// Supervises the command to its end.
     fn supervise(&self) -> Result<Report, String> {
         let deadline = self.order.timeout.map(|timeout| Instant::now() + timeout);
-        let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
         // What the shell that once started the daemon had left open is no business of a command.
         close_inherited(&self.descriptors()).map_err(cannot("close what it inherited"))?;
         if let Some(policy) = &self.order.policy {
@@ -111,11 +110,10 @@ impl Job {
 
     /// Starts the command, waits until it is over, and ends all that it started.
     fn run(&self, deadline: Option<Instant>) -> Result<Report, String> {
-        let cannot = |what: &'static str| move |error: io::Error| format!("cannot {what}: {error}");
         let signals = read_signals().map_err(cannot("read signals"))?;
         let early = next_event(&signals, None, Some(Instant::now()))
             .map_err(cannot("look at its lifeline"))?;
-        if let Some(Event::Over(cause)) = early {
+        if let Some(ShimEvent::Over(cause)) = early {
             return Ok(Report::new(cause));
         }
         let (process, init) = self.start().map_err(cannot("start the command"))?;
@@ -146,13 +144,13 @@ impl Job {
             .map(|error| format!("cannot watch the command: {error}"));
         let cause = watched.unwrap_or(ExitCause::Failed);
         // Without a report, `bash` took the place of the sandbox init, or that was killed.
-        let said = init
+        let report = init
             .and_then(Report::read)
             .unwrap_or_else(|| Report::exited(ended));
         Ok(Report {
             cause,
-            error: said.error.clone().or(error),
-            ..said
+            error: report.error.clone().or(error),
+            ..report
         })
     }
 
@@ -160,7 +158,7 @@ impl Job {
     /// inherit that. The sandbox init confines it, or puts limits on it, and says over the pipe how
     /// `bash` ended.
     fn start(&self) -> io::Result<(Pid, Option<PipeReader>)> {
-        let Order { policy, bounds, .. } = &self.order;
+        let ShimOrder { policy, bounds, .. } = &self.order;
         if policy.is_none() && bounds.is_nothing() && self.order.agent.is_none() {
             let mut bash = self.variables.command(&self.command, &self.workspace);
             bash.current_dir(&self.workspace);
@@ -171,10 +169,16 @@ impl Job {
     }
 }
 
+/// Makes the error of a step that failed. Fits behind "error: ".
+fn cannot(step: &'static str) -> impl FnOnce(io::Error) -> String {
+    move |error| format!("cannot {step}: {error}")
+}
+
 /// Starts a program whose output goes where the command's does.
 fn spawn(mut command: Command) -> io::Result<Pid> {
-    let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
-    command.stdout(output()?).stderr(output()?).process_group(0);
+    let stdout = io::stderr().as_fd().try_clone_to_owned()?;
+    let stderr = stdout.try_clone()?;
+    command.stdout(stdout).stderr(stderr).process_group(0);
     // A signal that comes just now ends the shim as SIGKILL would: the worker sweeps up.
     SigSet::empty().thread_set_mask()?;
     let started = command.spawn();
@@ -216,7 +220,7 @@ fn read_signals() -> io::Result<SignalFd> {
 
 /// What a shim waits for.
 #[derive(Debug, Clone, Copy)]
-enum Event {
+enum ShimEvent {
     /// The command is over, for this reason.
     Over(ExitCause),
     /// The worker opens or closes the gate of the agent.
@@ -229,7 +233,7 @@ fn next_event(
     signals: &SignalFd,
     command: Option<&OwnedFd>,
     deadline: Option<Instant>,
-) -> io::Result<Option<Event>> {
+) -> io::Result<Option<ShimEvent>> {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     let left = left
         .map(Timespec::try_from)
@@ -246,28 +250,28 @@ fn next_event(
         other => other?,
     };
     if !waits[0].revents().is_empty() {
-        return Ok(Some(hear(&lifeline)));
+        return Ok(Some(read_lifeline(&lifeline)));
     }
     while let Some(signal) = signals.read_signal()? {
         if ends_a_shim(signal.ssi_signo) {
-            return Ok(Some(Event::Over(ExitCause::Signalled)));
+            return Ok(Some(ShimEvent::Over(ExitCause::Signalled)));
         }
     }
     Ok(None)
 }
 
-/// Reads what the worker says: one byte for each change of the gate. All else, and the end, is the
+/// Reads what the worker wants: one byte for each change of the gate. All else, and the end, is the
 /// end of the lifeline.
-fn hear(lifeline: impl AsFd) -> Event {
-    let mut said = [0];
-    match rustix::io::read(lifeline, &mut said) {
-        Ok(1) if said == OPEN_GATE => Event::Gate(Gate::Open),
-        Ok(1) if said == CLOSE_GATE => Event::Gate(Gate::Closed),
-        _ => Event::Over(ExitCause::Lifeline),
+fn read_lifeline(lifeline: impl AsFd) -> ShimEvent {
+    let mut byte = [0];
+    match rustix::io::read(lifeline, &mut byte) {
+        Ok(1) if byte == OPEN_GATE => ShimEvent::Gate(Gate::Open),
+        Ok(1) if byte == CLOSE_GATE => ShimEvent::Gate(Gate::Closed),
+        _ => ShimEvent::Over(ExitCause::Lifeline),
     }
 }
 
-impl Job {
+impl ShimJob {
     /// Waits until the command is over, and returns why. Reaps the orphans that it leaves
     /// meanwhile, but not `bash`: its pid names the process group that is killed next, and must not
     /// become another's.
@@ -290,11 +294,11 @@ impl Job {
                 return Ok(ExitCause::Exited);
             }
             match event {
-                Some(Event::Over(cause)) => return Ok(cause),
-                Some(Event::Gate(gate)) if !self.set_gate(gate, bash, confined)? => {
+                Some(ShimEvent::Over(cause)) => return Ok(cause),
+                Some(ShimEvent::Gate(gate)) if !self.set_gate(gate, bash, confined)? => {
                     return Ok(ExitCause::GateClosed);
                 }
-                Some(Event::Gate(_)) | None => {}
+                Some(ShimEvent::Gate(_)) | None => {}
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(ExitCause::TimedOut);
@@ -307,7 +311,7 @@ impl Job {
     }
 
     /// Opens or closes the gate of the agent, and tells the worker when that is done. Returns
-    /// whether it goes on: it does not if it cannot be kept from writing in another way.
+    /// whether the agent continues: it does not if only its end keeps it from writing.
     fn set_gate(&self, gate: Gate, init: Pid, confined: Option<&PipeReader>) -> io::Result<bool> {
         let Some(policy) = &self.order.policy else {
             return Ok(false);
@@ -315,7 +319,7 @@ impl Job {
         let Some(confined) = confined else {
             return Ok(false);
         };
-        // Something is to be read when the mounts stand, and at the end.
+        // There is something to read when the mounts are made, and at the end.
         let patience = Timespec::try_from(CONFINED_WITHIN).map_err(io::Error::other)?;
         if poll(&mut [PollFd::new(confined, PollFlags::IN)], Some(&patience))? == 0 {
             return Ok(false);
@@ -376,13 +380,13 @@ fn end_namespace(init: Pid) -> io::Result<Option<WaitStatus>> {
 /// first, in one step that no fork outruns.
 fn end_descendants(bash: Pid) -> io::Result<Option<WaitStatus>> {
     let mut ended = None;
-    let mut told = false;
+    let mut is_logged = false;
     loop {
         let mut options = match sweep::kill_children(|_| false) {
             Ok(_) => WaitOptions::empty(),
             // No other process would end them: no descriptor may be left just now.
             Err(error) => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut is_logged, true) {
                     tracing::warn!("cannot look for what is to be ended (tried again): {error}");
                 }
                 sweep::pause();

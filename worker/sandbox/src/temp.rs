@@ -143,7 +143,7 @@ fn list(folder: &OwnedFd, until: Instant) -> io::Result<Vec<OsString>> {
     if Instant::now() >= until {
         return Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "it takes too long; the next incarnation goes on with it",
+            "it takes too long; the next incarnation continues with it",
         ));
     }
     let entries = Dir::read_from(folder)?

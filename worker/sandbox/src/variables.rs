@@ -95,15 +95,13 @@ impl Variables {
         let folders: Vec<_> = std::env::split_paths(path)
             .map(|folder| directory.join(folder))
             .collect();
-        let find = |name: &str| {
-            folders
-                .iter()
-                .map(|folder| folder.join(name))
-                .find(|file| is_program(file))
-        };
-        find("bash")
-            .or_else(|| find("sh"))
-            .unwrap_or_else(|| "/bin/sh".into())
+        for name in ["bash", "sh"] {
+            let mut files = folders.iter().map(|folder| folder.join(name));
+            if let Some(program) = files.find(|file| is_program(file)) {
+                return program;
+            }
+        }
+        "/bin/sh".into()
     }
 
     /// Makes them all that a program is started with.

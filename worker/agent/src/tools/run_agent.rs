@@ -9,7 +9,7 @@ use teamd_shared::member::{Agent, Gate};
 use teamd_worker_core::tools::RunAgent;
 use teamd_worker_model::{AgentProcess, AgentSession, Known, Launch, Meter, open_kept};
 use teamd_worker_sandbox::run::{AgentStart, Foreground, GateHandle, RunnerConfig, Way};
-use teamd_worker_sandbox::shim::{AgentOrder, Job, Order};
+use teamd_worker_sandbox::shim::{AgentOrder, ShimJob, ShimOrder};
 use teamd_worker_sandbox::{Gateway, Policy};
 
 use super::agent_process::Conversation;
@@ -42,7 +42,7 @@ impl Setting<'_> {
     fn job(
         self,
         arguments: impl FnOnce(&[(&'static str, String)]) -> Vec<String>,
-    ) -> io::Result<(Job, Way)> {
+    ) -> io::Result<(ShimJob, Way)> {
         let Self {
             agent,
             config,
@@ -66,7 +66,7 @@ impl Setting<'_> {
         };
         let shown = order.command[..order.command.len().min(SHOWN)].join(" ");
         let listen = way.listen();
-        let order = Order {
+        let order = ShimOrder {
             timeout: None,
             bounds: config.bounds,
             policy,
@@ -77,7 +77,7 @@ impl Setting<'_> {
         for (name, value) in variables.iter() {
             environment.set(name, value);
         }
-        let mut job = Job::new(order, &environment, &config.workspace, shown.as_ref())?;
+        let mut job = ShimJob::new(order, &environment, &config.workspace, shown.as_ref())?;
         job.handed_on = way.hand_on().into_iter().collect();
         Ok((job, way))
     }

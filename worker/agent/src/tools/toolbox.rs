@@ -16,7 +16,7 @@ use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{EditFile, LocalAction, Outcome, RunAgent, Sleep, WriteFile};
 use teamd_worker_model::{AgentProcess, Launch, Meter, upstreams};
 use teamd_worker_sandbox::run::{self, GateHandle, Runner, RunnerConfig, reap_orphans};
-use teamd_worker_sandbox::{Confinement, Gateway};
+use teamd_worker_sandbox::{ConfinementArgs, Gateway};
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::run_agent::Setting;
@@ -128,7 +128,7 @@ impl Toolbox {
         let Some(agent) = &self.agent else {
             return Err("this teammate has no agent of its own".to_owned());
         };
-        let Confinement { layers, weak, .. } = *confinement;
+        let ConfinementArgs { layers, weak, .. } = *confinement;
         let live = self.is_live();
         let granted = if live { Gate::Open } else { gate };
         let mut policy = self
@@ -173,7 +173,7 @@ impl Toolbox {
             .run(run)
             .map_err(|error| cannot_start_agent(agent, &error))?;
         self.gate = Some(gate);
-        Ok(Running::Command(run::Running::Foreground(Box::new(
+        Ok(Running::Command(run::StartedCommand::Foreground(Box::new(
             running,
         ))))
     }
@@ -227,7 +227,7 @@ impl Tools for Toolbox {
             LocalAction::WriteFile(file) => self.workspace.write(&file).into(),
             LocalAction::EditFile(edit) => self.workspace.edit(&edit).into(),
         };
-        Running::Command(run::Running::Done(outcome))
+        Running::Command(run::StartedCommand::Done(outcome))
     }
 
     fn clear_up(&self, broken_off: &LocalAction) {
@@ -300,7 +300,7 @@ fn cannot_start_agent(agent: &Agent, error: &io::Error) -> String {
 /// A call that has been started.
 #[derive(Debug)]
 pub(crate) enum Running {
-    Command(run::Running),
+    Command(run::StartedCommand),
     Sleep { until: Instant, seconds: f64 },
 }
 
@@ -312,7 +312,7 @@ impl Runs for Running {
         };
         sleep_until(until).await;
         let outcome = Outcome::ok(format!("slept {seconds} s"));
-        *self = Self::Command(run::Running::Done(outcome.clone()));
+        *self = Self::Command(run::StartedCommand::Done(outcome.clone()));
         outcome
     }
 

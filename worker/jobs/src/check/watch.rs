@@ -9,7 +9,7 @@ use teamd_shared::fingerprint::{
 };
 
 /// The protected files while a check runs. What cannot be looked at is not known to be untouched.
-pub(crate) struct Watch<'a> {
+pub(crate) struct ProtectedWatch<'a> {
     root: &'a Path,
     /// Also what they are where links lead.
     patterns: Vec<String>,
@@ -18,9 +18,9 @@ pub(crate) struct Watch<'a> {
     lookout: io::Result<Option<Lookout>>,
 }
 
-impl<'a> Watch<'a> {
-    /// Looks at them before the first command runs. `sealed`: [`Watch::starts`] are mounted
-    /// read-only for the commands.
+impl<'a> ProtectedWatch<'a> {
+    /// Looks at them before the first command runs. `sealed`: [`ProtectedWatch::starts`] are
+    /// mounted read-only for the commands.
     pub(crate) fn begin(root: &'a Path, patterns: &'a [String], sealed: bool) -> Self {
         let followed = followed_beneath(root, patterns);
         // What cannot be followed cannot be looked at, either.

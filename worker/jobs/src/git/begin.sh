@@ -1,5 +1,5 @@
-# What stands before each script: what it says goes to descriptor 3 alone, and the errors of git to a file. Where that has no room, no
-# command fails because of it.
+# Precedes each script. What the script prints goes to descriptor 3 alone, and the errors of git go to a file. A command does not fail if
+# that file has no room.
 set -Eeuo pipefail
 shopt -s inherit_errexit
 ulimit -f 8388608
@@ -42,7 +42,8 @@ uncommitted() {
         git update-index -z --no-assume-unchanged --stdin <"$TMPDIR/hidden"
         git update-index -z --no-skip-worktree --stdin <"$TMPDIR/hidden"
     fi
-    changed | LC_ALL=C sort | first 11
+    changed >"$TMPDIR/changed"
+    [ ! -s "$TMPDIR/changed" ] || LC_ALL=C sort "$TMPDIR/changed" | first 11
 }
 # Names what has changed in a tree and is not committed, as its own git sees it. A file whose bytes are those of its blob has not, though
 # attributes would have it stored otherwise: those are listed in $TMPDIR/unchanged.
@@ -78,7 +79,7 @@ changed() {
         fi
     done
 }
-# Notes in the index how those files stand, by a git that converts nothing: then each other git sees by their times that they are unchanged.
+# Notes the state of those files in the index, by a git that converts nothing: then each other git sees by their times that they are unchanged.
 # It would look again at a file as young as the index.
 settle() {
     [ -s "$TMPDIR/unchanged" ] || return 0
@@ -98,7 +99,7 @@ settle() {
     GIT_DIR=$raw GIT_WORK_TREE=$PWD GIT_INDEX_FILE=$index GIT_OBJECT_DIRECTORY=$objects \
         git -c core.splitIndex=false update-index -q --refresh || true
 }
-# Shows a setting of ours. No git is started for one that stands in the file as it is.
+# Shows a setting of ours. No git is started for one that is in the file without quotes.
 setting() {
     local text='' plain=$'\n\\[teamd\\]\n\t'"$2"$' = ([^\n"\\\\]*)\n'
     [ ! -f "$1" ] || IFS= read -r -d '' text <"$1" || true
@@ -118,10 +119,15 @@ enter() {
     cd "$T_WRITES"
     require_own
     export GIT_DIR=$T_WRITES/.git GIT_WORK_TREE=$T_WRITES
-    rm -rf .git/info
-    mkdir .git/info
+    is_ours .git/info || { rm -rf .git/info && mkdir .git/info; }
     printf '%s\n' "$T_IGNORED" >.git/info/exclude
 }
+# Tells whether nothing is in a directory but the file that we write there. No program is started to see that.
+is_ours() (
+    shopt -s dotglob nullglob
+    files=("$1"/*)
+    [ -d "$1" ] && [ ! -L "$1" ] && [ "${files[*]}" = "$1/exclude" ] && [ -f "$1/exclude" ] && [ ! -L "$1/exclude" ]
+)
 refuse_uncommitted() {
     local files
     files=$(uncommitted)

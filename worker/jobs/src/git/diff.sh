@@ -1,4 +1,4 @@
-# Shows what a commit, or a checkout as it stands, changes against where it left the integration branch.
+# Shows what a commit, or a checkout in its present state, changes against where it left the integration branch.
 if [ -n "$T_COMMIT" ]; then
     export GIT_DIR=$T_WRITES
     cd /

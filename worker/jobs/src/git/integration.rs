@@ -8,17 +8,17 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use teamd_shared::check::CheckReport;
+use teamd_shared::check::{CheckOrder, CheckReport};
 use teamd_shared::fingerprint::{Patterns, followed, named, on_the_way};
 use teamd_shared::job::{GitOrder, JobReport, PrepareOrder};
 use teamd_shared::merged::Landed;
 use teamd_shared::merged::Merged;
 use teamd_shared::repository::Elsewhere;
 
-use super::script::{CUT, Failed, Git, Said};
+use super::script::{CUT, Git, GitFailure, ScriptValues};
 use super::{cache, check_caches, references, repository, scratch};
 use crate::check;
-use teamd_worker_sandbox::run::{LiveLog, Reader};
+use teamd_worker_sandbox::run::{LiveLog, OutputReader, Runner};
 use teamd_worker_sandbox::{Keeps, accept, remove};
 
 const MERGE: &str = include_str!("merge.sh");
@@ -36,13 +36,16 @@ const MOST_LINKS: usize = 40;
 
 /// Merges a commit with the tip of the integration branch, and runs the check on the result in the
 /// scratch clone.
-pub(super) async fn prepare(git: &Git<'_>, prepare: &PrepareOrder) -> Result<CheckReport, Failed> {
+pub(super) async fn prepare(
+    git: &Git<'_>,
+    prepare: &PrepareOrder,
+) -> Result<CheckReport, GitFailure> {
     let more = [
         ("COMMIT", prepare.commit.as_str()),
         ("MESSAGE", &prepare.message),
     ];
-    let said = git.run(MERGE, &repository(git.order), &more).await?;
-    let conflicts = said.all("conflict");
+    let values = git.run(MERGE, &repository(git.order), &more).await?;
+    let conflicts = values.all("conflict");
     if !conflicts.is_empty() {
         let nothing = CheckReport {
             conflicts,
@@ -51,17 +54,17 @@ pub(super) async fn prepare(git: &Git<'_>, prepare: &PrepareOrder) -> Result<Che
         return Ok(nothing);
     }
     let merged = Merged {
-        commit: said.commit("merged")?,
-        old: said.commit("tip")?,
+        commit: values.commit("merged")?,
+        old: values.commit("tip")?,
     };
-    let prefix = said.one("prefix")?;
+    let prefix = values.one("prefix")?;
     let protect = through_links(
         git,
         &merged.old,
         (Path::new(&prefix), &prepare.check.protect),
     )
     .await?;
-    let touched = touched(&said, (Path::new(&prefix), &protect))?;
+    let touched = touched(&values, (Path::new(&prefix), &protect))?;
     let mut report = CheckReport {
         exit: Some(0),
         ..CheckReport::default()
@@ -80,18 +83,21 @@ pub(super) async fn prepare(git: &Git<'_>, prepare: &PrepareOrder) -> Result<Che
 /// Says which protected files a merge changes, as `git` compares the two trees in the team
 /// repository: nothing in a checkout has a say in that. The patterns count from the directory in
 /// which the team lies: what lies outside of it is protected where anything is.
-fn touched(said: &Said, (prefix, protect): (&Path, &[String])) -> Result<Option<String>, Failed> {
+fn touched(
+    values: &ScriptValues,
+    (prefix, protect): (&Path, &[String]),
+) -> Result<Option<String>, GitFailure> {
     if protect.is_empty() {
         return Ok(None);
     }
     let protected = Patterns::new(protect).map_err(anyhow::Error::msg)?;
-    if !said.all(CUT).is_empty() {
+    if !values.all(CUT).is_empty() {
         return Ok(Some(
             "it changes more files than can be looked at".to_owned(),
         ));
     }
-    let changed = said.all("changed");
-    let submodules = said.all("submodule");
+    let changed = values.all("changed");
+    let submodules = values.all("submodule");
     // Attributes say how git writes files, the protected ones, too; a submodule may hold some.
     let files = changed.iter().map(Path::new).filter(|file| {
         let special = [".gitattributes", ".gitmodules"].map(OsStr::new);
@@ -109,7 +115,7 @@ async fn through_links(
     git: &Git<'_>,
     commit: &str,
     (prefix, protect): (&Path, &[String]),
-) -> Result<Vec<String>, Failed> {
+) -> Result<Vec<String>, GitFailure> {
     let mut targets: BTreeMap<PathBuf, Option<PathBuf>> = BTreeMap::new();
     let mut all = protect.to_vec();
     for _ in 0..MOST_LINKS {
@@ -123,9 +129,9 @@ async fn through_links(
             .map(|at| prefix.join(at).to_string_lossy().into_owned())
             .collect();
         let more = [("COMMIT", commit), ("PATHS", &paths.join("\n"))];
-        let said = git.run(LINKS, &repository(git.order), &more).await?;
+        let values = git.run(LINKS, &repository(git.order), &more).await?;
         targets.extend(new.into_iter().map(|at| (at, None)));
-        for (link, target) in said.all("link").iter().zip(said.all("target")) {
+        for (link, target) in values.all("link").iter().zip(values.all("target")) {
             let link = Path::new(link)
                 .strip_prefix(prefix)
                 .unwrap_or(Path::new(link));
@@ -142,7 +148,7 @@ async fn in_scratch(
     git: &Git<'_>,
     prepare: &PrepareOrder,
     (merged, prefix): (&Merged, &str),
-) -> Result<CheckReport, Failed> {
+) -> Result<CheckReport, GitFailure> {
     let filled = fill(git, prepare, (&merged.commit, prefix)).await?;
     let conflicts = filled.all("conflict");
     if !conflicts.is_empty() {
@@ -153,45 +159,35 @@ async fn in_scratch(
     }
     let at = scratch(git.order);
     let order = &prepare.check;
-    // No check changes what the next one is taken from, or what decides.
-    let runner = |decides: Vec<PathBuf>| {
-        let environment = order.environment.clone();
-        let sealed = [vec![at.join(".git")], decides].concat();
-        let keeps = Keeps::Checks {
-            folder: check_caches(git.order),
-            of: merged.commit.clone(),
-        };
-        git.sealed_runner(
-            &at,
-            (environment, order.sandbox.clone(), order.bounds),
-            (sealed, keeps),
-        )
-    };
     let log = check::begin_log(&git.setting.dir, order.task)?;
     let free = free_blocks(Path::new(&git.order.home));
     // The setup is the first that runs code of the submission.
-    let here = at.join(prefix);
+    let workspace = at.join(prefix);
     let mut by_setup = None;
     if let Some(setup) = &prepare.settings.setup {
-        let command = || check::below(prefix, setup);
+        let command = check::below(prefix, setup);
         let shown = LiveLog::begin(log.try_clone()?, setup);
         // It writes: what it installs may lie among what is protected.
-        let watch = check::Watch::begin(&here, &order.protect, false);
-        let ran = runner(Vec::new())?
-            .run(command(), order.timeout, Reader::Model(Some(shown)))
+        let watch = check::ProtectedWatch::begin(&workspace, &order.protect, false);
+        let ran = scratch_runner(git, order, &merged.commit, Vec::new())?
+            .run(
+                command.clone(),
+                order.timeout,
+                OutputReader::Model(Some(shown)),
+            )
             .await?;
         if let Some(how) = ran.failure {
             // Either the work has broken it, or it cannot be run here.
             fill(git, prepare, (&merged.old, prefix)).await?;
-            let without = runner(Vec::new())?
-                .run(command(), order.timeout, Reader::Model(None))
+            let without = scratch_runner(git, order, &merged.commit, Vec::new())?
+                .run(command, order.timeout, OutputReader::Model(None))
                 .await?;
             if without.failure.is_none() {
                 let how =
                     format!("was not run: the setup `{setup}` fails with this work only ({how})");
                 return Ok(CheckReport {
                     how,
-                    output: check::told(&ran.output),
+                    output: check::end_of(&ran.output),
                     ..CheckReport::default()
                 });
             }
@@ -201,8 +197,9 @@ async fn in_scratch(
         by_setup = watch.touched("changed by the setup", false);
     }
     let sealed = git.setting.confinement.seals(&order.sandbox);
-    let watch = check::Watch::begin(&here, &order.protect, sealed);
-    let mut report = check::commands(runner(watch.starts())?, (order, prefix), &log).await?;
+    let watch = check::ProtectedWatch::begin(&workspace, &order.protect, sealed);
+    let runner = scratch_runner(git, order, &merged.commit, watch.starts())?;
+    let mut report = check::commands(runner, (order, prefix), &log).await?;
     // What only the check itself can add is gone before the next one.
     report.touched_protected = by_setup.or_else(|| watch.touched(check::BY_CHECK, false));
     if report.exit != Some(0) {
@@ -216,13 +213,35 @@ async fn in_scratch(
     Ok(report)
 }
 
+/// Makes what runs commands in the scratch clone. No check changes what the next one is taken from,
+/// or what `decides`.
+fn scratch_runner(
+    git: &Git<'_>,
+    order: &CheckOrder,
+    commit: &str,
+    decides: Vec<PathBuf>,
+) -> anyhow::Result<Runner> {
+    let at = scratch(git.order);
+    let environment = order.environment.clone();
+    let sealed = [vec![at.join(".git")], decides].concat();
+    let keeps = Keeps::Checks {
+        folder: check_caches(git.order),
+        of: commit.to_owned(),
+    };
+    git.sealed_runner(
+        &at,
+        (environment, order.sandbox.clone(), order.bounds),
+        (sealed, keeps),
+    )
+}
+
 /// Fills the scratch clone with a commit. An earlier check may have left anything there: then it is
-/// made anew.
+/// made again.
 async fn fill(
     git: &Git<'_>,
     prepare: &PrepareOrder,
     (commit, prefix): (&str, &str),
-) -> Result<Said, Failed> {
+) -> Result<ScriptValues, GitFailure> {
     let at = scratch(git.order);
     // The files are as those of the one who has submitted them.
     let environment = prepare.check.environment.clone();
@@ -236,34 +255,39 @@ async fn fill(
         order: &order,
         ..*git
     };
-    let fill = async || {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&at)
-            .context("cannot make the scratch clone")?;
-        let cache = cache(git.order).to_string_lossy().into_owned();
-        let paths = prepare.cache.join("\n");
-        let more = [
-            ("COMMIT", commit),
-            ("PREFIX", prefix),
-            ("CACHE", &cache),
-            ("PATHS", &paths),
-        ];
-        git.run(SCRATCH, &at, &more).await
-    };
-    let failed = match fill().await {
+    let cache = cache(git.order).to_string_lossy().into_owned();
+    let paths = prepare.cache.join("\n");
+    let more = [
+        ("COMMIT", commit),
+        ("PREFIX", prefix),
+        ("CACHE", &cache),
+        ("PATHS", &paths),
+    ];
+    let failed = match fill_once(git, &at, &more).await {
         Ok(filled) => return Ok(filled),
         Err(failed) => failed,
     };
-    tracing::warn!("the scratch clone is made anew: {}", failed.text());
+    tracing::warn!("the scratch clone is made again: {}", failed.text());
     remove(&at).context("cannot remove the scratch clone")?;
-    let again = fill().await;
+    let again = fill_once(git, &at, &more).await;
     if again.is_err() {
         // Half of it would only take room.
         remove(&at).context("cannot remove the scratch clone")?;
     }
     again
+}
+
+async fn fill_once(
+    git: &Git<'_>,
+    at: &Path,
+    variables: &[(&str, &str)],
+) -> Result<ScriptValues, GitFailure> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(at)
+        .context("cannot make the scratch clone")?;
+    git.run(SCRATCH, at, variables).await
 }
 
 /// Makes sure that a check which failed had space, else it could not be run. One that has filled
@@ -273,7 +297,7 @@ async fn had_space(
     git: &Git<'_>,
     prepare: &PrepareOrder,
     (commit, prefix, free): (&str, &str, u64),
-) -> Result<(), Failed> {
+) -> Result<(), GitFailure> {
     let home = Path::new(&git.order.home);
     if free_blocks(home) > 0
         || fill(git, prepare, (commit, prefix)).await.is_ok() && free_blocks(home) > free / 2
@@ -286,7 +310,7 @@ async fn had_space(
     );
     Err(git
         .full_disk(&why, home)
-        .map_or_else(|| anyhow::Error::msg(why).into(), Failed::Refused))
+        .map_or_else(|| anyhow::Error::msg(why).into(), GitFailure::Refused))
 }
 
 fn free_blocks(at: &Path) -> u64 {
@@ -299,23 +323,23 @@ pub(super) async fn integrate(
     git: &Git<'_>,
     merged: &Merged,
     keep: &[String],
-) -> Result<JobReport, Failed> {
+) -> Result<JobReport, GitFailure> {
     let paths = keep.join("\n");
     let more = [
         ("COMMIT", merged.commit.as_str()),
         ("OLD", &merged.old),
         ("CACHE", &paths),
     ];
-    let said = git.run(INTEGRATE, &repository(git.order), &more).await?;
-    let moved = said.one("moved")? == "1";
+    let values = git.run(INTEGRATE, &repository(git.order), &more).await?;
+    let moved = values.one("moved")? == "1";
     if moved {
         accept(&check_caches(git.order), &merged.commit);
-        let source = said.one("source")?;
-        let tree = said.one("tree")?;
+        let source = values.one("source")?;
+        let tree = values.one("tree")?;
         let held = references::held(Path::new(&git.order.home));
         let more = [("TREE", tree.as_str()), ("HELD", &held)];
         let shown = match git.run(PUBLISH, Path::new(&source), &more).await {
-            Ok(said) => references::note_shown(git, &said).await,
+            Ok(values) => references::note_shown(git, &values).await,
             Err(error) => Err(error),
         };
         if let Err(error) = shown {
@@ -334,7 +358,7 @@ pub(super) async fn integrate(
                 .mode(0o700)
                 .create(&cache)
                 .context("cannot make the cache")?;
-            let from = at.join(said.one("prefix")?);
+            let from = at.join(values.one("prefix")?);
             let from = from.to_string_lossy();
             if let Err(error) = git
                 .run(KEEP_CACHE, &cache, &[("SCRATCH", &from), ("PATHS", &paths)])
@@ -355,21 +379,22 @@ pub(super) async fn diff(
     git: &Git<'_>,
     commit: Option<&str>,
     root: &str,
-) -> Result<JobReport, Failed> {
+) -> Result<JobReport, GitFailure> {
     let at = if commit.is_some() {
         repository(git.order)
     } else {
         PathBuf::from(root)
     };
-    let said = git
+    let values = git
         .run(DIFF, &at, &[("COMMIT", commit.unwrap_or_default())])
         .await?;
-    let untracked = said
+    let untracked = values
         .all("untracked")
         .into_iter()
         .map(|file| format!("not in git: {file}"));
     Ok(JobReport::Text(
-        said.lines(&["diff", CUT])
+        values
+            .lines(&["diff", CUT])
             .into_iter()
             .chain(untracked)
             .collect::<Vec<_>>()
@@ -378,25 +403,25 @@ pub(super) async fn diff(
 }
 
 /// Takes the user's branch into the team repository.
-pub(super) async fn sync(git: &Git<'_>, into: Option<&str>) -> Result<JobReport, Failed> {
+pub(super) async fn sync(git: &Git<'_>, into: Option<&str>) -> Result<JobReport, GitFailure> {
     let UsersTree { tree, .. } = users_tree(git).await?;
     references::refresh(git).await;
     let more = [
         ("SOURCE", tree.as_str()),
         ("INTO", into.unwrap_or_default()),
     ];
-    let said = git.run(SYNC, &repository(git.order), &more).await?;
-    let commit = Some(said.one("commit")?).filter(|commit| !commit.is_empty());
+    let values = git.run(SYNC, &repository(git.order), &more).await?;
+    let commit = Some(values.one("commit")?).filter(|commit| !commit.is_empty());
     let shown = references::shown(git)?;
     Ok(JobReport::Synced {
-        branch: said.one("branch")?,
+        branch: values.one("branch")?,
         commit,
         shown,
     })
 }
 
 /// Fast-forwards a branch of the user.
-pub(super) async fn land(git: &Git<'_>, into: Option<&str>) -> Result<JobReport, Failed> {
+pub(super) async fn land(git: &Git<'_>, into: Option<&str>) -> Result<JobReport, GitFailure> {
     let UsersTree { tree, source } = users_tree(git).await?;
     // It was noted when the team repository was made: no file that leads there since counts.
     let is_elsewhere =
@@ -408,20 +433,20 @@ pub(super) async fn land(git: &Git<'_>, into: Option<&str>) -> Result<JobReport,
         ("INTO", into.unwrap_or_default()),
         ("HELD", &held),
     ];
-    let said: Said = git
+    let values: ScriptValues = git
         .run_writing(LAND, Path::new(&tree), repository, &more)
         .await?;
-    references::note_shown(git, &said).await?;
-    let branch = said.one("branch")?;
-    let before = said.one("before")?;
-    let after = said.one("after")?;
-    let tip = said.one("tip")?;
+    references::note_shown(git, &values).await?;
+    let branch = values.one("branch")?;
+    let before = values.one("before")?;
+    let after = values.one("after")?;
+    let tip = values.one("tip")?;
     Ok(JobReport::Landed(Landed {
         branch,
         before,
         after,
         tip,
-        pointers: said.all("pointer"),
+        pointers: values.all("pointer"),
     }))
 }
 
@@ -432,17 +457,17 @@ struct UsersTree {
 }
 
 /// Finds where the user works, or says that there is no team repository.
-async fn users_tree(git: &Git<'_>) -> Result<UsersTree, Failed> {
+async fn users_tree(git: &Git<'_>) -> Result<UsersTree, GitFailure> {
     let at = repository(git.order);
     if !at.exists() {
-        return Err(Failed::refused(
+        return Err(GitFailure::refused(
             "no teammate has a checkout yet, so nothing is integrated",
             "`teamctl spawn NAME --checkout` makes the first one",
         ));
     }
-    let said = git.run("say_users_tree", &at, &[]).await?;
+    let values = git.run("say_users_tree", &at, &[]).await?;
     Ok(UsersTree {
-        tree: said.one("tree")?,
-        source: said.one("source")?,
+        tree: values.one("tree")?,
+        source: values.one("source")?,
     })
 }

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use teamd_shared::environment::{Environment, SAFE_DIRECTORY};
 
-/// What a `git` is for. That decides whose configuration, attributes and programs it believes.
+/// What a `git` is for. That decides whose configuration, attributes and programs it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// It keeps what we rest on: the team repository, bundles, merges. Nothing of the user's or a
-    /// teammate's has a say.
+pub(super) enum GitKind {
+    /// It keeps what we depend on: the team repository, packs, merges. Nothing of the user's or a
+    /// teammate's influences it.
     Protects,
-    /// It says how a tree stands, or writes one, for the user or the teammate whose tree it is: as
-    /// their own `git` would.
+    /// It reports the state of a tree, or writes one, for the user or the teammate whose tree it
+    /// is, as their own `git` would.
     Judges,
 }
 
@@ -25,7 +25,7 @@ const OF_THE_USER: [&[u8]; 4] = [
     b"GIT_ATTR_NOSYSTEM",
 ];
 
-impl Kind {
+impl GitKind {
     /// Returns the variables that a `git` of this kind is given. `theirs`: where commands of the
     /// team may or once could write.
     pub(super) fn variables(self, of: &Environment, theirs: &[String]) -> Environment {
@@ -45,7 +45,7 @@ impl Kind {
             environment.set(name, value);
         }
         let settings = self.settings();
-        // The other kind is told of them by the scripts, for the repositories that it enters.
+        // The scripts name them to the other kind, for the repositories that it enters.
         let safe = if self == Self::Judges {
             of.safe_directories()
         } else {
@@ -83,9 +83,9 @@ impl Kind {
         }
     }
 
-    /// What a teammate may have put a program into, and what is named relative to where a command
-    /// works, is no place for the programs of a script. A filter of the user may stand there all
-    /// the same: it comes last.
+    /// The programs of a script are not taken from a folder into which a teammate may have put one,
+    /// or that is relative to the working directory. Where the user's filters count, the folders of
+    /// teammates come last.
     fn order_path(self, environment: &mut Environment, theirs: &[String]) {
         for (name, value) in environment
             .variables
@@ -117,7 +117,7 @@ impl Kind {
             ("GIT_TERMINAL_PROMPT", "0"),
             ("GIT_PAGER", "cat"),
             ("GIT_EDITOR", "false"),
-            // A commit is what its name says, whatever a teammate has put in its place.
+            // A commit is what its name says, even if a teammate has put another in its place.
             ("GIT_NO_REPLACE_OBJECTS", "1"),
             // Git LFS writes what lies here, and a pointer in the place of the rest.
             ("GIT_LFS_SKIP_DOWNLOAD_ERRORS", "1"),
@@ -155,8 +155,8 @@ impl Kind {
     }
 }
 
-/// Hands the variables of [`Kind::Judges`] to a script, which is itself started with those of
-/// [`Kind::Protects`]: one value each, `NAME=VALUE`.
+/// Hands the variables of [`GitKind::Judges`] to a script, which is itself started with those of
+/// [`GitKind::Protects`]: one value each, `NAME=VALUE`.
 pub(super) fn hand_over(judges: &Environment, script: &mut Environment) {
     for (number, (name, value)) in judges.variables.iter().enumerate() {
         let handed = [name.as_slice(), b"=", value.as_slice()].concat();
@@ -189,19 +189,22 @@ mod tests {
                 at("workshop")
             ),
         );
-        let path = |kind: Kind| {
+        let path = |kind: GitKind| {
             kind.variables(&environment, &[at("work")])
                 .value("PATH")
                 .unwrap()
         };
-        assert_eq!(path(Kind::Protects), format!("/usr/bin:{}", at("workshop")));
+        assert_eq!(
+            path(GitKind::Protects),
+            format!("/usr/bin:{}", at("workshop"))
+        );
         let last = format!(
             "/usr/bin:{}:{}:{}",
             at("workshop"),
             at("work/bin"),
             at("link")
         );
-        assert_eq!(path(Kind::Judges), last);
+        assert_eq!(path(GitKind::Judges), last);
     }
 
     #[test]
@@ -226,7 +229,7 @@ mod tests {
         ] {
             environment.set(&format!("GIT_CONFIG_{name}"), value);
         }
-        let judges = Kind::Judges.variables(&environment, &[]);
+        let judges = GitKind::Judges.variables(&environment, &[]);
         assert_eq!(judges.safe_directories(), [b"/shared".to_vec()]);
         let has = |of: &Environment, name: &str| of.value(name).as_deref() == Some("/theirs");
         assert!(
@@ -239,7 +242,7 @@ mod tests {
                 .iter()
                 .any(|it| has(&judges, it))
         );
-        let protects = Kind::Protects.variables(&environment, &[]);
+        let protects = GitKind::Protects.variables(&environment, &[]);
         assert_eq!(
             protects.value("GIT_CONFIG_GLOBAL").as_deref(),
             Some("/dev/null")

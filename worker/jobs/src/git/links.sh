@@ -1,4 +1,4 @@
-# Says what the links hold that stand at some paths of a commit.
+# Prints the targets of the links at some paths of a commit.
 export GIT_DIR=$T_WRITES
 cd /
 while IFS= read -r path; do

@@ -14,10 +14,10 @@ use teamd_shared::job::{JobReport, MakeOrder};
 use teamd_shared::place::open_itself;
 use teamd_shared::team_dir::TeamPath;
 
-use super::script::{Failed, Git};
+use super::script::{Git, GitFailure};
 use super::{for_checkout, references, repository, text};
 use crate::check::below;
-use teamd_worker_sandbox::run::Reader;
+use teamd_worker_sandbox::run::OutputReader;
 use teamd_worker_sandbox::{Keeps, remove};
 
 const REPOSITORY: &str = include_str!("repository.sh");
@@ -34,7 +34,7 @@ const MANIFESTS: [&str; 5] = [
 ];
 
 /// Makes a checkout, or finds it, and prepares it.
-pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<JobReport, Failed> {
+pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<JobReport, GitFailure> {
     let home = Path::new(&git.order.home);
     DirBuilder::new()
         .recursive(true)
@@ -91,9 +91,9 @@ pub(super) async fn checkout(git: &Git<'_>, make: &MakeOrder) -> Result<JobRepor
     })
 }
 
-/// Makes the clone, unless something is there; returns what is to be said of it. It gets its name
-/// when it is whole: nothing that stands there is ever removed.
-async fn cloned(git: &Git<'_>, root: &Path, top: &str) -> Result<Option<Vec<String>>, Failed> {
+/// Makes the clone, unless something is there; returns notes about it. It gets its name
+/// when it is whole: nothing that is already there is ever removed.
+async fn cloned(git: &Git<'_>, root: &Path, top: &str) -> Result<Option<Vec<String>>, GitFailure> {
     if open_itself(&root.join(".git"), OFlags::PATH | OFlags::NOFOLLOW).is_ok() {
         return Ok(None);
     }
@@ -109,8 +109,8 @@ async fn cloned(git: &Git<'_>, root: &Path, top: &str) -> Result<Option<Vec<Stri
     // With an earlier checkout of that name it has run.
     git.setting.dir.remove(&TeamPath::setup(&git.order.name))?;
     let made = match git.run(CLONE, &unfinished.at, &[("TOP", top)]).await {
-        Ok(said) => fs::rename(&unfinished.at, root)
-            .map(|()| said.all("note"))
+        Ok(values) => fs::rename(&unfinished.at, root)
+            .map(|()| values.all("note"))
             .map_err(|_| not_empty(root)),
         Err(failed) => Err(failed),
     };
@@ -120,8 +120,8 @@ async fn cloned(git: &Git<'_>, root: &Path, top: &str) -> Result<Option<Vec<Stri
     Ok(Some(notes))
 }
 
-fn not_empty(root: &Path) -> Failed {
-    Failed::refused(
+fn not_empty(root: &Path) -> GitFailure {
+    GitFailure::refused(
         format!("{} is not empty, and is not a checkout", root.display()),
         "move it away, or set `checkouts = \"PATH\"` in team.toml",
     )
@@ -136,7 +136,7 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    fn begin(git: &Git<'_>, root: &Path) -> Result<Self, Failed> {
+    fn begin(git: &Git<'_>, root: &Path) -> Result<Self, GitFailure> {
         let at = Checkout::unfinished(root);
         let note = Path::new(&git.order.home).join(format!("{}.new", git.order.name));
         let unfinished = Self { at, note };
@@ -155,14 +155,14 @@ impl Unfinished {
 
     /// Removes what is left of it. Without a note only an empty directory can be.
     fn end(&self) -> anyhow::Result<()> {
-        let found = match identity(&self.at) {
+        let current = match identity(&self.at) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             other => Some(other?),
         };
         let noted = fs::read_link(&self.note).ok();
-        let removed = match found {
+        let removed = match current {
             None => Ok(()),
-            Some(_) if found == noted => remove(&self.at),
+            Some(_) if current == noted => remove(&self.at),
             Some(_) => fs::remove_dir(&self.at),
         };
         match removed {
@@ -188,15 +188,19 @@ pub(super) fn remove_note(note: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Returns which directory stands there.
+/// Returns what tells the directory that is there from any other.
 fn identity(at: &Path) -> io::Result<PathBuf> {
-    let found = at.symlink_metadata()?;
-    Ok(format!("{}:{}", found.dev(), found.ino()).into())
+    let metadata = at.symlink_metadata()?;
+    Ok(format!("{}:{}", metadata.dev(), metadata.ino()).into())
 }
 
-/// Finds where the checkout lies, and makes that directory: where it is said, else beside the
-/// repository, else where the user may write. Returns what is to be said of the place.
-fn place(git: &Git<'_>, make: &MakeOrder, top: &Path) -> Result<(PathBuf, Vec<String>), Failed> {
+/// Finds where the checkout lies, and makes that directory: where the settings say, else beside the
+/// repository, else where the user may write. Returns notes about the place.
+fn place(
+    git: &Git<'_>,
+    make: &MakeOrder,
+    top: &Path,
+) -> Result<(PathBuf, Vec<String>), GitFailure> {
     let mut beside = top.file_name().unwrap_or_default().to_owned();
     beside.push(".team");
     let named = make.at.as_ref().map(PathBuf::from);
@@ -210,7 +214,7 @@ fn place(git: &Git<'_>, make: &MakeOrder, top: &Path) -> Result<(PathBuf, Vec<St
             in_base(Path::new(&make.otherwise), name).with_context(|| make.otherwise.clone())?
         }
         Err(error) => {
-            return Err(Failed::refused(
+            return Err(GitFailure::refused(
                 format!("a checkout cannot be made in {}: {error}", base.display()),
                 "set `checkouts = \"PATH\"` in team.toml to another directory",
             ));
@@ -219,17 +223,20 @@ fn place(git: &Git<'_>, make: &MakeOrder, top: &Path) -> Result<(PathBuf, Vec<St
     };
     // Root may do anything anyway.
     let user = rustix::process::geteuid().as_raw();
-    let owner = |at: &Path| at.symlink_metadata().map(|found| found.uid());
     if let Some(above) = root.parent()
-        && owner(above).is_ok_and(|uid| uid != user && uid != 0)
+        && let Ok(metadata) = above.symlink_metadata()
+        && ![user, 0].contains(&metadata.uid())
     {
         return Err(taken(above, "belongs to another user"));
     }
-    if owner(&root).is_ok_and(|uid| uid != user) {
+    if root
+        .symlink_metadata()
+        .is_ok_and(|metadata| metadata.uid() != user)
+    {
         return Err(taken(&root, "belongs to another user"));
     }
     if root.starts_with(top) {
-        return Err(Failed::refused(
+        return Err(GitFailure::refused(
             format!(
                 "a checkout cannot lie in the repository {} itself",
                 top.display()
@@ -251,7 +258,7 @@ fn place(git: &Git<'_>, make: &MakeOrder, top: &Path) -> Result<(PathBuf, Vec<St
     Ok((root, notes))
 }
 
-/// Makes the directory in which checkouts lie, and returns where a checkout belongs: no link stands
+/// Makes the directory in which checkouts lie, and returns where a checkout belongs: no link is
 /// there.
 fn in_base(base: &Path, name: &str) -> io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(base)?;
@@ -264,8 +271,8 @@ fn in_base(base: &Path, name: &str) -> io::Result<PathBuf> {
 }
 
 /// Says that another could lead a checkout elsewhere, or replace it.
-fn taken(at: &Path, why: &str) -> Failed {
-    Failed::refused(
+fn taken(at: &Path, why: &str) -> GitFailure {
+    GitFailure::refused(
         format!("a checkout cannot be made at {}: that {why}", at.display()),
         "remove it if you may, or set `checkouts = \"PATH\"` in team.toml to a directory of yours",
     )
@@ -274,20 +281,20 @@ fn taken(at: &Path, why: &str) -> Failed {
 /// Tells whether this user may write a directory, without the rights of root over what others own:
 /// a confined command has none.
 fn may_write(at: &Path) -> bool {
-    let Ok(found) = at.metadata() else {
+    let Ok(metadata) = at.metadata() else {
         return true;
     };
-    if found.uid() == rustix::process::geteuid().as_raw() {
-        return found.mode() & 0o200 != 0;
+    if metadata.uid() == rustix::process::geteuid().as_raw() {
+        return metadata.mode() & 0o200 != 0;
     }
     let groups = rustix::process::getgroups().unwrap_or_default();
     let own = rustix::process::getegid();
     let is_member = groups
         .iter()
         .chain([&own])
-        .any(|group| group.as_raw() == found.gid());
+        .any(|group| group.as_raw() == metadata.gid());
     let bit = if is_member { 0o020 } else { 0o002 };
-    found.mode() & bit != 0
+    metadata.mode() & bit != 0
 }
 
 fn is_closed(kind: io::ErrorKind) -> bool {
@@ -302,27 +309,21 @@ async fn set_up(
     git: &Git<'_>,
     make: &MakeOrder,
     (checkout, folder): (&Checkout, &str),
-) -> Result<(), Failed> {
+) -> Result<(), GitFailure> {
     let CheckoutSettings {
         setup: Some(setup), ..
     } = &make.settings
     else {
         return Ok(());
     };
-    let stamp = || {
-        let inputs = fingerprint(Path::new(&checkout.root), &make.settings.inputs());
-        let inputs = inputs.context("cannot read what the setup rests on")?;
-        anyhow::Ok(format!("{inputs}\n{}\n{setup}", checkout.root))
-    };
     let dir = &git.setting.dir;
-    let known = TeamPath::setup(&git.order.name);
-    if dir
-        .read(&known)
-        .is_ok_and(|done| stamp().is_ok_and(|stamp| done == stamp.as_bytes()))
+    let noted = TeamPath::setup(&git.order.name);
+    if let Ok(before) = dir.read(&noted)
+        && stamp_of_setup(make, checkout, setup).is_ok_and(|stamp| before == stamp.as_bytes())
     {
         return Ok(());
     }
-    dir.remove(&known)?;
+    dir.remove(&noted)?;
     let environment = for_checkout(&git.order.environment, Some(checkout));
     let root = Path::new(&checkout.root);
     let keeps = Keeps::Member(git.order.name.clone());
@@ -333,10 +334,10 @@ async fn set_up(
     )?;
     let command = below(folder, setup);
     let ran = runner
-        .run(command, git.order.timeout, Reader::Model(None))
+        .run(command, git.order.timeout, OutputReader::Model(None))
         .await?;
     if let Some(how) = ran.failure {
-        return Err(Failed::refused(
+        return Err(GitFailure::refused(
             format!(
                 "the setup of {} failed: `{setup}`: {how}\n{}",
                 git.order.name,
@@ -346,11 +347,18 @@ async fn set_up(
         ));
     }
     // It may have written its inputs, such as a lock file.
-    match stamp() {
+    match stamp_of_setup(make, checkout, setup) {
         Ok(stamp) => {
-            replace(dir, &known, stamp.as_bytes()).context("cannot note that the setup has run")?
+            replace(dir, &noted, stamp.as_bytes()).context("cannot note that the setup has run")?
         }
         Err(error) => tracing::warn!("the setup runs again with the next spawn: {error:#}"),
     }
     Ok(())
+}
+
+/// Returns what changes when the setup has to run again.
+fn stamp_of_setup(make: &MakeOrder, checkout: &Checkout, setup: &str) -> anyhow::Result<String> {
+    let inputs = fingerprint(Path::new(&checkout.root), &make.settings.inputs());
+    let inputs = inputs.context("cannot read what the setup depends on")?;
+    Ok(format!("{inputs}\n{}\n{setup}", checkout.root))
 }

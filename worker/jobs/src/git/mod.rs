@@ -5,7 +5,7 @@
 //! repository or one checkout, never both: no command that reads a checkout can change what others
 //! build on.
 //!
-//! A `git` is of one of two kinds, and each command of a script is one of them ([`kind::Kind`]):
+//! A `git` is of one of two kinds, and each command of a script is one of them ([`kind::GitKind`]):
 //!
 //! - `git …` **protects**: it keeps the team repository, packs, merges and what is shown of them.
 //!   The configuration, attributes, filters and hooks of the user and of teammates have no say in
@@ -37,9 +37,9 @@ use teamd_shared::job::{GitOrder, GitStep, JobReport};
 use teamd_shared::place::open_itself;
 use teamd_shared::task::TaskId;
 
-use crate::Setting;
+use crate::JobSetting;
 use crate::locks::{self, Whose};
-use script::{Failed, Git, Said};
+use script::{Git, GitFailure, ScriptValues};
 use teamd_worker_sandbox::remove;
 
 const BRANCH: &str = include_str!("branch.sh");
@@ -72,7 +72,7 @@ fn check_caches(order: &GitOrder) -> PathBuf {
 
 /// Does what is ordered.
 pub(crate) async fn run(
-    setting: &Setting,
+    setting: &JobSetting,
     order: &GitOrder,
     lock: &File,
 ) -> anyhow::Result<JobReport> {
@@ -91,10 +91,10 @@ pub(crate) async fn run(
         GitStep::Make(make) => make::checkout(&git, make).await,
         GitStep::Branch { root, task } => {
             references::refresh(&git).await;
-            let said = git
+            let values = git
                 .run(BRANCH, Path::new(root), &[("TASK", &task.to_string())])
                 .await;
-            said.map(|said| JobReport::Branched(said.all("kept")))
+            values.map(|values| JobReport::Branched(values.all("kept")))
         }
         GitStep::Keep { root, task, submit } => git.keep(root, *task, *submit).await,
         GitStep::Prepare(prepare) => integration::prepare(&git, prepare)
@@ -110,8 +110,8 @@ pub(crate) async fn run(
     };
     match done {
         Ok(report) => Ok(report),
-        Err(Failed::Refused(refusal)) => Ok(JobReport::Refused(refusal)),
-        Err(Failed::Other(error)) => match full_disk(&format!("{error:#}"), &[]) {
+        Err(GitFailure::Refused(refusal)) => Ok(JobReport::Refused(refusal)),
+        Err(GitFailure::Other(error)) => match full_disk(&format!("{error:#}"), &[]) {
             Some(refusal) => Ok(JobReport::Refused(refusal)),
             None => Err(error),
         },
@@ -127,7 +127,7 @@ impl Git<'_> {
         root: &str,
         task: Option<TaskId>,
         submit: bool,
-    ) -> Result<JobReport, Failed> {
+    ) -> Result<JobReport, GitFailure> {
         let root = Path::new(root);
         let submit = if submit { "1" } else { "" };
         let task = task.map(|task| task.to_string()).unwrap_or_default();
@@ -135,7 +135,7 @@ impl Git<'_> {
             .run(PACK, root, &[("SUBMIT", submit), ("TASK", &task)])
             .await;
         let kept = match packed {
-            Ok(said) => self.take(root, &said).await,
+            Ok(values) => self.take(root, &values).await,
             Err(failed) => Err(failed),
         };
         remove_pack(root);
@@ -143,9 +143,9 @@ impl Git<'_> {
     }
 
     /// Has the pack fetched into the team repository.
-    async fn take(&self, root: &Path, said: &Said) -> Result<JobReport, Failed> {
-        let commit = said.commit("commit")?;
-        if said.one("adds")? == "0" {
+    async fn take(&self, root: &Path, values: &ScriptValues) -> Result<JobReport, GitFailure> {
+        let commit = values.commit("commit")?;
+        if values.one("adds")? == "0" {
             return Ok(JobReport::Kept {
                 commit,
                 reference: None,
@@ -153,7 +153,7 @@ impl Git<'_> {
         }
         let pack = root.join(".git").join(PACKED);
         let pack = pack.to_string_lossy();
-        let task = said.one("task")?.parse::<TaskId>()?.to_string();
+        let task = values.one("task")?.parse::<TaskId>()?.to_string();
         let more = [
             ("PACK", pack.as_ref()),
             ("TASK", task.as_str()),
@@ -168,13 +168,13 @@ impl Git<'_> {
 
     /// Makes sure that a checkout has no work which is nowhere else. What is committed for a task
     /// is saved before.
-    async fn nothing_is_lost(&self, root: &str) -> Result<(), Failed> {
+    async fn nothing_is_lost(&self, root: &str) -> Result<(), GitFailure> {
         let hint = format!(
             "fix that, then try again; `teamctl forget {} --discard` removes it anyway",
             self.order.name
         );
         if let Err(failed) = self.keep(root, None, false).await {
-            return Err(Failed::refused(
+            return Err(GitFailure::refused(
                 format!("the work in {root} cannot be saved: {}", failed.text()),
                 hint,
             ));
@@ -183,15 +183,15 @@ impl Git<'_> {
             .await
             .map(drop)
             .map_err(|failed| match failed {
-                Failed::Other(error) => Failed::refused(
+                GitFailure::Other(error) => GitFailure::refused(
                     format!("whether {root} holds work cannot be seen: {error:#}"),
                     hint,
                 ),
-                refused @ Failed::Refused(_) => refused,
+                refused @ GitFailure::Refused(_) => refused,
             })
     }
 
-    async fn remove(&self, root: &str, discard: bool) -> Result<JobReport, Failed> {
+    async fn remove(&self, root: &str, discard: bool) -> Result<JobReport, GitFailure> {
         let path = Path::new(root);
         if !open_itself(path, OFlags::PATH).is_err_and(|errno| errno == Errno::NOENT) {
             if discard {
@@ -246,20 +246,20 @@ fn full_disk(why: &str, places: &[&Path]) -> Option<Refusal> {
 /// Returns what `git` ignores in checkouts so that what is copied there is not committed: a pattern
 /// for each path.
 fn ignored(copied: &[String]) -> String {
-    copied
-        .iter()
-        .map(|path| {
-            let special = |character| matches!(character, '*' | '?' | '[' | ']' | '\\' | ' ');
-            let escaped = path.trim_start_matches("./").chars().flat_map(|character| {
-                special(character)
-                    .then_some('\\')
-                    .into_iter()
-                    .chain([character])
-            });
-            format!("/{}", escaped.collect::<String>())
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
+    let patterns: Vec<_> = copied.iter().map(|path| pattern_of(path)).collect();
+    patterns.join("\n")
+}
+
+/// Returns the pattern of `git` that means one path and no other.
+fn pattern_of(path: &str) -> String {
+    let mut pattern = String::from("/");
+    for character in path.trim_start_matches("./").chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '\\' | ' ') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern
 }
 
 /// Takes from the environment of a teammate with a checkout what would name another author: it
@@ -275,7 +275,7 @@ pub fn for_checkout(environment: &Environment, checkout: Option<&Checkout>) -> E
 }
 
 /// Returns a path as text, or says that it cannot be used.
-fn text(path: &Path) -> Result<String, Failed> {
+fn text(path: &Path) -> Result<String, GitFailure> {
     let is_plain = !path.as_os_str().as_bytes().contains(&b'\n');
     let text = if is_plain {
         path.to_str().map(str::to_owned)
@@ -283,7 +283,7 @@ fn text(path: &Path) -> Result<String, Failed> {
         None
     };
     text.ok_or_else(|| {
-        Failed::refused(
+        GitFailure::refused(
             format!(
                 "{} cannot be used for checkouts: it is not UTF-8, or has a line break",
                 path.display()
@@ -306,7 +306,7 @@ mod tests {
         let mut bash = std::process::Command::new("bash");
         bash.arg("-c").arg(script).current_dir(root).env_clear();
         bash.env("PATH", std::env::var_os("PATH").unwrap());
-        for (name, value) in &kind::Kind::Protects
+        for (name, value) in &kind::GitKind::Protects
             .variables(&Environment::default(), &[])
             .variables
         {

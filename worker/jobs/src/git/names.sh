@@ -1,4 +1,4 @@
-# What stands before each script, beside begin.sh: what is the user's, and under which names it is seen.
+# Precedes each script, after begin.sh: what is the user's, and under which names it is seen.
 
 # Has our git take the directories for safe that the user calls so. A file says it: a git that reads another repository believes no
 # variable. What else the user has set does not count here.

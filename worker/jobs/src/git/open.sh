@@ -1,7 +1,7 @@
 # Makes sure of a checkout: the directory to work in is there, and so is what is copied.
 enter
 is_whole
-is_directory "$T_PREFIX" || refuse "$T_PREFIX of $T_WRITES is a link, or no directory" 'remove what stands there'
+is_directory "$T_PREFIX" || refuse "$T_PREFIX of $T_WRITES is a link, or no directory" 'remove what is there'
 # No link is followed; secrets are hidden here.
 while IFS= read -r file; do
     [ -n "$file" ] || continue

@@ -13,19 +13,19 @@ use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 
 use super::repository;
-use super::script::{Failed, Git, Said};
+use super::script::{Git, GitFailure, ScriptValues};
 
 const REFERENCES: &str = include_str!("references.sh");
 
 /// What is run to note under which name the user is shown what is integrated.
 const NOTE: &str = "git config --file \"$T_WRITES/config\" teamd.shown \"$T_SHOWN\"";
 
-/// Takes over the remote-tracking branches and tags of the user if they have changed. Work goes on
-/// without them.
+/// Takes over the remote-tracking branches and tags of the user if they have changed. If
+/// that fails, the job continues without them.
 pub(super) async fn refresh(git: &Git<'_>) {
     let noted = Path::new(&git.order.home).join("references");
-    let known = fs::read_to_string(&noted).unwrap_or_default();
-    if let Some((source, stamp)) = known.split_once('\n')
+    let note = fs::read_to_string(&noted).unwrap_or_default();
+    if let Some((source, stamp)) = note.split_once('\n')
         && stamp_of(Path::new(source)).is_ok_and(|now| now == stamp)
     {
         return;
@@ -42,7 +42,7 @@ pub(super) async fn refresh(git: &Git<'_>) {
     clippy::disallowed_methods,
     reason = "half a note is one of another time: the script runs again"
 )]
-async fn take_over(git: &Git<'_>, noted: &Path) -> Result<(), Failed> {
+async fn take_over(git: &Git<'_>, noted: &Path) -> Result<(), GitFailure> {
     let at = repository(git.order);
     let source = git
         .run("say source \"$(source_of_team)\"", &at, &[])
@@ -62,18 +62,18 @@ fn stamp_of(source: &Path) -> io::Result<String> {
         .map(|name| source.join(name))
         .into();
     while let Some(at) = level.pop() {
-        let found = match at.symlink_metadata() {
+        let metadata = match at.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             other => other?,
         };
         stamp.push_str(&format!(
             "{}.{} {} {}\n",
-            found.mtime(),
-            found.mtime_nsec(),
-            found.size(),
-            found.ino()
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.size(),
+            metadata.ino()
         ));
-        if found.is_dir() {
+        if metadata.is_dir() {
             let entries = at.read_dir()?.map(|entry| entry.map(|it| it.path()));
             let mut entries = entries.collect::<io::Result<Vec<_>>>()?;
             entries.sort();
@@ -104,19 +104,20 @@ pub(super) fn held(home: &Path) -> String {
 
 /// Returns the name and the repository that the configuration of a team repository notes.
 fn place_of(config: &str) -> Option<String> {
-    let noted = |name: &str| {
-        config
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "))
-    };
-    let source = unquoted(noted("\tsource")?);
+    let source = unquoted(setting_in(config, "source")?);
     let source =
         fs::canonicalize(&source).map_or(source, |real| real.to_string_lossy().into_owned());
     Some(format!(
         "{} {}",
-        noted("\tshown")?,
+        setting_in(config, "shown")?,
         source.replace('\n', " ")
     ))
+}
+
+/// Returns a setting of ours as `git` has written it.
+fn setting_in<'a>(config: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = config.lines().filter_map(|line| line.strip_prefix('\t'));
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "))
 }
 
 /// Returns a value as it was before `git` wrote it into a configuration.
@@ -155,23 +156,18 @@ fn living(all: &Path) -> Vec<String> {
 }
 
 /// Returns under which name the user is shown what is integrated, as the user would write it.
-pub(super) fn shown(git: &Git<'_>) -> Result<String, Failed> {
+pub(super) fn shown(git: &Git<'_>) -> Result<String, GitFailure> {
     let config = fs::read_to_string(repository(git.order).join("config"))?;
-    let noted = config
-        .lines()
-        .find_map(|line| line.strip_prefix("\tshown = refs/remotes/"));
-    Ok(noted.unwrap_or("team/integration").to_owned())
+    let shown = setting_in(&config, "shown").and_then(|name| name.strip_prefix("refs/remotes/"));
+    Ok(shown.unwrap_or("team/integration").to_owned())
 }
 
 /// Notes under which name the user is shown what is integrated, if it is another one now.
-pub(super) async fn note_shown(git: &Git<'_>, said: &Said) -> Result<(), Failed> {
-    let shown = said.one("shown")?;
+pub(super) async fn note_shown(git: &Git<'_>, values: &ScriptValues) -> Result<(), GitFailure> {
+    let shown = values.one("shown")?;
     let at = repository(git.order);
     let config = fs::read_to_string(at.join("config"))?;
-    if config
-        .lines()
-        .any(|line| line.strip_prefix("\tshown = ") == Some(&shown))
-    {
+    if setting_in(&config, "shown") == Some(&shown) {
         return Ok(());
     }
     tracing::warn!("what is integrated is shown to the user as {shown}");

@@ -1,4 +1,4 @@
-//! One confined script of `git` commands: it says lines `key=value`, and nothing of what `git`
+//! One confined script of `git` commands. It prints lines `key=value`, and nothing that `git`
 //! prints can pass for one.
 
 use std::fs::File;
@@ -15,12 +15,12 @@ use teamd_shared::member::{Bounds, Sandbox};
 use teamd_shared::name::Name;
 
 use super::ignored;
-use super::kind::{Kind, hand_over};
-use crate::Setting;
+use super::kind::{GitKind, hand_over};
+use crate::JobSetting;
 use teamd_worker_sandbox::Keeps;
-use teamd_worker_sandbox::run::{Ran, Reader, Runner, RunnerConfig};
+use teamd_worker_sandbox::run::{OutputReader, Ran, Runner, RunnerConfig};
 
-/// What stands before each script.
+/// What precedes each script.
 pub(super) const BEGIN: &str = concat!(include_str!("begin.sh"), include_str!("names.sh"));
 
 /// The exit code of a script that has found something wrong: trying again does not help.
@@ -29,20 +29,20 @@ const REFUSED: i32 = 65;
 /// What runs scripts for an order.
 #[derive(Clone, Copy)]
 pub(super) struct Git<'a> {
-    pub(super) setting: &'a Setting,
+    pub(super) setting: &'a JobSetting,
     pub(super) order: &'a GitOrder,
     pub(super) lock: &'a File,
 }
 
 /// Why nothing was done.
-pub(super) enum Failed {
-    /// It makes no sense, or not as things stand.
+pub(super) enum GitFailure {
+    /// It makes no sense, or not now.
     Refused(Refusal),
     /// It could not be tried.
     Other(anyhow::Error),
 }
 
-impl Failed {
+impl GitFailure {
     /// Returns why, for the log.
     pub(super) fn text(&self) -> String {
         match self {
@@ -56,19 +56,19 @@ impl Failed {
     }
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Failed {
+impl<E: Into<anyhow::Error>> From<E> for GitFailure {
     fn from(error: E) -> Self {
         Self::Other(error.into())
     }
 }
 
-/// What a script said.
-pub(super) struct Said(Vec<(String, String)>);
+/// The values that a script prints, each under a key.
+pub(super) struct ScriptValues(Vec<(String, String)>);
 
-/// The key under which it stands that the middle of a long output is missing.
+/// The key of the line that says that the middle of a long output is missing.
 pub(super) const CUT: &str = "";
 
-impl Said {
+impl ScriptValues {
     fn of(output: &str) -> Self {
         // No script prints a line without a key.
         Self(
@@ -99,28 +99,30 @@ impl Said {
     /// Returns the value of a key that is the id of a commit.
     ///
     /// # Errors
-    /// If it is none: what a teammate can change has said it.
-    pub(super) fn commit(&self, key: &'static str) -> Result<String, Failed> {
+    /// If it is none: what a teammate can change has printed it.
+    pub(super) fn commit(&self, key: &'static str) -> Result<String, GitFailure> {
         let id = self.one(key)?;
         let is_id = matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         if is_id {
             Ok(id)
         } else {
-            Err(Failed::Other(anyhow!("{id:?} is not the id of a commit")))
+            Err(GitFailure::Other(anyhow!(
+                "{id:?} is not the id of a commit"
+            )))
         }
     }
 
     /// Returns the value of a key.
     ///
     /// # Errors
-    /// If the script has not said it.
-    pub(super) fn one(&self, key: &'static str) -> Result<String, Failed> {
+    /// If the script has not printed it.
+    pub(super) fn one(&self, key: &'static str) -> Result<String, GitFailure> {
         let value = self
             .0
             .iter()
-            .find(|(known, _)| known == key)
+            .find(|(name, _)| name == key)
             .map(|(_, value)| value.clone());
-        value.ok_or_else(|| Failed::Other(anyhow!("a script has not said `{key}`")))
+        value.ok_or_else(|| GitFailure::Other(anyhow!("a script has not printed `{key}`")))
     }
 }
 
@@ -180,7 +182,7 @@ impl Git<'_> {
         script: &str,
         writes: &Path,
         more: &[(&str, &str)],
-    ) -> Result<Said, Failed> {
+    ) -> Result<ScriptValues, GitFailure> {
         self.run_writing(script, writes, None, more).await
     }
 
@@ -192,24 +194,31 @@ impl Git<'_> {
         writes: &Path,
         repository: Option<&str>,
         more: &[(&str, &str)],
-    ) -> Result<Said, Failed> {
-        let of_kind = |kind: Kind| kind.variables(&self.order.environment, &self.order.territory);
-        let mut environment = of_kind(Kind::Protects);
-        hand_over(&of_kind(Kind::Judges), &mut environment);
+    ) -> Result<ScriptValues, GitFailure> {
+        let GitOrder {
+            environment: users,
+            territory,
+            ..
+        } = self.order;
+        let mut environment = GitKind::Protects.variables(users, territory);
+        hand_over(
+            &GitKind::Judges.variables(users, territory),
+            &mut environment,
+        );
         let home = self.order.home.as_str();
         let ignored = ignored(&self.order.copied);
         let team = self.setting.dir.workspace();
         let team = super::text(&team.canonicalize().unwrap_or(team))?;
         let name = self.order.name.as_str();
         let safe = safe_directories(&self.order.environment);
-        let known = [
+        let always = [
             ("NAME", name),
             ("HOME_OF_TEAM", home),
             ("IGNORED", &ignored),
             ("TEAM", &team),
             ("SAFE", &safe),
         ];
-        for (name, value) in more.iter().chain(&known) {
+        for (name, value) in more.iter().chain(&always) {
             environment.set(&format!("T_{name}"), value);
         }
         environment.set("T_WRITES", &writes.to_string_lossy());
@@ -241,22 +250,25 @@ impl Git<'_> {
             failure,
             ..
         } = runner
-            .run(command, self.order.timeout, Reader::Program)
+            .run(command, self.order.timeout, OutputReader::Program)
             .await?;
-        let said = Said::of(&output);
+        let values = ScriptValues::of(&output);
         match exit {
-            Some(0) => Ok(said),
-            Some(REFUSED) => Err(Failed::refused(said.one("refused")?, said.one("hint")?)),
+            Some(0) => Ok(values),
+            Some(REFUSED) => Err(GitFailure::refused(
+                values.one("refused")?,
+                values.one("hint")?,
+            )),
             _ => {
-                let why = said.all("failed").pop().unwrap_or(output);
+                let why = values.all("failed").pop().unwrap_or(output);
                 let at = writes.display();
                 let how = failure.unwrap_or_default();
                 let why = format!("git failed in {at} ({how}): {why}");
                 let why = why.trim_end_matches(|end: char| end == ':' || end.is_whitespace());
                 Err(
                     match self.full_disk(why, writes).or_else(|| failed_filter(why)) {
-                        Some(refusal) => Failed::Refused(refusal),
-                        None => Failed::Other(anyhow!(why.to_owned())),
+                        Some(refusal) => GitFailure::Refused(refusal),
+                        None => GitFailure::Other(anyhow!(why.to_owned())),
                     },
                 )
             }
@@ -353,21 +365,23 @@ mod tests {
 
     #[test]
     fn an_output_that_was_cut_says_so_and_keeps_its_order() {
-        let said = Said::of("merged=a=b\nchanged=x\n[9 characters cut]\nth\nchanged=y\nmerged=c\n");
-        assert_eq!(said.one("merged").ok().as_deref(), Some("a=b"));
-        assert_eq!(said.all(CUT), ["[9 characters cut]", "th"]);
+        let values = ScriptValues::of(
+            "merged=a=b\nchanged=x\n[9 characters cut]\nth\nchanged=y\nmerged=c\n",
+        );
+        assert_eq!(values.one("merged").ok().as_deref(), Some("a=b"));
+        assert_eq!(values.all(CUT), ["[9 characters cut]", "th"]);
         assert_eq!(
-            said.lines(&["changed", CUT]),
+            values.lines(&["changed", CUT]),
             ["x", "[9 characters cut]", "th", "y"]
         );
-        assert!(Said::of("changed=x\n").all(CUT).is_empty());
+        assert!(ScriptValues::of("changed=x\n").all(CUT).is_empty());
     }
 
     #[test]
     fn only_an_id_is_taken_for_a_commit() {
         let id = "0123456789abcdef0123456789abcdef01234567";
         assert_eq!(
-            Said::of(&format!("commit={id}"))
+            ScriptValues::of(&format!("commit={id}"))
                 .commit("commit")
                 .ok()
                 .as_deref(),
@@ -382,7 +396,9 @@ mod tests {
             &format!("{id} "),
         ] {
             assert!(
-                Said::of(&format!("commit={bad}")).commit("commit").is_err(),
+                ScriptValues::of(&format!("commit={bad}"))
+                    .commit("commit")
+                    .is_err(),
                 "{bad}"
             );
         }

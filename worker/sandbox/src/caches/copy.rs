@@ -17,7 +17,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::place::{open_below, open_itself};
 use teamd_shared::team_dir::DIR_MODE;
 
-use crate::Places;
+use crate::CommandPlaces;
 
 /// How much of a cache of the user is copied, in bytes. A larger one is not: its tool begins with
 /// an empty one.
@@ -27,7 +27,7 @@ const MOST: u64 = 256 << 20;
 const MOST_FILES: u64 = 50_000;
 
 /// A directory below the home, with no link on the way to it, where no teammate writes.
-pub(super) struct Source {
+pub(super) struct CacheSource {
     folder: OwnedFd,
     path: PathBuf,
     /// What is left out, by path and as device and inode.
@@ -35,7 +35,7 @@ pub(super) struct Source {
     hidden_files: HashSet<(u64, u64)>,
 }
 
-impl Source {
+impl CacheSource {
     /// Finds what may be copied of a directory that variables name; none if it may not be.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Source {
     pub(super) fn find(
         named: &Path,
         environment: &Environment,
-        places: &Places,
+        places: &CommandPlaces,
     ) -> io::Result<Option<Self>> {
         let Some(path) = below_a_home(named, environment, places) else {
             return Ok(None);
@@ -149,7 +149,11 @@ impl Source {
 
 /// Returns where a directory lies below a home, whose own path may have links; none for any other
 /// directory.
-fn below_a_home(named: &Path, environment: &Environment, places: &Places) -> Option<PathBuf> {
+fn below_a_home(
+    named: &Path,
+    environment: &Environment,
+    places: &CommandPlaces,
+) -> Option<PathBuf> {
     let mut homes = Vec::new();
     if let Some(home) = environment.path("HOME") {
         homes.extend(home.canonicalize().map(|real| (home, real)));

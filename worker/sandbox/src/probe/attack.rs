@@ -59,25 +59,16 @@ type Attempt = (Promise, &'static str, bool);
 fn all(args: &AttackArgs) -> Vec<Attempt> {
     let team = &args.scratch.join(&args.team);
     let pid = args.pid;
-    let at = |name: &str| args.scratch.join(name);
-    let appends = |path: &Path| OpenOptions::new().append(true).open(path).is_ok();
-    let makes = |path: &Path| {
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .is_ok()
-    };
-    let reads = |path: &Path| fs::read(path).is_ok();
-    let of_process = |file: &str| reads(&Path::new("/proc").join(pid.to_string()).join(file));
+    let work = args.scratch.join("work");
+    let home = args.scratch.join("home");
+    let process = Path::new("/proc").join(pid.to_string());
     let signals = Pid::from_raw(pid).is_some_and(|process| test_kill_process(process).is_ok());
     let planted = std::env::vars_os().any(|(_, value)| value == CANARY);
     let has_key = planted || Environment::of_self().holds_keys();
     let opens_socket = socket(AddressFamily::UNIX, SocketType::STREAM, None).is_ok();
-    let sets_mode =
-        |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode)).is_ok();
     // In the directory where a command may write in every case.
-    let makes_setuid = || makes(&at("temp/setuid")) && sets_mode(&at("temp/setuid"), 0o4700);
+    let setuid = args.scratch.join("temp/setuid");
+    let makes_setuid = makes(&setuid) && sets_mode(&setuid, 0o4700);
     // Of this one, since no process is nearer.
     let writes_process = OpenOptions::new()
         .write(true)
@@ -100,17 +91,17 @@ fn all(args: &AttackArgs) -> Vec<Attempt> {
         (
             Promise::TeamDirectory,
             "rename it",
-            fs::rename(team, at("work/moved")).is_ok(),
+            fs::rename(team, work.join("moved")).is_ok(),
         ),
         (
             Promise::Outside,
             "make a file in the home directory",
-            makes(&at("home/new")),
+            makes(&home.join("new")),
         ),
         (
             Promise::Outside,
             "append to one",
-            appends(&at("home/notes")),
+            appends(&home.join("notes")),
         ),
         (
             Promise::Outside,
@@ -132,36 +123,53 @@ fn all(args: &AttackArgs) -> Vec<Attempt> {
         (
             Promise::Processes,
             "read its environment",
-            of_process("environ"),
+            reads(&process.join("environ")),
         ),
         (
             Promise::Processes,
             "read its memory's map",
-            of_process("maps"),
+            reads(&process.join("maps")),
         ),
-        (Promise::SetId, "make a setuid file", makes_setuid()),
+        (Promise::SetId, "make a setuid file", makes_setuid),
         (
             Promise::Pipes,
             "write into a named pipe",
-            appends(&at("home/pipe")),
+            appends(&home.join("pipe")),
         ),
         (Promise::Keys, "find a key in the environment", has_key),
         (
             Promise::Secrets,
             "read a key in ~/.ssh",
-            reads(&at("home/.ssh/key")),
+            reads(&home.join(".ssh/key")),
         ),
         (
             Promise::Settings,
             "append to .git/config",
-            appends(&at("work/.git/config")),
+            appends(&work.join(".git/config")),
         ),
         (
             Promise::Metadata,
             "change the mode of a file",
-            sets_mode(&at("home/notes"), 0o600),
+            sets_mode(&home.join("notes"), 0o600),
         ),
     ]
+}
+
+fn appends(path: &Path) -> bool {
+    OpenOptions::new().append(true).open(path).is_ok()
+}
+
+fn makes(path: &Path) -> bool {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).open(path).is_ok()
+}
+
+fn reads(path: &Path) -> bool {
+    fs::read(path).is_ok()
+}
+
+fn sets_mode(path: &Path, mode: u32) -> bool {
+    fs::set_permissions(path, PermissionsExt::from_mode(mode)).is_ok()
 }
 
 /// An address of a network that is for documents only (RFC 5737): nothing is sent there.

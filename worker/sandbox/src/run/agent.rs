@@ -16,13 +16,13 @@ use super::foreground::{Foreground, GRACE_OF_AGENT, how_it_exited, last_words};
 use super::shim_handle::ShimHandle;
 use super::source::pair;
 use super::way::Way;
-use crate::shim::{AgentStdio, Job};
+use crate::shim::{AgentStdio, ShimJob};
 
 /// What an agent is started with.
 #[derive(Debug)]
 pub struct AgentStart<'a> {
     /// Its command, and how that is confined.
-    pub job: &'a Job,
+    pub job: &'a ShimJob,
     /// The lock that its shim shares.
     pub liveness_lock: &'a File,
     /// Its gate when it begins: it may write from the beginning if that is open.
@@ -133,7 +133,7 @@ async fn watch_end(mut shim: ShimHandle, errors: UnixStream, mut ends: oneshot::
     let how = how
         .or_else(|| how_it_exited(&report))
         .unwrap_or_else(|| "has ended".to_owned());
-    // Nothing holds its error output any more.
+    // No process holds its error output now.
     let said = tokio::time::timeout(GRACE_OF_AGENT, last_words).await;
     let said = said.ok().and_then(Result::ok).unwrap_or_default();
     // Without a receiver it is not wanted.
@@ -156,7 +156,7 @@ fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Opens a file anew, with an offset of its own.
+/// Opens a file again, with an offset of its own.
 fn for_appending(file: &File) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(File::options().append(true).open(path)?.into())

@@ -1,7 +1,7 @@
 //! The gate of an agent that runs: what is wanted of it, and what it is, between the toolbox and
 //! the shim.
 //!
-//! It counts as open from the moment in which the shim is told to open it, and as closed when the
+//! It counts as open from the moment the shim gets the order to open it, and as closed when the
 //! shim says that it is.
 
 use std::time::Duration;

@@ -15,7 +15,7 @@ use super::foreground::log_notes;
 use super::log::GrowingLog;
 use super::piped::Piped;
 use crate::Policy;
-use crate::shim::Job;
+use crate::shim::ShimJob;
 
 /// The commands in the background, each watched by a task. If this is dropped, they are ended.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts a command, with what serves its gateway; returns what the model is told: its number
+    /// Starts a command, with what serves its gateway; returns a text for the model: its number
     /// and where its output goes.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Background {
     pub(super) fn start(
         &mut self,
         config: &RunnerConfig,
-        job: &Job,
+        job: &ShimJob,
         temp: &Path,
         gateway: JoinSet<()>,
     ) -> io::Result<String> {

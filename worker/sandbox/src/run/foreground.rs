@@ -15,17 +15,17 @@ use tokio::task::JoinSet;
 use super::GOOD_END;
 use super::agent_gate::AgentGate;
 use super::live_log::LiveLog;
-use super::output::Output;
+use super::output::KeptOutput;
 use super::piped::Piped;
-use super::source::Source;
+use super::source::OutputSource;
 use super::terminal::Terminal;
 use crate::bounds;
-use crate::shim::{ExitCause, Job, Report};
+use crate::shim::{ExitCause, Report, ShimJob};
 
-/// How much of the error output of an agent is told, in bytes.
+/// How much of the error output of an agent is quoted, in bytes.
 const ERRORS: usize = 2000;
 
-/// What is told of an agent that a closed gate has ended.
+/// What is reported of an agent that a closed gate has ended.
 const GATE_CLOSED: &str = "ended: its gate was closed while it could write";
 
 /// How long the end of an agent is waited for that has closed its output.
@@ -33,7 +33,7 @@ pub(super) const GRACE_OF_AGENT: Duration = Duration::from_secs(2);
 
 /// Who reads what a command prints.
 #[derive(Debug)]
-pub enum Reader {
+pub enum OutputReader {
     /// A program: as it is.
     Program,
     /// A model, and people meanwhile in the log, if there is one.
@@ -57,14 +57,14 @@ pub struct Ran {
 #[derive(Debug)]
 pub struct Foreground {
     pub(super) command: Piped,
-    output: Output,
+    output: KeptOutput,
     /// Shows the output as a terminal does, for a model; none where a program reads it.
     terminal: Option<Terminal>,
     timeout: Duration,
     bounds: Bounds,
     /// Why the command was cancelled, if it was.
     cancelled: Option<String>,
-    /// What stands before the output.
+    /// What precedes the output.
     pub(super) note: String,
     /// What an agent writes to its error output.
     pub(super) errors: Option<File>,
@@ -79,14 +79,14 @@ impl Foreground {
     ///
     /// # Errors
     /// The system's error.
-    pub(super) fn start(job: &Job, liveness_lock: &File) -> io::Result<Self> {
+    pub(super) fn start(job: &ShimJob, liveness_lock: &File) -> io::Result<Self> {
         Ok(Self::of(Piped::start(job, liveness_lock)?, job))
     }
 
-    fn of(command: Piped, job: &Job) -> Self {
+    fn of(command: Piped, job: &ShimJob) -> Self {
         Self {
             command,
-            output: Output::default(),
+            output: KeptOutput::default(),
             terminal: Some(Terminal::default()),
             timeout: job.order.timeout.unwrap_or_default(),
             bounds: job.order.bounds,
@@ -103,12 +103,12 @@ impl Foreground {
     /// # Errors
     /// The system's error.
     pub(super) fn start_agent(
-        job: &Job,
+        job: &ShimJob,
         liveness_lock: &File,
         output: UnixStream,
         writes: OwnedFd,
     ) -> io::Result<Self> {
-        let command = Piped::start_with(job, liveness_lock, Source::Socket(output), writes)?;
+        let command = Piped::start_with(job, liveness_lock, OutputSource::Socket(output), writes)?;
         Ok(Self::of(command, job))
     }
 
@@ -156,10 +156,10 @@ impl Foreground {
     }
 
     /// Waits for the end of the command, for this reader.
-    pub(super) async fn run_to_end(mut self, reader: Reader) -> Ran {
+    pub(super) async fn run_to_end(mut self, reader: OutputReader) -> Ran {
         match reader {
-            Reader::Program => self.terminal = None,
-            Reader::Model(log) => self.log = log,
+            OutputReader::Program => self.terminal = None,
+            OutputReader::Model(log) => self.log = log,
         }
         let report = self.report().await;
         let output = self.take_output();
@@ -212,14 +212,15 @@ impl Foreground {
         }
     }
 
+    fn timed_out(&self) -> String {
+        format!(
+            "timed out after {} s; everything it had started was ended",
+            self.timeout.as_secs_f64()
+        )
+    }
+
     /// Returns how the command ended, unless that was a good end by itself.
     fn failure(&self, report: &Report, output: &str) -> Option<String> {
-        let timed_out = || {
-            format!(
-                "timed out after {} s; everything it had started was ended",
-                self.timeout.as_secs_f64()
-            )
-        };
         match (report.cause, &report.error, &self.cancelled) {
             (_, Some(error), _) => Some(error.clone()),
             (ExitCause::Exited, ..) => {
@@ -234,8 +235,8 @@ impl Foreground {
                 "it had more than {} processes at once, which is its limit; everything it had started was ended",
                 self.bounds.max_procs.unwrap_or_default()
             )),
-            (ExitCause::TimedOut, ..) => Some(timed_out()),
-            _ if self.command.shim.is_asked() => Some(timed_out()),
+            (ExitCause::TimedOut, ..) => Some(self.timed_out()),
+            _ if self.command.shim.is_asked() => Some(self.timed_out()),
             (ExitCause::ShimLost, ..) => Some("the shim of this command was killed".to_owned()),
             (ExitCause::Lifeline | ExitCause::Signalled | ExitCause::Failed, ..) => {
                 Some("the shim of this command was told to end it".to_owned())
@@ -244,31 +245,31 @@ impl Foreground {
     }
 }
 
-/// Returns what an agent has said last of why it fails, to be put behind that it has failed.
+/// Returns what an agent has written last of why it fails, to be put behind that it has failed.
 fn end_of(errors: &File) -> String {
     let length = errors.metadata().map_or(0, |metadata| metadata.len());
     let mut last = vec![0; ERRORS.min(usize::try_from(length).unwrap_or(ERRORS))];
     let from = length - last.len() as u64;
     match errors.read_exact_at(&mut last, from) {
-        Ok(()) => told_end(&last),
+        Ok(()) => quoted_end(&last),
         Err(error) => format!("; its error output cannot be read: {error}"),
     }
 }
 
-/// Tells the end of an error output.
-fn told_end(last: &[u8]) -> String {
+/// Quotes the end of an error output; empty if there is none.
+fn quoted_end(last: &[u8]) -> String {
     let mut terminal = Terminal::default();
     let shown = [terminal.push(last), terminal.finish()].concat();
-    let said = String::from_utf8_lossy(&shown);
-    let said = said.trim();
-    if said.is_empty() {
+    let text = String::from_utf8_lossy(&shown);
+    let text = text.trim();
+    if text.is_empty() {
         String::new()
     } else {
-        format!("; its error output ends: {said}")
+        format!("; its error output ends: {text}")
     }
 }
 
-/// Reads the error output of an agent to its end; returns what is to be told of it.
+/// Reads the error output of an agent to its end; returns how it ends, quoted.
 pub(super) async fn last_words(mut errors: UnixStream) -> String {
     let mut last = Vec::new();
     let mut piece = vec![0; ERRORS];
@@ -276,7 +277,7 @@ pub(super) async fn last_words(mut errors: UnixStream) -> String {
         last.extend_from_slice(&piece[..read]);
         last.drain(..last.len().saturating_sub(ERRORS));
     }
-    told_end(&last)
+    quoted_end(&last)
 }
 
 pub(super) fn log_notes(report: &Report) {
@@ -285,7 +286,7 @@ pub(super) fn log_notes(report: &Report) {
     }
 }
 
-/// Returns what is to be said of an end by itself, unless it was a good one.
+/// Returns how a command ended by itself, unless that was a good end.
 pub(super) fn how_it_exited(report: &Report) -> Option<String> {
     match (report.code, report.signal) {
         (Some(0), _) => None,

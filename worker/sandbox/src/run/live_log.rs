@@ -21,7 +21,7 @@ pub struct LiveLog {
     /// How much of that has been dropped.
     cut: usize,
     last: u8,
-    /// Why it is written no more: a full disk costs the log, and not the check.
+    /// Why it is no longer written: a full disk costs the log, and not the check.
     broken: Option<io::Error>,
 }
 

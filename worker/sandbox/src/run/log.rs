@@ -26,7 +26,7 @@ pub(super) struct GrowingLog {
     tail: u64,
     /// How many bytes are cut between the two.
     cut: u64,
-    /// Why it is written no more: a full disk costs the log, and not the command.
+    /// Why it is no longer written: a full disk costs the log, and not the command.
     broken: Option<io::Error>,
 }
 
@@ -75,7 +75,7 @@ impl GrowingLog {
         }
     }
 
-    /// Cuts out what stands between the head and the last [`SIDE`] bytes.
+    /// Cuts out what is between the head and the last [`SIDE`] bytes.
     fn cut_middle(&mut self, length: u64) -> io::Result<()> {
         let mut last = vec![0; usize::try_from(SIDE).unwrap_or(0)];
         // The command can cut the file as well.
@@ -113,7 +113,7 @@ fn marker(cut: u64) -> String {
     format!("\n[{cut} bytes cut]\n")
 }
 
-/// Copies what stands from here on, at most [`SIDE`] bytes.
+/// Copies what follows, at most [`SIDE`] bytes.
 fn copy(log: &File, from: u64, kept: &mut File) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     let mut copied = 0;

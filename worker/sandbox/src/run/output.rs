@@ -14,7 +14,7 @@ const HALF_BYTES: usize = 4 * HALF;
 
 /// Takes in an output piece by piece.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(super) struct KeptOutput {
     /// The first [`HALF_BYTES`].
     head: Vec<u8>,
     /// What follows: all of it, or at least the last [`HALF_BYTES`].
@@ -25,7 +25,7 @@ pub(super) struct Output {
     chars: usize,
 }
 
-impl Output {
+impl KeptOutput {
     /// Takes in the next piece.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         // Each byte but those that continue a character begins one.
@@ -81,7 +81,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn text_of(pieces: &[&[u8]]) -> String {
-        let mut output = Output::default();
+        let mut output = KeptOutput::default();
         for piece in pieces.iter() {
             output.push(piece);
         }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_flood_needs_little_memory() {
-        let mut output = Output::default();
+        let mut output = KeptOutput::default();
         let piece = "0123456789\n".repeat(6000);
         for _ in 0..1000 {
             output.push(piece.as_bytes());

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::PIECE;
 use super::shim_handle::ShimHandle;
-use super::source::Source;
-use crate::shim::{Job, Report};
+use super::source::OutputSource;
+use crate::shim::{Report, ShimJob};
 
 /// How much is read at most when the command is over, in bytes: more than the largest pipe holds
 /// for a user.
@@ -17,7 +17,7 @@ const MAX_REST: usize = 2 << 20;
 #[derive(Debug)]
 pub(super) struct Piped {
     pub(super) shim: ShimHandle,
-    pub(super) source: Source,
+    pub(super) source: OutputSource,
     /// Whether the source may hold more.
     open: bool,
     piece: Vec<u8>,
@@ -28,8 +28,8 @@ impl Piped {
     ///
     /// # Errors
     /// The system's error.
-    pub(super) fn start(job: &Job, liveness_lock: &File) -> io::Result<Self> {
-        let (source, writes) = Source::pipe()?;
+    pub(super) fn start(job: &ShimJob, liveness_lock: &File) -> io::Result<Self> {
+        let (source, writes) = OutputSource::pipe()?;
         Self::start_with(job, liveness_lock, source, writes)
     }
 
@@ -38,9 +38,9 @@ impl Piped {
     /// # Errors
     /// The system's error.
     pub(super) fn start_with(
-        job: &Job,
+        job: &ShimJob,
         liveness_lock: &File,
-        source: Source,
+        source: OutputSource,
         writes: OwnedFd,
     ) -> io::Result<Self> {
         let shim = ShimHandle::start(job, liveness_lock, writes)?;

@@ -1,4 +1,4 @@
-//! The worker's side of a shim: starts it, hears its report, ends it, and sweeps up when it was
+//! The worker's side of a shim: starts it, reads its report, ends it, and cleans up if it was
 //! killed.
 //!
 //! Nothing here waits in a system call. Every shim is known by its pid while it is not reaped: any
@@ -23,7 +23,7 @@ use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use super::agent_gate::{self, AgentGate};
-use crate::shim::{self, ExitCause, Job, Report, sweep};
+use crate::shim::{self, ExitCause, Report, ShimJob, sweep};
 
 /// How long a shim may take to end a command before it is killed, and the worker does it in its
 /// place.
@@ -61,7 +61,7 @@ pub(super) struct ShimHandle {
 
 impl ShimHandle {
     /// Starts a shim and its command.
-    pub(super) fn start(job: &Job, liveness_lock: &File, output: OwnedFd) -> io::Result<Self> {
+    pub(super) fn start(job: &ShimJob, liveness_lock: &File, output: OwnedFd) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let channel = UnixStream::from_std(ours)?;
@@ -179,13 +179,15 @@ impl ShimHandle {
     }
 
     fn is_late(&mut self, now: Instant) {
-        let has_passed = |due: Option<Instant>| due.is_some_and(|due| due <= now);
-        let late_gate = self
-            .gate
-            .as_mut()
-            .filter(|gate| !self.asked && has_passed(gate.due_by()));
-        let is_gate = late_gate.map(AgentGate::ends_it).is_some();
-        if is_gate || has_passed(self.deadline) {
+        let mut ends = has_passed(self.deadline, now);
+        if let Some(gate) = &mut self.gate
+            && !self.asked
+            && has_passed(gate.due_by(), now)
+        {
+            gate.ends_it();
+            ends = true;
+        }
+        if ends {
             self.end();
         }
     }
@@ -241,7 +243,7 @@ impl ShimHandle {
     /// gate ends it.
     fn set_gate(&mut self, wanted: Gate) {
         let Some(gate) = &mut self.gate else { return };
-        match gate.ask(wanted).map(|said| self.channel.try_write(&said)) {
+        match gate.ask(wanted).map(|byte| self.channel.try_write(&byte)) {
             Some(Ok(1)) => {}
             None if wanted == Gate::Open => {}
             // What cannot be told is not known to be done.
@@ -269,11 +271,15 @@ impl ShimHandle {
 
 impl Drop for ShimHandle {
     fn drop(&mut self) {
-        // A shim that no call waits for any more is reaped, and if need be killed, as an orphan.
+        // A shim that no call waits for is reaped, and if need be killed, as an orphan.
         if !self.try_reap() {
             shims().retain(|&shim| shim != Pid::from_child(&self.child));
         }
     }
+}
+
+fn has_passed(due: Option<Instant>, now: Instant) -> bool {
+    due.is_some_and(|due| due <= now)
 }
 
 /// Starts a shim with all signals blocked. It reads them when it can, and none kills it before.
@@ -326,18 +332,14 @@ fn try_sweep(spared: impl Fn(Pid) -> bool) -> io::Result<Swept> {
             Swept::Nothing
         });
     }
-    let is_dying = |orphan| {
-        matches!(
-            rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG),
-            Ok(None)
-        )
-    };
+    let mut swept = Swept::Gone;
     // All of them, not only up to the first: each is to be reaped.
-    let dying = orphans
-        .into_iter()
-        .filter(|&orphan| is_dying(orphan))
-        .count();
-    Ok(if dying > 0 { Swept::Dying } else { Swept::Gone })
+    for orphan in orphans {
+        if let Ok(None) = rustix::process::waitpid(Some(orphan), WaitOptions::NOHANG) {
+            swept = Swept::Dying;
+        }
+    }
+    Ok(swept)
 }
 
 /// In a worker, only shims are started.

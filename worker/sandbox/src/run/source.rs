@@ -10,12 +10,12 @@ use tokio::net::unix::pipe;
 
 /// The worker's end.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum OutputSource {
     Pipe(pipe::Receiver),
     Socket(UnixStream),
 }
 
-impl Source {
+impl OutputSource {
     /// Makes a pipe; returns also the end that is written to.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-impl AsFd for Source {
+impl AsFd for OutputSource {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Pipe(pipe) => pipe.as_fd(),

@@ -32,7 +32,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the next piece in; returns what is not written over any more.
+    /// Takes the next piece; returns what can no longer be overwritten.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             match piece.strip_suffix(b"\n") {
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Terminal {
 
 /// One line.
 #[derive(Debug, Default)]
-struct Row {
+struct TerminalRow {
     /// All of it, as long as it holds no control character.
     plain: Vec<u8>,
     /// Else its characters.
@@ -102,7 +102,7 @@ struct Row {
     is_changed: bool,
 }
 
-impl Row {
+impl TerminalRow {
     fn write(self, into: &mut Vec<u8>) {
         into.extend(self.plain);
         let text: String = self.cells.into_iter().collect();
@@ -128,7 +128,7 @@ impl Row {
 /// The lines that can be written over, and the cursor.
 struct Rows {
     /// Never empty.
-    rows: VecDeque<Row>,
+    rows: VecDeque<TerminalRow>,
     /// The line of the cursor, among them.
     at: usize,
     column: usize,
@@ -144,7 +144,7 @@ struct Rows {
 
 impl Default for Rows {
     fn default() -> Self {
-        let rows = VecDeque::from([Row::default()]);
+        let rows = VecDeque::from([TerminalRow::default()]);
         Self {
             rows,
             at: 0,
@@ -191,7 +191,7 @@ impl Rows {
         self.at += 1;
         self.is_behind = self.at == self.rows.len();
         if self.is_behind {
-            self.rows.push_back(Row::default());
+            self.rows.push_back(TerminalRow::default());
         }
         if self.rows.len() > ROWS {
             self.settle_first();
@@ -215,7 +215,7 @@ impl Rows {
     }
 
     /// Returns the line of the cursor.
-    fn row(&mut self) -> &mut Row {
+    fn row(&mut self) -> &mut TerminalRow {
         self.is_behind = false;
         self.rows[self.at].part()
     }

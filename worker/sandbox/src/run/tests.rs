@@ -77,7 +77,7 @@ fn runner_with(
         mode: SandboxMode::Off,
         ..Sandbox::default()
     };
-    let confinement = Confinement {
+    let confinement = ConfinementArgs {
         layers: Layers::default(),
         weak: false,
         programs: Vec::new(),
@@ -126,11 +126,11 @@ impl Scratch {
         behind.split_once(" (").unwrap().0.into()
     }
 
-    fn start(&mut self, command: &str) -> Running {
+    fn start(&mut self, command: &str) -> StartedCommand {
         self.start_with(command, None)
     }
 
-    fn start_with(&mut self, command: &str, timeout: Option<f64>) -> Running {
+    fn start_with(&mut self, command: &str, timeout: Option<f64>) -> StartedCommand {
         self.runner
             .start(&bash(command, timeout, false), Gate::Open)
     }

@@ -1,4 +1,4 @@
-//! The way from an agent, or from a command, to its gateway: where the listeners stand, and how
+//! The way from an agent, or from a command, to its gateway: where the listeners are, and how
 //! they come to the worker.
 
 use std::io::{self, IoSliceMut};

@@ -1,7 +1,6 @@
-//! One command on its way: from the worker through shim and sandbox init to `bash`. Workspace and
-//! command stand on the command lines, where people see them in the list of processes. All else
-//! comes in a file in memory: other users read command lines, and one argument holds 128 KiB at
-//! most.
+//! One command on its way from the worker through shim and sandbox init to `bash`. Workspace and
+//! command are on the command lines, where people see them in the list of processes. All else is in
+//! a file in memory: other users can read command lines, and one argument holds at most 128 KiB.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -23,7 +22,7 @@ use crate::variables::Variables;
 
 /// How a command is to be run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Order {
+pub struct ShimOrder {
     /// How long it may take.
     pub timeout: Option<Duration>,
     /// What its processes may use.
@@ -57,8 +56,8 @@ pub struct Listen {
 
 /// A command with all that it needs.
 #[derive(Debug)]
-pub struct Job {
-    pub(crate) order: Order,
+pub struct ShimJob {
+    pub(crate) order: ShimOrder,
     pub(crate) variables: Variables,
     /// Where the command begins.
     pub(crate) workspace: PathBuf,
@@ -69,14 +68,14 @@ pub struct Job {
     pub handed_on: Vec<OwnedFd>,
 }
 
-impl Job {
+impl ShimJob {
     /// Makes a job. Its variables are those of the environment, and where its temporary directory
     /// is.
     ///
     /// # Errors
     /// The system's error.
     pub fn new(
-        order: Order,
+        order: ShimOrder,
         environment: &Environment,
         workspace: &Path,
         command: &OsStr,
@@ -115,26 +114,28 @@ impl Job {
         let [_, descriptor, workspace, command] = arguments else {
             return Err("a descriptor, a workspace and a command are wanted".to_owned());
         };
-        let read = || {
-            let file = File::open(Path::new("/proc/self/fd").join(descriptor))?;
-            let mut bytes = Vec::new();
-            (&file).read_to_end(&mut bytes)?;
-            let end = bytes
-                .iter()
-                .position(|&byte| byte == b'\n')
-                .unwrap_or(bytes.len());
-            let order = serde_json::from_slice(&bytes[..end])?;
-            let variables = Variables::from_bytes(bytes.get(end + 1..).unwrap_or_default());
-            Ok(Self {
-                order,
-                variables,
-                workspace: workspace.into(),
-                command: command.clone(),
-                file,
-                handed_on: Vec::new(),
-            })
-        };
-        read().map_err(|error: io::Error| format!("cannot read what is to be run: {error}"))
+        let job = Self::read(descriptor, workspace, command);
+        job.map_err(|error| format!("cannot read what is to be run: {error}"))
+    }
+
+    fn read(descriptor: &OsStr, workspace: &OsStr, command: &OsStr) -> io::Result<Self> {
+        let file = File::open(Path::new("/proc/self/fd").join(descriptor))?;
+        let mut bytes = Vec::new();
+        (&file).read_to_end(&mut bytes)?;
+        let end = bytes
+            .iter()
+            .position(|&byte| byte == b'\n')
+            .unwrap_or(bytes.len());
+        let order = serde_json::from_slice(&bytes[..end])?;
+        let variables = Variables::from_bytes(bytes.get(end + 1..).unwrap_or_default());
+        Ok(Self {
+            order,
+            variables,
+            workspace: workspace.into(),
+            command: command.to_owned(),
+            file,
+            handed_on: Vec::new(),
+        })
     }
 
     /// Returns the descriptors that it is handed on with.
@@ -143,9 +144,9 @@ impl Job {
         [self.file.as_raw_fd()].into_iter().chain(channel).collect()
     }
 
-    /// Returns this very program, whatever stands at its path meanwhile, under a hidden subcommand.
-    /// It stands outside of the sandbox, so nothing that a command may write, or asks for, has a
-    /// say in how it begins.
+    /// Returns this very program, even if another one is at its path by now, under a hidden
+    /// subcommand. It runs outside of the sandbox, so nothing that a command can write or ask for
+    /// changes how it begins.
     ///
     /// # Errors
     /// The system's error.
@@ -184,21 +185,21 @@ mod tests {
     use crate::policy::Hidden;
     use crate::policy::tests::plain_policy;
 
-    fn taken(arguments: &[&str]) -> Result<Job, String> {
-        Job::from_arguments(&arguments.iter().map(OsString::from).collect::<Vec<_>>())
+    fn taken(arguments: &[&str]) -> Result<ShimJob, String> {
+        ShimJob::from_arguments(&arguments.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_job_is_taken_as_it_was_given() {
-        let order = Order {
+        let order = ShimOrder {
             timeout: Some(Duration::from_millis(250)),
-            ..Order::default()
+            ..ShimOrder::default()
         };
         let environment = Environment {
             variables: vec![(b"A".to_vec(), b"x\ny".to_vec())],
             ..Environment::default()
         };
-        let job = Job::new(
+        let job = ShimJob::new(
             order.clone(),
             &environment,
             Path::new("/w"),
@@ -229,11 +230,11 @@ mod tests {
                 .collect(),
             ..plain_policy()
         };
-        let order = Order {
+        let order = ShimOrder {
             policy: Some(policy),
-            ..Order::default()
+            ..ShimOrder::default()
         };
-        let job = Job::new(
+        let job = ShimJob::new(
             order.clone(),
             &Environment::default(),
             Path::new("/w"),

@@ -20,7 +20,7 @@ pub(crate) struct Report {
     /// What the shim could not do. Fits behind "error: ".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// What else the user is told.
+    /// Notices for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
 }

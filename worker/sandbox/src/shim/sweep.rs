@@ -28,9 +28,10 @@ pub(crate) fn pause() {
 /// round. Returns the children that it found, which are not reaped.
 ///
 /// All of it is stopped first, from the top down, and then killed from the bottom up: what is
-/// stopped forks no more, whereas each process that is killed makes room for one more of those that
-/// fork as fast as they can. What loses its parent during the round can be missed: it is a child of
-/// this process then, and found the next time. So nothing is left when a round finds no child.
+/// stopped no longer forks, whereas each process that is killed makes room for one more of those
+/// that fork as fast as they can. What loses its parent during the round can be missed: it is a
+/// child of this process then, and found the next time. So nothing is left when a round finds no
+/// child.
 ///
 /// # Errors
 /// The system's error if the children cannot be listed.
@@ -43,9 +44,9 @@ pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>
             ignore_gone(kill_process_group(child, Signal::KILL));
         }
     }
-    let mut found: Vec<Found> = children
+    let mut found: Vec<Descendant> = children
         .iter()
-        .map(|&pid| Found { pid, parent: None })
+        .map(|&pid| Descendant { pid, parent: None })
         .collect();
     let mut next = 0;
     while let Some(process) = found.get(next).copied() {
@@ -54,7 +55,7 @@ pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>
             // What is missed here comes to this process when its parent is killed, and is found the
             // next time.
             let below = children_of(process.pid).unwrap_or_default();
-            found.extend(below.into_iter().map(|pid| Found {
+            found.extend(below.into_iter().map(|pid| Descendant {
                 pid,
                 parent: Some(process.pid),
             }));
@@ -75,7 +76,7 @@ pub(crate) fn count_descendants() -> usize {
         .count()
 }
 
-/// Lists what descends from a process, as far as it can be seen; what is above stands before what
+/// Lists what descends from a process, as far as it can be seen; a parent is before its
 /// is below.
 pub(crate) fn descendants(of: Pid) -> Vec<Pid> {
     let mut found = children_of(of).unwrap_or_default();
@@ -127,13 +128,13 @@ pub(crate) fn reap_orphans(but: Pid) -> io::Result<()> {
 
 /// A process that is to be killed.
 #[derive(Debug, Clone, Copy)]
-struct Found {
+struct Descendant {
     pid: Pid,
     /// None: this process, whose children keep their pids until it reaps them.
     parent: Option<Pid>,
 }
 
-impl Found {
+impl Descendant {
     /// Sends a signal, unless the process is another one now; tells which.
     fn signal(self, signal: Signal) -> bool {
         let Some(parent) = self.parent else {
@@ -220,7 +221,7 @@ mod tests {
         let pid = Pid::from_child(&child);
         let own = rustix::process::getpid();
         assert!(
-            !Found {
+            !Descendant {
                 pid,
                 parent: Some(pid)
             }
@@ -228,7 +229,7 @@ mod tests {
         );
         // A SIGKILL on its way would come first.
         assert!(
-            Found {
+            Descendant {
                 pid,
                 parent: Some(own)
             }

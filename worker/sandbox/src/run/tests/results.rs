@@ -214,10 +214,10 @@ async fn flood_entry() {
 async fn a_flood_leaves_room_for_others_after_each_piece() {
     let mut scratch = Scratch::new();
     let mut running = scratch.start("head -c 1000000 /dev/zero; touch written; sleep 1000");
-    let Running::Foreground(command) = &mut running else {
+    let StartedCommand::Foreground(command) = &mut running else {
         panic!("not started")
     };
-    let source::Source::Pipe(pipe) = &command.command.source else {
+    let source::OutputSource::Pipe(pipe) = &command.command.source else {
         panic!("it is no pipe")
     };
     rustix::pipe::fcntl_setpipe_size(pipe, 1 << 20).unwrap();

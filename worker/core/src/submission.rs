@@ -76,7 +76,7 @@ impl LeadQuestion {
         });
         Some(
             ids.take(RENUMBERINGS)
-                .find(|known| Some(&known.request_id) == pending)
+                .find(|question| Some(&question.request_id) == pending)
                 .unwrap_or(first),
         )
     }

@@ -43,9 +43,9 @@ pub(super) fn command(policy: &Policy, workspace: &Path) -> io::Result<Command> 
 /// Returns `bwrap`, if it is installed and only root can have put it there.
 pub(super) fn program() -> Option<PathBuf> {
     PROGRAMS.iter().map(PathBuf::from).find(|program| {
-        program
-            .metadata()
-            .is_ok_and(|found| found.is_file() && found.uid() == 0 && found.mode() & 0o022 == 0)
+        program.metadata().is_ok_and(|metadata| {
+            metadata.is_file() && metadata.uid() == 0 && metadata.mode() & 0o022 == 0
+        })
     })
 }
 

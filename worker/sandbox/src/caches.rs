@@ -242,10 +242,10 @@ fn is_smaller(folder: &Path, bytes: u64, files: u64) -> io::Result<bool> {
         };
         for entry in entries {
             let entry = entry?;
-            let Ok(found) = entry.metadata() else {
+            let Ok(metadata) = entry.metadata() else {
                 continue;
             };
-            let taken = found.blocks().saturating_mul(512);
+            let taken = metadata.blocks().saturating_mul(512);
             let Some(less) = room.checked_sub(taken) else {
                 return Ok(false);
             };
@@ -254,7 +254,7 @@ fn is_smaller(folder: &Path, bytes: u64, files: u64) -> io::Result<bool> {
             };
             room = less;
             names = fewer;
-            if found.is_dir() {
+            if metadata.is_dir() {
                 left.push(entry.path());
             }
         }
@@ -372,9 +372,9 @@ mod tests {
         let work = scene.root.join("home/web");
         fs::create_dir_all(work.join(".cache")).unwrap();
         symlink(scene.root.join("home/.ssh"), work.join(".cache/pip")).unwrap();
-        let told = scene.tell(&[("PIP_CACHE_DIR", "home/web/.cache/pip")]);
+        let environment = scene.tell(&[("PIP_CACHE_DIR", "home/web/.cache/pip")]);
         assert_eq!(
-            told.path("PIP_CACHE_DIR"),
+            environment.path("PIP_CACHE_DIR"),
             Some(work.join(".cache/pip")),
             "it is used as it is"
         );

@@ -108,11 +108,7 @@ impl GitSettings {
     /// Returns the path that a setting is, as `git` takes it.
     fn path_of(&self, setting: &Setting, file: &Path) -> Option<PathBuf> {
         let is_include = is_include(setting);
-        if !is_include
-            && !PATHS
-                .split_whitespace()
-                .any(|known| known == setting.name())
-        {
+        if !is_include && !PATHS.split_whitespace().any(|name| name == setting.name()) {
             return None;
         }
         let value = setting

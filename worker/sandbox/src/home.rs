@@ -1,5 +1,6 @@
-//! The dot files and dot folders of a home: hidden from commands, but for what tools need. A list
-//! of secrets is never complete; what tools need is known, and a user can name more of it.
+//! The dot files and dot folders of a home. They are hidden from commands, except for what tools
+//! need: a list of secrets is never complete, but what tools need is known, and a user can name
+//! more.
 //!
 //! A home is listed before each command: what a program has put there since is hidden, too.
 
@@ -27,7 +28,7 @@ const SEEN: &str = ".gitconfig .gitignore .gitignore_global .gitattributes .gitm
     .vcpkg .conan .conan2 .platformio .arduino15 .esp .espressif .texlive .texmf-var .texmf-config .nix-profile .nix-defexpr .linuxbrew .bazel .bazelisk .buildozer \
     .fonts .fontconfig .tfenv .tenv .cmake .meson .xmake .nltk_data .triton .nv .torch";
 
-/// Of these folders, in which each program has one of its own, only this is seen.
+/// What is seen of the folders in which each program has one of its own.
 const PARTS: &str = ".config/git .config/fish/completions .config/mise .config/uv .config/pypoetry .config/go .config/composer .config/yarn/global .config/pnpm-global \
     .config/fontconfig .config/matplotlib .config/ccache .config/rustfmt .config/ripgrep .config/clangd .config/asdf .config/nvm \
     .local/bin .local/lib .local/lib64 .local/include .local/man .local/opt .local/pipx .local/venvs .local/share/man .local/share/pnpm .local/share/mise .local/share/rtx \
@@ -42,11 +43,10 @@ const PARTS: &str = ".config/git .config/fish/completions .config/mise .config/u
     .cache/fontconfig .cache/mesa_shader_cache .cache/mypy .cache/ruff .cache/black .cache/pylint .cache/prettier .cache/eslint .cache/tree-sitter .cache/clangd .cache/vcpkg .cache/conan \
     .cache/mise .cache/fnm .cache/nix .cache/kotlin .cache/gradle .cache/dotnet .cache/NuGetPackages .cache/R .cache/staticcheck .cache/phpactor .cache/JNA .cache/cabal .cache/rosetta";
 
-/// What a folder of a home must be named by to be seen in part: its own folders each belong to a
-/// program.
+/// The folders of a home that are seen in part: each folder in them belongs to a program.
 const SPLIT: [&str; 3] = [".config", ".local", ".cache"];
 
-/// The folders in those that have folders of programs again.
+/// The folders in those that hold folders of programs, too.
 const SPLIT_AGAIN: [&str; 2] = [".local/share", ".local/state"];
 
 /// The folder of a home in which each program of the snap store keeps its dot files.
@@ -129,8 +129,8 @@ impl Home {
         Ok(())
     }
 
-    /// Tells whether a path needs no look: it lies in something that is hidden as a whole, or is
-    /// not there.
+    /// Tells whether a path need not be looked at: it lies in something that is hidden as a whole,
+    /// or is not there.
     pub(super) fn settles(&self, path: &Path) -> bool {
         let Some(home) = self.listed.iter().find(|home| path.starts_with(home)) else {
             return false;
@@ -153,16 +153,16 @@ impl Home {
     }
 }
 
-/// Where links of many homes lead though no program keeps anything there: the machine's, and what
-/// is below.
+/// Folders of the machine, to which links of many homes lead. No program keeps anything of a user
+/// in them or below.
 const OF_THE_MACHINE: &str =
     "/bin /boot /dev /etc /gnu /lib /lib32 /lib64 /nix /opt /proc /run /sbin /snap /sys /usr";
 
-/// The same, but not what is below.
+/// The same, but something of a user can lie below.
 const AROUND: &str = "/ /home /media /mnt /root /srv /tmp /var /var/lib /var/tmp";
 
-/// Returns where a dot file or dot folder lies; none if it is a link that leads to what nothing has
-/// to be hidden of: to the machine's, to what the home or something needed lies in, or to where
+/// Returns where a dot file or dot folder lies. None if it is a link to something that need not be
+/// hidden: a folder of the machine, one in which the home or something needed lies, or one in which
 /// teammates work.
 fn real(
     path: &Path,
@@ -173,7 +173,7 @@ fn real(
     if !is_link {
         return Some(path.to_owned());
     }
-    // Else a command can have made it, and would take from all teammates what it leads to.
+    // A command can have made it: to hide what it leads to would take that from all teammates.
     if places.territory.iter().any(|above| path.starts_with(above)) {
         return None;
     }
@@ -250,8 +250,7 @@ fn names_in(folder: &Path) -> HashSet<OsString> {
         .collect()
 }
 
-/// Returns where the tools of an environment lie that are in a dot folder of a home: the folder of
-/// each.
+/// Returns the folder of each tool of an environment that lies in a dot folder of a home.
 pub(super) fn tools(environment: &Environment, homes: &[PathBuf]) -> Vec<PathBuf> {
     let variables = ["PATH"]
         .into_iter()
@@ -278,7 +277,7 @@ fn folder_of_tool(path: &Path, home: &Path) -> Option<PathBuf> {
     let mut splits = SPLIT_AGAIN.iter().chain(&SPLIT);
     let split = splits.find(|split| path.starts_with(home.join(split)));
     let depth = split.map_or(1, |split| split.split('/').count() + 1);
-    // All of a split folder is the folder of no tool.
+    // A split folder as a whole belongs to no tool.
     (below.len() >= depth).then(|| home.join(below[..depth].iter().collect::<PathBuf>()))
 }
 

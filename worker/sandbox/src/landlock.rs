@@ -74,10 +74,10 @@ fn try_restrict(policy: &Policy) -> Result<RulesetStatus, RulesetError> {
         | AccessFs::MakeSock
         | AccessFs::MakeChar
         | AccessFs::MakeBlock;
-    let found = policy
+    let opened = policy
         .all_writable()
         .filter_map(|it| Some((it, open_writable(it)?)));
-    let writable = found.map(|(writable, (fd, is_dir))| {
+    let writable = opened.map(|(writable, (fd, is_dir))| {
         let access = match is_dir {
             true if writable.plain => all & !not_plain,
             true => all,

@@ -1,5 +1,5 @@
-//! The mounts of a command, made by the sandbox init itself: all of the machine, read-only but for
-//! what the plan says.
+//! The mounts of a command, made by the sandbox init itself: all of the machine, read-only except
+//! for what the plan says.
 //!
 //! Works on a mount namespace that no other process shares. Nothing here touches a file: what is
 //! protected is mounted on itself, so that it cannot be renamed or replaced, and what is hidden is
@@ -68,14 +68,14 @@ pub(super) fn build(plan: &MountPlan, workspace: &Path, memory: Option<u64>) -> 
             covered.show(path)?;
             continue;
         }
-        let Some((found, stat)) = find_itself(source).map_err(cannot("look at", source))? else {
+        let Some((opened, stat)) = find_itself(source).map_err(cannot("look at", source))? else {
             continue;
         };
         // By its descriptor: no rename in between leads elsewhere.
-        let itself = PathBuf::from(path_of(&found));
+        let itself = PathBuf::from(path_of(&opened));
         match access {
-            MountAccess::Write { .. } if source != path => mount_descriptor(&found, path),
-            MountAccess::Write { .. } | MountAccess::Read => mount_descriptor(&found, &itself),
+            MountAccess::Write { .. } if source != path => mount_descriptor(&opened, path),
+            MountAccess::Write { .. } | MountAccess::Read => mount_descriptor(&opened, &itself),
             MountAccess::Nothing { for_git }
                 if is_dir(&stat) && (*for_git || plan.has_below(path)) =>
             {
@@ -165,9 +165,9 @@ fn mount_descriptor(from: &OwnedFd, at: &Path) -> Done {
 
 /// Covers a directory with an empty one, which is made read-only with all the rest. `for_git`: a
 /// file in it lets `git` ignore it, since `git clean` would fail to remove an empty directory.
-fn cover(found: &Path, path: &Path, for_git: bool) -> Done {
+fn cover(itself: &Path, path: &Path, for_git: bool) -> Done {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("hidden", found, "tmpfs", flags, Some(c"size=4k,mode=0700"))
+    mount("hidden", itself, "tmpfs", flags, Some(c"size=4k,mode=0700"))
         .map_err(cannot("hide", path))?;
     if for_git {
         let ignore = path.join(IGNORE);
@@ -192,22 +192,22 @@ struct Covers<'a> {
 
 impl Covers<'_> {
     /// Covers a directory with an empty one.
-    fn cover_folder(&mut self, found: &Path, path: &Path) -> Done {
+    fn cover_folder(&mut self, itself: &Path, path: &Path) -> Done {
         if let Some(folder) = &self.folder {
-            return mount_descriptor(folder, found);
+            return mount_descriptor(folder, itself);
         }
-        cover(found, path, false)?;
+        cover(itself, path, false)?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         self.folder = made_read_only(path, flags);
         Ok(())
     }
 
     /// Covers a file with one that is empty.
-    fn cover_file(&mut self, found: &Path, path: &Path) -> Done {
+    fn cover_file(&mut self, itself: &Path, path: &Path) -> Done {
         if let Some(file) = &self.file {
-            return mount_descriptor(file, found);
+            return mount_descriptor(file, itself);
         }
-        mount_descriptor(self.null, found)?;
+        mount_descriptor(self.null, itself)?;
         self.file = flags_of(self.null).and_then(|flags| made_read_only(path, flags));
         Ok(())
     }

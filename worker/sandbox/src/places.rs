@@ -52,7 +52,7 @@ pub struct CommandPlaces {
     pub configs: Vec<PathBuf>,
     /// What commands see although it lies in something hidden.
     pub shown: Vec<PathBuf>,
-    /// What commands may not write although it lies where they may.
+    /// What commands may not write although it lies where they may write.
     pub(crate) sealed: Vec<PathBuf>,
     /// The repository of the workspace, if that lay elsewhere when the incarnation began. A file
     /// that a command has made since does not count.
@@ -81,7 +81,7 @@ pub(crate) struct UsersPath {
     pub(crate) links: Vec<PathBuf>,
 }
 
-/// What an incarnation was begun with, as far as it says where things lie.
+/// What an incarnation began with, as far as that says where things lie.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin<'a> {
     /// The environment of the spawn.
@@ -467,7 +467,7 @@ mod tests {
         let (_, lost) = take_writable(&["relative".to_owned()], &scratch);
         assert_eq!(lost, ["relative (it is not absolute)"]);
     }
-    /// A person may allow a weak sandbox; a list is believed all the same.
+    /// A person may allow a weak sandbox, but trusts a list of hosts nevertheless.
     #[test]
     fn no_command_is_run_with_a_list_of_hosts_that_nothing_can_hold() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What a command may do: three sets of paths, and the network. Pure: from the mode, the gate and
-//! where things lie.
+//! What a command may do: three sets of paths, and the network. Pure: it follows from the mode, the
+//! gate and where things lie.
 //!
 //! A path is *writable*, *protected* below a writable one, or *hidden*, and so is all that lies
 //! below it, down to the next path of a set. What is in no set can be read. How a set is enforced
@@ -37,7 +37,7 @@ impl Writable {
     }
 }
 
-/// Something that a command may not write, though it lies below something that it may.
+/// Something that a command may not write, although it lies below something that it may write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Protected {
     pub(crate) path: PathBuf,
@@ -49,7 +49,7 @@ pub(crate) struct Protected {
 pub(crate) struct Hidden {
     pub(crate) path: PathBuf,
     /// Whether it belongs to a team: then a command may not even list it. A descriptor is enough
-    /// for an advisory lock, and by such locks the daemon tells which workers are alive.
+    /// to take an advisory lock, and such locks show the daemon which workers are alive.
     pub(crate) is_of_team: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Hidden {
 pub(crate) struct Present {
     /// The secrets that are there, and what of a home no tool needs.
     pub(crate) secrets: Vec<PathBuf>,
-    /// What of that is seen all the same.
+    /// What of that is seen nevertheless.
     pub(crate) shown: Vec<PathBuf>,
     /// The team directories of the user, this one and others, and their registers, by every path.
     pub(crate) teams: Vec<PathBuf>,
@@ -87,14 +87,14 @@ pub struct Policy {
     pub(crate) protected: Vec<Protected>,
     /// What it may not read.
     pub(crate) hidden: Vec<Hidden>,
-    /// What of that it sees all the same: it can write there only what is writable.
+    /// What of that it sees nevertheless. It can write there only what is writable.
     pub(crate) shown: Vec<PathBuf>,
     /// Where shims note which protected files were missing: no command reaches it.
     pub(crate) notes: PathBuf,
 }
 
 impl Policy {
-    /// Says what a command may do; none: all that the user may.
+    /// Returns what a command may do; none: all that the user may.
     pub(crate) fn of(
         sandbox: &Sandbox,
         gate: Gate,
@@ -191,7 +191,7 @@ impl Policy {
             .chain(&self.writable)
     }
 
-    /// Tells whether a place is writable whatever the gate.
+    /// Tells whether a place is writable behind a closed gate, too.
     pub(super) fn is_always_writable(&self, at: &Path) -> bool {
         self.temp.at == at || self.state.as_ref().is_some_and(|state| state.at == at)
     }
@@ -206,8 +206,8 @@ impl Policy {
         is_within(path, &self.writable)
     }
 
-    /// Says why the layers cannot confine the command as promised; none if they can. `programs` are
-    /// those of the team.
+    /// Returns why the layers cannot confine the command as promised; none if they can. `programs`
+    /// are those of the team.
     pub(crate) fn weakness(&self, programs: &[PathBuf]) -> Option<String> {
         let hidden = self
             .hidden
@@ -370,7 +370,7 @@ pub(crate) mod tests {
         }
         assert_eq!(policy.protected.len(), expected.len());
         assert!(policy.network && is_hidden(&policy, "/home/u/.ssh"));
-        // As a file it says where the repository is.
+        // A file `.git` says where the repository is.
         let git_files = vec![PathBuf::from("/home/u/web/.git")];
         let present = Present {
             git_files,

@@ -137,7 +137,7 @@ impl ProbeDirectory {
         {
             return (all, Vec::new());
         }
-        let mut found = Layers::default();
+        let mut layers = Layers::default();
         let mut missing = Vec::new();
         let none = Layers::default();
         for (name, namespaces) in [
@@ -145,19 +145,19 @@ impl ProbeDirectory {
             ("bwrap", Namespaces::Bubblewrap),
         ] {
             if self.try_alone(name, Layers { namespaces, ..none }, &mut missing) {
-                found.namespaces = namespaces;
+                layers.namespaces = namespaces;
                 break;
             }
         }
         if self.try_alone("landlock", Layers { landlock, ..none }, &mut missing) {
-            found.landlock = landlock;
+            layers.landlock = landlock;
         }
         let seccomp = Layers {
             seccomp: true,
             ..none
         };
-        found.seccomp = self.try_alone("seccomp", seccomp, &mut missing);
-        (found, missing)
+        layers.seccomp = self.try_alone("seccomp", seccomp, &mut missing);
+        (layers, missing)
     }
 
     /// Tells whether a layer works, and adds why it does not.

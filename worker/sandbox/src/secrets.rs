@@ -1,5 +1,5 @@
-//! Secrets, which only the user reads: keys, and what tools keep of them. Where they are by custom,
-//! where variables say they are, and where links of the user lead from there.
+//! Secrets, which only the user reads: keys, and what tools keep of them. They lie where they do by
+//! custom, where variables say, and where links of the user lead from there.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -21,9 +21,8 @@ use super::mount_table::{aliases, join, mounts};
 use super::place::{is_plain, open_itself};
 use super::places::UsersPath;
 
-/// Where the secrets of a user lie, by every path, whether they are there or not. They are looked
-/// for when the first call needs them: an idle teammate needs none, and for root that is a walk
-/// through `/etc`.
+/// Where the secrets of a user lie, by every path, whether they are there or not. The first call
+/// looks for them, so an idle teammate does not: for root that is a walk through `/etc`.
 #[derive(Clone)]
 pub struct Secrets(Arc<LazyLock<Found, Box<dyn FnOnce() -> Found + Send + Sync>>>);
 
@@ -248,16 +247,16 @@ const AT: &str = "AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE BOTO_CONFIG GOOGLE
 /// Where a container's tools keep logins, below the directory of the session.
 const IN_A_SESSION: &str = "containers/auth.json";
 
-/// Anywhere, if this user can read them: as the superuser without capabilities, a command still
-/// owns these.
+/// Anywhere on the machine, if this user can read them: a command of root owns these even without
+/// capabilities.
 const OF_THE_MACHINE: &str = "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/security/opasswd /etc/sudoers /etc/sudoers.d \
     /etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key /etc/ssh/ssh_host_rsa_key /etc/ssl/private /etc/krb5.keytab \
     /etc/wireguard /etc/NetworkManager/system-connections /run/secrets /run/credentials /var/backups \
     /var/cache/debconf/passwords.dat /var/lib/cloud /var/lib/kubelet /var/lib/rancher /var/lib/sss /var/lib/samba/private \
     /var/spool/cron";
 
-/// Where else root keeps what others cannot read: all of that is hidden from its commands. A
-/// process looks once, however many sets of commands it confines.
+/// What else root keeps that others cannot read: all of that is hidden from its commands. A process
+/// looks once, for all commands that it confines.
 static OF_ROOT: LazyLock<Vec<PathBuf>> =
     LazyLock::new(|| kept_from_others("/etc".as_ref(), &CommandPlaces::default()));
 
@@ -351,7 +350,7 @@ fn kept_from_others(folder: &Path, places: &CommandPlaces) -> Vec<PathBuf> {
             );
             Vec::new()
         });
-        // What a link leads to is looked at where it lies; most of `/etc` are links.
+        // What a link leads to is looked at where it lies. Most entries of `/etc` are links.
         for entry in entries
             .into_iter()
             .filter(|it| it.file_type().is_ok_and(|kind| !kind.is_symlink()))
@@ -385,9 +384,9 @@ fn led_to(links: &[PathBuf], places: &CommandPlaces) -> Result<Vec<PathBuf>, Str
     Ok(led_to?.into_iter().flatten().collect())
 }
 
-/// Returns those that are there. Of what cannot be looked at, the directory that is closed: a
-/// command could have closed it, and could open it again. Follows no link: a command can have made
-/// one that is new.
+/// Returns those that are there. For one that cannot be looked at, returns the directory that is
+/// closed: a command could have closed it, and could open it again. Follows no link: a command can
+/// have made a new one.
 ///
 /// # Errors
 /// A text for the model, if that directory is needed.
@@ -421,8 +420,8 @@ fn holds_something(stat: &Stat) -> bool {
 }
 
 impl CommandPlaces {
-    /// Returns where a link leads, unless a command could have made it and may not write there: it
-    /// would take from all teammates what they need.
+    /// Returns where a link leads. None if a command could have made it and may not write there: to
+    /// hide that would take from all teammates what they need.
     fn led_to(&self, path: &Path) -> Result<Option<PathBuf>, String> {
         let mut by_a_command = false;
         let mut last = path.to_owned();
@@ -551,9 +550,9 @@ mod tests {
         let homes = [root.join("home")];
         let workspace = root.join(workspace);
         let places = places(&homes, &workspace);
-        let mut known = known(&places, &Environment::default());
-        known.extend(led_to(&FirstLook::at(&known, &homes).links, &places).unwrap());
-        near(present(&known, &places, &Home::default()).unwrap(), root)
+        let mut secrets = known(&places, &Environment::default());
+        secrets.extend(led_to(&FirstLook::at(&secrets, &homes).links, &places).unwrap());
+        near(present(&secrets, &places, &Home::default()).unwrap(), root)
     }
 
     fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -616,8 +615,8 @@ mod tests {
         let workspace = root.join("work");
         let territory = vec![root.join("home/.cargo")];
         let alone = places(&homes, &workspace);
-        let known = known(&alone, &Environment::default());
-        let links = FirstLook::at(&known, &homes).links;
+        let secrets = known(&alone, &Environment::default());
+        let links = FirstLook::at(&secrets, &homes).links;
         assert_eq!(led_to(&links, &alone), Ok(vec![root.join("system")]));
         assert_eq!(
             led_to(
@@ -631,7 +630,7 @@ mod tests {
         );
         // A new link is not followed at all.
         assert_eq!(
-            present(&known, &alone, &Home::default())
+            present(&secrets, &alone, &Home::default())
                 .unwrap()
                 .iter()
                 .filter(|path| path.starts_with(&root))
@@ -648,8 +647,8 @@ mod tests {
             b"GOOGLE_APPLICATION_CREDENTIALS".to_vec(),
             b"/k/key.json".to_vec(),
         ));
-        let known = known(&places(&[], Path::new("/work")), &environment);
-        assert!(!known.contains(&"/dev/null".into()) && known.contains(&"/k/key.json".into()));
+        let secrets = known(&places(&[], Path::new("/work")), &environment);
+        assert!(!secrets.contains(&"/dev/null".into()) && secrets.contains(&"/k/key.json".into()));
     }
 
     #[test]
@@ -746,11 +745,11 @@ mod tests {
             environment.set(name, value);
         }
         let homes = [root.join("home")];
-        let known = near(
+        let secrets = near(
             known(&places(&homes, &root.join("work")), &environment),
             &root,
         );
-        let known: Vec<_> = known
+        let secrets: Vec<_> = secrets
             .iter()
             .filter(|path| !path.starts_with("home/"))
             .collect();
@@ -762,6 +761,6 @@ mod tests {
             "hosts",
             "session/containers/auth.json",
         ];
-        assert_eq!(known, expected);
+        assert_eq!(secrets, expected);
     }
 }

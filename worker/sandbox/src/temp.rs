@@ -81,7 +81,7 @@ fn remove_leftovers(above: &Path, begin: &str) {
             && entry
                 .path()
                 .symlink_metadata()
-                .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
+                .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw())
         {
             remove_or_say(&entry.path(), until);
         }

@@ -150,8 +150,8 @@ mod tests {
         let mut command = Command::new(&program);
         command.arg0("env");
         taken.give(&mut command);
-        let said = command.output().unwrap().stdout;
-        let mut lines: Vec<_> = std::str::from_utf8(&said).unwrap().lines().collect();
+        let output = command.output().unwrap().stdout;
+        let mut lines: Vec<_> = std::str::from_utf8(&output).unwrap().lines().collect();
         lines.sort_unstable();
         assert_eq!(lines, [" z", "A=x=y", "EMPTY=", "LATER=\u{fc}"]);
     }

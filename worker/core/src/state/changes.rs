@@ -38,7 +38,7 @@ impl State {
             .shutdown
             .clone()
             .map(|pending| match self.shutdown.take() {
-                Some(known) if known.directive.request_id == pending.request_id => known,
+                Some(open) if open.directive.request_id == pending.request_id => open,
                 _ => OpenShutdown::begun(
                     pending,
                     now,

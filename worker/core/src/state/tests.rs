@@ -553,7 +553,7 @@ fn a_pause_in_a_model_call_is_said_until_the_call_goes_on_or_is_over() {
         until: 5.0,
         why: "overloaded (529)".to_owned(),
     };
-    let said = |state: &State| {
+    let shown = |state: &State| {
         let report = state.report(false);
         (report.doing, report.activity, report.waiting)
     };
@@ -561,16 +561,16 @@ fn a_pause_in_a_model_call_is_said_until_the_call_goes_on_or_is_over() {
     state.thinking();
     state.pause(Some(pause.clone()));
     assert_eq!(
-        said(&state),
+        shown(&state),
         (Doing::Working, "thinking".to_owned(), Some(pause.clone()))
     );
     state.pause(None);
-    assert_eq!(said(&state), thinks);
+    assert_eq!(shown(&state), thinks);
     state.pause(Some(pause));
     state.dropped();
-    assert_eq!(said(&state), thinks, "the call is over");
+    assert_eq!(shown(&state), thinks, "the call is over");
     state.thinking();
-    assert_eq!(said(&state), thinks, "and this is another one");
+    assert_eq!(shown(&state), thinks, "and this is another one");
 }
 
 #[test]
@@ -583,22 +583,22 @@ fn the_first_reason_to_end_counts() {
 
 #[test]
 fn the_worker_says_what_it_does_and_which_plan_it_waits_for() {
-    let said = |state: &State| {
+    let shown = |state: &State| {
         let report = state.report(false);
         (report.doing, report.activity, report.awaits)
     };
-    assert_eq!(said(&at(At::Idle)), (Doing::Idle, String::new(), None));
+    assert_eq!(shown(&at(At::Idle)), (Doing::Idle, String::new(), None));
     assert_eq!(
-        said(&at(At::Call)),
+        shown(&at(At::Call)),
         (Doing::Working, "thinking".to_owned(), None)
     );
     assert_eq!(
-        said(&at(calling(true))),
+        shown(&at(calling(true))),
         (Doing::Working, "bash: make".to_owned(), None)
     );
     let plan = Some(id("p1"));
     assert_eq!(
-        said(&planning()),
+        shown(&planning()),
         (
             Doing::Working,
             "asking for approval".to_owned(),
@@ -606,7 +606,7 @@ fn the_worker_says_what_it_does_and_which_plan_it_waits_for() {
         )
     );
     assert_eq!(
-        said(&submitted()),
+        shown(&submitted()),
         (Doing::Idle, "waiting for approval".to_owned(), plan)
     );
 }

@@ -310,8 +310,8 @@ fn an_answer_beside_a_call_changes_nothing_but_what_it_cost_and_its_calls_stand_
         model_calls: 1,
     };
     let plan = [begins(Some("go")), answer(&["plan_approval"])];
-    let said = [&plan[..], &[beside("w", "Write"), answer(&[])]].concat();
-    let mut work = replayed(&said);
+    let events = [&plan[..], &[beside("w", "Write"), answer(&[])]].concat();
+    let mut work = replayed(&events);
     assert_eq!(
         (names(&work), &work.at, work.turns),
         (vec!["plan_approval", "Write"], &At::Call, 3)
@@ -322,29 +322,33 @@ fn an_answer_beside_a_call_changes_nothing_but_what_it_cost_and_its_calls_stand_
     work.follow(&result("0"));
     assert_eq!(work.at, At::Turn { results: true });
     // A call that still runs when the verdict comes is next.
-    let mut work = replayed(&said);
+    let mut work = replayed(&events);
     work.follow(&result("0"));
     assert_eq!((names(&work), &work.at), (vec!["Write"], &At::Call));
     // What waits is not changed by what the state has made of it.
-    let mut work = replayed(&said);
+    let mut work = replayed(&events);
     work.at = At::Asking;
     work.follow(&result("w"));
     assert_eq!(work.at, At::Asking);
     // After a crash the plan is submitted again, and whatever was made beside it may have run.
     let more = [
-        &said[..],
+        &events[..],
         &[beside("s", "send_message"), next_incarnation()],
     ]
     .concat();
     let mut work = replayed(&more);
-    let told = interrupted(&mut work);
+    let results = interrupted(&mut work);
     assert!(
-        told.iter()
+        results
+            .iter()
             .all(|(_, content)| content.contains("may have run")),
-        "{told:?}"
+        "{results:?}"
     );
     assert_eq!(
-        told.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(),
+        results
+            .iter()
+            .map(|(id, _)| id.as_str())
+            .collect::<Vec<_>>(),
         ["w", "s"]
     );
     assert_eq!(
@@ -391,9 +395,9 @@ fn a_notice_is_pending_only_while_no_entry_followed_its_own() {
     let last = |events: &[Event]| replayed(events).notices.pop_back();
     assert!(last(&[begins(None), idle()]).is_some_and(|it| is_idle(&it)));
     assert!(last(&[begins(None), idle(), next_incarnation()]).is_some_and(|it| is_idle(&it)));
-    let told = last(&[begins(None), rejected.clone()]).unwrap().content;
+    let content = last(&[begins(None), rejected.clone()]).unwrap().content;
     for part in ["inbox/alice.jsonl", "offset 4", "not JSON"] {
-        assert!(told.contains(part), "{told}");
+        assert!(content.contains(part), "{content}");
     }
     for follower in [messages(&["message"]), rejected, left()] {
         assert!(!last(&[begins(None), idle(), follower]).is_some_and(|it| is_idle(&it)));

@@ -8,7 +8,7 @@ use teamd_shared::fingerprint::{
     Baseline, Lookout, Patterns, ProtectedFiles, followed_beneath, named,
 };
 
-/// The protected files while a check runs. What cannot be looked at is not known to be untouched.
+/// The protected files while a check runs. What cannot be looked at does not count as untouched.
 pub(crate) struct ProtectedWatch<'a> {
     root: &'a Path,
     /// Also what they are where links lead.
@@ -49,7 +49,7 @@ impl<'a> ProtectedWatch<'a> {
             .collect()
     }
 
-    /// Says in which way they are not as they were when the work was set.
+    /// Returns in which way they differ from when the work was set.
     pub(super) fn touched_since(&self, baseline: Option<&Baseline>) -> Option<String> {
         let unknown =
             |why: &str| format!("what they were when the task was set is not known: {why}");
@@ -64,7 +64,7 @@ impl<'a> ProtectedWatch<'a> {
         }
     }
 
-    /// Says which of them were changed since, and `how`; with `added` also which are new.
+    /// Returns which of them have changed since, and `how`; with `added` also which are new.
     pub(crate) fn touched(&self, how: &str, added: bool) -> Option<String> {
         let (before, after) = match (
             &self.before,

@@ -317,8 +317,8 @@ fn free_blocks(at: &Path) -> u64 {
     rustix::fs::statvfs(at).map_or(0, |disk| disk.f_bavail)
 }
 
-/// Moves the integration branch, shows that to the user, and keeps what the check has left. Done
-/// again, it changes nothing.
+/// Moves the integration branch, shows that to the user, and keeps what the check has left. Done a
+/// second time, it changes nothing.
 pub(super) async fn integrate(
     git: &Git<'_>,
     merged: &Merged,

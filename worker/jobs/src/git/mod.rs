@@ -1,15 +1,14 @@
 //! What is done with `git` for the team: the team repository, and the checkouts of teammates.
 //!
-//! `git` at a teammate's hands is hostile data: each `git` runs confined, in a script, with no
-//! hooks, no network, a time limit and a limit of the size of a file. It writes either the team
-//! repository or one checkout, never both: no command that reads a checkout can change what others
-//! build on.
+//! A repository that a teammate can write is hostile data. So each `git` runs confined, in a
+//! script, without hooks and network, with a time limit and a limit for the size of a file. It
+//! writes either the team repository or one checkout, never both: no command that reads a checkout
+//! can change what others build on.
 //!
 //! A `git` is of one of two kinds, and each command of a script is one of them ([`kind::GitKind`]):
 //!
 //! - `git …` **protects**: it keeps the team repository, packs, merges and what is shown of them.
-//!   The configuration, attributes, filters and hooks of the user and of teammates have no say in
-//!   it.
+//!   Configuration, attributes, filters and hooks of the user and of teammates do not count.
 //! - `judge git …` is asked about a *working tree*: is it clean, what would a checkout write? The
 //!   answer is that of the one whose tree it is, so it is asked with that one's configuration. What
 //!   a teammate gets its own `git` to say decides about its own work alone.
@@ -262,8 +261,8 @@ fn pattern_of(path: &str) -> String {
     pattern
 }
 
-/// Takes from the environment of a teammate with a checkout what would name another author: it
-/// commits under its own name.
+/// Removes from the environment of a teammate with a checkout what names another author: it commits
+/// under its own name.
 pub fn for_checkout(environment: &Environment, checkout: Option<&Checkout>) -> Environment {
     let mut environment = environment.clone();
     if checkout.is_some() {

@@ -139,7 +139,7 @@ fn unquoted(value: &str) -> String {
     plain
 }
 
-/// Returns what the directories of teams are called that are there.
+/// Returns the names of the directories of the teams that exist.
 fn living(all: &Path) -> Vec<String> {
     let Some(state) = all.parent() else {
         return Vec::new();

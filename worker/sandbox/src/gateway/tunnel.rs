@@ -45,23 +45,23 @@ impl Hosts {
                 "{host} is not among the hosts of `network`, in `[sandbox]` of team.toml"
             ));
         }
-        let found = lookup_host((host.as_str(), port))
+        let addresses = lookup_host((host.as_str(), port))
             .await
             .map_err(|error| format!("{host}: {error}"))?;
         let own = Networks::of_this_machine().map_err(|error| format!("{host}: {error}"))?;
         let is_plain = host == "localhost" || host.parse::<IpAddr>().is_ok();
-        let found: Vec<_> = found
+        let addresses: Vec<_> = addresses
             .filter(|address| match address.ip() {
                 ip if is_listed => is_plain || !is_of_machine(ip) && !own.has(ip),
                 ip => is_public(ip) && !own.contain(ip),
             })
             .collect();
-        if found.is_empty() {
+        if addresses.is_empty() {
             return Err(format!(
                 "{host} leads into this machine or its network: list its address in `network`, or its port in `ports`, of `[sandbox]`"
             ));
         }
-        let connected = timeout(PATIENCE, TcpStream::connect(found.as_slice())).await;
+        let connected = timeout(PATIENCE, TcpStream::connect(addresses.as_slice())).await;
         let connected = connected.map_err(|_| format!("{host} does not answer"))?;
         connected.map_err(|error| format!("{host}: {error}"))
     }
@@ -220,8 +220,10 @@ mod tests {
         for far in ["203.0.114.1", "2001:db8:2::5", "1.1.1.1"] {
             assert!(!own.contain(ip(far)), "{far}");
         }
-        let here = Networks::of_this_machine().unwrap();
-        assert!(here.contain(Ipv4Addr::LOCALHOST.into()) && here.has(Ipv4Addr::LOCALHOST.into()));
+        let machine = Networks::of_this_machine().unwrap();
+        assert!(
+            machine.contain(Ipv4Addr::LOCALHOST.into()) && machine.has(Ipv4Addr::LOCALHOST.into())
+        );
         assert!(own.has(ip("203.0.113.5")) && !own.has(ip("203.0.113.77")));
         for inside in [
             "127.0.0.1",

@@ -134,10 +134,10 @@ async fn watch_end(mut shim: ShimHandle, errors: UnixStream, mut ends: oneshot::
         .or_else(|| how_it_exited(&report))
         .unwrap_or_else(|| "has ended".to_owned());
     // No process holds its error output now.
-    let said = tokio::time::timeout(GRACE_OF_AGENT, last_words).await;
-    let said = said.ok().and_then(Result::ok).unwrap_or_default();
+    let end_of_errors = tokio::time::timeout(GRACE_OF_AGENT, last_words).await;
+    let end_of_errors = end_of_errors.ok().and_then(Result::ok).unwrap_or_default();
     // Without a receiver it is not wanted.
-    drop(ends.send(format!("{how}{said}")));
+    drop(ends.send(format!("{how}{end_of_errors}")));
 }
 
 /// Makes a file in memory that is read from its beginning. No process can change it, not even one

@@ -44,25 +44,25 @@ pub(crate) fn kill_children(spared: impl Fn(Pid) -> bool) -> io::Result<Vec<Pid>
             ignore_gone(kill_process_group(child, Signal::KILL));
         }
     }
-    let mut found: Vec<Descendant> = children
+    let mut descendants: Vec<Descendant> = children
         .iter()
         .map(|&pid| Descendant { pid, parent: None })
         .collect();
     let mut next = 0;
-    while let Some(process) = found.get(next).copied() {
+    while let Some(process) = descendants.get(next).copied() {
         // A process that is gone meanwhile has left its children to this one, and its pid is free.
         if process.signal(Signal::STOP) {
             // What is missed here comes to this process when its parent is killed, and is found the
             // next time.
             let below = children_of(process.pid).unwrap_or_default();
-            found.extend(below.into_iter().map(|pid| Descendant {
+            descendants.extend(below.into_iter().map(|pid| Descendant {
                 pid,
                 parent: Some(process.pid),
             }));
         }
         next += 1;
     }
-    for process in found.iter().rev() {
+    for process in descendants.iter().rev() {
         process.signal(Signal::KILL);
     }
     Ok(children)
@@ -76,17 +76,16 @@ pub(crate) fn count_descendants() -> usize {
         .count()
 }
 
-/// Lists what descends from a process, as far as it can be seen; a parent is before its
-/// is below.
+/// Lists what descends from a process, as far as it can be seen: parents before their children.
 pub(crate) fn descendants(of: Pid) -> Vec<Pid> {
-    let mut found = children_of(of).unwrap_or_default();
+    let mut all = children_of(of).unwrap_or_default();
     let mut next = 0;
-    while let Some(&process) = found.get(next) {
+    while let Some(&process) = all.get(next) {
         let below = children_of(process).unwrap_or_default();
-        found.extend(below);
+        all.extend(below);
         next += 1;
     }
-    found
+    all
 }
 
 /// Tells whether a process is there and has not ended.

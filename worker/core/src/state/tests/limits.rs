@@ -1,4 +1,4 @@
-//! What one piece of work may cost, and how its end is told.
+//! What one piece of work may cost, and how its end is reported.
 
 use super::*;
 
@@ -113,14 +113,14 @@ fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
         tokens: Some(1000),
         cost: None,
     };
-    let told = budget.explain(IdleReason::MaxTurns).unwrap();
+    let text = budget.explain(IdleReason::MaxTurns).unwrap();
     assert!(
-        told.starts_with("stopped at the limit of 3 model calls") && told.contains("`--max-turns`")
+        text.starts_with("stopped at the limit of 3 model calls") && text.contains("`--max-turns`")
     );
-    let told = budget.explain(IdleReason::MaxTokens).unwrap();
+    let text = budget.explain(IdleReason::MaxTokens).unwrap();
     assert!(
-        told.contains("1000 tokens") && told.contains("`max_tokens` in team.toml"),
-        "{told}"
+        text.contains("1000 tokens") && text.contains("`max_tokens` in team.toml"),
+        "{text}"
     );
     assert_eq!(budget.explain(IdleReason::Available), None);
 }

@@ -23,9 +23,9 @@ async fn a_command_in_the_background_writes_its_log_and_ends_when_told() {
     let pids = scratch.pids(SURVIVOR_COUNT).await;
     assert!(scratch.runner.has_background());
     until(|| fs::read_to_string(&at).unwrap() == "hello\n").await;
-    let said = fs::read_to_string(&log).unwrap();
+    let text = fs::read_to_string(&log).unwrap();
     assert_eq!(
-        said,
+        text,
         format!("[until it has ended, its output is in {}]\n", at.display())
     );
     timeout(LIMIT, scratch.runner.end_background())

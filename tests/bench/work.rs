@@ -73,7 +73,7 @@ fn submit(team: &Team, number: usize) -> (Duration, Duration) {
         &[
             "send",
             "alice",
-            &format!("/claim_task {number}\n/bash {work}"),
+            &format!("/claim_task {{\"task_id\": {number}}}\n/bash {work}"),
         ],
     );
     team.until("the work to be committed", || at.join("ready").exists());

@@ -52,9 +52,9 @@ fn tells(said: &str) {
 /// Has a teammate do the work of a task and submit it twice: the disk is full for the first time.
 fn submits_twice(team: &Team, (name, id): (&str, u64), disk: &SmallDisk) {
     let wait = |file: &str| format!("until [ -e {file} ]; do sleep 0.02; done");
-    let submit = format!("/task_update {id} completed");
+    let submit = format!("/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}");
     let work = format!(
-        "/claim_task {id}\n/bash {LARGE} f{id}; git add f{id}; git commit -qm f{id}; touch is-done; {}\n{submit}\n/bash touch is-refused; {}\n{submit}",
+        "/claim_task {{\"task_id\": {id}}}\n/bash {LARGE} f{id}; git add f{id}; git commit -qm f{id}; touch is-done; {}\n{submit}\n/bash touch is-refused; {}\n{submit}",
         wait("is-full"),
         wait("is-free")
     );
@@ -107,7 +107,7 @@ fn where_the_team_repository_has_no_space_work_waits_and_counts_as_no_attempt() 
     );
     // Its check runs; the next one waits for that.
     let work = format!(
-        "/claim_task 2\n/bash {LARGE} f2; git add f2; git commit -qm f2\n/task_update 2 completed"
+        "/claim_task {{\"task_id\": 2}}\n/bash {LARGE} f2; git add f2; git commit -qm f2\n/task_update {{\"task_id\": 2, \"status\": \"completed\"}}"
     );
     says(&team.does("bob", &work), 2, "is submitted");
     let tip = git(&team, &["rev-parse", "integration"]);
@@ -194,7 +194,7 @@ fn where_a_checkout_has_no_space_nothing_is_claimed_or_submitted_by_half() {
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
     add(&team, &["one"]);
     disk.fill();
-    let results = team.does("alice", "/claim_task 1");
+    let results = team.does("alice", "/claim_task {\"task_id\": 1}");
     tells(results[0]["content"].as_str().unwrap());
     assert_eq!(task(&team, 1)["status"], "pending");
     disk.free();
@@ -217,7 +217,7 @@ fn where_the_user_has_no_space_work_is_integrated_and_no_file_of_the_user_change
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
     add(&team, &["one"]);
     disk.fill();
-    team.does("alice", &format!("/claim_task 1\n/bash {LARGE} one; {LARGE} large; git rm -q a.txt; mkdir d; echo > d/d; git add .; git commit -qm one\n/task_update 1 completed"));
+    team.does("alice", &format!("/claim_task {{\"task_id\": 1}}\n/bash {LARGE} one; {LARGE} large; git rm -q a.txt; mkdir d; echo > d/d; git add .; git commit -qm one\n/task_update {{\"task_id\": 1, \"status\": \"completed\"}}"));
     until(&team, 1, "completed");
     tells(&team.teamctl(["land"]).exits(1).stderr);
     // There is space for what is integrated, and not for its files.
@@ -265,7 +265,7 @@ fn where_temporary_files_have_no_space_nothing_is_taken_for_damage_or_a_conflict
     add(&team, &["one"]);
     disk.fill();
     let work = format!(
-        "/claim_task 1\n/bash {LARGE} one; git add one; git commit -qm one\n/task_update 1 completed"
+        "/claim_task {{\"task_id\": 1}}\n/bash {LARGE} one; git add one; git commit -qm one\n/task_update {{\"task_id\": 1, \"status\": \"completed\"}}"
     );
     says(&team.does("alice", &work), 2, "is submitted");
     team.until("it to be told", || task(&team, 1)["stalled"].is_string());

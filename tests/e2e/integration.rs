@@ -142,7 +142,7 @@ fn a_conflict_goes_back_to_its_owner_with_the_files_and_counts_as_no_attempt() {
     let change = |name: &str, id: u64| {
         let submit = format!("/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}");
         let begin = format!(
-            "/claim_task {id}\n/bash echo {name} > a.txt; git commit -qam {name}; {}\n{submit}",
+            "/claim_task {{\"task_id\": {id}}}\n/bash echo {name} > a.txt; git commit -qam {name}; {}\n{submit}",
             wait("go")
         );
         let merge = "git fetch -q; git merge -q origin/integration; echo both > a.txt; git commit -qam both";
@@ -194,7 +194,10 @@ fn a_conflict_goes_back_to_its_owner_with_the_files_and_counts_as_no_attempt() {
     let alone = "git checkout -q --orphan alone; git commit -qm alone";
     team.does(
         "alice",
-        &format!("/claim_task 3\n/bash {alone}\n{}", SUBMIT.replace('1', "3")),
+        &format!(
+            "/claim_task {{\"task_id\": 3}}\n/bash {alone}\n{}",
+            SUBMIT.replace('1', "3")
+        ),
     );
     team.until("alice to be told", || {
         team.inbox("alice").iter().any(|it| {
@@ -267,7 +270,10 @@ fn a_deleted_test_is_seen_however_much_else_is_changed() {
     let long = "x".repeat(80);
     let many = format!("for i in $(seq 400); do echo > aa-{long}-$i; echo > zz-{long}-$i; done");
     let work = format!("/bash {many}; git rm -q tests/t; git add .; git commit -qm many");
-    team.does("alice", &format!("/claim_task 1\n{work}\n{SUBMIT}"));
+    team.does(
+        "alice",
+        &format!("/claim_task {{\"task_id\": 1}}\n{work}\n{SUBMIT}"),
+    );
     team.until("the review", || {
         task(&team, 1)["submission"]["stage"] == "reviewing"
     });
@@ -414,7 +420,7 @@ fn a_team_in_a_subdirectory_is_checked_there_and_its_patterns_count_from_there()
         team.does(
             "alice",
             &format!(
-                "/claim_task {id}\n/bash {work}; git add -A ..; git commit -qm t{id}\n{submit}"
+                "/claim_task {{\"task_id\": {id}}}\n/bash {work}; git add -A ..; git commit -qm t{id}\n{submit}"
             ),
         );
     };
@@ -458,7 +464,7 @@ fn a_team_in_a_subdirectory_is_checked_there_and_its_patterns_count_from_there()
         format!("cd {root}/.git; touch is-claimed; until [ -e is-done ]; do sleep 0.02; done");
     team.send(
         "alice",
-        &format!("/claim_task 3\n/bash {wait}\n/task_update 3 completed"),
+        &format!("/claim_task {{\"task_id\": 3}}\n/bash {wait}\n/task_update {{\"task_id\": 3, \"status\": \"completed\"}}"),
     );
     team.until("it to be claimed", || {
         Path::new(root).join(".git/is-claimed").exists()
@@ -478,7 +484,10 @@ fn a_linked_tree_of_the_user_is_landed_in_and_a_repository_that_is_gone_is_named
     add(&team, &["one"]);
     team.does(
         "alice",
-        &format!("/claim_task 1\n{}\n{SUBMIT}", commits("one")),
+        &format!(
+            "/claim_task {{\"task_id\": 1}}\n{}\n{SUBMIT}",
+            commits("one")
+        ),
     );
     until(&team, 1, "completed");
     user(&team, "mv ../main ../away");
@@ -510,7 +519,10 @@ fn a_daemon_that_is_killed_while_it_integrates_does_so_once() {
     add(&team, &["one"]);
     team.does(
         "alice",
-        &format!("/claim_task 1\n{}\n{SUBMIT}", commits("one")),
+        &format!(
+            "/claim_task {{\"task_id\": 1}}\n{}\n{SUBMIT}",
+            commits("one")
+        ),
     );
     // While its check runs.
     team.kill_daemon();
@@ -551,7 +563,7 @@ fn a_daemon_that_is_killed_while_it_integrates_does_so_once() {
     team.does(
         "alice",
         &format!(
-            "/claim_task 2\n{}\n/task_update {{\"task_id\": 2, \"status\": \"completed\"}}",
+            "/claim_task {{\"task_id\": 2}}\n{}\n/task_update {{\"task_id\": 2, \"status\": \"completed\"}}",
             commits("two")
         ),
     );
@@ -576,7 +588,7 @@ fn a_users_branch_is_synced_and_landed_and_never_overwritten() {
         add(&team, &["one"]);
         team.does(
             "alice",
-            &format!("/claim_task 1\n/bash echo team > a.txt; echo > ignored; git add .; git commit -qm team\n{SUBMIT}"),
+            &format!("/claim_task {{\"task_id\": 1}}\n/bash echo team > a.txt; echo > ignored; git add .; git commit -qm team\n{SUBMIT}"),
         );
         until(&team, 1, "completed");
         // What is not committed and would be overwritten, also if it is ignored.
@@ -682,7 +694,10 @@ fn land_says_what_it_sees_and_integrates_what_the_user_has_merged_by_hand() {
     add(&team, &["one"]);
     team.does(
         "alice",
-        &format!("/claim_task 1\n{}\n{SUBMIT}", commits("one")),
+        &format!(
+            "/claim_task {{\"task_id\": 1}}\n{}\n{SUBMIT}",
+            commits("one")
+        ),
     );
     until(&team, 1, "completed");
     let merge = "git fetch -q . ; git merge -q --no-edit team/integration";
@@ -746,7 +761,7 @@ fn a_conflict_of_the_users_branch_names_its_files_and_stays_one_task_until_the_b
         let work = format!("echo {text} > a.txt; git commit -qam {text}");
         team.does(
             "alice",
-            &format!("/claim_task {id}\n/bash {work}\n{submit}"),
+            &format!("/claim_task {{\"task_id\": {id}}}\n/bash {work}\n{submit}"),
         );
         until(&team, id, "completed");
     };
@@ -795,7 +810,7 @@ fn a_conflict_of_the_users_branch_names_its_files_and_stays_one_task_until_the_b
     conflicts("sync", 4);
     team.send(
         "alice",
-        "/claim_task 4\n/bash until [ -e go ]; do sleep 0.02; done; rm go",
+        "/claim_task {\"task_id\": 4}\n/bash until [ -e go ]; do sleep 0.02; done; rm go",
     );
     until(&team, 4, "in_progress");
     let refused = team.teamctl(["land"]).exits(7).stderr;
@@ -981,11 +996,13 @@ fn nothing_that_a_teammate_does_to_its_git_hides_a_changed_protected_file() {
         team.teamctl(["spawn", name, "--checkout"]).ok();
         let id = number + 1;
         add(&team, &[name, "--for", name]);
-        let work = format!("/claim_task {id}\n/bash {trick}; git commit -qm {name} || true");
+        let work = format!(
+            "/claim_task {{\"task_id\": {id}}}\n/bash {trick}; git commit -qm {name} || true"
+        );
         team.teamctl([
             "send",
             name,
-            &format!("{work}\n/task_update {id} completed"),
+            &format!("{work}\n/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}"),
         ])
         .ok();
     }
@@ -1008,7 +1025,7 @@ fn nothing_that_a_teammate_does_to_its_git_hides_a_changed_protected_file() {
     team.teamctl([
         "send",
         "honest",
-        &format!("/claim_task 12\n/bash {back}\n/task_update 12 completed"),
+        &format!("/claim_task {{\"task_id\": 12}}\n/bash {back}\n/task_update {{\"task_id\": 12, \"status\": \"completed\"}}"),
     ])
     .ok();
     let done = until(&team, 12, "completed");
@@ -1294,7 +1311,10 @@ fn a_user_who_rewrites_a_branch_or_what_is_shown_loses_nothing_and_breaks_nothin
     add(&team, &["two"]);
     team.does(
         "alice",
-        &format!("/claim_task 1\n{}\n{SUBMIT}", commits("one")),
+        &format!(
+            "/claim_task {{\"task_id\": 1}}\n{}\n{SUBMIT}",
+            commits("one")
+        ),
     );
     until(&team, 1, "completed");
     // The branch begins elsewhere now, and what is shown is another commit.
@@ -1305,7 +1325,7 @@ fn a_user_who_rewrites_a_branch_or_what_is_shown_loses_nothing_and_breaks_nothin
     team.does(
         "alice",
         &format!(
-            "/claim_task 2\n{}\n{}",
+            "/claim_task {{\"task_id\": 2}}\n{}\n{}",
             commits("two"),
             SUBMIT.replace('1', "2")
         ),

@@ -244,7 +244,7 @@ fn a_tree_is_what_the_git_of_its_owner_says() {
         let results = team.does(
             "alice",
             &format!(
-                "/claim_task 1\n/bash set -e; {work}; {commit}\n{}",
+                "/claim_task {{\"task_id\": 1}}\n/bash set -e; {work}; {commit}\n{}",
                 submit(1)
             ),
         );
@@ -260,7 +260,10 @@ fn a_tree_is_what_the_git_of_its_owner_says() {
         let undo = format!("/bash git checkout -q .\n{}", submit(2));
         let results = team.does(
             "alice",
-            &format!("/claim_task 2\n/bash {dirt}\n{}\n{undo}", submit(2)),
+            &format!(
+                "/claim_task {{\"task_id\": 2}}\n/bash {dirt}\n{}\n{undo}",
+                submit(2)
+            ),
         );
         let mut files: Vec<&str> = rows
             .iter()
@@ -441,7 +444,7 @@ fn the_attributes_of_the_integration_branch_say_how_it_merges() {
         let submit = format!("/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}");
         team.send(
             name,
-            &format!("/claim_task {id}\n/bash {work}; {wait}\n{submit}"),
+            &format!("/claim_task {{\"task_id\": {id}}}\n/bash {work}; {wait}\n{submit}"),
         );
         let done = checkout(&team, name).join(".git/is-done");
         team.until("the work to be done", || done.exists());

@@ -38,9 +38,8 @@ fn a_teammate_that_the_lead_agent_starts_works_and_is_heard() {
     let team = team();
     // She works for longer than the lead agent's own turn lasts: what she says begins another one.
     let work = format!("{HELD}; echo made > made.txt");
-    let results = team.lead_does(&format!(
-        "/spawn_teammate alice coder {work}\n/list_teammates"
-    ));
+    let spawn = json!({"name": "alice", "role": "coder", "prompt": work});
+    let results = team.lead_does(&format!("/spawn_teammate {spawn}\n/list_teammates"));
     assert_eq!(
         text(&results[0]),
         (
@@ -76,9 +75,9 @@ fn what_the_daemon_refuses_is_told_with_the_way_on() {
     let team = team();
     team.spawn("alice", "");
     let results = team.lead_does(
-        "/spawn_teammate alice coder x\n/spawn_teammate Bob coder x\n/spawn_teammate lead boss x\n\
-         /shutdown_request zoe\n/shutdown_request lead\n/shutdown_response ffffffff\n/send_message lead me\n\
-         /plan_approval {\"plan\":\"mine\"}\n/plan_approval ffffffff approve",
+        "/spawn_teammate {\"name\": \"alice\", \"role\": \"coder\", \"prompt\": \"x\"}\n/spawn_teammate {\"name\": \"Bob\", \"role\": \"coder\", \"prompt\": \"x\"}\n/spawn_teammate {\"name\": \"lead\", \"role\": \"boss\", \"prompt\": \"x\"}\n\
+         /shutdown_request {\"teammate\": \"zoe\"}\n/shutdown_request {\"teammate\": \"lead\"}\n/shutdown_response {\"request_id\": \"ffffffff\"}\n/send_message lead me\n\
+         /plan_approval {\"plan\":\"mine\"}\n/plan_approval {\"request_id\": \"ffffffff\", \"approve\": true}",
     );
     let expected = [
         "alice is running already (take another name, or `teamctl shutdown alice` first)",
@@ -200,7 +199,10 @@ fn a_shutdown_by_the_lead_agent_ends_in_a_real_exit_that_it_hears_of() {
         signal(pid, Signal::SIGCONT);
         results
     };
-    let results = asks("/shutdown_request alice well done", "alice");
+    let results = asks(
+        "/shutdown_request {\"teammate\": \"alice\", \"reason\": \"well done\"}",
+        "alice",
+    );
     let id = team.last_request("shutdown");
     let told = format!(
         "alice is asked to leave (request {id}); you are told when its process is gone, or why it stays"
@@ -214,7 +216,7 @@ fn a_shutdown_by_the_lead_agent_ends_in_a_real_exit_that_it_hears_of() {
         heard(&team, "teammate_terminated").unwrap()["asked_by"],
         "lead"
     );
-    let results = team.lead_does(&format!("/shutdown_response {id}"));
+    let results = team.lead_does(&format!("/shutdown_response {{\"request_id\": \"{id}\"}}"));
     assert_eq!(
         text(&results[0]),
         (
@@ -224,7 +226,7 @@ fn a_shutdown_by_the_lead_agent_ends_in_a_real_exit_that_it_hears_of() {
     );
     // A rejection wakes it, too.
     let turns = team.lead_turns();
-    asks("/shutdown_request bob", "bob");
+    asks("/shutdown_request {\"teammate\": \"bob\"}", "bob");
     team.until_lead_ended(turns + 2);
     assert_eq!(
         heard(&team, "shutdown_response").unwrap()["reason"],
@@ -329,7 +331,7 @@ fn a_broadcast_of_a_teammate_reaches_the_lead_once() {
     assert_eq!(to_lead, 1);
     team.until("alice to consume it", || team.has_consumed("alice", "stop"));
     team.until_finished("alice", 1);
-    let results = team.lead_does("/broadcast go on");
+    let results = team.lead_does("/broadcast {\"content\": \"go on\"}");
     assert_eq!(text(&results[0]), ("sent to alice, bob", false));
     let own = team
         .inbox("lead")

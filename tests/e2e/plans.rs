@@ -34,7 +34,7 @@ fn nothing_changed(team: &Team) {
 #[test]
 fn nothing_can_be_changed_before_the_approval() {
     let team = planner(&format!(
-        "{CHANGES}\n/read_file old.txt\n/plan_approval Drop the cache\n{CHANGES}"
+        "{CHANGES}\n/read_file {{\"path\": \"old.txt\"}}\n/plan_approval Drop the cache\n{CHANGES}"
     ));
     let id = team.until_planned("alice");
     assert_eq!(team.member("alice")["gate"], "closed");
@@ -318,7 +318,7 @@ fn asking_for_a_plan_closes_the_gate_and_ends_background_commands() {
     team.write("old.txt", "a");
     team.spawn(
         "alice",
-        "/bash& touch held; while :; do date > tick; sleep 0.01; done",
+        "/bash {\"command\": \"touch held; while :; do date > tick; sleep 0.01; done\", \"run_in_background\": true}",
     );
     team.until_held();
     team.until_finished("alice", 1);

@@ -88,7 +88,8 @@ fn shutdown_is_said_only_when_all_that_the_teammate_started_is_gone() {
     let team = Team::started();
     let children = "trap '' TERM HUP INT; setsid sleep 300 & (setsid sleep 301 &); setsid bash -c 'trap \"\" TERM; sleep 302' & \
                     touch held; wait";
-    team.spawn("alice", &format!("/bash& {children}"));
+    let call = json!({ "command": children, "run_in_background": true });
+    team.spawn("alice", &format!("/bash {call}"));
     team.until_held();
     team.until("the children", || others(&team).len() >= 5);
     let shutdown = team.start_teamctl(["shutdown", "alice"]);
@@ -428,7 +429,10 @@ fn a_forged_answer_releases_no_teammate_and_keeps_none() {
         );
     }
     // Another teammate names an answer over its own connection.
-    let results = team.does("bob", &format!("/shutdown_response {id} approve"));
+    let results = team.does(
+        "bob",
+        &format!("/shutdown_response {{\"request_id\": \"{id}\", \"approve\": true}}"),
+    );
     assert_eq!(results[0]["is_error"], true, "{results:?}");
     assert_eq!(team.request(&id)["status"], "pending");
     team.release();

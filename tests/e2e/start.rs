@@ -410,7 +410,10 @@ fn a_stop_leaves_no_process_and_the_files_say_so() {
     let team = Team::started();
     let pid = team.daemon_pid();
     team.spawn("alice", "");
-    team.spawn("bob", "/bash& sleep 600");
+    team.spawn(
+        "bob",
+        "/bash {\"command\": \"sleep 600\", \"run_in_background\": true}",
+    );
     team.until("bob to have answered", || {
         team.inbox("lead").iter().any(|line| line["from"] == "bob")
     });
@@ -498,7 +501,7 @@ fn everything_in_the_team_directory_is_for_the_user_alone() {
     };
     bare(&format!("{} start", env!("CARGO_BIN_EXE_teamd")));
     bare(&format!(
-        "{} spawn alice --prompt '/bash& echo hi'",
+        "{} spawn alice --prompt '/bash {{\"command\": \"echo hi\", \"run_in_background\": true}}'",
         env!("CARGO_BIN_EXE_teamctl")
     ));
     team.echo("alice", "no message");

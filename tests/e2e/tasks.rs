@@ -123,7 +123,7 @@ fn each_event_fits_a_status_or_is_a_conflict_that_says_why() {
         if !matches!(status, "pending" | "cancelled") {
             // One that waits for nothing would be reminded, and lose it.
             bob(&format!(
-                "/claim_task {id}\n/bash until [ -e go-{id} ]; do sleep 0.02; done"
+                "/claim_task {{\"task_id\": {id}}}\n/bash until [ -e go-{id} ]; do sleep 0.02; done"
             ));
             until(&team, id, "in_progress");
         }
@@ -353,28 +353,43 @@ fn a_teammate_holds_one_task_and_chooses_no_check() {
     let third = add(&team, &["three", "--after", &first.to_string()]);
     team.spawn("bob", "");
     let lines = [
-        (format!("/claim_task {second}"), "is for zoe"),
-        (format!("/claim_task {third}"), "is blocked by 1 (pending)"),
-        ("/claim_task 99".to_owned(), "there is no task 99"),
+        (
+            format!("/claim_task {{\"task_id\": {second}}}"),
+            "is for zoe",
+        ),
+        (
+            format!("/claim_task {{\"task_id\": {third}}}"),
+            "is blocked by 1 (pending)",
+        ),
+        (
+            "/claim_task {\"task_id\": 99}".to_owned(),
+            "there is no task 99",
+        ),
         ("/claim_task".to_owned(), "task 1 (one) is yours"),
         ("/claim_task".to_owned(), "holds task 1 (one) already"),
         (
             r#"/task_create {"subject": "mine", "check": "true"}"#.to_owned(),
             "`check` is for a person or the lead to set",
         ),
-        ("/task_create mine".to_owned(), "task 4 (mine) is made"),
         (
-            "/task_update 4 completed it is done".to_owned(),
+            "/task_create {\"subject\": \"mine\"}".to_owned(),
+            "task 4 (mine) is made",
+        ),
+        (
+            "/task_update {\"task_id\": 4, \"status\": \"completed\", \"summary\": \"it is done\"}"
+                .to_owned(),
             "is claimed by no teammate",
         ),
         (
-            "/task_update 4 cancelled".to_owned(),
+            "/task_update {\"task_id\": 4, \"status\": \"cancelled\"}".to_owned(),
             "for a person or the lead",
         ),
         ("/task_list".to_owned(), "1. one [in_progress (bob)]"),
-        ("/task_get 1".to_owned(), "check: false"),
+        ("/task_get {\"task_id\": 1}".to_owned(), "check: false"),
         (
-            format!("/task_update {first} completed I am sure"),
+            format!(
+                "/task_update {{\"task_id\": {first}, \"status\": \"completed\", \"summary\": \"I am sure\"}}"
+            ),
             "its check decides",
         ),
         ("/bash until [ -e go ]; do sleep 0.02; done".to_owned(), ""),
@@ -462,14 +477,14 @@ fn a_changed_protected_file_is_seen() {
     let id = add(&team, &["prepared", "--for", "bob", "--later"]);
     team.spawn(
         "bob",
-        "/bash touch tests/y.sh\n/task_create of its own\n/claim_task 3\n/task_update 3 completed",
+        "/bash touch tests/y.sh\n/task_create {\"subject\": \"of its own\"}\n/claim_task {\"task_id\": 3}\n/task_update {\"task_id\": 3, \"status\": \"completed\"}",
     );
     team.until("its task", || team.path("tasks/3.json").exists());
     assert_eq!(approve(3)["result"]["touched_protected"], why);
     team.teamctl([
         "send",
         "bob",
-        &format!("/claim_task {id}\n/task_update {id} completed"),
+        &format!("/claim_task {{\"task_id\": {id}}}\n/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}"),
     ])
     .ok();
     assert_eq!(approve(id)["result"]["touched_protected"], why);
@@ -709,7 +724,7 @@ fn while_work_is_checked_in_place_nothing_of_its_author_writes() {
     team.spawn("bob", "");
     let left = r#"{"command": "while :; do echo left >> writes; sleep 0.04321; done", "run_in_background": true}"#;
     let orders = format!(
-        "/claim_task {id}\n/bash {left}\n/bash until [ -e writes ]; do sleep 0.02; done\n/task_update {id} completed\n/bash touch changed"
+        "/claim_task {{\"task_id\": {id}}}\n/bash {left}\n/bash until [ -e writes ]; do sleep 0.02; done\n/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}\n/bash touch changed"
     );
     team.teamctl(["send", "bob", &orders]).ok();
     team.until("the check to run", || team.made("began"));
@@ -819,7 +834,7 @@ fn a_release_or_a_stop_ends_the_check() {
     team.teamctl([
         "send",
         "bob",
-        &format!("/claim_task {id}\n/task_update {id} completed"),
+        &format!("/claim_task {{\"task_id\": {id}}}\n/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}"),
     ])
     .ok();
     team.until("the check to run", || team.made("began"));
@@ -838,7 +853,7 @@ fn a_release_or_a_stop_ends_the_check() {
     team.teamctl([
         "send",
         "bob",
-        &format!("/claim_task {id}\n/task_update {id} completed"),
+        &format!("/claim_task {{\"task_id\": {id}}}\n/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}"),
     ])
     .ok();
     team.until("the check to run", || team.made("began"));
@@ -1071,7 +1086,7 @@ fn work_is_reviewed_and_completed_only_when_it_is_approved() {
     let busy = "/bash until [ -e go ]; do sleep 0.02; done";
     team.spawn(
         "alice",
-        &format!("/claim_task {id}\n/task_update {id} completed\n{busy}"),
+        &format!("/claim_task {{\"task_id\": {id}}}\n/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}\n{busy}"),
     );
     let first = review(&team);
     assert_eq!(task(&team, id)["status"], "in_review");

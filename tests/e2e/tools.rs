@@ -54,7 +54,9 @@ fn bash_returns_what_the_command_said_and_how_it_ended() {
 fn a_model_gets_what_a_terminal_would_show() {
     let team = with_alice();
     let bar = r#"for i in $(seq 0 400); do printf '\rReceiving: %d\033[K' $i; done; printf ', \033[32mdone\033[0m\n'"#;
-    let results = team.does("alice", &format!("/bash {bar}\n/bash& {bar}"));
+    let in_background = json!({ "command": bar, "run_in_background": true });
+    let orders = format!("/bash {bar}\n/bash {in_background}");
+    let results = team.does("alice", &orders);
     assert_eq!(content(&results[0]), "Receiving: 400, done");
     let kept = || team.file("log/alice.background-1.log");
     team.until("the log to be kept", || kept().contains("exit code 0"));
@@ -112,7 +114,7 @@ fn the_log_of_a_command_in_the_background_does_not_grow_without_a_limit() {
     let team = with_alice();
     team.does(
         "alice",
-        "/bash& head -c 60000000 /dev/zero | tr '\\0' x; touch flooded; sleep 300",
+        "/bash {\"command\": \"head -c 60000000 /dev/zero | tr '\\\\0' x; touch flooded; sleep 300\", \"run_in_background\": true}",
     );
     let results = team.does(
         "alice",
@@ -179,7 +181,7 @@ fn a_background_command_goes_on_writes_a_log_and_ends_with_the_worker() {
     let team = with_alice();
     let results = team.does(
         "alice",
-        "/bash& echo begun; setsid sleep 300 & wait\n/bash echo meanwhile",
+        "/bash {\"command\": \"echo begun; setsid sleep 300 & wait\", \"run_in_background\": true}\n/bash echo meanwhile",
     );
     assert!(
         content(&results[0]).contains("in the background"),
@@ -286,7 +288,7 @@ fn files_are_read_by_line() {
     team.write("ten.txt", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
     let results = team.does(
         "alice",
-        "/read_file ten.txt\n/read_file {\"path\":\"ten.txt\",\"offset\":3,\"limit\":2}\n/read_file missing.txt\n/read_file .",
+        "/read_file {\"path\": \"ten.txt\"}\n/read_file {\"path\":\"ten.txt\",\"offset\":3,\"limit\":2}\n/read_file {\"path\": \"missing.txt\"}\n/read_file {\"path\": \".\"}",
     );
     assert_eq!(content(&results[0]), "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
     assert!(content(&results[1]).starts_with("3\n4\n"), "{results:?}");
@@ -357,7 +359,10 @@ fn no_file_tool_leaves_the_workspace() {
         "chain.txt",
         "a/../../home/secret.txt",
     ] {
-        refused(&team.does("alice", &format!("/read_file {path}")), "");
+        refused(
+            &team.does("alice", &format!("/read_file {{\"path\": \"{path}\"}}")),
+            "",
+        );
         refused(
             &team.does("alice", &format!("/write_file {path} changed")),
             "",
@@ -390,8 +395,11 @@ fn no_file_tool_reaches_into_the_team_directory() {
         "team/journal.jsonl",
         absolute.to_str().unwrap(),
     ] {
-        for tool in ["read_file", "write_file"] {
-            refused(&team.does("alice", &format!("/{tool} {path}")), "");
+        for (tool, input) in [
+            ("read_file", json!({ "path": path })),
+            ("write_file", json!({ "path": path, "content": "" })),
+        ] {
+            refused(&team.does("alice", &format!("/{tool} {input}")), "");
         }
     }
     assert!(!team.path("inbox/bob.jsonl").exists());
@@ -405,7 +413,7 @@ fn no_file_tool_reaches_into_the_team_directory() {
 fn a_call_that_makes_no_sense_is_an_error_result_and_the_work_goes_on() {
     let team = with_alice();
     let orders = "/dance wildly\n/bash {\"cmd\":\"x\"}\n/bash {\"command\":\"true\",\"timeout\":99999}\n/read_file\n\
-                  /shutdown_response zzz approve\n/send_message\n/plan_approval\n/bash echo on";
+                  /shutdown_response {\"request_id\": \"zzz\", \"approve\": true}\n/send_message\n/plan_approval\n/bash echo on";
     let results = team.does("alice", orders);
     let errors: Vec<bool> = results
         .iter()

@@ -141,7 +141,7 @@ pub(super) fn replan(stage: &mut Stage) -> Checked {
         "spawn",
         "alice",
         "--prompt",
-        "/bash& while :; do echo >> ticks; sleep 0.02; done",
+        "/bash {\"command\": \"while :; do echo >> ticks; sleep 0.02; done\", \"run_in_background\": true}",
     ];
     stage.achieve(
         "spawn alice",

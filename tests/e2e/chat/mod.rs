@@ -27,7 +27,8 @@ fn in_a_pipe_chat_waits_for_the_teams_work_and_prints_the_answers() {
     let team = Team::started();
     let run = chat(
         &team,
-        "//spawn_teammate bob coder /bash sleep 0.2; touch made\nall right\n",
+        "//spawn_teammate {\"name\": \"bob\", \"role\": \"coder\", \
+         \"prompt\": \"/bash sleep 0.2; touch made\"}\nall right\n",
     )
     .ok();
     assert!(team.made("made"), "it ended before the work did: {run:?}");
@@ -66,7 +67,8 @@ fn in_a_pipe_a_plan_for_a_person_ends_the_wait_and_failures_are_errors() {
     let team = Team::started();
     let run = chat(
         &team,
-        "//spawn_teammate --plan bob coder /plan_approval Drop the cache",
+        "//spawn_teammate {\"name\": \"bob\", \"role\": \"coder\", \
+         \"prompt\": \"/plan_approval Drop the cache\", \"plan\": true}",
     )
     .ok();
     assert!(

@@ -54,7 +54,7 @@ fn a_question_of_the_person_goes_to_the_lead_agent_and_the_plan_stays() {
     });
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     // The lead agent waits for the person.
-    team.send("lead", &format!("/plan_approval {id} approve mind the log"));
+    team.send("lead", &format!("/plan_approval {{\"request_id\": \"{id}\", \"approve\": true, \"feedback\": \"mind the log\"}}"));
     terminal.until("the lead agent would approve it: mind the log");
     assert_eq!(team.request(&id)["status"], "pending", "a person decides");
     terminal.line("and step 3?");
@@ -84,7 +84,10 @@ fn esc_puts_off_a_question_for_which_the_agent_waits_and_interrupts_one_that_wor
     terminal.until_screen("the end of the turn", |screen| {
         screen.contains("\ninterrupted\n plan ") && screen.ends_with(QUESTION)
     });
-    team.send("lead", &format!("/plan_approval {id} reject"));
+    team.send(
+        "lead",
+        &format!("/plan_approval {{\"request_id\": \"{id}\", \"approve\": false}}"),
+    );
     terminal.until("the lead agent would reject it");
     terminal.press("\x1b");
     terminal.until(&format!(
@@ -184,7 +187,10 @@ fn a_line_that_was_begun_before_the_question_answers_nothing() {
     terminal.until_row("lead>");
     terminal.press("a");
     terminal.until_row("lead> a");
-    team.send("lead", &format!("/plan_approval {id} approve"));
+    team.send(
+        "lead",
+        &format!("/plan_approval {{\"request_id\": \"{id}\", \"approve\": true}}"),
+    );
     // The prompt says that Enter answers nothing.
     terminal.until_screen("the question", |screen| {
         screen.ends_with("(1 line)?\nlead> a")

@@ -277,7 +277,10 @@ fn a_long_plan_is_approved_once_each_line_of_it_was_on_the_screen() {
         };
         let id = planned("bob");
         terminal.shown_raw("\x07");
-        team.send("lead", &format!("/plan_approval {id} approve"));
+        team.send(
+            "lead",
+            &format!("/plan_approval {{\"request_id\": \"{id}\", \"approve\": true}}"),
+        );
         terminal.until("the lead agent would approve it");
         let question = format!("\nApprove plan {id} of bob (61 lines)?\n");
         let asks = |screen: &str| {

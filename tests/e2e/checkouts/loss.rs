@@ -67,7 +67,7 @@ fn forget_removes_a_checkout_unless_work_would_be_lost() {
         assert!(!alice.exists() && team.member("alice") == Value::Null);
         // Work that is kept is not lost.
         team.teamctl(["spawn", "alice", "--checkout"]).ok();
-        team.does("alice", "/claim_task 1\n/bash echo k > k; git add k; git commit -qm kept\n/task_update {\"task_id\": 1, \"status\": \"pending\"}");
+        team.does("alice", "/claim_task {\"task_id\": 1}\n/bash echo k > k; git add k; git commit -qm kept\n/task_update {\"task_id\": 1, \"status\": \"pending\"}");
         team.until("the work to be kept", || {
             git(&team, &["for-each-ref"]).contains("refs/team/task-1/1")
         });
@@ -149,7 +149,7 @@ fn submodules_of_submodules_come_from_the_copies_of_the_user_and_are_not_lost_ei
     for (id, file) in [(1, "one"), (2, "two")] {
         add(&team, &[file]);
         let work = format!(
-            "/claim_task {id}\n/bash cat sub/in/nested/n; echo > {file}; git add {file}; git commit -qm {file}\n/task_update {id} completed"
+            "/claim_task {{\"task_id\": {id}}}\n/bash cat sub/in/nested/n; echo > {file}; git add {file}; git commit -qm {file}\n/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}"
         );
         says(&team.does("alice", &work), 1, "n");
         until(&team, id, "completed");
@@ -214,7 +214,7 @@ fn work_that_is_nowhere_else_is_never_lost() {
         let results = team.does(
             "alice",
             "/bash git switch -qc task/1; echo w > w; git add w; git commit -qm own; git switch -q --detach; echo d > d; git add d; git commit -qm nameless\n\
-             /claim_task 1\n/bash git log --format=%s task/1-1 task/1-2; git branch --show-current; ls\n/task_update {\"task_id\": 1, \"status\": \"pending\"}\n\
+             /claim_task {\"task_id\": 1}\n/bash git log --format=%s task/1-1 task/1-2; git branch --show-current; ls\n/task_update {\"task_id\": 1, \"status\": \"pending\"}\n\
              /bash git branch -D task/1-1 task/1-2; echo s > a.txt; git stash -q",
         );
         says(&results, 1, "task/1-2");
@@ -294,7 +294,7 @@ fn the_lead_is_told_of_work_that_could_not_be_saved() {
     let team = team(User::at_hand()[0], "", "");
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
     add(&team, &["one"]);
-    let work = "/claim_task 1\n/bash echo w > w; git add w; git commit -qm w; rm .git/HEAD\n/task_update {\"task_id\": 1, \"status\": \"pending\"}";
+    let work = "/claim_task {\"task_id\": 1}\n/bash echo w > w; git add w; git commit -qm w; rm .git/HEAD\n/task_update {\"task_id\": 1, \"status\": \"pending\"}";
     team.does("alice", work);
     team.until("the lead to be told", || {
         team.inbox("lead").iter().any(|it| {

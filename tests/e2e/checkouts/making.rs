@@ -76,7 +76,7 @@ fn an_odd_repository_that_fits_works() {
             "{said}"
         );
         add(&team, &["one"]);
-        let results = team.does("alice", "/claim_task 1\n/bash echo 3 > three; git add .; git commit -qm three\n/task_update {\"task_id\": 1, \"status\": \"completed\"}");
+        let results = team.does("alice", "/claim_task {\"task_id\": 1}\n/bash echo 3 > three; git add .; git commit -qm three\n/task_update {\"task_id\": 1, \"status\": \"completed\"}");
         says(&results, 2, "is submitted");
         until(&team, 1, "completed");
     }

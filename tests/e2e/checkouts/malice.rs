@@ -20,7 +20,7 @@ fn what_a_teammate_can_do_to_git_changes_neither_the_repositories_nor_what_we_ru
         let attacks = [
             format!("/bash touch {at}/x; echo x >> {at}/config; rm -rf {at}/objects; find {at}/objects -type f -exec chmod u+w {{}} + -exec sh -c 'echo x > \"$1\"' _ {{}} \\;"),
             "/bash echo x > .git/hooks/pre-commit; echo x >> .git/config; git config core.fsmonitor x; mv .git .g; echo x > .git/config.worktree; ls -la .git/hooks".to_owned(),
-            "/claim_task 1".to_owned(),
+            "/claim_task {\"task_id\": 1}".to_owned(),
             // All that `git` could be told to run, by files that it reads.
             format!("/bash printf '* filter=x diff=x merge=x\\n' > .gitattributes; printf '* filter=x\\n' > .git/info/attributes; \
                      printf '[filter \"x\"]\\nclean=touch {run}\\nsmudge=touch {run}\\n[core]\\nfsmonitor=touch {run}\\nsshCommand=touch {run}\\n' > .git/config.worktree; \
@@ -90,7 +90,7 @@ fn malice_in_commits_is_refused_and_the_team_repository_does_not_take_it() {
     ] {
         let update = |status| format!("/task_update {{\"task_id\": 1, \"status\": \"{status}\"}}");
         let parts = [
-            "/claim_task 1",
+            "/claim_task {\"task_id\": 1}",
             &order,
             &update("completed"),
             "/bash git reset -q --hard origin/integration",
@@ -120,7 +120,7 @@ fn thousands_of_files_that_are_not_committed_are_named_and_break_nothing() {
     let results = team.does(
         "alice",
         &format!(
-            "/claim_task 1\n/bash {many}\n/task_update 1 completed\n/task_update 1 pending\n/claim_task 2"
+            "/claim_task {{\"task_id\": 1}}\n/bash {many}\n/task_update {{\"task_id\": 1, \"status\": \"completed\"}}\n/task_update {{\"task_id\": 1, \"status\": \"pending\"}}\n/claim_task {{\"task_id\": 2}}"
         ),
     );
     for number in [2, 4] {

@@ -23,7 +23,7 @@ fn a_teammate_claims_commits_and_submits_in_a_clone_of_its_own() {
         add(&team, &["one", "--check", "test -e b"]);
         let results = team.does(
             "alice",
-            "/claim_task 1\n/bash git rev-parse --abbrev-ref HEAD; echo b > b\n/task_update {\"task_id\": 1, \"status\": \"completed\"}\n\
+            "/claim_task {\"task_id\": 1}\n/bash git rev-parse --abbrev-ref HEAD; echo b > b\n/task_update {\"task_id\": 1, \"status\": \"completed\"}\n\
              /bash git add b; git commit -qm 'add b'; git log -1 --format='%an <%ae>'\n/task_update {\"task_id\": 1, \"status\": \"completed\"}",
         );
         says(&results, 1, "task/1");
@@ -83,14 +83,18 @@ fn released_work_is_kept_and_the_next_owner_is_told_its_name() {
             team.teamctl(["spawn", name, "--checkout"]).ok();
         }
         add(&team, &["one", "--description", "Do it."]);
-        let work = "/claim_task 1\n/bash echo half > half; git add half; git commit -qm half\n/task_update {\"task_id\": 1, \"status\": \"pending\"}";
+        let work = "/claim_task {\"task_id\": 1}\n/bash echo half > half; git add half; git commit -qm half\n/task_update {\"task_id\": 1, \"status\": \"pending\"}";
         team.does("alice", work);
         // One that is killed with a claim leaves its commits, too.
         let see = "/bash git log -p --format=%an refs/team/task-1/1 -1; git merge -q refs/team/task-1/1; ls";
         let more =
             "/bash echo more > more; git add more; git commit -qm more; touch done; sleep 60";
-        team.teamctl(["send", "bob", &format!("/claim_task 1\n{see}\n{more}")])
-            .ok();
+        team.teamctl([
+            "send",
+            "bob",
+            &format!("/claim_task {{\"task_id\": 1}}\n{see}\n{more}"),
+        ])
+        .ok();
         team.until("bob to have committed", || {
             checkout(&team, "bob").join("done").exists()
         });
@@ -101,7 +105,7 @@ fn released_work_is_kept_and_the_next_owner_is_told_its_name() {
         );
         team.teamctl(["shutdown", "bob", "--force", "--timeout", "0s"])
             .ok();
-        let results = team.does("alice", "/claim_task 1");
+        let results = team.does("alice", "/claim_task {\"task_id\": 1}");
         says(&results, 0, "refs/team/task-1/2");
         assert_eq!(
             git(
@@ -186,7 +190,7 @@ fn an_idle_teammate_is_given_a_branch_with_its_task() {
     });
     assert!(team.file("tasks/5.json").contains("\"pending\""));
     team.does("alice", "/bash rm dirty");
-    team.does("alice", "/claim_task 5");
+    team.does("alice", "/claim_task {\"task_id\": 5}");
 }
 
 #[test]

@@ -543,7 +543,7 @@ fn claude_code_codex_and_the_built_in_agent_work_on_one_repository() {
     };
     add(&team, &["three", "--check", "test -e three"]);
     let of_dan = format!(
-        "/claim_task 1\n/bash {}\n/task_update {}",
+        "/claim_task {{\"task_id\": 1}}\n/bash {}\n/task_update {}",
         commit("three"),
         submit(1)
     );

@@ -23,8 +23,9 @@ fn remote_branches_and_tags_of_the_user_are_known_in_checkouts_and_checks_and_fo
     team.teamctl(["spawn", "alice", "--checkout"]).ok();
     let does = |id: u64, look: &str| {
         add(&team, &["one"]);
-        let work =
-            format!("/claim_task {id}\n/bash {look}\n{COMMITS}\n/task_update {id} completed");
+        let work = format!(
+            "/claim_task {{\"task_id\": {id}}}\n/bash {look}\n{COMMITS}\n/task_update {{\"task_id\": {id}, \"status\": \"completed\"}}"
+        );
         let results = team.does("alice", &work);
         assert_eq!(
             until(&team, id, "completed")["result"]["verified"],
@@ -191,7 +192,7 @@ fn no_symbolic_name_of_the_user_leads_to_a_name_of_the_team() {
     add(&team, &["one"]);
     team.does(
         "alice",
-        &format!("/claim_task 1\n{COMMITS}\n/task_update 1 completed"),
+        &format!("/claim_task {{\"task_id\": 1}}\n{COMMITS}\n/task_update {{\"task_id\": 1, \"status\": \"completed\"}}"),
     );
     until(&team, 1, "completed");
     team.until("the user to be shown", || {

@@ -145,7 +145,7 @@ fn a_lock_that_a_killed_git_has_left_goes_and_one_that_a_person_holds_stays() {
         ),
     );
     add(&team, &["one"]);
-    team.does("alice", "/claim_task 1");
+    team.does("alice", "/claim_task {\"task_id\": 1}");
     assert!(
         !lock.exists()
             && user(

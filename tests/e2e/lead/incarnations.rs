@@ -12,7 +12,9 @@ fn a_lead_agent_that_is_killed_goes_on_with_its_conversation() {
     let team = team();
     team.lead_does("/bash echo one");
     team.kill_and_wait_for_restart("lead");
-    team.lead_does("/spawn_teammate alice coder hello");
+    team.lead_does(
+        "/spawn_teammate {\"name\": \"alice\", \"role\": \"coder\", \"prompt\": \"hello\"}",
+    );
     assert_eq!(team.results("lead").len(), 2);
     let incarnations = team.entries("lead", "incarnation");
     assert_eq!(
@@ -32,7 +34,7 @@ fn a_shutdown_cut_off_by_a_crash_does_not_ask_the_next_incarnation() {
     team.start_lead_with(|order| order.terms.restart = Some(Restart::Never));
     team.spawn("alice", "");
     team.kill_daemon();
-    team.send("lead", "/shutdown_request alice");
+    team.send("lead", "/shutdown_request {\"teammate\": \"alice\"}");
     team.until("the call to begin", || team.answers("lead") == 1);
     signal(team.pid("lead"), Signal::SIGKILL);
     team.teamd(["start"]).ok();
@@ -63,9 +65,9 @@ fn a_lead_agent_that_is_killed_in_a_call_does_nothing_twice() {
     team.spawn("alice", "");
     let daemon = team.daemon_pid();
     let orders = [
-        "/broadcast go on",
-        "/spawn_teammate bob coder hello",
-        "/shutdown_request alice done",
+        "/broadcast {\"content\": \"go on\"}",
+        "/spawn_teammate {\"name\": \"bob\", \"role\": \"coder\", \"prompt\": \"hello\"}",
+        "/shutdown_request {\"teammate\": \"alice\", \"reason\": \"done\"}",
     ];
     // Not its answers: what the others say at the end of their work is answered, too.
     let calls = || {
@@ -125,7 +127,10 @@ fn a_lead_agent_is_adopted_and_its_team_hears_it_as_before() {
     let team = team();
     let pid = team.pid("lead");
     team.kill_daemon();
-    team.send("lead", "/spawn_teammate alice coder hello");
+    team.send(
+        "lead",
+        "/spawn_teammate {\"name\": \"alice\", \"role\": \"coder\", \"prompt\": \"hello\"}",
+    );
     team.until("the call to begin", || team.answers("lead") == 1);
     team.teamd(["start"]).ok();
     team.until_lead_ended(1);

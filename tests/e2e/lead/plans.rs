@@ -19,7 +19,7 @@ fn chat(team: &Team) -> File {
 fn the_lead_agent_only_recommends_where_a_person_decides() {
     let team = team();
     let results = team.lead_does(
-        r"/spawn_teammate --plan alice coder /plan_approval Drop it\n/bash echo x > x.txt",
+        r#"/spawn_teammate {"name": "alice", "role": "coder", "prompt": "/plan_approval Drop it\n/bash echo x > x.txt", "plan": true}"#,
     );
     assert!(
         text(&results[0])
@@ -40,7 +40,7 @@ fn the_lead_agent_only_recommends_where_a_person_decides() {
             .ends_with(&format!("plan {id} of alice waits for a person: Drop it")),
         "{listed:?}"
     );
-    let results = team.lead_does(&format!("/plan_approval {id} approve looks right"));
+    let results = team.lead_does(&format!("/plan_approval {{\"request_id\": \"{id}\", \"approve\": true, \"feedback\": \"looks right\"}}"));
     let (told, is_error) = text(&results[0]);
     assert!(
         is_error && told.contains(&format!("`teamctl approve {id}`")),
@@ -57,7 +57,7 @@ fn the_lead_agent_only_recommends_where_a_person_decides() {
     team.teamctl(["approve", &id]).ok();
     team.until_finished("alice", 1);
     assert!(team.made("x.txt"));
-    let results = team.lead_does(&format!("/shutdown_response {id}"));
+    let results = team.lead_does(&format!("/shutdown_response {{\"request_id\": \"{id}\"}}"));
     assert_eq!(
         text(&results[0]),
         (format!("plan {id} of alice: approved").as_str(), false)
@@ -78,7 +78,12 @@ fn at_a_chat_the_call_waits_for_the_persons_answer() {
     .ok();
     let id = team.until_planned("alice");
     team.until_lead_ended(1);
-    team.send("lead", &format!("/plan_approval {id} approve fine"));
+    team.send(
+        "lead",
+        &format!(
+            "/plan_approval {{\"request_id\": \"{id}\", \"approve\": true, \"feedback\": \"fine\"}}"
+        ),
+    );
     team.until("the call to wait", || {
         team.member("lead")["activity"] == "waiting for a person"
     });
@@ -107,7 +112,10 @@ fn at_a_chat_the_call_waits_for_the_persons_answer() {
     });
     // The roster may show the call before still.
     team.wait_for("lead", "idle");
-    team.send("lead", &format!("/plan_approval {again} approve"));
+    team.send(
+        "lead",
+        &format!("/plan_approval {{\"request_id\": \"{again}\", \"approve\": true}}"),
+    );
     team.until("the call to wait", || {
         team.member("lead")["activity"] == "waiting for a person"
     });
@@ -139,7 +147,10 @@ fn a_call_that_waits_for_a_person_can_be_interrupted_and_shut_down() {
     let wait = || {
         // The roster may show the call before still.
         team.wait_for("lead", "idle");
-        team.send("lead", &format!("/plan_approval {id} approve"));
+        team.send(
+            "lead",
+            &format!("/plan_approval {{\"request_id\": \"{id}\", \"approve\": true}}"),
+        );
         team.until("the call to wait", || {
             team.member("lead")["activity"] == "waiting for a person"
         });
@@ -193,7 +204,7 @@ fn the_lead_agent_answers_alone_where_a_person_has_said_so() {
     )
     .ok();
     let one = team.until_planned("alice");
-    let results = team.lead_does(&format!("/plan_approval {one} reject smaller steps"));
+    let results = team.lead_does(&format!("/plan_approval {{\"request_id\": \"{one}\", \"approve\": false, \"feedback\": \"smaller steps\"}}"));
     assert_eq!(
         text(&results[0]),
         (
@@ -205,7 +216,9 @@ fn the_lead_agent_answers_alone_where_a_person_has_said_so() {
         team.requests("plan_approval").len() == 2
     });
     let two = team.until_planned("alice");
-    let results = team.lead_does(&format!("/plan_approval {two} approve"));
+    let results = team.lead_does(&format!(
+        "/plan_approval {{\"request_id\": \"{two}\", \"approve\": true}}"
+    ));
     assert_eq!(
         text(&results[0]),
         (
@@ -226,7 +239,12 @@ fn a_call_that_waits_for_a_person_waits_on_in_the_next_incarnation() {
         .ok();
     let id = team.until_planned("alice");
     team.until_lead_ended(1);
-    team.send("lead", &format!("/plan_approval {id} approve fine"));
+    team.send(
+        "lead",
+        &format!(
+            "/plan_approval {{\"request_id\": \"{id}\", \"approve\": true, \"feedback\": \"fine\"}}"
+        ),
+    );
     team.until("the call to wait", || {
         team.member("lead")["activity"] == "waiting for a person"
     });

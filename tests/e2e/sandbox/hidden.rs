@@ -168,8 +168,8 @@ fn what_is_hidden_in_a_workspace_is_neither_read_nor_written_nor_moved() {
             team.write(file, "hush");
         }
         let files = [
-            "/read_file sub/.env",
-            "/read_file keys/id",
+            "/read_file {\"path\": \"sub/.env\"}",
+            "/read_file {\"path\": \"keys/id\"}",
             "/write_file sub/.env x",
             "/write_file keys/new x",
             "/write_file later x",
@@ -276,7 +276,8 @@ fn what_is_hidden_from_the_lead_agent_is_hidden_from_its_teammates() {
         .unwrap()
         .to_owned();
     team.start_lead_with(|order| order.terms.sandbox.hidden = vec![hidden.clone()]);
-    let spawn = json!({"name": "alice", "role": "coder", "prompt": "/read_file secret"});
+    let spawn =
+        json!({"name": "alice", "role": "coder", "prompt": "/read_file {\"path\": \"secret\"}"});
     team.lead_does(&format!("/spawn_teammate {spawn}"));
     team.until_finished("alice", 1);
     assert_eq!(team.member("alice")["sandbox"]["hidden"], json!([hidden]));

@@ -231,7 +231,7 @@ fn secrets_of_tools_browsers_shells_and_root_are_hidden_and_nothing_beside() {
         let read = |files: &str| {
             let calls: Vec<_> = files
                 .split_whitespace()
-                .map(|file| format!("/read_file {file}"))
+                .map(|file| format!("/read_file {{\"path\": \"{file}\"}}"))
                 .collect();
             team.does("bob", &calls.join("\n"))
         };

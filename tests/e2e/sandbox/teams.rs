@@ -162,7 +162,7 @@ fn another_team_in_the_workspace_is_out_of_reach_of_every_tool() {
                 ],
             );
         }
-        let reached = "/read_file nested/.team/journal.jsonl\n/write_file nested/.team/inbox/zoe.jsonl x\n\
+        let reached = "/read_file {\"path\": \"nested/.team/journal.jsonl\"}\n/write_file nested/.team/inbox/zoe.jsonl x\n\
             /write_file nested/.team/new x";
         for result in team.does("alice", reached) {
             let told = result["content"].as_str().unwrap();

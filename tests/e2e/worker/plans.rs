@@ -50,7 +50,7 @@ fn closed(prompt: &str) -> Begin<'_> {
 #[test]
 fn a_closed_gate_refuses_changes_until_the_plan_is_approved() {
     let team = Team::new();
-    let prompt = "/write_file early x\n/bash touch early\n/plan_approval Drop it\\nRebuild\n/write_file late x\n/read_file late";
+    let prompt = "/write_file early x\n/bash touch early\n/plan_approval Drop it\\nRebuild\n/write_file late x\n/read_file {\"path\": \"late\"}";
     let mut worker = team.begin(&closed(prompt));
     let (request_id, line) = recorded_plan(&mut worker);
     assert_eq!(
@@ -95,7 +95,7 @@ fn a_rejected_plan_leaves_the_gate_closed() {
 fn a_submitted_plan_closes_an_open_gate_and_ends_background_commands() {
     let team = Team::new();
     let mut worker = team.work(
-        "/bash& touch up; sleep 617\n/bash until [ -e up ]; do sleep 0.01; done\n/plan_approval Drop it",
+        "/bash {\"command\": \"touch up; sleep 617\", \"run_in_background\": true}\n/bash until [ -e up ]; do sleep 0.01; done\n/plan_approval Drop it",
     );
     let (request_id, _) = recorded_plan(&mut worker);
     let log = team.dir.root().join("log/alice.background-1.log");
@@ -213,7 +213,7 @@ fn a_taken_id_is_exchanged() {
 fn closing_the_gate_lets_the_foreground_end_and_counts_then() {
     let team = Team::new();
     let mut worker = team.work(&format!(
-        "/bash& touch up; sleep 619\n/bash until [ -e up ]; do sleep 0.01; done\n\
+        "/bash {{\"command\": \"touch up; sleep 619\", \"run_in_background\": true}}\n/bash until [ -e up ]; do sleep 0.01; done\n\
          {UNTIL_GO}; echo kept\n/bash echo refused",
     ));
     worker.waits_for_go();

@@ -178,7 +178,7 @@ fn when_the_time_to_decide_is_over_the_runtime_approves_as_the_running_call_ends
 #[test]
 fn an_answer_to_what_is_not_pending_moves_nothing() {
     let team = Team::new();
-    let mut worker = team.work("/shutdown_response 5d0c0ffe approve bye\n/bash echo here");
+    let mut worker = team.work("/shutdown_response {\"request_id\": \"5d0c0ffe\", \"approve\": true, \"reason\": \"bye\"}\n/bash echo here");
     worker.idle();
     assert_eq!(
         team.results()[0],

@@ -17,7 +17,7 @@ use teamd_shared::message::{Body, IdleReason, LEAD, Message, TEAMD, USER};
 use teamd_shared::transcript::{Block, Event, Usage};
 
 use super::ModelError;
-use line::{FAIL, Line, ScriptedCall, lines};
+use line::{FAIL, ScriptLine, ScriptedCall, lines};
 
 /// The tool with which a shutdown request is answered.
 const SHUTDOWN_RESPONSE: &str = "shutdown_response";
@@ -161,16 +161,19 @@ impl Script {
                 .filter(|line| line.starts_with('/'))
                 .collect();
             self.queue_lines(&calls.join("\n"));
-            self.queue_lines(&format!("/task_update {id} completed done"));
+            self.queue.push_back(ScriptedCall {
+                name: "task_update".to_owned(),
+                input: json!({ "task_id": id, "status": "completed", "summary": "done" }),
+            });
         }
     }
 
     fn queue_lines(&mut self, text: &str) {
         for line in lines(text) {
             match line {
-                Line::Call(call) => self.queue.push_back(call),
-                Line::Text(text) => self.texts.push(text),
-                Line::RejectShutdown(reason) => self.reject = Some(reason),
+                ScriptLine::Call(call) => self.queue.push_back(call),
+                ScriptLine::Text(text) => self.texts.push(text),
+                ScriptLine::RejectShutdown(reason) => self.reject = Some(reason),
             }
         }
     }

@@ -324,7 +324,7 @@ fn step() -> impl Strategy<Value = NextStep> {
         Just("/bash date".to_owned()),
         Just("/reject_shutdown no".to_owned()),
         Just("/read_inbox".to_owned()),
-        Just("/shutdown_response a1 approve".to_owned()),
+        Just(r#"/shutdown_response {"request_id":"a1","approve":true}"#.to_owned()),
         "[a-z/ \n]{0,12}",
     ];
     let from = prop_oneof![Just("lead"), Just("user"), Just("bob")];

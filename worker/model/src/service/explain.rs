@@ -2,13 +2,10 @@
 
 use teamd_shared::model_spec::Provider;
 
-use super::failure::{Failure, FailureKind};
+use super::cause::{Cause, LATER, NO_ANSWER, RESTART, fill};
+use super::failure::Failure;
 use super::settings::Settings;
 use crate::ModelError;
-
-/// What a user does to have settings take effect.
-const RESTART: &str = "end the teammate, and start it again with `teamctl spawn NAME --resume` (the lead agent: leave \
-    the chat, `teamctl chat` begins it again)";
 
 /// Returns the error of a provider whose key is missing.
 pub(super) fn missing_key(provider: Provider) -> ModelError {
@@ -17,7 +14,7 @@ pub(super) fn missing_key(provider: Provider) -> ModelError {
     ModelError::Unusable {
         message: format!("{name} needs a key, and {variable} is not set"),
         hint: format!(
-            "set {variable} in the shell, {RESTART} there: it takes the keys of that shell"
+            "set {variable} in the shell; then {RESTART}: the worker gets the keys of that shell"
         ),
     }
 }
@@ -27,88 +24,56 @@ pub(super) fn missing_key(provider: Provider) -> ModelError {
 pub(super) fn bad_setting(variable: &str, why: &str) -> ModelError {
     ModelError::Unusable {
         message: format!("{variable} cannot be used: {why}"),
-        hint: format!("correct {variable} in the shell, and {RESTART} there"),
+        hint: format!("correct {variable} in the shell; then {RESTART}"),
     }
 }
 
 /// Returns the error of a service that gave no answer in several attempts.
 pub(super) fn no_answer(settings: &Settings, attempts: u32, last: &str) -> ModelError {
-    let provider = settings.provider.as_str();
-    let attempts = counted(attempts);
+    let values = [
+        ("provider", settings.provider.as_str()),
+        ("attempts", &counted(attempts)),
+        ("detail", last),
+    ];
     ModelError::Unusable {
-        message: format!("{provider} did not answer, {attempts} failed; the last: {last}"),
-        hint: "send the message again, later".to_owned(),
+        message: fill(NO_ANSWER, &values),
+        hint: LATER.to_owned(),
     }
 }
 
 /// Explains the last failure after so many attempts.
 pub(super) fn explain(failure: &Failure, settings: &Settings, attempts: u32) -> ModelError {
-    let provider = settings.provider.as_str();
-    let host = settings.host();
-    let said = failure.to_string();
-    let base = base_variable(settings.provider);
-    let (message, hint) = match failure.kind {
-        FailureKind::Status(_) if failure.is_too_long() => return ModelError::TooLong(said),
-        FailureKind::Status(_) if failure.is_out_of_credit() => (
-            format!("the account at {provider} has no credit left: {said}"),
-            "add credit to the account, then send the message again".to_owned(),
-        ),
-        FailureKind::Status(401) => match &settings.key {
-            None => return missing_key(settings.provider),
-            Some(key) => (
-                format!("{provider} refuses the key: {said}"),
-                format!("correct {} in the shell, and {RESTART} there", key.variable),
-            ),
-        },
-        FailureKind::Status(403) => (
-            format!("{provider} does not allow this: {said}"),
-            "use a key that may use this model, or name another model".to_owned(),
-        ),
-        FailureKind::Status(404) => (
-            if settings.model.is_empty() {
-                format!("{provider} at {host} does not know the model: {said}")
-            } else {
-                format!("{provider} at {host} has no model {:?}: {said}", settings.model)
-            },
-            format!("name one that it has (`--model {provider}:MODEL`, or MODEL_ID), and look at {base}"),
-        ),
-        FailureKind::Status(408 | 409 | 429 | 500..=599) => return no_answer(settings, attempts, &said),
-        FailureKind::Status(_) => {
-            return ModelError::Refused(format!("{provider} refuses the request: {said}"));
-        }
-        FailureKind::Certificate => (
-            format!("{host} cannot be reached: {said}"),
-            format!(
-                "if a proxy of your organisation answers there, set TEAM_CA=platform or TEAM_CA=FILE (its root, PEM), \
-                 and {RESTART}"
-            ),
-        ),
-        FailureKind::Unreachable => (
-            format!("{host} cannot be reached: {said}"),
-            "look at the network, the base URL and the proxy variables; the next message goes on with the work"
-                .to_owned(),
-        ),
-        FailureKind::Silent => (
-            format!("{host} was silent in {}: {said}", counted(attempts)),
-            "send the message again; TEAM_MODEL_TIMEOUT (seconds) makes it wait longer".to_owned(),
-        ),
-        FailureKind::Incomplete => (
-            format!("the answer of {provider} broke off in {}; the last: {said}", counted(attempts)),
-            format!(
-                "send the message again, later; if that does not help, look at {base} and at proxies and gateways"
-            ),
-        ),
-        FailureKind::TooLarge => (
-            format!("teamd stopped reading the answer of {provider}: {said}"),
-            "ask for less at a time; if it repeats itself, another model may do better (`--model`)"
-                .to_owned(),
-        ),
-        FailureKind::WrongService => (
-            format!("{host} does not answer as {provider} does: {said}"),
-            format!("look at {base} and the proxy variables, and {RESTART}"),
-        ),
+    let cause = Cause::of(failure);
+    let key = match &settings.key {
+        Some(key) => key.variable,
+        None if cause == Cause::Key => return missing_key(settings.provider),
+        None => "",
     };
-    ModelError::Unusable { message, hint }
+    let model = if settings.model.is_empty() {
+        "such model".to_owned()
+    } else {
+        format!("model {:?}", settings.model)
+    };
+    let values = [
+        ("provider", settings.provider.as_str()),
+        ("host", &settings.host()),
+        ("base", base_variable(settings.provider)),
+        ("model", &model),
+        ("key", key),
+        ("attempts", &counted(attempts)),
+        ("detail", &failure.to_string()),
+        ("restart", RESTART),
+    ];
+    let row = cause.row();
+    let message = fill(row.message, &values);
+    match cause {
+        Cause::TooLong => ModelError::TooLong(message),
+        Cause::Request => ModelError::Refused(message),
+        _ => ModelError::Unusable {
+            message,
+            hint: fill(row.hint, &values),
+        },
+    }
 }
 
 fn counted(attempts: u32) -> String {
@@ -141,6 +106,7 @@ mod tests {
 
     use teamd_shared::environment::Environment;
 
+    use super::super::failure::FailureKind;
     use super::*;
 
     fn settings(spec: &str) -> Settings {

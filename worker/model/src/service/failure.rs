@@ -8,6 +8,7 @@ use teamd_shared::amount::format_duration;
 use teamd_shared::visible::is_hidden;
 
 use super::GIVE_UP;
+use super::cause::{Cause, fill};
 
 /// How much of what a service says is shown, in characters.
 const MAX_DETAIL: usize = 300;
@@ -179,15 +180,14 @@ impl Failure {
         self.has_status(&[413]) || self.has_status(&[400, 422, 500]) && self.mentions(&words)
     }
 
-    /// Tells whether the same request may be answered later.
+    /// Tells whether the same request may be answered later. What a service says about that counts
+    /// more than its status.
     pub(super) fn is_temporary(&self) -> bool {
-        match self.kind {
-            FailureKind::Status(_) if self.is_out_of_credit() || self.is_too_long() => false,
-            FailureKind::Status(status) => self
-                .should_retry
-                .unwrap_or(matches!(status, 408 | 409 | 429 | 500..=599)),
-            FailureKind::Unreachable | FailureKind::Silent | FailureKind::Incomplete => true,
-            FailureKind::Certificate | FailureKind::WrongService | FailureKind::TooLarge => false,
+        let cause = Cause::of(self);
+        match (self.should_retry, self.kind) {
+            _ if matches!(cause, Cause::Credit | Cause::TooLong) => false,
+            (Some(should_retry), FailureKind::Status(_)) => should_retry,
+            _ => cause.row().may_pass,
         }
     }
 
@@ -196,24 +196,19 @@ impl Failure {
         self.has_status(&[429, 503, 529]) || self.retry_after.is_some()
     }
 
-    /// Describes the failure in a few words of our own, given the host: nothing that its service
-    /// has said is among them.
+    /// Describes the failure in a few words of our own, given the host. They hold nothing that its
+    /// service has sent.
     pub(super) fn brief(&self, host: &str) -> String {
-        match self.kind {
-            FailureKind::Status(_) if self.is_out_of_credit() => "no credit left".to_owned(),
-            FailureKind::Status(401) => "its key is refused (401)".to_owned(),
-            FailureKind::Status(403) => "its key may not do this (403)".to_owned(),
-            FailureKind::Status(404) => "its model is not known there (404)".to_owned(),
-            FailureKind::Status(429) => "asked too often (429)".to_owned(),
-            FailureKind::Status(529) => "overloaded (529)".to_owned(),
-            FailureKind::Status(503) => "not available (503)".to_owned(),
-            FailureKind::Status(status) => format!("the service failed ({status})"),
-            FailureKind::Unreachable => format!("{host} cannot be reached: {}", self.detail),
-            FailureKind::Certificate => format!("the certificate of {host} is not trusted"),
-            FailureKind::WrongService => format!("{host} does not answer as such a service does"),
-            FailureKind::Silent => "the service was silent".to_owned(),
-            FailureKind::Incomplete | FailureKind::TooLarge => "the answer broke off".to_owned(),
-        }
+        let status = match self.kind {
+            FailureKind::Status(status) => status.to_string(),
+            _ => String::new(),
+        };
+        let values = [
+            ("host", host),
+            ("status", &status),
+            ("detail", &self.detail),
+        ];
+        fill(Cause::of(self).row().brief, &values)
     }
 }
 

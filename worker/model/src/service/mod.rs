@@ -9,6 +9,7 @@
 
 mod anthropic;
 mod catalog;
+mod cause;
 mod client;
 mod draft;
 mod events;

@@ -16,7 +16,7 @@ use teamd_shared::transcript::Event;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::connection::{Identity, Link};
+use crate::connection::{Link, WorkerIdentity};
 use crate::dispatcher::Dispatcher;
 use crate::live_file::LiveFile;
 use crate::mailbox::{Mailbox, Waking};
@@ -34,11 +34,11 @@ use teamd_worker_core::work::WorkProgress;
 use teamd_worker_model::Model;
 
 /// What a session is made of.
-pub(crate) struct Parts<T> {
+pub(crate) struct SessionParts<T> {
     /// The team directory.
     pub(crate) dir: Arc<TeamDir>,
     /// The member and its incarnation.
-    pub(crate) identity: Identity,
+    pub(crate) identity: WorkerIdentity,
     /// Its transcript, locked.
     pub(crate) transcript: Transcript,
     /// What ends it.
@@ -66,11 +66,11 @@ fn price(welcome: &Welcome) -> Option<Price> {
 impl<T: Tools> Session<T> {
     /// Continues the conversation where its transcript ends, or begins it.
     pub(crate) fn begin(
-        parts: Parts<T>,
+        parts: SessionParts<T>,
         settings: &Settings,
         welcome: Welcome,
     ) -> anyhow::Result<Self> {
-        let Parts {
+        let SessionParts {
             dir,
             identity,
             mut transcript,
@@ -80,7 +80,7 @@ impl<T: Tools> Session<T> {
             link,
             ids,
         } = parts;
-        let Identity { name, incarnation } = identity;
+        let WorkerIdentity { name, incarnation } = identity;
         transcript.set_durable(settings.durability == Durability::Disk);
         let mut work = WorkProgress::new(name.clone());
         let mut seen = Vec::new();

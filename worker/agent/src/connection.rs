@@ -33,14 +33,14 @@ const MAX_EVENTS: usize = 64;
 
 /// Who this worker is.
 #[derive(Debug, Clone)]
-pub(crate) struct Identity {
+pub(crate) struct WorkerIdentity {
     /// The member.
     pub(crate) name: Name,
     /// Its incarnation.
     pub(crate) incarnation: u32,
 }
 
-impl Identity {
+impl WorkerIdentity {
     fn greeting(&self, environment: Option<Environment>, state: WorkerState) -> Greeting {
         let name = self.name.clone();
         let incarnation = self.incarnation;
@@ -62,7 +62,7 @@ impl Identity {
 /// None if the daemon does not welcome it: then nothing has begun, and nothing may.
 pub(crate) async fn await_welcome(
     connection: &mut Connection,
-    identity: &Identity,
+    identity: &WorkerIdentity,
     last_words: &mut LastWords,
 ) -> Result<Option<Welcome>, WireError> {
     connection
@@ -155,12 +155,12 @@ impl Link {
     pub(crate) fn start(
         connection: Connection,
         dir: Arc<TeamDir>,
-        identity: Identity,
+        identity: WorkerIdentity,
         environment: Environment,
     ) -> Self {
         let (announcement, announced) = announce();
         let (reports, events) = mpsc::channel(MAX_EVENTS);
-        let task = Task {
+        let task = ConnectionTask {
             dir,
             identity,
             environment,
@@ -296,9 +296,9 @@ fn announce() -> (watch::Sender<Announcement>, watch::Receiver<Announcement>) {
     watch::channel(announcement)
 }
 
-struct Task {
+struct ConnectionTask {
     dir: Arc<TeamDir>,
-    identity: Identity,
+    identity: WorkerIdentity,
     environment: Environment,
     announcement: watch::Receiver<Announcement>,
     events: mpsc::Sender<LinkEvent>,
@@ -349,7 +349,7 @@ impl Sent {
     }
 }
 
-impl Task {
+impl ConnectionTask {
     async fn run(mut self, born_with: Connection) {
         let mut sent = Sent::default();
         let mut connection = born_with;

@@ -25,8 +25,8 @@ use teamd_shared::terms::Terms;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
-use crate::begin::Parts;
-use crate::connection::{Identity, Link, await_welcome, take_from_stdin};
+use crate::begin::SessionParts;
+use crate::connection::{Link, WorkerIdentity, await_welcome, take_from_stdin};
 use crate::last_words::{LastWords, send_unable};
 use crate::persona::persona;
 use crate::session::Session;
@@ -130,7 +130,7 @@ async fn live(
     let transcript = Transcript::lock(&dir, &args.name)?;
     let mut connection =
         Connection::from_fd(inherited).context("descriptor 0 is no connection to teamd")?;
-    let identity = Identity {
+    let identity = WorkerIdentity {
         name: args.name.clone(),
         incarnation: args.incarnation,
     };
@@ -202,7 +202,7 @@ async fn live(
     *last_words = link.last_words();
     let terminate = notify_of(sigterm);
     let ids = Box::new(RandomIds);
-    let parts = Parts {
+    let parts = SessionParts {
         dir,
         identity,
         transcript,

@@ -8,8 +8,8 @@
 
 use teamd_shared::transcript::Event;
 
-use super::conversation::{BYTES_PER_TOKEN, Conversation, Essentials};
-use super::prompt::{Part, Role, Turn, excerpt};
+use super::conversation::{BYTES_PER_TOKEN, Essentials, ModelConversation};
+use super::prompt::{PromptTurn, Role, TurnPart, excerpt};
 
 /// The share of the window from which on a conversation is cut, in percent.
 const FULL: u64 = 80;
@@ -41,7 +41,7 @@ const EXCERPTS: usize = 12;
 const ORDER: &str = "This conversation has come near the end of what you can read at once. It will be cut: you will \
     go on with nothing of it but your task, your plan, the last few steps, and what you write now. Write down, for \
     yourself, all that you need to go on: what was asked and by whom, what you have done and found out (files, \
-    commands, results, decisions and their reasons), what is open, and what comes next. Call no tool. Answer with \
+    commands, results, decisions and their reasons), what is open, and what comes next. Call no tool. ModelAnswer with \
     this text alone.";
 
 /// How much room a conversation has in the window of its model.
@@ -89,7 +89,7 @@ impl Room {
     }
 
     /// Returns how many of the last answers are kept.
-    pub(super) fn kept(&self, conversation: &Conversation) -> usize {
+    pub(super) fn kept(&self, conversation: &ModelConversation) -> usize {
         if self.refused {
             0
         } else {
@@ -128,11 +128,11 @@ const LEAST: usize = 2000;
 
 /// Returns the turns that ask for a summary of all of it: what a cache holds already, and the order
 /// behind it.
-pub(super) fn question(mut turns: Vec<Turn>) -> Vec<Turn> {
-    let part = Part::Text(ORDER.to_owned());
+pub(super) fn question(mut turns: Vec<PromptTurn>) -> Vec<PromptTurn> {
+    let part = TurnPart::Text(ORDER.to_owned());
     match turns.last_mut() {
         Some(last) if last.role == Role::User => last.parts.push(part),
-        _ => turns.push(Turn {
+        _ => turns.push(PromptTurn {
             role: Role::User,
             parts: vec![part],
         }),
@@ -142,11 +142,11 @@ pub(super) fn question(mut turns: Vec<Turn>) -> Vec<Turn> {
 
 /// As [`question`], of a conversation that is too long already: long parts are shortened, and as
 /// much of its beginning is left out as must be.
-pub(super) fn short_question(mut turns: Vec<Turn>, room: usize) -> Vec<Turn> {
+pub(super) fn short_question(mut turns: Vec<PromptTurn>, room: usize) -> Vec<PromptTurn> {
     for item in turns.iter_mut().flat_map(|turn| &mut turn.parts) {
         shorten(item);
     }
-    let mut left: usize = turns.iter().map(Turn::bytes).sum();
+    let mut left: usize = turns.iter().map(PromptTurn::bytes).sum();
     let mut first = 0;
     // Up to an answer, so that every result keeps its call.
     while first + 1 < turns.len() && (left > room || (first > 0 && turns[first].role == Role::User))
@@ -159,10 +159,10 @@ pub(super) fn short_question(mut turns: Vec<Turn>, room: usize) -> Vec<Turn> {
         .first()
         .is_some_and(|turn| turn.role == Role::Assistant)
     {
-        let note = Part::Text("[the beginning is left out]".to_owned());
+        let note = TurnPart::Text("[the beginning is left out]".to_owned());
         turns.insert(
             0,
-            Turn {
+            PromptTurn {
                 role: Role::User,
                 parts: vec![note],
             },
@@ -170,7 +170,9 @@ pub(super) fn short_question(mut turns: Vec<Turn>, room: usize) -> Vec<Turn> {
     }
     // A last turn of results alone, whose call was left out, cannot be sent.
     if first > 0 && turns.len() == 1 {
-        turns[0].parts.retain(|part| matches!(part, Part::Text(_)));
+        turns[0]
+            .parts
+            .retain(|part| matches!(part, TurnPart::Text(_)));
     }
     question(turns)
 }
@@ -178,7 +180,7 @@ pub(super) fn short_question(mut turns: Vec<Turn>, room: usize) -> Vec<Turn> {
 /// Makes what stands for all that is cut. `written`: what the model wrote, if it could; `kept`: how
 /// many of the last answers stay; `room`: how long it may be, in bytes.
 pub(super) fn compose(
-    conversation: &Conversation,
+    conversation: &ModelConversation,
     written: &str,
     kept: usize,
     room: usize,
@@ -233,21 +235,21 @@ pub(super) fn compose(
 }
 
 /// Returns what the last turn of the user says: results that no answer has taken up, and messages.
-fn last_words(turns: &[Turn]) -> String {
+fn last_words(turns: &[PromptTurn]) -> String {
     let parts = turns
         .last()
         .into_iter()
         .flat_map(|turn| &turn.parts)
         .filter_map(|part| match part {
-            Part::Text(text) => Some(text.clone()),
-            Part::Result { content, .. } => Some(excerpt(content, EXCERPT)),
-            Part::Call { .. } | Part::Opaque(_) => None,
+            TurnPart::Text(text) => Some(text.clone()),
+            TurnPart::Result { content, .. } => Some(excerpt(content, EXCERPT)),
+            TurnPart::Call { .. } | TurnPart::Opaque(_) => None,
         });
     parts.collect::<Vec<_>>().join("\n")
 }
 
 /// Describes the last answers without a model.
-fn last_steps(turns: &[Turn]) -> String {
+fn last_steps(turns: &[PromptTurn]) -> String {
     let answers: Vec<_> = turns
         .iter()
         .filter(|turn| turn.role == Role::Assistant)
@@ -256,11 +258,11 @@ fn last_steps(turns: &[Turn]) -> String {
     last.iter()
         .map(|turn| {
             let parts = turn.parts.iter().filter_map(|part| match part {
-                Part::Text(text) => Some(excerpt(text, EXCERPT)),
-                Part::Call { name, input, .. } => {
+                TurnPart::Text(text) => Some(excerpt(text, EXCERPT)),
+                TurnPart::Call { name, input, .. } => {
                     Some(format!("{name} {}", excerpt(&input.to_string(), EXCERPT)))
                 }
-                Part::Result { .. } | Part::Opaque(_) => None,
+                TurnPart::Result { .. } | TurnPart::Opaque(_) => None,
             });
             format!("- {}", parts.collect::<Vec<_>>().join("; "))
         })
@@ -268,12 +270,14 @@ fn last_steps(turns: &[Turn]) -> String {
         .join("\n")
 }
 
-fn shorten(part: &mut Part) {
+fn shorten(part: &mut TurnPart) {
     match part {
-        Part::Text(text) | Part::Result { content: text, .. } => *text = excerpt(text, GLANCE),
+        TurnPart::Text(text) | TurnPart::Result { content: text, .. } => {
+            *text = excerpt(text, GLANCE)
+        }
         // Its input is not touched: a service may look at it. What a model writes is bounded by its
         // output limit.
-        Part::Call { .. } | Part::Opaque(_) => {}
+        TurnPart::Call { .. } | TurnPart::Opaque(_) => {}
     }
 }
 

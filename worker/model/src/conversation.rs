@@ -14,7 +14,7 @@ use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Event};
 
 use super::message_text;
-use super::prompt::{Part, Role, Turn, excerpt};
+use super::prompt::{PromptTurn, Role, TurnPart, excerpt};
 
 /// The result of a call for which the transcript holds none.
 const NO_RESULT: &str = "no result was recorded; the call may have run";
@@ -28,10 +28,10 @@ const NOTHING: &str = "(nothing)";
 
 /// A conversation.
 #[derive(Debug, Clone)]
-pub(crate) struct Conversation {
+pub(crate) struct ModelConversation {
     /// Whose.
     owner: Name,
-    turns: Vec<Turn>,
+    turns: Vec<PromptTurn>,
     /// The ids of the calls in them.
     ids: HashSet<String>,
     /// The calls of the last answer that have no result, in order.
@@ -74,7 +74,7 @@ pub(super) struct Essentials {
 /// How many bytes count as a token where no service has counted: fewer than most texts have.
 pub(super) const BYTES_PER_TOKEN: u64 = 3;
 
-impl Conversation {
+impl ModelConversation {
     /// Begins the conversation of a member.
     pub(crate) fn new(owner: Name) -> Self {
         Self {
@@ -146,7 +146,7 @@ impl Conversation {
 
     /// Returns the turns so far as they can be sent: with an answer to every call, and a last turn
     /// of the user.
-    pub(crate) fn turns(&self) -> Cow<'_, [Turn]> {
+    pub(crate) fn turns(&self) -> Cow<'_, [PromptTurn]> {
         if self.open.is_empty()
             && self
                 .turns
@@ -218,7 +218,7 @@ impl Conversation {
     fn push_text(&mut self, text: String) {
         if !text.trim().is_empty() {
             self.uncounted += text.len();
-            self.push(Part::Text(text));
+            self.push(TurnPart::Text(text));
         }
     }
 
@@ -256,24 +256,24 @@ impl Conversation {
                 }
                 Block::Text { .. } | Block::Opaque { .. } => {}
             }
-            parts.push(Part::from(block));
+            parts.push(TurnPart::from(block));
         }
         match counted {
-            0 => self.uncounted += parts.iter().map(Part::bytes).sum::<usize>(),
+            0 => self.uncounted += parts.iter().map(TurnPart::bytes).sum::<usize>(),
             counted => {
                 self.counted = counted;
                 self.uncounted = 0;
             }
         }
         // An answer without text and calls is no turn: the turns of the user around it become one.
-        if parts.iter().all(|part| matches!(part, Part::Opaque(_))) {
+        if parts.iter().all(|part| matches!(part, TurnPart::Opaque(_))) {
             return;
         }
         if is_beside {
             return self.join(parts, open);
         }
         self.complete_turn();
-        self.turns.push(Turn {
+        self.turns.push(PromptTurn {
             role: Role::Assistant,
             parts,
         });
@@ -282,24 +282,21 @@ impl Conversation {
 
     /// What an agent has said beside its open calls belongs to their turn: the results of all of
     /// them stand in the next one.
-    fn join(&mut self, parts: Vec<Part>, open: Vec<OpenCall>) {
+    fn join(&mut self, parts: Vec<TurnPart>, open: Vec<OpenCall>) {
         let answer = self
             .turns
             .iter_mut()
             .rfind(|turn| turn.role == Role::Assistant);
-        let Some(Turn { parts: answer, .. }) = answer else {
+        let Some(PromptTurn { parts: answer, .. }) = answer else {
             return;
         };
-        let is_call = |part: &Part| matches!(part, Part::Call { .. });
         for part in parts {
-            // A text stands before the calls of its turn.
-            let end = answer.len();
-            let at = if is_call(&part) {
-                end
-            } else {
-                answer.iter().position(is_call).unwrap_or(end)
-            };
-            answer.insert(at, part);
+            // A text comes before the calls of its turn.
+            let first_call = answer.iter().position(TurnPart::is_call);
+            match first_call {
+                Some(at) if !part.is_call() => answer.insert(at, part),
+                _ => answer.push(part),
+            }
         }
         self.open.extend(open);
     }
@@ -310,7 +307,7 @@ impl Conversation {
         };
         let open = self.open.remove(at);
         self.uncounted += content.len();
-        self.push(Part::Result {
+        self.push(TurnPart::Result {
             id: open.id.clone(),
             content: content.to_owned(),
             is_error,
@@ -336,9 +333,9 @@ impl Conversation {
     fn cut(&mut self, summary: &str, kept: usize) {
         self.complete_turn();
         let tail = self.turns.split_off(self.kept_from(kept));
-        self.turns = vec![Turn {
+        self.turns = vec![PromptTurn {
             role: Role::User,
-            parts: vec![Part::Text(summary.to_owned())],
+            parts: vec![TurnPart::Text(summary.to_owned())],
         }];
         self.turns.extend(tail);
         self.ids = self
@@ -348,7 +345,7 @@ impl Conversation {
             .map(str::to_owned)
             .collect();
         self.counted = 0;
-        self.uncounted = self.turns.iter().map(Turn::bytes).sum();
+        self.uncounted = self.turns.iter().map(PromptTurn::bytes).sum();
     }
 
     /// Returns where the last answers begin; the end, if none is kept.
@@ -374,15 +371,15 @@ impl Conversation {
 
     /// Adds a part to the turn of the user. Results stand before text, in the order of their calls,
     /// whenever they come.
-    fn push(&mut self, part: Part) {
+    fn push(&mut self, part: TurnPart) {
         let answer = self.turns.iter().rfind(|turn| turn.role == Role::Assistant);
         let calls: Vec<String> = answer
             .into_iter()
             .flat_map(call_ids)
             .map(str::to_owned)
             .collect();
-        let place = |part: &Part| match part {
-            Part::Result { id, .. } => calls
+        let place = |part: &TurnPart| match part {
+            TurnPart::Result { id, .. } => calls
                 .iter()
                 .position(|call| call == id)
                 .unwrap_or(calls.len()),
@@ -396,7 +393,7 @@ impl Conversation {
                     .position(|other| place(other) > place(&part));
                 turn.parts.insert(behind.unwrap_or(turn.parts.len()), part);
             }
-            _ => self.turns.push(Turn {
+            _ => self.turns.push(PromptTurn {
                 role: Role::User,
                 parts: vec![part],
             }),
@@ -442,9 +439,9 @@ impl Essentials {
     }
 }
 
-fn call_ids(turn: &Turn) -> impl Iterator<Item = &str> {
+fn call_ids(turn: &PromptTurn) -> impl Iterator<Item = &str> {
     turn.parts.iter().filter_map(|part| match part {
-        Part::Call { id, .. } => Some(id.as_str()),
+        TurnPart::Call { id, .. } => Some(id.as_str()),
         _ => None,
     })
 }

@@ -30,13 +30,13 @@ pub use agent::{
 pub use one_shot::OneShot;
 pub use remote::{Persona, Remote};
 pub use script::Script;
-use service::Service;
+use service::ModelService;
 pub use service::{Access, Meter, Progress, patience, upstreams};
 use teamd_worker_core::state::Budget;
 
 /// One answer: text and calls, in order.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct ModelAnswer {
     /// Text and calls.
     pub content: Vec<Block>,
     /// What it cost, in tokens.
@@ -136,7 +136,7 @@ impl Model {
         if spec.provider == Provider::Script {
             return Ok(Self::Script(Script::default()));
         }
-        Ok(match Service::new(&spec, access) {
+        Ok(match ModelService::new(&spec, access) {
             Ok(service) => Self::Remote(Box::new(Remote::new(service, persona))),
             Err(error) => Self::Unusable(error),
         })

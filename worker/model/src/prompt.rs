@@ -17,18 +17,18 @@ pub(crate) struct Prompt<'a> {
     pub(crate) tools: &'a [ToolText],
     /// The conversation so far; the last turn is the user's, but for an answer that the service has
     /// paused.
-    pub(crate) turns: &'a [Turn],
+    pub(crate) turns: &'a [PromptTurn],
     /// The most tokens that the answer may have; none: as the service has it by default.
     pub(crate) max_output: Option<u64>,
 }
 
 /// One side's turn.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Turn {
+pub(crate) struct PromptTurn {
     /// Whose.
     pub(crate) role: Role,
     /// What it says, never empty.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<TurnPart>,
 }
 
 /// Who speaks.
@@ -42,7 +42,7 @@ pub(crate) enum Role {
 
 /// A part of a turn.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum TurnPart {
     /// Text, never blank.
     Text(String),
     /// The model calls a tool.
@@ -67,7 +67,7 @@ pub(crate) enum Part {
     Opaque(Value),
 }
 
-impl From<&Block> for Part {
+impl From<&Block> for TurnPart {
     fn from(block: &Block) -> Self {
         match block.clone() {
             Block::Text { text } => Self::Text(text),
@@ -79,7 +79,12 @@ impl From<&Block> for Part {
     }
 }
 
-impl Part {
+impl TurnPart {
+    /// Returns whether it is a call of a tool.
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self, Self::Call { .. })
+    }
+
     /// Returns about how long it is, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
@@ -91,10 +96,10 @@ impl Part {
     }
 }
 
-impl Turn {
+impl PromptTurn {
     /// Returns about how long it is, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.parts.iter().map(Part::bytes).sum()
+        self.parts.iter().map(TurnPart::bytes).sum()
     }
 }
 
@@ -115,10 +120,10 @@ pub(super) fn excerpt(text: &str, limit: usize) -> String {
 pub(super) mod valid {
     use std::collections::HashSet;
 
-    use super::{Part, Role, Turn};
+    use super::{PromptTurn, Role, TurnPart};
 
     /// Returns what a service would complain about.
-    pub(crate) fn violations(turns: &[Turn]) -> Vec<String> {
+    pub(crate) fn violations(turns: &[PromptTurn]) -> Vec<String> {
         let mut violations = Vec::new();
         let mut ids = HashSet::new();
         let mut open: Vec<&str> = Vec::new();
@@ -139,25 +144,25 @@ pub(super) mod valid {
             let mut calls = Vec::new();
             for part in &turn.parts {
                 match (turn.role, part) {
-                    (_, Part::Text(text)) => {
+                    (_, TurnPart::Text(text)) => {
                         text_was_there = true;
                         if text.trim().is_empty() {
                             violations.push(format!("a text of turn {at} is blank"));
                         }
                     }
-                    (Role::User, Part::Result { id, .. }) => {
+                    (Role::User, TurnPart::Result { id, .. }) => {
                         answered.push(id.as_str());
                         if text_was_there {
                             violations.push(format!("a result of turn {at} stands behind text"));
                         }
                     }
-                    (Role::Assistant, Part::Call { id, .. }) => {
+                    (Role::Assistant, TurnPart::Call { id, .. }) => {
                         calls.push(id.as_str());
                         if !ids.insert(id.as_str()) {
                             violations.push(format!("the id {id} is there twice"));
                         }
                     }
-                    (Role::Assistant, Part::Opaque(_)) => {}
+                    (Role::Assistant, TurnPart::Opaque(_)) => {}
                     (role, part) => violations.push(format!("{role:?} cannot say {part:?}")),
                 }
             }
@@ -168,7 +173,7 @@ pub(super) mod valid {
                 && !turn
                     .parts
                     .iter()
-                    .any(|part| !matches!(part, Part::Opaque(_)))
+                    .any(|part| !matches!(part, TurnPart::Opaque(_)))
             {
                 violations.push(format!("turn {at} says nothing"));
             }

@@ -8,10 +8,10 @@ use teamd_shared::transcript::{Event, Usage, text_of};
 use tokio::time::Instant;
 
 use super::compaction::{self, Room};
-use super::conversation::Conversation;
-use super::prompt::{Prompt, Turn};
-use super::service::Service;
-use super::{Answer, ModelError, Progress};
+use super::conversation::ModelConversation;
+use super::prompt::{Prompt, PromptTurn};
+use super::service::ModelService;
+use super::{ModelAnswer, ModelError, Progress};
 use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::ToolText;
 
@@ -31,7 +31,7 @@ pub struct Persona {
 }
 
 impl Persona {
-    fn prompt<'a>(&'a self, turns: &'a [Turn], max_output: Option<u64>) -> Prompt<'a> {
+    fn prompt<'a>(&'a self, turns: &'a [PromptTurn], max_output: Option<u64>) -> Prompt<'a> {
         Prompt {
             system: &self.system,
             tools: &self.tools,
@@ -55,18 +55,18 @@ impl Persona {
 #[derive(Debug)]
 pub struct Remote {
     /// What answers.
-    pub(super) service: Service,
+    pub(super) service: ModelService,
     persona: Persona,
-    conversation: Conversation,
+    conversation: ModelConversation,
     room: Room,
 }
 
 impl Remote {
     /// Begins a conversation. `persona` gets how long the guide of a workspace may be, in bytes.
-    pub(crate) fn new(service: Service, persona: impl FnOnce(usize) -> Persona) -> Self {
+    pub(crate) fn new(service: ModelService, persona: impl FnOnce(usize) -> Persona) -> Self {
         let room = Room::new(service.window());
         let persona = persona(room.for_guide());
-        let conversation = Conversation::new(persona.name.clone());
+        let conversation = ModelConversation::new(persona.name.clone());
         Self {
             service,
             persona,
@@ -103,7 +103,7 @@ impl Remote {
             .ask(Instant::now(), &prompt, budget, observe)
             .await
         {
-            Ok(Answer {
+            Ok(ModelAnswer {
                 content,
                 usage,
                 cut,
@@ -168,7 +168,11 @@ impl Remote {
 
     /// Asks with the same instructions and tools as ever: what stands before is in the service's
     /// cache.
-    async fn summarise(&mut self, turns: &[Turn], budget: Budget) -> Result<Answer, ModelError> {
+    async fn summarise(
+        &mut self,
+        turns: &[PromptTurn],
+        budget: Budget,
+    ) -> Result<ModelAnswer, ModelError> {
         let prompt = self
             .persona
             .prompt(turns, Some(MAX_SUMMARY.min(self.service.window() / 8)));

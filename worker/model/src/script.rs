@@ -190,12 +190,10 @@ impl Script {
             };
             called = true;
             self.calls += 1;
-            let answers = |asked: &RequestId| {
-                input
-                    .get("request_id")
-                    .is_some_and(|id| *id == asked.as_str())
-            };
-            if name == SHUTDOWN_RESPONSE && self.asked.take_if(|asked| answers(asked)).is_some() {
+            let answered = input.get("request_id").and_then(Value::as_str);
+            let asked = self.asked.as_ref().map(RequestId::as_str);
+            if name == SHUTDOWN_RESPONSE && asked.is_some() && asked == answered {
+                self.asked = None;
                 self.reject = None;
                 self.own_response = Some(id.clone());
             } else {

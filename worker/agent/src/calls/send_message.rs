@@ -57,27 +57,24 @@ pub(super) async fn send_message(
         )],
         None => all_others(outbox.from(), look()?),
     };
-    let shown = |owner: &Name| {
-        if only.is_some() {
-            to.to_owned()
-        } else {
-            owner.to_string()
-        }
-    };
     let mut sent = Vec::new();
     let mut before = Vec::new();
     let mut failed = Vec::new();
     let mut appended = Vec::new();
     for (owner, member) in receivers {
+        let shown = match only {
+            Some(_) => to.to_owned(),
+            None => owner.to_string(),
+        };
         match was_sent(outbox, &owner, letter) {
-            Ok(true) => before.push(shown(&owner)),
+            Ok(true) => before.push(shown),
             Ok(false) => match member.as_ref().filter(|member| member.status.is_ended()) {
                 Some(ended) => {
                     failed.push(format!("{to} is not running ({})", ended.status.as_str()))
                 }
                 None => match append(outbox, to, &owner, letter) {
-                    Ok(line) => appended.push((shown(&owner), member, line)),
-                    Err(error) => failed.push(format!("not sent to {} ({error})", shown(&owner))),
+                    Ok(line) => appended.push((shown, member, line)),
+                    Err(error) => failed.push(format!("not sent to {shown} ({error})")),
                 },
             },
             Err(error) => failed.push(error),
@@ -100,7 +97,7 @@ pub(super) async fn send_message(
     parts.extend((!before.is_empty()).then(|| {
         format!(
             "sent to {} before the worker was restarted, and not a second time (a teammate that ended or was spawned \
-             afresh since may not have read it)",
+             again since then may not have read it)",
             before.join(", ")
         )
     }));

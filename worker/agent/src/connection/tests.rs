@@ -5,7 +5,7 @@ use super::*;
 /// A lead agent's worker, and the daemon's end of its connection.
 fn link(dir: &Arc<TeamDir>) -> (Link, Connection) {
     let (ours, theirs) = pair().unwrap();
-    let identity = Identity {
+    let identity = WorkerIdentity {
         name: Name::lead(),
         incarnation: 1,
     };

@@ -27,8 +27,8 @@ use super::disk::{self, Disk, Killed};
 use super::machine::{Machine, SeededModel, Shared, SimIds, SimulatedToolbox};
 use super::people::SentMessage;
 use super::{Mutant, Rng};
-use crate::begin::Parts;
-use crate::connection::{Identity, Link, simulated};
+use crate::begin::SessionParts;
+use crate::connection::{Link, WorkerIdentity, simulated};
 use crate::session::Session;
 use crate::transcript::{Transcript, TranscriptError};
 use teamd_worker_model::Model;
@@ -364,7 +364,7 @@ impl<'p> World<'p> {
 
     fn begins(&self, torn: Vec<u8>) -> anyhow::Result<SimulatedWorker> {
         let _guard = self.place.runtime.enter();
-        let identity = Identity {
+        let identity = WorkerIdentity {
             name: alice(),
             incarnation: self.incarnation,
         };
@@ -389,7 +389,7 @@ impl<'p> World<'p> {
         } else {
             Model::Simulated(Box::new(SeededModel::new(&self.machine)))
         };
-        let parts = Parts {
+        let parts = SessionParts {
             dir: Arc::clone(&self.place.dir),
             identity,
             transcript,

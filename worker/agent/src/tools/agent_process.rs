@@ -15,7 +15,7 @@ const MAX_LINE: usize = 32 << 20;
 const PIECE: usize = 64 << 10;
 
 /// What the exchange with an agent begins with.
-pub(super) struct Conversation {
+pub(super) struct AgentExchange {
     pub(super) driver: Box<dyn AgentDriver>,
     /// What it reads first.
     pub(super) begin: String,
@@ -25,7 +25,7 @@ pub(super) struct Conversation {
     pub(super) meter: Meter,
 }
 
-impl Conversation {
+impl AgentExchange {
     /// Starts the agent.
     ///
     /// # Errors

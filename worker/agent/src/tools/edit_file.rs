@@ -3,7 +3,7 @@
 use std::io::Read;
 use teamd_worker_core::tools::EditFile;
 
-use super::workspace::{Purpose, Workspace, not_text, size};
+use super::workspace::{FileUse, Workspace, not_text, size};
 
 /// The largest file that is edited, in bytes.
 const MAX_EDIT: u64 = 16 << 20;
@@ -24,7 +24,7 @@ impl Workspace {
         if old_text == new_text {
             return Err("old_text and new_text are the same".to_owned());
         }
-        let place = self.find(path, Purpose::Change)?;
+        let place = self.find(path, FileUse::Change)?;
         let (file, stat) = place.open(path)?;
         if size(&stat) > MAX_EDIT {
             return Err(format!(
@@ -47,8 +47,12 @@ impl Workspace {
 /// Returns where a text begins that occurs exactly once; places that overlap count each.
 fn only_place_of(path: &str, content: &str, old: &str) -> Result<usize, String> {
     let step = old.chars().next().map_or(1, char::len_utf8);
-    let next = |from: usize| content[from..].find(old).map(|at| from + at);
-    let places: Vec<usize> = std::iter::successors(next(0), |at| next(at + step)).collect();
+    let mut places = Vec::new();
+    let mut from = 0;
+    while let Some(at) = content[from..].find(old) {
+        places.push(from + at);
+        from += at + step;
+    }
     match places[..] {
         [at] => Ok(at),
         [] if holds_but_for_white_space(content, old) => Err(format!(
@@ -64,7 +68,10 @@ fn only_place_of(path: &str, content: &str, old: &str) -> Result<usize, String> 
 
 /// Compares the words alone.
 fn holds_but_for_white_space(content: &str, old: &str) -> bool {
-    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let old = words(old);
     !old.is_empty() && words(content).contains(&old)
+}
+
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -12,7 +12,7 @@ use teamd_worker_sandbox::run::{AgentStart, Foreground, GateHandle, RunnerConfig
 use teamd_worker_sandbox::shim::{AgentOrder, ShimJob, ShimOrder};
 use teamd_worker_sandbox::{Gateway, Policy};
 
-use super::agent_process::Conversation;
+use super::agent_process::AgentExchange;
 
 /// How many words of the command of an agent people see in the list of processes.
 const SHOWN: usize = 3;
@@ -21,7 +21,7 @@ const SHOWN: usize = 3;
 const MAX_HISTORY: u64 = 256 << 20;
 
 /// What an agent is started with.
-pub(super) struct Setting<'a> {
+pub(super) struct LaunchContext<'a> {
     pub(super) agent: &'a Agent,
     pub(super) config: &'a RunnerConfig,
     pub(super) environment: Environment,
@@ -36,7 +36,7 @@ pub(super) struct Setting<'a> {
     pub(super) meter: Meter,
 }
 
-impl Setting<'_> {
+impl LaunchContext<'_> {
     /// Makes the job of an agent with further arguments, given the variables by which it finds its
     /// gateway; returns also the way to its gateway.
     fn job(
@@ -135,7 +135,7 @@ impl Setting<'_> {
         let meter = self.meter.clone();
         let (job, way) = self.job(|variables| driver.arguments(&session, variables))?;
         let begin = driver.begin(&session);
-        let conversation = Conversation {
+        let conversation = AgentExchange {
             driver,
             begin,
             known,

@@ -19,7 +19,7 @@ use teamd_worker_sandbox::run::{self, GateHandle, Runner, RunnerConfig, reap_orp
 use teamd_worker_sandbox::{ConfinementArgs, Gateway};
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::run_agent::Setting;
+use super::run_agent::LaunchContext;
 use super::workspace::{Guide, Workspace};
 use super::{Runs, Tools};
 
@@ -116,7 +116,7 @@ impl Toolbox {
     }
 
     /// Returns what the agent is started with.
-    fn agent_setting(&self, gate: Gate) -> Result<Setting<'_>, String> {
+    fn launch_context(&self, gate: Gate) -> Result<LaunchContext<'_>, String> {
         let config = self.runner.config();
         let RunnerConfig {
             sandbox,
@@ -152,7 +152,7 @@ impl Toolbox {
         let entered = cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter());
         entered.map_err(|error| cannot_start_agent(agent, &error))?;
         let temp = self.runner.places().temp.path.as_path();
-        Ok(Setting {
+        Ok(LaunchContext {
             agent,
             config,
             environment,
@@ -166,21 +166,21 @@ impl Toolbox {
     }
 
     /// Starts the agent for one piece of work.
-    fn start_agent(&mut self, run: &RunAgent, gate: Gate) -> Result<Running, String> {
-        let setting = self.agent_setting(gate)?;
+    fn start_agent(&mut self, run: &RunAgent, gate: Gate) -> Result<RunningCall, String> {
+        let setting = self.launch_context(gate)?;
         let agent = setting.agent;
         let (running, gate) = setting
             .run(run)
             .map_err(|error| cannot_start_agent(agent, &error))?;
         self.gate = Some(gate);
-        Ok(Running::Command(run::StartedCommand::Foreground(Box::new(
+        Ok(RunningCall::Command(run::Running::Foreground(Box::new(
             running,
         ))))
     }
 }
 
 impl Tools for Toolbox {
-    type Running = Running;
+    type Running = RunningCall;
 
     fn take_spent(&mut self) -> (Usage, u32) {
         self.meter.take()
@@ -207,15 +207,15 @@ impl Tools for Toolbox {
     }
 
     // File tools are done when this returns.
-    fn start(&mut self, action: LocalAction, gate: Gate) -> Running {
+    fn start(&mut self, action: LocalAction, gate: Gate) -> RunningCall {
         let outcome = match action {
-            LocalAction::Bash(bash) => return Running::Command(self.runner.start(&bash, gate)),
+            LocalAction::Bash(bash) => return RunningCall::Command(self.runner.start(&bash, gate)),
             LocalAction::RunAgent(run) => match self.start_agent(&run, gate) {
                 Ok(running) => return running,
                 Err(error) => Outcome::error(error),
             },
             LocalAction::Sleep(Sleep { seconds }) => {
-                return Running::Sleep {
+                return RunningCall::Sleep {
                     until: Instant::now() + Duration::from_secs_f64(seconds),
                     seconds,
                 };
@@ -227,7 +227,7 @@ impl Tools for Toolbox {
             LocalAction::WriteFile(file) => self.workspace.write(&file).into(),
             LocalAction::EditFile(edit) => self.workspace.edit(&edit).into(),
         };
-        Running::Command(run::StartedCommand::Done(outcome))
+        RunningCall::Command(run::Running::Done(outcome))
     }
 
     fn clear_up(&self, broken_off: &LocalAction) {
@@ -242,7 +242,7 @@ impl Tools for Toolbox {
     }
 
     fn start_process(&mut self, launch: Launch, gate: Gate) -> Result<AgentProcess, String> {
-        let setting = self.agent_setting(gate)?;
+        let setting = self.launch_context(gate)?;
         let agent = setting.agent;
         let state = self
             .runner
@@ -299,12 +299,12 @@ fn cannot_start_agent(agent: &Agent, error: &io::Error) -> String {
 
 /// A call that has been started.
 #[derive(Debug)]
-pub(crate) enum Running {
-    Command(run::StartedCommand),
+pub(crate) enum RunningCall {
+    Command(run::Running),
     Sleep { until: Instant, seconds: f64 },
 }
 
-impl Runs for Running {
+impl Runs for RunningCall {
     async fn finish(&mut self) -> Outcome {
         let (until, seconds) = match self {
             Self::Command(command) => return command.finish().await,
@@ -328,9 +328,9 @@ impl Runs for Running {
 mod tests {
     use super::*;
 
-    fn sleep(seconds: f64) -> Running {
+    fn sleep(seconds: f64) -> RunningCall {
         let until = Instant::now() + Duration::from_secs_f64(seconds);
-        Running::Sleep { until, seconds }
+        RunningCall::Sleep { until, seconds }
     }
 
     #[tokio::test]

@@ -69,7 +69,7 @@ pub(super) struct ResolvedPath {
 
 /// What a file is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum FileUse {
     /// To read it.
     Read,
     /// To change it.
@@ -146,7 +146,7 @@ impl Workspace {
     }
 
     /// Finds where a path leads.
-    pub(super) fn find(&self, path: &str, purpose: Purpose) -> Result<ResolvedPath, String> {
+    pub(super) fn find(&self, path: &str, purpose: FileUse) -> Result<ResolvedPath, String> {
         let (way, protected) = self.resolve(path)?;
         let Some(above) = way.parent() else {
             return Err(is_directory(path));
@@ -155,7 +155,7 @@ impl Workspace {
             return Err(is_directory(path));
         };
         // Whether it is there or not, and before a directory is made.
-        if purpose != Purpose::Read && (protected || self.is_protected(&way)) {
+        if purpose != FileUse::Read && (protected || self.is_protected(&way)) {
             return Err(format!(
                 "{path} is not changed by tools, since programs of the user run or believe it: tell what to change instead"
             ));
@@ -172,7 +172,7 @@ impl Workspace {
             .map_err(cannot("open the workspace of", path))?;
         for folder in above {
             parent = match open_in(&parent, folder) {
-                Err(Errno::NOENT) if purpose == Purpose::Make => make_in(&parent, folder),
+                Err(Errno::NOENT) if purpose == FileUse::Make => make_in(&parent, folder),
                 other => other,
             }
             .map_err(cannot("open", path))?;
@@ -252,7 +252,7 @@ impl Workspace {
 
     /// Opens a regular file for reading.
     pub(super) fn open_file(&self, path: &str) -> Result<(File, Stat), String> {
-        self.find(path, Purpose::Read)?.open(path)
+        self.find(path, FileUse::Read)?.open(path)
     }
 
     /// Returns what no tool touches. Each time anew: a folder that was deleted is made again, as

@@ -8,22 +8,23 @@ use super::input;
 /// The longest time that a call may ask for, in seconds.
 const MAX_TIMEOUT: f64 = 3600.0;
 
-/// Runs a command with `bash -c` in the workspace, and returns what it prints (stdout and stderr
-/// together) and its exit code. It has no terminal and no input: nothing that asks questions works.
-/// All that it leaves running ends with the call, unless `run_in_background` is set: then the call
-/// returns at once, the command goes on, and its output goes to a log file that is named in the
-/// result. Of long output only beginning and end are kept. The file system outside the workspace
-/// cannot be written; while the gate is closed nothing can, and there is no network.
+/// Runs a command with `bash -c` in the workspace and returns its output (stdout and stderr
+/// together; the middle of a long output is left out) and its exit code. Each call starts a new
+/// shell without a terminal or input, so interactive programs do not work. Whatever is still
+/// running when the command ends is ended too. With `run_in_background`, the call returns at once
+/// and the command continues; the result names the log file that gets its output. Nothing outside
+/// the workspace can be written. While your gate is closed, nothing can be written at all, and
+/// there is no network.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bash {
     /// The command.
     #[serde(deserialize_with = "input::without_nul")]
     pub command: String,
-    /// Seconds until it is ended: 120 by default, at most 3600.
+    /// Seconds until the command is ended: 120 by default, at most 3600.
     #[serde(default, deserialize_with = "timeout")]
     pub timeout: Option<f64>,
-    /// True: return at once, and let the command go on.
+    /// True to return at once while the command continues.
     #[serde(default)]
     pub run_in_background: bool,
 }

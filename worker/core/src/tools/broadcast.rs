@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::input::not_blank;
 
-/// Sends one message to every teammate that runs. Use `send_message` where one is meant.
+/// Sends one message to all running teammates. To write to one, use `send_message`.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Broadcast {

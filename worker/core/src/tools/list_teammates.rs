@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Shows who is on the team: name, role, status, gate, what each does, and the plans and shutdowns
-/// that are pending. Reads only. There is no need to call it in order to wait.
+/// Lists the teammates with name, role, status, gate and activity, and the pending plans and
+/// shutdowns. Do not use it to wait: what teammates send wakes you.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListTeammates {}

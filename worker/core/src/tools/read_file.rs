@@ -5,15 +5,15 @@ use serde::Deserialize;
 
 use super::input;
 
-/// Reads a text file in the workspace: 2,000 lines from `offset` (counted from 1), or `limit` of
-/// them. Binary files are refused.
+/// Reads a text file in the workspace: up to `limit` lines (2,000 by default) from line `offset`.
+/// Binary files are refused.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadFile {
     /// The file: relative to the workspace, or absolute and inside it.
     #[serde(deserialize_with = "input::without_nul")]
     pub path: String,
-    /// How many lines at most.
+    /// The maximum number of lines.
     #[serde(default, deserialize_with = "input::count")]
     #[schemars(range(min = 1))]
     pub limit: Option<u64>,

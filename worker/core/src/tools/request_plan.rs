@@ -5,15 +5,15 @@ use serde::Deserialize;
 
 use super::input::not_blank;
 
-/// Closes the gate of a teammate, so that it can change nothing more, and asks it for a plan about
-/// `content`. You hear by itself when the plan is there.
+/// Closes the gate of a teammate, so that it can no longer change anything, and asks it for a plan
+/// about `content`. You get a message when it submits the plan.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RequestPlan {
-    /// Its name.
+    /// The name of the teammate.
     #[serde(deserialize_with = "not_blank")]
     pub teammate: String,
-    /// What the plan shall be about.
+    /// What the plan should cover.
     #[serde(deserialize_with = "not_blank")]
     pub content: String,
 }

@@ -8,9 +8,9 @@ use teamd_shared::id::RequestId;
 use super::shutdown_response::ShutdownResponse;
 use super::{Action, TeamAction};
 
-/// Shows where a request stands (a shutdown, a plan or a review): pending, approved, rejected or
-/// expired, with the reason. Only when you yourself are asked to leave, answer that request with
-/// `approve` (and `reason`).
+/// Returns the status of a request (shutdown, plan or review): pending, approved, rejected or
+/// expired, with the reason. Set `approve` only to answer a request that asks you yourself to
+/// leave.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestStatus {
@@ -18,7 +18,7 @@ pub(super) struct RequestStatus {
     pub request_id: RequestId,
     /// Only for a request that asks you to leave: true to leave, false to stay.
     pub approve: Option<bool>,
-    /// Why, or why not; only together with `approve`.
+    /// Why; only with `approve`.
     #[serde(default)]
     pub reason: String,
 }

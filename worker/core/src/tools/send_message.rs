@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Sends a message to a teammate by its name, to the lead (`lead`) or to all others (`all`). To
-/// ask, to answer, to hand something over. The lead hears of your final answer by itself when you
-/// finish: do not send it too. Answers come to you by themselves: do not wait or poll.
+/// Sends a message to a teammate by its name, to the lead (`lead`), or to all other members
+/// (`all`): to ask, to answer or to hand something over. Do not send your final answer: the lead
+/// gets it anyway. Replies arrive by themselves: do not wait or poll.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
@@ -15,9 +15,9 @@ pub struct SendMessage {
     pub content: String,
 }
 
-/// Sends a message to one teammate; it reaches it with its next tool results, or wakes it. To give
-/// a teammate work, correct it, or answer its question. `user` leaves a note in the inbox of the
-/// person, who reads what you answer anyway. You hear of a teammate's answer by itself: do not wait
+/// Sends a message to one teammate: to give it work, correct it or answer its question. It gets the
+/// message with its next tool result, or wakes up if it is idle. `user` leaves a note in the
+/// person's inbox; the person reads your answers anyway. Replies arrive by themselves: do not wait
 /// or poll.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use teamd_shared::id::RequestId;
 
-/// Answers a shutdown request that was shown to you, under its id: `approve` true when your work is
-/// done or can be left as it is (you then leave), false with a `reason` when you must finish
-/// something first. Nothing else answers such a request, text does not.
+/// Answers a shutdown request. Set `approve` to true if your work is done or can be left as it is:
+/// you then leave. Set it to false, with a `reason`, if you must finish something first. Text alone
+/// is no answer to the request.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShutdownResponse {
@@ -14,7 +14,7 @@ pub struct ShutdownResponse {
     pub request_id: RequestId,
     /// True to leave, false to stay.
     pub approve: bool,
-    /// Why, or why not.
+    /// Why.
     #[serde(default)]
     pub reason: String,
 }

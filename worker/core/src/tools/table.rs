@@ -393,7 +393,7 @@ mod tests {
             "type": "object",
             "properties": {
                 "path": {"type": "string", "description": "The file: relative to the workspace, or absolute and inside it."},
-                "limit": {"type": "integer", "minimum": 1, "description": "How many lines at most."},
+                "limit": {"type": "integer", "minimum": 1, "description": "The maximum number of lines."},
                 "offset": {"type": "integer", "minimum": 1, "description": "The first line, counted from 1."},
             },
             "required": ["path"],

@@ -8,21 +8,21 @@ use teamd_shared::task::{TaskFields, TaskId};
 use super::TeamAction;
 use super::input::{count, not_blank};
 
-/// Makes a task for the team: work that a teammate can do by itself and that has an end. It is not
-/// done by you unless you claim it.
+/// Adds a task to the team's list, for a teammate to claim: work with a clear end that one teammate
+/// can do alone.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskCreate {
-    /// What is to be done, in one line.
+    /// The task in one line.
     #[serde(deserialize_with = "not_blank")]
     subject: String,
-    /// What is to be done, in full.
+    /// The task in full.
     #[serde(default)]
     description: String,
-    /// The numbers of the tasks that must be completed before, separated by commas.
+    /// The numbers of the tasks that must be completed first, separated by commas.
     #[serde(default)]
     blocked_by: String,
-    /// Only for the lead: the teammate or role that alone may claim it.
+    /// Only for the lead: the one teammate or role that may claim it.
     #[serde(default, rename = "for")]
     reserved_for: Option<String>,
     /// Only for the lead: a command that must exit with 0 before the task is completed.
@@ -30,12 +30,12 @@ pub(super) struct TaskCreate {
     check: Option<String>,
 }
 
-/// Lists the tasks that are not finished.
+/// Lists the unfinished tasks.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskList {}
 
-/// Shows a task: what is to be done, how it is checked, and how its last check ended.
+/// Shows a task: what to do, how it is checked, and the result of its last check.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskGet {
@@ -43,24 +43,25 @@ pub(super) struct TaskGet {
     task_id: TaskId,
 }
 
-/// Claims a task: from then on it is yours, until you submit or release it. You hold one at a time.
+/// Claims a task: it is yours until you submit or release it with `task_update`. You can hold one
+/// at a time.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClaimTask {
-    /// Its number; without it, the next one that you may claim.
+    /// Its number. Without it, you get the next task that you may claim.
     #[serde(default, deserialize_with = "count")]
     task_id: Option<u64>,
 }
 
-/// Says what becomes of a task of yours. `completed` submits it: its check decides, and you are
-/// told if that fails. `pending` releases it, for another teammate. `cancelled` (only for the lead)
-/// takes it off the list.
+/// Changes the status of your task. `completed` submits it: its check decides, and you get a
+/// message if that fails. `pending` releases it for other teammates. `cancelled` (only for the
+/// lead) removes it from the list.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskUpdate {
     /// Its number.
     task_id: TaskId,
-    /// completed, pending or cancelled.
+    /// `completed`, `pending` or `cancelled`.
     #[serde(deserialize_with = "not_blank")]
     status: String,
     /// What you have done, in a few lines.

@@ -12,7 +12,10 @@ use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
 use super::team_calls::TeamCalls;
-use super::{AgentDriver, AgentOutput, AgentSession, TeamTool, open_kept, too_old, why_it_failed};
+use super::{
+    AgentDriver, AgentOutput, AgentSession, TeamTool, number_of, open_kept, text_of, too_old,
+    why_it_failed,
+};
 use teamd_worker_core::submission::Permission;
 
 /// What the agent puts before the names of team tools.
@@ -110,14 +113,13 @@ pub(crate) struct Claude {
 impl Claude {
     /// Makes it; `instructions` are added to its own.
     pub(crate) fn new(tools: Vec<TeamTool>, instructions: String, model: Option<String>) -> Self {
-        let (questions, counted, resumes) = Default::default();
         Self {
             calls: TeamCalls::new(tools),
             instructions,
             model,
-            questions,
-            counted,
-            resumes,
+            questions: HashMap::new(),
+            counted: Counted::default(),
+            resumes: false,
         }
     }
 
@@ -152,15 +154,19 @@ impl Claude {
 
     /// Answers a message of MCP; an empty text if that comes later.
     fn mcp(&mut self, request: &Value, message: &Value) -> String {
-        let of = |result: Value| mcp_result(request, &message["id"], &result);
+        let id = &message["id"];
         match message["method"].as_str() {
-            Some("initialize") => of(json!({
-                "protocolVersion": message["params"]["protocolVersion"].as_str().unwrap_or(MCP),
-                "capabilities": {"tools": {}}, "serverInfo": {"name": "team", "version": "1"},
-            })),
+            Some("initialize") => {
+                let version = message["params"]["protocolVersion"].as_str();
+                let result = json!({
+                    "protocolVersion": version.unwrap_or(MCP),
+                    "capabilities": {"tools": {}}, "serverInfo": {"name": "team", "version": "1"},
+                });
+                mcp_result(request, id, &result)
+            }
             Some("tools/list") => {
-                let shown = |TeamTool { text, .. }: &TeamTool| json!({"name": text.name, "description": text.description, "inputSchema": text.input});
-                of(json!({"tools": self.calls.tools.iter().map(shown).collect::<Vec<_>>()}))
+                let tools: Vec<_> = self.calls.tools.iter().map(tool_entry).collect();
+                mcp_result(request, id, &json!({ "tools": tools }))
             }
             Some("tools/call") => self.called(request, message),
             _ if message.get("id").is_none() => success(
@@ -213,30 +219,35 @@ impl Claude {
             .counted
             .count(message["id"].as_str(), &message["usage"]);
         for block in message["content"].as_array().into_iter().flatten() {
-            let text = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
             match block["type"].as_str() {
-                Some("text") => output.push(AgentOutput::Text(text("text"))),
-                Some("tool_use") => {
-                    let id = text("id");
-                    let name = text("name");
-                    let of_team = name.strip_prefix(PREFIX).map(str::to_owned);
-                    let handed =
-                        of_team.and_then(|name| Some((self.calls.called(&id, &name)?, name)));
-                    let is_of_team = handed.is_some();
-                    let input = block["input"].clone();
-                    let (refused, name) = handed.unwrap_or((None, name));
-                    output.push(AgentOutput::Call {
-                        id,
-                        name,
-                        input,
-                        is_of_team,
-                        refused,
-                    });
-                }
+                Some("text") => output.push(AgentOutput::Text(text_of(&block["text"]))),
+                Some("tool_use") => output.push(self.tool_use(block)),
                 _ => {}
             }
         }
         output
+    }
+
+    /// Reads a call of a team tool, whose name has a prefix, or of a tool of its own.
+    fn tool_use(&mut self, block: &Value) -> AgentOutput {
+        let id = text_of(&block["id"]);
+        let mut name = text_of(&block["name"]);
+        let mut is_of_team = false;
+        let mut refused = None;
+        if let Some(team_tool) = name.strip_prefix(PREFIX)
+            && let Some(refusal) = self.calls.called(&id, team_tool)
+        {
+            refused = refusal;
+            is_of_team = true;
+            name = team_tool.to_owned();
+        }
+        AgentOutput::Call {
+            id,
+            name,
+            input: block["input"].clone(),
+            is_of_team,
+            refused,
+        }
     }
 
     /// Reads how a turn ended.
@@ -370,7 +381,6 @@ impl AgentDriver for Claude {
         if frame["parent_tool_use_id"].is_string() {
             return (String::new(), Vec::new());
         }
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let kind = frame["type"].as_str();
         // It ends at once if it cannot, and outputs nothing else before.
         self.resumes &= matches!(kind, Some("result" | "control_request"));
@@ -400,7 +410,7 @@ impl AgentDriver for Claude {
                 vec![AgentOutput::Retry(format!(
                     "attempt {}{status}: {}",
                     frame["attempt"],
-                    text(&frame["error"])
+                    text_of(&frame["error"])
                 ))]
             }
             _ => Vec::new(),
@@ -477,13 +487,18 @@ fn sets_refused(settings: &str) -> Option<&'static str> {
         .find(|name| settings["env"].get(name).is_some())
 }
 
+/// Describes a team tool as MCP does.
+fn tool_entry(tool: &TeamTool) -> Value {
+    let text = &tool.text;
+    json!({"name": text.name, "description": text.description, "inputSchema": text.input})
+}
+
 fn usage_of(value: &Value) -> Usage {
-    let count = |name: &str| value[name].as_u64().unwrap_or_default();
     Usage {
-        input_tokens: count("input_tokens"),
-        output_tokens: count("output_tokens"),
-        cache_read_input_tokens: count("cache_read_input_tokens"),
-        cache_creation_input_tokens: count("cache_creation_input_tokens"),
+        input_tokens: number_of(&value["input_tokens"]),
+        output_tokens: number_of(&value["output_tokens"]),
+        cache_read_input_tokens: number_of(&value["cache_read_input_tokens"]),
+        cache_creation_input_tokens: number_of(&value["cache_creation_input_tokens"]),
     }
 }
 

@@ -19,7 +19,7 @@ use teamd_shared::member::{Permissions, Protocol};
 use uuid::Uuid;
 
 use super::team_calls::TeamCalls;
-use super::{AgentDriver, AgentOutput, AgentSession, TeamTool};
+use super::{AgentDriver, AgentOutput, AgentSession, TeamTool, text_of};
 use frames::{failure, how_it_ended, line, shown, tool_result, usage};
 use teamd_worker_core::submission::Permission;
 use thread_file::thread_of;
@@ -234,11 +234,10 @@ impl Codex {
 
     /// Reads what begins: a message that the turn takes, or a call.
     fn started(&mut self, item: &Value) -> Vec<AgentOutput> {
-        let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
-        let id = text("id");
+        let id = text_of(&item["id"]);
         let (name, input) = match item["type"].as_str() {
             Some("userMessage") => {
-                return text("clientId")
+                return text_of(&item["clientId"])
                     .parse()
                     .ok()
                     .map(AgentOutput::Taken)
@@ -246,7 +245,7 @@ impl Codex {
                     .collect();
             }
             Some("dynamicToolCall") => {
-                let name = text("tool");
+                let name = text_of(&item["tool"]);
                 let Some(refused) = self.calls.called(&id, &name) else {
                     return Vec::new();
                 };
@@ -267,7 +266,11 @@ impl Codex {
             Some("fileChange") => (PATCH.to_owned(), json!({"changes": item["changes"]})),
             Some("webSearch") => ("web_search".to_owned(), json!({"query": item["query"]})),
             Some("mcpToolCall") => (
-                format!("mcp__{}__{}", text("server"), text("tool")),
+                format!(
+                    "mcp__{}__{}",
+                    text_of(&item["server"]),
+                    text_of(&item["tool"])
+                ),
                 item["arguments"].clone(),
             ),
             _ => return Vec::new(),
@@ -285,13 +288,12 @@ impl Codex {
 
     /// Reads what is complete: a text, or a call of a tool of its own.
     fn completed(&mut self, item: &Value) -> Vec<AgentOutput> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let id = text(&item["id"]);
+        let id = text_of(&item["id"]);
         if item["type"] == "agentMessage" {
             return self
                 .begins()
                 .into_iter()
-                .chain([AgentOutput::Text(text(&item["text"]))])
+                .chain([AgentOutput::Text(text_of(&item["text"]))])
                 .collect();
         }
         let is_own = self.running.remove(&id).is_some();
@@ -303,13 +305,13 @@ impl Codex {
             .as_str()
             .is_some_and(|status| status != "completed");
         let mut content = match item["type"].as_str() {
-            Some("commandExecution") => text(&item["aggregatedOutput"]),
-            Some("mcpToolCall") if is_error => text(&item["error"]["message"]),
+            Some("commandExecution") => text_of(&item["aggregatedOutput"]),
+            Some("mcpToolCall") if is_error => text_of(&item["error"]["message"]),
             Some("mcpToolCall") => item["result"]["content"].to_string(),
-            _ => text(&item["status"]),
+            _ => text_of(&item["status"]),
         };
         if is_error && content.is_empty() {
-            content = text(&item["status"]);
+            content = text_of(&item["status"]);
         }
         if let Some(code) = item["exitCode"].as_i64().filter(|code| *code != 0) {
             content.push_str(&format!("\n[exit code {code}]"));

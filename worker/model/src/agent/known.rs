@@ -25,18 +25,10 @@ impl Known {
     /// Looks for the messages in the file of a session. A line that a kill has cut short does not
     /// count: the agent does not read it.
     pub fn of(driver: &dyn AgentDriver, history: &str, messages: &[AgentMessage]) -> Self {
-        let holds = |id: Uuid| {
-            let mut with_id = history
-                .lines()
-                .filter(|line| line.contains(&id.to_string()));
-            with_id.any(|line| {
-                serde_json::from_str::<Value>(line).is_ok_and(|entry| driver.holds(&entry, id))
-            })
-        };
         let mut texts = driver.texts_without_id(history);
         let mut known = Self::default();
         for AgentMessage { id, text, .. } in messages {
-            if !holds(*id) && !holds(stands_for(*id)) {
+            if !has_entry(driver, history, *id) && !has_entry(driver, history, stands_for(*id)) {
                 let Some(at) = texts.iter().position(|kept| {
                     kept.strip_suffix(text.as_str())
                         .is_some_and(|before| before.is_empty() || before.ends_with("\n\n"))
@@ -50,6 +42,15 @@ impl Known {
         }
         known
     }
+}
+
+/// Returns whether a session has an entry with this message.
+fn has_entry(driver: &dyn AgentDriver, history: &str, id: Uuid) -> bool {
+    history
+        .lines()
+        .filter(|line| line.contains(&id.to_string()))
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .any(|entry| driver.holds(&entry, id))
 }
 
 /// Returns the id of what is sent after a message that the session holds without an id.

@@ -24,11 +24,11 @@ use tokio::sync::watch;
 
 use super::process::{AgentProcess, Launch};
 use super::{AgentDriver, AgentOutput, Claude, Codex, ImmediateReply, TeamTool};
-use calls::Calls;
+use calls::AgentCalls;
 use cost::Cost;
 pub use messages::AgentMessage;
 use messages::Messages;
-use state::{Resumption, Running, State, Stopped};
+use state::{MindState, Resumption, RunningAgent, Stopped};
 use teamd_worker_core::submission::Permission;
 use teamd_worker_core::tools::{Outcome, ToolText};
 
@@ -70,9 +70,9 @@ pub enum CallProgress {
 #[derive(Debug)]
 pub struct AgentMind {
     setup: Setup,
-    state: State,
+    state: MindState,
     messages: Messages,
-    calls: Calls,
+    calls: AgentCalls,
     cost: Cost,
     /// Output of the agent that belongs to a later entry.
     backlog: VecDeque<AgentOutput>,
@@ -152,9 +152,9 @@ impl AgentMind {
                 instructions: format!("{instructions}{OWN_TOOLS}"),
                 model,
             },
-            state: State::default(),
+            state: MindState::default(),
             messages: Messages::default(),
-            calls: Calls::default(),
+            calls: AgentCalls::default(),
             cost: Cost::default(),
             backlog: VecDeque::new(),
             permissions: Permissions::default(),
@@ -173,7 +173,7 @@ impl AgentMind {
 
     /// Continues the conversation of an earlier worker: how far the agent has come is not known.
     pub fn resume(&mut self) {
-        self.state = State::Off(Stopped {
+        self.state = MindState::Off(Stopped {
             was_in_turn: self.is_work,
             restart_reason: None,
         });
@@ -181,7 +181,7 @@ impl AgentMind {
 
     /// Returns whether a turn runs: only then the model is asked.
     pub fn is_in_turn(&self) -> bool {
-        self.state.running().is_some_and(Running::is_in_turn)
+        self.state.running().is_some_and(RunningAgent::is_in_turn)
     }
 
     /// Returns a future that is over when the agent waits in vain for a model call that was refused
@@ -211,7 +211,7 @@ impl AgentMind {
 
     /// Returns what is to be started; none if the agent runs.
     pub fn launch(&self) -> Option<Launch> {
-        let State::Off(stopped) = &self.state else {
+        let MindState::Off(stopped) = &self.state else {
             return None;
         };
         Some(Launch {
@@ -225,14 +225,14 @@ impl AgentMind {
     /// Returns whether the next process begins a new session, because the one before could not
     /// resume the old one.
     pub fn begins_new_session(&self) -> bool {
-        matches!(&self.state, State::Off(stopped) if stopped.restart_reason.is_some())
+        matches!(&self.state, MindState::Off(stopped) if stopped.restart_reason.is_some())
     }
 
     /// Takes the process that was started.
     pub fn attach(&mut self, process: AgentProcess) {
         let stopped = match std::mem::take(&mut self.state) {
-            State::Off(stopped) => stopped,
-            State::On(_) => Stopped::default(),
+            MindState::Off(stopped) => stopped,
+            MindState::On(_) => Stopped::default(),
         };
         if let Some(why) = stopped.restart_reason {
             let note = format!(
@@ -244,7 +244,7 @@ impl AgentMind {
         // They ran in the process before.
         self.calls.end_running(output::GONE);
         let resumption = self.resumption(&process, stopped.was_in_turn);
-        self.state = State::On(Box::new(Running::new(process, resumption)));
+        self.state = MindState::On(Box::new(RunningAgent::new(process, resumption)));
     }
 
     fn resumption(&self, process: &AgentProcess, was_in_turn: bool) -> Resumption {
@@ -287,7 +287,7 @@ impl AgentMind {
     pub fn abandon(&mut self) {
         self.state.stop();
         // The output of a turn that has ended behind a plan is still to be recorded.
-        if matches!(&self.state, State::Off(stopped) if stopped.was_in_turn) {
+        if matches!(&self.state, MindState::Off(stopped) if stopped.was_in_turn) {
             self.forget_turn();
         }
         self.pauses.send_replace(None);

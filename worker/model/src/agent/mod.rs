@@ -183,3 +183,13 @@ fn why_it_failed(status: Option<u64>, message: &str) -> String {
     };
     format!("its service {what} (status {status}): {message}")
 }
+
+/// Returns a text of a frame as it is; empty if there is none.
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Returns a number of a frame; 0 if there is none.
+fn number_of(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}

@@ -144,9 +144,11 @@ impl AgentProcess {
             return Ok(output);
         }
         let closed_at = *self.closed_at.get_or_insert_with(Instant::now);
-        let patience = tokio::time::timeout_at(closed_at + GRACE, self.gone()).await;
-        let closed = || "says nothing any more: it has closed its output".to_owned();
-        Err(patience.map_or_else(|_| closed(), |()| self.how.clone().unwrap_or_else(closed)))
+        let ended = tokio::time::timeout_at(closed_at + GRACE, self.gone()).await;
+        match (ended, &self.how) {
+            (Ok(()), Some(how)) => Err(how.clone()),
+            _ => Err("has closed its output".to_owned()),
+        }
     }
 
     /// Waits for the end of its process. Dropping the future loses nothing.

@@ -5,8 +5,8 @@ use teamd_shared::transcript::{Block, Event, Usage};
 
 use super::*;
 
-fn long(steps: usize) -> Conversation {
-    let mut conversation = Conversation::new(Name::new("alice").unwrap());
+fn long(steps: usize) -> ModelConversation {
+    let mut conversation = ModelConversation::new(Name::new("alice").unwrap());
     let prompt = Some("port the parser".to_owned());
     conversation.observe(&Event::Incarnation {
         incarnation: 1,
@@ -134,7 +134,9 @@ fn the_question_is_what_the_cache_holds_and_an_order() {
     let asked = question(turns.to_vec());
     assert_eq!(asked.len(), turns.len());
     assert_eq!(asked[..asked.len() - 1], turns[..asked.len() - 1]);
-    assert!(matches!(asked.last().unwrap().parts.last(), Some(Part::Text(text)) if text == ORDER));
+    assert!(
+        matches!(asked.last().unwrap().parts.last(), Some(TurnPart::Text(text)) if text == ORDER)
+    );
 }
 
 #[test]
@@ -142,7 +144,7 @@ fn a_question_of_what_is_too_long_already_fits() {
     for (steps, window) in [(200, 2000), (200, 20_000), (3, 50)] {
         let room = Room::new(window).for_short_question();
         let asked = short_question(long(steps).turns().into_owned(), room);
-        let bytes: usize = asked.iter().map(Turn::bytes).sum();
+        let bytes: usize = asked.iter().map(PromptTurn::bytes).sum();
         let fits = room + 2 * ORDER.len() + 2 * GLANCE;
         assert!(bytes <= fits, "{bytes} of {fits}");
         assert_eq!(asked[0].role, Role::User);

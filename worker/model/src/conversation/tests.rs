@@ -13,8 +13,8 @@ fn alice() -> Name {
     Name::new("alice").unwrap()
 }
 
-fn begun() -> Conversation {
-    let mut conversation = Conversation::new(alice());
+fn begun() -> ModelConversation {
+    let mut conversation = ModelConversation::new(alice());
     conversation.observe(&begins(1, Some("mend the test")));
     conversation
 }
@@ -85,7 +85,7 @@ fn asks(id: &str) -> Event {
 }
 
 /// One word for each part, by sides.
-fn shape(conversation: &Conversation) -> Vec<Vec<&'static str>> {
+fn shape(conversation: &ModelConversation) -> Vec<Vec<&'static str>> {
     conversation
         .turns()
         .iter()
@@ -93,26 +93,26 @@ fn shape(conversation: &Conversation) -> Vec<Vec<&'static str>> {
             turn.parts
                 .iter()
                 .map(|part| match part {
-                    Part::Text(_) => "text",
-                    Part::Call { .. } => "call",
-                    Part::Result {
+                    TurnPart::Text(_) => "text",
+                    TurnPart::Call { .. } => "call",
+                    TurnPart::Result {
                         is_error: false, ..
                     } => "result",
-                    Part::Result { is_error: true, .. } => "error",
-                    Part::Opaque(_) => "opaque",
+                    TurnPart::Result { is_error: true, .. } => "error",
+                    TurnPart::Opaque(_) => "opaque",
                 })
                 .collect()
         })
         .collect()
 }
 
-fn all_text(conversation: &Conversation) -> String {
+fn all_text(conversation: &ModelConversation) -> String {
     let turns = conversation.turns();
     let texts = turns
         .iter()
         .flat_map(|turn| &turn.parts)
         .filter_map(|part| match part {
-            Part::Text(text) | Part::Result { content: text, .. } => Some(text.clone()),
+            TurnPart::Text(text) | TurnPart::Result { content: text, .. } => Some(text.clone()),
             _ => None,
         });
     texts.collect::<Vec<_>>().join("\n")
@@ -322,7 +322,7 @@ fn the_work_that_is_kept_is_the_present_one_and_plans_wait_until_they_are_answer
         work.contains("now the docs") && work.contains("the index") && !work.contains("mend"),
         "{work}"
     );
-    let mut lead = Conversation::new(Name::lead());
+    let mut lead = ModelConversation::new(Name::lead());
     lead.observe(&begins(1, None));
     let plan = json!({"type": "plan_approval_request", "from": "bob", "request_id": "ab12", "plan": "drop it"});
     lead.observe(&Event::Messages {
@@ -526,7 +526,7 @@ proptest! {
 
     #[test]
     fn every_history_makes_a_valid_conversation_at_every_point(history in proptest::collection::vec(next(), 0..40)) {
-        let mut conversation = Conversation::new(alice());
+        let mut conversation = ModelConversation::new(alice());
         for event in entries(&history) {
             conversation.observe(&event);
             // At any point the process may have died, and its next incarnation asks.

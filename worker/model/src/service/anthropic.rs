@@ -26,11 +26,11 @@ use super::catalog::max_output;
 use super::draft::Draft;
 use super::events::ServerEvent;
 use super::failure::Failure;
-use super::settings::Key;
-use super::wire::{Wire, json as parse, name, object};
+use super::settings::ApiKey;
+use super::wire::{Wire, identifier, json as parse, name, object};
 use teamd_worker_core::tools::ToolText;
 
-use crate::prompt::{Part, Prompt, Role, Turn};
+use crate::prompt::{Prompt, PromptTurn, Role, TurnPart};
 
 /// How many bytes of a request count as a token: so few that the estimate of a prompt is rather too
 /// high.
@@ -72,7 +72,7 @@ impl Anthropic {
             .max(1)
     }
 
-    fn message(&self, turn: &Turn, marked: bool) -> Value {
+    fn message(&self, turn: &PromptTurn, marked: bool) -> Value {
         let role = match turn.role {
             Role::User => "user",
             Role::Assistant => "assistant",
@@ -89,7 +89,7 @@ impl Anthropic {
     }
 
     /// Writes an answer that the service has paused, if anything of it can go back.
-    fn paused(&self, turn: &Turn) -> Option<Value> {
+    fn paused(&self, turn: &PromptTurn) -> Option<Value> {
         let mut content = self.content(turn);
         // A request that ends with an answer must not end with a space.
         if let Some(Value::String(text)) = content.last_mut().and_then(|last| last.get_mut("text"))
@@ -99,18 +99,18 @@ impl Anthropic {
         (!content.is_empty()).then(|| json!({ "role": "assistant", "content": content }))
     }
 
-    fn content(&self, turn: &Turn) -> Vec<Value> {
+    fn content(&self, turn: &PromptTurn) -> Vec<Value> {
         turn.parts
             .iter()
             .filter_map(|part| self.block(part))
             .collect()
     }
 
-    fn block(&self, part: &Part) -> Option<Value> {
+    fn block(&self, part: &TurnPart) -> Option<Value> {
         match part {
-            Part::Text(text) if text.trim().is_empty() => None,
-            Part::Text(text) => Some(json!({ "type": "text", "text": text })),
-            Part::Call {
+            TurnPart::Text(text) if text.trim().is_empty() => None,
+            TurnPart::Text(text) => Some(json!({ "type": "text", "text": text })),
+            TurnPart::Call {
                 id,
                 name: tool,
                 input,
@@ -119,7 +119,7 @@ impl Anthropic {
                 let tool = name(tool);
                 Some(json!({ "type": "tool_use", "id": id, "name": tool, "input": object(input) }))
             }
-            Part::Result {
+            TurnPart::Result {
                 id,
                 content,
                 is_error,
@@ -136,7 +136,7 @@ impl Anthropic {
                 Some(result)
             }
             // Another provider's has no type.
-            Part::Opaque(value) => {
+            TurnPart::Opaque(value) => {
                 (self.sends_opaque && value["type"].is_string()).then(|| value.clone())
             }
         }
@@ -148,7 +148,7 @@ impl Wire for Anthropic {
         "v1/messages"
     }
 
-    fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)> {
+    fn headers(&self, key: Option<&ApiKey>) -> Vec<(&'static str, String)> {
         let key = key.map(|key| match key.variable {
             "ANTHROPIC_AUTH_TOKEN" => ("authorization", format!("Bearer {}", key.expose())),
             _ => ("x-api-key", key.expose().to_owned()),
@@ -221,8 +221,7 @@ fn mark(block: &mut Value) {
 
 /// Returns an id as the API takes it: other services have other characters in theirs.
 fn wire_id(id: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    id.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+    identifier(id.chars())
 }
 
 /// Takes in the next event, or an answer that came in one piece.

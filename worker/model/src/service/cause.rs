@@ -56,6 +56,26 @@ pub(super) struct Row {
     pub(super) hint: &'static str,
 }
 
+impl Row {
+    const fn passing(brief: &'static str, message: &'static str, hint: &'static str) -> Self {
+        Self {
+            may_pass: true,
+            brief,
+            message,
+            hint,
+        }
+    }
+
+    const fn lasting(brief: &'static str, message: &'static str, hint: &'static str) -> Self {
+        Self {
+            may_pass: false,
+            brief,
+            message,
+            hint,
+        }
+    }
+}
+
 /// What is said when a service failed in several attempts.
 pub(super) const NO_ANSWER: &str =
     "{provider} did not answer, {attempts} failed; the last: {detail}";
@@ -88,74 +108,64 @@ impl Cause {
 
     /// Returns what follows from the cause.
     pub(super) fn row(self) -> Row {
-        let passing = |brief, message, hint| Row {
-            may_pass: true,
-            brief,
-            message,
-            hint,
-        };
-        let lasting = |brief, message, hint| Row {
-            may_pass: false,
-            ..passing(brief, message, hint)
-        };
         match self {
-            Self::Credit => lasting(
+            Self::Credit => Row::lasting(
                 "no credit left",
                 "the account at {provider} has no credit left: {detail}",
                 "add credit to the account, then send the message again",
             ),
-            Self::TooLong => lasting("the conversation is too long", "{detail}", ""),
-            Self::Key => lasting(
+            Self::TooLong => Row::lasting("the conversation is too long", "{detail}", ""),
+            Self::Key => Row::lasting(
                 "its key is refused (401)",
                 "{provider} refuses the key: {detail}",
                 "correct {key} in the shell; then {restart}",
             ),
-            Self::Forbidden => lasting(
+            Self::Forbidden => Row::lasting(
                 "its key may not do this (403)",
                 "{provider} does not allow this: {detail}",
                 "use a key that may use this model, or name another model",
             ),
-            Self::Model => lasting(
+            Self::Model => Row::lasting(
                 "its model is not known there (404)",
                 "{provider} at {host} has no {model}: {detail}",
                 "name one that it has (`--model {provider}:MODEL`, or MODEL_ID), and check {base}",
             ),
-            Self::RateLimit => passing("asked too often (429)", NO_ANSWER, LATER),
-            Self::Overloaded => passing("overloaded (529)", NO_ANSWER, LATER),
-            Self::Unavailable => passing("not available (503)", NO_ANSWER, LATER),
-            Self::Server => passing("the service failed ({status})", NO_ANSWER, LATER),
-            Self::Request => lasting(
+            Self::RateLimit => Row::passing("asked too often (429)", NO_ANSWER, LATER),
+            Self::Overloaded => Row::passing("overloaded (529)", NO_ANSWER, LATER),
+            Self::Unavailable => Row::passing("not available (503)", NO_ANSWER, LATER),
+            Self::Server => Row::passing("the service failed ({status})", NO_ANSWER, LATER),
+            Self::Request => Row::lasting(
                 "the service failed ({status})",
                 "{provider} refuses the request: {detail}",
                 "",
             ),
-            Self::Unreachable => passing(
+            Self::Unreachable => Row::passing(
                 "{host} cannot be reached: {detail}",
                 "{host} cannot be reached: {detail}",
                 "check the network, the base URL and the proxy variables; the next message continues the work",
             ),
-            Self::Certificate => lasting(
+            Self::Certificate => Row::lasting(
                 "the certificate of {host} is not trusted",
                 "{host} cannot be reached: {detail}",
                 "if a proxy of your organisation answers there, set TEAM_CA=platform or TEAM_CA=FILE (its root, PEM) in the \
                  shell; then {restart}",
             ),
-            Self::Silent => passing(
+            Self::Silent => Row::passing(
                 "the service was silent",
                 "{host} was silent in {attempts}: {detail}",
                 "send the message again; with a larger TEAM_MODEL_TIMEOUT the worker waits longer",
             ),
-            Self::Incomplete => passing(
+            Self::Incomplete => Row::passing(
                 "the answer broke off",
                 "the answer of {provider} broke off in {attempts}; the last: {detail}",
                 "send the message again, later; if that does not help, check {base}, proxies and gateways",
             ),
-            Self::TooLarge => lasting(
+            Self::TooLarge => Row::lasting(
                 "the answer broke off",
                 "teamd stopped reading the answer of {provider}: {detail}",
                 "ask for less at a time; if the model repeats itself, try another one (`--model`)",
             ),
-            Self::WrongService => lasting(
+            Self::WrongService => Row::lasting(
                 "{host} does not answer as such a service does",
                 "{host} does not answer as {provider} does: {detail}",
                 "check {base} and the proxy variables; then {restart}",

@@ -10,7 +10,7 @@ use reqwest::{Certificate, Client, Url, redirect};
 
 use super::explain::bad_setting;
 use super::failure::{cut, one_line};
-use super::settings::{Key, Settings, TrustedRoots};
+use super::settings::{ApiKey, ServiceSettings, TrustedRoots};
 use super::wire::Wire;
 use crate::ModelError;
 
@@ -22,7 +22,7 @@ const CONNECT: Duration = Duration::from_secs(15);
 ///
 /// # Errors
 /// [`ModelError::Unusable`] if the certificate authorities cannot be read.
-pub(super) fn build(settings: &Settings) -> Result<Client, ModelError> {
+pub(super) fn build(settings: &ServiceSettings) -> Result<Client, ModelError> {
     // It fails only if one is there already.
     drop(rustls::crypto::ring::default_provider().install_default());
     let mut builder = Client::builder()
@@ -33,11 +33,10 @@ pub(super) fn build(settings: &Settings) -> Result<Client, ModelError> {
     for proxy in &settings.proxies {
         builder = builder.proxy(proxy.clone());
     }
-    let bad = |why: String| bad_setting("TEAM_CA", &cut(&why));
     let own = match &settings.roots {
         TrustedRoots::Platform => None,
         TrustedRoots::Embedded => Some(Vec::new()),
-        TrustedRoots::File(path) => Some(read_pem(path).map_err(bad)?),
+        TrustedRoots::File(path) => Some(read_pem(path).map_err(bad_roots)?),
     };
     if let Some(own) = own {
         let embedded = webpki_root_certs::TLS_SERVER_ROOT_CERTS
@@ -45,11 +44,17 @@ pub(super) fn build(settings: &Settings) -> Result<Client, ModelError> {
             .map(|der| Certificate::from_der(der));
         let mut all = embedded
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| bad(error_chain(error)))?;
+            .map_err(|error| bad_roots(error_chain(error)))?;
         all.extend(own);
         builder = builder.tls_certs_only(all);
     }
-    builder.build().map_err(|error| bad(error_chain(error)))
+    builder
+        .build()
+        .map_err(|error| bad_roots(error_chain(error)))
+}
+
+fn bad_roots(why: String) -> ModelError {
+    bad_setting("TEAM_CA", &cut(&why))
 }
 
 fn read_pem(path: &Path) -> Result<Vec<Certificate>, String> {
@@ -78,7 +83,7 @@ pub(super) fn below(base: &Url, path: &str) -> Url {
 }
 
 /// Returns the headers of a request.
-pub(super) fn headers(wire: &dyn Wire, key: Option<&Key>) -> HeaderMap {
+pub(super) fn headers(wire: &dyn Wire, key: Option<&ApiKey>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in wire.headers(key) {

@@ -11,7 +11,7 @@ use teamd_shared::message::is_nested_within;
 use teamd_shared::transcript::{Block, Cut, Usage};
 
 use super::failure::{Failure, FailureKind};
-use crate::Answer;
+use crate::ModelAnswer;
 
 /// How long the content of an answer may be, in bytes: texts and the arguments of calls, not the
 /// events around them.
@@ -52,7 +52,7 @@ pub(super) struct PartialBlock {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
     /// The answer, or the next piece of one.
-    pub(super) answer: Answer,
+    pub(super) answer: ModelAnswer,
     /// Whether the service has paused it: sent back as it is, it goes on.
     pub(super) paused: bool,
 }
@@ -95,10 +95,11 @@ impl Draft {
             self.heard.push_str(text(&delta["text"]));
         }
         json.push_str(text(&delta["partial_json"]));
-        // Citations come one by one, and are not kept.
-        let adds = |name: &&String| !matches!(name.as_str(), "type" | "partial_json" | "citation");
-        let fields = delta.as_object().into_iter().flatten();
-        for (name, value) in fields.filter(|(name, _)| adds(name)) {
+        for (name, value) in delta.as_object().into_iter().flatten() {
+            // Citations come one by one, and are not kept.
+            if matches!(name.as_str(), "type" | "partial_json" | "citation") {
+                continue;
+            }
             match (block.get_mut(name), value) {
                 (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
                 _ => drop(block.insert(name.clone(), value.clone())),
@@ -145,7 +146,7 @@ impl Draft {
             .filter_map(PartialBlock::finish)
             .collect();
         Piece {
-            answer: Answer {
+            answer: ModelAnswer {
                 content,
                 usage: self.usage,
                 cut,

@@ -4,7 +4,7 @@ use teamd_shared::model_spec::Provider;
 
 use super::cause::{Cause, LATER, NO_ANSWER, RESTART, fill};
 use super::failure::Failure;
-use super::settings::Settings;
+use super::settings::ServiceSettings;
 use crate::ModelError;
 
 /// Returns the error of a provider whose key is missing.
@@ -29,7 +29,7 @@ pub(super) fn bad_setting(variable: &str, why: &str) -> ModelError {
 }
 
 /// Returns the error of a service that gave no answer in several attempts.
-pub(super) fn no_answer(settings: &Settings, attempts: u32, last: &str) -> ModelError {
+pub(super) fn no_answer(settings: &ServiceSettings, attempts: u32, last: &str) -> ModelError {
     let values = [
         ("provider", settings.provider.as_str()),
         ("attempts", &counted(attempts)),
@@ -42,7 +42,7 @@ pub(super) fn no_answer(settings: &Settings, attempts: u32, last: &str) -> Model
 }
 
 /// Explains the last failure after so many attempts.
-pub(super) fn explain(failure: &Failure, settings: &Settings, attempts: u32) -> ModelError {
+pub(super) fn explain(failure: &Failure, settings: &ServiceSettings, attempts: u32) -> ModelError {
     let cause = Cause::of(failure);
     let key = match &settings.key {
         Some(key) => key.variable,
@@ -109,14 +109,14 @@ mod tests {
     use super::super::failure::FailureKind;
     use super::*;
 
-    fn settings(spec: &str) -> Settings {
+    fn settings(spec: &str) -> ServiceSettings {
         let secrets = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"]
             .map(|name| (name.as_bytes().to_vec(), b"sk-secret".to_vec()));
         let environment = Environment {
             secrets: secrets.to_vec(),
             ..Environment::default()
         };
-        Settings::read(&spec.parse().unwrap(), &environment).unwrap()
+        ServiceSettings::read(&spec.parse().unwrap(), &environment).unwrap()
     }
 
     fn of(status: u16, code: &str, detail: &str) -> ModelError {

@@ -43,27 +43,26 @@ pub(super) async fn exchange(
         .for_service(request.send())
         .await?
         .map_err(unreachable)?;
-    let wrong = |why: String| Err(Failure::new(FailureKind::WrongService, &why));
     match response.status().as_u16() {
         200 => {}
         status @ 201..300 => {
-            return wrong(format!(
+            return wrong_service(&format!(
                 "it answered with status {status}, which holds no answer"
             ));
         }
         status @ 300..400 => {
-            return wrong(format!(
+            return wrong_service(&format!(
                 "it redirects (status {status}), which is not followed"
             ));
         }
         // Each service says in JSON that it has no such model.
         404 if !content_type(&response).contains("json") => {
-            return wrong("there is no such service at this address (status 404)".to_owned());
+            return wrong_service("there is no such service at this address (status 404)");
         }
         status => return Err(read_error(response, status, waits).await),
     }
     if let Some(what) = unreadable(&response) {
-        return wrong(format!("{what} is no answer"));
+        return wrong_service(&format!("{what} is no answer"));
     }
     let mut draft = Draft::default();
     match read_answer(response, wire, &mut draft, waits, heard).await {
@@ -75,6 +74,10 @@ pub(super) async fn exchange(
         )),
         Err(failure) => Err(failure),
     }
+}
+
+fn wrong_service(why: &str) -> Result<Piece, Failure> {
+    Err(Failure::new(FailureKind::WrongService, why))
 }
 
 /// Reads the events of an answer. One that comes in one piece, though a stream was asked for, is
@@ -183,20 +186,19 @@ async fn next_chunk(
 /// Says why a service cannot be reached.
 pub(super) fn unreachable(error: reqwest::Error) -> Failure {
     let why = error_chain(error);
-    let says = |words: &[&str]| words.iter().any(|word| why.contains(word));
-    if says(&["certificate", "UnknownIssuer"]) {
+    if why.contains("certificate") || why.contains("UnknownIssuer") {
         return Failure::new(FailureKind::Certificate, &why);
     }
-    if says(&["corrupt message", "InvalidContentType"]) {
+    if why.contains("corrupt message") || why.contains("InvalidContentType") {
         return Failure::new(FailureKind::WrongService, "it does not speak TLS (https)");
     }
-    if says(&["dns error", "lookup address"]) {
+    if why.contains("dns error") || why.contains("lookup address") {
         return Failure::new(FailureKind::Unreachable, "its name is not found");
     }
     // The innermost error says why, those around it only which library saw it.
     let innermost = why.rsplit(": ").next().unwrap_or(&why);
-    let told = innermost.split(" (os error").next().unwrap_or(innermost);
-    Failure::new(FailureKind::Unreachable, &lower_first(told))
+    let cause = innermost.split(" (os error").next().unwrap_or(innermost);
+    Failure::new(FailureKind::Unreachable, &lower_first(cause))
 }
 
 /// A fragment of an error begins with a small letter.

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use teamd_shared::transcript::Block;
 
-use crate::prompt::{Part, Turn};
+use crate::prompt::{PromptTurn, TurnPart};
 
 /// Gives a new id to each call without one, and to each whose id the answer or the conversation has
 /// already.
-pub(super) fn make_unique(content: &mut [Block], turns: &[Turn]) {
+pub(super) fn make_unique(content: &mut [Block], turns: &[PromptTurn]) {
     let parts = turns.iter().flat_map(|turn| &turn.parts);
     let mut used: HashSet<String> = parts
         .filter_map(|part| {
-            if let Part::Call { id, .. } = part {
+            if let TurnPart::Call { id, .. } = part {
                 Some(id.clone())
             } else {
                 None
@@ -44,12 +44,12 @@ mod tests {
             message_id: None,
             request_id: None,
         };
-        let known = Part::Call {
+        let known = TurnPart::Call {
             id: "old".to_owned(),
             name: "bash".to_owned(),
             input: json!({}),
         };
-        let turns = [Turn {
+        let turns = [PromptTurn {
             role: Role::Assistant,
             parts: vec![known],
         }];

@@ -39,14 +39,14 @@ use teamd_shared::transcript::{Block, Usage};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::prompt::{Part, Prompt, Role, Turn};
-use super::{Answer, ModelError};
+use super::prompt::{Prompt, PromptTurn, Role, TurnPart};
+use super::{ModelAnswer, ModelError};
 use draft::Piece;
 use explain::{explain, no_answer};
 use failure::Failure;
 pub use gateway::{Meter, upstreams};
 use overload::Overload;
-use settings::Settings;
+use settings::ServiceSettings;
 pub use settings::patience;
 use teamd_worker_core::state::Budget;
 use waits::Waits;
@@ -81,9 +81,9 @@ pub enum Progress<'a> {
 
 /// The service of one model.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct ModelService {
     wire: Box<dyn Wire>,
-    settings: Settings,
+    settings: ServiceSettings,
     /// Built at the first request: a worker that only waits does not touch its pages.
     client: Option<Client>,
     waits: Waits,
@@ -92,14 +92,14 @@ pub(crate) struct Service {
     unrecorded: Usage,
 }
 
-impl Service {
+impl ModelService {
     /// Makes the service that a specification names. Nothing is sent, and no client is built,
     /// before the first prompt.
     ///
     /// # Errors
     /// [`ModelError::Unusable`] for a missing key, or a setting that makes no sense.
     pub(crate) fn new(spec: &ModelSpec, access: Access<'_>) -> Result<Self, ModelError> {
-        let settings = Settings::read(spec, access.environment)?;
+        let settings = ServiceSettings::read(spec, access.environment)?;
         let wire: Box<dyn Wire> = match settings.provider {
             Provider::Anthropic => {
                 Box::new(anthropic::Anthropic::new(&settings.model, settings.window))
@@ -135,7 +135,7 @@ impl Service {
     }
 
     /// Asks; `began`: when the waiting for this answer began; `heard` is told each piece of text as
-    /// it comes. `budget`: what may be spent, with what [`Service::take_unrecorded`] has not taken
+    /// it comes. `budget`: what may be spent, with what [`ModelService::take_unrecorded`] has not taken
     /// out, before an answer that is not whole is given up.
     ///
     /// An answer that the service pauses is sent back as it is, nothing stands behind it, and the
@@ -151,7 +151,7 @@ impl Service {
         prompt: &Prompt<'_>,
         budget: Budget,
         heard: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Answer, ModelError> {
+    ) -> Result<ModelAnswer, ModelError> {
         let before = self.unrecorded;
         let mut content = Vec::new();
         let mut usage = Usage::default();
@@ -184,7 +184,7 @@ impl Service {
                 let length = (pauses > 0).then_some(last);
                 // The answer says what it cost.
                 self.unrecorded = before;
-                return Ok(Answer {
+                return Ok(ModelAnswer {
                     content,
                     usage,
                     cut: answer.cut,
@@ -193,10 +193,10 @@ impl Service {
             }
             tracing::info!("{}: paused its answer; it goes on", self.name());
             if !content.is_empty() {
-                let parts = content.iter().map(Part::from).collect();
+                let parts = content.iter().map(TurnPart::from).collect();
                 turns = [
                     prompt.turns,
-                    &[Turn {
+                    &[PromptTurn {
                         role: Role::Assistant,
                         parts,
                     }],
@@ -230,11 +230,11 @@ impl Service {
         loop {
             self.wait_out_overload(began, failed).await?;
             let mut has_begun = false;
-            let mut hear = |text: &str| {
+            let mut relay = |text: &str| {
                 has_begun |= !text.is_empty();
                 heard(Progress::Text(text));
             };
-            let failure = match self.attempt(&client, prompt, &mut hear).await {
+            let failure = match self.attempt(&client, prompt, &mut relay).await {
                 Ok(piece) => return Ok(piece),
                 Err(failure) => failure,
             };
@@ -318,11 +318,13 @@ impl Service {
 /// Returns about what an answer cost whose service does not say (some local ones): a budget must
 /// hold there, too. Four bytes are about one token.
 fn estimate(asked: usize, content: &[Block]) -> Usage {
-    let answered: usize = content.iter().map(|block| Part::from(block).bytes()).sum();
-    let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
+    let answered: usize = content
+        .iter()
+        .map(|block| TurnPart::from(block).bytes())
+        .sum();
     Usage {
-        input_tokens: tokens(asked),
-        output_tokens: tokens(answered),
+        input_tokens: asked.div_ceil(4) as u64,
+        output_tokens: answered.div_ceil(4) as u64,
         ..Usage::default()
     }
 }

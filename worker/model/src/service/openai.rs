@@ -14,11 +14,11 @@ use teamd_shared::transcript::Usage;
 use super::draft::{Draft, text};
 use super::events::ServerEvent;
 use super::failure::Failure;
-use super::settings::Key;
+use super::settings::ApiKey;
 use super::wire::{Wire, json as parse, name, object};
 use teamd_worker_core::tools::ToolText;
 
-use crate::prompt::{Part, Prompt, Role, Turn};
+use crate::prompt::{Prompt, PromptTurn, Role, TurnPart};
 
 /// The places of what the model reasoned, of the text, and of the first call.
 const REASONED: u64 = 0;
@@ -66,29 +66,24 @@ impl OpenAi {
         messages
     }
 
-    fn of_assistant(&self, turn: &Turn) -> Value {
+    fn of_assistant(&self, turn: &PromptTurn) -> Value {
         let calls: Vec<_> = turn.parts.iter().filter_map(call).collect();
-        let said = texts(turn, "\n");
+        let text = texts(turn, "\n");
         let mut message = Map::new();
         message.insert("role".to_owned(), json!("assistant"));
         // Null only beside calls, where it is usual.
-        let content = if said.is_empty() && !calls.is_empty() {
+        let content = if text.is_empty() && !calls.is_empty() {
             Value::Null
         } else {
-            Value::String(said)
+            Value::String(text)
         };
         message.insert("content".to_owned(), content);
         if self.reasons {
-            let reasoned = |part: &Part| match part {
-                Part::Opaque(value) => value.get("reasoning_content").cloned(),
-                _ => None,
-            };
-            let reasoned = turn
-                .parts
-                .iter()
-                .find_map(reasoned)
-                .unwrap_or_else(|| json!(""));
-            message.insert("reasoning_content".to_owned(), reasoned);
+            let reasoning = turn.parts.iter().find_map(reasoning);
+            message.insert(
+                "reasoning_content".to_owned(),
+                reasoning.unwrap_or_else(|| json!("")),
+            );
         }
         if !calls.is_empty() {
             message.insert("tool_calls".to_owned(), Value::Array(calls));
@@ -102,7 +97,7 @@ impl Wire for OpenAi {
         "chat/completions"
     }
 
-    fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)> {
+    fn headers(&self, key: Option<&ApiKey>) -> Vec<(&'static str, String)> {
         key.map(|key| ("authorization", format!("Bearer {}", key.expose())))
             .into_iter()
             .collect()
@@ -162,14 +157,21 @@ impl Wire for OpenAi {
     }
 }
 
+fn reasoning(part: &TurnPart) -> Option<Value> {
+    match part {
+        TurnPart::Opaque(value) => value.get("reasoning_content").cloned(),
+        _ => None,
+    }
+}
+
 fn tool(tool: &ToolText) -> Value {
     let function =
         json!({ "name": tool.name, "description": tool.description, "parameters": tool.input });
     json!({ "type": "function", "function": function })
 }
 
-fn call(part: &Part) -> Option<Value> {
-    let Part::Call {
+fn call(part: &TurnPart) -> Option<Value> {
+    let TurnPart::Call {
         id,
         name: tool,
         input,
@@ -182,12 +184,12 @@ fn call(part: &Part) -> Option<Value> {
 }
 
 /// The results, one message each, directly behind their calls; then the text.
-fn of_user(turn: &Turn) -> Vec<Value> {
+fn of_user(turn: &PromptTurn) -> Vec<Value> {
     let mut messages: Vec<_> = turn
         .parts
         .iter()
         .filter_map(|part| match part {
-            Part::Result {
+            TurnPart::Result {
                 id,
                 content,
                 is_error,
@@ -211,11 +213,11 @@ fn of_user(turn: &Turn) -> Vec<Value> {
 }
 
 /// Texts in one string: lists of parts are not taken everywhere.
-fn texts(turn: &Turn, between: &str) -> String {
+fn texts(turn: &PromptTurn, between: &str) -> String {
     turn.parts
         .iter()
         .filter_map(|part| match part {
-            Part::Text(text) if !text.trim().is_empty() => Some(text.clone()),
+            TurnPart::Text(text) if !text.trim().is_empty() => Some(text.clone()),
             _ => None,
         })
         .collect::<Vec<_>>()
@@ -255,8 +257,8 @@ fn grow(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
         json!({ "reasoning_content": reasoned }),
         reasoned,
     )?;
-    for said in [text(&delta["content"]), text(&delta["refusal"])] {
-        add(draft, TEXT, json!({ "type": "text", "text": said }), said)?;
+    for piece in [text(&delta["content"]), text(&delta["refusal"])] {
+        add(draft, TEXT, json!({ "type": "text", "text": piece }), piece)?;
     }
     Ok(())
 }
@@ -315,24 +317,21 @@ fn grow_call(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
 
 /// What came from the cache is counted among the prompt here. The Responses API has names of its
 /// own.
-pub(super) fn count(said: &Value, usage: &mut Usage) {
-    let either = |name: &str, of_responses: &str| {
-        [&said[name], &said[of_responses]]
-            .into_iter()
-            .find(|value| value.is_object() || value.is_u64())
-    };
-    let number = |name, of_responses| either(name, of_responses).and_then(Value::as_u64);
-    let Some(prompt) = number("prompt_tokens", "input_tokens") else {
+pub(super) fn count(reported: &Value, usage: &mut Usage) {
+    let prompt = reported["prompt_tokens"].as_u64();
+    let completion = reported["completion_tokens"].as_u64();
+    let Some(prompt) = prompt.or(reported["input_tokens"].as_u64()) else {
         return;
     };
-    let Some(output_tokens) = number("completion_tokens", "output_tokens") else {
+    let Some(output_tokens) = completion.or(reported["output_tokens"].as_u64()) else {
         return;
     };
-    let details = either("prompt_tokens_details", "input_tokens_details");
-    let cached = details
-        .and_then(|details| details["cached_tokens"].as_u64())
-        .unwrap_or_default()
-        .min(prompt);
+    let details = match &reported["prompt_tokens_details"] {
+        Value::Null => &reported["input_tokens_details"],
+        details => details,
+    };
+    let cached = details["cached_tokens"].as_u64().unwrap_or_default();
+    let cached = cached.min(prompt);
     *usage = Usage {
         input_tokens: prompt - cached,
         output_tokens,

@@ -23,7 +23,7 @@ pub(super) struct Overload {
 }
 
 impl Overload {
-    /// Names a service, by the name that [`Settings::service`](super::settings::Settings::service)
+    /// Names a service, by the name that [`ServiceSettings::service`](super::settings::ServiceSettings::service)
     /// gives it.
     pub(super) fn new(dir: Arc<TeamDir>, service: &str) -> Self {
         Self {

@@ -54,22 +54,19 @@ fn in_time(wait: Duration, elapsed: Duration) -> Option<Duration> {
 /// `retry-after` (seconds, or a date as in RFC 9110). A date that is over means now. A value that
 /// is neither means nothing.
 pub(super) fn retry_after(milliseconds: &str, header: &str, now: SystemTime) -> Option<Duration> {
-    let number = |text: &str| text.trim().parse::<f64>().ok();
-    match number(milliseconds)
-        .map(|ms| ms / 1000.0)
-        .or_else(|| number(header))
-    {
-        // Far too long is as good as a year.
-        Some(wanted) => wanted
-            .is_finite()
-            .then(|| Duration::from_secs_f64(wanted.clamp(0.0, YEAR))),
-        None => Some(
-            httpdate::parse_http_date(header)
-                .ok()?
-                .duration_since(now)
-                .unwrap_or_default(),
-        ),
+    let seconds = match milliseconds.trim().parse::<f64>() {
+        Ok(milliseconds) => Some(milliseconds / 1000.0),
+        Err(_) => header.trim().parse().ok(),
+    };
+    let Some(seconds) = seconds else {
+        let date = httpdate::parse_http_date(header).ok()?;
+        return Some(date.duration_since(now).unwrap_or_default());
+    };
+    if !seconds.is_finite() {
+        return None;
     }
+    // Far too long is as good as a year.
+    Some(Duration::from_secs_f64(seconds.clamp(0.0, YEAR)))
 }
 
 #[cfg(test)]

@@ -24,13 +24,13 @@ const SECRET: usize = 8;
 
 /// A key.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct ApiKey {
     /// The variable that it came from.
     pub(super) variable: &'static str,
     value: String,
 }
 
-impl Key {
+impl ApiKey {
     /// Returns the key itself, for a header.
     pub(super) fn expose(&self) -> &str {
         &self.value
@@ -64,9 +64,9 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({})", self.variable)
+        write!(f, "ApiKey({})", self.variable)
     }
 }
 
@@ -83,13 +83,13 @@ pub(super) enum TrustedRoots {
 
 /// The settings of a service.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub(super) struct ServiceSettings {
     /// Who serves the model.
     pub(super) provider: Provider,
     /// What the service calls the model.
     pub(super) model: String,
     /// The key, if one is needed or set.
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<ApiKey>,
     /// Where the service is.
     pub(super) base: Url,
     /// Whether that is the provider's own.
@@ -104,10 +104,10 @@ pub(super) struct Settings {
     pub(super) proxies: Vec<Proxy>,
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for ServiceSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Base and proxies may hold a password.
-        f.debug_struct("Settings")
+        f.debug_struct("ServiceSettings")
             .field("model", &self.model)
             .field("key", &self.key)
             .finish_non_exhaustive()
@@ -129,7 +129,7 @@ pub fn patience(environment: &Environment) -> Result<Duration, ModelError> {
         .map_err(|expected| bad_setting("TEAM_MODEL_TIMEOUT", &format!("it is not {expected}")))
 }
 
-impl Settings {
+impl ServiceSettings {
     /// Reads the variables.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Settings {
     /// and the key, whose limits are its own. They part services, and are no secret's guard: far
     /// too few to tell a key from.
     pub(super) fn service(&self) -> String {
-        let key = self.key.as_ref().map_or("", Key::expose);
+        let key = self.key.as_ref().map_or("", ApiKey::expose);
         let of = format!("{}\n{key}", self.base.origin().ascii_serialization());
         // FNV-1a, 32 bits (http://www.isthe.com/chongo/tech/comp/fnv/).
         let hash = of.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
@@ -219,13 +219,13 @@ fn key(
     provider: Provider,
     is_default_base: bool,
     get: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<Key>, ModelError> {
+) -> Result<Option<ApiKey>, ModelError> {
     let variables: &[&'static str] = match provider {
         Provider::Anthropic => &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
         Provider::OpenAi | Provider::Script => &["OPENAI_API_KEY"],
     };
     match variables.iter().find_map(|&variable| {
-        Some(Key {
+        Some(ApiKey {
             variable,
             value: get(variable)?,
         })
@@ -249,11 +249,12 @@ fn roots(get: &dyn Fn(&str) -> Option<String>) -> TrustedRoots {
 }
 
 fn proxies(get: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Proxy>, ModelError> {
-    let either = |upper: &str| get(upper).or_else(|| get(&upper.to_lowercase()));
-    let no_proxy = either("NO_PROXY").as_deref().and_then(NoProxy::from_string);
+    let no_proxy = get("NO_PROXY").or_else(|| get("no_proxy"));
+    let no_proxy = no_proxy.as_deref().and_then(NoProxy::from_string);
     let mut proxies = Vec::new();
     for variable in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
-        let Some(url) = either(variable) else {
+        let url = get(variable).or_else(|| get(&variable.to_lowercase()));
+        let Some(url) = url else {
             continue;
         };
         let proxy = match variable {
@@ -286,8 +287,8 @@ mod tests {
         }
     }
 
-    fn read(spec: &str, environment: &Environment) -> Result<Settings, ModelError> {
-        Settings::read(&spec.parse().unwrap(), environment)
+    fn read(spec: &str, environment: &Environment) -> Result<ServiceSettings, ModelError> {
+        ServiceSettings::read(&spec.parse().unwrap(), environment)
     }
 
     #[test]

@@ -29,11 +29,11 @@ fn stream(events: &str) -> String {
     )
 }
 
-fn service(url: &str) -> (tempfile::TempDir, Service) {
+fn service(url: &str) -> (tempfile::TempDir, ModelService) {
     service_of("openai:fake", url)
 }
 
-fn service_of(model: &str, url: &str) -> (tempfile::TempDir, Service) {
+fn service_of(model: &str, url: &str) -> (tempfile::TempDir, ModelService) {
     let scratch = tempfile::tempdir().unwrap();
     let dir = Arc::new(TeamDir::create(&scratch.path().join(".team")).unwrap());
     let environment = Environment {
@@ -46,7 +46,7 @@ fn service_of(model: &str, url: &str) -> (tempfile::TempDir, Service) {
         umask: 0o22,
     };
     let spec = model.parse().unwrap();
-    let service = Service::new(
+    let service = ModelService::new(
         &spec,
         Access {
             dir: &dir,
@@ -57,18 +57,18 @@ fn service_of(model: &str, url: &str) -> (tempfile::TempDir, Service) {
     (scratch, service)
 }
 
-fn ask(service: &mut Service) -> (Result<Answer, ModelError>, String) {
+fn ask(service: &mut ModelService) -> (Result<ModelAnswer, ModelError>, String) {
     ask_since(service, Instant::now(), None)
 }
 
 fn ask_since(
-    service: &mut Service,
+    service: &mut ModelService,
     began: Instant,
     budget: Option<u64>,
-) -> (Result<Answer, ModelError>, String) {
-    let turns = [Turn {
+) -> (Result<ModelAnswer, ModelError>, String) {
+    let turns = [PromptTurn {
         role: Role::User,
-        parts: vec![Part::Text("hi".to_owned())],
+        parts: vec![TurnPart::Text("hi".to_owned())],
     }];
     let prompt = Prompt {
         system: "",
@@ -247,7 +247,7 @@ fn fails(status: u16) -> String {
 }
 
 /// A service of Anthropic's kind with these answers.
-fn pausing(answers: Vec<String>) -> (tempfile::TempDir, Service) {
+fn pausing(answers: Vec<String>) -> (tempfile::TempDir, ModelService) {
     service_of("anthropic:fake", &serve(answers))
 }
 

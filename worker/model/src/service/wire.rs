@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::draft::Draft;
 use super::events::ServerEvent;
 use super::failure::{Failure, FailureKind};
-use super::settings::Key;
+use super::settings::ApiKey;
 use crate::prompt::Prompt;
 
 /// The wire format of a provider. A further provider is one more file with it.
@@ -17,7 +17,7 @@ pub(super) trait Wire: Debug + Send {
     fn path(&self) -> &'static str;
 
     /// Returns the headers that carry the key and the version of the format.
-    fn headers(&self, key: Option<&Key>) -> Vec<(&'static str, String)>;
+    fn headers(&self, key: Option<&ApiKey>) -> Vec<(&'static str, String)>;
 
     /// Writes a request. The same prompt gives the same bytes, and a longer conversation begins
     /// with those of the shorter one: the caches of the services live from that.
@@ -55,15 +55,20 @@ pub(super) fn object(input: &Value) -> Value {
     }
 }
 
+/// Replaces the characters that a service does not take in an id or a name.
+pub(super) fn identifier(text: impl Iterator<Item = char>) -> String {
+    text.map(|c| match c {
+        '_' | '-' => c,
+        _ if c.is_ascii_alphanumeric() => c,
+        _ => '_',
+    })
+    .collect()
+}
+
 /// Returns the name of a tool as every service takes it back: 1 to 64 letters, digits, `_` and `-`.
 /// What a model calls is not always one.
 pub(super) fn name(name: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let name: String = name
-        .chars()
-        .take(64)
-        .map(|c| if fits(c) { c } else { '_' })
-        .collect();
+    let name = identifier(name.chars().take(64));
     if name.is_empty() {
         "unnamed".to_owned()
     } else {

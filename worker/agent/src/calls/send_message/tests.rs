@@ -269,7 +269,7 @@ fn a_repeated_call_whose_line_stands_in_the_inbox_writes_no_second_one() {
         again,
         Outcome::ok(
             "sent to carol; sent to lead, bob before the worker was restarted, and not a second time (a teammate that \
-             ended or was spawned afresh since may not have read it)"
+             ended or was spawned again since then may not have read it)"
         )
     );
     assert_eq!(counts(), [lead, bob, carol + 1]);

@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{Purpose, ResolvedPath, Workspace, cannot, must_be_file};
+use super::{FileUse, ResolvedPath, Workspace, cannot, must_be_file};
 
 impl Workspace {
     /// Puts a new file into a place.
@@ -49,7 +49,7 @@ impl Workspace {
 
     /// Removes what a worker has left that was killed while it wrote this file.
     pub(in crate::tools) fn clear_up(&self, path: &str) -> Result<(), String> {
-        let place = self.find(path, Purpose::Change)?;
+        let place = self.find(path, FileUse::Change)?;
         remove_leftover(&place.parent, &self.temporary).map_err(cannot("clear up beside", path))
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use teamd_shared::transcript::Usage;
 
-use super::super::{TeamTool, why_it_failed};
+use super::super::{TeamTool, number_of, why_it_failed};
 
 /// Returns a team tool as the agent gets it.
 pub(super) fn shown(tool: &TeamTool) -> Value {
@@ -37,12 +37,11 @@ pub(super) fn failure(error: &Value) -> String {
 }
 
 pub(super) fn usage(value: &Value) -> Usage {
-    let count = |name: &str| value[name].as_u64().unwrap_or_default();
-    let read = count("cachedInputTokens");
-    let written = count("cacheWriteInputTokens");
+    let read = number_of(&value["cachedInputTokens"]);
+    let written = number_of(&value["cacheWriteInputTokens"]);
     Usage {
-        input_tokens: count("inputTokens").saturating_sub(read + written),
-        output_tokens: count("outputTokens"),
+        input_tokens: number_of(&value["inputTokens"]).saturating_sub(read + written),
+        output_tokens: number_of(&value["outputTokens"]),
         cache_read_input_tokens: read,
         cache_creation_input_tokens: written,
     }

@@ -152,8 +152,8 @@ impl AgentMind {
 
     /// Takes out a question that was put off while another one was open.
     fn take_question(&mut self) -> Option<Permission> {
-        let is_question = |output: &AgentOutput| matches!(output, AgentOutput::Asks(_));
-        let at = self.backlog.iter().position(is_question)?;
+        let mut backlog = self.backlog.iter();
+        let at = backlog.position(|output| matches!(output, AgentOutput::Asks(_)))?;
         match self.backlog.remove(at) {
             Some(AgentOutput::Asks(question)) => Some(question),
             _ => None,
@@ -176,8 +176,8 @@ impl AgentMind {
                 self.permit(&question.id, None);
             }
             // The turn may have ended while the outcome of another call was waited for.
-            let is_end = |output: &AgentOutput| matches!(output, AgentOutput::TurnEnded { .. });
-            if self.backlog.iter().any(is_end) {
+            let mut backlog = self.backlog.iter();
+            if backlog.any(|output| matches!(output, AgentOutput::TurnEnded { .. })) {
                 return CallProgress::Outcome(Outcome::error(NO_OUTCOME));
             }
             if self.state.running().is_none() {

@@ -9,7 +9,7 @@ use teamd_worker_core::tools::Outcome;
 
 /// The calls.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct AgentCalls {
     /// Those whose outcome comes from the agent, or was reported by it.
     running: Vec<String>,
     /// Those of team tools that have got an immediate reply: the outcome follows as a message.
@@ -32,7 +32,7 @@ pub(super) enum Receiver {
     Nobody,
 }
 
-impl Calls {
+impl AgentCalls {
     pub(super) fn is_refused(&self, id: &str) -> bool {
         self.refused.contains_key(id)
     }

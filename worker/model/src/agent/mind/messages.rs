@@ -110,15 +110,17 @@ impl Messages {
     /// Returns an id that is always the same for the same thing of the same conversation.
     fn id(&self, what: &str, number: u64) -> Uuid {
         let of = format!("{what} {number} of {}", self.conversation);
-        // FNV-1a, 64 bits, from two beginnings: within one state directory that is enough.
-        let hash = |seed: u64| {
-            of.bytes().fold(seed, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            })
-        };
-        let high = hash(0xcbf2_9ce4_8422_2325);
-        let low = hash(0x6c62_272e_07bb_0142);
+        // Two hashes of 64 bits: within one state directory that is enough.
+        let high = fnv_1a(0xcbf2_9ce4_8422_2325, &of);
+        let low = fnv_1a(0x6c62_272e_07bb_0142, &of);
         Builder::from_random_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
             .into_uuid()
     }
+}
+
+/// Returns the FNV-1a hash of a text.
+fn fnv_1a(seed: u64, text: &str) -> u64 {
+    text.bytes().fold(seed, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

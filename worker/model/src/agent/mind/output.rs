@@ -7,7 +7,7 @@ use teamd_shared::amount::format_duration;
 use teamd_shared::member::{Permissions, Waiting};
 
 use super::super::AgentOutput;
-use super::{AgentMind, State};
+use super::{AgentMind, MindState};
 use teamd_worker_core::tools::Outcome;
 
 /// How long the service is reported not to answer after its agent has said so, in seconds.
@@ -77,7 +77,7 @@ impl AgentMind {
 
     /// Waits for the next output, and reports a long silence.
     async fn receive(&mut self) -> Result<AgentOutput, String> {
-        let State::On(running) = &mut self.state else {
+        let MindState::On(running) = &mut self.state else {
             return pending().await;
         };
         if running.is_between() {
@@ -106,7 +106,7 @@ impl AgentMind {
         &mut self,
         output: Result<AgentOutput, String>,
     ) -> Result<AgentOutput, String> {
-        let State::On(running) = &mut self.state else {
+        let MindState::On(running) = &mut self.state else {
             return output;
         };
         let output = match output {

@@ -10,11 +10,11 @@ use super::AgentMessage;
 
 /// Whether the agent runs.
 #[derive(Debug)]
-pub(super) enum State {
+pub(super) enum MindState {
     /// There is no process.
     Off(Stopped),
     /// A process runs.
-    On(Box<Running>),
+    On(Box<RunningAgent>),
 }
 
 /// What the process before has left.
@@ -28,9 +28,9 @@ pub(super) struct Stopped {
 
 /// A process.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningAgent {
     pub(super) process: AgentProcess,
-    turn: Turn,
+    turn: TurnPhase,
     /// The messages that the process got, or that its session held.
     sent: HashSet<Uuid>,
     /// The messages that the process got, and that are in no turn yet. Outside of a turn there are
@@ -42,7 +42,7 @@ pub(super) struct Running {
 
 /// How far its turn has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum TurnPhase {
     /// It waits for a message.
     Idle,
     /// A turn runs.
@@ -65,21 +65,21 @@ pub(super) enum Resumption {
     Lost,
 }
 
-impl Default for State {
+impl Default for MindState {
     fn default() -> Self {
         Self::Off(Stopped::default())
     }
 }
 
-impl State {
-    pub(super) fn running(&self) -> Option<&Running> {
+impl MindState {
+    pub(super) fn running(&self) -> Option<&RunningAgent> {
         match self {
             Self::On(running) => Some(running),
             Self::Off(_) => None,
         }
     }
 
-    pub(super) fn running_mut(&mut self) -> Option<&mut Running> {
+    pub(super) fn running_mut(&mut self) -> Option<&mut RunningAgent> {
         match self {
             Self::On(running) => Some(running),
             Self::Off(_) => None,
@@ -108,11 +108,11 @@ impl State {
     pub(super) fn end_turn(&mut self) -> bool {
         match self {
             Self::On(running) if !running.undelivered.is_empty() => {
-                running.turn = Turn::Between;
+                running.turn = TurnPhase::Between;
                 false
             }
             Self::On(running) => {
-                running.turn = Turn::Idle;
+                running.turn = TurnPhase::Idle;
                 true
             }
             Self::Off(stopped) => {
@@ -134,12 +134,12 @@ impl Resumption {
     }
 }
 
-impl Running {
+impl RunningAgent {
     pub(super) fn new(process: AgentProcess, resumption: Resumption) -> Self {
         let sent = process.known.messages.clone();
         Self {
             process,
-            turn: Turn::Idle,
+            turn: TurnPhase::Idle,
             sent,
             undelivered: HashSet::new(),
             resumption,
@@ -147,11 +147,11 @@ impl Running {
     }
 
     pub(super) fn is_in_turn(&self) -> bool {
-        self.turn != Turn::Idle
+        self.turn != TurnPhase::Idle
     }
 
     pub(super) fn is_between(&self) -> bool {
-        self.turn == Turn::Between
+        self.turn == TurnPhase::Between
     }
 
     /// Returns whether every message is part of a turn.
@@ -166,8 +166,8 @@ impl Running {
     /// Applies that a message is part of a turn.
     pub(super) fn delivered(&mut self, message: Uuid) {
         self.undelivered.remove(&message);
-        if self.turn == Turn::Between {
-            self.turn = Turn::Runs;
+        if self.turn == TurnPhase::Between {
+            self.turn = TurnPhase::Runs;
         }
     }
 
@@ -177,8 +177,8 @@ impl Running {
         self.process.send_message(id, text, permissions);
         self.sent.insert(id);
         self.undelivered.insert(id);
-        if self.turn == Turn::Idle {
-            self.turn = Turn::Runs;
+        if self.turn == TurnPhase::Idle {
+            self.turn = TurnPhase::Runs;
         }
     }
 }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use teamd_shared::transcript::{Block, Cut};
 
 use super::*;
-use crate::Answer;
+use crate::ModelAnswer;
 use crate::service::events::EventReader;
 use crate::service::events::ServerEvent;
 use crate::service::failure::{Failure, FailureKind};
@@ -78,7 +78,7 @@ data: {"type":"message_stop"}
 
 "#;
 
-fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
+fn read(chunks: &[&[u8]]) -> Result<(ModelAnswer, String), Failure> {
     let mut events = EventReader::default();
     let wire = Anthropic::new("x", 200_000);
     let mut draft = Draft::default();
@@ -118,9 +118,9 @@ fn call(id: &str, name: &str, input: Value) -> Block {
     }
 }
 
-fn expected() -> Answer {
+fn expected() -> ModelAnswer {
     let opaque = |value| Block::Opaque { value };
-    Answer {
+    ModelAnswer {
         content: vec![
             opaque(json!({"type": "thinking", "thinking": "Let me see.", "signature": "EqQB"})),
             opaque(json!({"type": "redacted_thinking", "data": "xyz"})),
@@ -179,7 +179,7 @@ proptest! {
     }
 }
 
-fn short(events: &[Value]) -> Result<Answer, Failure> {
+fn short(events: &[Value]) -> Result<ModelAnswer, Failure> {
     let text: String = events
         .iter()
         .map(|event| format!("data: {event}\n\n"))
@@ -284,16 +284,16 @@ fn an_answer_in_one_piece_is_read_as_well() {
     );
 }
 
-fn turn(role: Role, parts: Vec<Part>) -> Turn {
-    Turn { role, parts }
+fn turn(role: Role, parts: Vec<TurnPart>) -> PromptTurn {
+    PromptTurn { role, parts }
 }
 
-fn text(text: &str) -> Part {
-    Part::Text(text.to_owned())
+fn text(text: &str) -> TurnPart {
+    TurnPart::Text(text.to_owned())
 }
 
-fn result(id: &str, content: &str, is_error: bool) -> Part {
-    Part::Result {
+fn result(id: &str, content: &str, is_error: bool) -> TurnPart {
+    TurnPart::Result {
         id: id.to_owned(),
         content: content.to_owned(),
         is_error,
@@ -309,8 +309,8 @@ fn tools() -> Vec<ToolText> {
     vec![of("bash"), of("read_file")]
 }
 
-fn turns() -> Vec<Turn> {
-    let called = |id: &str, name: &str, input| Part::Call {
+fn turns() -> Vec<PromptTurn> {
+    let called = |id: &str, name: &str, input| TurnPart::Call {
         id: id.to_owned(),
         name: name.to_owned(),
         input,
@@ -320,8 +320,8 @@ fn turns() -> Vec<Turn> {
         turn(
             Role::Assistant,
             vec![
-                Part::Opaque(json!({"type": "thinking", "thinking": "hm", "signature": "s"})),
-                Part::Opaque(json!({"reasoning_content": "of another provider"})),
+                TurnPart::Opaque(json!({"type": "thinking", "thinking": "hm", "signature": "s"})),
+                TurnPart::Opaque(json!({"reasoning_content": "of another provider"})),
                 text("so"),
                 called("toolu_1", "bash", json!({"command": "ls"})),
                 called("functions.x:0", "no such\u{7}tool", json!("{\"half")),
@@ -391,9 +391,9 @@ fn a_prompt_becomes_a_request() {
     let body = Anthropic::new("x", 200_000).body(&prompt);
     assert!(body.get("tools").is_none() && body.get("system").is_none() && body["max_tokens"] == 7);
     // An answer is not asked for more than the window has room for.
-    let wide = [Turn {
+    let wide = [PromptTurn {
         role: Role::User,
-        parts: vec![Part::Text("x".repeat(90_000))],
+        parts: vec![TurnPart::Text("x".repeat(90_000))],
     }];
     for (window, room) in [
         (32_000, 1_000..2_000),
@@ -416,12 +416,12 @@ fn a_prompt_becomes_a_request() {
 #[test]
 fn a_paused_answer_goes_back_as_it_is_and_once_it_has_ended_without_what_is_half() {
     let search = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}});
-    let said = vec![text("I look. "), Part::Opaque(search.clone())];
+    let said = vec![text("I look. "), TurnPart::Opaque(search.clone())];
     let mut turns = vec![
         turn(Role::User, vec![text("find it")]),
         turn(Role::Assistant, said),
     ];
-    let messages = |turns: &[Turn]| {
+    let messages = |turns: &[PromptTurn]| {
         let prompt = Prompt {
             system: "",
             tools: &[],
@@ -447,7 +447,7 @@ fn a_paused_answer_goes_back_as_it_is_and_once_it_has_ended_without_what_is_half
         messages(&ends(vec![text("I look. \n")]))[1]["content"][0]["text"],
         "I look."
     );
-    let other = Part::Opaque(json!({"reasoning_content": "of another provider"}));
+    let other = TurnPart::Opaque(json!({"reasoning_content": "of another provider"}));
     assert_eq!(messages(&ends(vec![other])).as_array().unwrap().len(), 1);
 }
 

@@ -32,14 +32,14 @@ const NO_TURN: &str = "no turn of this agent runs, and a model is asked in a tur
 /// What an agent has spent since that was last asked, and what it may spend.
 #[derive(Debug, Clone)]
 pub struct Meter {
-    account: Arc<Mutex<Account>>,
+    account: Arc<Mutex<MeterAccount>>,
     /// Which limit a call was refused for in this turn.
     refused: watch::Sender<Option<IdleReason>>,
     room: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
-struct Account {
+struct MeterAccount {
     usage: Usage,
     /// Calls that were answered, or given up by the agent.
     calls: u32,
@@ -160,12 +160,12 @@ impl Meter {
         format!("the budget of this piece of work is spent ({name})")
     }
 
-    fn account(&self) -> MutexGuard<'_, Account> {
+    fn account(&self) -> MutexGuard<'_, MeterAccount> {
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Account {
+impl MeterAccount {
     /// Begins a call.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl Admission {
         } else {
             Text::Whole(Vec::new())
         };
-        let count = Count {
+        let count = AnswerCount {
             provider,
             text,
             usage: Usage::default(),
@@ -253,7 +253,7 @@ impl Drop for Admission {
 /// A body that is read as it passes.
 struct Metered {
     body: Body,
-    count: Count,
+    count: AnswerCount,
 }
 
 impl hyper::body::Body for Metered {
@@ -287,7 +287,7 @@ enum Text {
 }
 
 /// The count of one answer.
-struct Count {
+struct AnswerCount {
     provider: Provider,
     text: Text,
     usage: Usage,
@@ -296,7 +296,7 @@ struct Count {
     admission: Admission,
 }
 
-impl Count {
+impl AnswerCount {
     fn push(&mut self, bytes: &[u8]) {
         match &mut self.text {
             Text::Events(reader) => match reader.push(bytes) {
@@ -348,7 +348,7 @@ fn letters(value: &Value) -> u64 {
     }
 }
 
-impl Count {
+impl AnswerCount {
     /// Takes in the rest.
     fn end(&mut self) {
         match std::mem::replace(&mut self.text, Text::TooLong) {
@@ -363,7 +363,7 @@ impl Count {
     }
 }
 
-impl Drop for Count {
+impl Drop for AnswerCount {
     fn drop(&mut self) {
         self.end();
         if self.usage.is_nothing() {
@@ -399,7 +399,7 @@ mod tests {
         } else {
             Text::Whole(Vec::new())
         };
-        let mut count = Count {
+        let mut count = AnswerCount {
             provider,
             text,
             usage: Usage::default(),

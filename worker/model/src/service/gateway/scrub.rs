@@ -9,13 +9,13 @@ use hyper::body::{Bytes, Frame};
 use hyper::header::{HeaderMap, HeaderValue};
 use reqwest::Body;
 
-use crate::service::settings::Key;
+use crate::service::settings::ApiKey;
 
 /// What stands in the place of each letter of the key.
 const MASK: u8 = b'*';
 
 /// Takes the key out of the headers of an answer.
-pub(super) fn headers(key: &Key, headers: &mut HeaderMap) {
+pub(super) fn headers(key: &ApiKey, headers: &mut HeaderMap) {
     for value in headers.values_mut() {
         let mut scrubber = Scrubber::new(key);
         let mut clean = scrubber.push(value.as_bytes());
@@ -30,7 +30,7 @@ pub(super) fn headers(key: &Key, headers: &mut HeaderMap) {
 }
 
 /// Returns a body from which the key is taken out as it passes.
-pub(super) fn body(key: &Key, body: Body) -> Body {
+pub(super) fn body(key: &ApiKey, body: Body) -> Body {
     Body::wrap(Scrubbed {
         body,
         scrubber: Scrubber::new(key),
@@ -48,7 +48,7 @@ struct Scrubber {
 }
 
 impl Scrubber {
-    fn new(key: &Key) -> Self {
+    fn new(key: &ApiKey) -> Self {
         let mut keys = Vec::new();
         if key.is_secret() {
             let quoted = serde_json::json!(key.expose()).to_string();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_key_is_taken_out_wherever_a_text_is_cut() {
-        let key = Key::of_test("sk-s\"k-secret");
+        let key = ApiKey::of_test("sk-s\"k-secret");
         let text = "data: sk-sk-s\"k-secret, sk-s\\\"k-secretsk-s\"k-secret and sk-s";
         let clean = "data: sk-*************, **********************************".len();
         for first in 0..=text.len() {
@@ -164,7 +164,7 @@ mod tests {
                 );
             }
         }
-        let short = Key::of_test("local");
+        let short = ApiKey::of_test("local");
         assert_eq!(
             Scrubber::new(&short).push(b"a local one"),
             b"a local one",
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_event_is_not_held_back() {
-        let mut scrubber = Scrubber::new(&Key::of_test("sk-secret-1"));
+        let mut scrubber = Scrubber::new(&ApiKey::of_test("sk-secret-1"));
         assert_eq!(scrubber.push(b"data: 1\n\n"), b"data: 1\n\n");
         assert_eq!(scrubber.push(b"data: s"), b"data: ");
         assert_eq!(scrubber.push(b"o\n\n"), b"so\n\n");

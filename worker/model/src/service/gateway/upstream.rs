@@ -18,7 +18,7 @@ use crate::service::client;
 use crate::service::explain::explain;
 use crate::service::failure::{Failure, FailureKind};
 use crate::service::http::unreachable;
-use crate::service::settings::Settings;
+use crate::service::settings::ServiceSettings;
 
 /// What an agent may ask of a service: the method, and the path below its base; a path that ends in
 /// `/` stands for all below it.
@@ -70,7 +70,7 @@ const MAX_ERROR: usize = 256 << 10;
 /// One service.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    settings: Settings,
+    settings: ServiceSettings,
     /// Built at the first request.
     client: OnceLock<Client>,
 }
@@ -78,7 +78,7 @@ pub(super) struct Upstream {
 impl Upstream {
     /// Makes that of a provider; none if its key is not in the environment.
     pub(super) fn new(provider: Provider, environment: &Environment) -> Option<Self> {
-        let settings = Settings::read(
+        let settings = ServiceSettings::read(
             &ModelSpec {
                 provider,
                 model: None,
@@ -246,15 +246,9 @@ impl Upstream {
         let is_plain = path
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte));
-        let fits = |known: &str| match known.strip_suffix('/') {
-            Some(_) => path
-                .strip_prefix(known)
-                .is_some_and(|rest| !rest.is_empty() && !rest.contains('/')),
-            None => path == known,
-        };
         let is_known = table
             .iter()
-            .any(|(known, path)| known == method && fits(path));
+            .any(|(allowed, pattern)| allowed == method && matches_pattern(path, pattern));
         if !is_known || !is_plain || path.contains("..") {
             return None;
         }
@@ -435,6 +429,17 @@ fn wrong_service(status: StatusCode, kind: &str) -> Option<String> {
         ));
     }
     None
+}
+
+/// Returns whether a path is the one of the table, or one level below it if that ends with a slash.
+fn matches_pattern(path: &str, pattern: &str) -> bool {
+    if !pattern.ends_with('/') {
+        return path == pattern;
+    }
+    match path.strip_prefix(pattern) {
+        Some(rest) => !rest.is_empty() && !rest.contains('/'),
+        None => false,
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use teamd_shared::transcript::{Block, Cut};
 
 use super::*;
-use crate::Answer;
+use crate::ModelAnswer;
 use crate::service::events::EventReader;
 use crate::service::events::ServerEvent;
 use crate::service::failure::{Failure, FailureKind};
@@ -33,7 +33,7 @@ data: [DONE]
 
 "#;
 
-fn read(chunks: &[&[u8]]) -> Result<(Answer, String), Failure> {
+fn read(chunks: &[&[u8]]) -> Result<(ModelAnswer, String), Failure> {
     let mut events = EventReader::default();
     let wire = OpenAi::new("x", true);
     let mut draft = Draft::default();
@@ -79,8 +79,8 @@ fn text(text: &str) -> Block {
     }
 }
 
-fn expected() -> Answer {
-    Answer {
+fn expected() -> ModelAnswer {
+    ModelAnswer {
         content: vec![
             text("Grüße 🦀"),
             call("call_1", "bash", json!({"command": "ls"})),
@@ -129,7 +129,7 @@ proptest! {
     }
 }
 
-fn short(chunks: &[Value]) -> Result<Answer, Failure> {
+fn short(chunks: &[Value]) -> Result<ModelAnswer, Failure> {
     let text: String = chunks
         .iter()
         .map(|chunk| format!("data: {chunk}\n\n"))
@@ -281,26 +281,26 @@ fn an_answer_in_one_piece_is_read_as_well() {
     );
 }
 
-fn turns() -> Vec<Turn> {
-    let called = |id: &str, name: &str, input| Part::Call {
+fn turns() -> Vec<PromptTurn> {
+    let called = |id: &str, name: &str, input| TurnPart::Call {
         id: id.to_owned(),
         name: name.to_owned(),
         input,
     };
-    let result = |id: &str, content: &str, is_error| Part::Result {
+    let result = |id: &str, content: &str, is_error| TurnPart::Result {
         id: id.to_owned(),
         content: content.to_owned(),
         is_error,
     };
-    let said = |text: &str| Part::Text(text.to_owned());
-    let turn = |role, parts| Turn { role, parts };
+    let said = |text: &str| TurnPart::Text(text.to_owned());
+    let turn = |role, parts| PromptTurn { role, parts };
     vec![
         turn(Role::User, vec![said("do it"), said("now")]),
         turn(
             Role::Assistant,
             vec![
-                Part::Opaque(json!({"type": "thinking", "thinking": "of another provider"})),
-                Part::Opaque(json!({"reasoning_content": "hm"})),
+                TurnPart::Opaque(json!({"type": "thinking", "thinking": "of another provider"})),
+                TurnPart::Opaque(json!({"reasoning_content": "hm"})),
                 called("a", "bash", json!({"command": "ls"})),
                 called("b", "", json!("{\"half")),
             ],

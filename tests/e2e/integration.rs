@@ -846,13 +846,13 @@ fn a_conflict_of_the_users_branch_names_its_files_and_stays_one_task_until_the_b
 fn the_report_of_an_unattended_run_says_what_git_says() {
     let server = ModelServer::answering(|request| {
         let make = |file: &str, after: &str| json!({"subject": file, "description": commits(file), "check": format!("test -e {file}"), "blocked_by": after});
-        if request.mentions("Build it") && !request.mentions("is made") {
+        if request.mentions("Build it") && !request.mentions("is created") {
             let first = Reply::call("task_create", make("one", ""));
             return first
                 .and_call("task_create", make("two", "2"))
                 .and_call("task_create", make("guarded", ""));
         }
-        Reply::text("The tasks are made: each is made.")
+        Reply::text("The tasks are created.")
     });
     let team = server.team();
     user(&team, &format!("{REPOSITORY}echo dirty > untracked"));

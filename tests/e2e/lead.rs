@@ -205,7 +205,7 @@ fn a_shutdown_by_the_lead_agent_ends_in_a_real_exit_that_it_hears_of() {
     );
     let id = team.last_request("shutdown");
     let told = format!(
-        "alice is asked to leave (request {id}); you are told when its process is gone, or why it stays"
+        "alice is asked to leave (request {id}); you get a message when its process has ended, or why it stays"
     );
     assert_eq!(text(&results[0]), (told.as_str(), false));
     team.wait_for("alice", "shutdown");

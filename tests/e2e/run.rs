@@ -409,11 +409,11 @@ fn a_daemon_that_dies_ends_the_run_with_6_and_the_next_run_goes_on() {
 #[test]
 fn the_lead_agent_makes_the_tasks_of_a_goal() {
     let server = ModelServer::answering(|request| {
-        if request.mentions("Build it") && !request.mentions("is made") {
+        if request.mentions("Build it") && !request.mentions("is created") {
             let task = json!({"subject": "build", "description": "/bash touch built", "check": "test -e built"});
             return Reply::call("task_create", task);
         }
-        Reply::text("The task is made.")
+        Reply::text("The task is created.")
     });
     let team = server.team();
     team.write("team.toml", "[members.ana]\nmodel = 'script'\n");

@@ -373,7 +373,7 @@ fn a_teammate_holds_one_task_and_chooses_no_check() {
         ),
         (
             "/task_create {\"subject\": \"mine\"}".to_owned(),
-            "task 4 (mine) is made",
+            "task 4 (mine) is created",
         ),
         (
             "/task_update {\"task_id\": 4, \"status\": \"completed\", \"summary\": \"it is done\"}"

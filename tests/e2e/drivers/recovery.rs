@@ -78,7 +78,7 @@ pub(super) fn a_worker_that_is_killed_behind_a_plan_tells_its_agent_the_verdict_
         .filter(|line| line.contains("\"role\": \"user\""))
         .collect();
     assert!(
-        told.len() == 2 && told[1].contains("goes on now") && told[1].contains("approved"),
+        told.len() == 2 && told[1].contains("was restarted") && told[1].contains("approved"),
         "{kept}"
     );
     assert_eq!(team.text("made"), "done\n");
@@ -124,14 +124,14 @@ pub(super) fn a_session_that_is_gone_is_begun_anew_and_told_so(stub: &Stub) {
         assert_eq!(team.text("runs"), "once\nonce\n", "its work is told anew");
         let kept = session(&team, stub);
         assert!(
-            kept.contains("session is gone") && kept.contains("[answered] first-words"),
+            kept.contains("session is lost") && kept.contains("[answered] first-words"),
             "{kept}"
         );
         assert_eq!(runs(&team, "say third")["content"], "third");
         let kept = session(&team, stub);
         let told = kept
             .lines()
-            .filter(|line| line.contains("\"user\"") && line.contains("session is gone"));
+            .filter(|line| line.contains("\"user\"") && line.contains("session is lost"));
         assert_eq!(told.count(), 1, "{kept}");
         let recorded = team
             .file("transcript/carol.jsonl")
@@ -155,7 +155,7 @@ pub(super) fn what_an_agent_does_wrong_fails_a_piece_of_work_at_most(stub: &Stub
         ("twice\nsay once or twice", "once or twice"),
         ("unended\nsay unended", "unended"),
         ("flood\nsay afloat", "afloat"),
-        ("forged", "not known"),
+        ("forged", "does not know this call"),
         ("subagent\nsay mine", "mine"),
         // It ends, and goes on with its session.
         ("half", "done"),

@@ -1,5 +1,5 @@
-//! How a session begins: it follows its transcript, opens its inbox where that says, and records
-//! that it begins.
+//! How a session begins: it follows its transcript, opens its inbox at the recorded position, and
+//! records its beginning.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(crate) struct SessionParts<T> {
     pub(crate) ids: Box<dyn Ids>,
 }
 
-/// Returns the price of its model, as the user's file says now.
+/// Returns the present price of its model.
 fn price(welcome: &Welcome) -> Option<Price> {
     let prices = Prices::of_environment(&welcome.environment);
     let prices = prices

@@ -1,10 +1,10 @@
 //! The connection to the daemon: the one that the worker is born with, and every later one.
 //!
-//! A task of its own reads and writes, so that a daemon that is stopped or gone does not hold the
-//! worker up. What is to be sent is not a queue but what holds now: the state, the lines that are
-//! not recorded yet, the questions of the lead agent that are not answered yet (the daemon knows
-//! them by their ids). It is sent again whole on each new connection. The task decides nothing;
-//! what happens goes to the dispatcher.
+//! A separate task reads and writes, so that a daemon that is stopped or gone does not block the
+//! worker. The task does not send from a queue. It sends the present state: the worker's state, the
+//! lines that are not recorded yet, and the questions of the lead agent that are not answered yet
+//! (the daemon knows them by their ids). Each new connection gets all of this again. The task
+//! decides nothing; events go to the dispatcher.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,7 +31,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// How many frames may wait for the dispatcher.
 const MAX_EVENTS: usize = 64;
 
-/// Who this worker is.
+/// The member and incarnation of this worker.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerIdentity {
     /// The member.
@@ -57,9 +57,9 @@ impl WorkerIdentity {
     }
 }
 
-/// Greets on the connection that the worker was born with, and waits to be welcomed.
+/// Sends the greeting on the inherited connection, and waits for the welcome.
 ///
-/// None if the daemon does not welcome it: then nothing has begun, and nothing may.
+/// Returns none if the daemon does not welcome the worker. Then nothing has begun, and nothing may.
 pub(crate) async fn await_welcome(
     connection: &mut Connection,
     identity: &WorkerIdentity,
@@ -82,7 +82,7 @@ pub(crate) async fn await_welcome(
     }
 }
 
-/// What holds now, and is to be sent.
+/// The present state, which must be sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Announcement {
     state: WorkerState,
@@ -109,12 +109,13 @@ impl Announcement {
     }
 }
 
-/// Tells whether a frame answers a question of the daemon: no other connection wants that answer.
+/// Returns whether a frame answers a question of the daemon. Such an answer is only for the
+/// connection of the question.
 fn answers_ping(frame: &FromWorker) -> bool {
     matches!(frame, FromWorker::Pong { number: 1.. })
 }
 
-/// Why there is no answer to what was asked.
+/// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unanswered {
     /// The daemon refuses.
@@ -125,7 +126,7 @@ pub(crate) enum Unanswered {
     Lost,
 }
 
-/// The answer to what was asked.
+/// The answer to a question.
 pub(crate) type Reply = Result<Done, Unanswered>;
 
 /// What happens on the connection.
@@ -135,7 +136,7 @@ pub(crate) enum LinkEvent {
     Frame(ToWorker),
     /// The daemon is gone.
     Disconnected,
-    /// The team directory was deleted: there is no team any longer.
+    /// The team directory was deleted, and with it the team.
     TeamDeleted,
 }
 
@@ -192,7 +193,7 @@ impl Link {
         (tag, answer)
     }
 
-    /// Passes an answer on. One that no call waits for any more changes nothing.
+    /// Passes an answer on. An answer for which no call waits any longer changes nothing.
     pub(crate) fn answered(&mut self, tag: u32, reply: Reply) {
         if self
             .give_up(tag)
@@ -202,7 +203,7 @@ impl Link {
         }
     }
 
-    /// Waits for an answer no more; returns where it was to come.
+    /// Stops waiting for an answer. Returns the channel that would have got it.
     pub(crate) fn give_up(&mut self, tag: u32) -> Option<oneshot::Sender<Reply>> {
         self.change(
             |frame| matches!(frame, FromWorker::Asks(asked) if asked.tag == tag),
@@ -232,7 +233,7 @@ impl Link {
         );
     }
 
-    /// Submits the lines of a request no more: the daemon has recorded or refused them, or no call
+    /// Stops submitting the lines of a request: the daemon has recorded or refused them, or no call
     /// waits for them.
     pub(crate) fn stop_submitting(&self, of: &RequestId) {
         self.change(
@@ -284,7 +285,7 @@ impl Link {
         announcement.send_modify(|announcement| announcement.end(None));
         drop(announcement);
         drop(events);
-        // A daemon that does not read is no reason to stay.
+        // A daemon that does not read must not keep the worker.
         drop(tokio::time::timeout(LAST_WORDS, task).await);
     }
 }
@@ -307,7 +308,7 @@ struct ConnectionTask {
     pause: Duration,
 }
 
-/// What was sent on the present connection.
+/// The frames that were sent on the present connection.
 #[derive(Debug, Default)]
 struct Sent {
     state: WorkerState,
@@ -354,7 +355,7 @@ impl ConnectionTask {
         let mut sent = Sent::default();
         let mut connection = born_with;
         while !self.serve(connection, &mut sent).await {
-            tracing::info!("the daemon is gone; going on without it");
+            tracing::info!("the daemon is gone; continuing without it");
             drop(self.events.send(LinkEvent::Disconnected).await);
             match self.reconnect().await {
                 Some(again) => (connection, sent) = again,
@@ -451,8 +452,8 @@ impl ConnectionTask {
     }
 }
 
-/// Takes the connection that the worker was born with from descriptor 0, and puts `/dev/null`
-/// there, so that no tool inherits it.
+/// Takes the inherited connection from descriptor 0, and puts `/dev/null` there, so that no tool
+/// inherits it.
 pub(crate) fn take_from_stdin() -> io::Result<std::os::fd::OwnedFd> {
     let taken = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;

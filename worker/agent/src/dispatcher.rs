@@ -1,7 +1,6 @@
-//! What the worker serves all the time, while something runs as well as while nothing does: the
-//! daemon, the inbox, signals, the end of background commands, the time. Each event is fed to the
-//! state, and what the state reports of itself is sent to the daemon. Nothing is decided here, and
-//! nothing is waited for in a system call.
+//! The events that the worker serves at all times, whether a step runs or not: the daemon, the
+//! inbox, signals, the end of background commands, the clock. Each event goes to the state, and the
+//! reports of the state go to the daemon. Nothing is decided here, and no system call blocks.
 
 use std::future::Future;
 use std::pin::pin;
@@ -25,7 +24,7 @@ const AT_ONCE: usize = 64;
 /// How long the daemon may take to answer the lead agent.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is served all the time.
+/// The sources of events.
 #[derive(Debug)]
 pub(crate) struct Dispatcher<T = Toolbox> {
     pub(crate) state: State,
@@ -127,7 +126,7 @@ impl<T: Tools> Dispatcher<T> {
     /// directive.
     pub(crate) async fn catch_up(&mut self) {
         tokio::task::yield_now().await;
-        // A program that writes to the inbox without a pause must not keep the work from going on.
+        // A program that writes to the inbox without a pause must not stop the work.
         for _ in 0..AT_ONCE {
             tokio::select! {
                 biased;
@@ -233,7 +232,7 @@ impl<T: Tools> Dispatcher<T> {
     }
 }
 
-/// Waits until the pause of the moment is another one. Dropping the future loses nothing.
+/// Waits until the present pause changes. Dropping the future loses nothing.
 async fn next_pause(pauses: &mut Option<watch::Receiver<Option<Waiting>>>) -> Option<Waiting> {
     if let Some(pauses) = pauses
         && pauses.changed().await.is_ok()

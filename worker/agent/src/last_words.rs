@@ -1,5 +1,5 @@
-//! The last frame of a worker that cannot begin or continue: why. A log that cannot be
-//! written, or a daemon that waits for it to be ready, leaves no other way.
+//! The last frame of a worker that cannot begin or continue: the reason. There is no other way if
+//! the log cannot be written, or if the daemon waits for the worker to be ready.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::sync::watch;
 
 use super::connection::Announcement;
 
-/// How long an incarnation that ends waits for its last words to be sent.
+/// How long an incarnation waits at its end until its last words are sent.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The way that is open for last words: it follows the connection.
+/// The present way to send last words; it follows the connection.
 #[derive(Debug)]
 pub(crate) enum LastWords {
     /// The worker has the connection that it was born with.
@@ -34,7 +34,7 @@ impl LastWords {
         }
     }
 
-    /// Sends why the worker ends. A daemon that does not take it is no reason to stay.
+    /// Sends why the worker ends. A daemon that does not read must not keep the worker.
     pub(crate) async fn send(self, why: String) {
         match self {
             Self::Born {

@@ -1,10 +1,10 @@
-//! The text of the answer that the model is giving just now, for people who look on:
+//! The text of the answer that the model is giving at the moment, for people who watch:
 //! `run/NAME.live`.
 //!
 //! **Who writes**: this worker alone. **Who reads**: `teamctl chat` and `attach`. It is emptied
-//! when a model call begins and holds nothing that the transcript will not hold: whether it can be
-//! written or not changes nothing, and it is never synced. `run/` may be deleted at any time: each
-//! call opens the file anew.
+//! when a model call begins, and the transcript gets all of its text later. So a failed write
+//! changes nothing, and the file is never synced. `run/` may be deleted at any time, because each
+//! call opens the file again.
 
 use std::fs::File;
 use std::io::Write;
@@ -43,7 +43,7 @@ impl LiveFile {
             .ok();
     }
 
-    /// Something of it is heard.
+    /// Writes the next piece.
     pub(crate) fn observe(&mut self, progress: Progress<'_>) {
         match (progress, &mut self.file) {
             (Progress::Again, _) => self.begin(),

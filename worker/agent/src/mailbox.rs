@@ -1,9 +1,9 @@
-//! The worker's own inbox: what has arrived and is not consumed. What a message is to its reader
-//! says [`Message::relevance`].
+//! The worker's own inbox: what has arrived and is not consumed. [`Message::relevance`] decides
+//! what a message means to its reader.
 //!
-//! Fetched lines wait here, in order, until the session takes them into the transcript: the
-//! position moves then and not before. This module decides nothing, and writes nothing but the
-//! quarantine of its inbox.
+//! Fetched lines wait here, in order, until the session records them in the transcript. Only then
+//! the position moves. This module decides nothing, and writes nothing but the quarantine of its
+//! inbox.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -20,13 +20,13 @@ use uuid::Uuid;
 
 use teamd_worker_core::state::{Arrived, Closings};
 
-/// How many lines wait in memory at most, give or take a look; the rest waits in the file.
+/// About how many lines may wait in memory; the rest waits in the file.
 const MAX_WAITING: usize = 4096;
 /// Likewise, in bytes.
 const MAX_WAITING_BYTES: u64 = 4 << 20;
-/// How many lines are consumed at once: in between, what happens elsewhere is served.
+/// How many lines are consumed at once. Other events are served in between.
 const MAX_TAKEN: usize = 64;
-/// Likewise, in bytes: an entry of the transcript stays of a size that can be written and read.
+/// Likewise, in bytes. It limits the size of an entry of the transcript.
 const MAX_TAKEN_BYTES: u64 = 1 << 20;
 
 /// How the inbox is watched.
@@ -51,7 +51,7 @@ pub(crate) struct Mailbox {
     waiting: VecDeque<(Consumed, u64)>,
     /// What the fetched messages report of the gate.
     closings: Closings,
-    /// Whether more may stand in the file already.
+    /// Whether the file may already contain more.
     rest: bool,
     /// Whether the last look failed: one line in the log is enough.
     failing: bool,
@@ -62,13 +62,13 @@ pub(crate) struct Mailbox {
 pub(crate) enum Consumed {
     /// Messages.
     Messages {
-        /// The messages; none where nothing but lines that are not for this member stand before the
-        /// position: else they would count as unread for ever.
+        /// The messages; none if only lines that are not for this member come before the position:
+        /// else they would count as unread for ever.
         messages: Vec<Message>,
         /// The position behind them.
         behind: Position,
     },
-    /// A line that is no message.
+    /// A line that is not a message.
     Rejected {
         /// Where it begins.
         offset: u64,
@@ -172,7 +172,7 @@ impl Mailbox {
         }
     }
 
-    /// Sees that what stands at the path is watched, before it is read: whatever takes its place
+    /// Makes sure that the file at the path is watched before it is read: whatever takes its place
     /// from then on wakes. Where that cannot be done, the daemon, which watches the folder, wakes
     /// the worker.
     fn listen(&mut self) {
@@ -193,7 +193,7 @@ impl Mailbox {
         self.waiting.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns what a line is to this member, and its length. The daemon looks after what is no
+    /// Returns what a line means to this member, and its length. The daemon looks after what is no
     /// message in the inbox of the lead.
     fn read(
         &mut self,
@@ -278,21 +278,21 @@ impl Mailbox {
         all
     }
 
-    /// Puts a line that is no message into quarantine; a second time changes nothing. Returns what
-    /// is to be said of it: why it is none, and where it is kept.
+    /// Puts a line that is not a message into quarantine; a second time changes nothing. Returns
+    /// the notice about it: why it is not a message, and where it is kept.
     pub(crate) fn reject(&self, rejection: &RejectedLine) -> String {
         let reason = &rejection.reason;
         match inbox::quarantine(&self.dir, &self.name, rejection, clock::wall()) {
             Ok(_) => format!("{reason}; it is kept in {}", TeamPath::rejected(&self.name)),
             Err(error) => {
-                tracing::error!("a line that is no message could not be kept: {error}");
-                format!("{reason}; it stands in the inbox alone ({error})")
+                tracing::error!("a line that is not a message could not be kept: {error}");
+                format!("{reason}; it is only in the inbox ({error})")
             }
         }
     }
 }
 
-/// Nothing is to be consumed up to a position.
+/// Nothing must be consumed up to a position.
 fn nothing(behind: Position) -> Consumed {
     Consumed::Messages {
         messages: Vec::new(),
@@ -308,7 +308,7 @@ fn arm(dir: &TeamDir, name: &Name, waking: Waking) -> Option<Watch> {
     match Watch::file(&dir.path(&TeamPath::inbox(name)), waking == Waking::Poll) {
         Ok(watch) => {
             if watch.polls() {
-                tracing::info!("the inbox is looked at on a timer: there are no events here");
+                tracing::info!("the inbox is checked on a timer, because there are no events here");
             }
             Some(watch)
         }

@@ -1,7 +1,7 @@
 //! What the worker writes into other inboxes, under its own name.
 //!
-//! Ids are chosen by the caller, before the line is written: a line that is written again carries
-//! the same.
+//! The caller chooses the ids before a line is written, so that a line that is written again has
+//! the same id.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use uuid::Uuid;
 
 use teamd_worker_core::work::PendingNotice;
 
-/// How much of an answer that does not fit into a message is sent, in bytes.
+/// How much is sent of an answer that does not fit into a message, in bytes.
 const CUT: usize = 64 << 10;
 
-/// Returns what a model is told of a line that was not written, or may not last: with what to do
-/// about it.
+/// Returns the text for the model about a line that was not written, or may be lost: the reason and
+/// what to do.
 pub(crate) fn explained(error: &AppendError) -> String {
     match error.hint() {
         Some(hint) => format!("{error} ({hint})"),
@@ -67,7 +67,7 @@ impl Outbox {
             .count()
     }
 
-    /// Makes a message of this member; `to` is what stands in it (what is for `user`, the lead's
+    /// Makes a message of this member; `to` is the field in it (what is for `user`, the lead's
     /// inbox holds).
     pub(crate) fn message(&self, id: Uuid, to: &str, body: Body) -> Message {
         Message::new(id, self.from.as_str(), to, clock::wall(), body)
@@ -92,7 +92,7 @@ impl Outbox {
         Ok(line)
     }
 
-    /// Returns where a message stands that was written before; it lasts then.
+    /// Returns the place of a message that was written before; after that it is durable.
     fn find(&self, owner: &Name, id: Uuid) -> Result<Option<Appended>, AppendError> {
         let line = inbox::find_appended(&self.dir, owner, id, self.durability)?;
         #[cfg(test)]

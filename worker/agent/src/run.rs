@@ -1,7 +1,6 @@
 //! The process of an incarnation: connection, lock, welcome, and only then the session.
 //!
-//! Before the welcome the worker does nothing that can be seen, except that it takes the liveness
-//! lock.
+//! Before the welcome the only visible act of the worker is to take the liveness lock.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -53,13 +52,13 @@ pub struct RunArgs {
     pub job: JobArgs,
 }
 
-/// Runs one incarnation; 0 if it ended by its own doing, 1 if it could not begin or go on.
+/// Runs one incarnation. Returns 0 if it ended by itself, 1 if it could not begin or continue.
 pub fn run(args: &RunArgs) -> ExitCode {
     logging::to_stderr();
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{} cannot go on: {}", args.name, reason(&error));
+            tracing::error!("{} cannot continue: {}", args.name, reason(&error));
             ExitCode::FAILURE
         }
     }
@@ -68,7 +67,7 @@ pub fn run(args: &RunArgs) -> ExitCode {
 fn start(args: &RunArgs) -> anyhow::Result<()> {
     let inherited = take_from_stdin().map_err(|error| {
         let error = anyhow!(error).context("cannot take the connection from descriptor 0");
-        // It is still there.
+        // The descriptor is still open.
         send_unable(rustix::stdio::stdin(), reason(&error));
         error
     })?;
@@ -88,7 +87,7 @@ fn start(args: &RunArgs) -> anyhow::Result<()> {
 }
 
 fn prepare() -> anyhow::Result<tokio::runtime::Runtime> {
-    // It fails in a process that leads its group already: then its parent has seen to that.
+    // It fails in a process that already leads its group. Then the parent has made the session.
     if let Err(errno) = nix::unistd::setsid() {
         tracing::debug!("no session of its own: {errno}");
     }
@@ -102,7 +101,7 @@ fn prepare() -> anyhow::Result<tokio::runtime::Runtime> {
     runtime.context("cannot make the runtime")
 }
 
-/// Returns what went wrong with its causes, but for those that it tells already.
+/// Returns what went wrong and its causes, without repetitions.
 fn reason(error: &anyhow::Error) -> String {
     let mut reason = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -119,8 +118,8 @@ async fn live(
     last_words: &mut LastWords,
 ) -> anyhow::Result<()> {
     let mut sigterm = catch(SignalKind::terminate())?;
-    // In a session of its own, no terminal sends these. They are caught and not ignored, since what
-    // is ignored stays so in every command that is started.
+    // In its own session, no terminal sends these. They are caught and not ignored, since commands
+    // inherit ignored signals.
     let _ignored = [
         catch(SignalKind::interrupt())?,
         catch(SignalKind::hangup())?,
@@ -129,7 +128,7 @@ async fn live(
     logging::keep_bounded(&dir, TeamPath::log(args.name.as_str()));
     let transcript = Transcript::lock(&dir, &args.name)?;
     let mut connection =
-        Connection::from_fd(inherited).context("descriptor 0 is no connection to teamd")?;
+        Connection::from_fd(inherited).context("descriptor 0 is not a connection to teamd")?;
     let identity = WorkerIdentity {
         name: args.name.clone(),
         incarnation: args.incarnation,
@@ -221,8 +220,8 @@ fn catch(kind: SignalKind) -> anyhow::Result<Signal> {
     signal(kind).context("cannot catch a signal")
 }
 
-/// Removes the locks that a `git` of an earlier incarnation has left: under the liveness lock
-/// nothing of that runs any more.
+/// Removes the locks that a `git` of an earlier incarnation has left: under the liveness lock, none
+/// of them runs any longer.
 fn remove_stale_locks(transcript: &Transcript, terms: &Terms) -> anyhow::Result<()> {
     if let Some(checkout) = &terms.checkout {
         remove_stale(Path::new(&checkout.root), Whose::Teammates);
@@ -268,7 +267,7 @@ fn make_toolbox(
     Toolbox::new(config, terms.program.clone())
 }
 
-/// Returns what each SIGTERM notifies.
+/// Returns what gets notified of each SIGTERM.
 fn notify_of(mut sigterm: Signal) -> Arc<Notify> {
     let terminate = Arc::new(Notify::new());
     let notified = Arc::clone(&terminate);

@@ -1,5 +1,5 @@
 //! The session: asks the state for the next step and performs it (the steps of a turn in `turn`).
-//! What happens meanwhile is served by the [`Dispatcher`]. Nothing is decided elsewhere.
+//! The [`Dispatcher`] serves events meanwhile. Nothing is decided elsewhere.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use teamd_worker_model::Model;
 /// How long to wait before a notice to the lead is written again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long an agent may take to begin.
+/// How long an agent may take to start.
 const READY: Duration = Duration::from_secs(60);
 
 /// A worker at work.
@@ -191,7 +191,7 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Returns what is to be recorded, now that the model or the agent has reported this cost.
+    /// Returns the entry for a cost that the model or the agent has reported.
     pub(crate) fn due(&mut self, usage: Usage, calls: u32) -> Spent {
         self.ledger.report(usage, calls);
         self.ledger.meter(self.dispatcher.toolbox.take_spent());
@@ -297,7 +297,7 @@ impl<T: Tools> Session<T> {
         let by = AnsweredBy::Runtime;
         if let Err(error) = self.respond(&request_id, (message_id, repeated), (true, reason), by) {
             tracing::error!("the shutdown could not be answered: {error}");
-            // It may stand there all the same.
+            // The line may be there all the same.
             self.approval = Some((request_id, message_id));
             self.dispatcher.state.answer_failed(self.dispatcher.now());
         }
@@ -392,7 +392,7 @@ impl<T: Tools> Session<T> {
     }
 }
 
-/// Tells whether an answer stands as it was given.
+/// Returns whether an answer was accepted unchanged.
 pub(crate) fn stands(approve: bool, status: Status) -> bool {
     status
         == if approve {

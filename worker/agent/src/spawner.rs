@@ -1,5 +1,5 @@
-//! What a teammate begins with that the lead agent spawns: no more than the lead agent itself may
-//! do.
+//! The terms of a teammate that the lead agent spawns. It may do no more than the lead agent
+//! itself.
 
 use std::path::Path;
 
@@ -57,7 +57,7 @@ impl Spawner {
         let file = file.map_err(|error| format!("{error} ({})", error.hint()))?;
         self.must_be_trusted(&file)?;
         let roster = team::roster(Roster::load(dir))?;
-        // A key is a guess; the lead agent's own model is none.
+        // The key in the environment is only a guess; the lead agent's own model is known.
         let default_model = self.terms.model.parse().ok();
         let request = SpawnRequest {
             name: &name,

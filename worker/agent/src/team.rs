@@ -1,4 +1,4 @@
-//! What the tools of the lead agent read of the team, from its files.
+//! What the lead agent's tools read from the files of the team.
 
 use std::fs::TryLockError;
 
@@ -14,7 +14,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 /// Reads the name of a teammate that a call is about.
 ///
 /// # Errors
-/// A text for the model, as all functions here.
+/// A text for the model, like the errors of all functions here.
 pub(crate) fn teammate(name: &str) -> Result<Name, String> {
     match Name::new(name) {
         Ok(name) => Ok(name),
@@ -43,7 +43,7 @@ pub(crate) fn request<'t>(team: &'t Team, request_id: &RequestId) -> Result<&'t 
 }
 
 /// Returns whether the lead agent, and not only a person, made a request. If that cannot be read,
-/// the answer is yes: one notice too many does less harm than one too few.
+/// the answer is yes, because a superfluous notice does less harm than a missing one.
 pub(crate) fn lead_agent_asked(dir: &TeamDir, request_id: &RequestId) -> bool {
     match state(dir) {
         Ok(team) => team

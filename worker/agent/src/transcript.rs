@@ -18,7 +18,7 @@ use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 use teamd_shared::transcript::{Entry, Event};
 
-/// What every line that begins an incarnation holds, and hardly any other.
+/// A text that every line that begins an incarnation has, and hardly any other line.
 const INCARNATION: &[u8] = b"\"entry\":\"incarnation\"";
 
 /// Why the transcript cannot be used. Fits behind "error: ".
@@ -124,8 +124,8 @@ impl Transcript {
             }
             match json::read::<Entry>(line) {
                 Ok(entry) => take(entry),
-                // A foreign hand was in the file: the rest of the conversation is worth more than
-                // this entry.
+                // Another program has changed the file. The rest of the conversation is worth more
+                // than this entry.
                 Err(error) => {
                     tracing::error!("an entry of {} cannot be read: {error}", path.display())
                 }
@@ -182,7 +182,7 @@ fn failed(
 }
 
 fn contains(line: &[u8], part: &[u8]) -> bool {
-    // The key stands near the beginning: `at`, `inbox`, `entry`.
+    // The key is near the beginning: `at`, `inbox`, `entry`.
     line[..line.len().min(256)]
         .windows(part.len())
         .any(|window| window == part)

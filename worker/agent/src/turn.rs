@@ -18,18 +18,18 @@ use teamd_worker_core::tools::{Action, AfterCrash, Call, LocalAction, Outcome, P
 use teamd_worker_model::{CallProgress, ModelError};
 
 /// The error of a call that a closed gate refuses.
-const GATE_CLOSED: &str = "refused: the gate is closed, nothing may be changed; submit a plan with plan_approval and wait for \
+const GATE_CLOSED: &str = "refused: your gate is closed, so nothing may be changed; submit a plan with plan_approval and wait for \
      the verdict";
 
 /// The error of such a call while the work of this teammate is checked where it works.
 fn checking(task: TaskId) -> String {
     format!(
-        "your work on task {task} is being checked here, and nothing may be changed meanwhile; end your turn: you are told how the check ends"
+        "your work on task {task} is being checked here, and nothing may be changed meanwhile; end your turn: a message reports the result of the check"
     )
 }
 
 impl<T: Tools> Session<T> {
-    /// Asks the model. A call that is dropped leaves nothing behind but what it cost.
+    /// Asks the model. A call that is dropped leaves nothing behind but its cost.
     pub(crate) async fn think(&mut self) -> Result<(), TranscriptError> {
         self.dispatcher.state.thinking();
         if let Err(why) = self.ready_agent().await {
@@ -64,7 +64,7 @@ impl<T: Tools> Session<T> {
                 None => self.dispatcher.state.dropped(),
             },
             Ok(Err(ModelError::Gone(how))) => {
-                tracing::warn!("the agent {how}; it is started again");
+                tracing::warn!("the agent {how}; the worker starts it again");
                 self.dispatcher.state.dropped();
             }
             Ok(Err(error)) => {
@@ -88,7 +88,7 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Closes the gate of the agent, if it is to be closed.
+    /// Closes the gate of the agent, if it must be closed.
     async fn close_gate(&mut self) {
         if self.dispatcher.state.must_end_background() {
             self.dispatcher.toolbox.end_background().await;
@@ -186,7 +186,7 @@ impl<T: Tools> Session<T> {
         self.charge()
     }
 
-    /// Ends the turn of the agent; where it must not continue in any case, the agent itself.
+    /// Ends the turn of the agent, or the agent itself if it must not continue in any case.
     async fn stop_agent(&mut self, why: &Why) -> Result<(), TranscriptError> {
         let Self {
             dispatcher, model, ..
@@ -389,7 +389,7 @@ impl<T: Tools> Session<T> {
         Ok(())
     }
 
-    /// Returns why something is broken off, or does not begin.
+    /// Returns why a step is broken off or does not begin.
     pub(crate) fn broken_off(&self, why: &Why) -> String {
         match why {
             Why::Checked(task) => return checking(*task),
@@ -406,7 +406,7 @@ impl<T: Tools> Session<T> {
         .to_owned()
     }
 
-    /// Gives every call without a result one that says why it does not run.
+    /// Gives every call without a result an error that explains why it does not run.
     pub(crate) fn skip(&mut self, why: &Why) -> Result<(), TranscriptError> {
         let reason = self.broken_off(why);
         if self.stop_submitting() || self.dispatcher.state.is_answering() {
@@ -526,7 +526,7 @@ impl<T: Tools> Session<T> {
         self.end_call(match &answer.outcome {
             Some(Ok(status)) if stands(answer.approve, *status) => Outcome::ok(match status {
                 Status::Approved => "approved: you leave when the calls of this answer have run",
-                _ => "rejected: the lead has your reason; go on with your work",
+                _ => "rejected: the lead has your reason; continue your work",
             }),
             Some(Ok(status)) => Outcome::error(format!(
                 "your answer does not count: the request is {} already",

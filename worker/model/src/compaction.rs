@@ -24,40 +24,39 @@ const SUMMARY: u64 = 20;
 /// prompt, and what cannot be cut out must leave room for what is kept.
 const GUIDE: u64 = 10;
 
-/// How often a conversation is cut, ever shorter, before its work is given up.
+/// How often a conversation is cut, shorter each time, before its work is given up.
 const CUTS: u32 = 3;
 
-/// How much of a part is shown to the model for its summary if all of it is too much, in
-/// characters.
+/// How much of a part the model gets for its summary if the whole is too long, in characters.
 const GLANCE: usize = 1500;
 
-/// How much of each of the last answers stands in a summary that no model wrote, in characters.
+/// How much of each of the last answers is in a summary that no model wrote, in characters.
 const EXCERPT: usize = 500;
 
 /// How many answers are shown there.
 const EXCERPTS: usize = 12;
 
-/// What the model is asked.
+/// The request for a summary.
 const ORDER: &str = "This conversation has come near the end of what you can read at once. It will be cut: you will \
-    go on with nothing of it but your task, your plan, the last few steps, and what you write now. Write down, for \
-    yourself, all that you need to go on: what was asked and by whom, what you have done and found out (files, \
-    commands, results, decisions and their reasons), what is open, and what comes next. Call no tool. ModelAnswer with \
+    keep only your task, your plan, the last few steps, and what you write now. Write down, for yourself, all that \
+    you need to continue: what was asked and by whom, what you have done and found out (files, \
+    commands, results, decisions and their reasons), what is open, and what comes next. Call no tool. Answer with \
     this text alone.";
 
-/// How much room a conversation has in the window of its model.
+/// The room of a conversation in the window of its model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Room {
-    /// What a prompt and its answer may have together, in tokens.
+    /// The maximum length of a prompt and its answer together, in tokens.
     window: u64,
     /// How often it was cut since the model has answered, or the work has ended.
     cuts: u32,
-    /// Whether the service has refused it for its length since then. Then it is not asked with all
-    /// of it again.
+    /// Whether the service has refused it for its length since then. Then the whole conversation is
+    /// not sent again.
     pub(super) refused: bool,
 }
 
 impl Room {
-    /// Begins with a window of so many tokens.
+    /// Makes the room for a window of so many tokens.
     pub(super) fn new(window: u64) -> Self {
         Self {
             window,
@@ -66,7 +65,7 @@ impl Room {
         }
     }
 
-    /// Takes in the next entry.
+    /// Applies the next entry.
     pub(super) fn observe(&mut self, event: &Event) {
         match event {
             Event::Compacted { .. } => {
@@ -81,10 +80,10 @@ impl Room {
         }
     }
 
-    /// Tells whether it has to be cut before the model is asked again.
+    /// Returns whether it must be cut before the model is asked again.
     pub(super) fn is_full(&self, tokens: u64) -> bool {
         let due = tokens.saturating_mul(100) >= self.window.saturating_mul(FULL);
-        // What is still long after it was cut may fit nevertheless: the service says so.
+        // After a cut it may fit although it still looks long; the service decides.
         (self.refused && self.cuts < CUTS) || (due && self.cuts == 0)
     }
 
@@ -97,7 +96,7 @@ impl Room {
         }
     }
 
-    /// Returns how long a summary may be, in bytes; less each time that it was still too much.
+    /// Returns the maximum length of a summary in bytes; it shrinks with each cut.
     pub(super) fn for_summary(&self) -> usize {
         (self.bytes(SUMMARY) >> (2 * self.cuts.min(CUTS))).max(LEAST)
     }
@@ -123,7 +122,7 @@ impl Room {
     }
 }
 
-/// The shortest summary that is worth anything, in bytes.
+/// The shortest useful summary, in bytes.
 const LEAST: usize = 2000;
 
 /// Returns the turns that ask for a summary of all of it: what a cache holds already, and the order
@@ -177,8 +176,8 @@ pub(super) fn short_question(mut turns: Vec<PromptTurn>, room: usize) -> Vec<Pro
     question(turns)
 }
 
-/// Makes what stands for all that is cut. `written`: what the model wrote, if it could; `kept`: how
-/// many of the last answers stay; `room`: how long it may be, in bytes.
+/// Makes the text that replaces all that is cut. `written`: the model's summary, if it could write
+/// one; `kept`: the number of answers that stay; `room`: the maximum length in bytes.
 pub(super) fn compose(
     conversation: &ModelConversation,
     written: &str,
@@ -215,7 +214,7 @@ pub(super) fn compose(
         section("What became of it:", 5, became);
     }
     let plans: Vec<&str> = waiting.iter().map(|(_, told)| told.as_str()).collect();
-    section("Plans that wait for an answer:", 10, &plans.join("\n"));
+    section("Plans that wait for your verdict:", 10, &plans.join("\n"));
     match written.trim() {
         "" => section(
             "Your last steps (you could not write a summary):",
@@ -234,7 +233,7 @@ pub(super) fn compose(
     text
 }
 
-/// Returns what the last turn of the user says: results that no answer has taken up, and messages.
+/// Returns the text of the user's last turn: messages, and results without an answer.
 fn last_words(turns: &[PromptTurn]) -> String {
     let parts = turns
         .last()

@@ -1,7 +1,7 @@
 //! The conversation as a model sees it, pure: the fold of the transcript.
 //!
 //! The turns are valid for every service ([`super::prompt`]), whatever the transcript holds: sides
-//! alternate, each call has exactly one result in the next turn, results stand before text, no text
+//! alternate, each call has exactly one result in the next turn, results come before text, no text
 //! is blank, and the last turn is the user's. So no crash, cut stream, refused call or compaction
 //! makes a conversation that a service refuses.
 
@@ -16,20 +16,20 @@ use teamd_shared::transcript::{Block, Event};
 use super::message_text;
 use super::prompt::{PromptTurn, Role, TurnPart, excerpt};
 
-/// The result of a call for which the transcript holds none.
+/// The result of a call that has no result in the transcript.
 const NO_RESULT: &str = "no result was recorded; the call may have run";
 
 /// What a model reads after its work was interrupted.
 const INTERRUPTED: &str = "<interrupted>\nYour work was ended here by the lead. What was asked of you before is withdrawn, \
-    unless it is said again.\n</interrupted>";
+    unless it is asked again.\n</interrupted>";
 
-/// What a model reads that has nothing to answer yet.
+/// The first turn if there is nothing to answer yet.
 const NOTHING: &str = "(nothing)";
 
 /// A conversation.
 #[derive(Debug, Clone)]
 pub(crate) struct ModelConversation {
-    /// Whose.
+    /// Whose conversation it is.
     owner: Name,
     turns: Vec<PromptTurn>,
     /// The ids of the calls in them.
@@ -38,11 +38,12 @@ pub(crate) struct ModelConversation {
     open: Vec<OpenCall>,
     /// What was delivered while a call of `read_inbox` ran: its result lists that, if it has one.
     delivered: Vec<String>,
-    /// What is kept word for word when the conversation is cut.
+    /// What is kept unchanged when the conversation is cut.
     pub(super) essentials: Essentials,
-    /// How many tokens it had up to the last answer, as the service counted them; 0 if it has not.
+    /// The number of tokens up to the last answer, as counted by the service; 0 without such a
+    /// count.
     counted: u64,
-    /// How many bytes came since then.
+    /// The number of bytes since then.
     uncounted: usize,
 }
 
@@ -58,12 +59,11 @@ struct OpenCall {
 /// What must not be lost in a summary.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Essentials {
-    /// What the present piece of work began with, and what was said to the member since.
+    /// What the present piece of work began with, and the messages since then.
     pub(super) work: Vec<String>,
-    /// Whether that work has ended: what is said next begins another.
+    /// Whether that work has ended. The next message then begins another piece.
     rests: bool,
-    /// The plans that the lead agent was told of and has not answered: their ids, and how it was
-    /// told.
+    /// The plans that wait for the lead agent: their ids, and the text that the lead agent got.
     pub(super) waiting: Vec<(String, String)>,
     /// The latest plan that was submitted, and what became of it.
     pub(super) plan: Option<(String, String)>,
@@ -75,7 +75,7 @@ pub(super) struct Essentials {
 pub(super) const BYTES_PER_TOKEN: u64 = 3;
 
 impl ModelConversation {
-    /// Begins the conversation of a member.
+    /// Makes the empty conversation of a member.
     pub(crate) fn new(owner: Name) -> Self {
         Self {
             owner,
@@ -89,7 +89,7 @@ impl ModelConversation {
         }
     }
 
-    /// Takes in the next entry.
+    /// Applies the next entry.
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
             Event::Incarnation {
@@ -127,7 +127,7 @@ impl ModelConversation {
                 is_error,
             } => self.result(tool_use_id, content, *is_error),
             Event::Compacted { summary, kept, .. } => self.cut(summary, *kept),
-            // The incarnation gave its work up.
+            // The incarnation has given up its work.
             Event::Left { .. } => {
                 self.answer_open_calls();
                 self.essentials.rests = true;
@@ -171,8 +171,7 @@ impl ModelConversation {
         }
     }
 
-    /// Returns about how many tokens a prompt of it has; `fixed`: the bytes of what stands before
-    /// the conversation.
+    /// Estimates how many tokens a prompt of it has; `fixed`: the bytes before the conversation.
     pub(super) fn tokens(&self, fixed: usize) -> u64 {
         // What a service has counted holds that already.
         let fixed = if self.counted == 0 { fixed } else { 0 };
@@ -214,7 +213,7 @@ impl ModelConversation {
         }
     }
 
-    /// The user says something.
+    /// Adds a text of the user.
     fn push_text(&mut self, text: String) {
         if !text.trim().is_empty() {
             self.uncounted += text.len();
@@ -265,7 +264,8 @@ impl ModelConversation {
                 self.uncounted = 0;
             }
         }
-        // An answer without text and calls is no turn: the turns of the user around it become one.
+        // An answer without text and calls makes no turn. The turns of the user around it become
+        // one.
         if parts.iter().all(|part| matches!(part, TurnPart::Opaque(_))) {
             return;
         }
@@ -280,8 +280,8 @@ impl ModelConversation {
         self.open = open;
     }
 
-    /// What an agent has said beside its open calls belongs to their turn: the results of all of
-    /// them stand in the next one.
+    /// What an agent says while its calls are open belongs to the turn of those calls; all their
+    /// results are in the next turn.
     fn join(&mut self, parts: Vec<TurnPart>, open: Vec<OpenCall>) {
         let answer = self
             .turns
@@ -313,7 +313,7 @@ impl ModelConversation {
             is_error,
         });
         let delivered = std::mem::take(&mut self.delivered);
-        // A list that was lost, or is too long for a result, is said instead.
+        // If the list was lost, or is too long for a result, the messages follow as text.
         if is_error || message_text::list(&delivered).is_none() {
             for text in delivered {
                 self.push_text(text);
@@ -329,7 +329,7 @@ impl ModelConversation {
         }
     }
 
-    /// What came before the last answers is gone, and a summary stands for it.
+    /// A summary replaces what came before the last answers.
     fn cut(&mut self, summary: &str, kept: usize) {
         self.complete_turn();
         let tail = self.turns.split_off(self.kept_from(kept));
@@ -369,8 +369,8 @@ impl ModelConversation {
         fitting.filter(|turn| turn.role == Role::Assistant).count()
     }
 
-    /// Adds a part to the turn of the user. Results stand before text, in the order of their calls,
-    /// whenever they come.
+    /// Adds a part to the turn of the user. Results come before text, in the order of their calls,
+    /// whenever they arrive.
     fn push(&mut self, part: TurnPart) {
         let answer = self.turns.iter().rfind(|turn| turn.role == Role::Assistant);
         let calls: Vec<String> = answer
@@ -402,7 +402,7 @@ impl ModelConversation {
 }
 
 impl Essentials {
-    /// Something is said to the member.
+    /// Applies a message to the member.
     fn observe_text(&mut self, text: &str) {
         if std::mem::take(&mut self.rests) {
             self.work.clear();
@@ -412,7 +412,7 @@ impl Essentials {
         }
     }
 
-    /// The model calls a tool.
+    /// Applies a call of a tool.
     fn called(&mut self, name: &str, input: &Value) {
         if name == "plan_approval"
             && let Some(plan) = input.get("plan").and_then(Value::as_str)
@@ -421,7 +421,7 @@ impl Essentials {
         }
     }
 
-    /// A call has its result.
+    /// Applies the result of a call.
     fn call_ended(&mut self, call: &OpenCall, content: &str, is_error: bool) {
         match (call.name.as_str(), &call.request_id) {
             // The lead agent has answered a plan.

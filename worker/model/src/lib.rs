@@ -1,9 +1,10 @@
-//! What answers: the one place that knows which models there are.
+//! The models: the one place that knows which there are.
 //!
-//! A model is a function of the transcript: it gets every entry of the conversation in order,
-//! live and again after a restart, and is then asked for the next answer. It must never run a tool,
-//! read an inbox or write a file. Asking it changes nothing: only what was recorded counts. The one
-//! exception is the cost of a call that came to nothing, which it holds until that is recorded.
+//! A model is a function of the transcript: it gets every entry of the conversation in order, live
+//! and again after a restart, and is then asked for the next answer. It must never run a tool, read
+//! an inbox or write a file. Asking it changes nothing; only recorded entries count. The one
+//! exception is the cost of a call without an answer, which the model keeps until the cost is
+//! recorded.
 
 mod agent;
 mod compaction;
@@ -41,25 +42,25 @@ pub struct ModelAnswer {
     pub content: Vec<Block>,
     /// What it cost, in tokens.
     pub usage: Usage,
-    /// Why it ended, if not of its own accord.
+    /// Why it was cut, if it was.
     pub cut: Option<Cut>,
-    /// How many tokens the conversation has with it, if that is not the sum of what it cost.
+    /// The length of the conversation including it, in tokens, if that differs from its cost.
     pub length: Option<u64>,
 }
 
 /// Why there is no answer. Fits behind "error: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// The conversation does not fit into the window of the model any more.
+    /// The conversation no longer fits into the window of the model.
     #[error("the conversation is too long for the model: {0}")]
     TooLong(String),
     /// The budget was spent before the answer had ended.
     #[error("a limit of the budget was reached before the answer had ended")]
     Spent,
-    /// The service does not take the request: to ask the same later is of no use.
+    /// The service refuses the request, and would refuse the same request later.
     #[error("{0}")]
     Refused(String),
-    /// The model cannot be used now, or does not answer.
+    /// The model cannot be used now or does not answer.
     #[error("{message}")]
     Unusable {
         /// Why.
@@ -79,7 +80,7 @@ impl ModelError {
     /// Returns what to do next. Fits behind "hint: ".
     pub fn hint(&self) -> &str {
         match self {
-            Self::TooLong(_) => "give the work to a teammate that begins afresh",
+            Self::TooLong(_) => "give the work to a new teammate",
             Self::Spent => "raise the limit (`--max-tokens`, `--max-cost`)",
             Self::Refused(_) => {
                 "the log of the teammate has more; another model may take it (`--model`)"
@@ -90,9 +91,9 @@ impl ModelError {
     }
 }
 
-/// A model that a simulation makes up.
+/// A model of a simulation.
 pub trait SimulatedModel: Debug {
-    /// Takes in the next entry of the conversation.
+    /// Applies the next entry of the conversation.
     fn observe(&mut self, event: &Event);
     /// Answers the conversation so far.
     fn answer(&mut self) -> Pin<Box<dyn Future<Output = Result<Event, ModelError>> + '_>>;
@@ -109,16 +110,17 @@ pub enum Model {
     Agent(Box<AgentMind>),
     /// Reached over HTTP.
     Remote(Box<Remote>),
-    /// Settings keep it from being used: each piece of work fails with this error. To end the
-    /// worker instead would only start the next one with the same settings.
+    /// Its settings do not allow its use: each piece of work fails with this error. If the worker
+    /// ended instead, the next one would start with the same settings.
     Unusable(ModelError),
     /// Of a simulation.
     Simulated(Box<dyn SimulatedModel>),
 }
 
 impl Model {
-    /// Makes the model that a specification (`PROVIDER[:MODEL]`) names, for a member. `persona` gets how long the guide of a workspace may be, in bytes; it is not called for a model that
-    /// needs none.
+    /// Makes the model of a member from a specification (`PROVIDER[:MODEL]`). `persona` gets the
+    /// maximum length of the workspace's guide, in bytes; it is not called for a model that needs
+    /// no persona.
     ///
     /// # Errors
     /// [`ModelError`] if there is no such model.
@@ -142,7 +144,7 @@ impl Model {
         })
     }
 
-    /// Takes in the next entry of the conversation. The caller passes every entry exactly once, in
+    /// Applies the next entry of the conversation. The caller passes every entry exactly once, in
     /// order.
     pub fn observe(&mut self, event: &Event) {
         match self {
@@ -163,7 +165,7 @@ impl Model {
         }
     }
 
-    /// Returns where the model publishes what it waits for; none if it has no service.
+    /// Returns the channel that publishes what the model waits for; none if it has no service.
     pub fn pauses(&self) -> Option<watch::Receiver<Option<Waiting>>> {
         match self {
             Self::Agent(agent) => Some(agent.pauses()),
@@ -171,7 +173,7 @@ impl Model {
         }
     }
 
-    /// Returns the mind of an agent that runs for many turns, if it is one.
+    /// Returns the mind, if the model is an agent that runs for many turns.
     pub fn agent(&mut self) -> Option<&mut AgentMind> {
         if let Self::Agent(agent) = self {
             Some(agent)
@@ -180,13 +182,13 @@ impl Model {
         }
     }
 
-    /// Tells whether its answers come piece by piece.
+    /// Returns whether its answers come piece by piece.
     pub fn streams(&self) -> bool {
         matches!(self, Self::Remote(_) | Self::Agent(_))
     }
 
-    /// Takes out what was charged for since this was called last and is in no answer, in tokens;
-    /// and how many answers have begun with it.
+    /// Takes the cost since the last call that is in no answer, in tokens, and the number of
+    /// answers that have begun with it.
     pub fn take_unrecorded(&mut self) -> (Usage, u32) {
         match self {
             Self::Remote(remote) => (remote.service.take_unrecorded(), 0),
@@ -196,16 +198,15 @@ impl Model {
     }
 
     /// Answers the conversation so far; `observe` gets each piece of text as it comes. `budget`:
-    /// what may be spent; `gate`: as it is. Once it is spent, an answer that its service has paused
-    /// is given up.
+    /// what may be spent. Once it is spent, an answer that its service has paused is given up.
     ///
-    /// Returns the entry of the transcript: an answer, or what takes the place of the beginning of
-    /// a conversation that is too long. It does not change what the model knows: the entry counts
-    /// once it is recorded and observed. So a call that fails or is dropped halfway leaves nothing
-    /// behind but what it cost ([`Model::take_unrecorded`]).
+    /// Returns the entry of the transcript: an answer, or a summary that replaces the beginning of
+    /// a conversation that is too long. The state of the model does not change until the entry is
+    /// recorded and observed. So a call that fails or is dropped leaves nothing behind but its cost
+    /// ([`Model::take_unrecorded`]).
     ///
     /// # Errors
-    /// [`ModelError`] if there is no answer to be had.
+    /// [`ModelError`] if there is no answer.
     pub async fn answer(
         &mut self,
         (budget, gate): (Budget, Gate),

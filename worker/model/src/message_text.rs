@@ -1,8 +1,8 @@
 //! A message as a model reads it, pure.
 //!
-//! Each message stands between two tags that name its sender, and no text of a message can close
-//! its tag: so what a teammate writes is never taken for what the lead says. A message that the
-//! runtime acts on is not shown.
+//! Each message is between two tags that name its sender, and no text of a message can close its
+//! tag. So a teammate's text never passes for a message of the lead. Messages on which the runtime
+//! acts are not shown.
 
 use teamd_shared::message::{Body, MAX_SHOWN, Message, USER};
 use teamd_shared::name::Name;
@@ -15,7 +15,7 @@ pub(super) const MOST: usize = MAX_SHOWN;
 /// Shows a message to the model of a member; none if it does not concern the model.
 pub fn show(message: &Message, reader: &Name) -> Option<String> {
     let for_the_lead = *reader == Name::lead();
-    // A message for the person alone stands in the lead's inbox, too.
+    // The lead's inbox also holds messages that are for the person alone.
     if for_the_lead && message.to.as_deref() == Some(USER) {
         return None;
     }
@@ -137,13 +137,13 @@ fn tagged(tag: &str, attributes: &[(&str, &str)], text: &str) -> String {
         .iter()
         .map(|(name, value)| format!(" {name}={:?}", bounded(value)))
         .collect();
-    // As JSON has it: what reads like an end of the tag is none.
+    // Escaped as in JSON, so that nothing in the text closes the tag.
     let closing = format!("</{tag}");
     let text = excerpt(&text.replace(&closing, &format!("<\\/{tag}")), MOST);
     format!("<{tag}{attributes}>\n{}\n</{tag}>", text.trim_end())
 }
 
-/// Bounds an attribute: a foreign writer may write any sender.
+/// Limits an attribute, since a foreign program may write any sender.
 fn bounded(value: &str) -> String {
     value.chars().take(80).collect()
 }

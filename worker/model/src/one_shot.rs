@@ -1,10 +1,10 @@
 //! The mind of a teammate whose agent is one process for each piece of work (`protocol = "run"`).
 //! Pure.
 //!
-//! It reads the messages on standard input; what it prints is the answer. To run it is a call as
-//! any other: it is in the transcript before it begins, and what a crash has interrupted is not run
-//! again. Behind a closed gate it can change nothing, so what it prints there is its plan: once
-//! that is approved, it is run again, and reads the verdict.
+//! The agent reads the messages on standard input and prints the answer. Running it is a call like
+//! any other: the call is in the transcript before the agent starts, and a call that was
+//! interrupted by a crash is not run again. Behind a closed gate the agent can change nothing, so
+//! it prints a plan. When the plan is approved, the agent is run again and reads the verdict.
 
 use serde_json::json;
 use teamd_shared::member::Gate;
@@ -15,7 +15,7 @@ use teamd_shared::transcript::{Block, Event, Usage};
 use super::ModelError;
 use super::message_text::show;
 
-/// What is put behind a request for a plan.
+/// The text that follows a request for a plan.
 const PLAN_WANTED: &str = "Your gate is closed: you can change nothing until a plan of yours is approved. What you print is your plan.";
 
 /// The tool that runs the agent.
@@ -27,16 +27,15 @@ pub struct OneShot {
     name: Name,
     /// What the next process reads.
     input: String,
-    /// Whether there is something to be done about that.
+    /// Whether the next process is needed.
     is_work: bool,
     /// The call that runs.
     running: Option<String>,
-    /// What came of earlier processes of this piece of work.
+    /// The output of earlier processes of this piece of work.
     before: String,
-    /// What came of the last one: its text, and whether that is an error.
+    /// The outcome of the last process: its text, and whether that is an error.
     result: Option<(String, bool)>,
-    /// The incarnation in which the conversation began: calls are counted anew in each
-    /// conversation.
+    /// The incarnation in which the conversation began: each conversation counts its calls from 1.
     conversation: u32,
     calls: u64,
 }
@@ -59,7 +58,7 @@ impl OneShot {
         }
     }
 
-    /// Takes in the next entry.
+    /// Applies the next entry.
     pub fn observe(&mut self, event: &Event) {
         match event {
             Event::Incarnation {
@@ -99,8 +98,8 @@ impl OneShot {
                     self.read(content, true);
                 }
             }
-            // What has not been read by then belongs to the next piece of work, unless this one was
-            // given up.
+            // Messages that were not read by then belong to the next piece of work, unless this one
+            // was given up.
             Event::Idle { .. } => {
                 self.result = None;
                 self.before = String::new();
@@ -116,13 +115,13 @@ impl OneShot {
         }
     }
 
-    /// Answers: what the agent has printed, else that it is to be run.
+    /// Answers with the output of the agent, or with the call that runs it.
     ///
     /// # Errors
     /// [`ModelError::Failed`] if it has failed.
     pub fn answer(&self, gate: Gate) -> Result<Event, ModelError> {
         let content = match &self.result {
-            // More has come meanwhile, and is read before the work ends.
+            // Further messages have arrived; the agent reads them before the work ends.
             Some((text, _)) if self.is_work => vec![said(text), self.run()],
             Some((why, true)) => return Err(ModelError::Failed(format!("{}{why}", self.before))),
             Some((plan, false)) if gate == Gate::Closed && self.name != Name::lead() => {
@@ -175,7 +174,7 @@ impl OneShot {
         }
     }
 
-    /// Takes a message in: an order as it stands, anything else between tags that name its sender.
+    /// Applies a message: an order as it is, any other message between tags that name its sender.
     fn take_in(&mut self, message: &Message) {
         let is_order =
             matches!(message.body, Body::Message) && [LEAD, USER].contains(&message.from.as_str());
@@ -242,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Answers, and takes the answer in; returns it as well as what it holds.
+    /// Answers and applies the answer; returns the answer and its content.
     fn answers(mind: &mut OneShot, gate: Gate) -> (Event, Vec<Value>) {
         let answer = mind.answer(gate).unwrap();
         mind.observe(&answer);

@@ -1,33 +1,33 @@
 //! What a model is asked: the system's instructions, the tools, and the conversation. Pure data.
 //!
 //! A prompt that `super::conversation` makes is valid for every service: it begins with the user,
-//! the two sides take turns, every call is answered by exactly one result in the very next turn,
-//! and results stand before text.
+//! the two sides alternate, every call has exactly one result in the next turn, and results come
+//! before text.
 
 use serde_json::Value;
 use teamd_shared::transcript::Block;
 use teamd_worker_core::tools::ToolText;
 
-/// All that a model is asked with.
+/// A complete request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Prompt<'a> {
-    /// Who it is, and what holds for it. The same in every call of a conversation.
+    /// The instructions. They are the same in every call of a conversation.
     pub(crate) system: &'a str,
-    /// What it may call, in a fixed order. The same in every call of a conversation.
+    /// The tools, in a fixed order. They are the same in every call of a conversation.
     pub(crate) tools: &'a [ToolText],
-    /// The conversation so far; the last turn is the user's, but for an answer that the service has
+    /// The conversation so far; the last turn is the user's, or an answer that the service has
     /// paused.
     pub(crate) turns: &'a [PromptTurn],
-    /// The most tokens that the answer may have; none: as the service has it by default.
+    /// The maximum length of the answer in tokens; none for the default of the service.
     pub(crate) max_output: Option<u64>,
 }
 
 /// One side's turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PromptTurn {
-    /// Whose.
+    /// Whose turn it is.
     pub(crate) role: Role,
-    /// What it says, never empty.
+    /// Its parts, never empty.
     pub(crate) parts: Vec<TurnPart>,
 }
 
@@ -51,10 +51,10 @@ pub(crate) enum TurnPart {
         id: String,
         /// The tool, as the model wrote it.
         name: String,
-        /// Its input: an object, or the text of what was to be one and is no JSON.
+        /// Its input: an object, or the model's text if that is not valid JSON.
         input: Value,
     },
-    /// What came of a call.
+    /// The result of a call.
     Result {
         /// The call.
         id: String,
@@ -63,7 +63,7 @@ pub(crate) enum TurnPart {
         /// Whether it failed.
         is_error: bool,
     },
-    /// What only the service of the model understands.
+    /// A value that only the service of the model understands.
     Opaque(Value),
 }
 
@@ -85,7 +85,7 @@ impl TurnPart {
         matches!(self, Self::Call { .. })
     }
 
-    /// Returns about how long it is, in bytes.
+    /// Estimates its length in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -97,7 +97,7 @@ impl TurnPart {
 }
 
 impl PromptTurn {
-    /// Returns about how long it is, in bytes.
+    /// Estimates its length in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.parts.iter().map(TurnPart::bytes).sum()
     }
@@ -115,7 +115,7 @@ pub(super) fn excerpt(text: &str, limit: usize) -> String {
     format!("{head}\n[… {} characters …]\n{tail}", count - 2 * half)
 }
 
-/// The rules of the services, for tests: whatever breaks one is refused by a real service.
+/// The rules of the services, for tests: a real service refuses a prompt that breaks one.
 #[cfg(test)]
 pub(super) mod valid {
     use std::collections::HashSet;

@@ -25,8 +25,8 @@ pub struct Persona {
     pub name: Name,
     /// The system's instructions.
     pub system: String,
-    /// What it may call: described at the first model call, since a worker that only waits needs no
-    /// schemas.
+    /// The tools that it may call. They are described at the first model call, because a worker
+    /// that only waits needs no schemas.
     pub tools: LazyCell<Vec<ToolText>, Box<dyn FnOnce() -> Vec<ToolText>>>,
 }
 
@@ -40,7 +40,7 @@ impl Persona {
         }
     }
 
-    /// Returns how long it is, in bytes: it stands in each prompt.
+    /// Returns its length in bytes; each prompt contains it.
     fn bytes(&self) -> usize {
         self.system.len()
             + self
@@ -75,19 +75,19 @@ impl Remote {
         }
     }
 
-    /// Takes in the next entry.
+    /// Applies the next entry.
     pub fn observe(&mut self, event: &Event) {
         self.conversation.observe(event);
         self.room.observe(event);
     }
 
-    /// Tells whether the conversation has to be cut before the model is asked again.
+    /// Returns whether the conversation must be cut before the model is asked again.
     fn is_full(&self) -> bool {
         self.room
             .is_full(self.conversation.tokens(self.persona.bytes()))
     }
 
-    /// Asks the service; or cuts the conversation, if that has to be before.
+    /// Asks the service, or cuts the conversation first if necessary.
     pub async fn answer(
         &mut self,
         budget: Budget,
@@ -127,13 +127,12 @@ impl Remote {
         }
     }
 
-    /// Puts a summary in the place of the beginning of the conversation: by the model if it can
-    /// write one, else without it.
+    /// Replaces the beginning of the conversation by a summary, written by the model if it can,
+    /// else made without it.
     ///
     /// # Errors
-    /// [`ModelError`] if the service cannot be asked now, for reasons that have nothing to do with
-    /// the conversation: then nothing is cut, since it may be there again for the next piece of
-    /// work.
+    /// [`ModelError`] if the service cannot be asked now, for reasons other than the conversation.
+    /// Then nothing is cut, since the service may be back for the next piece of work.
     async fn compact(&mut self, budget: Budget) -> Result<Event, ModelError> {
         let turns = self.conversation.turns().into_owned();
         let mut answer = if self.room.refused {
@@ -149,12 +148,12 @@ impl Remote {
         let (written, mut usage) = match answer {
             Ok(answer) => (text_of(&answer.content), answer.usage),
             Err(error @ (ModelError::TooLong(_) | ModelError::Refused(_))) => {
-                tracing::warn!("no summary could be had: {error}");
+                tracing::warn!("the model could not write a summary: {error}");
                 (String::new(), Usage::default())
             }
             Err(error) => return Err(error),
         };
-        // A first attempt that came to nothing has cost something, too.
+        // A first attempt without an answer has a cost, too.
         usage += self.service.take_unrecorded();
         let kept = self.room.kept(&self.conversation);
         let summary =
@@ -166,7 +165,7 @@ impl Remote {
         })
     }
 
-    /// Asks with the same instructions and tools as ever: what stands before is in the service's
+    /// Asks with the same instructions and tools as always, because the service has them in its
     /// cache.
     async fn summarise(
         &mut self,

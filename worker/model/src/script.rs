@@ -1,11 +1,11 @@
-//! The built-in model: it does what its prompt and the messages from `lead` and `user` say.
+//! The built-in model: it obeys its prompt and the messages from `lead` and `user`.
 //!
-//! Pure: what it answers is a function of the entries that it got, and nothing else. It must
-//! never import a runtime, a clock, a file system or a random source. The lines that it understands
-//! are read in `line`.
+//! Pure: its answers depend on the entries that it got, and on nothing else. It must never import a
+//! runtime, a clock, a file system or a random source. The lines that it understands are read in
+//! `line`.
 //!
-//! One answer holds one call, so that messages can reach it between two calls. What other members
-//! send is text.
+//! One answer holds one call, so that messages can reach it between two calls. Messages of other
+//! members are not obeyed.
 
 mod line;
 
@@ -29,23 +29,22 @@ pub struct Script {
     queue: VecDeque<ScriptedCall>,
     /// The text of the final answer.
     texts: Vec<String>,
-    /// What the last call of this piece of work gave.
+    /// The result of the last call in this piece of work.
     last_result: Option<String>,
     /// The shutdown request that waits for an answer: at most one is pending.
     asked: Option<RequestId>,
-    /// The latest answer to a shutdown request: its result is no result of the work.
+    /// The latest answer to a shutdown request. Its result is not a result of the work.
     own_response: Option<String>,
-    /// Why the next shutdown request is to be rejected, if it is.
+    /// Why the next shutdown request will be rejected, if it will.
     reject: Option<String>,
-    /// The incarnation in which the conversation began: calls are counted anew in each
-    /// conversation.
+    /// The incarnation in which the conversation began: each conversation counts its calls from 1.
     conversation: u32,
-    /// How many calls the conversation holds: the next one gets the next number.
+    /// The number of calls in the conversation; the next call gets the next number.
     calls: u64,
 }
 
 impl Script {
-    /// Takes in the next entry.
+    /// Applies the next entry.
     pub fn observe(&mut self, event: &Event) {
         match event {
             Event::Incarnation {
@@ -94,7 +93,7 @@ impl Script {
     /// Answers: a shutdown request first, then the next call, then the text.
     ///
     /// # Errors
-    /// [`ModelError::Failed`] if the next line says so. What ends the work clears that line.
+    /// [`ModelError::Failed`] if the next line orders it. The end of the work clears that line.
     pub fn answer(&self) -> Result<Event, ModelError> {
         let content = if let Some(request_id) = &self.asked {
             let reason = self.reject.as_deref().unwrap_or("done");
@@ -178,7 +177,7 @@ impl Script {
         }
     }
 
-    /// An answer was recorded: what it holds is not to be said again.
+    /// Applies a recorded answer, so that its calls and texts are not repeated.
     fn answered(&mut self, content: &[Block]) {
         let mut called = false;
         for block in content {
@@ -206,8 +205,8 @@ impl Script {
         }
     }
 
-    /// A piece of work ended. Lines that arrived after its last answer belong to the next one,
-    /// unless the work was broken off: then nothing of it is to be done any more.
+    /// Ends a piece of work. Lines that arrived after its last answer belong to the next one. If
+    /// the work was broken off, everything is dropped.
     fn end_work(&mut self, finished: bool) {
         self.asked = None;
         self.last_result = None;

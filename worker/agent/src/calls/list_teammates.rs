@@ -10,7 +10,7 @@ use teamd_shared::team_dir::TeamDir;
 
 use crate::team;
 
-/// Lists the teammates, what each does, and the requests that are pending.
+/// Lists the teammates with what each does, and the pending requests.
 pub(super) fn list(dir: &TeamDir) -> Result<String, String> {
     Ok(render(
         &team::roster(Roster::load(dir))?,

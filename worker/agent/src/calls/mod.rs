@@ -1,5 +1,5 @@
-//! What the session does for the tools of the team: one file each. A tool reads the files of the
-//! team, writes to an inbox, or asks the daemon over the connection of the worker.
+//! What the session does for the team tools: one file each. A tool reads the files of the team,
+//! writes to an inbox, or asks the daemon over the connection of the worker.
 //!
 //! The daemon decides what a request of the lead agent changes. No call waits for what a teammate
 //! does: a message reports it later.
@@ -25,9 +25,9 @@ use crate::connection::{Reply, Unanswered};
 use crate::session::Session;
 use crate::tools::Tools;
 
-/// Why an agent cannot decide whose commands could speak in its name.
+/// Why an agent cannot decide by itself if its commands could speak in its name.
 const NOT_ITSELF: &str =
-    "on this machine a command that you run could say this in your name, so a person decides";
+    "on this machine a command that you run could send this in your name, so a person decides";
 
 impl<T: Tools> Session<T> {
     /// Carries out a call about the team; `repeated`: an earlier incarnation may have begun it.
@@ -101,7 +101,7 @@ fn refused(unanswered: &Unanswered) -> String {
             ..
         }) => format!("{message} ({hint})"),
         Unanswered::Refused(Refusal { message, .. }) => message.clone(),
-        Unanswered::Lost => format!("{unanswered}; list_teammates shows how the team stands"),
+        Unanswered::Lost => format!("{unanswered}; list_teammates shows the state of the team"),
     }
 }
 

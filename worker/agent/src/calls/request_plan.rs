@@ -21,7 +21,7 @@ impl<T: Tools> Session<T> {
         };
         self.order(ask).await?;
         Ok(format!(
-            "the gate of {name} is closed, and it is asked for a plan; you are told when the plan is there"
+            "the gate of {name} is closed, and it is asked for a plan; you get a message when it submits the plan"
         ))
     }
 }

@@ -1,5 +1,5 @@
 //! `shutdown_response` of the lead agent: shows the status of a request. With `approve` it is the
-//! answer of a lead agent that is itself asked to leave.
+//! answer of a lead agent that has been asked to leave itself.
 
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::Team;

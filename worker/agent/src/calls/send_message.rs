@@ -152,7 +152,7 @@ fn append(outbox: &Outbox, to: &str, owner: &Name, letter: Letter<'_>) -> Result
 /// Looks at the roster again.
 ///
 /// # Errors
-/// What becomes of a message whose receiver may not read it.
+/// Returns the fate of a message whose receiver may not read it.
 fn check_delivery(
     outbox: &Outbox,
     to: &RosterMember,

@@ -8,8 +8,8 @@ use crate::session::Session;
 use crate::team;
 use crate::tools::Tools;
 
-/// Seconds that the model of a teammate has to decide whether it leaves, as with
-/// `teamctl shutdown`.
+/// How long the model of a teammate has to decide whether it leaves, in seconds, as with `teamctl
+/// shutdown`.
 const DECIDE_WITHIN: f64 = 30.0;
 
 impl<T: Tools> Session<T> {
@@ -29,7 +29,7 @@ impl<T: Tools> Session<T> {
         };
         match self.order(Command::Shutdown(order)).await? {
             Done::Asked { request_id } => Ok(format!(
-                "{name} is asked to leave (request {request_id}); you are told when its process is gone, or why it stays"
+                "{name} is asked to leave (request {request_id}); you get a message when its process has ended, or why it stays"
             )),
             Done::Withdrawn => Ok(format!(
                 "{name} was still being prepared: it is not started"

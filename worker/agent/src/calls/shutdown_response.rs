@@ -1,5 +1,5 @@
-//! `shutdown_response` of a teammate, and of a lead agent that is itself asked to leave: the model
-//! answers a shutdown.
+//! `shutdown_response` of a teammate, and of a lead agent that has been asked to leave itself: the
+//! model answers a shutdown.
 
 use teamd_shared::message::AnsweredBy;
 use uuid::Uuid;

@@ -38,7 +38,7 @@ fn describe_created(order: &TaskOrder, ids: &[TaskId]) -> String {
         .map(|task| task.subject.as_deref().unwrap_or_default());
     ids.iter()
         .zip(subjects)
-        .map(|(id, subject)| format!("task {id} ({subject}) is made"))
+        .map(|(id, subject)| format!("task {id} ({subject}) is created"))
         .collect()
 }
 
@@ -56,7 +56,7 @@ fn describe_tasks(order: &TaskOrder, tasks: &[Task]) -> String {
             format!("{title} is completed; it has no check")
         }
         TaskOrder::Submit(..) => {
-            format!("{title} is submitted: its check decides. You are told if that fails.")
+            format!("{title} is submitted: its check decides. You get a message if it fails.")
         }
         TaskOrder::List(Some(_)) => describe(task),
         _ => format!("{title} is {}", task.status.as_str().replace('_', " ")),

@@ -41,7 +41,7 @@ impl Link {
 }
 
 impl SimulatedLink {
-    /// Returns what is to be sent on the present connection; nothing without one.
+    /// Returns what must be sent on the present connection; nothing without one.
     pub(crate) fn outgoing_frames(&mut self) -> Vec<FromWorker> {
         let announcement = self.announcement.borrow_and_update();
         self.sent

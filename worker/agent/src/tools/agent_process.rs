@@ -1,7 +1,7 @@
 //! An agent that runs for many turns: its input is written, and its output is read.
 //!
-//! The driver replies at once where the protocol wants it, also between turns. All other output
-//! waits until the mind takes it: so an agent that floods is slowed down, and holds nothing up.
+//! The driver replies at once where the protocol requires it, also between turns. All other output
+//! waits for the mind. So an agent that floods is slowed down and blocks nothing.
 
 use teamd_worker_model::{AgentDriver, AgentEnds, AgentInput, AgentProcess, Known, Meter};
 use teamd_worker_sandbox::run::{AgentStart, GateHandle, StartedAgent};
@@ -14,7 +14,7 @@ const MAX_LINE: usize = 32 << 20;
 /// How much is read at once, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// What the exchange with an agent begins with.
+/// The beginning of the exchange with an agent.
 pub(super) struct AgentExchange {
     pub(super) driver: Box<dyn AgentDriver>,
     /// What it reads first.

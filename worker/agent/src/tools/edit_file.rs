@@ -56,7 +56,7 @@ fn only_place_of(path: &str, content: &str, old: &str) -> Result<usize, String> 
     match places[..] {
         [at] => Ok(at),
         [] if holds_but_for_white_space(content, old) => Err(format!(
-            "old_text not found in {path}, but for its white space it is there: read the file and copy it exactly"
+            "old_text not found in {path}, where it has other white space: read the file and copy it exactly"
         )),
         [] => Err(format!("old_text not found in {path}")),
         _ => Err(format!(
@@ -66,7 +66,7 @@ fn only_place_of(path: &str, content: &str, old: &str) -> Result<usize, String> 
     }
 }
 
-/// Compares the words alone.
+/// Compares only the words.
 fn holds_but_for_white_space(content: &str, old: &str) -> bool {
     let old = words(old);
     !old.is_empty() && words(content).contains(&old)

@@ -9,15 +9,15 @@ use teamd_worker_sandbox::run::KEPT;
 /// How many lines are read unless a call says otherwise.
 const DEFAULT_LINES: u64 = 2000;
 
-/// How much of a line is looked at, in bytes: more than [`KEPT`] characters, which have at most
-/// four each.
+/// How much of a line is read, in bytes: more than [`KEPT`] characters, which have at most four
+/// bytes each.
 const MAX_LINE: u64 = 4 * KEPT as u64 + 1;
 
-/// How much is read before the first line that is wanted, in bytes. A sparse file can be larger
-/// than any disk, and the worker serves no event meanwhile.
+/// How much is skipped before the first line, in bytes. A sparse file can be larger than any disk,
+/// and the worker serves no event meanwhile.
 const MAX_SKIPPED: u64 = 64 << 20;
 
-/// How much of a file is looked at to tell whether it is text, in bytes.
+/// How much of a file is read to decide whether it is text, in bytes.
 const PROBE: usize = 8 << 10;
 
 impl Workspace {
@@ -73,7 +73,7 @@ impl Workspace {
     }
 }
 
-/// Reads some lines. A note behind them says where to continue, unless the file ends there.
+/// Reads some lines. Unless the file ends there, a note at the end tells where to continue.
 fn page(reader: &mut impl BufRead, first: u64, limit: u64) -> io::Result<String> {
     let mut text = String::new();
     let mut chars = 0;
@@ -105,7 +105,7 @@ fn page(reader: &mut impl BufRead, first: u64, limit: u64) -> io::Result<String>
     }
     if !reader.fill_buf()?.is_empty() {
         text.push_str(&format!(
-            "[the file goes on: read on with offset {}]",
+            "[the file continues: read on with offset {}]",
             first.saturating_add(limit)
         ));
     }

@@ -29,8 +29,8 @@ const OPENED_WITHIN: Duration = Duration::from_secs(2);
 /// The error of a read-only member that writes a file.
 const READ_ONLY: &str = "refused: this teammate is read-only; it changes no file";
 
-/// The variables that tell programs where to keep what is theirs, and where that is below
-/// the state directory.
+/// The variables that tell programs where to keep their files, and the places below the state
+/// directory.
 const STATE_VARIABLES: [(&str, &str); 7] = [
     ("TEAM_AGENT_STATE", ""),
     ("CLAUDE_CONFIG_DIR", "claude"),

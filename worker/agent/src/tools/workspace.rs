@@ -3,9 +3,9 @@
 //!
 //! First a path is only a text: its links are read and replaced until none is left, and the text is
 //! checked. Then it is opened, one component from the one before it with `openat2`, and the kernel
-//! follows no link. So nothing that is renamed or swapped meanwhile leads out. Each directory on
-//! the way is compared, by device and inode, with those that are closed to tools: no bind mount
-//! hides one.
+//! follows no link. So a file that is renamed or swapped meanwhile cannot lead outside. Each
+//! directory on the way is compared by device and inode with those that are closed to tools, so
+//! that no bind mount hides one.
 
 mod guide;
 mod replace;
@@ -67,7 +67,7 @@ pub(super) struct ResolvedPath {
     stat: Option<Stat>,
 }
 
-/// What a file is looked for.
+/// The purpose of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileUse {
     /// To read it.
@@ -78,7 +78,7 @@ pub(super) enum FileUse {
     Make,
 }
 
-/// What no tool touches, by what it is, and how that is refused.
+/// What no tool touches: its identity, and the refusal.
 type Closed = Vec<(Node, fn(&str) -> String)>;
 
 fn check(closed: &Closed, path: &str, stat: Stat) -> Result<(), String> {
@@ -92,7 +92,7 @@ impl Workspace {
     /// Opens a workspace for a member.
     ///
     /// # Errors
-    /// If it is no directory that can be opened, or lies in the team directory.
+    /// If it is not a directory that can be opened, or if it lies in the team directory.
     pub(super) fn open(path: &Path, team_dir: Arc<TeamDir>, name: &Name) -> Result<Self, String> {
         let shown = path.display().to_string();
         // It had no link when it was named. A tool that works in a directory around it can have
@@ -210,7 +210,7 @@ impl Workspace {
             }
             way.push(&name);
             let target = match readlinkat(&self.fd, &way, Vec::new()) {
-                // It is no link, or not there.
+                // It is not a link, or not there.
                 Err(Errno::INVAL | Errno::NOENT) => continue,
                 other => other.map_err(cannot("open", path))?,
             };
@@ -255,8 +255,8 @@ impl Workspace {
         self.find(path, FileUse::Read)?.open(path)
     }
 
-    /// Returns what no tool touches. Each time anew: a folder that was deleted is made again, as
-    /// another inode.
+    /// Returns what no tool touches. It looks each time: a folder that was deleted is made again,
+    /// as another inode.
     fn closed(&self) -> Result<Closed, String> {
         let mut teams = teams(&self.registers)?;
         // By its descriptor: it may have been moved.
@@ -364,7 +364,7 @@ pub(super) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-/// Makes the error of a file that holds something else than text.
+/// Makes the error of a file that is not text.
 pub(super) fn not_text(path: &str, stat: &Stat) -> String {
     format!("{path} is not text ({} bytes)", size(stat))
 }

@@ -24,8 +24,8 @@ use frames::{failure, how_it_ended, line, shown, tool_result, usage};
 use teamd_worker_core::submission::Permission;
 use thread_file::thread_of;
 
-/// Its tools for subagents and goals of its own are off: two protocols confuse a model. And what it
-/// would fetch at its start.
+/// Its own tools for subagents and goals are off, because two protocols confuse a model. So is what
+/// it would fetch at its start.
 const OFF: [&str; 5] = [
     "agents.enabled",
     "features.goals",
@@ -34,7 +34,7 @@ const OFF: [&str; 5] = [
     "check_for_update_on_startup",
 ];
 
-/// The requests that begin: the first one, and the one that begins a thread or resumes it.
+/// The ids of the first request, and of the one that begins or resumes a thread.
 const INITIALIZE: u64 = 1;
 const THREAD: u64 = 2;
 
@@ -60,16 +60,15 @@ pub(crate) struct Codex {
     thread: Option<String>,
     /// The turn that runs.
     turn: Option<String>,
-    /// Messages that are to be sent when there is a thread, or when the turn has ended that takes
-    /// none.
+    /// Messages that wait for a thread, or for the end of a turn that takes no messages.
     waiting: Vec<(Uuid, String)>,
     /// Messages that were sent, by their request.
     sent: HashMap<u64, (Uuid, String)>,
     requests: u64,
     /// Calls of its own tools without an outcome, and what they are given.
     running: BTreeMap<String, Value>,
-    /// Whether the next output of its model is another answer. Nothing says so: calls that run at the
-    /// same time belong to one.
+    /// Whether the next output of its model begins another answer. The protocol does not say so;
+    /// calls that run at the same time belong to one answer.
     is_next: bool,
     permissions: Permissions,
 }
@@ -323,13 +322,13 @@ impl Codex {
         }]
     }
 
-    /// Applies that its model outputs something.
+    /// Applies output of its model: it may begin another answer.
     fn begins(&mut self) -> Option<AgentOutput> {
         std::mem::take(&mut self.is_next).then_some(AgentOutput::Begins)
     }
 
-    /// Ends the calls without an outcome, since the model continues: a command in
-    /// the background has its outcome when it ends, which may never be.
+    /// Ends the calls without an outcome, since the model continues. A command in the background
+    /// may never end.
     fn run_on(&mut self) -> Vec<AgentOutput> {
         std::mem::take(&mut self.running)
             .into_keys()
@@ -453,7 +452,7 @@ impl AgentDriver for Codex {
         } else {
             "accept"
         };
-        // Its answer has no room for a reason.
+        // The protocol has no field for a reason.
         let reason = refusal.map(|why| {
             self.send_message(Uuid::new_v4(), &format!("{REFUSED}{why}"), self.permissions)
         });

@@ -1,9 +1,9 @@
 //! Which messages a session holds: those are not sent again.
 //!
-//! Codex writes the text of a message first, and the line with its id behind it. A kill between the
-//! two leaves a message without an id: it is known by its text (which ends with the text that was sent), as
-//! long as nothing follows it. So the next message to the agent has an id that follows from
-//! that message, and stands for both from then on.
+//! Codex writes the text of a message first and then the line with its id. A kill between the two
+//! leaves a message without an id. Such a message is found by its text (which ends with the text
+//! that was sent), as long as nothing follows it. So the next message to the agent gets an id that
+//! is derived from that message, and from then on this id stands for both.
 
 use std::collections::HashSet;
 
@@ -22,8 +22,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// Looks for the messages in the file of a session. A line that a kill has cut short does not
-    /// count: the agent does not read it.
+    /// Looks for the messages in the file of a session. A line that was cut short by a kill does
+    /// not count, because the agent does not read it.
     pub fn of(driver: &dyn AgentDriver, history: &str, messages: &[AgentMessage]) -> Self {
         let mut texts = driver.texts_without_id(history);
         let mut known = Self::default();
@@ -53,7 +53,7 @@ fn has_entry(driver: &dyn AgentDriver, history: &str, id: Uuid) -> bool {
         .any(|entry| driver.holds(&entry, id))
 }
 
-/// Returns the id of what is sent after a message that the session holds without an id.
+/// Returns the id of the message that follows one that the session has without an id.
 pub(super) fn stands_for(message: Uuid) -> Uuid {
     Uuid::from_u128(message.as_u128() ^ 1)
 }

@@ -33,15 +33,15 @@ use teamd_worker_core::submission::Permission;
 use teamd_worker_core::tools::{Outcome, ToolText};
 
 /// What is added to the instructions of any model.
-const OWN_TOOLS: &str = "\n\nYour tools for files and commands are your own: what is said above of bash, write_file and edit_file holds for them. \
-    plan_approval returns at once: end your turn then; what comes of it arrives as a message.";
+const OWN_TOOLS: &str = "\n\nYou use your own tools for files and commands; the rules above about bash, write_file and edit_file apply to them. \
+    plan_approval returns at once: end your turn then; the verdict arrives as a message.";
 
 /// The reply to a teammate that submits a plan.
 const SUBMITTED: &str = "Submitted. Nothing can be changed before it is approved. End your turn now: the verdict arrives as a message.";
 
 /// The reply to a verdict of the lead agent: a person may have to decide.
 const PASSED_ON: &str =
-    "Passed on. What becomes of it arrives as a message: end your turn unless there is more to do.";
+    "Passed on. The decision arrives as a message: end your turn unless there is more to do.";
 
 /// The reply to a second plan while the first one waits.
 const PLAN_WAITS: &str = "not submitted: your plan waits for its verdict. End your turn now: the verdict arrives as a message.";
@@ -53,7 +53,7 @@ const NO_OUTCOME: &str = "the turn of the agent ended without an outcome of this
 /// agents retry for minutes.
 const SPENT: Duration = Duration::from_secs(1);
 
-/// What happened while a call that runs in the agent was waited for.
+/// What happened while the session waited for a call that runs in the agent.
 #[derive(Debug)]
 pub enum CallProgress {
     /// The call has ended.
@@ -62,7 +62,7 @@ pub enum CallProgress {
     Asks(Permission),
     /// The model has cost something.
     Cost,
-    /// An entry is to be recorded: the agent makes another call, or another one has its outcome.
+    /// An entry must be recorded: the agent makes another call, or another call has its outcome.
     Beside(Event),
 }
 
@@ -166,12 +166,12 @@ impl AgentMind {
         }
     }
 
-    /// Takes out the cost, and the number of answers that have begun, that are in no entry yet.
+    /// Takes the cost that is in no entry yet, and the number of answers that have begun.
     pub fn take_unrecorded(&mut self) -> (Usage, u32) {
         self.cost.take()
     }
 
-    /// Continues the conversation of an earlier worker: how far the agent has come is not known.
+    /// Continues the conversation of an earlier worker, without knowing how far the agent has come.
     pub fn resume(&mut self) {
         self.state = MindState::Off(Stopped {
             was_in_turn: self.is_work,
@@ -184,7 +184,7 @@ impl AgentMind {
         self.state.running().is_some_and(RunningAgent::is_in_turn)
     }
 
-    /// Returns a future that is over when the agent waits in vain for a model call that was refused
+    /// Returns a future that ends when the agent still retries a model call that was refused
     /// because the budget is spent.
     fn spent(&self) -> impl Future<Output = ()> + use<> {
         let running = self.state.running();
@@ -198,7 +198,7 @@ impl AgentMind {
         }
     }
 
-    /// Returns where the agent's present outage is published.
+    /// Returns the channel that publishes the agent's present outage.
     pub fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
         self.pauses.subscribe()
     }
@@ -209,7 +209,7 @@ impl AgentMind {
         self.calls.is_refused(id) || self.setup.team_tool(tool).is_none()
     }
 
-    /// Returns what is to be started; none if the agent runs.
+    /// Returns what to start; none if the agent runs.
     pub fn launch(&self) -> Option<Launch> {
         let MindState::Off(stopped) = &self.state else {
             return None;
@@ -236,7 +236,7 @@ impl AgentMind {
         };
         if let Some(why) = stopped.restart_reason {
             let note = format!(
-                "The agent could not resume its session ({why}). A new one has begun, and gets what was said before."
+                "The agent could not resume its session ({why}). A new one has begun and gets the end of the conversation."
             );
             tracing::warn!("{note}");
             self.restart_note = Some(note);

@@ -1,4 +1,5 @@
-//! Agents that live longer than a piece of work: one file a driver, and the mind that uses them.
+//! Agents that live longer than a piece of work: one file for each driver, and the mind that uses
+//! the drivers.
 //!
 //! A driver turns what happened into lines of its agent's protocol, and lines of the agent into
 //! what happened. It is pure, and knows nothing of teams: it gets their tools as data.
@@ -41,14 +42,14 @@ pub(crate) struct TeamTool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ImmediateReply {
     pub text: &'static str,
-    /// Why another such call is refused before that outcome; none: it is accepted, too.
+    /// Why a further such call is refused before that outcome; none if it is accepted.
     pub refusal: Option<&'static str>,
 }
 
 /// What a driver has read of its agent's output.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentOutput {
-    /// It takes messages.
+    /// It is ready for messages.
     Ready,
     /// A message is part of its turn.
     Taken(Uuid),
@@ -82,20 +83,20 @@ pub enum AgentOutput {
     },
     /// Its model is asked for another answer.
     Begins,
-    /// The cost of its model since the last time.
+    /// The cost of its model since the last report.
     Cost(Usage),
-    /// Its service does not answer, and is asked again.
+    /// Its service does not answer; the agent tries again.
     Retry(String),
     /// Its turn has ended.
     TurnEnded {
         /// Why it has failed, if so.
         failure: Option<String>,
     },
-    /// It cannot continue, and is to be ended.
+    /// It cannot continue and must be ended.
     Unusable(String),
     /// It cannot resume the session that it has kept.
     NotResumed(String),
-    /// A line that makes no sense.
+    /// A line that is not of its protocol.
     Nonsense(String),
 }
 
@@ -178,13 +179,13 @@ fn why_it_failed(status: Option<u64>, message: &str) -> String {
         401 | 403 => "refuses the key",
         404 => "does not know the model",
         429 => "limits its requests",
-        500..=599 => "is overloaded or out of order",
+        500..=599 => "is overloaded or fails",
         _ => "refuses the request",
     };
     format!("its service {what} (status {status}): {message}")
 }
 
-/// Returns a text of a frame as it is; empty if there is none.
+/// Returns a text of a frame; empty if there is none.
 fn text_of(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

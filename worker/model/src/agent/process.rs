@@ -1,5 +1,5 @@
-//! The process of an agent that runs for many turns, as its mind knows it: its input, its output,
-//! and how it has ended. Who starts the process holds the other ends.
+//! The process of an agent that runs for many turns, as the mind sees it: its input, its output,
+//! and how it has ended. The code that starts the process has the other ends.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use uuid::Uuid;
 use super::{AgentDriver, AgentMessage, AgentOutput, Known};
 use crate::service::Meter;
 
-/// How much output the mind may not have taken yet, before the agent is slowed down.
+/// How many outputs may wait for the mind before the agent is slowed down.
 const MAX_UNREAD: usize = 256;
 
-/// How long the end of an agent is waited for that has closed its output.
+/// How long the worker waits for the end of an agent that has closed its output.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What is wanted of an agent that is to be started.
+/// How an agent is to be started.
 #[derive(Debug)]
 pub struct Launch {
     /// How it is driven.
@@ -27,7 +27,7 @@ pub struct Launch {
     pub session: Uuid,
     /// The messages that the session may hold.
     pub messages: Vec<AgentMessage>,
-    /// Whether it is to begin a new session, and what there is of the old one is put aside.
+    /// Whether it begins a new session; the file of the old one is then put aside.
     pub is_new_session: bool,
 }
 
@@ -56,10 +56,10 @@ pub enum AgentInput {
     Permission {
         /// The id of the question.
         question: String,
-        /// Why it may not, unless it may.
+        /// Why the agent may not use the tool; none if it may.
         refusal: Option<String>,
     },
-    /// That its turn ends.
+    /// The turn ends.
     Interrupt,
 }
 
@@ -79,13 +79,13 @@ pub struct AgentProcess {
     ended: Option<oneshot::Receiver<String>>,
     /// How it has ended, if that is known.
     how: Option<String>,
-    /// When its output was found to be closed.
+    /// When its output was first seen closed.
     closed_at: Option<Instant>,
-    /// What serves it: it ends with this.
+    /// The tasks that serve it; they end with it.
     _tasks: JoinSet<()>,
 }
 
-/// The ends of who runs the process.
+/// The other ends, for the code that runs the process.
 #[derive(Debug)]
 pub struct AgentEnds {
     /// What the mind sends.
@@ -95,10 +95,9 @@ pub struct AgentEnds {
 }
 
 impl AgentProcess {
-    /// Makes the process of an agent whose end `ended` reports, and which is ended when that is
-    /// dropped.
-    /// `known`: what its session holds, unless that is a new one; `fixed`: its gate, if that does
-    /// not change while it runs.
+    /// Makes the process of an agent. `ended` reports its end; dropping the sender of `ended` ends
+    /// the process. `known`: what its session holds, unless that is a new one; `fixed`: its gate,
+    /// if that does not change while it runs.
     pub fn new(
         known: Option<Known>,
         fixed: Option<Gate>,
@@ -126,7 +125,7 @@ impl AgentProcess {
         (process, ends)
     }
 
-    /// Has these tasks end with it.
+    /// Ends these tasks together with the process.
     #[must_use]
     pub fn with_tasks(self, tasks: JoinSet<()>) -> Self {
         Self {

@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use super::TeamTool;
 use teamd_worker_core::tools::Outcome;
 
-/// The outcome of a call that no model has made, or whose outcome was asked for before.
-const UNKNOWN: &str = "this call is not known to the team: only your main conversation calls its tools, each call once";
+/// The outcome if no model has made the call, or if the agent has already asked for its outcome.
+const UNKNOWN: &str = "the team does not know this call: only your main conversation can call team tools, and each call counts once";
 
 /// The calls without an outcome; `A`: where the agent wants it.
 #[derive(Debug)]
@@ -43,8 +43,8 @@ impl<A> TeamCalls<A> {
             .any(|team_tool| team_tool.text.name == tool)
     }
 
-    /// Applies that the model calls a tool; none: it is no team tool. Returns why the call is
-    /// refused, if it is.
+    /// Applies a call by the model. Returns none if the tool is not a team tool, else why the call
+    /// is refused, if it is.
     pub(super) fn called(&mut self, id: &str, tool: &str) -> Option<Option<&'static str>> {
         let tool = self
             .tools
@@ -67,8 +67,8 @@ impl<A> TeamCalls<A> {
         Some(refusal)
     }
 
-    /// Applies that the agent asks for the outcome of a call. Returns that outcome; none if it comes
-    /// later.
+    /// Applies that the agent asks for the outcome of a call. Returns the outcome, or none if it
+    /// comes later.
     pub(super) fn asked(&mut self, id: &str, by: A) -> Option<Outcome> {
         let early = self.early.remove(id);
         let Some(reply) = self.called.remove(id) else {

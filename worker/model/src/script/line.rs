@@ -16,7 +16,7 @@
 
 use serde_json::{Value, json};
 
-/// The order to fail. It stands in the queue of calls, and no tool has this name.
+/// The order to fail. It is queued like a call, and no tool has this name.
 pub(super) const FAIL: &str = "fail_model";
 
 /// A call of a tool, which need not exist.
@@ -81,9 +81,9 @@ fn read(line: &str) -> ScriptLine {
     })
 }
 
-/// Reads the input of a call: an object, or the short form of the tool. A command such as
-/// `{ date; }` begins like an object and is none. A tool that has no short form reports which field
-/// it misses.
+/// Reads the input of a call: an object, or the short form of the tool. A command such as `{ date;
+/// }` begins like an object but is not one. A tool that has no short form reports which field it
+/// misses.
 fn input_of(tool: &str, rest: &str) -> Value {
     if rest.starts_with('{')
         && let Ok(input @ Value::Object(_)) = serde_json::from_str(rest)
@@ -116,7 +116,7 @@ fn number(word: &str) -> Value {
     }
 }
 
-/// Reads `\n`, `\t` and `\\`; any other backslash stands for itself.
+/// Reads `\n`, `\t` and `\\`; any other backslash stays.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars();

@@ -1,21 +1,19 @@
 //! Anthropic's Messages API: a prompt becomes a request, and events become an answer. Pure.
 //!
 //! Sources: the API reference of `POST /v1/messages`, version 2023-06-01, and its guides to tool
-//! use and prompt caching. At most four places of a request may be marked for the cache, which
-//! looks back at most 20 blocks from each. The marks stand behind the tools (which all teammates
-//! share), behind the system's text, and behind the last two turns of the user: what the request
-//! before has put into the cache ends exactly at the first of these two, however many blocks came
-//! since.
+//! use and prompt caching. A request may have at most four cache marks, and the cache looks back at
+//! most 20 blocks from each. The marks follow the tools (which all teammates share), the system
+//! prompt, and the last two turns of the user. The cached part of the previous request ends exactly
+//! at the first of these two turns, no matter how many blocks came since.
 //!
 //! An answer comes as `message_start`, then for each block `content_block_start`, any number of
 //! `content_block_delta`, `content_block_stop`, then `message_delta` and `message_stop`; `ping` and
-//! `error` at any time. Types that are not known are part of the contract: such events are passed
-//! over, such blocks kept as they are.
+//! `error` at any time. Unknown types are part of the contract: such events are ignored, and such
+//! blocks are kept unchanged.
 //!
-//! Tools that run at the service are not asked for here, but a gateway may add some: what the model
-//! says of them comes as `server_tool_use` and a result that names it, in one answer. One without
-//! the other is refused, but at the end of an answer that the service has paused (`pause_turn`),
-//! which is sent back as it is.
+//! Requests name no tools that run at the service, but a gateway may add some. Their calls arrive
+//! as `server_tool_use` with a matching result in the same answer. The service refuses one without
+//! the other, except at the end of a paused answer (`pause_turn`), which is sent back unchanged.
 
 use std::collections::HashSet;
 
@@ -32,11 +30,10 @@ use teamd_worker_core::tools::ToolText;
 
 use crate::prompt::{Prompt, PromptTurn, Role, TurnPart};
 
-/// How many bytes of a request count as a token: so few that the estimate of a prompt is rather too
-/// high.
+/// How many bytes of a request count as a token. The estimate is meant to be rather too high.
 const BYTES_A_TOKEN: u64 = 3;
 
-/// The least room that an answer is asked for: less would not be worth the call.
+/// The minimum room for an answer, in tokens; less would not be worth the call.
 const LEAST_OUTPUT: u64 = 1024;
 
 /// The wire format of one model.
@@ -214,17 +211,17 @@ fn tool(tool: &ToolText) -> Value {
     json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input })
 }
 
-/// Marks a block: what ends with it is put into the cache.
+/// Marks a block: the request up to it goes into the cache.
 fn mark(block: &mut Value) {
     block["cache_control"] = json!({ "type": "ephemeral" });
 }
 
-/// Returns an id as the API takes it: other services have other characters in theirs.
+/// Returns an id that the API accepts; ids of other services may have other characters.
 fn wire_id(id: &str) -> String {
     identifier(id.chars())
 }
 
-/// Takes in the next event, or an answer that came in one piece.
+/// Applies the next event, or an answer that came in one piece.
 fn read_event(event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
     let value = parse(&event.data)?;
     let index = value["index"].as_u64().unwrap_or_default();
@@ -253,7 +250,7 @@ fn read_event(event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the counters that are there: the last count of each holds for the whole answer.
+/// Copies the counters of an event. The last value of each is the one of the whole answer.
 pub(super) fn count(said: &Value, usage: &mut Usage) {
     for (name, counter) in [
         ("input_tokens", &mut usage.input_tokens),
@@ -271,9 +268,8 @@ pub(super) fn count(said: &Value, usage: &mut Usage) {
     }
 }
 
-/// Takes out every use without a result behind it, and every result without a use before it: an
-/// answer that was cut, or paused and not gone on with, may hold such a one, and the service
-/// refuses it.
+/// Removes every use without a later result, and every result without an earlier use. An answer
+/// that was cut, or paused and not continued, may have one, and the service refuses it.
 fn pair(content: &mut Vec<Value>) {
     let mut used = HashSet::new();
     let mut paired = HashSet::new();
@@ -301,8 +297,8 @@ fn use_of(block: &Value) -> Option<&str> {
         .then(|| block["id"].as_str().unwrap_or_default())
 }
 
-/// Returns which use a result belongs to: `web_search_tool_result` and the like. A plain
-/// `tool_result` is ours.
+/// Returns the id of the use that a result belongs to: `web_search_tool_result` and the like. A
+/// plain `tool_result` is ours.
 fn result_of(block: &Value) -> Option<&str> {
     let kind = block["type"].as_str()?;
     kind.ends_with("_tool_result")

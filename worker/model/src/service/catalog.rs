@@ -1,12 +1,11 @@
-//! What is known of the models by their names: how much each can take. Pure.
+//! The limits of models, by their names. Pure.
 //!
-//! A name that is not known here works as well: the figures are then careful guesses, and
-//! `TEAM_CONTEXT_WINDOW` says better.
+//! Other names also work, with cautious guesses; `TEAM_CONTEXT_WINDOW` overrides them.
 
 use teamd_shared::model_spec::Provider;
 
-/// Returns how many tokens a prompt and its answer may have together. Where a service limits the
-/// prompt further, that limit counts.
+/// Returns how many tokens a prompt and its answer may have together. If a service has a lower
+/// limit for the prompt, that limit counts.
 pub(super) fn window(provider: Provider, model: &str) -> u64 {
     match provider {
         Provider::Anthropic => match version(model) {
@@ -17,8 +16,8 @@ pub(super) fn window(provider: Provider, model: &str) -> u64 {
     }
 }
 
-/// Returns how many tokens an answer of Anthropic's may have: it must be said in every request, and
-/// what a model thinks counts, too.
+/// Returns how many tokens an answer of Anthropic's models may have. Every request must name this
+/// limit, and the model's thinking counts.
 pub(super) fn max_output(model: &str) -> u64 {
     match version(model) {
         Some((4.., _)) => 32_000,
@@ -56,7 +55,7 @@ const OPENAI: [(&str, u64); 13] = [
     ("o4", 200_000),
 ];
 
-/// What a server on one's own machine has at least, as a rule.
+/// The window that servers on one's own machine usually have at least.
 const LOCAL: u64 = 32_768;
 
 fn of_openai(model: &str) -> u64 {

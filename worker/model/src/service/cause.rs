@@ -39,7 +39,7 @@ pub(super) enum Cause {
     Incomplete,
     /// The answer is longer than any that makes sense.
     TooLarge,
-    /// The server that answered is no such service.
+    /// The server that answered is not such a service.
     WrongService,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Row {
     pub(super) may_pass: bool,
     /// What is shown while the worker waits for the next attempt: nothing that the service sent.
     pub(super) brief: &'static str,
-    /// What is said after the last attempt.
+    /// The message after the last attempt.
     pub(super) message: &'static str,
     /// What the user can do then.
     pub(super) hint: &'static str,
@@ -76,7 +76,7 @@ impl Row {
     }
 }
 
-/// What is said when a service failed in several attempts.
+/// The message when a service failed in several attempts.
 pub(super) const NO_ANSWER: &str =
     "{provider} did not answer, {attempts} failed; the last: {detail}";
 
@@ -174,8 +174,7 @@ impl Cause {
     }
 }
 
-/// Replaces each `{NAME}` in a text of the table by its value. Values are taken as they are, also
-/// if they contain braces.
+/// Replaces each `{NAME}` in a text of the table by its value. Braces in values have no meaning.
 pub(super) fn fill(text: &str, values: &[(&str, &str)]) -> String {
     let mut filled = String::new();
     let mut rest = text;

@@ -1,5 +1,5 @@
-//! The HTTP client, and the headers and the address of a request. It shows no key, and no address
-//! that may hold a password.
+//! The HTTP client, and the headers and the address of a request. Nothing here shows a key, or an
+//! address that may hold a password.
 
 use std::error::Error as _;
 use std::path::Path;
@@ -17,8 +17,8 @@ use crate::ModelError;
 /// How long a connection may take to be established.
 const CONNECT: Duration = Duration::from_secs(15);
 
-/// Builds the client. Only the settings of the member count: not the variables of this process, and
-/// no redirect, since it would carry the key along.
+/// Builds the client. Only the settings of the member count, not the variables of this process.
+/// Redirects are not followed, since they would carry the key along.
 ///
 /// # Errors
 /// [`ModelError::Unusable`] if the certificate authorities cannot be read.
@@ -68,7 +68,7 @@ fn read_pem(path: &Path) -> Result<Vec<Certificate>, String> {
     Ok(certificates)
 }
 
-/// Puts a path below a base URL, whatever of it the base has already: both `…/` and `…/v1` are
+/// Appends a path to a base URL that may already contain its beginning: both `…/` and `…/v1` are
 /// common.
 pub(super) fn below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();

@@ -1,8 +1,8 @@
-//! An answer while it comes, whichever provider it comes from: a provider's file puts what an event
-//! holds into the blocks of this draft. Pure.
+//! An answer while it arrives, from any provider: the provider's file adds each event to the blocks
+//! of this draft. Pure.
 //!
-//! A block is as Anthropic writes it: an object with a `type`, whose texts grow. Only the input of
-//! a call comes apart from it, as the text of a JSON object.
+//! A block has Anthropic's form: an object with a `type`, whose texts grow. Only the input of a
+//! call is separate, as the text of a JSON object.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ use crate::ModelAnswer;
 /// events around them.
 const MAX_ANSWER: usize = 16 << 20;
 
-/// How deeply a part of an answer may be nested: it stands in an entry of the transcript, which
-/// must be readable.
+/// How deeply a part of an answer may be nested. It becomes part of a transcript entry, which must
+/// stay readable.
 const MAX_NEST: usize = 64;
 
-/// What is known of an answer while it comes.
+/// The part of an answer that has arrived.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     /// The blocks by their places.
     pub(super) blocks: BTreeMap<u64, PartialBlock>,
     /// The text that came since the caller has taken it out.
-    pub(super) heard: String,
+    pub(super) new_text: String,
     /// What it cost.
     pub(super) usage: Usage,
     /// Whether the model refuses to answer.
@@ -39,21 +39,21 @@ pub(super) struct Draft {
     length: usize,
 }
 
-/// A block as it stands so far.
+/// The part of a block that has arrived.
 #[derive(Debug)]
 pub(super) struct PartialBlock {
-    /// As it was begun, with what came since; but for the input of a call.
+    /// The block so far, without the input of a call.
     pub(super) block: Value,
     /// The input of a call, as text.
     json: String,
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
     /// The answer, or the next piece of one.
     pub(super) answer: ModelAnswer,
-    /// Whether the service has paused it: sent back as it is, it goes on.
+    /// Whether the service has paused it. Sent back unchanged, it continues.
     pub(super) paused: bool,
 }
 
@@ -64,7 +64,7 @@ impl Draft {
     /// [`FailureKind::TooLarge`] if the answer is longer than any that makes sense.
     pub(super) fn begin(&mut self, place: u64, block: Value) -> Result<(), Failure> {
         self.measure(&block)?;
-        self.heard.push_str(text(&block["text"]));
+        self.new_text.push_str(text(&block["text"]));
         self.blocks.insert(
             place,
             PartialBlock {
@@ -92,7 +92,7 @@ impl Draft {
             return Ok(());
         };
         if block.get("type").is_some_and(|kind| kind == "text") {
-            self.heard.push_str(text(&delta["text"]));
+            self.new_text.push_str(text(&delta["text"]));
         }
         json.push_str(text(&delta["partial_json"]));
         for (name, value) in delta.as_object().into_iter().flatten() {
@@ -119,7 +119,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Takes in why the answer ended, if the value says so.
+    /// Records why the answer ended, if the value is a reason.
     pub(super) fn set_stop(&mut self, reason: &Value) {
         if let Some(reason) = reason.as_str().filter(|reason| !reason.is_empty()) {
             self.stop = Some(reason.to_owned());
@@ -210,7 +210,7 @@ pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Reads the input of a call as it was streamed: an object, or else the text as it stands.
+/// Reads the streamed input of a call: an object, or else the text itself.
 fn input(text: &str) -> Value {
     match serde_json::from_str::<Value>(text) {
         Ok(value @ Value::Object(_)) => shallow(value),
@@ -220,8 +220,8 @@ fn input(text: &str) -> Value {
     }
 }
 
-/// Makes a text of what is nested too deeply to stand in a transcript: the model is told, by the
-/// call that cannot read it.
+/// Turns a value that is nested too deeply for a transcript into a text. The tool then refuses it,
+/// so that the model learns of it.
 fn shallow(value: Value) -> Value {
     if is_nested_within(&value, MAX_NEST) {
         value

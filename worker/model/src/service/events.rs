@@ -1,4 +1,4 @@
-//! Server-sent events, cut wherever the network cuts them. Pure.
+//! Server-sent events, read from chunks that end anywhere. Pure.
 //!
 //! The format is that of the HTML standard: fields `event` and `data`, a blank line ends an event,
 //! lines end with CR, LF or both. Memory is bounded: an event that never ends is refused.
@@ -30,7 +30,7 @@ pub(super) struct EventReader {
 }
 
 impl EventReader {
-    /// Takes in the next chunk; returns the events that it completes.
+    /// Reads the next chunk. Returns the events that it completes.
     ///
     /// # Errors
     /// [`FailureKind::TooLarge`] for an event that is longer than any real one.
@@ -80,7 +80,7 @@ impl EventReader {
         None
     }
 
-    /// An event without a data line is none.
+    /// A block without a data line is not an event.
     fn end_event(&mut self) -> Option<ServerEvent> {
         let name = std::mem::take(&mut self.name);
         let mut data = std::mem::take(&mut self.data);

@@ -10,7 +10,7 @@ use teamd_shared::visible::is_hidden;
 use super::GIVE_UP;
 use super::cause::{Cause, fill};
 
-/// How much of what a service says is shown, in characters.
+/// How much of a service's message is shown, in characters.
 const MAX_DETAIL: usize = 300;
 
 /// Why one request brought no answer.
@@ -42,7 +42,7 @@ pub(super) enum FailureKind {
     Silent,
     /// The answer broke off, or came damaged.
     Incomplete,
-    /// The server that answered is no such service.
+    /// The server that answered is not such a service.
     WrongService,
     /// The answer is longer than any that makes sense.
     TooLarge,
@@ -99,7 +99,7 @@ impl Failure {
         failure
     }
 
-    /// Returns the status that the code stands for. An unknown code is the service's own fault.
+    /// Returns the status that the code means. An unknown code counts as a mistake of the service.
     fn status_of_code(&self) -> u16 {
         let mut numbers = self.code.split(' ').filter_map(|word| word.parse().ok());
         if let Some(status) = numbers.find(|status| (400..600).contains(status)) {
@@ -143,18 +143,18 @@ impl Failure {
         }
     }
 
-    /// Tells whether the service answered with one of these statuses.
+    /// Returns whether the service answered with one of these statuses.
     pub(super) fn has_status(&self, statuses: &[u16]) -> bool {
         matches!(self.kind, FailureKind::Status(status) if statuses.contains(&status))
     }
 
-    /// Tells whether code or detail holds one of these words, which are in small letters.
+    /// Returns whether code or detail holds one of these words, which are in small letters.
     pub(super) fn mentions(&self, words: &[&str]) -> bool {
         let all = format!("{} {}", self.code, self.detail).to_lowercase();
         words.iter().any(|word| all.contains(word))
     }
 
-    /// Tells whether the account lacks money: waiting does not help.
+    /// Returns whether the account lacks money: waiting does not help.
     pub(super) fn is_out_of_credit(&self) -> bool {
         let words = [
             "insufficient_quota",
@@ -166,7 +166,7 @@ impl Failure {
         self.has_status(&[402]) || self.has_status(&[400, 403, 429]) && self.mentions(&words)
     }
 
-    /// Tells whether the conversation does not fit the model any more, as each service says it.
+    /// Returns whether the conversation no longer fits the model, in the words of each service.
     pub(super) fn is_too_long(&self) -> bool {
         let words = [
             "context_length_exceeded",
@@ -180,8 +180,8 @@ impl Failure {
         self.has_status(&[413]) || self.has_status(&[400, 422, 500]) && self.mentions(&words)
     }
 
-    /// Tells whether the same request may be answered later. What a service says about that counts
-    /// more than its status.
+    /// Returns whether the same request may be answered later. What a service says about that
+    /// counts more than its status.
     pub(super) fn is_temporary(&self) -> bool {
         let cause = Cause::of(self);
         match (self.should_retry, self.kind) {
@@ -191,7 +191,7 @@ impl Failure {
         }
     }
 
-    /// Tells whether the whole team should leave the service alone.
+    /// Returns whether the whole team should leave the service alone.
     pub(super) fn is_overload(&self) -> bool {
         self.has_status(&[429, 503, 529]) || self.retry_after.is_some()
     }
@@ -231,8 +231,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Makes a text from outside fit for a log line and a message: one line, without characters that a
-/// terminal acts on.
+/// Makes a text from outside safe for a log line and a message: one line, without characters that
+/// control a terminal.
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace()
         .collect::<Vec<_>>()
@@ -248,7 +248,7 @@ pub(super) fn one_line(text: &str) -> String {
         .collect()
 }
 
-/// Makes a text short.
+/// Shortens a text.
 pub(super) fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_DETAIL) {
         Some((at, _)) => format!("{}…", &text[..at]),

@@ -23,8 +23,8 @@ struct Upstreams {
     meter: Meter,
 }
 
-/// Returns each service of a model whose key is in the environment; none if there is none. `meter`:
-/// counts what is spent, and says what may be.
+/// Returns each model service whose key is in the environment. `meter`: counts the usage and limits
+/// it.
 pub fn upstreams(environment: &Environment, meter: Meter) -> Option<Arc<dyn Models>> {
     let all: Vec<_> = [Provider::Anthropic, Provider::OpenAi]
         .into_iter()

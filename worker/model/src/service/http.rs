@@ -15,21 +15,20 @@ use super::retry::retry_after;
 use super::waits::Waits;
 use super::wire::{Wire, json};
 
-/// How long the end of a stream is waited for when the answer is complete: some servers never send
+/// How long to wait for the end of the stream when the answer is complete. Some servers never end
 /// it.
 const END: Duration = Duration::from_secs(2);
 
 /// How much may be read for one answer, in bytes: a stream wraps every few letters into an event.
 const MAX_STREAM: usize = 256 << 20;
 
-/// How long an answer in one piece may be as it is written, in bytes: its content may all be
-/// escapes.
+/// How long an answer in one piece may be, in bytes; all of its content may be escaped.
 const MAX_WHOLE: usize = 64 << 20;
 
 /// How much of an error is read, in bytes.
 const MAX_ERROR: usize = 64 << 10;
 
-/// Sends a request, and reads the answer; `heard` is told each piece of text as it comes.
+/// Sends a request and reads the answer; `observe` gets each piece of text as it arrives.
 ///
 /// # Errors
 /// [`Failure`], which may hold secrets.
@@ -37,7 +36,7 @@ pub(super) async fn exchange(
     request: RequestBuilder,
     wire: &dyn Wire,
     waits: &Waits,
-    heard: &mut dyn FnMut(&str),
+    observe: &mut dyn FnMut(&str),
 ) -> Result<Piece, Failure> {
     let response = waits
         .for_service(request.send())
@@ -55,7 +54,7 @@ pub(super) async fn exchange(
                 "it redirects (status {status}), which is not followed"
             ));
         }
-        // Each service says in JSON that it has no such model.
+        // A service that lacks only the model answers in JSON.
         404 if !content_type(&response).contains("json") => {
             return wrong_service("there is no such service at this address (status 404)");
         }
@@ -65,8 +64,8 @@ pub(super) async fn exchange(
         return wrong_service(&format!("{what} is no answer"));
     }
     let mut draft = Draft::default();
-    match read_answer(response, wire, &mut draft, waits, heard).await {
-        // Once it was said why the answer ended, nothing that follows is missed.
+    match read_answer(response, wire, &mut draft, waits, observe).await {
+        // After the reason for its end, nothing that follows is needed.
         _ if draft.is_complete() => Ok(draft.end()),
         Ok(()) => Err(Failure::new(
             FailureKind::Incomplete,
@@ -87,11 +86,11 @@ async fn read_answer(
     wire: &dyn Wire,
     draft: &mut Draft,
     waits: &Waits,
-    heard: &mut dyn FnMut(&str),
+    observe: &mut dyn FnMut(&str),
 ) -> Result<(), Failure> {
     let mut take = |event: &ServerEvent, draft: &mut Draft| {
         wire.read(event, draft)?;
-        heard(&std::mem::take(&mut draft.heard));
+        observe(&std::mem::take(&mut draft.new_text));
         Ok(())
     };
     let is_whole = content_type(&response).contains("json");
@@ -132,7 +131,7 @@ async fn read_answer(
             },
             draft,
         )?;
-        // A body that is no answer says what is wrong.
+        // A body without an answer describes an error.
         return if draft.is_complete() {
             Ok(())
         } else {
@@ -143,7 +142,7 @@ async fn read_answer(
     events.finish().map_or(Ok(()), |event| take(&event, draft))
 }
 
-/// Reads what a service says with another status than 200.
+/// Reads an answer with another status than 200.
 async fn read_error(mut response: Response, status: u16, waits: &Waits) -> Failure {
     let wanted = (
         header(&response, "retry-after-ms"),
@@ -153,7 +152,7 @@ async fn read_error(mut response: Response, status: u16, waits: &Waits) -> Failu
     let should_retry = header(&response, "x-should-retry").parse().ok();
     let unreadable = unreadable(&response);
     let mut body = Vec::new();
-    // What cannot be read is not missed: the status is known.
+    // The rest is not needed, because the status is known.
     while body.len() <= MAX_ERROR
         && let Ok(Some(chunk)) = next_chunk(&mut response, waits).await
     {
@@ -183,7 +182,7 @@ async fn next_chunk(
     })
 }
 
-/// Says why a service cannot be reached.
+/// Returns why a service cannot be reached.
 pub(super) fn unreachable(error: reqwest::Error) -> Failure {
     let why = error_chain(error);
     if why.contains("certificate") || why.contains("UnknownIssuer") {
@@ -195,13 +194,13 @@ pub(super) fn unreachable(error: reqwest::Error) -> Failure {
     if why.contains("dns error") || why.contains("lookup address") {
         return Failure::new(FailureKind::Unreachable, "its name is not found");
     }
-    // The innermost error says why, those around it only which library saw it.
+    // The innermost error names the cause; the others only name the library.
     let innermost = why.rsplit(": ").next().unwrap_or(&why);
     let cause = innermost.split(" (os error").next().unwrap_or(innermost);
     Failure::new(FailureKind::Unreachable, &lower_first(cause))
 }
 
-/// A fragment of an error begins with a small letter.
+/// Lowers the first letter, for a fragment of a sentence.
 fn lower_first(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| {
@@ -228,8 +227,7 @@ fn content_type(response: &Response) -> String {
         .to_ascii_lowercase()
 }
 
-/// Names a body that holds neither an answer nor words for a person, if it is such a one. No
-/// encoding is ever asked for.
+/// Names a body that holds neither an answer nor a message for a person. No encoding was requested.
 fn unreadable(response: &Response) -> Option<String> {
     let encoding = header(response, "content-encoding").to_ascii_lowercase();
     if !matches!(encoding.as_str(), "" | "identity") {

@@ -1,4 +1,4 @@
-//! The ids of calls: each is unique in its conversation, whatever the model's service says.
+//! The ids of calls: each is unique in its conversation, even if the service repeats one.
 
 use std::collections::HashSet;
 

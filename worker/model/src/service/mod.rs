@@ -1,11 +1,12 @@
-//! A model that is reached over HTTP: asks its service, waits and asks again when that may help,
-//! and says in plain words when it does not.
+//! A model that is reached over HTTP: asks its service, retries when that may help, and explains
+//! failures in plain words.
 //!
-//! It keeps no conversation: every prompt holds all of it. What is sent and how an answer is read
-//! is up to a [`Wire`], one file a provider; those are pure. Keys go into headers and nowhere else.
+//! It keeps no conversation: every prompt holds all of it. A [`Wire`] decides what is sent and how
+//! an answer is read; there is one pure file for each provider. Keys go into headers and nowhere
+//! else.
 //!
-//! Two types say that there is no answer: a [`Failure`] is what one request came to, and decides
-//! about the next; a [`ModelError`] is what the last failure means for a user.
+//! Two types describe a missing answer. A [`Failure`] is the outcome of one request and decides
+//! about the next one. A [`ModelError`] explains the last failure to a user.
 
 mod anthropic;
 mod catalog;
@@ -52,8 +53,8 @@ use teamd_worker_core::state::Budget;
 use waits::Waits;
 use wire::Wire;
 
-/// How long all attempts and pauses for one prompt may take together, in however many pieces its
-/// answer comes: after that, no failure is followed by another attempt. An answer that comes has no
+/// How long all attempts and pauses for one prompt may take together, over all pieces of its
+/// answer. After that, a failure is not followed by another attempt. An answer that arrives has no
 /// limit.
 const GIVE_UP: Duration = Duration::from_secs(600);
 
@@ -61,7 +62,7 @@ const GIVE_UP: Duration = Duration::from_secs(600);
 /// be given up.
 const MAX_PAUSES: u32 = 10;
 
-/// What a service needs of its surroundings.
+/// What a service needs from its surroundings.
 #[derive(Debug, Clone, Copy)]
 pub struct Access<'a> {
     /// The team, whose workers leave an overloaded service alone together.
@@ -70,12 +71,12 @@ pub struct Access<'a> {
     pub environment: &'a Environment,
 }
 
-/// What is heard of an answer while it comes.
+/// The progress of an answer while it arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress<'a> {
     /// The next piece of its text.
     Text(&'a str),
-    /// The answer broke off, and begins anew: what was heard of it so far does not count.
+    /// The answer broke off and begins again. Its text so far does not count.
     Again,
 }
 
@@ -88,7 +89,7 @@ pub(crate) struct ModelService {
     client: Option<Client>,
     waits: Waits,
     overload: Overload,
-    /// What an answer has cost that has not ended, or never will.
+    /// The cost of an answer that has not ended, or never will.
     unrecorded: Usage,
 }
 
@@ -124,33 +125,34 @@ impl ModelService {
         self.settings.window
     }
 
-    /// Returns where the pause of the moment stands, while a prompt is asked.
+    /// Returns the channel that publishes the present pause.
     pub(crate) fn pauses(&self) -> watch::Receiver<Option<Waiting>> {
         self.waits.subscribe()
     }
 
-    /// Takes out what answers have cost that came to nothing, since it was taken out last.
+    /// Takes the cost of answers that came to nothing, since the last call.
     pub(crate) fn take_unrecorded(&mut self) -> Usage {
         std::mem::take(&mut self.unrecorded)
     }
 
-    /// Asks; `began`: when the waiting for this answer began; `heard` is told each piece of text as
-    /// it comes. `budget`: what may be spent, with what [`ModelService::take_unrecorded`] has not taken
-    /// out, before an answer that is not whole is given up.
+    /// Asks for an answer. `began`: when the wait for this answer began; `observe` gets each piece
+    /// of text as it arrives; `budget`: how much may be spent, including the cost that
+    /// [`ModelService::take_unrecorded`] has not taken yet, before an incomplete answer is given
+    /// up.
     ///
-    /// An answer that the service pauses is sent back as it is, nothing stands behind it, and the
-    /// model goes on. Elsewhere it is one answer, which counts when it has ended. So no message, no
-    /// crash and no compaction can come between its pieces: a worker that dies meanwhile asks anew.
-    /// A call that fails or is dropped halfway leaves nothing behind but what it cost.
+    /// An answer that the service pauses is sent back unchanged as the end of the prompt, and the
+    /// model continues it. Elsewhere it is one answer, which counts when it has ended. So no
+    /// message, crash or compaction can come between its pieces; a worker that dies meanwhile asks
+    /// again. A call that fails or is dropped leaves nothing behind but its cost.
     ///
     /// # Errors
-    /// [`ModelError`] if there is no answer to be had, also not by waiting and trying again.
+    /// [`ModelError`] if there is no answer, even after retries.
     pub(crate) async fn ask(
         &mut self,
         began: Instant,
         prompt: &Prompt<'_>,
         budget: Budget,
-        heard: &mut dyn FnMut(Progress<'_>),
+        observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<ModelAnswer, ModelError> {
         let before = self.unrecorded;
         let mut content = Vec::new();
@@ -165,24 +167,24 @@ impl ModelService {
                 turns: &turns,
                 ..prompt.clone()
             };
-            let Piece { answer, paused } = self.next_piece(&going_on, began, &text, heard).await?;
+            let Piece { answer, paused } = self.next_piece(&going_on, began, &text, observe).await?;
             self.unrecorded += answer.usage;
             usage += answer.usage;
             content.extend(answer.content);
-            // With a call in it, it goes on behind the result.
+            // An answer with a call continues after the result.
             if !paused
                 || content
                     .iter()
                     .any(|block| matches!(block, Block::ToolUse { .. }))
             {
-                // For each piece all of the conversation was read again, with the pieces before:
-                // only the last count is its length.
+                // For each piece the service read the whole conversation again, with the earlier
+                // pieces. So only the last count is its length.
                 let last = answer
                     .usage
                     .input()
                     .saturating_add(answer.usage.output_tokens);
                 let length = (pauses > 0).then_some(last);
-                // The answer says what it cost.
+                // The answer carries its cost.
                 self.unrecorded = before;
                 return Ok(ModelAnswer {
                     content,
@@ -191,7 +193,7 @@ impl ModelService {
                     length,
                 });
             }
-            tracing::info!("{}: paused its answer; it goes on", self.name());
+            tracing::info!("{}: paused its answer; asking it to continue", self.name());
             if !content.is_empty() {
                 let parts = content.iter().map(TurnPart::from).collect();
                 turns = [
@@ -206,20 +208,20 @@ impl ModelService {
             }
         }
         let why = format!(
-            "its service has paused this answer {} times, and it has no end",
+            "its service has paused this answer {} times without ending it",
             MAX_PAUSES + 1
         );
         Err(ModelError::Failed(why))
     }
 
-    /// Asks for the next piece of an answer; `began`: when its first was asked for; `before`: the
-    /// text of those before.
+    /// Asks for the next piece of an answer; `began`: when its first piece was requested; `before`:
+    /// the text of the earlier pieces.
     async fn next_piece(
         &mut self,
         prompt: &Prompt<'_>,
         began: Instant,
         before: &str,
-        heard: &mut dyn FnMut(Progress<'_>),
+        observe: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Piece, ModelError> {
         let client = match self.client.take() {
             Some(client) => client,
@@ -232,15 +234,15 @@ impl ModelService {
             let mut has_begun = false;
             let mut relay = |text: &str| {
                 has_begun |= !text.is_empty();
-                heard(Progress::Text(text));
+                observe(Progress::Text(text));
             };
             let failure = match self.attempt(&client, prompt, &mut relay).await {
                 Ok(piece) => return Ok(piece),
                 Err(failure) => failure,
             };
             if has_begun {
-                heard(Progress::Again);
-                heard(Progress::Text(before));
+                observe(Progress::Again);
+                observe(Progress::Text(before));
             }
             if self.wire.adapt(&failure) {
                 tracing::info!("{}: asking in another way, since {failure}", self.name());
@@ -265,7 +267,7 @@ impl ModelService {
         }
     }
 
-    /// Waits as long as a worker of the team was told to wait.
+    /// Waits as long as the service has told any worker of the team to wait.
     async fn wait_out_overload(&self, began: Instant, failed: u32) -> Result<(), ModelError> {
         while let Some(left) = self.overload.left() {
             let Some(wait) = retry::wait_for(left, began.elapsed(), random()) else {
@@ -288,14 +290,14 @@ impl ModelService {
         &self,
         client: &Client,
         prompt: &Prompt<'_>,
-        heard: &mut dyn FnMut(&str),
+        observe: &mut dyn FnMut(&str),
     ) -> Result<Piece, Failure> {
         let body = self.wire.body(prompt).to_string();
         let asked = body.len();
         let url = client::below(&self.settings.base, self.wire.path());
         let headers = client::headers(self.wire.as_ref(), self.settings.key.as_ref());
         let request = client.post(url).headers(headers).body(body);
-        let exchanged = http::exchange(request, self.wire.as_ref(), &self.waits, heard).await;
+        let exchanged = http::exchange(request, self.wire.as_ref(), &self.waits, observe).await;
         let mut piece =
             exchanged.map_err(|failure| failure.sanitized(|text| self.settings.scrub(text)))?;
         let answer = &mut piece.answer;
@@ -315,8 +317,8 @@ impl ModelService {
     }
 }
 
-/// Returns about what an answer cost whose service does not say (some local ones): a budget must
-/// hold there, too. Four bytes are about one token.
+/// Estimates the cost of an answer whose service does not report it, as some local ones, so that a
+/// budget holds there, too. Four bytes are about one token.
 fn estimate(asked: usize, content: &[Block]) -> Usage {
     let answered: usize = content
         .iter()
@@ -329,8 +331,8 @@ fn estimate(asked: usize, content: &[Block]) -> Usage {
     }
 }
 
-/// Returns a number in 0..1, so that workers that wait for the same do not come back at the same
-/// time.
+/// Returns a number in 0..1, so that workers that wait for the same service do not retry at the
+/// same moment.
 fn random() -> f64 {
     let (bits, ..) = uuid::Uuid::new_v4().as_fields();
     f64::from(bits) / (f64::from(u32::MAX) + 1.0)

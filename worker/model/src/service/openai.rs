@@ -1,12 +1,13 @@
 //! The chat completions of OpenAI, as many other servers have them: a prompt becomes a request, and
 //! chunks become an answer. Pure.
 //!
-//! Source: the API reference of `POST /chat/completions`. Asked is only what is widely taken:
-//! Ollama, vLLM and llama.cpp know it, too. Their caches need no marks, only the same beginning.
+//! Source: the API reference of `POST /chat/completions`. Requests use only widely supported
+//! fields, which Ollama, vLLM and llama.cpp also know. Their caches need no marks, only the same
+//! beginning.
 //!
 //! Each chunk has a `delta` of the message; the last ones tell why it ended (`finish_reason`) and
-//! what it cost (`usage`, with no choice), then comes `[DONE]`. Other servers leave out what they
-//! like: the cost, indexes, ids, `[DONE]`; or send a call whole, or several under one index.
+//! what it cost (`usage`, with no choice), then comes `[DONE]`. Other servers may leave out the
+//! cost, indexes, ids or `[DONE]`, send a whole call at once, or several calls under one index.
 
 use serde_json::{Map, Value, json};
 use teamd_shared::transcript::Usage;
@@ -20,7 +21,7 @@ use teamd_worker_core::tools::ToolText;
 
 use crate::prompt::{Prompt, PromptTurn, Role, TurnPart};
 
-/// The places of what the model reasoned, of the text, and of the first call.
+/// The places of the reasoning, of the text, and of the first call.
 const REASONED: u64 = 0;
 const TEXT: u64 = 1;
 const CALLS: u64 = 2;
@@ -71,7 +72,7 @@ impl OpenAi {
         let text = texts(turn, "\n");
         let mut message = Map::new();
         message.insert("role".to_owned(), json!("assistant"));
-        // Null only beside calls, where it is usual.
+        // Null is usual only together with calls.
         let content = if text.is_empty() && !calls.is_empty() {
             Value::Null
         } else {
@@ -194,7 +195,7 @@ fn of_user(turn: &PromptTurn) -> Vec<Value> {
                 content,
                 is_error,
             } => {
-                // There is no field for it.
+                // There is no field for errors.
                 let content = if *is_error {
                     format!("error: {content}")
                 } else {
@@ -212,7 +213,7 @@ fn of_user(turn: &PromptTurn) -> Vec<Value> {
     messages
 }
 
-/// Texts in one string: lists of parts are not taken everywhere.
+/// Joins the texts in one string, because some servers refuse lists of parts.
 fn texts(turn: &PromptTurn, between: &str) -> String {
     turn.parts
         .iter()
@@ -224,7 +225,7 @@ fn texts(turn: &PromptTurn, between: &str) -> String {
         .join(between)
 }
 
-/// Takes in the next chunk, or an answer that came in one piece.
+/// Applies the next chunk, or an answer that came in one piece.
 fn read_event(event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
     if event.data.trim() == "[DONE]" {
         draft.is_done = true;
@@ -244,7 +245,7 @@ fn read_event(event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure> {
     grow(draft, &choice["delta"])
 }
 
-/// Takes in a delta, or a whole message.
+/// Applies a delta, or a whole message.
 fn grow(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
     for call in delta["tool_calls"].as_array().into_iter().flatten() {
         grow_call(draft, call)?;
@@ -315,8 +316,7 @@ fn grow_call(draft: &mut Draft, delta: &Value) -> Result<(), Failure> {
     }
 }
 
-/// What came from the cache is counted among the prompt here. The Responses API has names of its
-/// own.
+/// Here the prompt includes the tokens from the cache. The Responses API uses other names.
 pub(super) fn count(reported: &Value, usage: &mut Usage) {
     let prompt = reported["prompt_tokens"].as_u64();
     let completion = reported["completion_tokens"].as_u64();

@@ -1,9 +1,9 @@
-//! What the workers of a team know together: until when a service is left alone.
+//! Until when the workers of a team leave a service alone.
 //!
-//! **Who writes** `run/overload-SERVICE`: any worker that the service has told to wait, always a
-//! later time than the one there. **Who reads**: every worker before each attempt. It holds the id
-//! of the boot and the seconds since that. It is advice, written by rename: a lost or senseless
-//! one, or one of another boot, makes no worker wait.
+//! **Who writes** `run/overload-SERVICE`: any worker that the service has told to wait, and only
+//! with a later time than the present one. **Who reads**: every worker before each attempt. It
+//! holds the id of the boot and the seconds since that. It is only advice, written by rename: no
+//! worker waits for a lost or unreadable file, or for one of another boot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl Overload {
         (is_sensible && boot_id().ok()? == boot).then_some(left)
     }
 
-    /// Lets the team leave the service alone from now on, unless it does for longer already.
+    /// Makes the team leave the service alone from now on, unless it already does so for longer.
     pub(super) fn leave_alone_for(&self, span: Duration) {
         let span = span.min(GIVE_UP);
         if self.left().is_some_and(|left| left >= span) {
@@ -59,7 +59,7 @@ impl Overload {
                 replace(&self.dir, &self.at, line.as_bytes()).map_err(|error| error.to_string())
             });
         if let Err(error) = written {
-            tracing::warn!("the other workers cannot be told to wait: {error}");
+            tracing::warn!("cannot tell the other workers to wait: {error}");
         }
     }
 }

@@ -5,17 +5,18 @@ use std::time::{Duration, SystemTime};
 use super::GIVE_UP;
 use super::failure::Failure;
 
-/// How often a request is sent at most.
+/// The maximum number of attempts.
 pub(super) const ATTEMPTS: u32 = 6;
 
 /// The first pause, without jitter. Each is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest wait that is reckoned with, in seconds.
+/// The longest wait that is considered, in seconds.
 const YEAR: f64 = 31_536_000.0;
 
-/// Returns how long to wait after an attempt; none if there is to be no other. `made`: how many
-/// attempts have failed; `elapsed` counts from the beginning of the first; `random` is in 0..1.
+/// Returns how long to wait after an attempt; none if there is no further attempt. `made`: the
+/// number of failed attempts; `elapsed`: the time since the beginning of the first; `random`: in
+/// 0..1.
 pub(super) fn pause(
     failure: &Failure,
     made: u32,
@@ -34,11 +35,10 @@ pub(super) fn pause(
     }
 }
 
-/// Returns how long to wait for a service that is to be left alone for a time; none if that is too
-/// long.
+/// Returns how long to wait for a service that asked to be left alone; none if that is too long.
 ///
-/// Workers that wait for the same moment come back one after the other, in a quarter of the time
-/// that they waited.
+/// Workers that wait for the same moment come back one after the other, within a quarter of their
+/// waiting time.
 pub(super) fn wait_for(left: Duration, elapsed: Duration, random: f64) -> Option<Duration> {
     let spread = left
         .div_f64(4.0)
@@ -51,8 +51,8 @@ fn in_time(wait: Duration, elapsed: Duration) -> Option<Duration> {
 }
 
 /// Reads how long a service asks to wait, from the values of its headers `retry-after-ms` and
-/// `retry-after` (seconds, or a date as in RFC 9110). A date that is over means now. A value that
-/// is neither means nothing.
+/// `retry-after` (seconds, or a date as in RFC 9110). A date in the past means now. Any other value
+/// is ignored.
 pub(super) fn retry_after(milliseconds: &str, header: &str, now: SystemTime) -> Option<Duration> {
     let seconds = match milliseconds.trim().parse::<f64>() {
         Ok(milliseconds) => Some(milliseconds / 1000.0),
@@ -65,7 +65,7 @@ pub(super) fn retry_after(milliseconds: &str, header: &str, now: SystemTime) -> 
     if !seconds.is_finite() {
         return None;
     }
-    // Far too long is as good as a year.
+    // A longer wait makes no difference.
     Some(Duration::from_secs_f64(seconds.clamp(0.0, YEAR)))
 }
 

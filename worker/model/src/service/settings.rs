@@ -19,7 +19,7 @@ use crate::ModelError;
 /// How long a service may be silent by default.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// How long a key is at least that is a secret, in bytes.
+/// The minimum length of a key that is treated as a secret, in bytes.
 const SECRET: usize = 8;
 
 /// A key.
@@ -36,7 +36,7 @@ impl ApiKey {
         &self.value
     }
 
-    /// Tells whether it is a secret: a short one is none (local servers take any).
+    /// Returns whether it is a secret. A short key is not, since local servers accept any.
     pub(super) fn is_secret(&self) -> bool {
         self.value.len() >= SECRET
     }
@@ -49,15 +49,15 @@ impl ApiKey {
         }
     }
 
-    /// Takes the key out of a text: some services repeat it when they refuse it.
+    /// Removes the key from a text, because some services repeat it when they refuse it.
     ///
-    /// A short key is no secret (local servers take any) and may well be a part of a word: it is
-    /// left alone.
+    /// A short key is not a secret (local servers accept any) and may be part of a word, so it
+    /// stays.
     pub(super) fn scrub(&self, text: &str) -> String {
         if !self.is_secret() {
             return text.to_owned();
         }
-        // Also as it stands in a text that is quoted.
+        // Also its form in a quoted text.
         let quoted = self.value.escape_debug().to_string();
         text.replace(&self.value, "[the key]")
             .replace(&quoted, "[the key]")
@@ -88,7 +88,7 @@ pub(super) struct ServiceSettings {
     pub(super) provider: Provider,
     /// What the service calls the model.
     pub(super) model: String,
-    /// The key, if one is needed or set.
+    /// The key, if one is set.
     pub(super) key: Option<ApiKey>,
     /// Where the service is.
     pub(super) base: Url,
@@ -114,10 +114,10 @@ impl fmt::Debug for ServiceSettings {
     }
 }
 
-/// Returns how long a model may say nothing.
+/// Returns how long a model may be silent.
 ///
 /// # Errors
-/// If the variable is set to something else.
+/// If the value of the variable is not a duration.
 pub fn patience(environment: &Environment) -> Result<Duration, ModelError> {
     let Some(text) = environment
         .value("TEAM_MODEL_TIMEOUT")
@@ -201,20 +201,20 @@ fn base(provider: Provider, set: Option<String>) -> Result<(Url, bool), ModelErr
     };
     let bad = |why: &str| bad_setting(base_variable(provider), why);
     let url = Url::parse(set.as_deref().unwrap_or(own));
-    let url = url.map_err(|error| bad(&format!("it is no URL ({error})")))?;
+    let url = url.map_err(|error| bad(&format!("it is not a URL ({error})")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("it must begin with http:// or https://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
         let key = key_variable(provider);
         return Err(bad(&format!(
-            "it names a user or a password: a key belongs into {key}"
+            "it names a user or a password: put the key into {key}"
         )));
     }
     Ok((url, set.is_none()))
 }
 
-/// Returns the key. OpenAI's own service wants one; a server of one's own need not.
+/// Returns the key. OpenAI's own service needs one; other servers may not.
 fn key(
     provider: Provider,
     is_default_base: bool,
@@ -232,7 +232,7 @@ fn key(
     }) {
         Some(key) if !key.value.chars().all(|c| c.is_ascii_graphic()) => Err(bad_setting(
             key.variable,
-            "it holds a character that no key has (a line break, a space, a quotation mark of a text)",
+            "it holds a character that no key has (such as a line break, a space or a typographic quote)",
         )),
         None if provider == Provider::Anthropic || is_default_base => Err(missing_key(provider)),
         key => Ok(key),

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A stream of which some bytes are others, or the rest is missing.
+/// A stream with changed bytes, or without its end.
 pub(super) fn edited(stream: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let edits = vec((0..stream.len(), any::<u8>()), 0..12);
     let end = prop_oneof![Just(usize::MAX), 0..stream.len()];
@@ -17,7 +17,7 @@ pub(super) fn edited(stream: &'static str) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A stream in pieces, as the network brings it.
+/// A stream in pieces, as from the network.
 pub(super) fn in_pieces(stream: &'static str) -> impl Strategy<Value = Vec<&'static [u8]>> {
     vec(0..stream.len(), 0..30).prop_map(|mut cuts| {
         cuts.extend([0, stream.len()]);

@@ -1,8 +1,7 @@
 //! What the worker waits for at the service of its model, and until when: published for
 //! `teamctl status` and the roster.
 //!
-//! Nothing of it reaches the model. A pause that is over before a person could read of it is not
-//! published.
+//! The model gets none of it. A pause that is too short for a person to notice is not published.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -22,7 +21,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// short.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// What the worker waits for, published at one place.
+/// The pauses of the worker, published at one place.
 #[derive(Debug)]
 pub(super) struct Waits {
     published: watch::Sender<Option<Waiting>>,
@@ -43,7 +42,7 @@ impl Waits {
         }
     }
 
-    /// Returns where the pause of the moment stands.
+    /// Returns the channel that publishes the present pause.
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<Waiting>> {
         self.published.subscribe()
     }
@@ -66,7 +65,7 @@ impl Waits {
         tokio::time::sleep(span).await;
     }
 
-    /// Waits for the next thing of a connection; that nothing comes is published after a while.
+    /// Waits for the next data of a connection. A long silence is published.
     ///
     /// # Errors
     /// [`FailureKind::Silent`] if nothing comes in time.

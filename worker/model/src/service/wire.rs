@@ -1,5 +1,5 @@
-//! What a provider's file says: how a prompt becomes a request, and how the events of its answer
-//! are read. Pure.
+//! The interface of a provider's file: how a prompt becomes a request, and how the events of the
+//! answer are read. Pure.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use super::failure::{Failure, FailureKind};
 use super::settings::ApiKey;
 use crate::prompt::Prompt;
 
-/// The wire format of a provider. A further provider is one more file with it.
+/// The wire format of a provider. A further provider is one more file that implements it.
 pub(super) trait Wire: Debug + Send {
     /// Returns where prompts are posted, below the base URL.
     fn path(&self) -> &'static str;
@@ -20,34 +20,34 @@ pub(super) trait Wire: Debug + Send {
     fn headers(&self, key: Option<&ApiKey>) -> Vec<(&'static str, String)>;
 
     /// Writes a request. The same prompt gives the same bytes, and a longer conversation begins
-    /// with those of the shorter one: the caches of the services live from that.
+    /// with those of the shorter one: the caches of the services depend on that.
     fn body(&self, prompt: &Prompt<'_>) -> Value;
 
-    /// Takes in the next event of an answer, or an answer that came in one piece though a stream
-    /// was asked for.
+    /// Applies the next event of an answer, or an answer in one piece although a stream was
+    /// requested.
     ///
     /// # Errors
-    /// [`Failure`] if it says that there will be no answer.
+    /// [`Failure`] if the event is an error.
     fn read(&self, event: &ServerEvent, draft: &mut Draft) -> Result<(), Failure>;
 
-    /// Leaves out from now on what a server or model has refused, if not every one takes it.
-    /// Returns whether the next request is another one.
+    /// Leaves out from now on what this server or model has refused, if it is optional. Returns
+    /// whether the next request differs.
     fn adapt(&mut self, failure: &Failure) -> bool;
 }
 
 /// Reads the JSON of an event.
 ///
 /// # Errors
-/// [`FailureKind::Incomplete`] if it is none.
+/// [`FailureKind::Incomplete`] if it is not JSON.
 pub(super) fn json(data: &str) -> Result<Value, Failure> {
     serde_json::from_str(data).map_err(|_| {
-        let detail = format!("what came is no JSON: {data:?}");
+        let detail = format!("the service sent invalid JSON: {data:?}");
         Failure::new(FailureKind::Incomplete, &detail)
     })
 }
 
 /// Returns the input of a call as an object: every service, and the template of every local model,
-/// takes one. What the model wrote instead stands in it, so that it sees its mistake.
+/// takes one. Other input of the model becomes a field of it, so that the model sees its mistake.
 pub(super) fn object(input: &Value) -> Value {
     match input {
         Value::Object(_) => input.clone(),
@@ -65,8 +65,8 @@ pub(super) fn identifier(text: impl Iterator<Item = char>) -> String {
     .collect()
 }
 
-/// Returns the name of a tool as every service takes it back: 1 to 64 letters, digits, `_` and `-`.
-/// What a model calls is not always one.
+/// Returns a tool name that every service accepts: 1 to 64 letters, digits, `_` and `-`. A model
+/// may call any name.
 pub(super) fn name(name: &str) -> String {
     let name = identifier(name.chars().take(64));
     if name.is_empty() {

@@ -1,5 +1,5 @@
-//! What a workspace says to agents: a file that stands in the instructions of every model that
-//! works there. It can be of any length; its beginning is taken.
+//! The guide of a workspace: a file that becomes part of the instructions of every model that works
+//! there. It can be of any length; only its beginning is used.
 
 use std::io::Read;
 
@@ -8,10 +8,10 @@ use super::{Workspace, size};
 /// The files, the first one that is there.
 const FILES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
-/// How much of it is taken at most, in bytes.
+/// How much of it is used at most, in bytes.
 const MOST: usize = 64 << 10;
 
-/// What a workspace says to agents.
+/// The guide of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Guide {
     /// The name of the file.
@@ -61,8 +61,7 @@ impl Workspace {
     }
 }
 
-/// Returns where a beginning is best cut: behind a line, unless that loses half of it, else behind
-/// a character.
+/// Returns where to cut: after a line, unless that loses half of the text, else after a character.
 fn head(bytes: &[u8]) -> usize {
     match bytes.iter().rposition(|&byte| byte == b'\n') {
         Some(end) if end >= bytes.len() / 2 => end + 1,

@@ -215,7 +215,7 @@ fn the_end_of_a_turn_says_what_it_cost_in_all_and_why_it_failed() {
         ]
     );
     let failed = json!({"type": "result", "is_error": true, "api_error_status": 529, "result": "Overloaded", "usage": {}});
-    let why = Some("its service is overloaded or out of order (status 529): Overloaded".to_owned());
+    let why = Some("its service is overloaded or fails (status 529): Overloaded".to_owned());
     assert_eq!(
         hears(&mut claude, &failed).1[1],
         AgentOutput::TurnEnded { failure: why }

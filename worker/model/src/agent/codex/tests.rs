@@ -57,7 +57,7 @@ fn hears(codex: &mut Codex, frame: &Value) -> (Vec<Value>, Vec<AgentOutput>) {
     (frames(&answer), output)
 }
 
-/// Hears a notification of the thread, within its turn.
+/// Applies a notification of the thread, within its turn.
 fn notified(codex: &mut Codex, method: &str, mut params: Value) -> Vec<AgentOutput> {
     params["threadId"] = json!("t");
     hears(codex, &json!({"method": method, "params": params})).1
@@ -398,7 +398,7 @@ fn a_failure_says_what_the_service_has_answered() {
         "willRetry": true,
     });
     let why =
-        "its service is overloaded or out of order (status 529): Reconnecting... 1/5: overloaded"
+        "its service is overloaded or fails (status 529): Reconnecting... 1/5: overloaded"
             .to_owned();
     assert_eq!(
         notified(&mut codex, "error", retry),

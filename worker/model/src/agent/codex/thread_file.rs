@@ -11,10 +11,10 @@ use super::super::open_kept;
 /// How long the first line of the file of a thread may be, in bytes.
 const MAX_FIRST_LINE: u64 = 4 << 20;
 
-/// Finds that of a session, below the state directory.
+/// Finds the file of a session below the state directory.
 pub(super) fn find(state: &Path, session: Uuid) -> Option<PathBuf> {
     let mut level = vec![state.join("codex/sessions")];
-    // A folder each for year, month and day.
+    // One folder for the year, one for the month, one for the day.
     for _ in 0..4 {
         let inside = level
             .iter()
@@ -39,7 +39,7 @@ pub(super) fn thread_of(file: &Path) -> Option<String> {
     Some(thread.to_string())
 }
 
-/// Returns the texts of messages at the end of a thread whose ids were not written any more.
+/// Returns the texts of the messages at the end of a thread whose ids are missing there.
 pub(super) fn texts_without_id(history: &str) -> Vec<String> {
     let lines = history
         .lines()
@@ -59,7 +59,7 @@ pub(super) fn texts_without_id(history: &str) -> Vec<String> {
     texts
 }
 
-/// Tells whether a file is that of a session.
+/// Returns whether a file belongs to a session.
 fn is_marked(file: &Path, session: Uuid) -> bool {
     let Ok(file) = open_kept(file) else {
         return false;

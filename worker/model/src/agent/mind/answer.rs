@@ -19,9 +19,8 @@ impl AgentMind {
     /// Waits for the next answer: the output of the agent until it calls a tool, or its turn ends.
     ///
     /// # Errors
-    /// [`ModelError::Gone`] if the agent has ended, and is to be started again;
-    /// [`ModelError::Spent`] if its model is asked again although the budget is spent;
-    /// [`ModelError::Failed`].
+    /// [`ModelError::Gone`] if the agent has ended and must be started again; [`ModelError::Spent`]
+    /// if its model is asked again although the budget is spent; [`ModelError::Failed`].
     pub async fn answer(
         &mut self,
         budget: Budget,
@@ -64,7 +63,7 @@ impl AgentMind {
                 }
                 AgentOutput::Nonsense(line) => {
                     let line = start_of(&line);
-                    tracing::warn!("the agent says something that makes no sense: {line:?}");
+                    tracing::warn!("the agent printed a line that is not of its protocol: {line:?}");
                 }
                 _ => {}
             }
@@ -150,7 +149,7 @@ impl AgentMind {
         self.calls.next_result(except, otherwise)
     }
 
-    /// Takes out a question that was put off while another one was open.
+    /// Takes a question that was put off while another one was open.
     fn take_question(&mut self) -> Option<Permission> {
         let mut backlog = self.backlog.iter();
         let at = backlog.position(|output| matches!(output, AgentOutput::Asks(_)))?;

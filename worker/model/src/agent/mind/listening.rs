@@ -9,14 +9,14 @@ use teamd_shared::transcript::Event;
 use super::super::AgentOutput;
 use super::{AgentMind, NO_OUTCOME};
 
-/// How many texts and calls are put off before no more output is read: so an agent that floods is
-/// slowed down.
+/// How many texts and calls may be put off before the mind stops reading output. This slows down an
+/// agent that floods.
 const MAX_BACKLOG: usize = 1024;
 
 /// How many answers its model may begin before the agent is ended: each costs.
 const MAX_BEGUN: u32 = 8;
 
-/// The outcome of a call that the agent makes although nothing is to be done.
+/// The outcome of a call that the agent makes while there is no work.
 const NO_TURN: &str = "not run: your plan waits for its verdict, or your work has ended. End your turn now: what comes next arrives as a message.";
 
 impl AgentMind {
@@ -79,7 +79,7 @@ impl AgentMind {
                 // It is ended: whether it obeys an interrupt must not matter. The next process
                 // resumes its session.
                 AgentOutput::Begins if self.cost.begun_in_vain > MAX_BEGUN => {
-                    tracing::warn!("the agent does not end its turn: it is ended");
+                    tracing::warn!("the agent does not end its turn; the worker ends the agent");
                     self.abandon();
                     return Ok(None);
                 }

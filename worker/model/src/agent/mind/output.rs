@@ -1,4 +1,4 @@
-//! How output of the agent is applied, whatever waits for it.
+//! How output of the agent is applied, no matter which call waits for it.
 
 use std::future::pending;
 use std::time::Duration;
@@ -10,28 +10,27 @@ use super::super::AgentOutput;
 use super::{AgentMind, MindState};
 use teamd_worker_core::tools::Outcome;
 
-/// How long the service is reported not to answer after its agent has said so, in seconds.
+/// How long an outage is reported after the agent has reported it, in seconds.
 const OUTAGE: f64 = 120.0;
 
-/// How long the end of a turn may take that is interrupted.
+/// How long an interrupted turn may take to end.
 const INTERRUPTED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long an agent may be silent between a turn that has ended and the one that takes the messages
-/// that it got meanwhile.
+/// How long an agent may be silent after a turn, if it has messages for the next turn.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// How much of output that makes no sense is shown, in characters.
+/// How much of unreadable output is shown, in characters.
 const MAX_SHOWN: usize = 200;
 
 /// The outcome of a call whose agent is gone.
 pub(super) const GONE: &str = "the agent has ended; the call may have run";
 
-/// How an agent ends that does not take its messages.
-const UNDELIVERED: &str = "has ended its turn without a word about a message that it got";
+/// How an agent ends that does not acknowledge its messages.
+const UNDELIVERED: &str = "has ended its turn without acknowledging a message";
 
 impl AgentMind {
-    /// Ends the turn, and forgets its output so far. Ends the process if it does not obey, or if it
-    /// would begin another turn for a message that waits.
+    /// Ends the turn and drops its output so far. Ends the process if it does not obey, or if it
+    /// would begin another turn for a waiting message.
     pub async fn interrupt(&mut self) {
         let Some(running) = self.state.running() else {
             return self.abandon();
@@ -51,7 +50,7 @@ impl AgentMind {
         };
         let has_ended = tokio::time::timeout(INTERRUPTED_WITHIN, ended).await;
         if has_ended != Ok(true) {
-            tracing::warn!("the agent does not end its turn when it is interrupted: it is ended");
+            tracing::warn!("the agent does not end its turn when it is interrupted; the worker ends the agent");
             return self.abandon();
         }
         self.state.end_turn();
@@ -121,7 +120,7 @@ impl AgentMind {
             AgentOutput::Asks(question) if self.permissions == Permissions::Allow => {
                 running.process.permit(&question.id, None);
             }
-            // What it asks outside of its turns is refused.
+            // A question outside of a turn is refused.
             AgentOutput::Retry(_) if !running.is_in_turn() => {}
             AgentOutput::Retry(why) => {
                 let why = match running.process.meter.trouble() {
@@ -170,7 +169,7 @@ impl AgentMind {
     }
 }
 
-/// Returns the start of output that makes no sense.
+/// Returns the start of unreadable output.
 pub(super) fn start_of(line: &str) -> String {
     line.chars().take(MAX_SHOWN).collect()
 }

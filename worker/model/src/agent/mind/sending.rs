@@ -10,11 +10,11 @@ use super::calls::Receiver;
 use super::{AgentMessage, AgentMind, PLAN_WAITS, Resumption};
 use crate::message_text::{ask, show};
 
-/// What an agent gets that was ended in the middle of its work.
-const GO_ON: &str = "Your process ended in the middle of your work, and goes on now. A tool call without a result may have run. Go on.";
+/// The message to an agent that ended in the middle of its work.
+const GO_ON: &str = "Your process ended in the middle of your work and was restarted. A tool call without a result may have run. Continue.";
 
-/// What an agent gets whose session is gone; the end of that follows.
-const LOST: &str = "Your earlier session is gone, and this one is new. A tool call of the work below may have run. What was said before:";
+/// The message to an agent whose session is lost; the end of the old session follows it.
+const LOST: &str = "Your earlier session is lost; this is a new one. A tool call of the work below may have run. The end of the earlier session:";
 
 impl AgentMind {
     /// Applies the next entry of the transcript.
@@ -96,7 +96,7 @@ impl AgentMind {
     }
 
     /// Returns what the agent did not get yet, and before that what it has to learn of the process
-    /// before. Without either, a turn of open work continues with a word to go on.
+    /// before. Without either, open work gets a message that tells it to continue.
     pub fn news(&mut self) -> Vec<AgentMessage> {
         let Some(running) = self.state.running_mut() else {
             return Vec::new();

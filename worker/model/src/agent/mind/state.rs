@@ -58,7 +58,8 @@ pub(super) enum Resumption {
     Nothing,
     /// That its turn was broken off.
     BrokenOff {
-        /// The message that the session holds without an id: what is sent next stands for it.
+        /// The message that the session has without an id; the next message gets an id that stands
+        /// for both.
         without_id: Option<Uuid>,
     },
     /// That the session is gone, in which it had answered.

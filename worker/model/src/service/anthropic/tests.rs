@@ -86,7 +86,7 @@ fn read(chunks: &[&[u8]]) -> Result<(ModelAnswer, String), Failure> {
     for chunk in chunks {
         for event in events.push(chunk).unwrap() {
             wire.read(&event, &mut draft)?;
-            heard += &std::mem::take(&mut draft.heard);
+            heard += &std::mem::take(&mut draft.new_text);
         }
     }
     if draft.is_complete() {
@@ -269,7 +269,7 @@ fn an_answer_in_one_piece_is_read_as_well() {
     let wire = Anthropic::new("x", 200_000);
     let mut draft = Draft::default();
     wire.read(&whole(&body), &mut draft).unwrap();
-    assert_eq!(draft.heard, "hello");
+    assert_eq!(draft.new_text, "hello");
     let answer = draft.end().answer;
     assert_eq!(
         answer.content[1],

@@ -1,6 +1,6 @@
-//! What the calls of a model cost that an agent makes through the gateway, read from the answers as
-//! they pass, and whether it may make another one. The agent's tools make calls as well as the
-//! agent itself: here both are counted, and both are held to the budget.
+//! The cost of the model calls that an agent makes through the gateway, read from the passing
+//! answers, and the decision whether it may make another one. The tools of the agent also make
+//! calls; both are counted and limited by the budget.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,14 +22,14 @@ use teamd_worker_core::state::Budget;
 /// How much of an answer that comes in one piece is read, in bytes.
 const MAX_WHOLE: usize = 4 << 20;
 
-/// How many calls of one agent run at once: what they cost is known when they end, so more could
-/// pass a budget by.
+/// How many calls of one agent run at once. Their cost is known only at their end, so more of them
+/// could exceed the budget.
 const AT_ONCE: usize = 8;
 
-/// What an agent is told whose turn is over, or has not begun.
-const NO_TURN: &str = "no turn of this agent runs, and a model is asked in a turn only";
+/// The refusal of a call outside of a turn.
+const NO_TURN: &str = "no turn of this agent is running, and models can be called only during a turn";
 
-/// What an agent has spent since that was last asked, and what it may spend.
+/// What an agent has spent since the last look, and what it may spend.
 #[derive(Debug, Clone)]
 pub struct Meter {
     account: Arc<Mutex<MeterAccount>>,
@@ -113,7 +113,7 @@ impl Meter {
             .map_or(0, |trouble| trouble.attempts)
     }
 
-    /// A call has failed, or none has any more.
+    /// Records why a call has failed, or that none has.
     pub(super) fn set_trouble(&self, trouble: Option<Trouble>) {
         self.account().trouble = trouble;
     }
@@ -186,7 +186,7 @@ impl MeterAccount {
     }
 }
 
-/// A call that is made. It counts, also if the agent gives it up, unless its service refuses it.
+/// A call that runs. It counts even if the agent gives it up, unless the service refuses it.
 #[derive(Debug)]
 pub(super) struct Admission {
     meter: Meter,
@@ -203,7 +203,7 @@ impl Admission {
         self.meter.account().open -= 1;
     }
 
-    /// Returns a body that counts what it says of its cost as it passes.
+    /// Returns a body that counts the reported usage while it passes.
     pub(super) fn read(mut self, provider: Provider, is_stream: bool, body: Body) -> Body {
         self.begun();
         let text = if is_stream {
@@ -315,8 +315,8 @@ impl AnswerCount {
         }
     }
 
-    /// Takes in an answer, or a part of one, before the agent reads it. Each service says the usage
-    /// in one of three places, and the last one holds.
+    /// Reads an answer, or a part of one, before the agent does. Each service says the usage in one
+    /// of three places, and the last one holds.
     fn said(&mut self, json: &[u8]) {
         let Ok(value) = serde_json::from_slice::<Value>(json) else {
             return;
@@ -338,7 +338,7 @@ impl AnswerCount {
     }
 }
 
-/// Returns how long the texts in a value are, in bytes.
+/// Returns the length of the texts in a value, in bytes.
 fn letters(value: &Value) -> u64 {
     match value {
         Value::String(text) => text.len() as u64,
@@ -349,7 +349,7 @@ fn letters(value: &Value) -> u64 {
 }
 
 impl AnswerCount {
-    /// Takes in the rest.
+    /// Reads the rest.
     fn end(&mut self) {
         match std::mem::replace(&mut self.text, Text::TooLong) {
             Text::Events(reader) => {

@@ -1,6 +1,6 @@
-//! The key is taken out of what a service answers, wherever it stands in it, and however the answer
-//! is cut into pieces: some repeat what they were sent. What takes its place is as long, so that
-//! the length of the answer stays what its header says.
+//! Removes the key from the answers of a service, anywhere in them and however they are cut into
+//! pieces, because some services repeat what they were sent. The replacement has the same length,
+//! so that the length in the header stays right.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,10 +11,10 @@ use reqwest::Body;
 
 use crate::service::settings::ApiKey;
 
-/// What stands in the place of each letter of the key.
+/// The replacement of each character of the key.
 const MASK: u8 = b'*';
 
-/// Takes the key out of the headers of an answer.
+/// Removes the key from the headers of an answer.
 pub(super) fn headers(key: &ApiKey, headers: &mut HeaderMap) {
     for value in headers.values_mut() {
         let mut scrubber = Scrubber::new(key);
@@ -29,7 +29,7 @@ pub(super) fn headers(key: &ApiKey, headers: &mut HeaderMap) {
     }
 }
 
-/// Returns a body from which the key is taken out as it passes.
+/// Returns a body that removes the key while it passes.
 pub(super) fn body(key: &ApiKey, body: Body) -> Body {
     Body::wrap(Scrubbed {
         body,
@@ -38,10 +38,10 @@ pub(super) fn body(key: &ApiKey, body: Body) -> Body {
     })
 }
 
-/// Takes the key out of bytes that come in pieces.
+/// Removes the key from bytes that come in pieces.
 #[derive(Debug)]
 struct Scrubber {
-    /// The key, and as it stands in a text of JSON if that is something else.
+    /// The key, and its form in a JSON text if that differs.
     keys: Vec<Vec<u8>>,
     /// The end of what has come, if the key may begin there.
     held: Vec<u8>,
@@ -64,7 +64,7 @@ impl Scrubber {
         }
     }
 
-    /// Takes in a piece; returns what may go on.
+    /// Reads a piece; returns what may pass.
     fn push(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut text = std::mem::take(&mut self.held);
         text.extend_from_slice(piece);

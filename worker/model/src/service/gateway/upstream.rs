@@ -1,5 +1,5 @@
-//! The service of a model, as an agent reaches it: requests go on as they are, but for the key; so
-//! do answers. Nothing is tried again, and nothing is kept.
+//! The service of a model behind the gateway. Requests and answers pass unchanged, except for the
+//! key. Nothing is retried or kept.
 
 use std::sync::OnceLock;
 
@@ -20,8 +20,8 @@ use crate::service::failure::{Failure, FailureKind};
 use crate::service::http::unreachable;
 use crate::service::settings::ServiceSettings;
 
-/// What an agent may ask of a service: the method, and the path below its base; a path that ends in
-/// `/` stands for all below it.
+/// The requests that an agent may make: the method, and the path below the base URL. A path that
+/// ends in `/` covers each path one level below it.
 const ANTHROPIC: &[(Method, &str)] = &[
     (Method::POST, "v1/messages"),
     (Method::POST, "v1/messages/count_tokens"),
@@ -37,10 +37,11 @@ const OPENAI: &[(Method, &str)] = &[
     (Method::GET, "models/"),
 ];
 
-/// What counts the tokens of a request, and costs nothing.
+/// The request that counts tokens, which costs nothing.
 const COUNTS: &str = "/count_tokens";
 
-/// Headers of one connection, or that say who asks: none of the agent's goes on.
+/// Headers of one connection, and headers that name the client. Those of the agent are not passed
+/// on.
 const OWN: [&str; 16] = [
     // An answer that is an error is read here, so it comes as plain text.
     "accept-encoding",
@@ -61,7 +62,7 @@ const OWN: [&str; 16] = [
     "x-goog-api-key",
 ];
 
-/// Parameters of an address that some services take a key in.
+/// URL parameters in which some services accept a key.
 const KEYS: [&str; 4] = ["key", "api_key", "api-key", "access_token"];
 
 /// How much of an error is read, in bytes: it may repeat the key.
@@ -86,7 +87,7 @@ impl Upstream {
             environment,
         );
         let mut settings = settings
-            .inspect_err(|error| tracing::info!("an agent has no model of it: {error}"))
+            .inspect_err(|error| tracing::info!("agents cannot use this service: {error}"))
             .ok()?;
         // The agent names it.
         settings.model.clear();
@@ -138,7 +139,7 @@ impl Upstream {
         if !shown.any(|shown| shown.strip_prefix("Bearer ").unwrap_or(shown) == token) {
             return refusal(
                 StatusCode::UNAUTHORIZED,
-                "the gateway takes the key that this agent was given, and no other",
+                "the gateway accepts only the key that this agent was given",
             );
         }
         let Some(url) = self.url(request.method(), request.uri()) else {
@@ -302,7 +303,7 @@ impl Upstream {
             meter.set_trouble(None);
         }
         let mut response: Response<Body> = answer.into();
-        // The key could stand in what cannot be read, and its cost does.
+        // What cannot be read could contain the key, and does contain the cost.
         if let Some(encoding) = encoding_of(response.headers()) {
             return refusal(StatusCode::BAD_GATEWAY, &not_asked_for(&encoding));
         }
@@ -373,7 +374,7 @@ impl Upstream {
     }
 }
 
-/// Reads an error: it may repeat the key. None: it is an answer.
+/// Reads an error, which may repeat the key. Returns none for an answer.
 async fn read_error(answer: &mut reqwest::Response) -> Option<String> {
     if answer.status().as_u16() < 400 {
         return None;
@@ -396,7 +397,7 @@ fn encoding_of(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 fn not_asked_for(encoding: &HeaderValue) -> String {
-    // It is said by the service, and may be anything: only what kind it is matters.
+    // The value comes from the service and may be anything; only its kind matters.
     let known = ["gzip", "br", "zstd", "deflate"]
         .into_iter()
         .find(|known| encoding.as_bytes() == known.as_bytes());
@@ -406,8 +407,8 @@ fn not_asked_for(encoding: &HeaderValue) -> String {
     )
 }
 
-/// Says why an answer is none of such a service, if so: a page, a redirection, a path that is not
-/// there.
+/// Returns why an answer does not come from such a service, if so: a page, a redirection, an
+/// unknown path.
 fn wrong_service(status: StatusCode, kind: &str) -> Option<String> {
     if status.is_redirection() {
         return Some(format!(

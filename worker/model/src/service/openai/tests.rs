@@ -41,7 +41,7 @@ fn read(chunks: &[&[u8]]) -> Result<(ModelAnswer, String), Failure> {
     for chunk in chunks {
         for event in events.push(chunk).unwrap() {
             wire.read(&event, &mut draft)?;
-            heard += &std::mem::take(&mut draft.heard);
+            heard += &std::mem::take(&mut draft.new_text);
         }
     }
     if draft.is_complete() {
@@ -266,7 +266,7 @@ fn an_answer_in_one_piece_is_read_as_well() {
     let wire = OpenAi::new("x", true);
     let mut draft = Draft::default();
     wire.read(&whole(&body), &mut draft).unwrap();
-    assert_eq!(draft.heard, "hi");
+    assert_eq!(draft.new_text, "hi");
     assert_eq!(
         draft.end().answer.content,
         [text("hi"), call("c", "bash", json!({}))]

@@ -108,7 +108,7 @@ fn an_edit_that_cannot_be_made_says_why_and_changes_nothing() {
         (
             "fn a() {\n\tb();\n}",
             "x",
-            "old_text not found in a.rs, but for its white space it is there: read the file and copy it exactly",
+            "old_text not found in a.rs, where it has other white space: read the file and copy it exactly",
         ),
         ("a", "x", "old_text occurs 4 times in a.rs: make it unique"),
         // Places that overlap are two.

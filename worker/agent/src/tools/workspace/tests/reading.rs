@@ -10,7 +10,7 @@ fn a_file_is_read_by_lines() {
     assert_eq!(scratch.read_from("five", Some(4), None).unwrap(), "4\n5");
     assert_eq!(scratch.read_from("five", Some(4), Some(2)).unwrap(), "4\n5");
     let page = scratch.read_from("five", Some(2), Some(2)).unwrap();
-    assert_eq!(page, "2\n3\n[the file goes on: read on with offset 4]");
+    assert_eq!(page, "2\n3\n[the file continues: read on with offset 4]");
     assert_eq!(
         scratch.read_from("five", Some(9), None).unwrap_err(),
         "five has 5 lines: offset 9 is behind its end"

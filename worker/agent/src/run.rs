@@ -153,51 +153,9 @@ async fn live(
     nix::sys::stat::umask(Mode::from_bits_truncate(welcome.environment.umask));
     remove_stale_locks(&transcript, &welcome.terms)?;
     let toolbox = make_toolbox(args, &dir, &transcript, &welcome)?;
-    let Welcome {
-        terms, environment, ..
-    } = &welcome;
-    let persona = |room| persona(&dir, &args.name, terms, toolbox.guide(room).as_ref());
-    let model = match &terms.program {
-        Some(Agent {
-            protocol: Protocol::Run,
-            ..
-        }) => Ok(Model::OneShot(OneShot::new(args.name.clone()))),
-        Some(agent) => {
-            let instructions = persona(0).system;
-            let tools = Caller::of(&args.name).team_tools();
-            let model = terms
-                .model
-                .parse::<ModelSpec>()
-                .ok()
-                .and_then(|spec| spec.model);
-            patience(environment).map(|patience| {
-                let mut mind = AgentMind::new(
-                    agent.clone(),
-                    args.name.clone(),
-                    tools,
-                    &instructions,
-                    model,
-                );
-                mind.patience = patience;
-                Model::Agent(Box::new(mind))
-            })
-        }
-        None => Model::from_spec(
-            &terms.model,
-            persona,
-            Access {
-                dir: &dir,
-                environment,
-            },
-        ),
-    };
-    let model = model.map_err(|error| anyhow!("{error} ({})", error.hint()))?;
-    let link = Link::start(
-        connection,
-        Arc::clone(&dir),
-        identity.clone(),
-        environment.clone(),
-    );
+    let model = make_model(args, &dir, &welcome, &toolbox)?;
+    let environment = welcome.environment.clone();
+    let link = Link::start(connection, Arc::clone(&dir), identity.clone(), environment);
     *last_words = link.last_words();
     let terminate = notify_of(sigterm);
     let ids = Box::new(RandomIds);
@@ -265,6 +223,46 @@ fn make_toolbox(
         keeps,
     };
     Toolbox::new(config, terms.program.clone())
+}
+
+fn make_model(
+    args: &RunArgs,
+    dir: &Arc<TeamDir>,
+    welcome: &Welcome,
+    toolbox: &Toolbox,
+) -> anyhow::Result<Model> {
+    let Welcome {
+        terms, environment, ..
+    } = &welcome;
+    let persona = |room| persona(dir, &args.name, terms, toolbox.guide(room).as_ref());
+    let model = match &terms.program {
+        Some(Agent {
+            protocol: Protocol::Run,
+            ..
+        }) => Ok(Model::OneShot(OneShot::new(args.name.clone()))),
+        Some(agent) => {
+            let instructions = persona(0).system;
+            let tools = Caller::of(&args.name).team_tools();
+            let model = terms
+                .model
+                .parse::<ModelSpec>()
+                .ok()
+                .and_then(|spec| spec.model);
+            patience(environment).map(|patience| {
+                let mut mind = AgentMind::new(
+                    agent.clone(),
+                    args.name.clone(),
+                    tools,
+                    &instructions,
+                    model,
+                );
+                mind.patience = patience;
+                Model::Agent(Box::new(mind))
+            })
+        }
+        None => Model::from_spec(&terms.model, persona, Access { dir, environment }),
+    };
+    model.map_err(|error| anyhow!("{error} ({})", error.hint()))
 }
 
 /// Returns what gets notified of each SIGTERM.

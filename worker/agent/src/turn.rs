@@ -1,21 +1,21 @@
 //! The steps of a turn: the model is asked, its calls run one after the other, each result is
 //! recorded before the next call begins. What a step does next is not decided here.
 
-use teamd_shared::member::{ApproveBy, Gate};
-use teamd_shared::message::{LEAD, USER};
+mod agent;
+mod submission;
+
+use teamd_shared::member::Gate;
 use teamd_shared::mutant;
-use teamd_shared::name::Name;
-use teamd_shared::request::Status;
 use teamd_shared::task::TaskId;
 use teamd_shared::transcript::{Block, Event};
 
-use crate::session::{Session, stands};
+use crate::session::Session;
 use crate::tools::{Runs, Tools};
 use crate::transcript::TranscriptError;
-use teamd_worker_core::state::{IncarnationEnd, Judged, NextStep, ShutdownAnswer, Why};
-use teamd_worker_core::submission::{self, Asks, LeadQuestion};
+use teamd_worker_core::state::{End, Why};
+use teamd_worker_core::submission::{Asks, Submission};
 use teamd_worker_core::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval};
-use teamd_worker_model::{CallProgress, ModelError};
+use teamd_worker_model::ModelError;
 
 /// The error of a call that a closed gate refuses.
 const GATE_CLOSED: &str = "refused: your gate is closed, so nothing may be changed; submit a plan with plan_approval and wait for \
@@ -74,144 +74,6 @@ impl<T: Tools> Session<T> {
             }
         }
         Ok(())
-    }
-
-    /// Makes sure that the agent runs, if the model is one, and that its gate is set before it gets
-    /// its messages.
-    async fn ready_agent(&mut self) -> Result<(), String> {
-        if self.model.agent().is_none() {
-            return Ok(());
-        }
-        self.close_gate().await;
-        self.start_agent().await?;
-        self.dispatcher.toolbox.opened().await;
-        Ok(())
-    }
-
-    /// Closes the gate of the agent, if it must be closed.
-    async fn close_gate(&mut self) {
-        if self.dispatcher.state.must_end_background() {
-            self.dispatcher.toolbox.end_background().await;
-            self.dispatcher.state.background(false);
-        }
-    }
-
-    /// Sends the agent what the transcript holds for it. The transcript is synced before: what it
-    /// lost after the agent got it would be sent again.
-    fn send_news(&mut self) -> Result<(), TranscriptError> {
-        let Some(agent) = self.model.agent() else {
-            return Ok(());
-        };
-        agent.permissions = self.dispatcher.state.permissions();
-        let news = agent.news();
-        if !news.is_empty() {
-            self.dispatcher
-                .toolbox
-                .allow(Some(self.dispatcher.state.budget_left()));
-        }
-        if !news.is_empty() && !mutant::is_on("told-before-it-lasts") {
-            self.transcript.sync()?;
-        }
-        agent.send(news);
-        Ok(())
-    }
-
-    /// Starts the agent, if the model is one that does not run.
-    pub(crate) async fn start_agent(&mut self) -> Result<(), String> {
-        let Some(agent) = self.model.agent() else {
-            return Ok(());
-        };
-        let gate = self.dispatcher.state.gate();
-        agent.follow_gate(gate);
-        let Some(launch) = agent.launch() else {
-            return Ok(());
-        };
-        self.dispatcher.toolbox.agent_ended().await;
-        agent.attach(self.dispatcher.toolbox.start_process(launch, gate)?);
-        self.dispatcher
-            .state
-            .background(self.dispatcher.toolbox.has_background());
-        Ok(())
-    }
-
-    /// Waits for a call that runs in the agent.
-    async fn follow_call(&mut self, name: &str, id: &str) -> Result<(), TranscriptError> {
-        self.dispatcher.state.calling(name.to_owned(), false, true);
-        let Self {
-            dispatcher,
-            model,
-            ids,
-            ..
-        } = self;
-        let Some(agent) = model.agent() else {
-            return Ok(());
-        };
-        agent.permissions = dispatcher.state.permissions();
-        let progress = dispatcher
-            .run_unless(agent.outcome(id), |state| state.news().is_some())
-            .await;
-        let outcome = match progress {
-            // The call is the next step again.
-            Ok(None) => {
-                dispatcher.state.call_goes_on();
-                return Ok(());
-            }
-            Ok(Some(CallProgress::Cost)) => {
-                dispatcher.state.call_goes_on();
-                return self.charge();
-            }
-            Ok(Some(CallProgress::Beside(event))) => {
-                dispatcher.state.call_goes_on();
-                return self.beside(event);
-            }
-            Ok(Some(CallProgress::Outcome(outcome))) => outcome,
-            Ok(Some(CallProgress::Asks(permission))) => {
-                let asks = Asks::Permission(permission);
-                let message_id = ids.message();
-                let request_id = ids.request();
-                dispatcher.state.submitting(LeadQuestion {
-                    asks,
-                    message_id,
-                    request_id,
-                });
-                return Ok(());
-            }
-            Err(why) => {
-                self.stop_agent(&why).await?;
-                Outcome::error(self.broken_off(&why))
-            }
-        };
-        self.end_call(outcome)?;
-        // It may have asked a model.
-        self.charge()
-    }
-
-    /// Ends the turn of the agent, or the agent itself if it must not continue in any case.
-    async fn stop_agent(&mut self, why: &Why) -> Result<(), TranscriptError> {
-        let Self {
-            dispatcher, model, ..
-        } = self;
-        match (model.agent(), why) {
-            (Some(agent), Why::Interrupted) => dispatcher.run_to_end(agent.interrupt()).await,
-            (Some(agent), _) => agent.abandon(),
-            (None, _) => return Ok(()),
-        }
-        self.charge()
-    }
-
-    /// Sends an agent what has arrived while its turn continues in a call.
-    async fn pass_on_news(&mut self) -> Result<(), TranscriptError> {
-        if self.model.agent().is_none() || self.dispatcher.state.news().is_none() {
-            return Ok(());
-        }
-        match self.dispatcher.state.news() {
-            Some(NextStep::Show { request_id, reason }) => {
-                self.record(Event::Asked { request_id, reason })?
-            }
-            _ => drop(self.consume()?),
-        }
-        self.close_gate().await;
-        self.send_news()
     }
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
@@ -434,106 +296,5 @@ impl<T: Tools> Session<T> {
             self.end_call(Outcome::error(error))?;
         }
         Ok(())
-    }
-
-    /// Sends an agent the verdict on its plan, if a turn of it runs.
-    async fn send_verdict(&mut self) -> Result<(), TranscriptError> {
-        let is_in_turn = self.model.agent().is_some_and(|agent| agent.is_in_turn());
-        if !is_in_turn || self.dispatcher.state.work.calls.is_empty() {
-            return Ok(());
-        }
-        self.close_gate().await;
-        self.dispatcher.toolbox.opened().await;
-        self.send_news()
-    }
-
-    /// Writes the line of the plan or question, unless an earlier incarnation has written it, and
-    /// submits it.
-    pub(crate) async fn submit(&mut self) -> Result<(), TranscriptError> {
-        let Some(submission) = self.dispatcher.state.submission().cloned() else {
-            return Ok(());
-        };
-        let to = match (&submission.asks, self.spawner.terms.approve_by) {
-            // The lead agent is not woken for what only a person answers.
-            (Asks::Permission(_), ApproveBy::Person) => USER,
-            _ => LEAD,
-        };
-        let body = submission.body(self.incarnation);
-        let request_id = submission.request_id;
-        let message = self.outbox.message(submission.message_id, to, body);
-        match self.outbox.send(&Name::lead(), &message, true) {
-            Ok(line) => {
-                self.dispatcher.state.submitted();
-                self.dispatcher.link.submit(request_id, line);
-                Ok(())
-            }
-            Err(error) => self.resolve(&Err(error.to_string())).await,
-        }
-    }
-
-    /// Chooses other ids: those of the plan or question belong to another request.
-    pub(crate) fn renumber(&mut self) {
-        self.stop_submitting();
-        if let Some(submission) = self.dispatcher.state.submission().cloned() {
-            self.dispatcher.state.submitting(submission.renumbered());
-        }
-    }
-
-    /// No longer submits the plan or question. Returns whether there is one.
-    fn stop_submitting(&self) -> bool {
-        let submission = self.dispatcher.state.submission();
-        submission
-            .inspect(|pending| self.dispatcher.link.stop_submitting(&pending.request_id))
-            .is_some()
-    }
-
-    /// Gives the model the verdict on its plan, or the agent the reply to its question. The calls
-    /// behind a plan that was not approved are refused.
-    pub(crate) async fn resolve(&mut self, verdict: &Judged) -> Result<(), TranscriptError> {
-        self.stop_submitting();
-        let submission = self.dispatcher.state.submission().cloned();
-        if let Some(LeadQuestion {
-            asks: Asks::Permission(asked),
-            ..
-        }) = submission
-        {
-            let refusal = submission::refusal_of(verdict);
-            self.dispatcher.state.call_goes_on();
-            // With what comes of the call, its model reads what has arrived meanwhile.
-            self.pass_on_news().await?;
-            if let Some(agent) = self.model.agent() {
-                agent.permit(&asked.id, refusal.as_deref());
-            }
-            return Ok(());
-        }
-        self.end_call(submission::result_of(
-            verdict,
-            self.dispatcher.state.directed_gate(),
-        ))?;
-        if !matches!(verdict, Ok((Status::Approved, _))) {
-            self.end_calls(submission::BEHIND_A_REJECTED)?;
-        }
-        self.send_verdict().await
-    }
-
-    /// Gives the model the daemon's reply to its answer to a shutdown.
-    pub(crate) fn resolve_answer(
-        &mut self,
-        answer: &ShutdownAnswer,
-    ) -> Result<(), TranscriptError> {
-        let now = self.dispatcher.now();
-        self.dispatcher.state.answer_told(now);
-        self.end_call(match &answer.outcome {
-            Some(Ok(status)) if stands(answer.approve, *status) => Outcome::ok(match status {
-                Status::Approved => "approved: you leave when the calls of this answer have run",
-                _ => "rejected: the lead has your reason; continue your work",
-            }),
-            Some(Ok(status)) => Outcome::error(format!(
-                "your answer does not count: the request is {} already",
-                status.as_str()
-            )),
-            Some(Err(why)) => Outcome::error(format!("your answer does not count: {why}")),
-            None => Outcome::error("your answer was not recorded"),
-        })
     }
 }

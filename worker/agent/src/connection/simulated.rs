@@ -1,9 +1,10 @@
 //! The connection without a socket, for simulations: the task's frames are those that it would
-//! send, and the events are put into its channel. Who connects when, and what is lost, the simulation
-//! decides.
+//! send, and the events are put into its channel. The simulation decides who connects when, and
+//! what is lost.
 
 use teamd_shared::control::ToWorker;
 
+use super::task::Sent;
 use super::*;
 
 /// The daemon's end, and the place of the task.

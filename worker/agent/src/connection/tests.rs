@@ -1,5 +1,6 @@
 use teamd_shared::control::{Listener, ShutdownOrder, SpawnOrder, pair};
 
+use super::task::Sent;
 use super::*;
 
 /// A lead agent's worker, and the daemon's end of its connection.

@@ -308,17 +308,17 @@ fn what_is_said_of_a_line_that_is_no_message_is_where_it_is_kept() {
     let [Consumed::Rejected { rejection, .. }] = &taken[..] else {
         panic!("{taken:?}")
     };
-    let said = mailbox.reject(rejection);
+    let notice = mailbox.reject(rejection);
     assert!(
-        said.contains("not JSON") && said.ends_with("kept in inbox/alice.rejected.jsonl"),
-        "{said}"
+        notice.contains("not JSON") && notice.ends_with("kept in inbox/alice.rejected.jsonl"),
+        "{notice}"
     );
     let kept = scene.dir.path(&TeamPath::rejected(&scene.name));
     std::fs::remove_file(&kept).unwrap();
     std::fs::create_dir(&kept).unwrap();
-    let said = mailbox.reject(rejection);
+    let notice = mailbox.reject(rejection);
     assert!(
-        said.contains("; it stands in the inbox alone (") && !said.contains("kept"),
-        "{said}"
+        notice.contains("; it is only in the inbox (") && !notice.contains("kept"),
+        "{notice}"
     );
 }

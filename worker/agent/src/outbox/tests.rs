@@ -106,11 +106,11 @@ fn what_an_earlier_incarnation_has_told_is_told_only_when_it_lasts() {
         again.is_err(),
         "its writer may have been killed before the sync"
     );
-    let told = crate::sim::where_no_inbox_can_be_synced(|| {
+    let error = crate::sim::where_no_inbox_can_be_synced(|| {
         next.has_sent(&Name::lead(), Uuid::from_u128(1 << 70))
             .unwrap_err()
     });
-    assert!(told.contains("do not send it again"), "{told}");
+    assert!(error.contains("do not send it again"), "{error}");
     next.notify(&idle("done", true)).unwrap();
     assert_eq!(lines(&next).len(), 1);
 }
@@ -124,7 +124,8 @@ fn what_was_sent_and_not_synced_is_found_where_it_stands() {
     let send = || outbox.send(&Name::lead(), &message, true);
     crate::sim::where_no_inbox_can_be_synced(|| assert!(send().is_err() && send().is_err()));
     let line = send().unwrap();
-    let found = inbox::read_line_at(outbox.dir(), &Name::lead(), line.offset, line.len).unwrap();
-    assert_eq!(Message::parse(&found).unwrap().id, message.id);
+    let line_read =
+        inbox::read_line_at(outbox.dir(), &Name::lead(), line.offset, line.len).unwrap();
+    assert_eq!(Message::parse(&line_read).unwrap().id, message.id);
     assert_eq!(lines(&outbox).len(), 2);
 }

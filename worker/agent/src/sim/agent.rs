@@ -19,7 +19,7 @@ use super::world::alice;
 
 /// What every agent of a schedule has in common: its session, which outlives its processes.
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub(super) struct AgentHistory {
     /// What it holds.
     holds: BTreeSet<Uuid>,
     /// The texts of that, in order.
@@ -27,12 +27,12 @@ pub(super) struct Session {
     calls: u64,
     /// Whether the gate changes while an agent runs.
     is_live: bool,
-    agent: Option<Agent>,
+    agent: Option<SessionAgent>,
 }
 
 /// A process.
 #[derive(Debug)]
-struct Agent {
+struct SessionAgent {
     ends: SimulatedAgent,
     /// What its mounts let it do.
     gate: Gate,
@@ -60,7 +60,7 @@ pub(super) fn mind() -> Model {
     Model::Agent(Box::new(AgentMind::new(program, alice(), tools, "", None)))
 }
 
-impl Session {
+impl AgentHistory {
     pub(super) fn new(is_live: bool) -> Self {
         Self {
             is_live,
@@ -80,12 +80,12 @@ impl Machine {
         self.promise(is_alone, || "two agents hold one session".to_owned());
         let ids = launch.messages.into_iter().map(|message| message.id);
         let messages = ids.filter(|id| self.session.holds.contains(id)).collect();
-        let known = Known {
+        let session = Known {
             messages,
             ..Known::default()
         };
-        let (process, handle, ends) = SimulatedAgent::start(known, gate, self.session.is_live);
-        self.session.agent = Some(Agent {
+        let (process, handle, ends) = SimulatedAgent::start(session, gate, self.session.is_live);
+        self.session.agent = Some(SessionAgent {
             ends,
             gate,
             writes: false,
@@ -276,7 +276,7 @@ impl Machine {
     }
 }
 
-impl Agent {
+impl SessionAgent {
     /// Its shim sets the gate; where it holds a file open, it has to end.
     fn sets_gate(&mut self, gate: Gate, mutant: Option<Mutant>) -> String {
         let is_busy = gate == Gate::Closed && self.writes;

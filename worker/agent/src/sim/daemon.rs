@@ -28,7 +28,7 @@ pub(super) struct Plan {
 
 /// A shutdown, as it is recorded.
 #[derive(Debug, Clone)]
-pub(super) struct Shutdown {
+pub(super) struct SimulatedShutdown {
     pub(super) directive: PendingShutdown,
     pub(super) incarnation: u32,
     pub(super) status: Status,
@@ -36,7 +36,7 @@ pub(super) struct Shutdown {
 
 /// What is recorded, and what is on its way.
 #[derive(Debug)]
-pub(super) struct Daemon {
+pub(super) struct SimulatedDaemon {
     pub(super) alive: bool,
     pub(super) seq: u64,
     pub(super) gate: Gate,
@@ -45,7 +45,7 @@ pub(super) struct Daemon {
     pub(super) plans: Vec<Plan>,
     /// Ids that belong to others.
     taken: BTreeSet<RequestId>,
-    pub(super) shutdowns: Vec<Shutdown>,
+    pub(super) shutdowns: Vec<SimulatedShutdown>,
     /// What the worker doubts.
     pub(super) doubts: u64,
     /// The incarnation that has ended by its own doing, until it is resumed.
@@ -56,7 +56,7 @@ pub(super) struct Daemon {
     pub(super) last: Option<Directive>,
 }
 
-impl Daemon {
+impl SimulatedDaemon {
     pub(super) fn new() -> Self {
         Self {
             alive: true,
@@ -81,7 +81,7 @@ impl Daemon {
             .find(|plan| plan.status == Status::Pending)
     }
 
-    pub(super) fn pending_shutdown(&self) -> Option<&Shutdown> {
+    pub(super) fn pending_shutdown(&self) -> Option<&SimulatedShutdown> {
         self.shutdowns
             .last()
             .filter(|shutdown| shutdown.status == Status::Pending)
@@ -182,7 +182,7 @@ impl Daemon {
             reason: "tidy up".to_owned(),
             decide_within,
         };
-        self.shutdowns.push(Shutdown {
+        self.shutdowns.push(SimulatedShutdown {
             directive,
             incarnation,
             status: Status::Pending,

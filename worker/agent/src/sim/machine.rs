@@ -15,7 +15,7 @@ use teamd_shared::transcript::{Block, Event, Usage};
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-use super::agent::Session;
+use super::agent::AgentHistory;
 use super::{Mutant, Rng, disk};
 use crate::tools::{Runs, Tools};
 use teamd_worker_core::tools::{LocalAction, Outcome};
@@ -41,7 +41,7 @@ pub(super) struct Machine {
     pub(super) closed: Option<&'static str>,
     pub(super) broken: Option<String>,
     /// The session of the agents, in schedules in which the mind is one.
-    pub(super) session: Session,
+    pub(super) session: AgentHistory,
     ids: u32,
 }
 
@@ -57,7 +57,7 @@ impl Machine {
             background: Vec::new(),
             closed: None,
             broken: None,
-            session: Session::new(seed & 8 == 0),
+            session: AgentHistory::new(seed & 8 == 0),
             ids: 0,
         }
     }
@@ -149,16 +149,16 @@ const OPENED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A call that runs.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct SimulatedCall {
     machine: Shared,
     until: Instant,
     outcome: Outcome,
 }
 
 impl Tools for SimulatedToolbox {
-    type Running = Run;
+    type Running = SimulatedCall;
 
-    fn start(&mut self, action: LocalAction, gate: Gate) -> Run {
+    fn start(&mut self, action: LocalAction, gate: Gate) -> SimulatedCall {
         disk::acts();
         let (what, seconds, background) = match action {
             LocalAction::Bash(bash) => (bash.command, bash.timeout, bash.run_in_background),
@@ -181,7 +181,7 @@ impl Tools for SimulatedToolbox {
             _ => 0.0,
         };
         let until = Instant::now() + Duration::from_secs_f64(seconds);
-        Run {
+        SimulatedCall {
             machine: Rc::clone(&self.machine),
             until,
             outcome: Outcome::ok(format!("ran {what}")),
@@ -229,7 +229,7 @@ impl Tools for SimulatedToolbox {
     fn reap_orphans(&mut self) {}
 }
 
-impl Runs for Run {
+impl Runs for SimulatedCall {
     async fn finish(&mut self) -> Outcome {
         sleep_until(self.until).await;
         self.machine.borrow_mut().foreground = None;

@@ -22,7 +22,7 @@ use teamd_shared::testing::roster_member;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
-use super::daemon::Daemon;
+use super::daemon::SimulatedDaemon;
 use super::disk::{self, Disk, Killed};
 use super::machine::{Machine, SeededModel, Shared, SimIds, SimulatedToolbox};
 use super::people::SentMessage;
@@ -124,7 +124,7 @@ pub(super) struct World<'p> {
     pub(super) rng: Rng,
     pub(super) mutant: Option<Mutant>,
     pub(super) machine: Shared,
-    pub(super) daemon: Daemon,
+    pub(super) daemon: SimulatedDaemon,
     pub(super) worker: Option<SimulatedWorker>,
     pub(super) incarnation: u32,
     /// The present incarnation was asked to end.
@@ -156,7 +156,7 @@ impl<'p> World<'p> {
             rng,
             mutant,
             machine: Rc::new(Machine::new(seed, mutant, place.transcript()).into()),
-            daemon: Daemon::new(),
+            daemon: SimulatedDaemon::new(),
             worker: None,
             incarnation: 0,
             terminated: false,

@@ -347,7 +347,7 @@ mod tests {
         let taken = properties.iter().filter(|(name, _)| take(name));
         Value::Object(
             taken
-                .map(|(name, it)| (name.clone(), example(name, it)))
+                .map(|(name, property)| (name.clone(), example(name, property)))
                 .collect(),
         )
     }
@@ -357,7 +357,7 @@ mod tests {
         for caller in CALLERS {
             for tool in caller.tools(SandboxMode::WorkspaceWrite) {
                 let required = tool.input["required"].as_array().unwrap();
-                let is_required = |name: &str| required.iter().any(|it| it == name);
+                let is_required = |name: &str| required.iter().any(|field| field == name);
                 assert!(!tool.description.is_empty(), "{}", tool.name);
                 for property in tool.input["properties"].as_object().unwrap().values() {
                     assert!(
@@ -434,7 +434,7 @@ mod tests {
         let of_lead = Caller::LeadAgent.tools(SandboxMode::WorkspaceWrite);
         for tool in of_lead
             .iter()
-            .filter(|tool| !of_teammates.iter().any(|it| it.name == tool.name))
+            .filter(|tool| !of_teammates.iter().any(|other| other.name == tool.name))
         {
             let error = Caller::Teammate
                 .parse(tool.name, &examples(tool, |_| true))

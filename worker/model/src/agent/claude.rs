@@ -2,6 +2,8 @@
 //! team tools come and go through the same pipe, as control messages that carry MCP. Written from
 //! the frames of version 2.1.330.
 
+mod frames;
+
 use std::collections::HashMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -13,9 +15,9 @@ use uuid::Uuid;
 
 use super::team_calls::TeamCalls;
 use super::{
-    AgentDriver, AgentOutput, AgentSession, TeamTool, number_of, open_kept, text_of, too_old,
-    why_it_failed,
+    AgentDriver, AgentOutput, AgentSession, TeamTool, open_kept, text_of, too_old, why_it_failed,
 };
+use frames::{line, mcp_result, outcome, outcomes, refused, success, tool_entry, usage_of};
 use teamd_worker_core::submission::Permission;
 
 /// What the agent puts before the names of team tools.
@@ -452,81 +454,12 @@ impl AgentDriver for Claude {
     }
 }
 
-/// Returns the outcomes of its own tools that a message holds.
-fn outcomes(content: &Value) -> Vec<AgentOutput> {
-    let results = content
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|block| block["type"] == "tool_result");
-    results
-        .map(|block| {
-            let id = block["tool_use_id"].as_str().unwrap_or_default().to_owned();
-            let parts = block["content"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(|part| part["text"].as_str());
-            let content = block["content"]
-                .as_str()
-                .map_or_else(|| parts.collect::<Vec<_>>().join("\n"), str::to_owned);
-            AgentOutput::Outcome {
-                id,
-                content,
-                is_error: block["is_error"] == true,
-            }
-        })
-        .collect()
-}
-
 /// Returns a variable that settings set, and may not.
 fn sets_refused(settings: &str) -> Option<&'static str> {
     let settings: Value = serde_json::from_str(settings).ok()?;
     REFUSED
         .into_iter()
         .find(|name| settings["env"].get(name).is_some())
-}
-
-/// Describes a team tool as MCP does.
-fn tool_entry(tool: &TeamTool) -> Value {
-    let text = &tool.text;
-    json!({"name": text.name, "description": text.description, "inputSchema": text.input})
-}
-
-fn usage_of(value: &Value) -> Usage {
-    Usage {
-        input_tokens: number_of(&value["input_tokens"]),
-        output_tokens: number_of(&value["output_tokens"]),
-        cache_read_input_tokens: number_of(&value["cache_read_input_tokens"]),
-        cache_creation_input_tokens: number_of(&value["cache_creation_input_tokens"]),
-    }
-}
-
-fn outcome(content: &str, is_error: bool) -> Value {
-    json!({"content": [{"type": "text", "text": content}], "isError": is_error})
-}
-
-fn mcp_result(request: &Value, id: &Value, result: &Value) -> String {
-    success(
-        request,
-        &json!({"mcp_response": {"jsonrpc": "2.0", "id": id, "result": result}}),
-    )
-}
-
-fn success(request: &Value, response: &Value) -> String {
-    line(
-        &json!({"type": "control_response", "response": {"subtype": "success", "request_id": request, "response": response}}),
-    )
-}
-
-fn refused(request: &Value, why: &str) -> String {
-    line(
-        &json!({"type": "control_response", "response": {"subtype": "error", "request_id": request, "error": why}}),
-    )
-}
-
-fn line(frame: &Value) -> String {
-    format!("{frame}\n")
 }
 
 #[cfg(test)]

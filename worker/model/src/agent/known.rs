@@ -26,7 +26,7 @@ impl Known {
     /// not count, because the agent does not read it.
     pub fn of(driver: &dyn AgentDriver, history: &str, messages: &[AgentMessage]) -> Self {
         let mut texts = driver.texts_without_id(history);
-        let mut known = Self::default();
+        let mut session = Self::default();
         for AgentMessage { id, text, .. } in messages {
             if !has_entry(driver, history, *id) && !has_entry(driver, history, stands_for(*id)) {
                 let Some(at) = texts.iter().position(|kept| {
@@ -36,11 +36,11 @@ impl Known {
                     continue;
                 };
                 texts.remove(at);
-                known.without_id = Some(*id);
+                session.without_id = Some(*id);
             }
-            known.messages.insert(*id);
+            session.messages.insert(*id);
         }
-        known
+        session
     }
 }
 

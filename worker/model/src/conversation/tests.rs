@@ -176,10 +176,10 @@ fn what_an_agent_does_beside_a_call_is_part_of_its_turn() {
     conversation.observe(&result("c1", "approved", false));
     assert_eq!(violations(&conversation.turns()), [""; 0]);
     assert_eq!(shape(&conversation)[1], ["text", "text", "call", "call"]);
-    let told = all_text(&conversation);
+    let text = all_text(&conversation);
     assert!(
-        told.contains("approved") && told.contains("read-only") && !told.contains(NO_RESULT),
-        "{told}"
+        text.contains("approved") && text.contains("read-only") && !text.contains(NO_RESULT),
+        "{text}"
     );
 }
 

@@ -43,9 +43,9 @@ pub(super) enum Cause {
     WrongService,
 }
 
-/// What follows from a cause. [`fill`] replaces the names in braces.
+/// What follows from a cause: one row of the table. [`fill`] replaces the names in braces.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct Explanation {
     /// Whether the same request may be answered later.
     pub(super) may_pass: bool,
     /// What is shown while the worker waits for the next attempt: nothing that the service sent.
@@ -56,7 +56,7 @@ pub(super) struct Row {
     pub(super) hint: &'static str,
 }
 
-impl Row {
+impl Explanation {
     const fn passing(brief: &'static str, message: &'static str, hint: &'static str) -> Self {
         Self {
             may_pass: true,
@@ -107,65 +107,65 @@ impl Cause {
     }
 
     /// Returns what follows from the cause.
-    pub(super) fn row(self) -> Row {
+    pub(super) fn explanation(self) -> Explanation {
         match self {
-            Self::Credit => Row::lasting(
+            Self::Credit => Explanation::lasting(
                 "no credit left",
                 "the account at {provider} has no credit left: {detail}",
                 "add credit to the account, then send the message again",
             ),
-            Self::TooLong => Row::lasting("the conversation is too long", "{detail}", ""),
-            Self::Key => Row::lasting(
+            Self::TooLong => Explanation::lasting("the conversation is too long", "{detail}", ""),
+            Self::Key => Explanation::lasting(
                 "its key is refused (401)",
                 "{provider} refuses the key: {detail}",
                 "correct {key} in the shell; then {restart}",
             ),
-            Self::Forbidden => Row::lasting(
+            Self::Forbidden => Explanation::lasting(
                 "its key may not do this (403)",
                 "{provider} does not allow this: {detail}",
                 "use a key that may use this model, or name another model",
             ),
-            Self::Model => Row::lasting(
+            Self::Model => Explanation::lasting(
                 "its model is not known there (404)",
                 "{provider} at {host} has no {model}: {detail}",
                 "name one that it has (`--model {provider}:MODEL`, or MODEL_ID), and check {base}",
             ),
-            Self::RateLimit => Row::passing("asked too often (429)", NO_ANSWER, LATER),
-            Self::Overloaded => Row::passing("overloaded (529)", NO_ANSWER, LATER),
-            Self::Unavailable => Row::passing("not available (503)", NO_ANSWER, LATER),
-            Self::Server => Row::passing("the service failed ({status})", NO_ANSWER, LATER),
-            Self::Request => Row::lasting(
+            Self::RateLimit => Explanation::passing("asked too often (429)", NO_ANSWER, LATER),
+            Self::Overloaded => Explanation::passing("overloaded (529)", NO_ANSWER, LATER),
+            Self::Unavailable => Explanation::passing("not available (503)", NO_ANSWER, LATER),
+            Self::Server => Explanation::passing("the service failed ({status})", NO_ANSWER, LATER),
+            Self::Request => Explanation::lasting(
                 "the service failed ({status})",
                 "{provider} refuses the request: {detail}",
                 "",
             ),
-            Self::Unreachable => Row::passing(
+            Self::Unreachable => Explanation::passing(
                 "{host} cannot be reached: {detail}",
                 "{host} cannot be reached: {detail}",
                 "check the network, the base URL and the proxy variables; the next message continues the work",
             ),
-            Self::Certificate => Row::lasting(
+            Self::Certificate => Explanation::lasting(
                 "the certificate of {host} is not trusted",
                 "{host} cannot be reached: {detail}",
                 "if a proxy of your organisation answers there, set TEAM_CA=platform or TEAM_CA=FILE (its root, PEM) in the \
                  shell; then {restart}",
             ),
-            Self::Silent => Row::passing(
+            Self::Silent => Explanation::passing(
                 "the service was silent",
                 "{host} was silent in {attempts}: {detail}",
                 "send the message again; with a larger TEAM_MODEL_TIMEOUT the worker waits longer",
             ),
-            Self::Incomplete => Row::passing(
+            Self::Incomplete => Explanation::passing(
                 "the answer broke off",
                 "the answer of {provider} broke off in {attempts}; the last: {detail}",
                 "send the message again, later; if that does not help, check {base}, proxies and gateways",
             ),
-            Self::TooLarge => Row::lasting(
+            Self::TooLarge => Explanation::lasting(
                 "the answer broke off",
                 "teamd stopped reading the answer of {provider}: {detail}",
                 "ask for less at a time; if the model repeats itself, try another one (`--model`)",
             ),
-            Self::WrongService => Row::lasting(
+            Self::WrongService => Explanation::lasting(
                 "{host} does not answer as such a service does",
                 "{host} does not answer as {provider} does: {detail}",
                 "check {base} and the proxy variables; then {restart}",
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_texts_of_the_table_use_only_names_that_have_a_value() {
-        let known = [
+        let all_names = [
             "provider", "host", "base", "model", "key", "attempts", "detail", "restart",
         ];
         let statuses = [400, 401, 402, 403, 404, 413, 429, 500, 503, 529].map(FailureKind::Status);
@@ -214,11 +214,11 @@ mod tests {
             FailureKind::WrongService,
         ];
         for kind in statuses.into_iter().chain(others) {
-            let row = Cause::of(&Failure::new(kind, "")).row();
+            let row = Cause::of(&Failure::new(kind, "")).explanation();
             let texts = [
                 (row.brief, &["host", "status", "detail"][..]),
-                (row.message, &known),
-                (row.hint, &known),
+                (row.message, &all_names),
+                (row.hint, &all_names),
             ];
             for (text, names) in texts {
                 for behind in text.split('{').skip(1) {

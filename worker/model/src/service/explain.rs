@@ -64,7 +64,7 @@ pub(super) fn explain(failure: &Failure, settings: &ServiceSettings, attempts: u
         ("detail", &failure.to_string()),
         ("restart", RESTART),
     ];
-    let row = cause.row();
+    let row = cause.explanation();
     let message = fill(row.message, &values);
     match cause {
         Cause::TooLong => ModelError::TooLong(message),

@@ -187,7 +187,7 @@ impl Failure {
         match (self.should_retry, self.kind) {
             _ if matches!(cause, Cause::Credit | Cause::TooLong) => false,
             (Some(should_retry), FailureKind::Status(_)) => should_retry,
-            _ => cause.row().may_pass,
+            _ => cause.explanation().may_pass,
         }
     }
 
@@ -208,7 +208,7 @@ impl Failure {
             ("status", &status),
             ("detail", &self.detail),
         ];
-        fill(Cause::of(self).row().brief, &values)
+        fill(Cause::of(self).explanation().brief, &values)
     }
 }
 

@@ -44,14 +44,14 @@ mod tests {
             message_id: None,
             request_id: None,
         };
-        let known = TurnPart::Call {
+        let earlier = TurnPart::Call {
             id: "old".to_owned(),
             name: "bash".to_owned(),
             input: json!({}),
         };
         let turns = [PromptTurn {
             role: Role::Assistant,
-            parts: vec![known],
+            parts: vec![earlier],
         }];
         let mut content = [call("a"), call("a"), call(""), call("old"), call("b")];
         make_unique(&mut content, &turns);

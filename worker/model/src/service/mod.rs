@@ -167,7 +167,8 @@ impl ModelService {
                 turns: &turns,
                 ..prompt.clone()
             };
-            let Piece { answer, paused } = self.next_piece(&going_on, began, &text, observe).await?;
+            let Piece { answer, paused } =
+                self.next_piece(&going_on, began, &text, observe).await?;
             self.unrecorded += answer.usage;
             usage += answer.usage;
             content.extend(answer.content);

@@ -209,8 +209,8 @@ fn what_holds_no_answer_is_named_and_not_repeated() {
             "a page (text/html) (403)",
         ),
     ] {
-        let told = told(answer);
-        assert!(told.contains(said) && !told.contains("<html>"), "{told}");
+        let error = told(answer);
+        assert!(error.contains(said) && !error.contains("<html>"), "{error}");
     }
 }
 
@@ -226,10 +226,10 @@ fn only_the_content_of_an_answer_counts_as_its_length() {
         "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n",
         "x".repeat(1 << 20)
     );
-    let told = told(&stream(&piece.repeat(17)));
+    let error = told(&stream(&piece.repeat(17)));
     assert!(
-        told.contains("stopped reading") && told.contains("16 MiB"),
-        "{told}"
+        error.contains("stopped reading") && error.contains("16 MiB"),
+        "{error}"
     );
 }
 

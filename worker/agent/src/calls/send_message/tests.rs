@@ -190,19 +190,19 @@ fn what_becomes_of_a_message_is_told_from_a_second_look_at_the_roster() {
             "find out before you send it again",
         ),
     ] {
-        let said = send_while(bob_is(change));
+        let outcome = send_while(bob_is(change));
         assert!(
-            said.contains("in its inbox") || said.contains("in the inbox of bob"),
-            "{said}"
+            outcome.contains("in its inbox") || outcome.contains("in the inbox of bob"),
+            "{outcome}"
         );
-        assert!(said.contains(expected), "{said}");
+        assert!(outcome.contains(expected), "{outcome}");
     }
-    let said = send_while(|team| {
+    let outcome = send_while(|team| {
         std::fs::remove_file(team.outbox.dir().path(&TeamPath::config())).unwrap()
     });
     assert!(
-        said.ends_with("find out before you send it again"),
-        "{said}"
+        outcome.ends_with("find out before you send it again"),
+        "{outcome}"
     );
 }
 
@@ -357,28 +357,28 @@ async fn what_becomes_of_a_broadcast_is_told_from_a_second_look_at_the_roster() 
         if !second {
             std::fs::remove_file(team.outbox.dir().path(&TeamPath::config())).unwrap();
         }
-        let told = sending.await.unwrap_err();
+        let error = sending.await.unwrap_err();
         if second {
             assert!(
-                told.starts_with(
+                error.starts_with(
                     "sent to lead, dave, erin; bob ended while the message was sent: the message is in its inbox"
                 ),
-                "{told}"
+                "{error}"
             );
             assert!(
-                told.contains("the message is in the inbox of carol, but it was"),
-                "{told}"
+                error.contains("the message is in the inbox of carol, but it was"),
+                "{error}"
             );
         } else {
             assert!(
-                told.starts_with("sent to lead; the message is in the inbox of bob"),
-                "{told}"
+                error.starts_with("sent to lead; the message is in the inbox of bob"),
+                "{error}"
             );
             assert!(
-                told.contains(
+                error.contains(
                     "in the inbox of erin, but whether it reads the message cannot be seen: cannot read the roster"
                 ),
-                "{told}"
+                "{error}"
             );
         }
     }

@@ -99,7 +99,7 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
     for forged in ["t2", "toolu_x", ""] {
         let (answer, output) = hears(&mut claude, &tool_call("task_list", forged));
         assert!(
-            text_of(&answer).contains("not known") && output.is_empty(),
+            text_of(&answer).contains("does not know") && output.is_empty(),
             "{forged}"
         );
     }
@@ -287,7 +287,7 @@ fn a_version_that_is_too_old_and_a_session_that_is_not_gone_on_with_are_told() {
 
 #[test]
 fn no_settings_of_a_project_lead_it_to_another_model() {
-    let found = [
+    let variables = [
         ("ANTHROPIC_BASE_URL", "http://here".to_owned()),
         ("ANTHROPIC_API_KEY", "key".to_owned()),
     ];
@@ -296,9 +296,12 @@ fn no_settings_of_a_project_lead_it_to_another_model() {
             id: Uuid::nil(),
             history: None,
         },
-        &found,
+        &variables,
     );
-    let at = all.iter().position(|it| it == "--settings").unwrap();
+    let at = all
+        .iter()
+        .position(|argument| argument == "--settings")
+        .unwrap();
     let settings: Value = serde_json::from_str(&all[at + 1]).unwrap();
     assert_eq!(settings["env"]["ANTHROPIC_BASE_URL"], "http://here");
     assert_eq!(

@@ -287,7 +287,7 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
     for forged in ["c1", "c3", "call_x", ""] {
         let answer = asks(&mut codex, forged);
         assert!(
-            text_of(&answer[0]).0.contains("not known") && text_of(&answer[0]).1,
+            text_of(&answer[0]).0.contains("does not know") && text_of(&answer[0]).1,
             "{forged}"
         );
     }
@@ -397,9 +397,8 @@ fn a_failure_says_what_the_service_has_answered() {
         "error": {"message": "Reconnecting... 1/5", "codexErrorInfo": info("responseStreamDisconnected", 529), "additionalDetails": "overloaded"},
         "willRetry": true,
     });
-    let why =
-        "its service is overloaded or fails (status 529): Reconnecting... 1/5: overloaded"
-            .to_owned();
+    let why = "its service is overloaded or fails (status 529): Reconnecting... 1/5: overloaded"
+        .to_owned();
     assert_eq!(
         notified(&mut codex, "error", retry),
         [AgentOutput::Retry(why)]

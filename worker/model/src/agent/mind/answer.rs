@@ -63,7 +63,9 @@ impl AgentMind {
                 }
                 AgentOutput::Nonsense(line) => {
                     let line = start_of(&line);
-                    tracing::warn!("the agent printed a line that is not of its protocol: {line:?}");
+                    tracing::warn!(
+                        "the agent printed a line that is not of its protocol: {line:?}"
+                    );
                 }
                 _ => {}
             }

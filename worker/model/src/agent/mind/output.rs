@@ -50,7 +50,9 @@ impl AgentMind {
         };
         let has_ended = tokio::time::timeout(INTERRUPTED_WITHIN, ended).await;
         if has_ended != Ok(true) {
-            tracing::warn!("the agent does not end its turn when it is interrupted; the worker ends the agent");
+            tracing::warn!(
+                "the agent does not end its turn when it is interrupted; the worker ends the agent"
+            );
             return self.abandon();
         }
         self.state.end_turn();

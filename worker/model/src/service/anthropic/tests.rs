@@ -416,10 +416,10 @@ fn a_prompt_becomes_a_request() {
 #[test]
 fn a_paused_answer_goes_back_as_it_is_and_once_it_has_ended_without_what_is_half() {
     let search = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}});
-    let said = vec![text("I look. "), TurnPart::Opaque(search.clone())];
+    let answer = vec![text("I look. "), TurnPart::Opaque(search.clone())];
     let mut turns = vec![
         turn(Role::User, vec![text("find it")]),
-        turn(Role::Assistant, said),
+        turn(Role::Assistant, answer),
     ];
     let messages = |turns: &[PromptTurn]| {
         let prompt = Prompt {
@@ -430,15 +430,15 @@ fn a_paused_answer_goes_back_as_it_is_and_once_it_has_ended_without_what_is_half
         };
         Anthropic::new("x", 200_000).body(&prompt)["messages"].clone()
     };
-    let told = json!({"type": "text", "text": "I look. "});
+    let text_block = json!({"type": "text", "text": "I look. "});
     assert_eq!(
         messages(&turns)[1],
-        json!({"role": "assistant", "content": [told, search]})
+        json!({"role": "assistant", "content": [text_block, search]})
     );
     turns.push(turn(Role::User, vec![text("and now?")]));
     assert_eq!(
         messages(&turns)[1],
-        json!({"role": "assistant", "content": [told]})
+        json!({"role": "assistant", "content": [text_block]})
     );
     assert_eq!(messages(&turns)[2]["content"][0]["text"], "and now?");
     // Neither a space at the end nor an empty answer is taken.
@@ -494,29 +494,29 @@ fn a_stream_that_says_why_it_stopped_is_whole_and_any_other_is_not() {
 fn a_tool_of_the_service_without_its_result_or_the_other_way_round_is_left_out() {
     let used =
         |id: &str| json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {}});
-    let found =
+    let result =
         |id: &str| json!({"type": "web_search_tool_result", "tool_use_id": id, "content": []});
     let text = || json!({"type": "text", "text": "so"});
     let ours = || json!({"type": "tool_use", "id": "t", "name": "bash", "input": {}});
     for (mut content, left) in [
         (
-            vec![text(), used("a"), found("a"), ours()],
-            vec![text(), used("a"), found("a"), ours()],
+            vec![text(), used("a"), result("a"), ours()],
+            vec![text(), used("a"), result("a"), ours()],
         ),
         (vec![text(), used("a")], vec![text()]),
-        (vec![found("a"), text()], vec![text()]),
-        (vec![found("a"), used("a"), text()], vec![text()]),
+        (vec![result("a"), text()], vec![text()]),
+        (vec![result("a"), used("a"), text()], vec![text()]),
         (
-            vec![used("a"), used("b"), found("b")],
-            vec![used("b"), found("b")],
+            vec![used("a"), used("b"), result("b")],
+            vec![used("b"), result("b")],
         ),
         (
-            vec![used("a"), used("b"), found("b"), found("a")],
-            vec![used("a"), used("b"), found("b"), found("a")],
+            vec![used("a"), used("b"), result("b"), result("a")],
+            vec![used("a"), used("b"), result("b"), result("a")],
         ),
         (
-            vec![used("a"), used("a"), found("a")],
-            vec![used("a"), found("a")],
+            vec![used("a"), used("a"), result("a")],
+            vec![used("a"), result("a")],
         ),
     ] {
         pair(&mut content);

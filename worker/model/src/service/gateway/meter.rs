@@ -27,7 +27,8 @@ const MAX_WHOLE: usize = 4 << 20;
 const AT_ONCE: usize = 8;
 
 /// The refusal of a call outside of a turn.
-const NO_TURN: &str = "no turn of this agent is running, and models can be called only during a turn";
+const NO_TURN: &str =
+    "no turn of this agent is running, and models can be called only during a turn";
 
 /// What an agent has spent since the last look, and what it may spend.
 #[derive(Debug, Clone)]

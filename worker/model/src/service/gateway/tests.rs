@@ -61,7 +61,7 @@ fn serve(
         .collect();
     let ports = listeners
         .iter()
-        .map(|it| it.local_addr().unwrap().port())
+        .map(|listener| listener.local_addr().unwrap().port())
         .collect();
     let (gate, wanted) = watch::channel(Gate::Open);
     tokio::spawn(Arc::clone(&gateway).serve(listeners, wanted));
@@ -353,9 +353,13 @@ async fn a_request_without_the_token_is_refused_and_so_is_what_no_table_lists() 
         ),
         ("NONSENSE\r\n\r\n".to_owned(), "400"),
     ] {
-        let said = read_until(&mut ask(ports[0], &request).await, "\r\n\r\n").await;
-        assert_eq!(said.split(' ').nth(1), Some(answer), "{request} {said}");
-        assert!(!said.contains(KEY));
+        let response = read_until(&mut ask(ports[0], &request).await, "\r\n\r\n").await;
+        assert_eq!(
+            response.split(' ').nth(1),
+            Some(answer),
+            "{request} {response}"
+        );
+        assert!(!response.contains(KEY));
     }
 }
 

@@ -398,12 +398,12 @@ fn encoding_of(headers: &HeaderMap) -> Option<HeaderValue> {
 
 fn not_asked_for(encoding: &HeaderValue) -> String {
     // The value comes from the service and may be anything; only its kind matters.
-    let known = ["gzip", "br", "zstd", "deflate"]
+    let name = ["gzip", "br", "zstd", "deflate"]
         .into_iter()
-        .find(|known| encoding.as_bytes() == known.as_bytes());
+        .find(|name| encoding.as_bytes() == name.as_bytes());
     format!(
         "the service answered in an encoding that it was not asked for ({})",
-        known.unwrap_or("unknown")
+        name.unwrap_or("unknown")
     )
 }
 

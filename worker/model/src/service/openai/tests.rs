@@ -292,10 +292,10 @@ fn turns() -> Vec<PromptTurn> {
         content: content.to_owned(),
         is_error,
     };
-    let said = |text: &str| TurnPart::Text(text.to_owned());
+    let text_part = |text: &str| TurnPart::Text(text.to_owned());
     let turn = |role, parts| PromptTurn { role, parts };
     vec![
-        turn(Role::User, vec![said("do it"), said("now")]),
+        turn(Role::User, vec![text_part("do it"), text_part("now")]),
         turn(
             Role::Assistant,
             vec![
@@ -310,11 +310,11 @@ fn turns() -> Vec<PromptTurn> {
             vec![
                 result("a", "", false),
                 result("b", "unknown", true),
-                said("mail"),
+                text_part("mail"),
             ],
         ),
-        turn(Role::Assistant, vec![said("done")]),
-        turn(Role::User, vec![said("more")]),
+        turn(Role::Assistant, vec![text_part("done")]),
+        turn(Role::User, vec![text_part("more")]),
     ]
 }
 

@@ -224,19 +224,19 @@ fn what_the_user_runs_or_believes_is_read_and_never_changed_whether_it_is_there_
         "deep/config",
         absolute.as_str(),
     ] {
-        let told = scratch.write(path, "x").unwrap_err();
-        assert!(told.contains("not changed by tools"), "{path}: {told}");
+        let error = scratch.write(path, "x").unwrap_err();
+        assert!(error.contains("not changed by tools"), "{path}: {error}");
     }
-    let told = scratch.edit(".git/config", "core", "evil").unwrap_err();
-    assert!(told.contains("not changed by tools"), "{told}");
+    let error = scratch.edit(".git/config", "core", "evil").unwrap_err();
+    assert!(error.contains("not changed by tools"), "{error}");
     assert_eq!(scratch.read(".git/config").unwrap().trim(), "[core]");
     assert!(!scratch.path(".git/hooks/new").exists());
     // Also where the user has made it a link, and what it leads to has another name.
     scratch.put("shared-hooks/sample", "");
     fs::remove_dir_all(scratch.path(".git/hooks")).unwrap();
     scratch.link(".git/hooks", "../shared-hooks");
-    let told = scratch.write(".git/hooks/pre-commit", "x").unwrap_err();
-    assert!(told.contains("not changed by tools"), "{told}");
+    let error = scratch.write(".git/hooks/pre-commit", "x").unwrap_err();
+    assert!(error.contains("not changed by tools"), "{error}");
     scratch.write(".git/info/exclude", "target\n").unwrap();
     scratch.write("team.toml", "grace = 1\n").unwrap();
 }

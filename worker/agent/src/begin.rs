@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::control::Welcome;
+use teamd_shared::environment::Environment;
 use teamd_shared::id::Ids;
 use teamd_shared::inbox::Durability;
 use teamd_shared::message::Message;
@@ -51,11 +52,13 @@ pub(crate) struct SessionParts<T> {
     pub(crate) link: Link,
     /// Where new ids come from.
     pub(crate) ids: Box<dyn Ids>,
+    /// The variables of the command that spawned the member.
+    pub(crate) environment: Arc<Environment>,
 }
 
 /// Returns the present price of its model.
-fn price(welcome: &Welcome) -> Option<Price> {
-    let prices = Prices::of_environment(&welcome.environment);
+fn price(welcome: &Welcome, environment: &Environment) -> Option<Price> {
+    let prices = Prices::of_environment(environment);
     let prices = prices
         .inspect_err(|error| tracing::error!("{error} (hint: {})", error.hint()))
         .ok()?;
@@ -79,6 +82,7 @@ impl<T: Tools> Session<T> {
             mut model,
             link,
             ids,
+            environment,
         } = parts;
         let WorkerIdentity { name, incarnation } = identity;
         transcript.set_durable(settings.durability == Durability::Disk);
@@ -115,7 +119,7 @@ impl<T: Tools> Session<T> {
                 .terms
                 .limits
                 .max_cost
-                .map(|most| (most, price(&welcome))),
+                .map(|most| (most, price(&welcome, &environment))),
         };
         let directive = welcome.directive.clone();
         let began = Instant::now();
@@ -139,7 +143,7 @@ impl<T: Tools> Session<T> {
             ids,
             caller: Caller::of(&name),
             spawner: Spawner {
-                environment: welcome.environment.clone(),
+                environment,
                 terms: welcome.terms.clone(),
             },
             incarnation,

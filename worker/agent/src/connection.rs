@@ -160,7 +160,7 @@ impl Link {
         connection: Connection,
         dir: Arc<TeamDir>,
         identity: WorkerIdentity,
-        environment: Environment,
+        environment: Arc<Environment>,
     ) -> Self {
         let (announcement, announced) = announce();
         let (reports, events) = mpsc::channel(MAX_EVENTS);

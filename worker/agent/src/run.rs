@@ -140,7 +140,7 @@ async fn live(
             return Ok(());
         }
     };
-    let welcome = match welcome {
+    let mut welcome = match welcome {
         Ok(Some(welcome)) => welcome,
         Ok(None) => return Ok(()),
         Err(error) => {
@@ -154,8 +154,14 @@ async fn live(
     remove_stale_locks(&transcript, &welcome.terms)?;
     let toolbox = make_toolbox(args, &dir, &transcript, &welcome)?;
     let model = make_model(args, &dir, &welcome, &toolbox)?;
-    let environment = welcome.environment.clone();
-    let link = Link::start(connection, Arc::clone(&dir), identity.clone(), environment);
+    // The session and the connection share it: a worker that waits has one copy less.
+    let environment = Arc::new(std::mem::take(&mut welcome.environment));
+    let link = Link::start(
+        connection,
+        Arc::clone(&dir),
+        identity.clone(),
+        Arc::clone(&environment),
+    );
     *last_words = link.last_words();
     let terminate = notify_of(sigterm);
     let ids = Box::new(RandomIds);
@@ -168,6 +174,7 @@ async fn live(
         model,
         link,
         ids,
+        environment,
     };
     let mut session = Session::begin(parts, &settings, welcome)?;
     session.await_agent().await.map_err(anyhow::Error::msg)?;

@@ -2,6 +2,7 @@
 //! itself.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use teamd_shared::config::Roster;
 use teamd_shared::control::SpawnOrder;
@@ -29,7 +30,7 @@ fn non_blank(text: &Option<String>) -> Option<&str> {
 #[derive(Debug)]
 pub(crate) struct Spawner {
     /// Its environment, umask and keys.
-    pub(crate) environment: Environment,
+    pub(crate) environment: Arc<Environment>,
     /// Its own terms.
     pub(crate) terms: Terms,
 }
@@ -66,7 +67,7 @@ impl Spawner {
             resume: false,
         };
         let earlier = roster.member(&name);
-        let environment = self.environment.clone();
+        let environment = Environment::clone(&self.environment);
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
         if let Some(model) = &order.terms.model {
@@ -202,7 +203,7 @@ mod tests {
         );
         environment.set("OPENAI_BASE_URL", "http://localhost:1");
         let spawner = Spawner {
-            environment,
+            environment: Arc::new(environment),
             terms: Terms {
                 model: "openai:own".to_owned(),
                 bounds: Bounds {
@@ -255,7 +256,7 @@ mod tests {
     #[test]
     fn a_model_without_its_key_is_refused_as_at_spawn() {
         let (_scratch, dir, mut spawner) = scene();
-        spawner.environment.set("OPENAI_BASE_URL", "");
+        Arc::make_mut(&mut spawner.environment).set("OPENAI_BASE_URL", "");
         assert!(
             spawner
                 .order(&dir, &alice())
@@ -293,8 +294,7 @@ mod tests {
         );
         assert_eq!((order.terms.approve_by, order.resume), (None, false));
         // A key is a guess, what it has itself is none.
-        spawner
-            .environment
+        Arc::make_mut(&mut spawner.environment)
             .secrets
             .push((b"ANTHROPIC_API_KEY".to_vec(), b"k".to_vec()));
         let order = spawner.order(&dir, &alice()).unwrap();

@@ -16,7 +16,7 @@ use super::{Announcement, LinkEvent, PAUSES, WorkerIdentity, answers_ping};
 pub(super) struct ConnectionTask {
     pub(super) dir: Arc<TeamDir>,
     pub(super) identity: WorkerIdentity,
-    pub(super) environment: Environment,
+    pub(super) environment: Arc<Environment>,
     pub(super) announcement: watch::Receiver<Announcement>,
     pub(super) events: mpsc::Sender<LinkEvent>,
     /// How long to wait before the next attempt; only a frame of the daemon makes it short
@@ -157,7 +157,7 @@ impl ConnectionTask {
             .send(
                 &self
                     .identity
-                    .greeting(Some(self.environment.clone()), state),
+                    .greeting(Some(Environment::clone(&self.environment)), state),
             )
             .await?;
         Ok(connection)

@@ -11,12 +11,7 @@ fn link(dir: &Arc<TeamDir>) -> (Link, Connection) {
         incarnation: 1,
     };
     let connection = Connection::from_fd(theirs).unwrap();
-    let link = Link::start(
-        connection,
-        Arc::clone(dir),
-        identity,
-        Environment::default(),
-    );
+    let link = Link::start(connection, Arc::clone(dir), identity, Arc::default());
     (link, Connection::from_fd(ours).unwrap())
 }
 

@@ -401,6 +401,7 @@ impl<'p> World<'p> {
             model,
             link,
             ids,
+            environment: Arc::default(),
         };
         let session = Session::begin(parts, &settings, self.welcome())?;
         let woken = Arc::new(Flag(AtomicBool::new(true)));

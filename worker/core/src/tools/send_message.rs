@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 /// Sends a message to a teammate by its name, to the lead (`lead`), or to all other members
 /// (`all`): to ask, to answer or to hand something over. Do not send your final answer: the lead
-/// gets it anyway. Replies arrive by themselves: do not wait or poll.
+/// gets a notice of it. Replies arrive by themselves: do not wait or poll.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {

@@ -171,7 +171,7 @@ pub(crate) fn task_text(dir: &TeamDir, team: &Team, task: &Task) -> String {
 }
 
 /// Describes what begins with a command that takes long.
-pub(crate) fn begins(command: &Command) -> Option<String> {
+pub(crate) fn begins(command: &TeamctlCommand) -> Option<String> {
     match command {
         TeamctlCommand::Shutdown(args) => {
             Some(format!("waiting for the answer of {}", args.names.first()?))
@@ -182,7 +182,11 @@ pub(crate) fn begins(command: &Command) -> Option<String> {
 }
 
 /// Carries out a command of `teamctl`.
-pub(crate) fn call<'d>(context: &Context, perform: Perform, command: Command) -> RunningAction<'d> {
+pub(crate) fn call<'d>(
+    context: &Context,
+    perform: Perform,
+    command: TeamctlCommand,
+) -> RunningAction<'d> {
     let title = match &command {
         TeamctlCommand::Status(args) => args.name.as_ref().map(ToString::to_string),
         TeamctlCommand::Interrupt(_) | TeamctlCommand::Shutdown(_) | TeamctlCommand::Spawn(_) => {

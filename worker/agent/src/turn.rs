@@ -12,8 +12,8 @@ use teamd_shared::transcript::{Block, Event};
 use crate::session::Session;
 use crate::tools::{Runs, Tools};
 use crate::transcript::TranscriptError;
-use teamd_worker_core::state::{End, Why};
-use teamd_worker_core::submission::{Asks, Submission};
+use teamd_worker_core::state::{IncarnationEnd, Why};
+use teamd_worker_core::submission::{Asks, LeadQuestion};
 use teamd_worker_core::tools::{Action, AfterCrash, Call, LocalAction, Outcome, PlanApproval};
 use teamd_worker_model::ModelError;
 

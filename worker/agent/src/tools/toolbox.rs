@@ -173,9 +173,9 @@ impl Toolbox {
             .run(run)
             .map_err(|error| cannot_start_agent(agent, &error))?;
         self.gate = Some(gate);
-        Ok(RunningCall::Command(run::Running::Foreground(Box::new(
-            running,
-        ))))
+        Ok(RunningCall::Command(run::StartedCommand::Foreground(
+            Box::new(running),
+        )))
     }
 }
 
@@ -227,7 +227,7 @@ impl Tools for Toolbox {
             LocalAction::WriteFile(file) => self.workspace.write(&file).into(),
             LocalAction::EditFile(edit) => self.workspace.edit(&edit).into(),
         };
-        RunningCall::Command(run::Running::Done(outcome))
+        RunningCall::Command(run::StartedCommand::Done(outcome))
     }
 
     fn clear_up(&self, broken_off: &LocalAction) {
@@ -300,7 +300,7 @@ fn cannot_start_agent(agent: &Agent, error: &io::Error) -> String {
 /// A call that has been started.
 #[derive(Debug)]
 pub(crate) enum RunningCall {
-    Command(run::Running),
+    Command(run::StartedCommand),
     Sleep { until: Instant, seconds: f64 },
 }
 

@@ -7,8 +7,8 @@ use teamd_shared::transcript::Event;
 use crate::session::Session;
 use crate::tools::Tools;
 use crate::transcript::TranscriptError;
-use teamd_worker_core::state::{Step, Why};
-use teamd_worker_core::submission::{Asks, Submission};
+use teamd_worker_core::state::{NextStep, Why};
+use teamd_worker_core::submission::{Asks, LeadQuestion};
 use teamd_worker_core::tools::Outcome;
 use teamd_worker_model::CallProgress;
 
@@ -110,7 +110,7 @@ impl<T: Tools> Session<T> {
                 let asks = Asks::Permission(permission);
                 let message_id = ids.message();
                 let request_id = ids.request();
-                dispatcher.state.submitting(Submission {
+                dispatcher.state.submitting(LeadQuestion {
                     asks,
                     message_id,
                     request_id,
@@ -146,7 +146,7 @@ impl<T: Tools> Session<T> {
             return Ok(());
         }
         match self.dispatcher.state.news() {
-            Some(Step::Show { request_id, reason }) => {
+            Some(NextStep::Show { request_id, reason }) => {
                 self.record(Event::Asked { request_id, reason })?
             }
             _ => drop(self.consume()?),

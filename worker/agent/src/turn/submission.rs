@@ -10,7 +10,7 @@ use crate::session::{Session, stands};
 use crate::tools::Tools;
 use crate::transcript::TranscriptError;
 use teamd_worker_core::state::{Judged, ShutdownAnswer};
-use teamd_worker_core::submission::{self, Asks, Submission};
+use teamd_worker_core::submission::{self, Asks, LeadQuestion};
 use teamd_worker_core::tools::Outcome;
 
 impl<T: Tools> Session<T> {
@@ -70,7 +70,7 @@ impl<T: Tools> Session<T> {
     pub(crate) async fn resolve(&mut self, verdict: &Judged) -> Result<(), TranscriptError> {
         self.stop_submitting();
         let submission = self.dispatcher.state.submission().cloned();
-        if let Some(Submission {
+        if let Some(LeadQuestion {
             asks: Asks::Permission(asked),
             ..
         }) = submission

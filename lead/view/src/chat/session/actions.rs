@@ -39,7 +39,7 @@ impl ChatSession<'_> {
 
     /// Carries a command out. Returns its result, unless it takes longer than the prompt waits:
     /// then it continues.
-    pub(super) async fn carry_out(&mut self, command: Command) -> Option<CommandResult> {
+    pub(super) async fn carry_out(&mut self, command: TeamctlCommand) -> Option<CommandResult> {
         // The answer to a plan that the chat follows is shown from the journal.
         let followed = (!self.target.is_lead()).then(|| self.target.name.clone());
         let perform = self.perform;

@@ -357,7 +357,8 @@ fn a_recommendation_that_arrives_under_an_answer_is_not_sent_with_it() {
     let (mut terminal, id) = asked(&team);
     terminal.press("y");
     terminal.until_row(&format!("{QUESTION} y"));
-    team.send("lead", &format!("/plan_approval {id} approve and push it"));
+    let call = serde_json::json!({"request_id": id, "approve": true, "feedback": "and push it"});
+    team.send("lead", &format!("/plan_approval {call}"));
     terminal.until("this feedback of the lead agent is sent with your answer: and push it");
     // The prompt says that Enter answers nothing.
     terminal.until_row("lead> y");

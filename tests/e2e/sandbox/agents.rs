@@ -341,7 +341,7 @@ fn status_says_where_no_gate_is_live() {
             .ok()
             .stderr;
         for said in [said, spawned, team.teamctl(["doctor"]).stdout] {
-            let is_said = said.contains("that has a key reaches the");
+            let is_said = said.contains("that has a key also reaches the");
             assert_eq!(is_said, with != With::All, "{with:?}: {said}");
         }
     }

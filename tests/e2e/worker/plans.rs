@@ -62,7 +62,7 @@ fn a_closed_gate_refuses_changes_until_the_plan_is_approved() {
     worker.idle();
     let results = team.results();
     assert!(
-        results[0].1 && results[0].0.starts_with("refused: the gate is closed"),
+        results[0].1 && results[0].0.starts_with("refused: your gate is closed"),
         "{results:?}"
     );
     // No layer was promised to this worker: then nothing is run that could change something.

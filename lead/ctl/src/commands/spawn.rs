@@ -193,8 +193,8 @@ fn print_notes(
         .and_then(|sandbox| sandbox.layers.parse::<Layers>().ok());
     if member.agent.is_some() && layers.is_none_or(|layers| layers.namespaces != Namespaces::Own) {
         context.out.note(format_args!(
-            "here the gate of {name} does not change while its agent runs: when it closes, the agent is ended; and an agent that has a key reaches the \
-             network of this machine also behind a closed gate, since its model is there"
+            "here the gate of {name} does not change while its agent runs: when it closes, the agent is ended; an agent that has a key also reaches the \
+             network of this machine behind a closed gate, since its model is there"
         ));
     }
     if member.sandbox.mode == SandboxMode::Off {

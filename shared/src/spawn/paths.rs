@@ -20,7 +20,7 @@ use crate::journal::Team;
 use crate::name::Name;
 use crate::place::{follow, open_itself};
 use crate::team_dir::TeamDir;
-use crate::terms::{Sandbox, add};
+use crate::terms::{Sandbox, SandboxMode, add};
 
 /// The paths of the incarnation that is resumed, or whose paths are inherited.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +72,9 @@ pub fn resolve_paths<E: From<Refusal>>(
         search.refuse_links_of_tools(&search.links, own)?;
     }
     search.refuse_repositories(&workspace, &sandbox.writable)?;
+    if sandbox.mode != Some(SandboxMode::Off) {
+        search.refuse_kernel_folders(&workspace)?;
+    }
     let mut all = sandbox.clone();
     add(&mut all.writable, &recorded_sandbox.writable);
     add(&mut all.hidden, &recorded_sandbox.hidden);

@@ -21,6 +21,9 @@ const OF_GIT: [&str; 9] = [
     "rr-cache",
 ];
 
+/// The folders of which a confined command sees others than the user.
+const OF_THE_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
+
 /// Returns the repository of `git` (the directory that holds its settings) that a path is, or
 /// belongs to.
 fn repository_of(path: &Path) -> Option<&Path> {
@@ -70,6 +73,21 @@ fn folder_at<'f, 't>(
 }
 
 impl Search<'_> {
+    /// Refuses a workspace that no confined command would find.
+    pub(super) fn refuse_kernel_folders(&self, workspace: &str) -> Result<(), Refusal> {
+        let path = Path::new(workspace);
+        let Some(folder) = OF_THE_KERNEL.iter().find(|folder| path.starts_with(folder)) else {
+            return Ok(());
+        };
+        Err(usage(
+            format!(
+                "{} cannot work in {workspace}: confined commands have a {folder} of their own",
+                who(self.name)
+            ),
+            "work in a directory elsewhere, or spawn it with `--sandbox off`",
+        ))
+    }
+
     /// Refuses a link in a directory where tools may or once could write (`territory`, with whose
     /// tools).
     pub(super) fn refuse_links_of_tools<'t>(

@@ -229,6 +229,34 @@ fn what_is_recorded_is_not_looked_up_again_and_what_is_new_is() {
 }
 
 #[test]
+fn a_workspace_that_confined_commands_do_not_see_is_refused() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let workspace = folder.path().to_str().unwrap();
+    let team = Recorded::new();
+    let resolve = |mode| {
+        let sandbox = SandboxPatch {
+            mode,
+            ..SandboxPatch::default()
+        };
+        team.resolve(
+            false,
+            TermsPatch {
+                workspace: Some(workspace.to_owned()),
+                sandbox,
+                ..TermsPatch::default()
+            },
+        )
+    };
+    let refused = resolve(None).unwrap_err();
+    assert_eq!(
+        refused.message,
+        format!("bob cannot work in {workspace}: confined commands have a /dev of their own")
+    );
+    let terms = resolve(Some(SandboxMode::Off)).unwrap();
+    assert_eq!(terms.workspace.as_deref(), Some(workspace));
+}
+
+#[test]
 fn what_the_tools_of_a_forgotten_teammate_have_made_is_not_forgotten() {
     let mut team = Recorded::new();
     fs::create_dir_all(team.root.join("cache/sub")).unwrap();

@@ -27,7 +27,7 @@ pub const VERSION: u32 = 1;
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Roster {
-    /// The version of the shape. A newer one is read as far as possible.
+    /// The version of the shape. A newer one is read if it has all fields of this one.
     pub version: u32,
     /// The last line of the journal that it shows.
     pub seq: u64,

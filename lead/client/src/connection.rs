@@ -89,7 +89,7 @@ impl From<WireError> for CallError {
 }
 
 /// Tells whether a daemon holds the lock of a team directory; also true where that cannot be seen
-/// (no descriptor is left, say): a daemon is gone only if that was seen.
+/// (the kernel has no room for a lock, say): a daemon is gone only if that was seen.
 ///
 /// The lock is released at once. A daemon that starts just then tries again, and a running one is
 /// not disturbed.

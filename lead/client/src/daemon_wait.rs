@@ -8,6 +8,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::retry_on_intr;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::thread::in_thread;
+use teamd_shared::watch::Changes;
 
 use crate::connection::is_locked;
 use crate::read::wake::FolderWatch;
@@ -44,14 +45,31 @@ impl Attempts {
             return;
         };
         tokio::select! {
-            () = changes.folder.changed() => {}
+            () = until_listening(&mut changes.folder) => {}
             () = until_released(&mut changes.release) => changes.release = None,
             () = tokio::time::sleep(TICK) => {}
         }
-        changes.folder.take();
-        // Another daemon may hold the lock by now. One thread waits for it, however long that is.
+        // Another daemon may hold the lock by now. One thread waits for it, however long that is:
+        // also after these attempts have succeeded, until that daemon ends.
         if changes.release.is_none() {
             changes.release = release_of_lock(dir);
+        }
+    }
+}
+
+/// Waits until a daemon may have begun to listen: its socket has changed, or the file that it writes
+/// behind that. Other files of the folder change with each piece of a model's answer.
+async fn until_listening(folder: &mut FolderWatch) {
+    let written = [TeamPath::socket(), TeamPath::pid()];
+    loop {
+        folder.changed().await;
+        match folder.take() {
+            Changes::Anything => return,
+            Changes::Files(names) => {
+                if written.iter().any(|file| names.contains(file.file_name())) {
+                    return;
+                }
+            }
         }
     }
 }
@@ -90,6 +108,7 @@ mod tests {
     use std::time::Instant;
 
     use teamd_shared::control::Listener;
+    use teamd_shared::name::Name;
 
     use super::*;
     use crate::testing::{runtime, scratch};
@@ -109,6 +128,25 @@ mod tests {
             attempts.next(&dir).await;
             assert!(began.elapsed() < TICK, "neither waited for the tick");
             drop(listener);
+        });
+    }
+
+    #[test]
+    fn an_answer_that_a_model_gives_meanwhile_wakes_no_attempt() {
+        let (_scratch, dir) = scratch();
+        runtime().block_on(async {
+            let mut attempts = Attempts::default();
+            attempts.next(&dir).await;
+            let live = dir.path(&TeamPath::live(&Name::lead()));
+            std::fs::create_dir_all(live.parent().unwrap()).unwrap();
+            attempts.next(&dir).await;
+            File::create(&live).unwrap();
+            let began = Instant::now();
+            attempts.next(&dir).await;
+            assert!(began.elapsed() >= TICK, "a live answer woke it");
+            Listener::bind(&dir).map(drop).unwrap();
+            attempts.next(&dir).await;
+            assert!(began.elapsed() < 2 * TICK, "the socket did not wake it");
         });
     }
 

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! `core` decides, and says in which order what follows is done; it is pure. `event_loop` gathers
-//! events for its dispatcher, and the resources in `io` carry out what follows. `run`, `start`, `reconcile`,
-//! `replace` and `hand_over` are the daemon's beginning and end.
+//! events for its dispatcher, and the resources in `io` carry out what follows. `run`, `start`,
+//! `reconcile`, `replace` and `hand_over` are the daemon's beginning and end.
 
 mod confinement;
 mod core;

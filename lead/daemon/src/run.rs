@@ -273,7 +273,7 @@ fn take_over(
             ExitCode::Failed,
             format!("cannot see whether {name} is alive: {error}"),
         )
-        .hint("its worker is still running: free some space, then run `teamd start`")
+        .hint("its worker is still running: free what the error names (descriptors, memory), then run `teamd start`")
     })?;
     let adopted = events.len();
     for event in &events {

@@ -100,7 +100,7 @@ pub fn can_work(name: &Name, workspace: &Path) -> Result<(), String> {
         }
         Err(Errno::NOSPC | Errno::DQUOT | Errno::IO) => Ok(()),
         Err(Errno::LOOP) => Err(format!(
-            "there is a symbolic link on the way to the workspace {at}, and none did when it was named, so a tool can have made \
+            "there is a symbolic link on the way to the workspace {at}, and there was none when it was named, so a tool can have made \
              it: remove the link, or name the workspace again (`teamctl spawn {name} --resume --workspace DIR`)"
         )),
         Err(Errno::NOTDIR) => Err(format!("the workspace {at} is not a directory")),

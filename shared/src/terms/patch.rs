@@ -24,9 +24,9 @@ const LIMITS: &str = "Limits";
 const SANDBOX: &str = "Sandbox";
 
 // What is set of the terms; what is not set is none. It is a record: its fields are the flags of
-// `teamctl spawn` and the keys of a table of `team.toml`, which has no tables below. It is also part of control frames: no field
-// may be left out when it is written. The help of `teamctl spawn` shows the documentation of the
-// fields.
+// `teamctl spawn` and the keys of a table of `team.toml`, which has no tables below. It is also
+// part of control frames: no field may be left out when it is written. The help of `teamctl spawn`
+// shows the documentation of the fields.
 #[expect(
     missing_docs,
     reason = "it would take the place of the command's own help"

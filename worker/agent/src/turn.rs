@@ -24,7 +24,7 @@ const GATE_CLOSED: &str = "refused: your gate is closed, so nothing may be chang
 /// The error of such a call while the work of this teammate is checked where it works.
 fn checking(task: TaskId) -> String {
     format!(
-        "your work on task {task} is being checked here, and nothing may be changed meanwhile; end your turn: a message reports the result of the check"
+        "your work on task {task} is being checked here, and nothing may be changed meanwhile; end your turn: you get a message if the check fails"
     )
 }
 

@@ -142,7 +142,9 @@ fn all_but(hidden: Vec<PathBuf>, seen: &[PathBuf]) -> Vec<PathBuf> {
         .collect();
     let mut shown = Vec::new();
     let mut open = vec![PathBuf::from("/")];
-    open.extend(seen.iter().filter_map(|path| path.canonicalize().ok()));
+    // A link shows nothing: what it leads to would be readable, and a teammate may have made it.
+    let itself = |path: &&PathBuf| open_itself(path).is_ok();
+    open.extend(seen.iter().filter(itself).cloned());
     while let Some(path) = open.pop() {
         if hidden.contains(&path) {
             continue;
@@ -193,6 +195,13 @@ mod tests {
         assert_eq!(near, [Path::new(".config/app"), Path::new("notes")]);
         assert!(shown.contains(&"/usr".into()) && !shown.contains(&"/".into()));
         assert_eq!(all_but(Vec::new(), &[]), [Path::new("/")]);
+        // A link among what is seen does not show what it leads to.
+        std::os::unix::fs::symlink("../gh", home.join(".config/app/link")).unwrap();
+        for seen in [".config/app/link", "link"] {
+            let shown = all_but(vec![home.clone()], &[home.join(seen)]);
+            assert!(!shown.iter().any(|path| path.starts_with(&home)), "{seen}");
+        }
+        fs::remove_file(home.join(".config/app/link")).unwrap();
         // What is seen in something hidden has its own secrets.
         drop(fs::File::create(home.join(".config/app/key")).unwrap());
         drop(fs::File::create(home.join(".config/app/plain")).unwrap());

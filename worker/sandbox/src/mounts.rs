@@ -167,8 +167,14 @@ fn mount_descriptor(from: &OwnedFd, at: &Path) -> Done {
 /// file in it lets `git` ignore it, since `git clean` would fail to remove an empty directory.
 fn cover(itself: &Path, path: &Path, for_git: bool) -> Done {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("hidden", itself, "tmpfs", flags, Some(c"size=4k,mode=0700"))
-        .map_err(cannot("hide", path))?;
+    mount(
+        "hidden",
+        itself,
+        "tmpfs",
+        flags,
+        Some(c"size=64k,mode=0700"),
+    )
+    .map_err(cannot("hide", path))?;
     if for_git {
         let ignore = path.join(IGNORE);
         let made = open(

@@ -407,7 +407,8 @@ pub(crate) fn take_writable(named: &[String], team_dir: &Path) -> (Vec<Place>, V
                 continue;
             }
             Err((Some(Errno::LOOP), _)) => {
-                "a symbolic link stands on the way to it, and none did when it was named".to_owned()
+                "there is a symbolic link on the way to it, and there was none when it was named"
+                    .to_owned()
             }
             Err((Some(Errno::NOENT), _)) => {
                 tracing::warn!(

@@ -1,6 +1,7 @@
 //! The dispatcher: it decides events, and has what follows done in order. Pure: [`Io`] does it.
 //!
-//! All events that are ready are decided and applied one by one ([`batch`]). Then their lines are
+//! The events that are ready are decided and applied one by one ([`batch`]), until one must be
+//! carried out before the next is decided. Then their lines are
 //! journaled together (group commit, as databases call it), and what follows is done: effects
 //! ([`effects`]), then processes, jobs and directives ([`actions`]), then the roster and the
 //! answers to commands ([`answers`]). What cannot be journaled has not happened ([`failed`]).

@@ -11,10 +11,11 @@ use crate::terminal::{Motion, Scroll, wrapped, write};
 use teamd_client::print::output::{paint, wrap};
 use teamd_client::print::render::DIM;
 
-/// The most lines that are kept. Beyond them the oldest ones go.
+/// The most lines that are kept, as they were when they came: neither a narrower screen nor results
+/// that are shown whole make them more. Beyond them the oldest ones go.
 const MOST_LINES: usize = 10_000;
 /// What is in their place.
-const DROPPED: &str = "earlier lines are not kept here; `teamctl transcript` shows them";
+const DROPPED: &str = "earlier lines are not kept here; `teamctl transcript` shows what was said";
 
 /// A piece of the log.
 #[derive(Debug, Clone)]
@@ -39,6 +40,8 @@ impl LogBlock {
 #[derive(Debug)]
 pub(super) struct Log {
     blocks: Vec<LogBlock>,
+    /// How many lines each block had when it was laid out first; none if it was not.
+    first_heights: Vec<Option<usize>>,
     /// How many blocks are from before the chat.
     past: usize,
     /// How many of the first blocks are not shown.
@@ -67,6 +70,7 @@ impl Log {
         Self {
             past: past.len(),
             hidden: past.len().saturating_sub(shown),
+            first_heights: vec![None; past.len()],
             blocks: past.into_iter().map(LogBlock::Part).collect(),
             unfolded: false,
             added: 0,
@@ -84,6 +88,7 @@ impl Log {
     /// Adds a block.
     pub(super) fn push(&mut self, block: LogBlock) {
         self.blocks.push(block);
+        self.first_heights.push(None);
         self.added += 1;
     }
 
@@ -97,6 +102,7 @@ impl Log {
         self.past += earlier.len();
         self.hidden += earlier.len();
         self.laid_out += earlier.len();
+        self.first_heights.splice(0..0, vec![None; earlier.len()]);
         self.blocks
             .splice(0..0, earlier.into_iter().map(LogBlock::Part));
     }
@@ -192,25 +198,30 @@ impl Log {
             self.forget_layout();
         }
         let from = self.laid_out.max(self.hidden).min(self.blocks.len());
-        for block in &self.blocks[from..] {
+        let blocks = self.blocks[from..].iter();
+        for (block, first_height) in blocks.zip(&mut self.first_heights[from..]) {
             let text = block.write(self.unfolded, columns);
             let lines = wrapped(&text, columns);
+            first_height.get_or_insert(lines.len());
             self.heights.push(lines.len());
             self.lines.extend(lines);
         }
         self.laid_out = self.blocks.len();
-        if self.lines.len() > MOST_LINES {
-            self.drop_oldest();
+        let kept: usize = self.first_heights.iter().flatten().sum();
+        if kept > MOST_LINES {
+            self.drop_oldest(kept - MOST_LINES * 9 / 10);
         }
     }
 
-    /// Drops the oldest blocks until there is room for some more.
-    fn drop_oldest(&mut self) {
-        let excess = self.lines.len() - MOST_LINES * 9 / 10;
+    /// Drops the oldest blocks until so many lines are gone.
+    fn drop_oldest(&mut self, excess: usize) {
         let mut blocks = 0;
         let mut lines = 0;
+        // Those that are hidden are older still.
+        let mut gone: usize = self.first_heights[..self.hidden].iter().flatten().sum();
         // The last block stays, however long it is.
-        while lines < excess && blocks + 1 < self.heights.len() {
+        while gone < excess && blocks + 1 < self.heights.len() {
+            gone += self.first_heights[self.hidden + blocks].unwrap_or(0);
             lines += self.heights[blocks];
             blocks += 1;
         }
@@ -221,11 +232,12 @@ impl Log {
         let in_place = wrapped(&block.write(false, self.columns), self.columns);
         self.scroll
             .lines_were_removed_before(lines.saturating_sub(in_place.len()));
-        self.heights.splice(..blocks, [in_place.len()]);
+        let in_place_height = in_place.len();
+        self.heights.splice(..blocks, [in_place_height]);
         self.lines.splice(..lines, in_place);
-        // Those that are hidden are older still.
         let blocks = self.hidden + blocks;
         self.blocks.splice(..blocks, [block]);
+        self.first_heights.splice(..blocks, [Some(in_place_height)]);
         self.has_dropped = true;
         self.has_dropped_new |= blocks > self.past;
         self.past = self.past.saturating_sub(blocks) + 1;
@@ -301,6 +313,12 @@ mod tests {
         assert_eq!(draw(&mut log, "")[3], MOST_LINES.to_string());
         assert!(log.lines.len() < MOST_LINES && log.has_dropped() && !log.hides_any());
         assert_eq!(log.lines.len(), log.heights.iter().sum::<usize>());
+        let blocks = log.blocks.len();
+        log.unfold();
+        log.lay_out(2);
+        assert_eq!(log.blocks.len(), blocks, "a narrow screen drops nothing");
+        log.unfold();
+        draw(&mut log, "");
         log.go(Motion::Lines(isize::MIN));
         assert_eq!(draw(&mut log, "")[..2], ["earlier", "    lines"]);
         let shown = draw(&mut log, "");

@@ -12,9 +12,9 @@ const MAX_TIMEOUT: f64 = 3600.0;
 /// together; the middle of a long output is left out) and its exit code. Each call starts a new
 /// shell without a terminal or input, so interactive programs do not work. Whatever is still
 /// running when the command ends is ended too. With `run_in_background`, the call returns at once
-/// and the command continues; the result names the log file that gets its output. Nothing outside
-/// the workspace can be written. While your gate is closed, nothing can be written at all, and
-/// there is no network.
+/// and the command continues; the result names the log file that gets its output. Outside the
+/// workspace nothing can be written but $TMPDIR. While your gate is closed, the workspace cannot be
+/// written either, and there is no network.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bash {

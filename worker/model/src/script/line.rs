@@ -111,8 +111,8 @@ fn input_of(tool: &str, rest: &str) -> Value {
 /// Reads a number. Another word stays as it is, so that the tool can name the mistake.
 fn number(word: &str) -> Value {
     match word.parse::<f64>() {
-        Ok(number) => json!(number),
-        Err(_) => json!(word),
+        Ok(number) if number.is_finite() => json!(number),
+        _ => json!(word),
     }
 }
 

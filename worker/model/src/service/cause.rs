@@ -87,8 +87,9 @@ impl Cause {
     /// Finds the cause of a failure.
     pub(super) fn of(failure: &Failure) -> Self {
         match failure.kind {
-            FailureKind::Status(_) if failure.is_out_of_credit() => Self::Credit,
+            // Before all others: the conversation can be made shorter.
             FailureKind::Status(_) if failure.is_too_long() => Self::TooLong,
+            FailureKind::Status(_) if failure.is_out_of_credit() => Self::Credit,
             FailureKind::Status(401) => Self::Key,
             FailureKind::Status(403) => Self::Forbidden,
             FailureKind::Status(404) => Self::Model,
@@ -168,7 +169,7 @@ impl Cause {
             Self::WrongService => Explanation::lasting(
                 "{host} does not answer as such a service does",
                 "{host} does not answer as {provider} does: {detail}",
-                "check {base} and the proxy variables; then {restart}",
+                "correct {base} and the proxy variables in the shell; then {restart}",
             ),
         }
     }

@@ -348,7 +348,10 @@ fn has_another_author(before: &Incarnation, present: &Incarnation) -> Refusal {
             present.name, before.name
         )
     };
-    conflict(message, "look at the work, then submit the task again")
+    conflict(
+        message,
+        "look at the work, then repeat `teamctl task submit`",
+    )
 }
 
 /// Returns the message of the commit that merges submitted work.

@@ -91,7 +91,7 @@ fn should_answer(team: &Team, name: &Name, worker: &MemberRuntime) -> Should {
     if member.phase != Phase::Running || member.incarnation != worker.incarnation {
         return Should::Rest;
     }
-    // TerminationSignals end it anyway, and a released worker says nothing more.
+    // Signals end it anyway, and a released worker says nothing more.
     if member.ending.is_some() || team.release(name).is_some() {
         return Should::Rest;
     }

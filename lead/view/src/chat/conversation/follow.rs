@@ -139,7 +139,11 @@ impl<'d> Follower<'d> {
                 changed.push(request);
             }
         }
-        read.map(|()| changed)
+        // What was read is not read again: an error comes with the next call.
+        if changed.is_empty() {
+            read?;
+        }
+        Ok(changed)
     }
 
     /// Returns a plan that is pending, as far as [`Follower::plans`] has read.

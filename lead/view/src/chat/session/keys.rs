@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crossterm::event::{Event, KeyEvent, KeyModifiers, MouseEvent, MouseEventKind};
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
 use teamd_shared::name::Name;
 
@@ -86,11 +86,16 @@ impl ChatSession<'_> {
     }
 
     async fn take_key(&mut self, mut key: KeyEvent) -> Result<AfterInput, CommandError> {
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if let Some(overlay) = &mut self.overlay {
-            if !overlay.take_key(key.code) {
+            let is_help = key.code == KeyCode::Char('g');
+            if is_control || !overlay.take_key(key.code) {
                 self.overlay = None;
             }
-            return Ok(AfterInput::Stay);
+            // Other Ctrl keys do what they do without it.
+            if !is_control || is_help {
+                return Ok(AfterInput::Stay);
+            }
         }
         self.note_beginning();
         let leaves = std::mem::take(&mut self.leaves);

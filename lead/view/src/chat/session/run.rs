@@ -43,8 +43,10 @@ pub(in crate::chat) async fn run(
         Console::open(PromptLine::new(history), printed, signals).map_err(unusable)?;
     let last = converse(context, dir, options, begun, &mut console).await;
     console.screen.give_back();
-    print(context, &console.spoken, console.screen.columns())?;
+    let printed = print(context, &console.spoken, console.screen.columns());
+    // Also if nothing can be printed: what the person ordered is done to its end.
     finish(context, &mut console).await?;
+    printed?;
     let last = last?;
     // A teammate that was forgotten does not run either.
     if matches!(last.running(dir), Ok(Some(_))) {

@@ -72,7 +72,7 @@ fn a_link_in_place_of_a_writable_path_leads_no_later_incarnation_there() {
             );
             // It is told, and once.
             let told = format!(
-                "[allowed by name, but not writable in this incarnation: {cache} (a symbolic link stands on"
+                "[allowed by name, but not writable in this incarnation: {cache} (there is a symbolic link on"
             );
             assert!(
                 said[0].starts_with(&told) && !said[1].contains("allowed by name"),

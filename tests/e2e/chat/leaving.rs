@@ -1,10 +1,11 @@
-//! A person leaves a chat, or it is ended: what is printed, and what goes on.
+//! A person leaves a chat, or it is ended: what is printed, and what continues.
 
 use std::io::Write;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use super::answering;
 use super::screen::Chat;
 use crate::support::process::let_pass;
 use crate::support::{Team, signal};
@@ -33,12 +34,7 @@ fn what_a_command_has_printed_is_printed_although_the_person_leaves_at_once() {
 fn an_answer_in_progress_is_printed_as_far_as_it_goes() {
     let team = Team::started();
     team.spawn("alice", "");
-    let mut terminal = Chat::start(&team, &["attach", "alice"]);
-    terminal.until_row("alice>");
-    terminal.line("//sleep 30");
-    team.until("the call", || team.answers("alice") == 1);
-    // Its worker writes nothing there while a tool runs.
-    let mut live = std::fs::File::create(team.path("run/alice.live")).unwrap();
+    let (terminal, mut live) = answering(&team, "alice");
     live.write_all("I think so".as_bytes()).unwrap();
     terminal.until("I think so");
     let said = terminal.leave();
@@ -55,7 +51,7 @@ fn a_lead_agent_that_is_started_again_runs_before_the_chat_ends() {
     let mut terminal = chat(&team);
     let before = team.incarnation("lead");
     let worker = team.pid("lead");
-    // It does not leave until it goes on.
+    // It does not leave until it continues.
     signal(worker, Signal::SIGSTOP);
     terminal.line("/model script");
     terminal.until_row("lead>");

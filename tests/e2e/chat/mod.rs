@@ -5,6 +5,7 @@ mod questions;
 mod screen;
 mod screens;
 
+use std::fs::File;
 use std::io::Write;
 
 use crate::support::model_server::{Api, KEY, ModelServer, Reply};
@@ -13,6 +14,17 @@ use screen::Chat;
 
 fn chat(team: &Team, said: &str) -> Run {
     team.teamctl_with(["chat"], said)
+}
+
+/// A chat with a teammate that works, and the file of its answer in progress, which the test writes:
+/// a worker writes nothing there while a tool runs.
+fn answering(team: &Team, name: &str) -> (Chat, File) {
+    let mut terminal = Chat::start(team, &["attach", name]);
+    terminal.until_row(&format!("{name}>"));
+    terminal.line("//sleep 30");
+    team.until("the call", || team.answers(name) == 1);
+    let live = File::create(team.path(&format!("run/{name}.live"))).unwrap();
+    (terminal, live)
 }
 
 fn user_messages(team: &Team, name: &str) -> usize {
@@ -231,12 +243,7 @@ fn what_is_typed_ahead_is_not_lost_and_output_stands_above_the_line() {
 fn an_answer_is_shown_while_it_is_given() {
     let team = Team::started();
     team.spawn("alice", "");
-    let mut terminal = Chat::start(&team, &["attach", "alice"]);
-    terminal.until_row("alice>");
-    terminal.line("//sleep 30");
-    team.until("the call", || team.answers("alice") == 1);
-    // Its worker writes nothing there while a tool runs.
-    let mut live = std::fs::File::create(team.path("run/alice.live")).unwrap();
+    let (mut terminal, mut live) = answering(&team, "alice");
     live.write_all("I thi".as_bytes()).unwrap();
     terminal.until("I thi");
     live.write_all("nk \x1b[2J so".as_bytes()).unwrap();

@@ -360,6 +360,9 @@ fn what_was_said_earlier_comes_when_a_person_scrolls_up_and_the_help_lists_the_k
     terminal.until_screen("the end", |screen| {
         screen.contains("/help lists the commands")
     });
+    // The keys with Ctrl do under the help what they do without it.
+    terminal.press("\x07");
+    terminal.until_screen("the keys", |screen| screen.contains("Text that you type"));
     let said = terminal.leave();
     assert!(!said.contains("message"), "nothing was said since: {said}");
 }

@@ -224,6 +224,7 @@ mod tests {
             ),
             ("/sleep 0.5", "sleep", json!({"seconds": 0.5})),
             ("/sleep long", "sleep", json!({"seconds": "long"})),
+            ("/sleep inf", "sleep", json!({"seconds": "inf"})),
         ] {
             assert_eq!(call(line), (name.to_owned(), input), "{line}");
         }

@@ -201,6 +201,15 @@ mod tests {
     }
 
     #[test]
+    fn a_conversation_that_is_too_long_is_that_whatever_else_the_service_says() {
+        let says = "exceeds the context window of your billing plan";
+        let cause = Cause::of(&Failure::new(FailureKind::Status(400), says));
+        assert!(matches!(cause, Cause::TooLong), "{cause:?}");
+        let cause = Cause::of(&Failure::new(FailureKind::Status(400), "see billing"));
+        assert!(matches!(cause, Cause::Credit), "{cause:?}");
+    }
+
+    #[test]
     fn the_texts_of_the_table_use_only_names_that_have_a_value() {
         let all_names = [
             "provider", "host", "base", "model", "key", "attempts", "detail", "restart",

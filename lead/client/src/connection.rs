@@ -1,13 +1,10 @@
 //! The client's end of the control socket: commands out, replies in. It decides nothing and prints
 //! nothing.
 
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use teamd_shared::config::Roster;
 use teamd_shared::control::{
     Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, TaggedCommand, WireError,
     connect,
@@ -15,6 +12,7 @@ use teamd_shared::control::{
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::SLOW_TICK;
 
+use crate::daemon_lock::{has_stopped, is_locked};
 use crate::daemon_wait::Attempts;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -86,34 +84,6 @@ impl From<WireError> for CallError {
     fn from(error: WireError) -> Self {
         Self::Lost(error.to_string())
     }
-}
-
-/// Tells whether a daemon holds the lock of a team directory; also true where that cannot be seen
-/// (the kernel has no room for a lock, say): a daemon is gone only if that was seen.
-///
-/// The lock is released at once. A daemon that starts just then tries again, and a running one is
-/// not disturbed.
-pub fn is_locked(dir: &TeamDir) -> bool {
-    if flock(dir, FlockOperation::NonBlockingLockShared).is_err() {
-        return true;
-    }
-    if let Err(errno) = flock(dir, FlockOperation::Unlock) {
-        tracing::debug!("cannot release the lock of the team directory: {errno}");
-    }
-    false
-}
-
-/// Holds the lock of the team directory, unless a daemon does or it cannot be tried: none starts
-/// until this is dropped.
-pub fn hold_off_daemon(dir: &TeamDir) -> Option<File> {
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-    let folder = File::from(rustix::fs::openat(dir, ".", flags, Mode::empty()).ok()?);
-    folder.try_lock_shared().ok().map(|()| folder)
-}
-
-/// Tells whether the last daemon of a team directory ended in order, and none runs since.
-pub(crate) fn has_stopped(dir: &TeamDir) -> bool {
-    !is_locked(dir) && matches!(Roster::load(dir), Ok(Some(Roster { daemon: None, .. })))
 }
 
 /// Makes the error of every command that needs a daemon where none runs.

@@ -10,7 +10,7 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::thread::in_thread;
 use teamd_shared::watch::Changes;
 
-use crate::connection::is_locked;
+use crate::daemon_lock::is_locked;
 use crate::read::wake::FolderWatch;
 
 /// The longest wait, in case a change is missed.

@@ -15,6 +15,7 @@ pub mod act;
 pub mod args;
 pub mod connection;
 pub mod context;
+pub mod daemon_lock;
 mod daemon_wait;
 pub mod error;
 pub mod exit_code;

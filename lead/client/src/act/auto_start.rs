@@ -8,8 +8,9 @@ use serde_json::Value;
 use teamd_shared::team_dir::{DirError, TeamDir};
 
 use crate::act::stop;
-use crate::connection::{Client, is_locked};
+use crate::connection::Client;
 use crate::context::{Context, block_on};
+use crate::daemon_lock::is_locked;
 use crate::error::{CommandError, CommandResult};
 use crate::exit_code::ExitCode;
 use crate::print::escape;

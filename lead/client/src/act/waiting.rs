@@ -11,7 +11,8 @@ use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::connection::{CallError, Client, has_stopped};
+use crate::connection::{CallError, Client};
+use crate::daemon_lock::has_stopped;
 use crate::daemon_wait::Attempts;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;

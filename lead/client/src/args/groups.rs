@@ -4,7 +4,7 @@ use anstyle::Style;
 use clap::Subcommand;
 
 use super::TeamctlCommand;
-use crate::print::output::paint;
+use crate::print::style::paint;
 
 /// The style of a heading, as in the help of each command.
 const HEADING: Style = Style::new().bold().underline();

@@ -1,4 +1,5 @@
-use rustix::fs::{CWD, FileType};
+use rustix::fs::{CWD, FileType, Mode};
+use std::fs::File;
 use teamd_shared::control::Listener;
 use teamd_shared::team_dir::TeamPath;
 

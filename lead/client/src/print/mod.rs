@@ -6,6 +6,7 @@ pub mod escape;
 pub mod grouping;
 pub mod output;
 pub mod render;
+pub mod style;
 pub mod table;
 pub mod task;
 pub mod tokens;

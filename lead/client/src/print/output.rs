@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::escape;
+use super::style::paint;
 use super::table::{cut, width};
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -401,11 +402,6 @@ fn at_blanks<'a>(columns: usize) -> textwrap::Options<'a> {
     textwrap::Options::new(columns)
         .word_separator(textwrap::WordSeparator::AsciiSpace)
         .word_splitter(textwrap::WordSplitter::NoHyphenation)
-}
-
-/// Puts a text into a style. Where colours are not wanted, the stream takes them out again.
-pub fn paint(style: Style, text: impl Display) -> String {
-    format!("{style}{text}{style:#}")
 }
 
 /// Cuts a line off that is longer than its room: then it loses its styles.

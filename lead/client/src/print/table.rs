@@ -3,7 +3,7 @@
 use anstyle::Style;
 
 use super::escape;
-use super::output::paint;
+use super::style::paint;
 
 /// Between two columns.
 const GAP: usize = 2;

@@ -7,8 +7,8 @@ use teamd_shared::journal::Team;
 use teamd_shared::member::ApproveBy;
 use teamd_shared::task::{MAX_IDLE_RELEASES, Task, TaskId, TaskStatus};
 
-use crate::print::output::paint;
 use crate::print::render::{BAD, BOLD, DIM, count, facts};
+use crate::print::style::paint;
 use crate::print::{clock, escape};
 
 /// Describes what a pending task waits for: `3, 5 (failed)`.

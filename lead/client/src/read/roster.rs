@@ -15,7 +15,7 @@ use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript;
 use teamd_shared::watch::SLOW_TICK;
 
-use crate::connection::is_locked;
+use crate::daemon_lock::is_locked;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::print::grouping::natural;

@@ -8,7 +8,7 @@ use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
-use teamd_client::print::output::paint;
+use teamd_client::print::style::paint;
 use teamd_client::read::roster;
 use teamd_client::read::tail::Tail;
 use teamd_client::read::wake::Wake;

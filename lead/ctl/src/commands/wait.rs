@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use teamd_client::act::waiting::{Early, within};
 use teamd_client::args::Wait;
-use teamd_client::connection::{is_locked, not_running};
+use teamd_client::connection::not_running;
 use teamd_client::context::{Context, block_on};
+use teamd_client::daemon_lock::is_locked;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::clock;

@@ -8,8 +8,9 @@ use ratatui::text::{Line, Text};
 use crate::markdown;
 use crate::model::ConversationPart;
 use crate::terminal::{Motion, Scroll, wrapped, write};
-use teamd_client::print::output::{paint, wrap};
+use teamd_client::print::output::wrap;
 use teamd_client::print::render::DIM;
+use teamd_client::print::style::paint;
 
 /// The most lines that are kept, as they were when they came: neither a narrower screen nor results
 /// that are shown whole make them more. Beyond them the oldest ones go.

@@ -36,8 +36,9 @@ pub(super) use run::run;
 use teamd_client::context::Context;
 use teamd_client::error::CommandError;
 use teamd_client::print::escape;
-use teamd_client::print::output::{Output, paint};
+use teamd_client::print::output::Output;
 use teamd_client::print::render::DIM;
+use teamd_client::print::style::paint;
 use teamd_client::read::money;
 
 /// How many entries of the past are read: enough to know whether a turn is running, and which

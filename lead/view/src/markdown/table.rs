@@ -1,8 +1,9 @@
 //! A table of Markdown: columns where they fit, else each row as a list of its cells.
 
 use comfy_table::{ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
-use teamd_client::print::output::{paint, wrap};
+use teamd_client::print::output::wrap;
 use teamd_client::print::render::BOLD;
+use teamd_client::print::style::paint;
 use teamd_client::print::table::width;
 
 /// What a column takes beside its cells.

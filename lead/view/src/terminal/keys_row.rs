@@ -1,8 +1,8 @@
 //! The keys that are of use now, in the last row.
 
 use ratatui::text::Line;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BOLD, DIM};
+use teamd_client::print::style::paint;
 use teamd_client::print::table::width;
 
 use super::text::row;

@@ -3,8 +3,8 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use teamd_client::print::escape;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BOLD, DIM, count};
+use teamd_client::print::style::paint;
 use teamd_client::print::table::{cut, width};
 
 use super::pager::Pager;

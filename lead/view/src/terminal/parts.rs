@@ -2,8 +2,8 @@
 
 use teamd_client::print::escape;
 use teamd_client::print::grouping::Group;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BAD, BOLD, DIM, under};
+use teamd_client::print::style::paint;
 use teamd_shared::member::Gate;
 use teamd_shared::task::Task;
 

@@ -4,8 +4,8 @@
 
 use anstyle::{AnsiColor, Style};
 use teamd_client::print::escape;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::BOLD;
+use teamd_client::print::style::paint;
 
 /// The style of code.
 const CODE: Style = AnsiColor::Cyan.on_default();

@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use teamd_client::print::output::paint;
+use teamd_client::print::style::paint;
 use teamd_client::print::table::cut;
 use teamd_client::print::{escape, table};
 

@@ -13,7 +13,7 @@ use teamd_shared::task::TaskEvent;
 use super::count;
 use super::{DIM, exit, under};
 use crate::print::grouping::headline;
-use crate::print::output::paint;
+use crate::print::style::paint;
 use crate::print::{clock, escape};
 
 /// Shows one line of the journal; as it is, if a newer program wrote it.

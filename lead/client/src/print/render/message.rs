@@ -4,7 +4,7 @@
 use teamd_shared::message::{AnsweredBy, Body, Message};
 
 use super::{BAD, BOLD, DIM, under};
-use crate::print::output::paint;
+use crate::print::style::paint;
 use crate::print::{clock, escape};
 
 /// How many lines of a plan are shown among other messages.

@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use teamd_shared::member::Exit;
 
 use super::escape;
-use super::output::paint;
+use super::style::paint;
 
 pub use teamd_shared::amount::count;
 

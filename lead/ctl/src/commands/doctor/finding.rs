@@ -3,8 +3,8 @@
 use anstyle::Style;
 use serde::{Serialize, Serializer};
 use teamd_client::print::escape;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BAD, BOLD, DIM, count};
+use teamd_client::print::style::paint;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::TeamPath;
 

@@ -6,7 +6,7 @@ use std::io;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use serde::Serialize;
-use teamd_client::connection::hold_off_daemon;
+use teamd_client::daemon_lock::hold_off_daemon;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 use teamd_shared::process::{Identity, ProcessHandle};

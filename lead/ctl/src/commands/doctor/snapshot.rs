@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use teamd_client::connection::is_locked;
+use teamd_client::daemon_lock::is_locked;
 use teamd_client::read::processes::Processes;
 use teamd_shared::config::{ConfigError, Roster};
 use teamd_shared::inbox::owner_of;

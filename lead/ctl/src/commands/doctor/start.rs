@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use teamd_client::connection::{Client, is_locked};
+use teamd_client::connection::Client;
 use teamd_client::context::block_on;
+use teamd_client::daemon_lock::is_locked;
 use teamd_client::print::render::count;
 use teamd_client::read::processes::ProcessEntry;
 use teamd_shared::config::{ConfigError, VERSION};

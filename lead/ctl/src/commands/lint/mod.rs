@@ -18,8 +18,8 @@ use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BAD, BOLD};
+use teamd_client::print::style::paint;
 use teamd_shared::config::{Roster, VERSION};
 use teamd_shared::json;
 

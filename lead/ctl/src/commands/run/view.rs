@@ -1,8 +1,8 @@
 //! What a run shows at a terminal, below the changes: how far the tasks and the limits are, and
 //! what each member does. Pure.
 
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BAD, BOLD, DIM};
+use teamd_client::print::style::paint;
 use teamd_client::print::table::{Cell, Table, cut};
 use teamd_shared::config::Roster;
 use teamd_shared::journal::Team;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BOLD, count, exit, facts};
+use teamd_client::print::style::paint;
 use teamd_client::print::{clock, tokens};
 use teamd_client::read::resources::Resources;
 use teamd_shared::amount::{format_duration, format_size};

@@ -1,7 +1,7 @@
 //! An entry of a transcript as people read it: whole, behind its time.
 
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BAD, BOLD, DIM, under};
+use teamd_client::print::style::paint;
 use teamd_client::print::{clock, escape};
 use teamd_shared::json;
 use teamd_shared::transcript::Entry;

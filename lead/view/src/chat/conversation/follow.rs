@@ -1,7 +1,7 @@
 //! Follows the files of a conversation: the transcript, the answer in progress, the roster, and the
 //! plans in the journal. It reads, and decides nothing.
 
-use teamd_client::connection::is_locked;
+use teamd_client::daemon_lock::is_locked;
 use teamd_client::error::CommandError;
 use teamd_client::read::roster;
 use teamd_client::read::wake::Wake;

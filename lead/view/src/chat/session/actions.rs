@@ -13,8 +13,8 @@ use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::BAD;
+use teamd_client::print::style::paint;
 
 /// How long the prompt waits for the output of a command. A shutdown may take longer: its output is
 /// shown above the prompt.

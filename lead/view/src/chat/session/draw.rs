@@ -18,8 +18,8 @@ use crate::terminal::{
 };
 use teamd_client::error::CommandError;
 use teamd_client::print::escape;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BOLD, DIM, count};
+use teamd_client::print::style::paint;
 
 /// Below so many lines there is no room for a heading and for the keys.
 const LOW: u16 = 8;

@@ -21,8 +21,8 @@ use crate::terminal::{FRAME, HelpOf, Motion, Overlay, WHEEL, help_text, list_com
 use teamd_client::act::interrupt;
 use teamd_client::error::CommandError;
 use teamd_client::print::escape;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BOLD, DIM};
+use teamd_client::print::style::paint;
 
 /// How long an interruption waits for the turn that a message begins.
 const BEGINS: Duration = Duration::from_secs(2);

@@ -10,8 +10,8 @@ use crate::chat::prompt::question::{PlanReply, text};
 use teamd_client::args::{Approve, TeamctlCommand, VerdictArgs};
 use teamd_client::print::escape;
 use teamd_client::print::grouping::headline;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::BOLD;
+use teamd_client::print::style::paint;
 
 impl ChatSession<'_> {
     /// Shows that a plan waits, or how it was answered.

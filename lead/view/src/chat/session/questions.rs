@@ -13,8 +13,8 @@ use crate::chat::conversation::view::Proposal;
 use crate::chat::prompt::question::{PlanQuestion, text};
 use crate::terminal::{Pager, SETTLES, source};
 use teamd_client::print::escape;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::BOLD;
+use teamd_client::print::style::paint;
 
 /// What the person is asked, and what they have answered so far.
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use teamd_client::print::output::paint;
 use teamd_client::print::render::DIM;
+use teamd_client::print::style::paint;
 
 use super::{TopScene, say};
 use crate::markdown;

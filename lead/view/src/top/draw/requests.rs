@@ -3,8 +3,8 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use teamd_client::print::grouping::{Group, headline};
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BOLD, DIM, count};
+use teamd_client::print::style::paint;
 use teamd_client::print::table::width;
 use teamd_shared::request::{Answerer, Request};
 

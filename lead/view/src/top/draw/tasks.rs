@@ -3,8 +3,8 @@
 use anstyle::Style;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use teamd_client::print::output::paint;
 use teamd_client::print::render::{BOLD, DIM};
+use teamd_client::print::style::paint;
 use teamd_client::print::table::width;
 use teamd_client::print::task::{blockers, style};
 use teamd_shared::task::Task;

@@ -66,6 +66,12 @@ impl Name {
         }
     }
 
+    /// Returns the name of one of several teammates of the same kind, such as `coder-2`; none if it
+    /// would be too long.
+    pub fn numbered(&self, number: u32) -> Option<Self> {
+        Self::new(&format!("{self}-{number}")).ok()
+    }
+
     /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -37,6 +37,12 @@ impl Dollars {
     pub fn less(self, spent: Self) -> Self {
         Self(self.0.saturating_sub(spent.0))
     }
+
+    /// Returns this amount so many times.
+    #[must_use]
+    pub fn times(self, count: u64) -> Self {
+        Self(self.0.saturating_mul(count))
+    }
 }
 
 impl std::ops::Add for Dollars {

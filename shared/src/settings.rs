@@ -58,6 +58,9 @@ pub struct Settings {
     /// `TEAM_AUTO_START`: whether `teamctl spawn` and `teamctl chat` start the daemon if none runs
     /// (default true).
     pub auto_start: bool,
+    /// `TEAM_MAX_MEMBERS`: how large the lead agent may make the team; in `team.toml` the table
+    /// `[team]`.
+    pub team: TeamSize,
     /// `TEAM_WORK`: how work is checked, as JSON; in `team.toml` the table `[work]`.
     pub work: Work,
     /// `TEAM_CHECKOUTS`: where checkouts lie (default: `../REPO.team`).
@@ -67,6 +70,22 @@ pub struct Settings {
     /// `TEAM_NOTIFY`: how a chat notifies the person at its terminal that an answer is needed:
     /// `bell` (default), `osc9` or `off`.
     pub notify: Notify,
+}
+
+/// The table `[team]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TeamSize {
+    /// How many teammates may run when the lead agent spawns one, that one included (default 16). A
+    /// person may spawn more.
+    #[serde(deserialize_with = "count")]
+    pub max_members: u32,
+}
+
+impl Default for TeamSize {
+    fn default() -> Self {
+        Self { max_members: 16 }
+    }
 }
 
 /// How a terminal notifies its person.
@@ -97,6 +116,7 @@ impl Default for Settings {
             watchdog: Some(Duration::from_secs(60)),
             cgroup: cgroup::Use::default(),
             auto_start: true,
+            team: TeamSize::default(),
             work: Work::default(),
             checkouts: None,
             checkout: CheckoutSettings::default(),
@@ -108,7 +128,7 @@ impl Default for Settings {
 impl Settings {
     /// Names of the keys in `team.toml`, separated by blanks.
     pub const KEYS: &str = "durability grace poll decide_within permission_timeout shutdown_timeout restart_max restart_period watchdog cgroup auto_start \
-                            notify work checkouts checkout";
+                            notify team work checkouts checkout";
 
     /// Reads the settings of a process that was started with what `team.toml` says in its
     /// environment.
@@ -179,6 +199,10 @@ impl Settings {
             })?,
         );
         set(
+            &mut self.team.max_members,
+            variable(lookup, "TEAM_MAX_MEMBERS", parse_count)?,
+        );
+        set(
             &mut self.work,
             variable(lookup, "TEAM_WORK", |text| {
                 serde_json::from_str(text).map_err(|_| "the table [work] as JSON")
@@ -215,6 +239,7 @@ impl Settings {
             watchdog: _,
             cgroup,
             auto_start: _,
+            team: TeamSize { max_members: _ },
             work,
             checkouts,
             checkout,
@@ -235,6 +260,7 @@ impl Settings {
             "watchdog",
             "auto_start",
             "notify",
+            "team.max_members",
         ]);
         // Without cgroups the limits hold for each process, and no longer for all of them together.
         to.widens("cgroup", (*cgroup == cgroup::Use::Off).then_some("off"));
@@ -265,7 +291,7 @@ impl Settings {
             .collect()
     }
 
-    fn all_variables(&self) -> [(&'static str, String); 11] {
+    fn all_variables(&self) -> [(&'static str, String); 12] {
         [
             (
                 "TEAM_DURABILITY",
@@ -281,6 +307,7 @@ impl Settings {
                 self.watchdog.map_or_else(|| "off".to_owned(), seconds),
             ),
             ("TEAM_CGROUP", self.cgroup.as_str().to_owned()),
+            ("TEAM_MAX_MEMBERS", self.team.max_members.to_string()),
             (
                 "TEAM_WORK",
                 serde_json::to_string(&self.work).unwrap_or_default(),

@@ -238,7 +238,7 @@ impl TeamFile {
     pub fn teammates(&self, member: &Name) -> Vec<Name> {
         match self.counts.get(member) {
             Some(count) => (1..=*count)
-                .filter_map(|number| numbered(member, number))
+                .filter_map(|number| member.numbered(number))
                 .collect(),
             None => vec![member.clone()],
         }
@@ -291,7 +291,7 @@ impl TeamFile {
         } = self;
         // The number of teammates does not change what each may do.
         effects.neither([
-            "count", "roles", "members", "lead", "agents", "service", "sandbox", "work",
+            "count", "roles", "members", "lead", "agents", "service", "sandbox", "work", "team",
         ]);
         settings.effects(&mut effects);
         service.effects(&mut effects);
@@ -320,10 +320,6 @@ pub fn is_built_in(ca: &str) -> bool {
     matches!(ca, "platform" | "embedded")
 }
 
-fn numbered(member: &Name, number: u32) -> Option<Name> {
-    Name::new(&format!("{member}-{number}")).ok()
-}
-
 /// Removes the counts from the tables of members, which leaves terms.
 fn take_counts(
     text: &str,
@@ -347,7 +343,7 @@ fn take_counts(
         let Ok(member) = Name::new(member.get_ref()) else {
             continue;
         };
-        if numbered(&member, count).is_none() {
+        if member.numbered(count).is_none() {
             return Err(TeamFileError::wrong(
                 LineColumn::of(text.as_bytes(), span.start),
                 format!("{member}-{count} would be too long for a name"),

@@ -4,6 +4,7 @@
 mod compaction;
 mod incarnations;
 mod plans;
+mod reach;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};

@@ -369,7 +369,7 @@ fn a_teammate_holds_one_task_and_chooses_no_check() {
         ("/claim_task".to_owned(), "holds task 1 (one) already"),
         (
             r#"/task_create {"subject": "mine", "check": "true"}"#.to_owned(),
-            "`check` is for a person or the lead to set",
+            "task_create: unknown field `check`",
         ),
         (
             "/task_create {\"subject\": \"mine\"}".to_owned(),
@@ -382,7 +382,7 @@ fn a_teammate_holds_one_task_and_chooses_no_check() {
         ),
         (
             "/task_update {\"task_id\": 4, \"status\": \"cancelled\"}".to_owned(),
-            "for a person or the lead",
+            "must be completed or pending",
         ),
         ("/task_list".to_owned(), "1. one [in_progress (bob)]"),
         ("/task_get {\"task_id\": 1}".to_owned(), "check: false"),

@@ -143,6 +143,7 @@ fn begin(
         permission_timeout: settings.permission_timeout,
         restart: settings.restart(),
         watchdog,
+        max_members: settings.team.max_members,
         snapshot_lines: SNAPSHOT_LINES,
     };
     let hooks = Hooks::new(Arc::clone(&supervisor.hooks));

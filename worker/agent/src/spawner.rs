@@ -8,23 +8,18 @@ use teamd_shared::config::Roster;
 use teamd_shared::control::SpawnOrder;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Terms, TermsPatch};
-use teamd_shared::model_spec::{ModelSpec, UnknownModel};
 use teamd_shared::name::Name;
+use teamd_shared::price::Dollars;
 use teamd_shared::spawn::{
     RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_paths,
 };
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::team_file::TeamFile;
-use teamd_shared::terms::Network;
-use teamd_worker_core::tools::SpawnTeammate;
+use teamd_shared::terms::{Network, Permissions, SandboxMode};
+use teamd_worker_core::tools::{SpawnTeammate, non_blank};
 
 use crate::team;
-
-/// Returns an optional input, unless it is blank.
-fn non_blank(text: &Option<String>) -> Option<&str> {
-    text.as_deref().filter(|text| !text.trim().is_empty())
-}
 
 /// The lead agent, as the teammates that it spawns see it: none of them may do more.
 #[derive(Debug)]
@@ -44,15 +39,15 @@ impl Spawner {
     ///
     /// # Errors
     /// A text for the model.
-    pub(crate) fn order(&self, dir: &TeamDir, spawn: &SpawnTeammate) -> Result<SpawnOrder, String> {
-        let name = Name::new(&spawn.name).map_err(|error| error.to_string())?;
-        let flags = TermsPatch {
-            role: Some(spawn.role.clone()).filter(|role| !role.trim().is_empty()),
-            prompt: Some(spawn.prompt.clone()),
-            model: non_blank(&spawn.model).map(model).transpose()?,
-            plan: spawn.plan.then_some(true),
-            ..TermsPatch::default()
-        };
+    pub(crate) fn order(
+        &self,
+        dir: &TeamDir,
+        name: &Name,
+        spawn: &SpawnTeammate,
+    ) -> Result<SpawnOrder, String> {
+        let mut flags = spawn.terms()?;
+        // What a person has written for this teammate is not loosened by a call.
+        let asked = AskedBounds::take(&mut flags);
         let lookup = |variable: &str| self.environment.value(variable);
         let file = TeamFile::load(&TeamFile::locate(dir.root(), lookup), &lookup);
         let file = file.map_err(|error| format!("{error} ({})", error.hint()))?;
@@ -61,12 +56,12 @@ impl Spawner {
         // The key in the environment is only a guess; the lead agent's own model is known.
         let default_model = self.terms.model.parse().ok();
         let request = SpawnRequest {
-            name: &name,
+            name,
             flags,
             ca: None,
             resume: false,
         };
-        let earlier = roster.member(&name);
+        let earlier = roster.member(name);
         let environment = Environment::clone(&self.environment);
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
@@ -74,14 +69,14 @@ impl Spawner {
             let of_order = |variable: &str| order.environment.value(variable);
             require_key(model, &of_order).map_err(|error| error.to_string())?;
         }
-        require_price(&order, None).map_err(|error| format!("{error} (hint: {})", error.hint()))?;
         let workspace = self.workspace(
             non_blank(&spawn.workspace),
             order.terms.workspace.as_deref(),
             dir,
         )?;
         order.terms.workspace = Some(workspace);
-        self.bound(&mut order.terms);
+        self.bound(&mut order.terms, &asked);
+        require_price(&order, None).map_err(|error| format!("{error} (hint: {})", error.hint()))?;
         let own = RecordedPaths {
             workspace: &self.terms.workspace,
             sandbox: &self.terms.sandbox,
@@ -90,12 +85,24 @@ impl Spawner {
         Ok(order)
     }
 
-    /// Takes from the terms of a teammate what the lead agent itself may not do or use.
-    fn bound(&self, terms: &mut TermsPatch) {
+    /// Takes from the terms of a teammate what the call does not want, and what the lead agent
+    /// itself may not do or use.
+    fn bound(&self, terms: &mut TermsPatch, asked: &AskedBounds) {
         let Terms {
-            sandbox, bounds, ..
+            sandbox,
+            bounds,
+            limits,
+            permissions,
+            ..
         } = &self.terms;
-        terms.sandbox.mode = Some(terms.sandbox.mode.unwrap_or_default().min(sandbox.mode));
+        let of_file = terms.sandbox.mode.unwrap_or_default();
+        let wanted = asked.mode.unwrap_or(of_file).min(of_file);
+        terms.sandbox.mode = Some(wanted.min(sandbox.mode));
+        if *permissions == Permissions::Ask {
+            terms.permissions = Some(Permissions::Ask);
+        }
+        terms.max_tokens = least([terms.max_tokens, asked.max_tokens, limits.max_tokens]);
+        terms.max_cost = least([terms.max_cost, asked.max_cost, limits.max_cost]);
         let network = terms.sandbox.network.take().unwrap_or(Network(None));
         terms.sandbox.network = Some(network.within(&sandbox.network()));
         terms.sandbox.hidden.extend(sandbox.hidden.iter().cloned());
@@ -165,6 +172,28 @@ impl Spawner {
     }
 }
 
+/// The bounds that a call names: they only narrow what the file says.
+struct AskedBounds {
+    mode: Option<SandboxMode>,
+    max_tokens: Option<u64>,
+    max_cost: Option<Dollars>,
+}
+
+impl AskedBounds {
+    fn take(terms: &mut TermsPatch) -> Self {
+        Self {
+            mode: terms.sandbox.mode.take(),
+            max_tokens: terms.max_tokens.take(),
+            max_cost: terms.max_cost.take(),
+        }
+    }
+}
+
+/// Returns the least of the limits that are set.
+fn least<T: Ord + Copy>(limits: [Option<T>; 3]) -> Option<T> {
+    limits.into_iter().flatten().min()
+}
+
 /// Returns a path that exists as an absolute one without links.
 fn real(base: &Path, path: &str) -> Result<String, String> {
     let real = base.join(path).canonicalize();
@@ -176,15 +205,10 @@ fn real(base: &Path, path: &str) -> Result<String, String> {
         .map_err(|_| format!("the path of the workspace {path} is not UTF-8"))
 }
 
-fn model(text: &str) -> Result<ModelSpec, String> {
-    text.parse()
-        .map_err(|error: UnknownModel| format!("{error} ({})", error.hint()))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use teamd_shared::member::{Bounds, SandboxMode};
+    use teamd_shared::member::Bounds;
     use teamd_shared::team_dir::TeamPath;
 
     use super::*;
@@ -244,13 +268,13 @@ mod tests {
         let (scratch, dir, spawner) = scene();
         let text = "[members.alice]\nsandbox.mode = \"off\"\n";
         team_file(&scratch, text);
-        let refused = spawner.order(&dir, &alice()).unwrap_err();
+        let refused = order_of(&spawner, &dir, &alice()).unwrap_err();
         assert!(
             refused.contains("members.alice.sandbox.mode") && refused.contains("`teamd trust`"),
             "{refused}"
         );
         trusted_file(&scratch, text);
-        assert!(spawner.order(&dir, &alice()).is_ok());
+        assert!(order_of(&spawner, &dir, &alice()).is_ok());
     }
 
     #[test]
@@ -258,11 +282,19 @@ mod tests {
         let (_scratch, dir, mut spawner) = scene();
         Arc::make_mut(&mut spawner.environment).set("OPENAI_BASE_URL", "");
         assert!(
-            spawner
-                .order(&dir, &alice())
+            order_of(&spawner, &dir, &alice())
                 .unwrap_err()
                 .contains("OPENAI_API_KEY")
         );
+    }
+
+    fn order_of(
+        spawner: &Spawner,
+        dir: &TeamDir,
+        spawn: &SpawnTeammate,
+    ) -> Result<SpawnOrder, String> {
+        let names = spawn.names()?;
+        spawner.order(dir, &names[0], spawn)
     }
 
     fn model_of(order: &SpawnOrder) -> Option<String> {
@@ -274,16 +306,14 @@ mod tests {
             name: "alice".into(),
             role: "coder".into(),
             prompt: "mend it".into(),
-            plan: false,
-            model: None,
-            workspace: None,
+            ..SpawnTeammate::default()
         }
     }
 
     #[test]
     fn a_teammate_is_what_the_file_says_and_has_the_model_of_the_lead_agent() {
         let (scratch, dir, mut spawner) = scene();
-        let order = spawner.order(&dir, &alice()).unwrap();
+        let order = order_of(&spawner, &dir, &alice()).unwrap();
         assert_eq!(
             (model_of(&order).as_deref(), order.terms.plan),
             (Some("openai:own"), None)
@@ -297,14 +327,14 @@ mod tests {
         Arc::make_mut(&mut spawner.environment)
             .secrets
             .push((b"ANTHROPIC_API_KEY".to_vec(), b"k".to_vec()));
-        let order = spawner.order(&dir, &alice()).unwrap();
+        let order = order_of(&spawner, &dir, &alice()).unwrap();
         assert_eq!(
             (model_of(&order).as_deref(), order.environment.secrets.len()),
             (Some("openai:own"), 1)
         );
         let toml = "model = \"script\"\n[members.alice]\nplan = true\n";
         team_file(&scratch, toml);
-        let order = spawner.order(&dir, &alice()).unwrap();
+        let order = order_of(&spawner, &dir, &alice()).unwrap();
         assert_eq!(
             (model_of(&order).as_deref(), order.terms.plan),
             (Some("script"), Some(true))
@@ -314,16 +344,89 @@ mod tests {
             ..alice()
         };
         assert_eq!(
-            model_of(&spawner.order(&dir, &named).unwrap()).as_deref(),
+            model_of(&order_of(&spawner, &dir, &named).unwrap()).as_deref(),
             Some("anthropic:m")
         );
         team_file(&scratch, "modle = \"script\"\n");
         assert!(
-            spawner
-                .order(&dir, &alice())
+            order_of(&spawner, &dir, &alice())
                 .unwrap_err()
                 .contains("team.toml")
         );
+    }
+
+    #[test]
+    fn a_call_narrows_what_the_file_and_the_lead_agents_own_terms_allow_and_never_widens_it() {
+        let (scratch, dir, mut spawner) = scene();
+        let dollars = |amount| Dollars::try_from(amount).ok();
+        let prices = scratch.path().join("teamd");
+        std::fs::create_dir(&prices).unwrap();
+        let prices = std::fs::File::create(prices.join("prices.toml")).unwrap();
+        let text = "[\"openai:own\"]\ninput = 1\noutput = 1\ncache_write = 1\ncache_read = 1\n";
+        std::io::Write::write_all(&mut &prices, text.as_bytes()).unwrap();
+        Arc::make_mut(&mut spawner.environment)
+            .set("XDG_CONFIG_HOME", scratch.path().to_str().unwrap());
+        let bounds = |spawner: &Spawner, asked: &SpawnTeammate| {
+            let terms = order_of(spawner, &dir, asked).unwrap().terms;
+            (terms.sandbox.mode, terms.max_cost, terms.max_tokens)
+        };
+        let asked = SpawnTeammate {
+            sandbox: Some(SandboxMode::WorkspaceWrite),
+            max_cost: dollars(3.0),
+            max_tokens: Some(300),
+            ..alice()
+        };
+        let wanted = (asked.sandbox, asked.max_cost, asked.max_tokens);
+        assert_eq!(bounds(&spawner, &asked), wanted);
+        let file = "[members.alice]\nsandbox.mode = 'read-only'\nmax_cost = 2\nmax_tokens = 200\n";
+        trusted_file(&scratch, file);
+        let of_file = (Some(SandboxMode::ReadOnly), dollars(2.0), Some(200));
+        assert_eq!(bounds(&spawner, &asked), of_file);
+        assert_eq!(bounds(&spawner, &alice()), of_file);
+        spawner.terms.limits.max_cost = dollars(1.0);
+        spawner.terms.limits.max_tokens = Some(100);
+        let of_lead = (Some(SandboxMode::ReadOnly), dollars(1.0), Some(100));
+        assert_eq!(bounds(&spawner, &asked), of_lead);
+    }
+
+    #[test]
+    fn the_agents_of_a_lead_agent_that_asks_ask_too() {
+        let (_scratch, dir, mut spawner) = scene();
+        let permissions =
+            |spawner: &Spawner| order_of(spawner, &dir, &alice()).unwrap().terms.permissions;
+        assert_eq!(permissions(&spawner), None);
+        spawner.terms.permissions = Permissions::Ask;
+        assert_eq!(permissions(&spawner), Some(Permissions::Ask));
+    }
+
+    #[test]
+    fn an_agent_is_one_that_is_known_or_of_the_file_and_has_the_model_of_its_service() {
+        let (scratch, dir, mut spawner) = scene();
+        let with_agent = |agent: &str| SpawnTeammate {
+            agent: Some(agent.to_owned()),
+            checkout: true,
+            auto: true,
+            ..alice()
+        };
+        let error = order_of(&spawner, &dir, &with_agent("mine")).unwrap_err();
+        assert!(error.contains("[agents.NAME]"), "{error}");
+        let terms = order_of(&spawner, &dir, &with_agent("codex"))
+            .unwrap()
+            .terms;
+        assert_eq!(terms.agent.as_deref(), Some("codex"));
+        assert_eq!((terms.checkout, terms.auto), (Some(true), Some(true)));
+        let error = order_of(&spawner, &dir, &with_agent("claude")).unwrap_err();
+        assert!(error.contains("ANTHROPIC_API_KEY"), "{error}");
+        Arc::make_mut(&mut spawner.environment)
+            .secrets
+            .push((b"ANTHROPIC_API_KEY".to_vec(), b"k".to_vec()));
+        assert!(order_of(&spawner, &dir, &with_agent("claude")).is_ok());
+        trusted_file(
+            &scratch,
+            "[agents.mine]\ncommand = ['x']\nprotocol = 'run'\n",
+        );
+        let terms = order_of(&spawner, &dir, &with_agent("mine")).unwrap().terms;
+        assert_eq!(terms.program.unwrap().command, ["x"]);
     }
 
     #[test]
@@ -359,7 +462,7 @@ mod tests {
                 "the workspace nowhere cannot be used",
             ),
         ] {
-            let error = spawner.order(&dir, &spawn).unwrap_err();
+            let error = order_of(&spawner, &dir, &spawn).unwrap_err();
             assert!(error.contains(told), "{error}");
         }
         assert_eq!(
@@ -380,7 +483,8 @@ mod tests {
         std::os::unix::fs::symlink(dir.root(), root.join("own/team")).unwrap();
         spawner.terms.workspace = at("own");
         let ordered = |spawner: &Spawner, path: Option<&str>| {
-            spawner.order(
+            order_of(
+                spawner,
                 &dir,
                 &SpawnTeammate {
                     workspace: path.map(str::to_owned),

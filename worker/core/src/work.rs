@@ -24,7 +24,7 @@ use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
 use uuid::Uuid;
 
 use crate::state::{At, trouble};
-use crate::tools::{AfterCrash, Caller};
+use crate::tools::{Action, AfterCrash, Call, Caller, Grant, TeamAction};
 
 /// The result of a call that had not begun when its worker ended.
 const NOT_BEGUN: &str = "not run: the worker was restarted before it";
@@ -59,6 +59,8 @@ pub struct WorkProgress {
     pub turns: u32,
     /// What they cost.
     pub spent: Usage,
+    /// What it has given to teammates, of its own budget. It counts as spent.
+    pub granted: Grant,
     /// What the conversation has cost so far.
     pub usage: Usage,
     /// The calls that have no result, in order; the first one is next, or runs.
@@ -98,6 +100,7 @@ impl WorkProgress {
             at: At::Idle,
             turns: 0,
             spent: Usage::default(),
+            granted: Grant::default(),
             usage: Usage::default(),
             calls: VecDeque::new(),
             closing: String::new(),
@@ -158,7 +161,15 @@ impl WorkProgress {
                 self.count(*usage);
                 self.turns = self.turns.saturating_add(*model_calls);
             }
-            Event::Result { tool_use_id, .. } => {
+            Event::Result {
+                tool_use_id,
+                content,
+                is_error,
+            } => {
+                let may_have_run = content == Caller::of(&self.owner).may_have_run();
+                if !is_error || may_have_run {
+                    self.grant(tool_use_id);
+                }
                 let is_beside = self
                     .calls
                     .front()
@@ -235,6 +246,7 @@ impl WorkProgress {
             self.at = At::Turn { results: false };
             self.turns = 0;
             self.spent = Usage::default();
+            self.granted = Grant::default();
             self.trouble = String::new();
             self.idle_reason = None;
         }
@@ -248,6 +260,21 @@ impl WorkProgress {
     fn count(&mut self, usage: Usage) {
         self.usage += usage;
         self.spent += usage;
+    }
+
+    /// Counts what a call has given to the teammates that it started, or may have started.
+    fn grant(&mut self, tool_use_id: &str) {
+        let Some(call) = self.calls.iter().find(|call| call.id == tool_use_id) else {
+            return;
+        };
+        let parsed = Caller::of(&self.owner).parse(&call.name, &call.input);
+        if let Ok(Call {
+            action: Action::Team(TeamAction::Spawn(spawn)),
+            ..
+        }) = parsed
+        {
+            self.granted = self.granted.and(spawn.grant());
+        }
     }
 
     fn notify(&mut self, id: Uuid, body: Body, content: String) {

@@ -17,7 +17,7 @@ mod tests;
 
 pub(crate) use members::called_off;
 
-use teamd_shared::control::{Command, Refusal, RefusalCode};
+use teamd_shared::control::{Command, IntegrationOrder, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::job::JobReport;
 use teamd_shared::journal::{
@@ -348,7 +348,8 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::Shutdown(_)
         | Command::Answer { .. }
         | Command::RequestPlan { .. }
-        | Command::AwaitVerdict { .. } => Ok(()),
+        | Command::AwaitVerdict { .. }
+        | Command::Integration(IntegrationOrder::DiffOfTask(_)) => Ok(()),
         Command::Ping
         | Command::HandOver(_)
         | Command::Interrupt { .. }

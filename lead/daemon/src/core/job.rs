@@ -192,9 +192,15 @@ impl PendingJobs {
 
     /// Tells whether the checkout is being made with which a member starts.
     pub(crate) fn spawns(&self, name: &Name) -> bool {
-        self.under_way
-            .values()
-            .any(|then| matches!(then, Then::Spawn(_, _, order, _) if order.name == *name))
+        self.spawning().any(|spawning| spawning == name)
+    }
+
+    /// Returns the members whose checkouts are being made, with which they start.
+    pub(crate) fn spawning(&self) -> impl Iterator<Item = &Name> {
+        self.under_way.values().filter_map(|then| match then {
+            Then::Spawn(_, _, order, _) => Some(&order.name),
+            _ => None,
+        })
     }
 
     /// Tells whether the checkout of a member is being removed, so that it can be forgotten.

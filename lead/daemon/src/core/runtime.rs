@@ -45,6 +45,8 @@ pub(crate) struct DecisionRules {
     pub(crate) restart: RestartLimit,
     /// How long a worker that should answer may be silent; none: no worker is asked.
     pub(crate) watchdog: Option<Duration>,
+    /// How many teammates may run when the lead agent spawns one, that one included.
+    pub(crate) max_members: u32,
     /// The fewest lines of the journal between two snapshots.
     pub(crate) snapshot_lines: u64,
 }

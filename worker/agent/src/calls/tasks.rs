@@ -1,13 +1,17 @@
 //! The tools for tasks. The daemon decides each call: a task is claimed when its journal says so,
 //! and completed when its check has passed.
 
-use teamd_shared::control::{Command, Done, TaskOrder};
-use teamd_shared::task::{MOST_LISTED, Task, TaskId, TaskStatus};
+use teamd_shared::control::{Command, Done, IntegrationOrder, TaskOrder};
+use teamd_shared::name::Name;
+use teamd_shared::task::{MOST_LISTED, Task, TaskFields, TaskId, TaskStatus};
 
 use super::unexpected;
 use crate::session::Session;
 use crate::tools::Tools;
 use teamd_worker_core::tools::TaskAction;
+
+/// How much of a diff a model is shown, in bytes.
+const MAX_DIFF: usize = 60_000;
 
 impl<T: Tools> Session<T> {
     /// Asks the daemon to do something with tasks.
@@ -19,6 +23,8 @@ impl<T: Tools> Session<T> {
                 within: false,
             },
             TaskAction::Order(order) => order,
+            TaskAction::Reopen(id, fields) => self.reopening(id, fields).await?,
+            TaskAction::Diff(id) => return self.diff_of(id).await,
             TaskAction::Refuse(why) => return Err(why),
         };
         match self.order(Command::Task(order.clone())).await? {
@@ -27,6 +33,65 @@ impl<T: Tools> Session<T> {
             other => Err(unexpected(&other)),
         }
     }
+
+    /// Returns the order that makes a task pending again: which one it is depends on its status. The
+    /// daemon refuses it if that changes meanwhile.
+    async fn reopening(
+        &mut self,
+        id: TaskId,
+        fields: Box<TaskFields>,
+    ) -> Result<TaskOrder, String> {
+        let listed = self.order(Command::Task(TaskOrder::List(Some(id)))).await?;
+        let Done::Tasks(tasks) = listed else {
+            return Err(unexpected(&listed));
+        };
+        let status = tasks.last().map(|task| task.status);
+        if matches!(status, Some(TaskStatus::Failed | TaskStatus::Cancelled)) {
+            return Ok(TaskOrder::Retry(id, fields));
+        }
+        let TaskFields { reserved_for, .. } = fields.as_ref();
+        let only_for = TaskFields {
+            reserved_for: reserved_for.clone(),
+            ..TaskFields::default()
+        };
+        if *fields != only_for {
+            return Err(format!(
+                "task {id} is not finished: change its fields first, without a status"
+            ));
+        }
+        match reserved_for {
+            Some(name) => {
+                let name = Name::new(name).map_err(|error| error.to_string())?;
+                Ok(TaskOrder::Assign(id, name))
+            }
+            None => Ok(TaskOrder::Release(id)),
+        }
+    }
+
+    /// Shows the work that was submitted for a task.
+    async fn diff_of(&mut self, id: TaskId) -> Result<String, String> {
+        let order = Command::Integration(IntegrationOrder::DiffOfTask(id));
+        match self.order(order).await? {
+            Done::Text(text) => Ok(cut(text)),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Cuts a long diff at the end of a line.
+fn cut(diff: String) -> String {
+    if diff.len() <= MAX_DIFF {
+        return diff;
+    }
+    let end = diff.as_bytes()[..MAX_DIFF]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .unwrap_or_default();
+    let left = diff.len() - end;
+    format!(
+        "{}\n[cut: {left} more bytes; read the files themselves]",
+        &diff[..end]
+    )
 }
 
 fn describe_created(order: &TaskOrder, ids: &[TaskId]) -> String {

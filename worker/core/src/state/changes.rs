@@ -297,7 +297,10 @@ impl State {
         let turns = self.limits.turns.saturating_sub(self.work.turns);
         Budget {
             turns,
-            ..self.limits.less(&self.work.spent)
+            ..self
+                .limits
+                .less(&self.work.spent)
+                .less_granted(self.work.granted)
         }
     }
 

@@ -3,10 +3,12 @@
 use teamd_shared::control::WorkerState;
 use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
+use teamd_shared::price::Dollars;
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Usage;
 
 use super::{At, Budget, Pending, State, SubmissionProgress};
+use crate::tools::Grant;
 
 /// How much of an error the roster shows, in characters.
 const SHOWN: usize = 160;
@@ -58,6 +60,45 @@ impl Budget {
             cost,
             ..self
         }
+    }
+
+    /// Returns what is left of it after something was given to teammates.
+    #[must_use]
+    pub fn less_granted(self, granted: Grant) -> Self {
+        let tokens = self.tokens.map(|most| most.saturating_sub(granted.tokens));
+        let cost = self
+            .cost
+            .map(|(most, price)| (most.less(granted.cost), price));
+        Self {
+            tokens,
+            cost,
+            ..self
+        }
+    }
+
+    /// Makes sure that it holds what is to be given to teammates, and that they have a limit where
+    /// it has one.
+    ///
+    /// # Errors
+    /// A text for the model: what is left, and what to name.
+    pub fn can_grant(&self, grant: Grant) -> Result<(), String> {
+        if let Some(left) = self.tokens
+            && (grant.tokens == 0 || grant.tokens > left)
+        {
+            return Err(format!(
+                "your own piece of work has {left} tokens left, and what you give to teammates counts into it: name max_tokens, \
+                 at most {left} for all of them together"
+            ));
+        }
+        if let Some((left, _)) = self.cost
+            && (grant.cost == Dollars::default() || grant.cost > left)
+        {
+            return Err(format!(
+                "your own piece of work has {left} left, and what you give to teammates counts into it: name max_cost, at most \
+                 {left} for all of them together"
+            ));
+        }
+        Ok(())
     }
 
     /// Returns which limit ended a piece of work, and how it can continue; none for another end.

@@ -144,7 +144,8 @@ impl State {
             .turns
             .saturating_add(u32::from(self.limits.asks_itself));
         let turns = (self.work.turns >= most).then_some(IdleReason::MaxTurns);
-        turns.or_else(|| self.limits.reached(&self.work.spent))
+        let limits = self.limits.less_granted(self.work.granted);
+        turns.or_else(|| limits.reached(&self.work.spent))
     }
 
     /// Returns what an agent gets to read while its turn continues in a call: it reads that with

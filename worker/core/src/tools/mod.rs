@@ -39,7 +39,7 @@ pub use send_message::SendMessage;
 pub use shutdown_request::ShutdownRequest;
 pub use shutdown_response::ShutdownResponse;
 pub use sleep::Sleep;
-pub use spawn_teammate::SpawnTeammate;
+pub use spawn_teammate::{Grant, SpawnTeammate, non_blank};
 pub use table::{AfterCrash, Caller};
 pub use tasks::TaskAction;
 pub use write_file::WriteFile;
@@ -127,7 +127,9 @@ impl Action {
                 TeamAction::List
                     | TeamAction::ShowRequest(_)
                     | TeamAction::Task(
-                        TaskAction::Order(TaskOrder::List(_)) | TaskAction::Refuse(_)
+                        TaskAction::Order(TaskOrder::List(_))
+                            | TaskAction::Diff(_)
+                            | TaskAction::Refuse(_)
                     )
             ),
             Self::AnswerShutdown(_) | Self::SubmitPlan(_) => true,

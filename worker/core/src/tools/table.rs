@@ -18,7 +18,9 @@ use super::list_teammates::ListTeammates;
 use super::read_inbox::ReadInbox;
 use super::request_status::RequestStatus;
 use super::send_message::{LeadMessage, SendMessage};
-use super::tasks::{ClaimTask, TaskCreate, TaskGet, TaskList, TaskUpdate};
+use super::tasks::{
+    ClaimTask, LeadTaskCreate, LeadTaskUpdate, TaskCreate, TaskDiff, TaskGet, TaskList, TaskUpdate,
+};
 use super::{Action, Call, LocalAction, TeamAction, ToolText, input};
 
 /// Reads a call from its input.
@@ -77,7 +79,7 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
 }
 
 /// All tools, in the order in which a model is told of them.
-static TABLE: LazyLock<[Tool; 23]> = LazyLock::new(|| {
+static TABLE: LazyLock<[Tool; 26]> = LazyLock::new(|| {
     use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
     [
         tool(
@@ -204,9 +206,16 @@ static TABLE: LazyLock<[Tool; 23]> = LazyLock::new(|| {
         tool(
             "task_update",
             "task_id",
-            ALL_MEMBERS,
+            TEAMMATES,
             RunAgain,
             TaskUpdate::action,
+        ),
+        tool(
+            "task_update",
+            "task_id",
+            LEAD_AGENT,
+            Interrupted,
+            LeadTaskUpdate::action,
         ),
         tool("task_list", "", ALL_MEMBERS, RunAgain, TaskList::action),
         tool(
@@ -219,9 +228,23 @@ static TABLE: LazyLock<[Tool; 23]> = LazyLock::new(|| {
         tool(
             "task_create",
             "subject",
-            ALL_MEMBERS,
+            TEAMMATES,
             Interrupted,
             TaskCreate::action,
+        ),
+        tool(
+            "task_create",
+            "subject",
+            LEAD_AGENT,
+            Interrupted,
+            LeadTaskCreate::action,
+        ),
+        tool(
+            "task_diff",
+            "task_id",
+            LEAD_AGENT,
+            RunAgain,
+            TaskDiff::action,
         ),
         tool("sleep", "seconds", HIDDEN, Interrupted, LocalAction::Sleep),
         tool("run", "", HIDDEN, Interrupted, LocalAction::RunAgent),
@@ -335,6 +358,7 @@ mod tests {
     fn example(name: &str, property: &Value) -> Value {
         match property["type"].as_str().unwrap() {
             "string" if name == "request_id" => json!("a1b2c3d4"),
+            "string" if name == "sandbox" => json!("read-only"),
             "string" => json!("x"),
             "boolean" => json!(true),
             "number" | "integer" => json!(1),

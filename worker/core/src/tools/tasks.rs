@@ -22,12 +22,31 @@ pub(super) struct TaskCreate {
     /// The numbers of the tasks that must be completed first, separated by commas.
     #[serde(default)]
     blocked_by: String,
-    /// Only for the lead: the one teammate or role that may claim it.
-    #[serde(default, rename = "for")]
+}
+
+/// Adds a task to the team's list, for a teammate to claim: work with a clear end that one teammate
+/// can do alone.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeadTaskCreate {
+    /// The task in one line.
+    #[serde(deserialize_with = "not_blank")]
+    subject: String,
+    /// The task in full.
+    description: Option<String>,
+    /// The numbers of the tasks that must be completed first, separated by commas.
+    blocked_by: Option<String>,
+    /// The one teammate or role that may claim it.
+    #[serde(rename = "for")]
     reserved_for: Option<String>,
-    /// Only for the lead: a command that must exit with 0 before the task is completed.
-    #[serde(default)]
+    /// A command that must exit with 0 before the task is completed.
     check: Option<String>,
+    /// `person` or `lead`: who must approve the work after its check.
+    review: Option<String>,
+    /// True: who claims it must submit a plan first.
+    plan: Option<bool>,
+    /// Higher comes first; 0 by default.
+    priority: Option<i32>,
 }
 
 /// Lists the unfinished tasks.
@@ -54,19 +73,57 @@ pub(super) struct ClaimTask {
 }
 
 /// Changes the status of your task. `completed` submits it: its check decides, and you get a
-/// message if that fails. `pending` releases it for other teammates. `cancelled` (only for the
-/// lead) removes it from the list.
+/// message if that fails. `pending` releases it for other teammates.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskUpdate {
     /// Its number.
     task_id: TaskId,
-    /// `completed`, `pending` or `cancelled`.
+    /// `completed` or `pending`.
     #[serde(deserialize_with = "not_blank")]
     status: String,
     /// What you have done, in a few lines.
     #[serde(default)]
     summary: String,
+}
+
+/// Changes a task. `pending` takes it back from its owner (with `for`: for another one), or has a
+/// failed or cancelled one tried again, with the changes that you name. `cancelled` removes it from
+/// the list. `completed` submits it for its owner: its check decides.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeadTaskUpdate {
+    /// Its number.
+    task_id: TaskId,
+    /// `pending`, `cancelled` or `completed`; leave it out to change only fields.
+    status: Option<String>,
+    /// With `completed`: what was done.
+    summary: Option<String>,
+    /// As of task_create, like those below.
+    subject: Option<String>,
+    /// The task in full.
+    description: Option<String>,
+    /// Task numbers.
+    blocked_by: Option<String>,
+    /// A teammate or role.
+    #[serde(rename = "for")]
+    reserved_for: Option<String>,
+    /// A command; `none` removes it.
+    check: Option<String>,
+    /// `person`, `lead` or `none`.
+    review: Option<String>,
+    /// True or false.
+    plan: Option<bool>,
+    /// A number.
+    priority: Option<i32>,
+}
+
+/// Shows the work that was submitted for a task as a diff, to review it.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TaskDiff {
+    /// The number of the task.
+    task_id: TaskId,
 }
 
 /// What is done with tasks.
@@ -76,6 +133,10 @@ pub enum TaskAction {
     Create(Box<TaskFields>),
     /// Gives an order about those that are there.
     Order(TaskOrder),
+    /// Makes one pending again that is held, submitted, failed or cancelled, with these changes.
+    Reopen(TaskId, Box<TaskFields>),
+    /// Shows what was submitted for one.
+    Diff(TaskId),
     /// Nothing, because of this.
     Refuse(String),
 }
@@ -86,30 +147,69 @@ impl TaskCreate {
             subject,
             description,
             blocked_by,
+        } = self;
+        let fields = LeadTaskCreate {
+            subject,
+            description: Some(description),
+            blocked_by: Some(blocked_by),
+            reserved_for: None,
+            check: None,
+            review: None,
+            plan: None,
+            priority: None,
+        };
+        fields.action()
+    }
+}
+
+impl LeadTaskCreate {
+    pub(super) fn action(self) -> TeamAction {
+        let Self {
+            subject,
+            description,
+            blocked_by,
             reserved_for,
             check,
+            review,
+            plan,
+            priority,
         } = self;
-        let ids: Result<Vec<TaskId>, _> = blocked_by
-            .split([',', ' ', '[', ']'])
-            .filter(|id| !id.is_empty())
-            .map(str::parse)
-            .collect();
-        TeamAction::Task(match ids {
-            Ok(ids) => TaskAction::Create(Box::new(TaskFields {
-                subject: Some(subject),
-                description: Some(description),
-                blocked_by: Some(ids),
-                // A model writes an empty text for what it does not say.
-                reserved_for: reserved_for.filter(|whom| !whom.trim().is_empty()),
-                check: check.filter(|command| !command.trim().is_empty()),
-                ..TaskFields::default()
-            })),
-            Err(_) => TaskAction::Refuse(
-                "task_create: the field `blocked_by`: must be numbers of tasks, such as 1, 2"
-                    .to_owned(),
-            ),
-        })
+        let blocked_by = match task_ids("task_create", blocked_by) {
+            Ok(ids) => ids,
+            Err(why) => return TeamAction::Task(TaskAction::Refuse(why)),
+        };
+        TeamAction::Task(TaskAction::Create(Box::new(TaskFields {
+            subject: Some(subject),
+            description,
+            blocked_by,
+            reserved_for: said(reserved_for),
+            check: said(check),
+            review: said(review),
+            plan,
+            priority,
+            ..TaskFields::default()
+        })))
     }
+}
+
+/// Returns a text unless it is blank: a model writes an empty text for what it does not say.
+fn said(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.trim().is_empty())
+}
+
+/// Reads the numbers of tasks; none if there is no text.
+fn task_ids(tool: &str, text: Option<String>) -> Result<Option<Vec<TaskId>>, String> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    text.split([',', ' ', '[', ']'])
+        .filter(|id| !id.is_empty())
+        .map(str::parse)
+        .collect::<Result<Vec<TaskId>, _>>()
+        .map(Some)
+        .map_err(|_| {
+            format!("{tool}: the field `blocked_by`: must be numbers of tasks, such as 1, 2")
+        })
 }
 
 impl TaskGet {
@@ -136,12 +236,67 @@ impl TaskUpdate {
         TeamAction::Task(match status.as_str() {
             "completed" => TaskAction::Order(TaskOrder::Submit(task_id, summary)),
             "pending" => TaskAction::Order(TaskOrder::Release(task_id)),
-            "cancelled" => TaskAction::Order(TaskOrder::Cancel(task_id)),
             "in_progress" => TaskAction::Order(TaskOrder::Claim(Some(task_id))),
             other => TaskAction::Refuse(format!(
-                "task_update: the field `status`: must be completed, pending or cancelled, and not {other:?}"
+                "task_update: the field `status`: must be completed or pending, and not {other:?}"
             )),
         })
+    }
+}
+
+impl LeadTaskUpdate {
+    pub(super) fn action(self) -> TeamAction {
+        TeamAction::Task(self.task_action().unwrap_or_else(TaskAction::Refuse))
+    }
+
+    fn task_action(self) -> Result<TaskAction, String> {
+        let Self {
+            task_id,
+            status,
+            summary,
+            subject,
+            description,
+            blocked_by,
+            reserved_for,
+            check,
+            review,
+            plan,
+            priority,
+        } = self;
+        let fields = TaskFields {
+            subject: said(subject),
+            description,
+            blocked_by: task_ids("task_update", blocked_by)?,
+            reserved_for,
+            check: said(check),
+            review: said(review),
+            plan,
+            priority,
+            ..TaskFields::default()
+        };
+        let has_fields = fields != TaskFields::default();
+        match status.as_deref().filter(|status| !status.is_empty()) {
+            Some("pending") => Ok(TaskAction::Reopen(task_id, Box::new(fields))),
+            Some("cancelled" | "completed") if has_fields => Err(
+                "task_update: only `pending` goes with other fields: change them first, without a status".to_owned(),
+            ),
+            Some("cancelled") => Ok(TaskAction::Order(TaskOrder::Cancel(task_id))),
+            Some("completed") => {
+                let summary = summary.unwrap_or_default();
+                Ok(TaskAction::Order(TaskOrder::Submit(task_id, summary)))
+            }
+            Some(other) => Err(format!(
+                "task_update: the field `status`: must be pending, cancelled or completed, and not {other:?}"
+            )),
+            None if has_fields => Ok(TaskAction::Order(TaskOrder::Edit(task_id, Box::new(fields)))),
+            None => Err("task_update: name a status, or a field to change".to_owned()),
+        }
+    }
+}
+
+impl TaskDiff {
+    pub(super) fn action(self) -> TeamAction {
+        TeamAction::Task(TaskAction::Diff(self.task_id))
     }
 }
 

@@ -480,3 +480,40 @@ fn the_lead_agent_asks_again_what_the_daemon_takes_for_the_same() {
         assert_eq!(results_of(tool), results, "{tool}");
     }
 }
+
+#[test]
+fn what_a_spawn_gives_to_a_teammate_counts_even_if_nothing_says_that_it_has_run() {
+    let input = serde_json::json!({
+        "name": "alice", "role": "coder", "prompt": "go", "max_tokens": 100, "count": 2,
+    });
+    let spawn = Event::Answer {
+        content: vec![Block::ToolUse {
+            id: "0".to_owned(),
+            name: "spawn_teammate".to_owned(),
+            input,
+            message_id: None,
+            request_id: None,
+        }],
+        usage: Usage::default(),
+        cut: None,
+        length: None,
+        model_calls: 1,
+    };
+    let ends = |content: &str, is_error| Event::Result {
+        tool_use_id: "0".to_owned(),
+        content: content.to_owned(),
+        is_error,
+    };
+    let granted = |events: &[Event]| replayed_of(Name::lead(), events).granted.tokens;
+    let begins = begins(Some("go"));
+    let after = |result: Event| [begins.clone(), spawn.clone(), result];
+    assert_eq!(granted(&after(ends("alice-1 has started", false))), 200);
+    assert_eq!(granted(&after(ends("alice is running already", true))), 0);
+    let mut crashed = replayed_of(Name::lead(), &[begins.clone(), spawn.clone()]);
+    for event in crashed.interrupted() {
+        crashed.follow(&event);
+    }
+    assert_eq!(crashed.granted.tokens, 200);
+    let next = [&after(ends("", false))[..], &[idle(), begins.clone()]].concat();
+    assert_eq!(granted(&next), 0, "a budget is that of a piece of work");
+}

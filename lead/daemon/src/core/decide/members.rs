@@ -1,5 +1,6 @@
 //! Spawn, interrupt, forget: the commands of people about members.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ impl DecisionView<'_> {
         if let Some(number) = self.repeats(id, order) {
             return Ok(wait_until_ready(client, order, number));
         }
-        self.may_begin(order)?;
+        self.may_begin(client, order)?;
         let terms = Box::new(self.terms_of(order));
         let order = Box::new(order.clone());
         Ok(Decision::default().act(Action::Look(client, id.clone(), order, terms)))
@@ -47,7 +48,7 @@ impl DecisionView<'_> {
         if let Some(number) = self.repeats(id, order) {
             return Ok(wait_until_ready(client, order, number));
         }
-        self.may_begin(order)?;
+        self.may_begin(client, order)?;
         if let Some(holder) = &facts.held {
             let name = &order.name;
             return Err(conflict(
@@ -126,7 +127,7 @@ impl DecisionView<'_> {
         terms.with(patch)
     }
 
-    fn may_begin(&self, order: &SpawnOrder) -> Result<(), Refusal> {
+    fn may_begin(&self, client: ReplyTo, order: &SpawnOrder) -> Result<(), Refusal> {
         // Names are validated where they are read; `lead` is the lead agent.
         let name = &order.name;
         let terms = &order.terms;
@@ -162,6 +163,9 @@ impl DecisionView<'_> {
             )
             .hint("`teamctl chat` starts it"));
         }
+        if client.agent {
+            self.has_room(name)?;
+        }
         if is_being_archived(self.team, name) {
             return Err(conflict(
                 format!("the files of the {name} that was forgotten are not in the archive yet"),
@@ -173,6 +177,24 @@ impl DecisionView<'_> {
             let hint = "set `network` of `[sandbox]` to true or false, or spawn it with --no-network; `teamctl doctor` says what is missing";
             Refusal::new(RefusalCode::Failed, why).hint(hint)
         })
+    }
+
+    /// Refuses a teammate that would make the team larger than the lead agent may make it.
+    fn has_room(&self, name: &Name) -> Result<(), Refusal> {
+        let is_other = |other: &Name| other != name && *other != Name::lead();
+        let mut others: BTreeSet<&Name> = self.runtime.jobs.spawning().collect();
+        others.extend(self.alive().map(|member| &member.name));
+        let count = others.into_iter().filter(|other| is_other(other)).count();
+        let most = self.rules.max_members;
+        if count < most as usize {
+            return Ok(());
+        }
+        let hint = "ask one that has nothing to do to leave, or give the work to one that runs; a person raises the limit \
+                    with `max_members` of `[team]` in team.toml";
+        Err(conflict(
+            format!("{count} teammates run, and the lead agent may make the team {most} large"),
+            hint,
+        ))
     }
 
     /// Refuses a teammate that could write its workspace but could not commit there: that would

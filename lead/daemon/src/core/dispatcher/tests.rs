@@ -189,6 +189,7 @@ impl Fixture {
     /// A daemon that has begun.
     fn new() -> Self {
         let rules = DecisionRules {
+            max_members: 16,
             grace: Duration::from_secs(10),
             permission_timeout: Duration::from_secs(600),
             restart: Settings::default().restart(),

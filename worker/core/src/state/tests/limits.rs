@@ -1,6 +1,9 @@
 //! What one piece of work may cost, and how its end is reported.
 
+use teamd_shared::price::Dollars;
+
 use super::*;
+use crate::tools::Grant;
 
 #[test]
 fn a_piece_of_work_has_a_limit_of_turns_and_the_next_one_its_own() {
@@ -69,6 +72,39 @@ fn a_piece_of_work_has_a_limit_of_tokens_and_what_came_from_a_cache_does_not_cou
     assert_eq!(state.budget_left().tokens, None);
     spend(&mut state, u64::MAX, 0);
     assert_eq!(state.next(NOW), NextStep::Think);
+}
+
+#[test]
+fn what_is_given_to_teammates_is_spent_and_no_more_can_be_given_than_is_left() {
+    let mut state = at(At::Turn { results: false });
+    let of_tokens = |tokens| Grant {
+        tokens,
+        ..Grant::default()
+    };
+    let most = state.budget_left().tokens.unwrap();
+    assert_eq!(state.budget_left().can_grant(of_tokens(most)), Ok(()));
+    let error = state.budget_left().can_grant(of_tokens(most + 1));
+    assert!(error.unwrap_err().contains("max_tokens"));
+    let unlimited = state.budget_left().can_grant(Grant::default());
+    assert!(unlimited.unwrap_err().contains("max_tokens"));
+    state.work.granted = of_tokens(most - 1);
+    assert_eq!(state.budget_left().tokens, Some(1));
+    assert_eq!(state.limit_reached(), None);
+    state.work.granted = of_tokens(most);
+    assert_eq!(state.limit_reached(), Some(IdleReason::MaxTokens));
+    state.limits.tokens = None;
+    assert_eq!(state.budget_left().can_grant(Grant::default()), Ok(()));
+    state.limits.cost = Some((Dollars::try_from(2.0).unwrap(), None));
+    let of_cost = |dollars| Grant {
+        cost: Dollars::try_from(dollars).unwrap(),
+        ..Grant::default()
+    };
+    let limits = state.limits;
+    assert_eq!(limits.can_grant(of_cost(2.0)), Ok(()));
+    for grant in [of_cost(2.01), Grant::default()] {
+        let error = limits.can_grant(grant).unwrap_err();
+        assert!(error.contains("max_cost, at most $2.00"), "{error}");
+    }
 }
 
 #[test]

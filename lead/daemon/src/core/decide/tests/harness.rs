@@ -48,6 +48,7 @@ pub(super) fn rules() -> DecisionRules {
         permission_timeout: Settings::default().permission_timeout,
         restart: Settings::default().restart(),
         watchdog: Some(WATCHDOG),
+        max_members: Settings::default().team.max_members,
         snapshot_lines: SNAPSHOT_LINES,
     }
 }

@@ -30,6 +30,7 @@ pub(in super::super) const RULES: DecisionRules = DecisionRules {
         period: Duration::from_secs(60),
     },
     watchdog: Some(Duration::from_secs(20)),
+    max_members: 2,
     snapshot_lines: 5,
 };
 

@@ -341,3 +341,32 @@ fn what_a_person_alone_may_do_is_refused_to_the_lead_agent() {
         assert_eq!(why.as_deref(), Some(refused), "{command:?}");
     }
 }
+
+#[test]
+fn the_lead_agent_makes_the_team_no_larger_than_it_may_be_and_a_person_does() {
+    let mut harness = Harness::new();
+    harness.runs("lead");
+    let most = rules().max_members;
+    for number in 1..most {
+        harness.runs(&format!("m{number}"));
+    }
+    let agent_spawns = |harness: &mut Harness, who: &str| {
+        let spawn = Command::Spawn {
+            id: next_id(),
+            order: Box::new(order(who)),
+        };
+        harness.on(&Event::Command(AGENT, Actor::Member(Name::lead()), spawn))
+    };
+    let is_taken = |decision: &Decision| matches!(decision.actions[..], [Action::Look(..)]);
+    assert!(is_taken(&agent_spawns(&mut harness, "last")));
+    harness.runs("last");
+    let refused = refusal(reply(&agent_spawns(&mut harness, "more")));
+    assert_eq!(refused.0, RefusalCode::Conflict);
+    assert!(refused.1.contains("16 teammates run"), "{}", refused.1);
+    let more = harness.runs("more");
+    harness.ends(&more);
+    assert_eq!(
+        refusal(reply(&agent_spawns(&mut harness, "other"))).0,
+        RefusalCode::Conflict
+    );
+}

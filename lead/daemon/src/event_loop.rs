@@ -17,7 +17,8 @@ use teamd_shared::watch::{SLOW_TICK, Watch};
 use tokio::sync::mpsc;
 
 use super::core::dispatcher::Dispatcher;
-use super::core::event::{Event, Incarnation, Now};
+use super::core::event::{Event, Now};
+use super::core::incarnation::Incarnation;
 use super::core::io::{Io, IoFailed};
 use super::hand_over::HandOver;
 use super::io::connections::Input;

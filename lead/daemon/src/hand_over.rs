@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use teamd_shared::control::Successor;
 
-use super::core::event::ReplyTo;
+use super::core::caller::ReplyTo;
 use super::io::lock::TeamLock;
 use super::options::worker_arguments;
 use teamd_client::error::CommandError;

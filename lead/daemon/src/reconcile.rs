@@ -16,7 +16,8 @@ use teamd_shared::name::Name;
 use teamd_shared::process::{Identity, is_gone};
 use teamd_shared::team_dir::TeamPath;
 
-use super::core::event::{Event, Incarnation};
+use super::core::event::Event;
+use super::core::incarnation::Incarnation;
 use super::event_loop::EventLoop;
 use super::io::lock::liveness_lock_is_held;
 

@@ -25,6 +25,7 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::announcement::Announcement;
 use crate::last_words::{LAST_WORDS, LastWords};
 use task::ConnectionTask;
 
@@ -82,33 +83,6 @@ pub(crate) async fn await_welcome(
             Some(_) => {}
             None => return Ok(None),
         }
-    }
-}
-
-/// The present state, which must be sent.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Announcement {
-    state: WorkerState,
-    /// The frames that are sent on each connection until they are withdrawn, each with its number.
-    frames: Vec<(u64, FromWorker)>,
-    /// The number of the last frame.
-    last: u64,
-    /// Whether the worker sends nothing after these.
-    is_over: bool,
-}
-
-impl Announcement {
-    /// Adds the last frame, if there is one.
-    pub(crate) fn end(&mut self, frame: Option<FromWorker>) {
-        self.change(|_| false, frame);
-        self.is_over = true;
-    }
-
-    /// Withdraws frames, and adds one, if there is one.
-    fn change(&mut self, withdraws: impl Fn(&FromWorker) -> bool, frame: Option<FromWorker>) {
-        self.frames.retain(|(_, frame)| !withdraws(frame));
-        self.last += 1;
-        self.frames.extend(frame.map(|frame| (self.last, frame)));
     }
 }
 

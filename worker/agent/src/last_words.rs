@@ -7,7 +7,7 @@ use std::time::Duration;
 use teamd_shared::control::{FromWorker, Greeting, PROTOCOL, Peer, WireError, send_now};
 use tokio::sync::watch;
 
-use super::connection::Announcement;
+use crate::announcement::Announcement;
 
 /// How long an incarnation waits at its end until its last words are sent.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);

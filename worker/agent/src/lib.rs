@@ -1,6 +1,7 @@
 //! The loop of the worker: the session performs the steps that the state decides, the dispatcher
 //! serves what happens meanwhile, and the rest are the files and connections that they use.
 
+mod announcement;
 mod begin;
 mod calls;
 mod connection;

@@ -7,6 +7,7 @@
 //! `TEAM_SIM_SCHEDULES=n` run others.
 
 mod agent;
+mod agent_history;
 mod agent_process;
 mod daemon;
 mod disk;
@@ -21,10 +22,15 @@ pub(crate) use disk::{
     syncs_an_inbox, where_no_inbox_can_be_synced, writes_a_line, writes_an_entry,
 };
 use mutants::Mutant;
+use teamd_shared::name::Name;
 use world::{Fixture, World};
 
 /// The steps of a schedule, before everything comes to rest.
 const STEPS: usize = 160;
+
+fn alice() -> Name {
+    Name::new("alice").unwrap()
+}
 
 /// Numbers that follow from a seed (splitmix64, <https://prng.di.unimi.it/splitmix64.c>).
 #[derive(Debug, Clone)]

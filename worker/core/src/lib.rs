@@ -5,8 +5,10 @@
 //! arguments.
 
 pub mod allowance;
+pub mod at;
 pub mod ledger;
 pub mod state;
 pub mod submission;
+pub mod tool_use;
 pub mod tools;
 pub mod work;

@@ -14,16 +14,16 @@ use std::time::Duration;
 use teamd_shared::control::{Directive, PendingShutdown};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::{Gate, Permissions, Waiting};
-use teamd_shared::message::{AnsweredBy, IdleReason, Relevance};
+use teamd_shared::message::{AnsweredBy, Relevance};
 use teamd_shared::price::{Dollars, Price};
 use teamd_shared::request::Status;
 use teamd_shared::task::TaskId;
 
+use crate::at::{At, Pending};
 use crate::submission::{Asks, LeadQuestion};
 use crate::work::WorkProgress;
 
-pub(super) use report::trouble;
-pub use step::{IncarnationEnd, Judged, NextStep, Why};
+pub use step::{IncarnationEnd, NextStep, Why};
 
 /// What the worker knows.
 #[derive(Debug, Clone)]
@@ -67,67 +67,9 @@ struct Directed {
     settled: u64,
 }
 
-/// How far the work is.
-#[derive(Debug, Clone, PartialEq)]
-pub enum At {
-    /// There is none.
-    Idle,
-    /// The model is next; `results`: it is given some.
-    Turn {
-        /// Whether calls have ended since the model was asked last.
-        results: bool,
-    },
-    /// A model call runs.
-    Thinking {
-        /// As before it.
-        results: bool,
-    },
-    /// A call of the last answer is next.
-    Call,
-    /// That call runs, or its answer to a shutdown is on its way.
-    Calling {
-        /// In a few words.
-        activity: String,
-        /// Whether an open gate let it through.
-        gated: bool,
-        /// Whether it is the agent itself, which a shutdown waits for as for a model.
-        is_mind: bool,
-    },
-    /// That call waits for a person, who may take days.
-    Asking,
-    /// That call is a plan, or asks for a permission: it suspends the turn.
-    Pending(Pending),
-    /// The work has ended, and the lead is to be told.
-    Done(IdleReason),
-}
-
-/// What was asked, without a verdict.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pending {
-    submission: LeadQuestion,
-    progress: SubmissionProgress,
-    /// How often its line could not be read where it was written.
-    lost: u32,
-}
-
 /// How often a line is written again that was lost: a program may just have emptied the lead's
 /// inbox.
 const REWRITES: u32 = 3;
-
-/// What the daemon knows of it.
-#[derive(Debug, Clone, PartialEq)]
-enum SubmissionProgress {
-    /// Nothing: before a plan, the background commands must end.
-    Nothing,
-    /// Its line was submitted.
-    Submitted,
-    /// It is recorded, and has this status.
-    Recorded(Status),
-    /// Its id belongs to another request.
-    Taken,
-    /// It will not be recorded.
-    Refused(String),
-}
 
 /// What one piece of work may cost, or may still cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,9 +8,8 @@ use teamd_shared::message::Body;
 use teamd_shared::request::Status;
 use uuid::Uuid;
 
-use crate::state::Judged;
+use crate::tool_use::ToolUse;
 use crate::tools::{Action, Call, Caller, Outcome, PlanApproval};
-use crate::work::ToolUse;
 
 /// The result of the calls behind a rejected plan.
 pub const BEHIND_A_REJECTED: &str = "refused: the plan was rejected";
@@ -123,6 +122,10 @@ impl LeadQuestion {
         }
     }
 }
+
+/// What became of a plan or question: how it was answered (or that it expired), with the feedback;
+/// or why it was never recorded.
+pub type Judged = Result<(Status, String), String>;
 
 /// Returns why a permission is refused; none if it is given.
 pub fn refusal_of(verdict: &Judged) -> Option<String> {

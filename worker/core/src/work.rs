@@ -15,7 +15,6 @@
 use std::collections::VecDeque;
 
 use serde_json::Value;
-use teamd_shared::id::RequestId;
 use teamd_shared::message::{Body, IdleReason, Message, summary_of};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
@@ -23,30 +22,15 @@ use teamd_shared::team_dir::TeamPath;
 use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage, text_of};
 use uuid::Uuid;
 
-use crate::state::{At, trouble};
+use crate::at::At;
+use crate::tool_use::ToolUse;
 use crate::tools::{Action, AfterCrash, Call, Caller, Grant, TeamAction};
 
 /// The result of a call that had not begun when its worker ended.
 const NOT_BEGUN: &str = "not run: the worker was restarted before it";
 
-/// A call that the model asked for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolUse {
-    /// Its id, unique in the transcript.
-    pub id: String,
-    /// The tool.
-    pub name: String,
-    /// Its input.
-    pub input: Value,
-    /// The id of the message that it sends, if it sends one.
-    pub message_id: Option<Uuid>,
-    /// The id of the request that it asks, if it asks one.
-    pub request_id: Option<RequestId>,
-    /// Whether an earlier incarnation may have begun it.
-    pub repeated: bool,
-    /// Whether it was made while an earlier call had no result.
-    pub is_beside: bool,
-}
+/// How much of an error the roster shows, in characters.
+const SHOWN: usize = 160;
 
 /// How far the work of a member is.
 #[derive(Debug, Clone, PartialEq)]
@@ -315,6 +299,27 @@ impl WorkProgress {
             });
         }
         lost
+    }
+}
+
+/// Returns why a piece of work came to nothing, in a few words; empty if it did not.
+fn trouble(reason: IdleReason, told: &str) -> String {
+    let first = told.lines().map(str::trim).find(|line| !line.is_empty());
+    // The lead gets to read what to do about it; here is only room for what it is.
+    let what = first
+        .and_then(|line| line.split(" (hint: ").next())
+        .unwrap_or("for an unknown reason");
+    let mut first: String = what.chars().take(SHOWN).collect();
+    if what.chars().nth(SHOWN).is_some() {
+        first.push('…');
+    }
+    match reason {
+        IdleReason::Available => String::new(),
+        IdleReason::Failed => format!("failed: {first}"),
+        IdleReason::MaxTurns => "stopped: turn limit".to_owned(),
+        IdleReason::MaxTokens => "stopped: token limit".to_owned(),
+        IdleReason::MaxCost => "stopped: cost limit".to_owned(),
+        IdleReason::Interrupted => "interrupted".to_owned(),
     }
 }
 

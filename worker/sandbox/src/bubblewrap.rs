@@ -114,9 +114,9 @@ fn arguments(policy: &Policy, workspace: &Path) -> io::Result<Vec<OsString>> {
 mod tests {
     use super::*;
     use crate::Place;
-    use crate::missing::Missing;
     use crate::policy::tests::plain_policy;
-    use crate::policy::{Hidden, Protected, Writable};
+    use crate::policy::{Hidden, Writable};
+    use crate::protected::{Missing, Protected};
 
     #[test]
     fn what_is_there_is_mounted_from_the_top_down() {

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use teamd_shared::repository::{Elsewhere, GIT};
 
-use super::missing::Missing;
-use super::policy::Protected;
+use super::protected::{Missing, Protected};
 
 /// What the next `git` of the user runs or believes in a workspace. The rest of `.git` may be
 /// written.

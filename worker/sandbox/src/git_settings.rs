@@ -7,10 +7,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use teamd_shared::environment::Environment;
 use teamd_shared::repository::{Setting, settings_of, text_of_settings};
 
 use super::CommandPlaces;
+use super::git_setting_files::GitSettings;
 use super::places::UsersPath;
 
 /// How far a file can be from the first one that includes it: that of `git` itself.
@@ -23,14 +23,6 @@ const MOST: usize = 100;
 const PATHS: &str = "core.excludesfile core.attributesfile core.hookspath commit.template gpg.ssh.allowedsignersfile mailmap.file \
     blame.ignorerevsfile init.templatedir";
 
-/// Variables that name a file of settings. Our own scripts get that of the user under another name.
-const NAMED_BY: [&str; 4] = [
-    "GIT_CONFIG_GLOBAL",
-    "T_CONFIG_GLOBAL",
-    "GIT_CONFIG_SYSTEM",
-    "T_CONFIG_SYSTEM",
-];
-
 /// What is never shown as a folder of settings: each program has one of its own in it.
 const SHARED: [&str; 5] = [
     ".config",
@@ -40,39 +32,7 @@ const SHARED: [&str; 5] = [
     ".cache",
 ];
 
-/// Where the settings of a user begin.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct GitSettings {
-    /// What `~` means.
-    home: PathBuf,
-    files: Vec<PathBuf>,
-}
-
 impl GitSettings {
-    /// Says where they begin for commands with this environment.
-    pub(super) fn of(environment: &Environment, homes: &[PathBuf]) -> Self {
-        let mut files: Vec<_> = NAMED_BY
-            .iter()
-            .filter_map(|name| environment.path(name))
-            .collect();
-        files.extend(homes.iter().map(|home| home.join(".gitconfig")));
-        let folders = homes.iter().map(|home| home.join(".config"));
-        let folders = environment
-            .path("XDG_CONFIG_HOME")
-            .into_iter()
-            .chain(folders);
-        for folder in folders {
-            files.extend(
-                ["config", "ignore", "attributes"].map(|file| folder.join("git").join(file)),
-            );
-        }
-        files.push("/etc/gitconfig".into());
-        Self {
-            home: homes.first().cloned().unwrap_or_default(),
-            files,
-        }
-    }
-
     /// Reads the files of settings that are there. What is secret, and what a teammate can have
     /// made, is neither shown nor followed.
     pub(super) fn read(&self, places: &CommandPlaces, secrets: &[PathBuf]) -> ReadSettings {
@@ -221,6 +181,8 @@ impl Reading<'_> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    use teamd_shared::environment::Environment;
 
     use super::*;
     use crate::Place;

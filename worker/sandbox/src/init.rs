@@ -28,8 +28,9 @@ use super::plan::MountPlan;
 use super::policy::Policy;
 use super::seccomp::AllowedCalls;
 use super::{gate, identity, landlock, loopback, mounts, seccomp};
+use crate::agent_stdio::AgentStdio;
 use crate::bounds;
-use crate::shim::{AgentStdio, Report, ShimJob, ShimOrder};
+use crate::shim::{Report, ShimJob, ShimOrder};
 
 /// The hidden subcommand under which the worker's program is the sandbox init.
 pub const SUBCOMMAND: &str = "init";

@@ -6,21 +6,24 @@
 //!                                                           mounts, network, capabilities, Landlock, seccomp
 //! ```
 //!
-//! `places` says where things lie, `policy` what a command may do: three sets of paths, and the
+//! `find_places` says where things lie, `policy` what a command may do: three sets of paths, and the
 //! network. The other modules enforce that and decide nothing. A layer that was promised and fails
 //! ends the sandbox init before `bash` begins: nothing ever runs unconfined.
 //!
 //! `run` uses all of this: it runs the commands of tools and jobs, with their output, log and
 //! time limit.
 
+mod agent_stdio;
 mod args;
 mod bounds;
 mod bubblewrap;
 mod caches;
 mod cgroup;
+mod find_places;
 pub mod gate;
 mod gateway;
 mod git;
+mod git_setting_files;
 mod git_settings;
 mod home;
 mod identity;
@@ -35,9 +38,11 @@ mod places;
 mod plan;
 mod policy;
 pub mod probe;
+mod protected;
 mod remove;
 pub mod run;
 mod seccomp;
+mod secret_paths;
 mod secrets;
 pub mod shim;
 mod temp;
@@ -46,15 +51,16 @@ mod variables;
 pub use args::{AttackArgs, ConfinementArgs, ProbeArgs};
 pub use caches::{Keeps, accept};
 pub use cgroup::OwnCgroup;
+pub use find_places::teams;
 pub(crate) use gate::LiveGate;
 pub use gateway::{Answering, Body, Gateway, Models, refusal};
 pub use git::is_setting;
 pub(crate) use missing::AbsentFiles;
 pub use place::Place;
-pub use places::{CommandPlaces, teams};
+pub use places::CommandPlaces;
 pub use policy::Policy;
 pub use remove::remove;
-pub use secrets::{Node, Secrets};
+pub use secret_paths::{Node, Secrets};
 pub(crate) use temp::TempDir;
 
 use std::io::{self, PipeReader};

@@ -18,26 +18,13 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 use rustix::fs::{AtFlags, Mode, chmod, fstat, mkdirat, renameat, statat};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 
 use super::place::{find_itself, is_dir, path_of};
-use super::policy::{Policy, Protected};
+use super::policy::Policy;
+use super::protected::{Missing, Protected};
 
 /// What is added to the name of a file that was put aside.
 const ASIDE: &str = ".put-aside-by-teamd";
-
-/// What becomes of a protected path that is not there. Without this, a command makes the file, and
-/// the user's next `git` runs what it names (the attacks are in `tests/e2e/sandbox/outside.rs` and
-/// `places.rs`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Missing {
-    /// Nothing: what a command makes there is its own.
-    Leave,
-    /// An empty directory is made, which stays.
-    MakeEmpty,
-    /// What a command has made there is put aside.
-    PutAside,
-}
 
 /// The files that must not be made while a command runs.
 #[derive(Debug, Default)]

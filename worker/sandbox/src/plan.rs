@@ -204,9 +204,9 @@ fn check_one(path: &Path, access: &MountAccess) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::missing::Missing;
     use crate::policy::tests::{place, plain_policy};
-    use crate::policy::{Hidden, Protected, Writable};
+    use crate::policy::{Hidden, Writable};
+    use crate::protected::{Missing, Protected};
 
     fn policy(writable: &[&str], protected: &[&str], hidden: &[&str]) -> Policy {
         let temp = Writable {

@@ -13,8 +13,8 @@ use teamd_shared::sandbox::{Layers, Namespaces};
 
 use super::CommandPlaces;
 use super::git::{self, Elsewhere};
-use super::missing::Missing;
 use super::place::Place;
+use super::protected::{Missing, Protected};
 
 /// Something that a command may write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,13 +35,6 @@ impl Writable {
             plain: false,
         }
     }
-}
-
-/// Something that a command may not write, although it lies below something that it may write.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Protected {
-    pub(crate) path: PathBuf,
-    pub(crate) if_missing: Missing,
 }
 
 /// Something that a command may not read.

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, LazyLock};
-use std::{fmt, fs, io};
+use std::sync::LazyLock;
+use std::{fs, io};
 
 use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, OFlags, Stat, accessat};
 use rustix::io::Errno;
@@ -20,17 +20,7 @@ use super::home::Home;
 use super::mount_table::{aliases, join, mounts};
 use super::place::{is_plain, open_itself};
 use super::places::UsersPath;
-
-/// Where the secrets of a user lie, by every path, whether they are there or not. The first call
-/// looks for them, so an idle teammate does not: for root that is a walk through `/etc`.
-#[derive(Clone)]
-pub struct Secrets(Arc<LazyLock<Found, Box<dyn FnOnce() -> Found + Send + Sync>>>);
-
-/// The paths and, of those that are there, the files; or why they cannot be known, for the model.
-type Found = Result<(Vec<PathBuf>, Vec<Node>), String>;
-
-/// Device and inode of a file.
-pub type Node = (u64, u64);
+use super::secret_paths::{Node, Secrets, nodes_of};
 
 impl Secrets {
     /// Prepares to look for the secrets of a user, and for what is hidden by name.
@@ -63,52 +53,6 @@ impl Secrets {
             paths.extend(more);
             Ok((paths, nodes))
         })
-    }
-
-    fn when_needed(look: impl FnOnce() -> Found + Send + Sync + 'static) -> Self {
-        Self(Arc::new(LazyLock::new(Box::new(look))))
-    }
-
-    /// Returns where they lie.
-    ///
-    /// # Errors
-    /// Why that cannot be known, for the model.
-    pub fn paths(&self) -> Result<&[PathBuf], String> {
-        self.0
-            .as_ref()
-            .as_ref()
-            .map(|(paths, _)| &paths[..])
-            .map_err(Clone::clone)
-    }
-
-    /// Returns the files that were there at the first look, and those that are there now.
-    ///
-    /// # Errors
-    /// Why that cannot be known, for the model.
-    pub fn nodes(&self) -> Result<Vec<Node>, String> {
-        let (paths, first) = self.0.as_ref().as_ref().map_err(Clone::clone)?;
-        Ok(first.iter().copied().chain(nodes_of(paths)).collect())
-    }
-}
-
-impl From<Vec<PathBuf>> for Secrets {
-    fn from(paths: Vec<PathBuf>) -> Self {
-        Self::when_needed(|| {
-            let nodes = nodes_of(&paths).collect();
-            Ok((paths, nodes))
-        })
-    }
-}
-
-impl Default for Secrets {
-    fn default() -> Self {
-        Vec::new().into()
-    }
-}
-
-impl fmt::Debug for Secrets {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str("Secrets")
     }
 }
 
@@ -182,14 +126,6 @@ impl Listing {
             _ => false,
         }
     }
-}
-
-/// Returns the files to which paths lead.
-fn nodes_of<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> impl Iterator<Item = Node> {
-    paths
-        .into_iter()
-        .filter_map(|path| rustix::fs::stat(path).ok())
-        .map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 /// Below a home directory, separated by blanks. A directory in which caches or programs lie as well

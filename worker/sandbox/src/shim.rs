@@ -25,7 +25,6 @@
 
 mod job;
 mod report;
-mod stdio;
 pub(crate) mod sweep;
 
 use std::io::{self, PipeReader};
@@ -52,7 +51,6 @@ use crate::{AbsentFiles, LiveGate};
 pub use job::{AgentOrder, Listen, ShimJob, ShimOrder};
 pub use report::GateSet;
 pub(crate) use report::{ExitCause, Report};
-pub(crate) use stdio::AgentStdio;
 
 /// The hidden subcommand under which the worker's program is a shim.
 pub const SUBCOMMAND: &str = "shim";

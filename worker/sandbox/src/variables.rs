@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{Access, access};
 
-use crate::shim::AgentStdio;
+use crate::agent_stdio::AgentStdio;
 
 /// Where programs are looked for without a `PATH` (`execvp(3)`).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";

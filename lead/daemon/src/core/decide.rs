@@ -31,7 +31,9 @@ use teamd_shared::request::{Kind, Payload, Request, Status};
 use teamd_shared::suggest;
 use uuid::Uuid;
 
-use crate::core::event::{Action, Actor, Event, Incarnation, Now, ReplyTo};
+use crate::core::caller::{Actor, ReplyTo};
+use crate::core::event::{Action, Event, Now};
+use crate::core::incarnation::Incarnation;
 use crate::core::job::JobPlaces;
 use crate::core::notices::messages;
 use crate::core::runtime::{DecisionRules, Runtime};

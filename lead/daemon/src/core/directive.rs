@@ -6,7 +6,7 @@ use teamd_shared::member::Gate;
 use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request};
 
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 use crate::core::runtime::Runtime;
 
 /// Composes the directive for a member; none if the roster does not know it.

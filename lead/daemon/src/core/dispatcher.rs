@@ -17,7 +17,7 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use teamd_shared::control::{Command, Done, Refusal};
+use teamd_shared::control::Command;
 use teamd_shared::journal::{Record, Team, TeamRecord};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
@@ -28,7 +28,8 @@ use self::answers::AnswerQueue;
 use self::batch::DecisionBatch;
 use self::failed::JournalState;
 use super::decide::DecisionView;
-use super::event::{Action, Event, Incarnation, Now};
+use super::event::{Action, Event, Now};
+use super::incarnation::Incarnation;
 use super::io::Io;
 use super::job::JobPlaces;
 use super::runtime::{DecisionRules, Runtime};
@@ -36,9 +37,6 @@ use super::waiters::Waiters;
 
 /// The pause before something that failed is tried again.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
-
-/// The answer to a command.
-pub(crate) type Answer = Result<Done, Refusal>;
 
 /// The state that decisions rest on, and what waits to be decided or done.
 #[derive(Debug)]

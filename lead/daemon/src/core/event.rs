@@ -7,14 +7,16 @@ use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::job::{JobOrder, JobReport};
 use teamd_shared::journal::RejectedLine;
-use teamd_shared::member::{Cgroup, Emptied, Member, Terms};
-use teamd_shared::message::{Message, USER};
+use teamd_shared::member::{Cgroup, Emptied, Terms};
+use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::process::Identity;
 use teamd_shared::task::TaskId;
 
-use super::job::Job;
+use super::caller::{Actor, ReplyTo};
+use super::incarnation::Incarnation;
+use super::job::{Job, SpawnFacts};
 
 /// The time of an event.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,68 +27,6 @@ pub(crate) struct Now {
     pub(crate) monotonic: Duration,
     /// Since the machine was started: commands say when they were given by it.
     pub(crate) since_boot: Duration,
-}
-
-/// Which request of which connection: where the reply goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ReplyTo {
-    pub(crate) connection: u64,
-    pub(crate) tag: u32,
-    /// Whether the lead agent asks, over its worker's own connection.
-    pub(crate) agent: bool,
-}
-
-/// Who gives a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Actor {
-    /// A person.
-    Person,
-    /// A member, over its worker's own connection.
-    Member(Name),
-}
-
-impl Actor {
-    /// Returns the name that records contain.
-    pub(crate) fn as_str(&self) -> &str {
-        match self {
-            Self::Person => USER,
-            Self::Member(name) => name.as_str(),
-        }
-    }
-
-    /// Tells whether it is neither a person nor the lead agent.
-    pub(crate) fn is_teammate(&self) -> bool {
-        matches!(self, Self::Member(name) if *name != Name::lead())
-    }
-}
-
-/// One incarnation of a member.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Incarnation {
-    pub(crate) name: Name,
-    pub(crate) number: u32,
-}
-
-impl Incarnation {
-    /// Returns the incarnation that a record is about.
-    pub(crate) fn of(member: &Member) -> Self {
-        Self {
-            name: member.name.clone(),
-            number: member.incarnation,
-        }
-    }
-}
-
-/// What is looked up before a spawn is decided.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct SpawnFacts {
-    /// Why no incarnation can begin now, if something holds the liveness lock.
-    pub(crate) held: Option<String>,
-    /// Where the inbox of the lead ends, if it is the lead agent that begins; or why that cannot be
-    /// seen.
-    pub(crate) lead_inbox: Result<Option<Position>, String>,
-    /// Why no command could commit in the workspace, and what to do.
-    pub(crate) cannot_commit: Option<(String, String)>,
 }
 
 /// How the process of an incarnation ended, if that could be seen, and what it left unread.

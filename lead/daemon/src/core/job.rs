@@ -14,10 +14,12 @@ use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
 use teamd_shared::job::JobOrder;
 use teamd_shared::name::Name;
+use teamd_shared::position::Position;
 use teamd_shared::sandbox::Layers;
 use teamd_shared::task::TaskId;
 
-use super::event::{Actor, Incarnation, ReplyTo, SpawnFacts};
+use super::caller::{Actor, ReplyTo};
+use super::incarnation::Incarnation;
 
 /// A job, and what follows from its report.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +48,18 @@ pub(crate) enum Then {
     },
     /// A notice, if what a teammate leaves of its work cannot be saved.
     Keep { name: Name },
+}
+
+/// What is looked up before a spawn is decided.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SpawnFacts {
+    /// Why no incarnation can begin now, if something holds the liveness lock.
+    pub(crate) held: Option<String>,
+    /// Where the inbox of the lead ends, if it is the lead agent that begins; or why that cannot be
+    /// seen.
+    pub(crate) lead_inbox: Result<Option<Position>, String>,
+    /// Why no command could commit in the workspace, and what to do.
+    pub(crate) cannot_commit: Option<(String, String)>,
 }
 
 /// A command that continues when its job has ended, and who gave it.

@@ -12,9 +12,9 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Request};
 use teamd_shared::task::{Task, TaskId, TaskStatus};
 
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 use crate::core::runtime::Runtime;
-use crate::core::waiters::doing;
+use crate::core::status::doing;
 
 /// How often in a row a teammate is offered a task whose branch cannot be begun.
 pub(crate) const MOST_REFUSALS: u32 = 3;

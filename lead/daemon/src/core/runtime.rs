@@ -24,7 +24,9 @@ use teamd_shared::transcript::Usage;
 pub(crate) use self::deadlines::DueStep;
 pub(crate) use self::member::{MemberRuntime, WorkerLink};
 use self::refusals::changes_tasks;
-use crate::core::event::{Event, Incarnation, Now, ReplyTo};
+use crate::core::caller::ReplyTo;
+use crate::core::event::{Event, Now};
+use crate::core::incarnation::Incarnation;
 use crate::core::job::PendingJobs;
 
 /// How many workers take an inotify instance of their own; the daemon wakes the others. Linux

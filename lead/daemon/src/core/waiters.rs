@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 
 use teamd_shared::control::{Done, Refusal, RefusalCode, StopOutcome};
 use teamd_shared::journal::Team;
-use teamd_shared::member::{Doing, Gate, Member, MemberStatus};
+use teamd_shared::member::{Gate, Member, MemberStatus};
 use teamd_shared::mutant;
 use teamd_shared::name::Name;
-use teamd_shared::request::{self, Kind, Payload, Request};
+use teamd_shared::request::{self, Payload, Request};
 use teamd_shared::task::TaskId;
 
+use crate::core::caller::{Answer, ReplyTo};
 use crate::core::directive::verdict_of;
-use crate::core::dispatcher::Answer;
-use crate::core::event::{Incarnation, ReplyTo, Until};
+use crate::core::event::Until;
+use crate::core::incarnation::Incarnation;
 use crate::core::quiet::obstacles;
 use crate::core::runtime::Runtime;
+use crate::core::status::status;
 use teamd_shared::unwritten;
 
 /// The commands, and what they wait for.
@@ -265,35 +267,4 @@ fn not_ready(name: &Name, member: Option<&Member>) -> Refusal {
         (_, None) => format!("{name} ended before it was ready"),
     };
     Refusal::new(RefusalCode::NotReady, message)
-}
-
-/// Returns the status that people see, computed from the journal and from what the worker last
-/// said.
-pub(crate) fn status(team: &Team, runtime: &Runtime, member: &Member) -> MemberStatus {
-    let name = &member.name;
-    let leaving = team.release(name).is_some()
-        || member.ending.is_some()
-        || team.pending(name, Kind::Shutdown).is_some();
-    let waits = team.awaited_by(name).is_some();
-    MemberStatus::of(member.phase, leaving, waits, doing(team, runtime, member))
-}
-
-/// Returns what a worker does. If what it waits for has a verdict it is at work, even if it has not
-/// said so yet.
-pub(crate) fn doing(team: &Team, runtime: &Runtime, member: &Member) -> Doing {
-    let incarnation = Incarnation::of(member);
-    let Some(said) = runtime.of(&incarnation).map(|worker| &worker.state) else {
-        return Doing::Starting;
-    };
-    // An id that is taken belongs to another member.
-    let asked = said
-        .awaits
-        .as_ref()
-        .and_then(|id| team.requests.get(id))
-        .filter(|request| request.member() == member.name.as_str());
-    if asked.is_some_and(|request| !request.is_pending()) {
-        Doing::Working
-    } else {
-        said.doing
-    }
 }

@@ -7,7 +7,9 @@ use teamd_shared::name::Name;
 use teamd_shared::watch::Changes;
 
 use super::{EventLoop, Sources};
-use crate::core::event::{Actor, Event, Incarnation, ReplyTo};
+use crate::core::caller::{Actor, ReplyTo};
+use crate::core::event::Event;
+use crate::core::incarnation::Incarnation;
 use crate::core::io::Io;
 use crate::io::connections::{ConnectedWorker, Input};
 

@@ -6,8 +6,9 @@ use teamd_shared::control::{Done, Refusal, RefusalCode, Successor};
 use teamd_shared::member::{Member, Phase};
 
 use super::EventLoop;
+use crate::core::caller::ReplyTo;
 use crate::core::dispatcher::DaemonEnd;
-use crate::core::event::{Incarnation, ReplyTo};
+use crate::core::incarnation::Incarnation;
 use crate::core::runtime::WorkerLink;
 use crate::hand_over::{self, HandOver};
 

@@ -24,7 +24,7 @@ use teamd_shared::member::{Bounds, Cgroup};
 use teamd_shared::team_dir::TeamDir;
 
 pub(crate) use self::group::{CgroupHandle, Emptiness};
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 
 /// Where the incarnations of this team get their cgroups, and how the daemon knows them.
 #[derive(Debug)]

@@ -20,7 +20,8 @@ use teamd_shared::process::Identity;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::core::event::{Incarnation, ReplyTo};
+use crate::core::caller::ReplyTo;
+use crate::core::incarnation::Incarnation;
 use crate::io::peer::{self, PeerState};
 
 /// How long a peer may take to greet.

@@ -24,7 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::cgroup::{CgroupHandle, Emptiness};
 use super::lock::try_liveness_lock;
 use super::workers::Supervisor;
-use crate::core::event::{Ended, Event, Incarnation};
+use crate::core::event::{Ended, Event};
+use crate::core::incarnation::Incarnation;
 use crate::workspace::unworkable;
 
 /// The first and the longest pause before the daemon looks again for orphans that it has killed.

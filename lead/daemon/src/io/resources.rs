@@ -33,8 +33,10 @@ use super::task_files::TaskFiles;
 use super::workers::{StartedWorker, Supervisor};
 use crate::core::decide::{Decision, DecisionView, decide};
 use crate::core::dispatcher::RETRY;
-use crate::core::event::{Action, Event, Incarnation, Now, SpawnFacts};
+use crate::core::event::{Action, Event, Now};
+use crate::core::incarnation::Incarnation;
 use crate::core::io::{Io, IoFailed, NotWritten};
+use crate::core::job::SpawnFacts;
 use crate::core::runtime::Runtime;
 
 /// Everything that the daemon acts on, one field for each resource.

@@ -14,9 +14,9 @@ use teamd_shared::team_dir::{DirError, Stamp, TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 
 use crate::confinement::TeamConfinement;
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 use crate::core::runtime::Runtime;
-use crate::core::waiters::status;
+use crate::core::status::status;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 

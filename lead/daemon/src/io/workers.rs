@@ -28,7 +28,7 @@ use teamd_shared::user_dirs::config_dir;
 use tokio::sync::mpsc;
 
 use crate::confinement::TeamConfinement;
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 use crate::io::cgroup::{CgroupHandle, Cgroups};
 use crate::io::hooks::HookPids;
 use crate::io::orphans::{OrphanReport, Orphans};

@@ -14,7 +14,7 @@ const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml; charset=utf-8";
 
 /// All of them.
-const ASSETS: [Asset; 9] = [
+const ASSETS: [Asset; 10] = [
     Asset {
         path: "/",
         kind: HTML,
@@ -39,6 +39,11 @@ const ASSETS: [Asset; 9] = [
         path: "/element.js",
         kind: JS,
         text: include_str!("page/element.js"),
+    },
+    Asset {
+        path: "/server.js",
+        kind: JS,
+        text: include_str!("page/server.js"),
     },
     Asset {
         path: "/views.js",

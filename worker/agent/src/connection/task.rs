@@ -10,7 +10,9 @@ use teamd_shared::environment::Environment;
 use teamd_shared::team_dir::TeamDir;
 use tokio::sync::{mpsc, watch};
 
-use super::{Announcement, LinkEvent, PAUSES, WorkerIdentity, answers_ping};
+use crate::announcement::Announcement;
+
+use super::{LinkEvent, PAUSES, WorkerIdentity, answers_ping};
 
 /// What the task works with.
 pub(super) struct ConnectionTask {

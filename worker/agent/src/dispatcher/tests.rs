@@ -14,7 +14,8 @@ use teamd_shared::transcript::Event;
 use super::*;
 use crate::mailbox::{Consumed, Waking};
 use crate::tools::Runs;
-use teamd_worker_core::state::{At, Budget, NextStep};
+use teamd_worker_core::at::At;
+use teamd_worker_core::state::{Budget, NextStep};
 use teamd_worker_core::tools::{LocalAction, Outcome};
 use teamd_worker_core::work::WorkProgress;
 

@@ -1,53 +1,19 @@
 //! The agent of the simulated worker: what it gets, what it does, and how its gate is set, or
 //! ends it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 use teamd_shared::member::{Agent as Program, Gate, Protocol};
 use teamd_shared::transcript::Usage;
-use uuid::Uuid;
 
+use super::agent_history::SessionAgent;
 use super::agent_process::SimulatedAgent;
 use super::machine::Machine;
-use super::{Mutant, Rng, World};
+use super::{Mutant, Rng, World, alice};
 use teamd_worker_core::tools::Caller;
 use teamd_worker_model::{AgentInput, AgentMind, AgentOutput, AgentProcess, Known, Launch, Model};
 use teamd_worker_sandbox::run::GateHandle;
-
-use super::world::alice;
-
-/// What every agent of a schedule has in common: its session, which outlives its processes.
-#[derive(Debug, Default)]
-pub(super) struct AgentHistory {
-    /// What it holds.
-    holds: BTreeSet<Uuid>,
-    /// The texts of that, in order.
-    pub(super) texts: Vec<String>,
-    calls: u64,
-    /// Whether the gate changes while an agent runs.
-    is_live: bool,
-    agent: Option<SessionAgent>,
-}
-
-/// A process.
-#[derive(Debug)]
-struct SessionAgent {
-    ends: SimulatedAgent,
-    /// What its mounts let it do.
-    gate: Gate,
-    /// Whether it holds a file open for writing: then its gate cannot be closed.
-    writes: bool,
-    /// Why it ends.
-    dies: Option<&'static str>,
-    /// What its shim was ordered, and has not done.
-    orders: VecDeque<Gate>,
-    /// The messages that it has not read.
-    unread: VecDeque<(Uuid, String)>,
-    in_turn: bool,
-    /// The call without an outcome, and whether it is of a tool of its own.
-    call: Option<(String, bool)>,
-}
 
 /// Makes the mind.
 pub(super) fn mind() -> Model {
@@ -58,15 +24,6 @@ pub(super) fn mind() -> Model {
     };
     let tools = Caller::of(&alice()).team_tools();
     Model::Agent(Box::new(AgentMind::new(program, alice(), tools, "", None)))
-}
-
-impl AgentHistory {
-    pub(super) fn new(is_live: bool) -> Self {
-        Self {
-            is_live,
-            ..Self::default()
-        }
-    }
 }
 
 impl Machine {

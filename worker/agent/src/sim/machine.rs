@@ -15,7 +15,7 @@ use teamd_shared::transcript::{Block, Event, Usage};
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-use super::agent::AgentHistory;
+use super::agent_history::AgentHistory;
 use super::{Mutant, Rng, disk};
 use crate::tools::{Runs, Tools};
 use teamd_worker_core::tools::{LocalAction, Outcome};

@@ -10,18 +10,8 @@ use teamd_shared::message::{Body, Message};
 use teamd_shared::name::Name;
 use uuid::Uuid;
 
-use super::world::alice;
-use super::{Mutant, World};
-
-/// What was written to the worker.
-#[derive(Debug, Clone)]
-pub(super) struct SentMessage {
-    #[expect(dead_code, reason = "it is shown")]
-    pub(super) from: &'static str,
-    pub(super) content: String,
-    /// Whether it has to be consumed: it was acknowledged, and the inbox was not emptied since.
-    pub(super) must: bool,
-}
+use super::world::SentMessage;
+use super::{Mutant, World, alice};
 
 impl World<'_> {
     fn raw(&self, owner: &str, bytes: &[u8]) {

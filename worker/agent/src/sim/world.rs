@@ -25,8 +25,7 @@ use tokio::sync::Notify;
 use super::daemon::SimulatedDaemon;
 use super::disk::{self, Disk, Killed};
 use super::machine::{Machine, SeededModel, Shared, SimIds, SimulatedToolbox};
-use super::people::SentMessage;
-use super::{Mutant, Rng};
+use super::{Mutant, Rng, alice};
 use crate::begin::SessionParts;
 use crate::connection::{Link, WorkerIdentity, simulated};
 use crate::session::Session;
@@ -35,6 +34,16 @@ use teamd_worker_model::Model;
 
 /// How often a worker may go on without waiting.
 const SPINS: u32 = 3000;
+
+/// What was written to the worker.
+#[derive(Debug, Clone)]
+pub(super) struct SentMessage {
+    #[expect(dead_code, reason = "it is shown")]
+    pub(super) from: &'static str,
+    pub(super) content: String,
+    /// Whether it has to be consumed: it was acknowledged, and the inbox was not emptied since.
+    pub(super) must: bool,
+}
 
 /// Where the files lie, and what runs the clock: made once for many schedules.
 pub(super) struct Fixture {
@@ -92,10 +101,6 @@ impl Fixture {
             .remove(&TeamPath::transcript_torn(&alice()))
             .unwrap();
     }
-}
-
-pub(super) fn alice() -> Name {
-    Name::new("alice").unwrap()
 }
 
 struct Flag(AtomicBool);

@@ -9,7 +9,8 @@ use teamd_shared::request::Status;
 use crate::session::{Session, stands};
 use crate::tools::Tools;
 use crate::transcript::TranscriptError;
-use teamd_worker_core::state::{Judged, ShutdownAnswer};
+use teamd_worker_core::state::ShutdownAnswer;
+use teamd_worker_core::submission::Judged;
 use teamd_worker_core::submission::{self, Asks, LeadQuestion};
 use teamd_worker_core::tools::Outcome;
 

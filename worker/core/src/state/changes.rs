@@ -10,10 +10,8 @@ use teamd_shared::message::{AnsweredBy, IdleReason, Relevance};
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Event;
 
-use super::{
-    Arrived, At, Budget, IncarnationEnd, OpenShutdown, Pending, REWRITES, ShutdownAnswer, State,
-    SubmissionProgress,
-};
+use super::{Arrived, Budget, IncarnationEnd, OpenShutdown, REWRITES, ShutdownAnswer, State};
+use crate::at::{At, Pending, SubmissionProgress};
 use crate::submission::LeadQuestion;
 
 /// How long the decision waits after an answer could not be written.

@@ -7,32 +7,9 @@ use teamd_shared::price::Dollars;
 use teamd_shared::request::Status;
 use teamd_shared::transcript::Usage;
 
-use super::{At, Budget, Pending, State, SubmissionProgress};
+use super::{Budget, State};
+use crate::at::{At, Pending, SubmissionProgress};
 use crate::tools::Grant;
-
-/// How much of an error the roster shows, in characters.
-const SHOWN: usize = 160;
-
-/// Returns why a piece of work came to nothing, in a few words; empty if it did not.
-pub(crate) fn trouble(reason: IdleReason, told: &str) -> String {
-    let first = told.lines().map(str::trim).find(|line| !line.is_empty());
-    // The lead gets to read what to do about it; here is only room for what it is.
-    let what = first
-        .and_then(|line| line.split(" (hint: ").next())
-        .unwrap_or("for an unknown reason");
-    let mut first: String = what.chars().take(SHOWN).collect();
-    if what.chars().nth(SHOWN).is_some() {
-        first.push('…');
-    }
-    match reason {
-        IdleReason::Available => String::new(),
-        IdleReason::Failed => format!("failed: {first}"),
-        IdleReason::MaxTurns => "stopped: turn limit".to_owned(),
-        IdleReason::MaxTokens => "stopped: token limit".to_owned(),
-        IdleReason::MaxCost => "stopped: cost limit".to_owned(),
-        IdleReason::Interrupted => "interrupted".to_owned(),
-    }
-}
 
 impl Budget {
     /// Returns why nothing more may be spent, if so.

@@ -8,7 +8,9 @@ use teamd_shared::message::{IdleReason, Relevance};
 use teamd_shared::request::Status;
 use teamd_shared::task::TaskId;
 
-use super::{At, Pending, ShutdownAnswer, State, SubmissionProgress};
+use super::{ShutdownAnswer, State};
+use crate::at::{At, Pending, SubmissionProgress};
+use crate::submission::Judged;
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,10 +82,6 @@ pub enum IncarnationEnd {
     /// The daemon does not know this incarnation, or the team is gone.
     Unknown(String),
 }
-
-/// What became of a plan or question: how it was answered (or that it expired), with the feedback;
-/// or why it was never recorded.
-pub type Judged = Result<(Status, String), String>;
 
 const WAIT: NextStep = NextStep::Wait(None);
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::json;
 use teamd_shared::control::PlanVerdict;
 use teamd_shared::member::Doing;
+use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Event, Usage};
 use uuid::Uuid;

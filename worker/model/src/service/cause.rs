@@ -189,6 +189,34 @@ pub(super) fn fill(text: &str, values: &[(&str, &str)]) -> String {
     filled + rest
 }
 
+impl Failure {
+    /// Returns whether the same request may be answered later. What a service says about that
+    /// counts more than its status.
+    pub(super) fn is_temporary(&self) -> bool {
+        let cause = Cause::of(self);
+        match (self.should_retry, self.kind) {
+            _ if matches!(cause, Cause::Credit | Cause::TooLong) => false,
+            (Some(should_retry), FailureKind::Status(_)) => should_retry,
+            _ => cause.explanation().may_pass,
+        }
+    }
+
+    /// Describes the failure in a few words of our own, given the host. They hold nothing that its
+    /// service has sent.
+    pub(super) fn brief(&self, host: &str) -> String {
+        let status = match self.kind {
+            FailureKind::Status(status) => status.to_string(),
+            _ => String::new(),
+        };
+        let values = [
+            ("host", host),
+            ("status", &status),
+            ("detail", &self.detail),
+        ];
+        fill(Cause::of(self).explanation().brief, &values)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,15 +1,14 @@
 //! The HTTP client, and the headers and the address of a request. Nothing here shows a key, or an
 //! address that may hold a password.
 
-use std::error::Error as _;
 use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, Url, redirect};
 
-use super::explain::bad_setting;
-use super::failure::{cut, one_line};
+use super::failure::{cut, error_chain};
+use super::setting_errors::bad_setting;
 use super::settings::{ApiKey, ServiceSettings, TrustedRoots};
 use super::wire::Wire;
 use crate::ModelError;
@@ -97,21 +96,6 @@ pub(super) fn headers(wire: &dyn Wire, key: Option<&ApiKey>) -> HeaderMap {
         headers.insert(HeaderName::from_static(name), value);
     }
     headers
-}
-
-/// Writes an error with its sources, without the address.
-pub(super) fn error_chain(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut all = vec![error.to_string()];
-    let mut source = error.source();
-    while let Some(error) = source {
-        let text = error.to_string();
-        if all.last().is_none_or(|last| !last.contains(&text)) {
-            all.push(text);
-        }
-        source = error.source();
-    }
-    one_line(&all.join(": "))
 }
 
 #[cfg(test)]

@@ -1,32 +1,10 @@
 //! Why a model gives no answer, in words that a user can act on. Pure.
 
-use teamd_shared::model_spec::Provider;
-
 use super::cause::{Cause, LATER, NO_ANSWER, RESTART, fill};
 use super::failure::Failure;
+use super::setting_errors::{base_variable, missing_key};
 use super::settings::ServiceSettings;
 use crate::ModelError;
-
-/// Returns the error of a provider whose key is missing.
-pub(super) fn missing_key(provider: Provider) -> ModelError {
-    let name = provider.as_str();
-    let variable = key_variable(provider);
-    ModelError::Unusable {
-        message: format!("{name} needs a key, and {variable} is not set"),
-        hint: format!(
-            "set {variable} in the shell; then {RESTART}: the worker gets the keys of that shell"
-        ),
-    }
-}
-
-/// Returns the error of a variable whose value cannot be used. `why` does not show a value that may
-/// be secret.
-pub(super) fn bad_setting(variable: &str, why: &str) -> ModelError {
-    ModelError::Unusable {
-        message: format!("{variable} cannot be used: {why}"),
-        hint: format!("correct {variable} in the shell; then {RESTART}"),
-    }
-}
 
 /// Returns the error of a service that gave no answer in several attempts.
 pub(super) fn no_answer(settings: &ServiceSettings, attempts: u32, last: &str) -> ModelError {
@@ -81,22 +59,6 @@ fn counted(attempts: u32) -> String {
         "1 attempt".to_owned()
     } else {
         format!("{attempts} attempts")
-    }
-}
-
-/// Returns the variable that holds the address of a provider's service.
-pub(super) fn base_variable(provider: Provider) -> &'static str {
-    match provider {
-        Provider::Anthropic => "ANTHROPIC_BASE_URL",
-        Provider::OpenAi | Provider::Script => "OPENAI_BASE_URL",
-    }
-}
-
-/// Returns the variable in which the key of a provider is expected.
-pub(super) fn key_variable(provider: Provider) -> &'static str {
-    match provider {
-        Provider::Anthropic => "ANTHROPIC_API_KEY",
-        Provider::OpenAi | Provider::Script => "OPENAI_API_KEY",
     }
 }
 

@@ -1,5 +1,6 @@
 //! Why one request to a service brought no answer, and whether another attempt may help. Pure.
 
+use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,7 +9,6 @@ use teamd_shared::amount::format_duration;
 use teamd_shared::visible::is_hidden;
 
 use super::GIVE_UP;
-use super::cause::{Cause, fill};
 
 /// How much of a service's message is shown, in characters.
 const MAX_DETAIL: usize = 300;
@@ -180,35 +180,9 @@ impl Failure {
         self.has_status(&[413]) || self.has_status(&[400, 422, 500]) && self.mentions(&words)
     }
 
-    /// Returns whether the same request may be answered later. What a service says about that
-    /// counts more than its status.
-    pub(super) fn is_temporary(&self) -> bool {
-        let cause = Cause::of(self);
-        match (self.should_retry, self.kind) {
-            _ if matches!(cause, Cause::Credit | Cause::TooLong) => false,
-            (Some(should_retry), FailureKind::Status(_)) => should_retry,
-            _ => cause.explanation().may_pass,
-        }
-    }
-
     /// Returns whether the whole team should leave the service alone.
     pub(super) fn is_overload(&self) -> bool {
         self.has_status(&[429, 503, 529]) || self.retry_after.is_some()
-    }
-
-    /// Describes the failure in a few words of our own, given the host. They hold nothing that its
-    /// service has sent.
-    pub(super) fn brief(&self, host: &str) -> String {
-        let status = match self.kind {
-            FailureKind::Status(status) => status.to_string(),
-            _ => String::new(),
-        };
-        let values = [
-            ("host", host),
-            ("status", &status),
-            ("detail", &self.detail),
-        ];
-        fill(Cause::of(self).explanation().brief, &values)
     }
 }
 
@@ -246,6 +220,21 @@ pub(super) fn one_line(text: &str) -> String {
             }
         })
         .collect()
+}
+
+/// Writes an error with its sources, without the address.
+pub(super) fn error_chain(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut all = vec![error.to_string()];
+    let mut source = error.source();
+    while let Some(error) = source {
+        let text = error.to_string();
+        if all.last().is_none_or(|last| !last.contains(&text)) {
+            all.push(text);
+        }
+        source = error.source();
+    }
+    one_line(&all.join(": "))
 }
 
 /// Shortens a text.

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 use reqwest::{RequestBuilder, Response};
 use tokio::time::{Instant, timeout_at};
 
-use super::client::error_chain;
 use super::draft::{Draft, Piece};
 use super::events::{EventReader, ServerEvent};
+use super::failure::error_chain;
 use super::failure::{Failure, FailureKind};
 use super::retry::retry_after;
 use super::waits::Waits;

@@ -22,6 +22,7 @@ mod ids;
 mod openai;
 mod overload;
 mod retry;
+mod setting_errors;
 mod settings;
 mod waits;
 mod wire;

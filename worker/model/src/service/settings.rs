@@ -12,8 +12,8 @@ use teamd_shared::environment::Environment;
 use teamd_shared::model_spec::{ModelSpec, Provider};
 
 use super::catalog;
-use super::client::error_chain;
-use super::explain::{bad_setting, base_variable, key_variable, missing_key};
+use super::failure::error_chain;
+use super::setting_errors::{bad_setting, base_variable, key_variable, missing_key};
 use crate::ModelError;
 
 /// How long a service may be silent by default.

@@ -16,7 +16,8 @@ use super::foreground::{Foreground, GRACE_OF_AGENT, how_it_exited, last_words};
 use super::shim_handle::ShimHandle;
 use super::source::pair;
 use super::way::Way;
-use crate::shim::{AgentStdio, ShimJob};
+use crate::agent_stdio::AgentStdio;
+use crate::shim::ShimJob;
 
 /// What an agent is started with.
 #[derive(Debug)]

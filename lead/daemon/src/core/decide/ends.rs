@@ -10,7 +10,8 @@ use teamd_shared::request::{Kind, Status, Trigger};
 use teamd_shared::task::TaskId;
 
 use super::{Decision, DecisionView};
-use crate::core::event::{Action, Ended, Incarnation};
+use crate::core::event::{Action, Ended};
+use crate::core::incarnation::Incarnation;
 
 /// What becomes of an incarnation that crashed.
 enum CrashOutcome {

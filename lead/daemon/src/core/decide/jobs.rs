@@ -12,7 +12,9 @@ use teamd_shared::name::Name;
 use teamd_shared::task::{Submission, Task, TaskId};
 
 use super::{Decision, DecisionView, conflict, or_refuse};
-use crate::core::event::{Action, Actor, Incarnation, ReplyTo};
+use crate::core::caller::{Actor, ReplyTo};
+use crate::core::event::Action;
+use crate::core::incarnation::Incarnation;
 use crate::core::job::{Job, SuspendedCommand, Then};
 
 impl DecisionView<'_> {

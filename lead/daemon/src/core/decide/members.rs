@@ -15,7 +15,10 @@ use teamd_shared::terms::SandboxMode;
 
 use super::jobs::{begin_job, unexpected_report};
 use super::{Decision, DecisionView, conflict};
-use crate::core::event::{Action, Actor, Incarnation, ReplyTo, SpawnFacts, Until};
+use crate::core::caller::{Actor, ReplyTo};
+use crate::core::event::{Action, Until};
+use crate::core::incarnation::Incarnation;
+use crate::core::job::SpawnFacts;
 use crate::core::job::Then;
 use crate::core::notices::archive_names;
 

@@ -11,7 +11,8 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{self, Answerer, Kind, Request};
 
 use super::{Decision, DecisionView, conflict};
-use crate::core::event::{Action, ReplyTo, Until};
+use crate::core::caller::ReplyTo;
+use crate::core::event::{Action, Until};
 
 impl DecisionView<'_> {
     /// Has a command answered when a plan or review is not pending any more.

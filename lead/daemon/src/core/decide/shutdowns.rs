@@ -12,7 +12,9 @@ use teamd_shared::request::{Kind, Payload, Request, Status};
 use uuid::Uuid;
 
 use super::{Decision, DecisionView};
-use crate::core::event::{Action, Incarnation, ReplyTo, Until};
+use crate::core::caller::ReplyTo;
+use crate::core::event::{Action, Until};
+use crate::core::incarnation::Incarnation;
 use crate::core::runtime::DueStep;
 
 /// Seconds that a model has to decide when a signal has ended the daemon.

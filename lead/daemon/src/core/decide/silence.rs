@@ -8,7 +8,8 @@ use teamd_shared::member::{Ending, Member, Restart};
 use teamd_shared::name::Name;
 
 use super::{Decision, DecisionView};
-use crate::core::event::{Action, Incarnation};
+use crate::core::event::Action;
+use crate::core::incarnation::Incarnation;
 
 impl DecisionView<'_> {
     /// Records that a worker answers. If the lead has a notice that it does not, the lead gets

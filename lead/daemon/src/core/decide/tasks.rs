@@ -17,7 +17,8 @@ use teamd_shared::task::{MAX_RETURNS, MOST_LISTED, Task, TaskEvent, TaskId, Task
 
 use super::jobs::sets_work;
 use super::{Decision, DecisionView, conflict};
-use crate::core::event::{Action, Actor, ReplyTo};
+use crate::core::caller::{Actor, ReplyTo};
+use crate::core::event::Action;
 
 impl DecisionView<'_> {
     pub(super) fn task(

@@ -10,7 +10,8 @@ use teamd_shared::request::{self, Answerer, Payload, Request, Status};
 
 use super::{Decision, DecisionView};
 use crate::core::directive::directive;
-use crate::core::event::{Action, Ended, Incarnation};
+use crate::core::event::{Action, Ended};
+use crate::core::incarnation::Incarnation;
 
 impl DecisionView<'_> {
     /// Decides when a process was started, or could not be.

@@ -5,8 +5,10 @@ use std::time::Duration;
 use teamd_shared::control::StopOutcome;
 use teamd_shared::request::Status;
 
-use super::{Answer, DaemonEnd, DaemonStage, Dispatcher};
-use crate::core::event::{Incarnation, ReplyTo};
+use super::{DaemonEnd, DaemonStage, Dispatcher};
+use crate::core::caller::Answer;
+use crate::core::caller::ReplyTo;
+use crate::core::incarnation::Incarnation;
 use crate::core::io::{Io, IoFailed};
 
 /// How long commands wait for a roster that cannot be written. What their answers say is in the

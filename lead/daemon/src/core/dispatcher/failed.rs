@@ -11,7 +11,8 @@ use teamd_shared::control::{Command, Refusal, RefusalCode};
 
 use super::batch::DecisionBatch;
 use super::{DaemonEnd, Dispatcher, RETRY};
-use crate::core::event::{Action, Event, Incarnation, Now};
+use crate::core::event::{Action, Event, Now};
+use crate::core::incarnation::Incarnation;
 use crate::core::io::{Io, NotWritten};
 use teamd_shared::unwritten;
 

@@ -18,9 +18,11 @@ use teamd_shared::settings::Settings;
 use teamd_shared::task::Task;
 
 use super::*;
+use crate::core::caller::{Actor, ReplyTo};
 use crate::core::decide::{Decision, decide};
-use crate::core::event::{Actor, Ended, ReplyTo, SpawnFacts};
+use crate::core::event::Ended;
 use crate::core::io::{IoFailed, NotWritten};
+use crate::core::job::SpawnFacts;
 
 const CLIENT: ReplyTo = ReplyTo {
     connection: 7,

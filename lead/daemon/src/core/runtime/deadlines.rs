@@ -8,7 +8,8 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload};
 
 use super::{DecisionRules, MemberRuntime, Runtime};
-use crate::core::event::{Incarnation, Now};
+use crate::core::event::Now;
+use crate::core::incarnation::Incarnation;
 
 /// Longer than any deadline, and still a time that can be added to another one.
 const FOREVER: Duration = Duration::from_secs(u64::MAX / 4);

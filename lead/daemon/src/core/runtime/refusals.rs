@@ -5,7 +5,7 @@ use teamd_shared::job::JobReport;
 use teamd_shared::task::TaskId;
 
 use super::Runtime;
-use crate::core::event::Actor;
+use crate::core::caller::Actor;
 use crate::core::job::Then;
 
 /// The branches that could not be begun for a member.

@@ -5,7 +5,7 @@ use teamd_shared::fingerprint::Baseline;
 use teamd_shared::job::JobReport;
 
 use super::*;
-use crate::core::event::Actor;
+use crate::core::caller::Actor;
 use crate::core::job::{SuspendedCommand, Then};
 
 #[test]

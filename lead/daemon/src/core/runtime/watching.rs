@@ -7,7 +7,8 @@ use teamd_shared::member::{Doing, Phase};
 use teamd_shared::name::Name;
 
 use super::{DecisionRules, MemberRuntime, Runtime};
-use crate::core::event::{Incarnation, Now};
+use crate::core::event::Now;
+use crate::core::incarnation::Incarnation;
 use crate::core::watchdog::{LookResult, Should};
 
 impl Runtime {

@@ -12,7 +12,7 @@ use teamd_shared::model_spec::ModelSpec;
 use teamd_shared::terms::BUILT_IN;
 use teamd_shared::transcript::Event;
 
-use super::target::LeadOptions;
+use super::options::LeadOptions;
 
 /// A difference that is reported to the person.
 #[derive(Debug, PartialEq)]

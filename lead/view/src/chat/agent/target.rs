@@ -29,6 +29,7 @@ use teamd_shared::transcript;
 use uuid::Uuid;
 
 use super::compare_settings::{self, Difference};
+use super::options::LeadOptions;
 
 /// How long the lead agent may take until it is ready.
 const READY: Duration = Duration::from_secs(30);
@@ -43,36 +44,6 @@ pub struct ChatTarget {
     /// How the lead agent is started when it is not running; none for a teammate, which a chat does
     /// not start.
     pub start: Option<LeadOptions>,
-}
-
-/// What the command line asks of the lead agent.
-#[derive(Debug, Clone, Default)]
-pub struct LeadOptions {
-    /// The model, as `PROVIDER[:MODEL]`.
-    pub model: Option<String>,
-    /// The agent, by its name.
-    pub agent: Option<String>,
-    /// The workspace, an absolute path.
-    pub workspace: Option<String>,
-    /// Whether a new conversation begins; else the last one continues.
-    pub fresh: bool,
-}
-
-impl LeadOptions {
-    /// Reads the model that is named.
-    ///
-    /// # Errors
-    /// [`ExitCode::Usage`] if there can be none of this name.
-    pub(in crate::chat) fn model(&self) -> Result<Option<ModelSpec>, CommandError> {
-        let model = self
-            .model
-            .as_deref()
-            .map(str::parse::<ModelSpec>)
-            .transpose();
-        model.map_err(|error| {
-            CommandError::new(ExitCode::Usage, error.to_string()).hint(error.hint())
-        })
-    }
 }
 
 impl ChatTarget {

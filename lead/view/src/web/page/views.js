@@ -2,8 +2,8 @@
 
 import { cost } from './cost.js';
 import { age, h, keep, markdown, open } from './element.js';
-import { get, post } from './main.js';
 import { sequence } from './sequence.js';
+import { get, post } from './server.js';
 import { timeline } from './timeline.js';
 
 const CLASS = { 'NEEDS YOU': 'need', STUCK: 'bad', WORKING: 'work', IDLE: 'idle', ENDED: 'ended' };

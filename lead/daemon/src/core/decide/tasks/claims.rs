@@ -10,9 +10,10 @@ use teamd_shared::name::Name;
 use teamd_shared::task::{Task, TaskEvent, TaskId, TaskStatus};
 
 use super::integration::is_integrating;
+use crate::core::caller::Actor;
 use crate::core::decide::jobs::unexpected_report;
 use crate::core::decide::{Decision, DecisionView, conflict};
-use crate::core::event::{Action, Actor};
+use crate::core::event::Action;
 
 impl DecisionView<'_> {
     pub(super) fn claim(

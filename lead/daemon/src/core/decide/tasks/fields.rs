@@ -8,8 +8,8 @@ use teamd_shared::journal::TaskRecord;
 use teamd_shared::task::{MAX_OPEN, Task, TaskEvent, TaskFields, TaskId};
 
 use super::{no_task, not_for_teammates};
+use crate::core::caller::Actor;
 use crate::core::decide::{Decision, DecisionView, conflict};
-use crate::core::event::Actor;
 
 /// How many tasks of a cycle are named.
 const NAMED: usize = 10;

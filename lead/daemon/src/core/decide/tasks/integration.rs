@@ -12,9 +12,10 @@ use teamd_shared::task::{
     Stage, Submission, Task, TaskEvent, TaskFields, TaskId, TaskStatus, UserBranch,
 };
 
+use crate::core::caller::{Actor, ReplyTo};
 use crate::core::decide::jobs::{begin_job, unexpected_report};
 use crate::core::decide::{Decision, DecisionView, conflict};
-use crate::core::event::{Action, Actor, ReplyTo};
+use crate::core::event::Action;
 use crate::core::job::Then;
 
 impl DecisionView<'_> {

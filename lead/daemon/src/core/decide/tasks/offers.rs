@@ -10,8 +10,10 @@ use teamd_shared::message::TEAMD;
 use teamd_shared::name::Name;
 use teamd_shared::task::{MAX_IDLE_RELEASES, MAX_REMINDERS, Task, TaskEvent, TaskId, TaskStatus};
 
+use crate::core::caller::Actor;
 use crate::core::decide::{Decision, DecisionView};
-use crate::core::event::{Action, Actor, Incarnation};
+use crate::core::event::Action;
+use crate::core::incarnation::Incarnation;
 use crate::core::job::Then;
 use crate::core::quiet::{MOST_REFUSALS, Standing, standing};
 

@@ -15,9 +15,10 @@ use teamd_shared::task::{
 
 use super::claims::is_theirs;
 use super::does_not_fit;
+use crate::core::caller::Actor;
 use crate::core::decide::jobs::unexpected_report;
 use crate::core::decide::{Decision, DecisionView};
-use crate::core::event::{Action, Actor};
+use crate::core::event::Action;
 
 /// The longest summary of work, in bytes: the message that asks for a review contains it.
 const MAX_SUMMARY: usize = 50_000;

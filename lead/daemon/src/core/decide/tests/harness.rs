@@ -20,10 +20,11 @@ use teamd_shared::request::{Request, Status};
 use teamd_shared::settings::Settings;
 use teamd_shared::task::TaskId;
 
+use crate::core::caller::{Actor, ReplyTo};
 use crate::core::decide::{Decision, DecisionView, decide};
-use crate::core::event::{
-    Action, Actor, Ended, Event, Incarnation, Now, ReplyTo, SpawnFacts, Until,
-};
+use crate::core::event::{Action, Ended, Event, Now, Until};
+use crate::core::incarnation::Incarnation;
+use crate::core::job::SpawnFacts;
 use crate::core::job::{JobPlaces, SuspendedCommand, Then};
 use crate::core::runtime::{DecisionRules, Runtime};
 use crate::core::watchdog::LookResult;

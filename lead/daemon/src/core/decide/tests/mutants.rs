@@ -12,9 +12,11 @@ use teamd_shared::request::{self, Answerer, Kind};
 use teamd_shared::task::TaskStatus;
 
 use super::sim::{Daemon, World, run};
+use crate::core::caller::Actor;
 use crate::core::decide::Decision;
 use crate::core::effect_queues::EffectQueues;
-use crate::core::event::{Action, Actor, Event, Incarnation};
+use crate::core::event::{Action, Event};
+use crate::core::incarnation::Incarnation;
 
 /// How many schedules may pass before a promise breaks.
 const SCHEDULES: u64 = 2000;

@@ -27,7 +27,8 @@ use teamd_shared::task::TaskId;
 use uuid::Uuid;
 
 use super::sim::Worker;
-use crate::core::event::{Incarnation, ReplyTo};
+use crate::core::caller::ReplyTo;
+use crate::core::incarnation::Incarnation;
 use asks::Asked;
 pub(super) use asks::Question;
 pub(super) use order::Expected;

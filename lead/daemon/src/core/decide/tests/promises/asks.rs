@@ -8,7 +8,8 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Payload, Request};
 
 use super::{Checked, Promises, check};
-use crate::core::event::{Incarnation, ReplyTo};
+use crate::core::caller::ReplyTo;
+use crate::core::incarnation::Incarnation;
 
 /// A connection, and the number of a question on it.
 pub(in super::super) type Question = (u64, u32);

@@ -6,7 +6,7 @@ use teamd_shared::request::{Kind, Status};
 
 use super::super::sim::RULES;
 use super::{Checked, Facts, Promises, check};
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 
 impl Promises {
     pub(super) fn exited(&mut self, record: &MemberRecord, facts: &Facts) -> Checked {

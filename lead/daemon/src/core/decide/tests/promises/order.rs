@@ -11,9 +11,10 @@ use teamd_shared::name::Name;
 
 use super::super::sim::Daemon;
 use super::{Checked, Promises, check};
-use crate::core::dispatcher::Answer;
-use crate::core::event::{Action, ReplyTo, Until};
-use crate::core::waiters::status;
+use crate::core::caller::Answer;
+use crate::core::caller::ReplyTo;
+use crate::core::event::{Action, Until};
+use crate::core::status::status;
 
 /// How long commands wait for a roster that cannot be written.
 const ROSTER_PATIENCE: Duration = Duration::from_secs(5);

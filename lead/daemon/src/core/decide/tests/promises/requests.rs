@@ -7,7 +7,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::{Kind, Payload, Request, Status};
 
 use super::{Checked, Facts, Promises, check};
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 
 impl Promises {
     /// Takes in that a worker submits a line. An answer is its own only if it wrote the line.

@@ -6,7 +6,7 @@ use teamd_shared::member::Ending;
 use teamd_shared::name::Name;
 
 use super::{Checked, Promises, check};
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 
 impl Promises {
     pub(super) fn silence(&mut self, record: &MemberRecord) -> Checked {

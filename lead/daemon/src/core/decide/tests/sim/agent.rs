@@ -16,7 +16,10 @@ use super::daemon::{Daemon, knows_its_journal};
 use super::machine::Up;
 use super::worker::Worker;
 use super::world::World;
-use crate::core::event::{Actor, Event, Incarnation, ReplyTo, SpawnFacts, Until};
+use crate::core::caller::{Actor, ReplyTo};
+use crate::core::event::{Event, Until};
+use crate::core::incarnation::Incarnation;
+use crate::core::job::SpawnFacts;
 
 /// What the worker does.
 impl World {

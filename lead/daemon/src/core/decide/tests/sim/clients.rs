@@ -10,7 +10,8 @@ use teamd_shared::request::Kind;
 
 use super::machine::environment;
 use super::world::{NAMES, World};
-use crate::core::event::{Actor, Event, ReplyTo};
+use crate::core::caller::{Actor, ReplyTo};
+use crate::core::event::Event;
 
 impl World {
     /// Lets a client run a command.

@@ -20,14 +20,16 @@ use super::super::promises::Promises;
 use super::jobs::SimJob;
 use super::machine::identity;
 use super::world::{RULES, World};
+use crate::core::caller::Actor;
 use crate::core::decide::{Decision, DecisionView, decide};
 use crate::core::dispatcher::{DaemonEnd, Dispatcher};
 use crate::core::effect_queues::EffectQueues;
-use crate::core::event::{Action, Actor, Event, Incarnation, Now};
+use crate::core::event::{Action, Event, Now};
+use crate::core::incarnation::Incarnation;
 use crate::core::io::{Io, IoFailed, NotWritten};
 use crate::core::job::{JobPlaces, Then};
 use crate::core::runtime::Runtime;
-use crate::core::waiters::status;
+use crate::core::status::status;
 
 pub(in super::super) struct Daemon {
     pub(in super::super) dispatcher: Dispatcher,

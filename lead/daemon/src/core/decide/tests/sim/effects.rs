@@ -12,7 +12,7 @@ use super::disk::in_bytes;
 use super::worker::Worker;
 use super::world::World;
 use crate::core::effect_queues::{Effect, PendingEffect};
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 use crate::core::io::{IoFailed, NotWritten};
 
 /// How an append fares.

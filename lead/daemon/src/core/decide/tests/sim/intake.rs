@@ -12,7 +12,8 @@ use super::super::mutants::Mutant;
 use super::daemon::Daemon;
 use super::machine::Up;
 use super::world::World;
-use crate::core::event::{Ended, Event, Incarnation};
+use crate::core::event::{Ended, Event};
+use crate::core::incarnation::Incarnation;
 
 impl World {
     /// Takes in one thing that is ready; each source keeps its order.

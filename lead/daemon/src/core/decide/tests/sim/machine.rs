@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::world::World;
 use super::{Rng, worker::Worker};
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 
 /// How many request ids there are: so few that the same one is drawn twice.
 const REQUEST_IDS: u32 = 256;

@@ -12,7 +12,8 @@ use super::machine::identity;
 use super::world::{RULES, World};
 use crate::core::dispatcher::Dispatcher;
 use crate::core::effect_queues::EffectQueues;
-use crate::core::event::{Event, Incarnation};
+use crate::core::event::Event;
+use crate::core::incarnation::Incarnation;
 
 impl World {
     /// Starts a daemon, as `run.rs` and `reconcile.rs` do.

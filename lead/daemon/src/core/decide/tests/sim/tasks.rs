@@ -9,7 +9,7 @@ use teamd_shared::task::{Task, TaskFields, TaskId, TaskStatus};
 use super::super::promises::check;
 use super::daemon::Daemon;
 use super::world::{NAMES, World};
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 use crate::core::quiet::{Standing, standing};
 
 /// How many tasks are open before no more are made.

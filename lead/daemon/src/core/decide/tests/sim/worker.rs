@@ -14,7 +14,7 @@ use super::super::mutants::Mutant;
 use super::super::promises::Question;
 use super::machine::Up;
 use super::world::World;
-use crate::core::event::Incarnation;
+use crate::core::incarnation::Incarnation;
 
 #[derive(Debug)]
 pub(in super::super) struct Worker {

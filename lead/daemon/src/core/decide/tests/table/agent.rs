@@ -9,8 +9,10 @@ use teamd_shared::position::Position;
 use teamd_shared::request::Status;
 
 use super::super::harness::*;
+use crate::core::caller::Actor;
 use crate::core::decide::Decision;
-use crate::core::event::{Action, Actor, Event, SpawnFacts, Until};
+use crate::core::event::{Action, Event, Until};
+use crate::core::job::SpawnFacts;
 use crate::core::notices::messages;
 use crate::core::waiters::Waiters;
 

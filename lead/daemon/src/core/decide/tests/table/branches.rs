@@ -9,8 +9,9 @@ use teamd_shared::task::{Task, TaskId, TaskStatus};
 use teamd_shared::work::Work;
 
 use super::super::harness::*;
+use crate::core::caller::Actor;
 use crate::core::decide::Decision;
-use crate::core::event::{Actor, Event};
+use crate::core::event::Event;
 use crate::core::job::Then;
 
 /// What the first commit of the user, and the next one, are called.

@@ -11,8 +11,10 @@ use super::super::harness::never_restarted;
 use super::super::harness::{
     CLIENT, Harness, answer, ended, environment, idle, incarnation, name, nothing, order, verdict,
 };
+use crate::core::caller::Actor;
 use crate::core::decide::Decision;
-use crate::core::event::{Action, Actor, Ended, Event, Incarnation};
+use crate::core::event::{Action, Ended, Event};
+use crate::core::incarnation::Incarnation;
 use crate::core::notices::messages;
 use crate::core::runtime::Runtime;
 

@@ -12,8 +12,9 @@ use uuid::Uuid;
 use super::super::harness::{
     CLIENT, Harness, answer, name, nothing, refusal, request_id, shutdown, shutdown_as,
 };
+use crate::core::caller::Actor;
 use crate::core::decide::{Decision, DecisionView, decide};
-use crate::core::event::{Action, Actor, Event, Until};
+use crate::core::event::{Action, Event, Until};
 use crate::core::waiters::Waiters;
 
 fn force(harness: &Harness, id: &RequestId) -> Option<f64> {

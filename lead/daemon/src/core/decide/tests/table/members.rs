@@ -11,7 +11,9 @@ use super::super::harness::{
     CLIENT, Harness, environment, incarnation, name, never_restarted, next_id, order, refusal,
     reply, said,
 };
-use crate::core::event::{Action, Actor, Event, SpawnFacts, Until};
+use crate::core::caller::Actor;
+use crate::core::event::{Action, Event, Until};
+use crate::core::job::SpawnFacts;
 
 #[test]
 fn a_spawn_is_journaled_before_it_is_started_and_answered() {

@@ -10,8 +10,10 @@ use teamd_shared::member::Doing;
 use teamd_shared::task::{MAX_IDLE_RELEASES, MAX_REMINDERS, TaskEvent, TaskFields, TaskStatus};
 
 use super::super::harness::*;
+use crate::core::caller::Actor;
 use crate::core::decide::Decision;
-use crate::core::event::{Action, Actor, Event, Incarnation};
+use crate::core::event::{Action, Event};
+use crate::core::incarnation::Incarnation;
 use crate::core::job::Then;
 
 /// Makes a task, which waits for a teammate.

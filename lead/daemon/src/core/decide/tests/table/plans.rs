@@ -12,8 +12,9 @@ use super::super::harness::{
     CLIENT, Harness, idle, incarnation, name, nothing, order, plan, plan_recorded, plan_request,
     refusal, refused, request_id, said, verdict,
 };
-use crate::core::event::{Actor, Event};
-use crate::core::waiters::status;
+use crate::core::caller::Actor;
+use crate::core::event::Event;
+use crate::core::status::status;
 
 #[test]
 fn a_plan_closes_the_gate_and_an_approval_opens_it_in_the_same_line() {

@@ -14,8 +14,10 @@ use teamd_shared::task::{MAX_RETURNS, Task, TaskFields, TaskId, TaskStatus};
 use teamd_shared::work::Work;
 
 use super::super::harness::*;
+use crate::core::caller::{Actor, ReplyTo};
 use crate::core::decide::Decision;
-use crate::core::event::{Action, Actor, Event, Incarnation, ReplyTo, Until};
+use crate::core::event::{Action, Event, Until};
+use crate::core::incarnation::Incarnation;
 use crate::core::notices::messages;
 
 /// A team in which `alice` has submitted work that passed its check and waits for its review.

@@ -8,7 +8,8 @@ use teamd_shared::member::{Doing, Ending, Phase, TermsPatch};
 
 use super::super::harness::{Harness, answer, idle, never_restarted, nothing, order};
 use crate::core::decide::Decision;
-use crate::core::event::{Action, Event, Incarnation};
+use crate::core::event::{Action, Event};
+use crate::core::incarnation::Incarnation;
 use crate::core::notices::messages;
 
 /// A member at work that can be asked.

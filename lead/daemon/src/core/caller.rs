@@ -1,0 +1,41 @@
+//! Who gives a command, and where its answer goes.
+
+use teamd_shared::control::{Done, Refusal};
+use teamd_shared::message::USER;
+use teamd_shared::name::Name;
+
+/// The answer to a command.
+pub(crate) type Answer = Result<Done, Refusal>;
+
+/// Which request of which connection: where the reply goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ReplyTo {
+    pub(crate) connection: u64,
+    pub(crate) tag: u32,
+    /// Whether the lead agent asks, over its worker's own connection.
+    pub(crate) agent: bool,
+}
+
+/// Who gives a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Actor {
+    /// A person.
+    Person,
+    /// A member, over its worker's own connection.
+    Member(Name),
+}
+
+impl Actor {
+    /// Returns the name that records contain.
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Person => USER,
+            Self::Member(name) => name.as_str(),
+        }
+    }
+
+    /// Tells whether it is neither a person nor the lead agent.
+    pub(crate) fn is_teammate(&self) -> bool {
+        matches!(self, Self::Member(name) if *name != Name::lead())
+    }
+}

@@ -15,6 +15,18 @@ fn main() {
         "cargo::rustc-env=TEAMD_VERSION={}{commit}",
         env!("CARGO_PKG_VERSION")
     );
+    start_fast_in_tests();
+}
+
+/// Links the programs of a debug build for a fixed address: the tests start thousands of processes,
+/// and to relocate a program takes half of the time of its start. What is released keeps its random
+/// address.
+fn start_fast_in_tests() {
+    let is_debug = std::env::var("PROFILE").is_ok_and(|profile| profile == "debug");
+    let is_gnu = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|libc| libc == "gnu");
+    if is_debug && is_gnu {
+        println!("cargo::rustc-link-arg-bins=-no-pie");
+    }
 }
 
 /// Returns the commit and its date. The next build asks again if `HEAD` has moved.

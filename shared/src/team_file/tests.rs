@@ -15,11 +15,12 @@ fn wrong(text: &str) -> (String, String, String) {
 }
 
 const TOP: &str = "top level";
-const ALL_TABLES: [&str; 8] = [
+const ALL_TABLES: [&str; 9] = [
     TOP,
     "[service]",
     "[sandbox]",
     "[work]",
+    "[team]",
     "[roles.NAME]",
     "[members.NAME]",
     "[agents.NAME]",
@@ -27,7 +28,7 @@ const ALL_TABLES: [&str; 8] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 61] = [
+const EXAMPLES: [(&str, &str); 63] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -40,6 +41,8 @@ const EXAMPLES: [(&str, &str); 61] = [
     ("cpu_time", "'1h'"),
     ("max_procs", "200"),
     ("max_time", "28800"),
+    ("team", "{}"),
+    ("max_members", "16"),
     ("restart_max", "3"),
     ("restart_period", "'60s'"),
     ("watchdog", "'off'"),
@@ -599,7 +602,7 @@ fn every_key_says_whether_it_widens_narrows_or_does_neither() {
                 continue;
             };
             let name = match table {
-                "[service]" | "[sandbox]" | "[work]" | "[checkout]" => {
+                "[service]" | "[sandbox]" | "[work]" | "[team]" | "[checkout]" => {
                     format!("{}.{key}", table.trim_matches(['[', ']']))
                 }
                 _ => (*key).to_owned(),

@@ -1,6 +1,6 @@
 # Precedes each script. What the script prints goes to descriptor 3 alone, and the errors of git go to a file. A command does not fail if
 # that file has no room.
-set -Eeuo pipefail
+set -euo pipefail
 shopt -s inherit_errexit
 ulimit -f 8388608
 log=$TMPDIR/git.log
@@ -9,14 +9,27 @@ say() { printf '%s=%s\n' "$1" "${2//$'\n'/ }" >&3; }
 refuse() {
     is_whole ||
         set -- "$T_WRITES is not a checkout any more: its .git is damaged" "\`teamctl forget $T_NAME --discard\` removes it; then spawn $T_NAME again"
-    trap - ERR
     say refused "$1"
     say hint "$2"
     exit 65
 }
 # Tells whether git takes the checkout that was entered for one. This is asked where something fails: that is the reason then.
 is_whole() { [ -z "${GIT_WORK_TREE-}" ] || git rev-parse --git-dir; }
-trap 'code=$?; trap - ERR; is_whole || refuse "" ""; say failed "$(uniq "$log" | tail -c 1500)"; exit "$code"' ERR
+# What a script that ends early must not leave.
+tidy() { :; }
+# Says why something has failed. A trap of this shell alone: a subshell that fails ends it, too. With one for ERR, each `$(git …)` would take
+# a second process.
+end() {
+    local code=$?
+    trap - EXIT
+    tidy || [ "$code" = 65 ] || code=1
+    if [ "$code" != 0 ] && [ "$code" != 65 ]; then
+        is_whole || refuse '' ''
+        say failed "$(uniq "$log" | tail -c 1500)"
+    fi
+    exit "$code"
+}
+trap end EXIT
 team=$T_HOME_OF_TEAM/team.git
 in_place='tasks and checks in place need none of this: spawn without --checkout'
 command -v git >/dev/null || refuse 'git is not installed' "install git 2.38 or newer; $in_place"
@@ -35,7 +48,7 @@ judge() {
 }
 # Shows the first lines, and reads all of them: what writes them would fail if it were left alone.
 first() { sed -n "1,$1p"; }
-# Names what is not committed in a checkout. What hides it is not believed: bits of the index go, and no submodule is entered.
+# Lists in $TMPDIR/changed what is not committed in a checkout. What hides it is not believed: bits of the index go, and no submodule is entered.
 uncommitted() {
     git ls-files -v -z | sed -zn 's/^[a-zS] //p' >"$TMPDIR/hidden"
     if [ -s "$TMPDIR/hidden" ]; then
@@ -43,7 +56,6 @@ uncommitted() {
         git update-index -z --no-skip-worktree --stdin <"$TMPDIR/hidden"
     fi
     changed >"$TMPDIR/changed"
-    [ ! -s "$TMPDIR/changed" ] || LC_ALL=C sort "$TMPDIR/changed" | first 11
 }
 # Names what has changed in a tree and is not committed, as its own git sees it. A file whose bytes are those of its blob has not, though
 # attributes would have it stored otherwise: those are listed in $TMPDIR/unchanged.
@@ -99,18 +111,21 @@ settle() {
     GIT_DIR=$raw GIT_WORK_TREE=$PWD GIT_INDEX_FILE=$index GIT_OBJECT_DIRECTORY=$objects \
         git -c core.splitIndex=false update-index -q --refresh || true
 }
-# Shows a setting of ours. No git is started for one that is in the file without quotes.
+# Reads a setting of ours into $value. No git is started for one that is in the file without quotes.
 setting() {
-    local text='' plain=$'\n\\[teamd\\]\n\t'"$2"$' = ([^\n"\\\\]*)\n'
+    local text='' plain=$'\n\\[teamd\\]\n(\t[^\n]*\n)*\t'"$2"$' = ([^\n"\\\\]*)\n'
     [ ! -f "$1" ] || IFS= read -r -d '' text <"$1" || true
-    if [[ $text =~ $plain ]]; then printf '%s\n' "${BASH_REMATCH[1]}"; else git config --file "$1" "teamd.$2"; fi
+    if [[ $text =~ $plain ]]; then value=${BASH_REMATCH[2]}; else value=$(git config --file "$1" "teamd.$2"); fi
 }
-source_of_team() { setting "$team/config" source; }
-# Reads the tip of the integration branch, from its file if it has one.
+# Reads where the user's repository is, into $source.
+read_source() {
+    setting "$team/config" source && source=$value
+}
+# Reads the tip of the integration branch into $tip, from its file if it has one.
 read_tip() { IFS= read -r tip <"$team/refs/heads/integration" || tip=$(git --git-dir="$team" rev-parse refs/heads/integration); }
 # Refuses what we have not made for this teammate: no command of a teammate changes the settings that say so.
 require_own() {
-    [ ! -L "$T_WRITES/.git" ] && [ "$(setting "$T_WRITES/.git/config" name)" = "$T_NAME" ] ||
+    [ ! -L "$T_WRITES/.git" ] && setting "$T_WRITES/.git/config" name && [ "$value" = "$T_NAME" ] ||
         refuse "$T_WRITES is not a checkout of $T_NAME" 'move it away, and try again'
 }
 # Enters a checkout; without the team repository it is not whole. The file `.git` of another directory never counts, and what is ignored its committed files and we say. In a repository of the user nothing is changed.
@@ -123,25 +138,26 @@ enter() {
     printf '%s\n' "$T_IGNORED" >.git/info/exclude
 }
 # Tells whether nothing is in a directory but the file that we write there. No program is started to see that.
-is_ours() (
+is_ours() {
     shopt -s dotglob nullglob
-    files=("$1"/*)
+    local files=("$1"/*)
+    shopt -u dotglob nullglob
     [ -d "$1" ] && [ ! -L "$1" ] && [ "${files[*]}" = "$1/exclude" ] && [ -f "$1/exclude" ] && [ ! -L "$1/exclude" ]
-)
+}
 refuse_uncommitted() {
-    local files
-    files=$(uncommitted)
-    [ -z "$files" ] || refuse "$T_WRITES has changes that are not committed: $(paste -sd, <<<"$files" | sed 's/,/, /g')" "$1"
+    uncommitted
+    [ ! -s "$TMPDIR/changed" ] ||
+        refuse "$T_WRITES has changes that are not committed: $(LC_ALL=C sort "$TMPDIR/changed" | first 11 | paste -sd, | sed 's/,/, /g')" "$1"
 }
 # Shows the subjects of a few commits that the team repository does not hold: of those named, and of what they rest on.
 unsaved() {
     { printf '%s\n' "$@"; git --git-dir="$team" for-each-ref --format='^%(objectname)'; } | git log --no-decorate --format=%s --max-count=5 --stdin
 }
-# Shows the tree of a repository ($1) in which a directory ($2) lies, else the main one. No git is asked there: tools may write there, and a
+# Finds the tree of a repository ($1) in which a directory ($2) lies, else the main one: $tree. No link is in either path. No git is asked there: tools may write there, and a
 # `.git` that one plants would answer. A linked tree counts if the repository names it, too.
 tree_of() {
     local at own main='' line
-    at=$(cd -P -- "$2" && pwd)
+    at=$2
     while [ -n "$at" ] && [ "$at/.git" != "$1" ]; do
         if [ -f "$at/.git" ] && [ ! -L "$at/.git" ] && IFS= read -r line <"$at/.git" && own=$(cd -- "$at" && realpath -qe -- "${line#gitdir: }"); then
             [ "${own%/*}" != "$1/worktrees" ] || [ "$(cd -- "$own" && realpath -qe -- "$(<gitdir)")" != "$at/.git" ] || break
@@ -153,23 +169,25 @@ tree_of() {
         at=${at%/*}
     done
     [ -n "$at" ] || at=${main:-${1%/.git}}
-    printf '%s\n' "$at"
+    tree=$at
 }
-# Shows the tree of the user's repository in which the team lies.
-users_tree() { tree_of "$(source_of_team)" "$T_TEAM"; }
+# Finds the tree of the user's repository in which the team lies: $tree, of $source.
+users_tree() {
+    read_source
+    tree_of "$source" "$T_TEAM"
+}
 say_users_tree() {
-    local tree
     believe_user
-    tree=$(users_tree)
+    users_tree
     cd "$tree" && git rev-parse --git-dir || refuse "$tree is no git repository any more" 'put it back, and try again'
     say tree "$tree"
-    say source "$(source_of_team)"
+    say source "$source"
 }
-# Shows where the team lies in that tree; nothing: at its top, or elsewhere.
+# Finds where the team lies in that tree: $prefix, which is empty at its top, and elsewhere.
 prefix_of_team() {
-    local top
-    top=$(users_tree)
-    [[ $T_TEAM != "$top"/* ]] || printf '%s\n' "${T_TEAM#"$top"/}"
+    users_tree
+    prefix=
+    [[ $T_TEAM != "$tree"/* ]] || prefix=${T_TEAM#"$tree"/}
 }
 # Tells whether a path of a clone is a directory, and no link leads there. One that is missing is made.
 is_directory() {
@@ -213,7 +231,7 @@ lfs_ids() {
 # it lacks still.
 bring_lfs() {
     local from id at source to=$2/lfs/objects
-    source=$(source_of_team)
+    read_source
     git ls-tree -r --object-only "$1" | lfs_ids | while read -r id; do
         at=${id:0:2}/${id:2:2}
         for from in "$team/lfs/objects" "$source/lfs/objects"; do
@@ -226,4 +244,6 @@ bring_lfs() {
     done
 }
 # Tells whether there are such contents. Most have none, and are not searched.
-has_lfs() { [ -d "$team/lfs" ] || [ -d "$(source_of_team)/lfs/objects" ]; }
+has_lfs() {
+    [ -d "$team/lfs" ] || { read_source && [ -d "$source/lfs/objects" ]; }
+}

@@ -10,6 +10,7 @@ elif git merge-base --is-ancestor "$T_COMMIT" "$tip"; then
 else
     say moved 0
 fi
-say source "$(source_of_team)"
-say tree "$(users_tree)"
-[ -z "$T_CACHE" ] || say prefix "$(prefix_of_team)"
+prefix_of_team
+say source "$source"
+say tree "$tree"
+say prefix "$prefix"

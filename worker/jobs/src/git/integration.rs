@@ -324,12 +324,7 @@ pub(super) async fn integrate(
     merged: &Merged,
     keep: &[String],
 ) -> Result<JobReport, GitFailure> {
-    let paths = keep.join("\n");
-    let more = [
-        ("COMMIT", merged.commit.as_str()),
-        ("OLD", &merged.old),
-        ("CACHE", &paths),
-    ];
+    let more = [("COMMIT", merged.commit.as_str()), ("OLD", &merged.old)];
     let values = git.run(INTEGRATE, &repository(git.order), &more).await?;
     let moved = values.one("moved")? == "1";
     if moved {
@@ -358,6 +353,7 @@ pub(super) async fn integrate(
                 .mode(0o700)
                 .create(&cache)
                 .context("cannot make the cache")?;
+            let paths = keep.join("\n");
             let from = at.join(values.one("prefix")?);
             let from = from.to_string_lossy();
             if let Err(error) = git

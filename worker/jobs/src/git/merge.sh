@@ -1,7 +1,8 @@
 # Merges a commit with the tip of the integration branch, without a working tree, and says what that changes.
 export GIT_DIR=$T_WRITES
 cd /
-say prefix "$(prefix_of_team)"
+prefix_of_team
+say prefix "$prefix"
 read_tip
 merged=$TMPDIR/merged changed=$TMPDIR/changed
 # What attributes say of a merge is what the integration branch says; before git 2.41 they are not read here.

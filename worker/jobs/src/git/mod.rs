@@ -364,7 +364,7 @@ mod tests {
     fn a_setting_of_ours_is_read_as_git_has_written_it() {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
-        let read = format!("{BEGIN}\nsource=$(setting config source); say source \"$source\"");
+        let read = format!("{BEGIN}\nsetting config source; say source \"$value\"");
         for source in [
             "/home/u/web/.git",
             "/a = b",
@@ -379,6 +379,17 @@ mod tests {
             assert_eq!(bash(&root, &write).0, Some(0));
             assert_eq!(bash(&root, &read), (Some(0), format!("source={source}\n")));
         }
+        // One without quotes is read without `git`, also behind another.
+        let write = "git config --file config teamd.source /w/.git; git config --file config teamd.shown refs/x";
+        assert_eq!(bash(&root, write).0, Some(0));
+        let plain = format!(
+            "{BEGIN}\ngit() {{ exit 9; }}\nread_source; setting config shown; say read \"$source $value\""
+        );
+        std::os::unix::fs::symlink(&root, root.join("team.git")).unwrap();
+        assert_eq!(
+            bash(&root, &plain),
+            (Some(0), "read=/w/.git refs/x\n".to_owned())
+        );
         std::fs::remove_file(root.join("config")).unwrap();
         assert_ne!(bash(&root, &read).0, Some(0));
     }

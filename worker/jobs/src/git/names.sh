@@ -8,18 +8,20 @@ believe_user() {
     {
         printf '[safe]\n'
         # The settings of no repository: these have no say in it.
-        {
-            (
-                unset GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_CONFIG_COUNT
-                [ -z "${T_CONFIG_GLOBAL+x}" ] || export GIT_CONFIG_GLOBAL=$T_CONFIG_GLOBAL
-                [ -z "${T_CONFIG_SYSTEM+x}" ] || export GIT_CONFIG_SYSTEM=$T_CONFIG_SYSTEM
-                [ -z "${T_CONFIG_NOSYSTEM+x}" ] || export GIT_CONFIG_NOSYSTEM=$T_CONFIG_NOSYSTEM
-                GIT_DIR=/dev/null git config --null --get-all safe.directory
-            ) || true
-            while IFS= read -r value; do [ -z "$value" ] || printf '%s\0' "$value"; done <<<"$T_SAFE"
-        } | while IFS= read -r -d '' value; do believe "$value"; done
+        (
+            unset GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_CONFIG_COUNT
+            [ -z "${T_CONFIG_GLOBAL+x}" ] || export GIT_CONFIG_GLOBAL=$T_CONFIG_GLOBAL
+            [ -z "${T_CONFIG_SYSTEM+x}" ] || export GIT_CONFIG_SYSTEM=$T_CONFIG_SYSTEM
+            [ -z "${T_CONFIG_NOSYSTEM+x}" ] || export GIT_CONFIG_NOSYSTEM=$T_CONFIG_NOSYSTEM
+            GIT_DIR=/dev/null git config --null --get-all safe.directory >"$TMPDIR/believed"
+        ) || true
+        while IFS= read -r -d '' value; do believe "$value"; done <"$TMPDIR/believed"
+        while IFS= read -r value; do [ -z "$value" ] || believe "$value"; done <<<"$T_SAFE"
         # The user's git took it for safe, by the name of a tree, when the team repository was made.
-        [ ! -e "$team" ] || believe "$(source_of_team)"
+        if [ -e "$team" ]; then
+            read_source
+            believe "$source"
+        fi
     } >"$TMPDIR/safe"
     export GIT_CONFIG_GLOBAL=$TMPDIR/safe
 }
@@ -33,16 +35,26 @@ believe() {
 # branches and tags as the user knows them.
 write_names() {
     git --git-dir="$team" for-each-ref --format='%(objectname) %(refname)' refs/heads refs/remotes refs/tags |
-        sed '\|^[^ ]* refs/remotes/[^/]*/HEAD$|d; s|^\([^ ]*\) refs/heads/|\1 refs/remotes/origin/|' | LC_ALL=C sort -k 2 >"$TMPDIR/names"
-    rm -rf -- "$1/refs/remotes" "$1/refs/tags"
-    mkdir -p -- "$1/refs/remotes/origin" "$1/refs/tags"
-    cp -- "$TMPDIR/names" "$1/packed-refs"
-    local head
-    head=$(git --git-dir="$team" symbolic-ref --quiet refs/remotes/origin/HEAD) || head=refs/remotes/origin/integration
-    printf 'ref: %s\n' "$head" >"$1/refs/remotes/origin/HEAD"
+        sed '\|^[^ ]* refs/remotes/[^/]*/HEAD$|d; s|^\([^ ]*\) refs/heads/|\1 refs/remotes/origin/|' | LC_ALL=C sort -k 2 >"$1/packed-refs"
+    if ! has_no_other_names "$1/refs"; then
+        rm -rf -- "$1/refs/remotes" "$1/refs/tags"
+        mkdir -p -- "$1/refs/remotes/origin" "$1/refs/tags"
+    fi
+    # A symbolic name is always a file by itself.
+    local head=''
+    [ ! -e "$team/refs/remotes/origin/HEAD" ] || IFS= read -r head <"$team/refs/remotes/origin/HEAD"
+    [[ $head == 'ref: '* ]] || head='ref: refs/remotes/origin/integration'
+    printf '%s\n' "$head" >"$1/refs/remotes/origin/HEAD"
     # Where history is cut off.
-    rm -f -- "$1/shallow"
+    [ ! -e "$1/shallow" ] || rm -f -- "$1/shallow"
     [ ! -e "$team/shallow" ] || cp -- "$team/shallow" "$1/shallow"
+}
+# Tells whether no names are among these ($1) but the one that is written as a file. No program is started to see that.
+has_no_other_names() {
+    shopt -s dotglob nullglob
+    local names=("$1/remotes"/* "$1/remotes/origin"/* "$1/tags"/*)
+    shopt -u dotglob nullglob
+    [ "${names[*]}" = "$1/remotes/origin $1/remotes/origin/HEAD" ] && [ -d "$1/tags" ]
 }
 
 # Makes a clone that shares the objects of the team repository. `git clone --shared` does not where history is cut off.
@@ -75,8 +87,9 @@ is_free() {
 # Finds the name under which what is integrated is shown: the one that the team has, as long as no remote of the user has it.
 choose_name() {
     local remote=team number=2 at=$1
-    shown=$(setting "$team/config" shown) || shown=
-    if [ -n "$shown" ]; then
+    shown=
+    if setting "$team/config" shown; then
+        shown=$value
         remote=${shown#refs/remotes/}
         git config --get-regexp "^remote\.${remote%%/*}\." || return 0
         remote=team

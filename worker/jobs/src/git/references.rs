@@ -45,7 +45,7 @@ pub(super) async fn refresh(git: &Git<'_>) {
 async fn take_over(git: &Git<'_>, noted: &Path) -> Result<(), GitFailure> {
     let at = repository(git.order);
     let source = git
-        .run("say source \"$(source_of_team)\"", &at, &[])
+        .run("read_source; say source \"$source\"", &at, &[])
         .await?
         .one("source")?;
     // Before they are read: what changes meanwhile is looked at again.

@@ -1,8 +1,9 @@
 # Has the user's remote-tracking branches and tags in the team repository, under their names. What the team itself is called stays its own:
 # what is shown of it, and what its clones see as `origin/integration`.
 believe_user
-source=$(source_of_team)
-shown=$(setting "$team/config" shown) || shown=refs/remotes/team/integration
+read_source
+shown=refs/remotes/team/integration
+! setting "$team/config" shown || shown=$value
 export GIT_DIR=$T_WRITES
 cd /
 cd "$TMPDIR"

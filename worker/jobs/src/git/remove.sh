@@ -25,7 +25,8 @@ tags=$(cut -d ' ' -f 2 "$TMPDIR/tags" | LC_ALL=C sort | LC_ALL=C comm -23 - "$TM
     refuse "$T_WRITES has tags that are nowhere else: $(paste -sd, <<<"$tags" | sed 's/,/, /g')" "$next"
 # Nor may a submodule have what no copy of the user has. Its settings are not read: git sees a copy of its references.
 unset GIT_DIR GIT_WORK_TREE
-known=$TMPDIR/known own=$TMPDIR/submodule top=$(users_tree)
+known=$TMPDIR/known own=$TMPDIR/submodule
+users_tree
 look_into() {
     rm -rf "$own"
     mkdir -p "$own/objects/info"
@@ -39,12 +40,11 @@ look_into() {
 # Names the submodules of an index, below a path.
 submodules() { git "${@:2}" ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' | while IFS= read -r -d '' path; do printf '%s\0' "$1$path"; done; }
 git init --quiet --bare --template= "$known"
-source=$(source_of_team)
 find "$source" -path "$source/objects" -prune -o -type d -name objects -print >"$known/objects/info/alternates"
 submodules '' >"$TMPDIR/links"
 # Those of a submodule come after it.
 while IFS= read -r -d '' path; do
-    realpath -qe -- "$top/$path/.git/objects" >>"$known/objects/info/alternates" || true
+    realpath -qe -- "$tree/$path/.git/objects" >>"$known/objects/info/alternates" || true
     [ -d "$path" ] && [ ! -L "$path" ] && [ -n "$(ls -A -- "$path")" ] || continue
     changed="the submodule $path of $T_WRITES has changes that are not committed"
     [ -e "$path/.git" ] || refuse "$changed" "$next"

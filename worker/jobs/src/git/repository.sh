@@ -33,8 +33,9 @@ own=$(git rev-parse --absolute-git-dir)
 common=$(git rev-parse --path-format=absolute --git-common-dir)
 # What is said of the tree holds for what is copied from there.
 believe "$common" >>"$TMPDIR/safe"
-top=$(tree_of "$common" "$T_SOURCE")
 at=$(realpath -e -- "$T_SOURCE")
+tree_of "$common" "$at"
+top=$tree
 head=$(git rev-parse --verify --quiet 'HEAD^{commit}') ||
     refuse "the repository $top has no commit yet" 'commit what teammates are to begin with (`git commit`)'
 for state in rebase-merge rebase-apply BISECT_LOG; do
@@ -45,7 +46,7 @@ if git config --get-regexp '^(extensions\.partialclone|remote\..*\.promisor)$'; 
     refuse "$top is a partial clone: objects are missing that teammates would need" "run the team in a full clone; $in_place"
 fi
 if [ -e "$team" ]; then
-    source=$(source_of_team)
+    read_source
     [ "$source" = "$common" ] ||
         refuse "the checkouts of this team are of the repository $source, and $T_SOURCE is in another one" 'omit --workspace, or run a team of its own there'
 else
@@ -53,9 +54,10 @@ else
     [ "$shown" = refs/remotes/team/integration ] ||
         say note "what is integrated is shown as \`${shown#refs/remotes/}\`: \`team/integration\` is taken in this repository"
     new=$T_HOME_OF_TEAM/new.git
-    trap 'rm -rf "$new"' EXIT
+    tidy() { rm -rf "$new"; }
     rm -rf "$new"
-    git clone --quiet --template= --bare --no-hardlinks --dissociate "$common" "$new"
+    # The scripts read names from files.
+    GIT_DEFAULT_REF_FORMAT=files git clone --quiet --template= --bare --no-hardlinks --dissociate "$common" "$new"
     cd "$new"
     git cat-file -e "$head" || git fetch --quiet --no-tags "$top" HEAD
     git config --remove-section remote.origin

@@ -16,7 +16,8 @@ git ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' | while IFS= read -r -
     mkdir -- "$path"
 done
 if [ -f .gitmodules ]; then
-    T_TOP=$(users_tree)
+    users_tree
+    T_TOP=$tree
     fill_submodules "$T_TOP"
 fi
 is_directory "$T_PREFIX" || { say conflict "$T_PREFIX"; exit; }

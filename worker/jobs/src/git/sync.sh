@@ -1,6 +1,6 @@
 # Takes the user's branch into the team repository, as work to be integrated.
 believe_user
-source=$(source_of_team)
+read_source
 cd "$T_SOURCE"
 branch=$(git symbolic-ref --quiet --short HEAD) || branch=HEAD
 commit=$(git rev-parse --verify --quiet "${T_INTO:-HEAD}^{commit}") || refuse "there is no branch ${T_INTO:-HEAD}" '`git branch` lists them'

@@ -12,31 +12,24 @@ fi
 incoming=$GIT_DIR/incoming
 [ ! -e "$incoming" ] || rm -rf "$incoming"
 mkdir -p "$incoming/pack"
-(
-    export GIT_OBJECT_DIRECTORY=$incoming GIT_ALTERNATE_OBJECT_DIRECTORIES="\"$GIT_DIR/objects\""
-    : >"$log"
-    # The teammate may have put something else there: no link is followed, and nothing is waited for.
-    if ! dd if="$T_PACK" bs=1M iflag=nofollow,nonblock status=none | git index-pack --strict --fix-thin --stdin; then
-        why=$(grep -E '^(error|fatal):' "$log" | tail -n 1 || true)
-        if [ -z "$why" ] || grep -qE 'No space left on device|Disk quota exceeded' "$log"; then
-            say failed "$why"
-            exit 1
-        fi
-        refuse "the work is refused: ${why#*: }" 'make a commit without what is named, and submit again'
-    fi
-    if ! git rev-list --objects --quiet "$T_COMMIT" --not --branches; then
-        git cat-file -e "$T_COMMIT^{commit}" || refuse "HEAD moved while it was taken" 'submit again'
-        refuse 'the work is refused: objects are missing' 'make the commits again, on the branch of the task'
-    fi
-) || {
-    code=$?
-    rm -rf "$incoming"
-    exit "$code"
-}
+tidy() { rm -rf "$incoming"; }
+export GIT_OBJECT_DIRECTORY=$incoming GIT_ALTERNATE_OBJECT_DIRECTORIES="\"$GIT_DIR/objects\""
+# It is quoted if the pack is no good.
+: >"$log"
+# The teammate may have put something else there: no link is followed, and nothing is waited for.
+if ! dd if="$T_PACK" bs=1M iflag=nofollow,nonblock status=none | git index-pack --strict --fix-thin --stdin; then
+    why=$(grep -E '^(error|fatal):' "$log" | tail -n 1 || true)
+    if [ -z "$why" ] || grep -qE 'No space left on device|Disk quota exceeded' "$log"; then exit 1; fi
+    refuse "the work is refused: ${why#*: }" 'make a commit without what is named, and submit again'
+fi
+if ! git rev-list --objects --quiet "$T_COMMIT" --not --branches; then
+    git cat-file -e "$T_COMMIT^{commit}" || refuse "HEAD moved while it was taken" 'submit again'
+    refuse 'the work is refused: objects are missing' 'make the commits again, on the branch of the task'
+fi
+unset GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
 # In this order: git uses a pack as soon as it has its index.
 shopt -s nullglob
 mv -f -t "$GIT_DIR/objects/pack" -- "$incoming"/pack/*.pack "$incoming"/pack/*.rev "$incoming"/pack/*.idx
-rm -rf "$incoming"
 # The contents of Git LFS that the work has added: each is what its name says, or is not taken.
 stored=${T_PACK%/*}/lfs/objects
 if [ -d "$stored" ]; then

@@ -16,7 +16,7 @@ use teamd_shared::merged::Merged;
 use teamd_shared::repository::Elsewhere;
 
 use super::script::{CUT, Git, GitFailure, ScriptValues};
-use super::{cache, check_caches, references, repository, scratch};
+use super::{cache, check_caches, references, repository, scratch, script};
 use crate::check;
 use teamd_worker_sandbox::run::{LiveLog, OutputReader, Runner};
 use teamd_worker_sandbox::{Keeps, accept, remove};
@@ -251,8 +251,10 @@ async fn fill(
         visible,
         ..git.order.clone()
     };
+    let variables = script::variables(git.setting, &order)?;
     let git = &Git {
         order: &order,
+        variables: &variables,
         ..*git
     };
     let cache = cache(git.order).to_string_lossy().into_owned();

@@ -95,8 +95,11 @@ impl GitKind {
             let absolute = std::env::split_paths(OsStr::from_bytes(value))
                 .filter(|folder| folder.is_absolute());
             let (last, mut folders): (Vec<PathBuf>, Vec<PathBuf>) = absolute.partition(|folder| {
+                // A link of theirs can lead elsewhere by the time that a script looks.
                 let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-                theirs.iter().any(|theirs| real.starts_with(theirs))
+                theirs
+                    .iter()
+                    .any(|theirs| real.starts_with(theirs) || folder.starts_with(theirs))
             });
             if self == Self::Judges {
                 folders.extend(last);
@@ -178,13 +181,15 @@ mod tests {
         let root = scratch.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("work/bin")).unwrap();
         std::os::unix::fs::symlink(root.join("work/bin"), root.join("link")).unwrap();
+        std::os::unix::fs::symlink("/usr/bin", root.join("work/out")).unwrap();
         let at = |path: &str| root.join(path).to_string_lossy().into_owned();
         let mut environment = Environment::default();
         environment.set(
             "PATH",
             &format!(
-                "{}:.::bin:/usr/bin:{}:{}",
+                "{}:{}:.::bin:/usr/bin:{}:{}",
                 at("work/bin"),
+                at("work/out"),
                 at("link"),
                 at("workshop")
             ),
@@ -199,9 +204,10 @@ mod tests {
             format!("/usr/bin:{}", at("workshop"))
         );
         let last = format!(
-            "/usr/bin:{}:{}:{}",
+            "/usr/bin:{}:{}:{}:{}",
             at("workshop"),
             at("work/bin"),
+            at("work/out"),
             at("link")
         );
         assert_eq!(path(GitKind::Judges), last);

@@ -75,38 +75,7 @@ pub(crate) async fn run(
     order: &GitOrder,
     lock: &File,
 ) -> anyhow::Result<JobReport> {
-    let git = Git {
-        setting,
-        order,
-        lock,
-    };
-    if let GitStep::Branch { root, .. }
-    | GitStep::Keep { root, .. }
-    | GitStep::Remove { root, .. } = &order.step
-    {
-        locks::remove_stale(Path::new(root), Whose::Teammates);
-    }
-    let done = match &order.step {
-        GitStep::Make(make) => make::checkout(&git, make).await,
-        GitStep::Branch { root, task } => {
-            references::refresh(&git).await;
-            let values = git
-                .run(BRANCH, Path::new(root), &[("TASK", &task.to_string())])
-                .await;
-            values.map(|values| JobReport::Branched(values.all("kept")))
-        }
-        GitStep::Keep { root, task, submit } => git.keep(root, *task, *submit).await,
-        GitStep::Prepare(prepare) => integration::prepare(&git, prepare)
-            .await
-            .map(JobReport::Checked),
-        GitStep::Integrate { merged, cache, .. } => {
-            integration::integrate(&git, merged, cache).await
-        }
-        GitStep::Diff { commit, root } => integration::diff(&git, commit.as_deref(), root).await,
-        GitStep::Sync { into } => integration::sync(&git, into.as_deref()).await,
-        GitStep::Land { into } => integration::land(&git, into.as_deref()).await,
-        GitStep::Remove { root, discard } => git.remove(root, *discard).await,
-    };
+    let done = perform(setting, order, lock).await;
     match done {
         Ok(report) => Ok(report),
         Err(GitFailure::Refused(refusal)) => Ok(JobReport::Refused(refusal)),
@@ -114,6 +83,46 @@ pub(crate) async fn run(
             Some(refusal) => Ok(JobReport::Refused(refusal)),
             None => Err(error),
         },
+    }
+}
+
+async fn perform(
+    setting: &JobSetting,
+    order: &GitOrder,
+    lock: &File,
+) -> Result<JobReport, GitFailure> {
+    let git = &Git {
+        setting,
+        order,
+        lock,
+        variables: &script::variables(setting, order)?,
+    };
+    if let GitStep::Branch { root, .. }
+    | GitStep::Keep { root, .. }
+    | GitStep::Remove { root, .. } = &order.step
+    {
+        locks::remove_stale(Path::new(root), Whose::Teammates);
+    }
+    match &order.step {
+        GitStep::Make(make) => make::checkout(git, make).await,
+        GitStep::Branch { root, task } => {
+            references::refresh(git).await;
+            let values = git
+                .run(BRANCH, Path::new(root), &[("TASK", &task.to_string())])
+                .await;
+            values.map(|values| JobReport::Branched(values.all("kept")))
+        }
+        GitStep::Keep { root, task, submit } => git.keep(root, *task, *submit).await,
+        GitStep::Prepare(prepare) => integration::prepare(git, prepare)
+            .await
+            .map(JobReport::Checked),
+        GitStep::Integrate { merged, cache, .. } => {
+            integration::integrate(git, merged, cache).await
+        }
+        GitStep::Diff { commit, root } => integration::diff(git, commit.as_deref(), root).await,
+        GitStep::Sync { into } => integration::sync(git, into.as_deref()).await,
+        GitStep::Land { into } => integration::land(git, into.as_deref()).await,
+        GitStep::Remove { root, discard } => git.remove(root, *discard).await,
     }
 }
 

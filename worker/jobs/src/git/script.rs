@@ -32,6 +32,8 @@ pub(super) struct Git<'a> {
     pub(super) setting: &'a JobSetting,
     pub(super) order: &'a GitOrder,
     pub(super) lock: &'a File,
+    /// What each script is given ([`variables`]).
+    pub(super) variables: &'a Environment,
 }
 
 /// Why nothing was done.
@@ -126,6 +128,36 @@ impl ScriptValues {
     }
 }
 
+/// Finds out once what all scripts of an order are given. What they may do is looked at before each:
+/// those before it, and what a check has run, may have changed what lies where.
+pub(super) fn variables(setting: &JobSetting, order: &GitOrder) -> Result<Environment, GitFailure> {
+    let users = &order.environment;
+    let mut variables = GitKind::Protects.variables(users, &order.territory);
+    hand_over(
+        &GitKind::Judges.variables(users, &order.territory),
+        &mut variables,
+    );
+    let team = setting.dir.workspace();
+    let team = super::text(&team.canonicalize().unwrap_or(team))?;
+    let always = [
+        ("T_NAME", order.name.as_str()),
+        ("T_HOME_OF_TEAM", &order.home),
+        ("T_IGNORED", &ignored(&order.copied)),
+        ("T_TEAM", &team),
+        ("T_SAFE", &safe_directories(users)),
+    ];
+    for (name, value) in always {
+        variables.set(name, value);
+    }
+    // Where the user's settings lie, for those of them that count.
+    for name in ["CONFIG_GLOBAL", "CONFIG_SYSTEM", "CONFIG_NOSYSTEM"] {
+        if let Some(value) = users.value(&format!("GIT_{name}")) {
+            variables.set(&format!("T_{name}"), &value);
+        }
+    }
+    Ok(variables)
+}
+
 /// Returns the directories that variables say to be safe, one a line.
 fn safe_directories(environment: &Environment) -> String {
     let all = environment.safe_directories().into_iter();
@@ -195,39 +227,11 @@ impl Git<'_> {
         repository: Option<&str>,
         more: &[(&str, &str)],
     ) -> Result<ScriptValues, GitFailure> {
-        let GitOrder {
-            environment: users,
-            territory,
-            ..
-        } = self.order;
-        let mut environment = GitKind::Protects.variables(users, territory);
-        hand_over(
-            &GitKind::Judges.variables(users, territory),
-            &mut environment,
-        );
-        let home = self.order.home.as_str();
-        let ignored = ignored(&self.order.copied);
-        let team = self.setting.dir.workspace();
-        let team = super::text(&team.canonicalize().unwrap_or(team))?;
-        let name = self.order.name.as_str();
-        let safe = safe_directories(&self.order.environment);
-        let always = [
-            ("NAME", name),
-            ("HOME_OF_TEAM", home),
-            ("IGNORED", &ignored),
-            ("TEAM", &team),
-            ("SAFE", &safe),
-        ];
-        for (name, value) in more.iter().chain(&always) {
+        let mut environment = self.variables.clone();
+        for (name, value) in more {
             environment.set(&format!("T_{name}"), value);
         }
         environment.set("T_WRITES", &writes.to_string_lossy());
-        // Where the user's settings lie, for those of them that count.
-        for name in ["CONFIG_GLOBAL", "CONFIG_SYSTEM", "CONFIG_NOSYSTEM"] {
-            if let Some(value) = self.order.environment.value(&format!("GIT_{name}")) {
-                environment.set(&format!("T_{name}"), &value);
-            }
-        }
         let writable = repository.map(str::to_owned).into_iter().collect();
         let visible = self.order.visible.clone();
         let sandbox = Sandbox {

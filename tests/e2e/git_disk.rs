@@ -101,7 +101,10 @@ fn where_the_team_repository_has_no_space_work_waits_and_counts_as_no_attempt() 
     assert_eq!(
         user(
             &team,
-            &format!("find {} -name incoming", repository(&team).display())
+            &format!(
+                "find {} -path '*/incoming/*' -type f",
+                repository(&team).display()
+            )
         ),
         ""
     );

@@ -87,9 +87,12 @@ fn integrated(stage: &Stage, fold: &Fold) -> Checked {
         git(&["cat-file", "-e", &format!("{commit}:made")])?;
     }
     git(&["fsck", "--strict", "--connectivity-only"])?;
-    let unfinished = ["new.git", "alice.new", "team.git/incoming"].map(|left| home.join(left));
+    let unfinished = ["new.git", "alice.new"].map(|left| home.join(left));
     let left = unfinished
         .iter()
         .find(|left| left.symlink_metadata().is_ok());
-    hold(left.is_none(), || format!("{left:?} is left"))
+    hold(left.is_none(), || format!("{left:?} is left"))?;
+    let incoming = home.join("team.git/incoming/pack").read_dir();
+    let is_empty = incoming.map_or(true, |mut files| files.next().is_none());
+    hold(is_empty, || "a pack is left that came in".to_owned())
 }

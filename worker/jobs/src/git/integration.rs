@@ -21,15 +21,35 @@ use crate::check;
 use teamd_worker_sandbox::run::{LiveLog, OutputReader, Runner};
 use teamd_worker_sandbox::{Keeps, accept, remove};
 
-const MERGE: &str = include_str!("merge.sh");
-const LINKS: &str = include_str!("links.sh");
-const SCRATCH: &str = include_str!("scratch.sh");
-const INTEGRATE: &str = include_str!("integrate.sh");
-const PUBLISH: &str = include_str!("publish.sh");
-const KEEP_CACHE: &str = include_str!("keep_cache.sh");
-const DIFF: &str = include_str!("diff.sh");
-const SYNC: &str = include_str!("sync.sh");
-const LAND: &str = include_str!("land.sh");
+pub(super) const MERGE: &str = concat!(include_str!("tree.sh"), include_str!("merge.sh"));
+pub(super) const LINKS: &str = include_str!("links.sh");
+pub(super) const SCRATCH: &str = concat!(
+    include_str!("names.sh"),
+    include_str!("tree.sh"),
+    include_str!("lfs.sh"),
+    include_str!("submodules.sh"),
+    include_str!("scratch.sh")
+);
+pub(super) const INTEGRATE: &str = concat!(include_str!("tree.sh"), include_str!("integrate.sh"));
+pub(super) const PUBLISH: &str = concat!(
+    include_str!("names.sh"),
+    include_str!("lfs.sh"),
+    include_str!("publish.sh")
+);
+pub(super) const USERS_TREE: &str = concat!(
+    include_str!("names.sh"),
+    include_str!("tree.sh"),
+    include_str!("users_tree.sh")
+);
+pub(super) const KEEP_CACHE: &str = include_str!("keep_cache.sh");
+pub(super) const DIFF: &str = include_str!("diff.sh");
+pub(super) const SYNC: &str = concat!(include_str!("names.sh"), include_str!("sync.sh"));
+pub(super) const LAND: &str = concat!(
+    include_str!("names.sh"),
+    include_str!("changes.sh"),
+    include_str!("lfs.sh"),
+    include_str!("land.sh")
+);
 
 /// How many links in a row are followed, as the kernel does.
 const MOST_LINKS: usize = 40;
@@ -463,7 +483,7 @@ async fn users_tree(git: &Git<'_>) -> Result<UsersTree, GitFailure> {
             "`teamctl spawn NAME --checkout` makes the first one",
         ));
     }
-    let values = git.run("say_users_tree", &at, &[]).await?;
+    let values = git.run(USERS_TREE, &at, &[]).await?;
     Ok(UsersTree {
         tree: values.one("tree")?,
         source: values.one("source")?,

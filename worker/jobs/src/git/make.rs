@@ -20,9 +20,20 @@ use crate::check::below;
 use teamd_worker_sandbox::run::OutputReader;
 use teamd_worker_sandbox::{Keeps, remove};
 
-const REPOSITORY: &str = include_str!("repository.sh");
-const CLONE: &str = include_str!("clone.sh");
-const OPEN: &str = include_str!("open.sh");
+pub(super) const REPOSITORY: &str = concat!(
+    include_str!("names.sh"),
+    include_str!("tree.sh"),
+    include_str!("changes.sh"),
+    include_str!("repository.sh")
+);
+pub(super) const CLONE: &str = concat!(
+    include_str!("names.sh"),
+    include_str!("changes.sh"),
+    include_str!("lfs.sh"),
+    include_str!("submodules.sh"),
+    include_str!("clone.sh")
+);
+pub(super) const OPEN: &str = include_str!("open.sh");
 
 /// What tells tools, in a directory above a checkout, that what lies below belongs to them.
 const MANIFESTS: [&str; 5] = [

@@ -25,7 +25,7 @@ if [ ! -s "$changed" ] && git merge-base --is-ancestor "$T_COMMIT" "$tip"; then
     commit=$tip
 else
     export GIT_AUTHOR_NAME=teamd GIT_AUTHOR_EMAIL=teamd@team GIT_COMMITTER_NAME=teamd GIT_COMMITTER_EMAIL=teamd@team
-    commit=$(git commit-tree "$tree" -p "$tip" -p "$T_COMMIT" <<<"$T_MESSAGE")
+    commit=$(git commit-tree "$tree" -p "$tip" -p "$T_COMMIT" -m "$T_MESSAGE")
 fi
 # First: no name of a file passes for one of these.
 say merged "$commit"

@@ -14,7 +14,7 @@
 //!   a teammate gets its own `git` to say decides about its own work alone.
 //!
 //! A file whose bytes are those of its blob is unchanged, whatever attributes make of it
-//! (`unchanged` in `begin.sh`).
+//! (`changed` in `changes.sh`).
 
 mod integration;
 mod kind;
@@ -41,10 +41,18 @@ use crate::locks::{self, Whose};
 use script::{Git, GitFailure, ScriptValues};
 use teamd_worker_sandbox::remove;
 
-const BRANCH: &str = include_str!("branch.sh");
-const PACK: &str = include_str!("pack.sh");
-const TAKE: &str = include_str!("take.sh");
-const REMOVE: &str = include_str!("remove.sh");
+const BRANCH: &str = concat!(
+    include_str!("changes.sh"),
+    include_str!("lfs.sh"),
+    include_str!("branch.sh")
+);
+const PACK: &str = concat!(include_str!("changes.sh"), include_str!("pack.sh"));
+const TAKE: &str = concat!(include_str!("lfs.sh"), include_str!("take.sh"));
+const REMOVE: &str = concat!(
+    include_str!("changes.sh"),
+    include_str!("tree.sh"),
+    include_str!("remove.sh")
+);
 
 /// The file in `.git` of a checkout that holds what is submitted, for as long as it takes.
 const PACKED: &str = "teamd.pack";
@@ -367,6 +375,49 @@ mod tests {
         );
         remove_pack(&root.join("work"));
         assert!(root.join("out/teamd.pack").exists());
+    }
+
+    /// Names what the commands of a script begin with.
+    fn commands(script: &str) -> Vec<&str> {
+        const BEFORE: [&str; 7] = ["if", "then", "do", "else", "elif", "while", "until"];
+        let lines = script.lines();
+        let lines = lines.filter(|line| !line.trim_start().starts_with('#'));
+        let pieces = lines.flat_map(|line| line.split(['|', '&', ';', '(', '{', '!']));
+        pieces
+            .filter_map(|piece| {
+                let mut words = piece.split_whitespace();
+                words.find(|word| !BEFORE.contains(word) && !word.contains('='))
+            })
+            .map(|word| word.trim_end_matches(')'))
+            .collect()
+    }
+
+    #[test]
+    fn each_script_has_the_functions_that_it_uses() {
+        use integration::{
+            DIFF, INTEGRATE, KEEP_CACHE, LAND, LINKS, MERGE, PUBLISH, SCRATCH, SYNC, USERS_TREE,
+        };
+        use make::{CLONE, OPEN, REPOSITORY};
+        use references::REFERENCES;
+        let scripts = [
+            BRANCH, PACK, TAKE, REMOVE, MERGE, LINKS, SCRATCH, INTEGRATE, PUBLISH, USERS_TREE,
+            KEEP_CACHE, DIFF, SYNC, LAND, REPOSITORY, CLONE, OPEN, REFERENCES,
+        ];
+        let defined = |text: &str| -> Vec<String> {
+            let names = text.lines().filter_map(|line| line.split_once("() "));
+            names.map(|(name, _)| name.to_owned()).collect()
+        };
+        let all = defined(&scripts.concat());
+        assert!(all.len() > 20, "{all:?}");
+        for script in scripts {
+            let whole = format!("{BEGIN}\n{script}");
+            let own = defined(&whole);
+            for command in commands(&whole) {
+                let is_missing = all.iter().any(|name| name == command)
+                    && !own.iter().any(|name| name == command);
+                assert!(!is_missing, "{command} is not in:\n{script}");
+            }
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-# Precedes each script, after begin.sh: what is the user's, and under which names it is seen.
+# Begins scripts that read a repository of the user, or show something there: what is the user's, and under which names it is seen.
 
 # Has our git take the directories for safe that the user calls so. A file says it: a git that reads another repository believes no
 # variable. What else the user has set does not count here.
@@ -13,7 +13,7 @@ believe_user() {
             [ -z "${T_CONFIG_GLOBAL+x}" ] || export GIT_CONFIG_GLOBAL=$T_CONFIG_GLOBAL
             [ -z "${T_CONFIG_SYSTEM+x}" ] || export GIT_CONFIG_SYSTEM=$T_CONFIG_SYSTEM
             [ -z "${T_CONFIG_NOSYSTEM+x}" ] || export GIT_CONFIG_NOSYSTEM=$T_CONFIG_NOSYSTEM
-            GIT_DIR=/dev/null git config --null --get-all safe.directory >"$TMPDIR/believed"
+            GIT_DIR=/dev/null exec git config --null --get-all safe.directory >"$TMPDIR/believed"
         ) || true
         while IFS= read -r -d '' value; do believe "$value"; done <"$TMPDIR/believed"
         while IFS= read -r value; do [ -z "$value" ] || believe "$value"; done <<<"$T_SAFE"

@@ -15,7 +15,8 @@ use teamd_shared::team_dir::TeamDir;
 use super::repository;
 use super::script::{Git, GitFailure, ScriptValues};
 
-const REFERENCES: &str = include_str!("references.sh");
+pub(super) const REFERENCES: &str =
+    concat!(include_str!("names.sh"), include_str!("references.sh"));
 
 /// What is run to note under which name the user is shown what is integrated.
 const NOTE: &str = "git config --file \"$T_WRITES/config\" teamd.shown \"$T_SHOWN\"";

@@ -11,10 +11,11 @@ if has_lfs; then bring_lfs "$T_COMMIT" .git; fi
 judge git checkout --quiet --force --detach "$T_COMMIT"
 git clean --quiet -ffdx
 # What a check has left in a submodule goes, too.
-git ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' | while IFS= read -r -d '' path; do
+git ls-files --stage -z | sed -zn 's/^160000 [^\t]*\t//p' >"$TMPDIR/submodules"
+while IFS= read -r -d '' path; do
     rm -rf -- "$path"
     mkdir -- "$path"
-done
+done <"$TMPDIR/submodules"
 if [ -f .gitmodules ]; then
     users_tree
     T_TOP=$tree

@@ -20,8 +20,9 @@ use crate::JobSetting;
 use teamd_worker_sandbox::Keeps;
 use teamd_worker_sandbox::run::{OutputReader, Ran, Runner, RunnerConfig};
 
-/// What precedes each script.
-pub(super) const BEGIN: &str = concat!(include_str!("begin.sh"), include_str!("names.sh"));
+/// What precedes each script. What only some of them need precedes those: to read all of it, a shell
+/// would take longer than to begin.
+pub(super) const BEGIN: &str = include_str!("begin.sh");
 
 /// The exit code of a script that has found something wrong: trying again does not help.
 const REFUSED: i32 = 65;

@@ -8,11 +8,15 @@ if [ -n "$last" ] && git cat-file -e "$T_COMMIT^{commit}" && reference=$(known) 
     say kept "$reference"
     exit
 fi
-# What is refused, or broken off, never gets in.
+# What is refused, or broken off, never gets in. The directory stays: to make and remove it would take two programs each time.
 incoming=$GIT_DIR/incoming
-[ ! -e "$incoming" ] || rm -rf "$incoming"
-mkdir -p "$incoming/pack"
-tidy() { rm -rf "$incoming"; }
+shopt -s nullglob
+files=("$incoming"/* "$incoming"/pack/*)
+if [ "${files[*]}" != "$incoming/pack" ]; then
+    rm -rf "$incoming"
+    mkdir -p "$incoming/pack"
+fi
+tidy() { [ "$code" = 0 ] || rm -rf "$incoming"; }
 export GIT_OBJECT_DIRECTORY=$incoming GIT_ALTERNATE_OBJECT_DIRECTORIES="\"$GIT_DIR/objects\""
 # It is quoted if the pack is no good.
 : >"$log"
@@ -28,7 +32,6 @@ if ! git rev-list --objects --quiet "$T_COMMIT" --not --branches; then
 fi
 unset GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
 # In this order: git uses a pack as soon as it has its index.
-shopt -s nullglob
 mv -f -t "$GIT_DIR/objects/pack" -- "$incoming"/pack/*.pack "$incoming"/pack/*.rev "$incoming"/pack/*.idx
 # The contents of Git LFS that the work has added: each is what its name says, or is not taken.
 stored=${T_PACK%/*}/lfs/objects

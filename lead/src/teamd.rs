@@ -250,15 +250,16 @@ fn report(context: &Context, started: &teamd_daemon::Started) -> CommandResult {
 }
 
 /// Reads what the daemon found, once it has recorded the ended teammates and their expired
-/// requests.
+/// requests, and the roster shows them.
 fn taken_over(context: &Context) -> Result<journal::TakenOver, CommandError> {
     let dir = context.dir()?;
-    let takeover = journal::taken_over(&dir)?;
-    if takeover.unrecorded.is_empty() {
-        return Ok(takeover);
+    let mut takeover = journal::taken_over(&dir)?;
+    if !takeover.unrecorded.is_empty() {
+        roster::until_ended(&dir, &takeover.unrecorded)?;
+        takeover = journal::taken_over(&dir)?;
     }
-    roster::until_ended(&dir, &takeover.unrecorded)?;
-    journal::taken_over(&dir)
+    roster::until_shown(&dir, takeover.seq)?;
+    Ok(takeover)
 }
 
 fn status(context: &Context) -> CommandResult {

@@ -54,6 +54,8 @@ pub struct TakenOver {
     pub adopted: Vec<Name>,
     /// The workers that had ended meanwhile.
     pub ended: Vec<Name>,
+    /// The line that recorded the last of them; 0 if none did.
+    pub seq: u64,
     /// The workers of which neither is recorded yet.
     pub unrecorded: Vec<Name>,
     /// The requests that were pending, and expired because their teammate had ended.
@@ -108,9 +110,13 @@ fn taken_over_since(dir: &TeamDir, since: Since) -> Result<Option<TakenOver>, Co
         Record::Member(record)
             if matches!(record.event, MemberEvent::Adopted | MemberEvent::Exited) =>
         {
-            let names = taken
+            let names: Vec<Name> = taken
                 .unrecorded
-                .extract_if(.., |name| *name == record.member.name);
+                .extract_if(.., |name| *name == record.member.name)
+                .collect();
+            if !names.is_empty() {
+                taken.seq = line.seq;
+            }
             match record.event {
                 MemberEvent::Adopted => taken.adopted.extend(names),
                 _ => taken.ended.extend(names),

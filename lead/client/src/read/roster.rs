@@ -164,6 +164,17 @@ pub fn until_ended(dir: &TeamDir, names: &[Name]) -> Result<(), CommandError> {
     .map(drop)
 }
 
+/// Waits until the roster shows what this line of the journal records.
+///
+/// # Errors
+/// As [`load`].
+pub fn until_shown(dir: &TeamDir, seq: u64) -> Result<(), CommandError> {
+    until(dir, RECORDED, &|| load(dir), &|roster| {
+        !roster.as_ref().is_ok_and(|roster| roster.seq < seq)
+    })
+    .map(drop)
+}
+
 /// Tells whether the incarnation that ran first has not ended.
 fn still_runs(first: &Roster, now: &Roster, name: &Name) -> bool {
     match (first.member(name), now.member(name)) {

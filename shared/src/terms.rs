@@ -15,7 +15,8 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 pub use agent::{
-    Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, Protocol, Published, Version, model_of,
+    Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, KNOWN, KnownProgram, Protocol, Published, Version,
+    model_of,
 };
 pub use network::{MAX_PORTS, Network};
 pub use patch::{SandboxPatch, TermsPatch};

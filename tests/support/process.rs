@@ -115,7 +115,10 @@ pub(crate) fn let_pass(time: Duration) {
 /// Whether a process is an agent of others.
 pub(crate) fn is_agent(pid: i32) -> bool {
     let line = command_line(pid);
-    !line.starts_with("team-") && (line.contains("stream-json") || line.contains("app-server"))
+    let speaks = ["stream-json", "app-server", "-stub.py acp"];
+    !line.starts_with("team-")
+        && !line.starts_with("sh ")
+        && speaks.iter().any(|protocol| line.contains(protocol))
 }
 
 /// All that descends from a process.

@@ -207,7 +207,7 @@ fn check_model(terms: &TermsPatch, lookup: Lookup<'_>) -> Result<Option<ModelSpe
 }
 
 /// What an agent is called.
-const AGENTS: &str = "`builtin`, `claude`, `codex`, or an agent of team.toml: write `[agents.NAME]` with `command` and `protocol`";
+const AGENTS: &str = "`builtin`, `claude`, `codex`, `opencode`, `gemini`, or an agent of team.toml: write `[agents.NAME]` with `command` and `protocol`";
 
 /// The variables that choose a service where no model is named, in this order.
 const ANTHROPIC: [&str; 2] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];

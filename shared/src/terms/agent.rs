@@ -1,6 +1,7 @@
 //! The program that is the mind of a teammate, where that is not the built-in one.
 
 use std::fmt;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -14,6 +15,45 @@ pub const BUILT_IN: &str = "builtin";
 
 /// The port of an agent's gateway, in a network namespace of its own.
 pub const GATEWAY_PORT: u16 = 4141;
+
+/// An agent that needs no table in `team.toml`. Its program has the same name.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownProgram {
+    /// Its name.
+    pub name: &'static str,
+    /// The arguments that have it speak its protocol.
+    arguments: &'static [&'static str],
+    /// How the worker drives it.
+    pub protocol: Protocol,
+}
+
+/// The agents that need no table in `team.toml`.
+pub const KNOWN: [KnownProgram; 4] = [
+    KnownProgram {
+        name: "claude",
+        arguments: &[],
+        protocol: Protocol::Claude,
+    },
+    KnownProgram {
+        name: "codex",
+        arguments: &[],
+        protocol: Protocol::Codex,
+    },
+    KnownProgram {
+        name: "opencode",
+        arguments: &["acp"],
+        protocol: Protocol::Acp,
+    },
+    KnownProgram {
+        name: "gemini",
+        arguments: &["--acp"],
+        protocol: Protocol::Acp,
+    },
+];
+
+/// Programs that fetch another one and run that. In a sandbox without a network they hang, and what
+/// they fetch may differ each time.
+const LAUNCHERS: [&str; 5] = ["npx", "uvx", "pipx", "bunx", "docker"];
 
 /// An agent as the user defines it: `[agents.NAME]` of `team.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,13 +69,22 @@ pub struct AgentProgram {
 impl AgentProgram {
     /// Returns the agent of this name that needs no table in `team.toml`.
     pub fn known(name: &str) -> Option<Self> {
-        let protocol = Protocol::KNOWN
-            .into_iter()
-            .find(|protocol| protocol.as_str() == name)?;
+        let known = KNOWN.iter().find(|known| known.name == name)?;
+        let arguments = known.arguments.iter().copied();
         Some(Self {
-            command: vec![name.to_owned()],
-            protocol,
+            command: [name]
+                .into_iter()
+                .chain(arguments)
+                .map(str::to_owned)
+                .collect(),
+            protocol: known.protocol,
         })
+    }
+
+    /// Returns the program of its command that fetches another one and runs that, if it is one.
+    pub fn launcher(&self) -> Option<&'static str> {
+        let program = Path::new(self.command.first()?).file_name()?;
+        LAUNCHERS.into_iter().find(|launcher| program == *launcher)
     }
 
     /// Returns the line by which the agent of this name is trusted.
@@ -89,6 +138,8 @@ pub enum Protocol {
     Claude,
     /// Codex: one process for many turns.
     Codex,
+    /// Any agent that speaks the Agent Client Protocol: one process for many turns.
+    Acp,
 }
 
 impl Protocol {
@@ -97,13 +148,15 @@ impl Protocol {
         self.into()
     }
 
-    /// The protocols of agents that need no table in `team.toml`, and have the same name.
-    pub const KNOWN: [Self; 2] = [Self::Claude, Self::Codex];
+    /// Returns whether such an agent gets the team tools over HTTP, instead of by its pipe.
+    pub const fn has_tools_over_http(self) -> bool {
+        matches!(self, Self::Acp)
+    }
 
     /// Returns whose models such an agent works with, and how to name one; none: it is not known.
     pub const fn service(self) -> Option<(Provider, &'static str)> {
         match self {
-            Self::Run => None,
+            Self::Run | Self::Acp => None,
             Self::Claude => Some((
                 Provider::Anthropic,
                 "`anthropic:MODEL`: Claude Code works with no other service",
@@ -119,24 +172,9 @@ impl Protocol {
     /// was tested; none: it is not known.
     pub const fn default_model(self) -> Option<&'static str> {
         match self {
-            Self::Run => None,
+            Self::Run | Self::Acp => None,
             Self::Claude => Some("anthropic:claude-opus-5-5"),
             Self::Codex => Some("openai:gpt-6.1-sol"),
-        }
-    }
-
-    /// Returns what is known about the agent that it drives; none for a program of the user's own.
-    pub const fn published(self) -> Option<Published> {
-        match self {
-            Self::Run => None,
-            Self::Claude => Some(Published {
-                package: "@anthropic-ai/claude-code",
-                tested: [Version([2, 1, 290]), Version([2, 1, 332])],
-            }),
-            Self::Codex => Some(Published {
-                package: "@openai/codex",
-                tested: [Version([0, 150, 0]), Version([0, 169, 0])],
-            }),
         }
     }
 }
@@ -151,6 +189,30 @@ pub struct Published {
 }
 
 impl Published {
+    /// Returns what is known about the agent of this name; none for a program of the user's own.
+    /// What speaks a protocol of one agent alone is that agent, whatever its name.
+    pub fn of(name: &str, protocol: Protocol) -> Option<Self> {
+        Some(match (protocol, name) {
+            (Protocol::Claude, _) => Self {
+                package: "@anthropic-ai/claude-code",
+                tested: [Version([2, 1, 290]), Version([2, 1, 332])],
+            },
+            (Protocol::Codex, _) => Self {
+                package: "@openai/codex",
+                tested: [Version([0, 150, 0]), Version([0, 169, 0])],
+            },
+            (Protocol::Acp, "opencode") => Self {
+                package: "opencode-ai",
+                tested: [Version([1, 18, 33]), Version([1, 18, 33])],
+            },
+            (Protocol::Acp, "gemini") => Self {
+                package: "@google/gemini-cli",
+                tested: [Version([0, 61, 0]), Version([0, 61, 0])],
+            },
+            (Protocol::Run | Protocol::Acp, _) => return None,
+        })
+    }
+
     /// Explains that a version is too old, and what to do; none if it is not.
     pub fn too_old(&self, version: Version) -> Option<String> {
         let Self {
@@ -190,6 +252,7 @@ impl fmt::Display for Agent {
             Protocol::Run => "a process for each piece of work",
             Protocol::Claude => "Claude Code",
             Protocol::Codex => "Codex",
+            Protocol::Acp => "over ACP",
         };
         write!(f, "{} ({how}: {})", self.name, self.command.join(" "))
     }
@@ -225,8 +288,10 @@ mod tests {
         }
         // A long prompt to the model of Codex costs more for each token: no one price is true.
         let unpriced = [Protocol::Codex];
-        for protocol in Protocol::KNOWN {
-            let (provider, _) = protocol.service().unwrap();
+        for KnownProgram { protocol, .. } in KNOWN {
+            let Some((provider, _)) = protocol.service() else {
+                continue;
+            };
             let model = model_of(provider.as_str(), Some(protocol));
             assert_eq!(
                 prices.of(&model).is_none(),

@@ -45,7 +45,7 @@ pub struct TermsPatch {
     /// that is set, else script]
     #[arg(long, value_name = "MODEL", value_parser = |text: &str| ModelSpec::try_from(text.to_owned()))]
     pub model: Option<ModelSpec>,
-    /// Agent: builtin, claude, codex, or one defined in team.toml (`[agents.NAME]`)
+    /// Agent: builtin, claude, codex, opencode, gemini, or one defined in team.toml (`[agents.NAME]`)
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
     // The program that the name of the agent stands for, once it was looked up.

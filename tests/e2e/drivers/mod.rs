@@ -1,6 +1,7 @@
-//! Claude Code and Codex as teammates. Each scenario runs with a stub of each, which speaks the
+//! Claude Code, Codex and an agent that speaks ACP as teammates. Each scenario runs with a stub of each, which speaks the
 //! protocol of its agent, and does what the messages say (`tests/fixtures/orders.py`).
 
+mod acp_alone;
 mod channel;
 mod life;
 mod metered;
@@ -24,6 +25,9 @@ const KEY: &str = "sk-fake-0123456789-never-to-be-seen";
 /// An agent, and its stub.
 struct Stub {
     agent: &'static str,
+    protocol: &'static str,
+    /// Its arguments, as they stand in team.toml.
+    arguments: &'static str,
     program: &'static str,
     /// The variable of its key.
     key: &'static str,
@@ -35,6 +39,8 @@ struct Stub {
 
 const CLAUDE: Stub = Stub {
     agent: "claude",
+    protocol: "claude",
+    arguments: "",
     program: include_str!("../../fixtures/claude-stub.py"),
     key: "ANTHROPIC_API_KEY",
     sessions: "claude/projects/*/*.jsonl",
@@ -43,15 +49,28 @@ const CLAUDE: Stub = Stub {
 
 const CODEX: Stub = Stub {
     agent: "codex",
+    protocol: "codex",
+    arguments: "",
     program: include_str!("../../fixtures/codex-stub.py"),
     key: "OPENAI_API_KEY",
     sessions: "codex/sessions/*/*/*/*.jsonl",
     command: "exec_command",
 };
 
+const ACP: Stub = Stub {
+    agent: "opencode",
+    protocol: "acp",
+    arguments: ", 'acp'",
+    program: include_str!("../../fixtures/acp-stub.py"),
+    key: "OPENAI_API_KEY",
+    sessions: "stub/*.jsonl",
+    command: "execute",
+};
+
 /// Makes a test of each scenario, for each stub.
 macro_rules! scenarios {
     ($($scenario:ident)*) => {
+        mod acp { $( #[test] fn $scenario() { super::$scenario(&super::ACP); } )* }
         mod claude { $( #[test] fn $scenario() { super::$scenario(&super::CLAUDE); } )* }
         mod codex { $( #[test] fn $scenario() { super::$scenario(&super::CODEX); } )* }
     };
@@ -112,8 +131,10 @@ fn team_around(team: Team, stubs: &[&Stub], layers: &str) -> Option<Team> {
                 let agent = stub.agent;
                 team.write(path.to_str().unwrap(), stub.program);
                 format!(
-                    "[agents.{agent}]\ncommand = ['python3', '{}']\nprotocol = '{agent}'\n",
-                    path.display()
+                    "[agents.{agent}]\ncommand = ['python3', '{}'{}]\nprotocol = '{}'\n",
+                    path.display(),
+                    stub.arguments,
+                    stub.protocol
                 )
             })
             .collect::<String>(),

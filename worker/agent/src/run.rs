@@ -232,6 +232,18 @@ fn make_toolbox(
     Toolbox::new(config, terms.program.clone())
 }
 
+/// Names a model as an agent is told of it; none: it chooses itself. One that works with several
+/// services is told which, too.
+fn name_for(protocol: Protocol, spec: ModelSpec) -> Option<String> {
+    if protocol != Protocol::Acp {
+        return spec.model;
+    }
+    let provider = spec.provider;
+    let default = provider.default_model().map(str::to_owned);
+    let model = spec.model.or(default)?;
+    Some(format!("{}/{model}", provider.as_str()))
+}
+
 fn make_model(
     args: &RunArgs,
     dir: &Arc<TeamDir>,
@@ -254,7 +266,7 @@ fn make_model(
                 .model
                 .parse::<ModelSpec>()
                 .ok()
-                .and_then(|spec| spec.model);
+                .and_then(|spec| name_for(agent.protocol, spec));
             patience(environment).map(|patience| {
                 let mut mind = AgentMind::new(
                     agent.clone(),

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 pub use agent::{
     AgentDriver, AgentEnds, AgentInput, AgentMessage, AgentMind, AgentOutput, AgentProcess,
-    AgentSession, CallProgress, Known, Launch, open_kept,
+    AgentSession, CallProgress, Known, Launch, TeamCall, TeamServer, open_kept,
 };
 pub use one_shot::OneShot;
 pub use remote::{Persona, Remote};

@@ -58,10 +58,19 @@ pub trait Models: Debug + Send + Sync {
     fn forward<'a>(&'a self, request: Request<Incoming>, token: &'a str) -> Option<Answering<'a>>;
 }
 
+/// The tools of the team behind a gateway, for an agent that does not get them by its pipe.
+pub trait TeamEndpoint: Debug + Send + Sync {
+    /// Tells whether a path leads to it.
+    fn serves(&self, path: &str) -> bool;
+    /// Answers a request, whatever the gate: the session decides what a call may do.
+    fn answer(&self, request: Request<Incoming>) -> Answering<'_>;
+}
+
 /// The gateway of one agent or command.
 #[derive(Debug)]
 pub struct Gateway {
     models: Option<Arc<dyn Models>>,
+    team: Option<Arc<dyn TeamEndpoint>>,
     /// None: the agent has the network of the machine, or none.
     hosts: Option<Hosts>,
     ports: Vec<u16>,
@@ -77,6 +86,7 @@ impl Gateway {
     pub fn new(sandbox: &Sandbox, has_network: bool) -> Self {
         Self {
             models: None,
+            team: None,
             hosts: has_network.then(|| Hosts::new(&sandbox.hosts)),
             ports: if has_network {
                 sandbox.ports.clone()
@@ -93,6 +103,17 @@ impl Gateway {
         Self { models, ..self }
     }
 
+    /// Adds the tools of the team.
+    #[must_use]
+    pub fn with_team(self, team: Option<Arc<dyn TeamEndpoint>>) -> Self {
+        Self { team, ..self }
+    }
+
+    /// Tells whether it serves the agent itself, and not only the network of its tools.
+    pub(crate) fn serves_agent(&self) -> bool {
+        self.has_model() || self.team.is_some()
+    }
+
     /// Tells whether a model can be reached through it.
     pub fn has_model(&self) -> bool {
         self.models.is_some()
@@ -100,7 +121,7 @@ impl Gateway {
 
     /// Tells whether anything can.
     pub(crate) fn is_of_use(&self) -> bool {
-        self.has_model() || self.hosts.is_some()
+        self.serves_agent() || self.hosts.is_some()
     }
 
     /// Returns the ports of its listeners, in a network namespace of the agent.
@@ -211,6 +232,11 @@ impl Gateway {
         begun: &Mutex<Option<Tunnel>>,
     ) -> Result<Response<Body>, Infallible> {
         if request.method() != Method::CONNECT {
+            if let Some(team) = &self.team
+                && team.serves(request.uri().path())
+            {
+                return Ok(team.answer(request).await);
+            }
             let answering = self
                 .models
                 .as_ref()

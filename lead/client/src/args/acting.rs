@@ -179,7 +179,7 @@ pub struct Chat {
     /// Model for a lead agent that is started: PROVIDER or PROVIDER:MODEL
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// Agent for a lead agent that is started: builtin, claude, codex, or one defined in team.toml
+    /// Agent for a lead agent that is started: builtin, claude, codex, opencode, gemini, or one defined in team.toml
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
     /// Workspace for a lead agent that is started [default: the parent of the team directory]

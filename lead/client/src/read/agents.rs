@@ -19,10 +19,14 @@ pub use known::KnownAgent;
 pub enum Problem {
     /// Its program is not there.
     Missing,
+    /// Its program is this one, which fetches another one and runs that.
+    Launcher(&'static str),
     /// It has no key.
     NoKey,
     /// Its version is too old, and why that matters.
     TooOld(String),
+    /// The gateway does not lead to its model.
+    NoService,
     /// This variable chooses a service whose requests are signed.
     Signs(&'static str),
 }
@@ -36,8 +40,8 @@ pub fn check(
     agent: &AgentProgram,
     environment: &Environment,
 ) -> Result<Option<String>, CommandError> {
-    let (version, problem) = inspect(agent, environment);
-    let agent_kind = KnownAgent::of(agent.protocol);
+    let (version, problem) = inspect(name, agent, environment);
+    let agent_kind = KnownAgent::of(name, agent.protocol);
     let Some(problem) = problem else {
         let newest = agent_kind.map(|agent_kind| agent_kind.published.tested[1]);
         let newer = version.filter(|version| newest.is_some_and(|newest| *version > newest));
@@ -52,6 +56,15 @@ pub fn check(
              and no key enters its sandbox"
         ))
         .hint(format!("unset it, and set {}", agent_kind.needs)),
+        (Problem::Launcher(launcher), _) => failed(format!(
+            "the agent {name} cannot be started: its command begins with {launcher}, which fetches a program each time; in the sandbox it would hang"
+        ))
+        .hint(format!(
+            "install the program once, and name what results in `command` of `[agents.{name}]`, such as /home/me/.local/bin/{name}"
+        )),
+        (Problem::NoService, _) => failed(format!(
+            "the agent {name} cannot work yet: the gateway does not lead to the service of its model, and no key enters its sandbox"
+        )),
         (Problem::TooOld(why), _) => failed(format!("the agent {name} cannot be started: {why}")),
         (_, agent_kind) => {
             let program = escape::line(&agent.command[0]).into_owned();
@@ -67,13 +80,17 @@ pub fn check(
 
 /// Returns the version of an agent, where that can be known, and what keeps it from being started.
 pub fn inspect(
+    name: &str,
     agent: &AgentProgram,
     environment: &Environment,
 ) -> (Option<Version>, Option<Problem>) {
+    if let Some(launcher) = agent.launcher() {
+        return (None, Some(Problem::Launcher(launcher)));
+    }
     let Some(program) = find(agent, environment) else {
         return (None, Some(Problem::Missing));
     };
-    let Some(agent_kind) = KnownAgent::of(agent.protocol) else {
+    let Some(agent_kind) = KnownAgent::of(name, agent.protocol) else {
         return (None, None);
     };
     let version = agent_kind.version(&program);
@@ -85,7 +102,9 @@ pub fn inspect(
             .value(variable)
             .is_some_and(|value| !["", "0", "false"].contains(&value.as_str()))
     });
-    let problem = too_old.or(signs.copied().map(Problem::Signs));
+    let unserved = (!agent_kind.is_served).then_some(Problem::NoService);
+    let problem = too_old.or(unserved);
+    let problem = problem.or_else(|| signs.copied().map(Problem::Signs));
     let problem = problem.or_else(|| (!agent_kind.has_key(environment)).then_some(Problem::NoKey));
     (version, problem)
 }

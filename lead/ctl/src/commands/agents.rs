@@ -7,7 +7,7 @@ use teamd_client::exit_code::ExitCode;
 use teamd_client::print::table::{Cell, Table};
 use teamd_client::read::agents::{KnownAgent, Problem, inspect};
 use teamd_shared::environment::Environment;
-use teamd_shared::terms::{AgentProgram, BUILT_IN, Protocol, Published};
+use teamd_shared::terms::{AgentProgram, BUILT_IN, KNOWN, Published};
 
 /// An agent, as it is listed.
 #[derive(Serialize)]
@@ -28,8 +28,8 @@ pub(crate) fn run(context: &Context) -> CommandResult {
     let environment = Environment::of_self();
     let untrusted = context.widening()?.untrusted(context.register.state())?;
     let mut rows = vec![AgentRow::of_builtin()];
-    for protocol in Protocol::KNOWN {
-        let name = protocol.as_str();
+    for known in KNOWN {
+        let name = known.name;
         if !file.agents.contains_key(name)
             && let Some(agent) = AgentProgram::known(name)
         {
@@ -74,16 +74,17 @@ impl AgentRow {
     }
 
     fn of(name: &str, agent: &AgentProgram, is_trusted: bool, environment: &Environment) -> Self {
-        let (version, problem) = inspect(agent, environment);
+        let (version, problem) = inspect(name, agent, environment);
         let state = match problem {
             Some(Problem::Missing) => "missing",
+            Some(Problem::Launcher(_)) => "launcher",
             _ if !is_trusted => "not trusted",
             Some(Problem::TooOld(_)) => "too old",
             Some(Problem::NoKey) => "no key",
-            Some(Problem::Signs(_)) => "no service",
+            Some(Problem::Signs(_) | Problem::NoService) => "no service",
             None => "ready",
         };
-        let known_agent = KnownAgent::of(agent.protocol);
+        let known_agent = KnownAgent::of(name, agent.protocol);
         Self {
             name: name.to_owned(),
             protocol: Some(agent.protocol.as_str()),

@@ -3,10 +3,17 @@
 //! The driver replies at once where the protocol requires it, also between turns. All other output
 //! waits for the mind. So an agent that floods is slowed down and blocks nothing.
 
-use teamd_worker_model::{AgentDriver, AgentEnds, AgentInput, AgentProcess, Known, Meter};
+use std::io;
+
+use teamd_worker_model::{
+    AgentDriver, AgentEnds, AgentInput, AgentOutput, AgentProcess, Known, Meter, TeamCall,
+};
 use teamd_worker_sandbox::run::{AgentStart, GateHandle, StartedAgent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+use super::session_record::SessionRecord;
 
 /// How long a line of an agent may be, in bytes.
 const MAX_LINE: usize = 32 << 20;
@@ -23,6 +30,10 @@ pub(super) struct AgentExchange {
     pub(super) known: Option<Known>,
     /// What counts its model calls.
     pub(super) meter: Meter,
+    /// The calls of team tools that come over HTTP, if they do.
+    pub(super) team_calls: Option<mpsc::UnboundedReceiver<TeamCall>>,
+    /// Where is recorded what the agent does not show of its session.
+    pub(super) record: Option<SessionRecord>,
 }
 
 impl AgentExchange {
@@ -30,10 +41,7 @@ impl AgentExchange {
     ///
     /// # Errors
     /// The system's error.
-    pub(super) fn start(
-        self,
-        agent: AgentStart<'_>,
-    ) -> std::io::Result<(AgentProcess, GateHandle)> {
+    pub(super) fn start(self, agent: AgentStart<'_>) -> io::Result<(AgentProcess, GateHandle)> {
         let fixed = agent.fixed_gate();
         let StartedAgent {
             reads,
@@ -43,67 +51,108 @@ impl AgentExchange {
             gateway: mut tasks,
         } = agent.for_many_turns()?;
         let (process, ends) = AgentProcess::new(self.known, fixed, self.meter, ended);
-        let streams = Streams { reads, writes };
-        tasks.spawn(talk(self.driver, self.begin, streams, ends));
+        let talk = Talk {
+            driver: self.driver,
+            team_calls: self.team_calls,
+            record: self.record,
+            reads,
+            writes,
+        };
+        tasks.spawn(talk.run(self.begin, ends));
         Ok((process.with_tasks(tasks), gate))
     }
 }
 
-/// The ends of its pipes.
-struct Streams {
+/// The exchange with an agent.
+struct Talk {
+    driver: Box<dyn AgentDriver>,
+    team_calls: Option<mpsc::UnboundedReceiver<TeamCall>>,
+    record: Option<SessionRecord>,
     reads: UnixStream,
     writes: UnixStream,
 }
 
-/// Writes and reads until either side has ended.
-async fn talk(
-    mut driver: Box<dyn AgentDriver>,
-    mut line: String,
-    streams: Streams,
-    ends: AgentEnds,
-) {
-    let Streams {
-        mut reads,
-        mut writes,
-    } = streams;
-    let AgentEnds { mut input, output } = ends;
-    let mut buffer = Vec::with_capacity(PIECE);
-    loop {
-        if writes.write_all(line.as_bytes()).await.is_err() {
-            // Its earlier output is read all the same.
-            input.close();
-        }
-        line = String::new();
-        tokio::select! {
-            next = input.recv(), if !input.is_closed() => {
-                if let Some(next) = next {
-                    line = lines_of(&mut *driver, next);
-                }
+impl Talk {
+    /// Writes and reads until either side has ended.
+    async fn run(mut self, mut line: String, ends: AgentEnds) {
+        let AgentEnds { mut input, output } = ends;
+        let mut buffer = Vec::with_capacity(PIECE);
+        loop {
+            if let Err(error) = self.keep_record() {
+                tracing::error!("the record of the session cannot be written: {error}");
+                return;
             }
-            read = reads.read_buf(&mut buffer) => {
-                if read.unwrap_or(0) == 0 {
-                    return;
-                }
-                while let Some(end) = buffer.iter().position(|&byte| byte == b'\n') {
-                    let text = String::from_utf8_lossy(&buffer[..end]).into_owned();
-                    buffer.drain(..=end);
-                    if text.trim().is_empty() {
-                        continue;
+            if self.writes.write_all(line.as_bytes()).await.is_err() {
+                // Its earlier output is read all the same.
+                input.close();
+            }
+            line = String::new();
+            let parsed = tokio::select! {
+                next = input.recv(), if !input.is_closed() => {
+                    if let Some(next) = next {
+                        line = lines_of(&mut *self.driver, next);
                     }
-                    let (answer, parsed) = driver.parse_line(&text);
-                    line.push_str(&answer);
-                    for next in parsed {
-                        if output.send(next).await.is_err() {
-                            return;
-                        }
-                    }
+                    self.driver.take_output()
                 }
-                if buffer.len() > MAX_LINE {
-                    tracing::error!("the agent outputs a line of more than {} MiB", MAX_LINE >> 20);
+                call = next_call(&mut self.team_calls) => self.driver.call_team(call),
+                read = self.reads.read_buf(&mut buffer) => {
+                    if read.unwrap_or(0) == 0 {
+                        return;
+                    }
+                    self.parse(&mut buffer, &mut line)
+                }
+            };
+            for next in parsed {
+                if output.send(next).await.is_err() {
                     return;
                 }
             }
+            if buffer.len() > MAX_LINE {
+                tracing::error!(
+                    "the agent outputs a line of more than {} MiB",
+                    MAX_LINE >> 20
+                );
+                return;
+            }
         }
+    }
+
+    /// Takes the whole lines out of what was read. Returns what they mean; their answers are added
+    /// to `line`.
+    fn parse(&mut self, buffer: &mut Vec<u8>, line: &mut String) -> Vec<AgentOutput> {
+        let mut output = Vec::new();
+        while let Some(end) = buffer.iter().position(|&byte| byte == b'\n') {
+            let text = String::from_utf8_lossy(&buffer[..end]).into_owned();
+            buffer.drain(..=end);
+            if text.trim().is_empty() {
+                continue;
+            }
+            let (answer, parsed) = self.driver.parse_line(&text);
+            line.push_str(&answer);
+            output.extend(parsed);
+        }
+        output
+    }
+
+    /// Writes what must last before the next lines are written.
+    fn keep_record(&mut self) -> io::Result<()> {
+        let lines = self.driver.take_record();
+        match &mut self.record {
+            Some(record) if !lines.is_empty() => record.add(&lines),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Waits for the next call of a team tool that comes over HTTP.
+async fn next_call(calls: &mut Option<mpsc::UnboundedReceiver<TeamCall>>) -> TeamCall {
+    let next = match calls {
+        Some(calls) => calls.recv().await,
+        None => None,
+    };
+    match next {
+        Some(call) => call,
+        None => std::future::pending().await,
     }
 }
 

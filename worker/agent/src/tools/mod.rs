@@ -8,6 +8,7 @@ mod agent_process;
 mod edit_file;
 mod read_file;
 mod run_agent;
+mod session_record;
 mod toolbox;
 mod workspace;
 mod write_file;

@@ -7,18 +7,26 @@ use std::path::Path;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Gate};
 use teamd_worker_core::tools::RunAgent;
-use teamd_worker_model::{AgentProcess, AgentSession, Known, Launch, Meter, open_kept};
+use teamd_worker_model::{AgentProcess, AgentSession, Known, Launch, Meter, TeamServer, open_kept};
 use teamd_worker_sandbox::run::{AgentStart, Foreground, GateHandle, RunnerConfig, Way};
 use teamd_worker_sandbox::shim::{AgentOrder, ShimJob, ShimOrder};
 use teamd_worker_sandbox::{Gateway, Policy};
 
 use super::agent_process::AgentExchange;
+use super::session_record::SessionRecord;
 
 /// How many words of the command of an agent people see in the list of processes.
 const SHOWN: usize = 3;
 
 /// How much of a session is read, in bytes.
 const MAX_HISTORY: u64 = 256 << 20;
+
+/// How an agent is set up, beside what its command says.
+#[derive(Default)]
+struct SetUp {
+    arguments: Vec<String>,
+    variables: Vec<(&'static str, String)>,
+}
 
 /// What an agent is started with.
 pub(super) struct LaunchContext<'a> {
@@ -37,11 +45,11 @@ pub(super) struct LaunchContext<'a> {
 }
 
 impl LaunchContext<'_> {
-    /// Makes the job of an agent with further arguments, given the variables by which it finds its
+    /// Makes the job of an agent that is set up further, given the variables by which it finds its
     /// gateway; returns also the way to its gateway.
     fn job(
         self,
-        arguments: impl FnOnce(&[(&'static str, String)]) -> Vec<String>,
+        set_up: impl FnOnce(&[(&'static str, String)]) -> SetUp,
     ) -> io::Result<(ShimJob, Way)> {
         let Self {
             agent,
@@ -55,13 +63,12 @@ impl LaunchContext<'_> {
         } = self;
         let mut way = Way::make(gateway, live)?;
         let variables = way.variables();
+        let SetUp {
+            arguments,
+            variables: further,
+        } = set_up(&variables);
         let order = AgentOrder {
-            command: agent
-                .command
-                .iter()
-                .cloned()
-                .chain(arguments(&variables))
-                .collect(),
+            command: agent.command.iter().cloned().chain(arguments).collect(),
             live_gate: live.then_some(gate),
         };
         let shown = order.command[..order.command.len().min(SHOWN)].join(" ");
@@ -74,7 +81,7 @@ impl LaunchContext<'_> {
             listen,
         };
         config.workspace.metadata()?;
-        for (name, value) in variables.iter() {
+        for (name, value) in variables.iter().chain(&further) {
             environment.set(name, value);
         }
         let mut job = ShimJob::new(order, &environment, &config.workspace, shown.as_ref())?;
@@ -90,7 +97,7 @@ impl LaunchContext<'_> {
         let gate = self.gate;
         let temp = self.temp;
         let liveness_lock = &self.config.liveness_lock;
-        let (job, way) = self.job(|_| Vec::new())?;
+        let (job, way) = self.job(|_| SetUp::default())?;
         let start = AgentStart {
             job: &job,
             liveness_lock,
@@ -118,28 +125,48 @@ impl LaunchContext<'_> {
         if let Some(why) = driver.refuses(&self.config.workspace) {
             return Err(io::Error::other(why));
         }
+        let record_name = driver.record_name(session);
         let mut session = AgentSession {
             id: session,
             history: driver.history(state, session),
+            workspace: self.config.workspace.clone(),
+            ..AgentSession::default()
         };
         if is_new_session && let Some(history) = session.history.take() {
             put_aside(state, &history)?;
         }
         let history = session.history.as_deref().map(read_history).transpose()?;
-        let known = history.map(|history| Known::of(&*driver, &history, &messages));
+        let history = history.filter(|history| driver.can_resume(history));
+        let known = history
+            .as_deref()
+            .map(|history| Known::of(&*driver, history, &messages));
+        session.kept = history.unwrap_or_default();
+        let record = record_name.map(|name| SessionRecord::open(state, &name));
+        let record = record.transpose()?;
+        let mut team_calls = None;
+        if let Some(TeamServer { endpoint, calls }) = driver.team_server() {
+            self.gateway = self.gateway.with_team(Some(endpoint));
+            team_calls = Some(calls);
+        }
         for (name, value) in driver.settings().iter() {
             self.environment.set(name, value);
         }
         let gate = self.gate;
         let liveness_lock = &self.config.liveness_lock;
         let meter = self.meter.clone();
-        let (job, way) = self.job(|variables| driver.arguments(&session, variables))?;
+        let (job, way) = self.job(|variables| SetUp {
+            arguments: driver.arguments(&session, variables),
+            variables: driver.set_up(variables),
+        })?;
+        session.gateway = way.address();
         let begin = driver.begin(&session);
         let conversation = AgentExchange {
             driver,
             begin,
             known,
             meter,
+            team_calls,
+            record,
         };
         conversation.start(AgentStart {
             job: &job,

@@ -142,9 +142,10 @@ impl Toolbox {
             team_dir
                 .open_folder(Some("run"))
                 .map_err(|error| error.to_string())?;
-            // Without a network namespace of its own, its model is reached by the network of the
-            // machine.
-            policy.network = !live && (policy.network || gateway.has_model());
+            // Without a network namespace of its own, its model and its team tools are reached by the
+            // network of the machine.
+            let needs_gateway = gateway.has_model() || agent.protocol.has_tools_over_http();
+            policy.network = !live && (policy.network || needs_gateway);
         }
         let environment = self
             .agent_environment()

@@ -33,7 +33,7 @@ pub struct SpawnTeammate {
     pub plan: bool,
     /// PROVIDER or PROVIDER:MODEL; only if the person asks for one.
     pub model: Option<String>,
-    /// `claude`, `codex`, or an agent of team.toml; only if the person asks for one.
+    /// `claude`, `codex`, `opencode`, `gemini`, or an agent of team.toml; only if the person asks for one.
     pub agent: Option<String>,
     /// A directory in your workspace; only if it should not work in yours.
     pub workspace: Option<String>,

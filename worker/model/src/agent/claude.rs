@@ -15,9 +15,10 @@ use uuid::Uuid;
 
 use super::team_calls::TeamCalls;
 use super::{
-    AgentDriver, AgentOutput, AgentSession, TeamTool, open_kept, text_of, too_old, why_it_failed,
+    AgentDriver, AgentOutput, AgentSession, TeamTool, mcp, open_kept, text_of, too_old,
+    why_it_failed,
 };
-use frames::{line, mcp_result, outcome, outcomes, refused, success, tool_entry, usage_of};
+use frames::{line, mcp_result, outcomes, refused, success, usage_of};
 use teamd_worker_core::submission::Permission;
 
 /// What the agent puts before the names of team tools.
@@ -65,9 +66,6 @@ const OF_THE_WAY: [&str; 19] = [
     "all_proxy",
     "no_proxy",
 ];
-
-/// The version of MCP that is spoken.
-const MCP: &str = "2025-11-25";
 
 /// What was counted of a turn.
 #[derive(Debug, Default)]
@@ -160,16 +158,9 @@ impl Claude {
         match message["method"].as_str() {
             Some("initialize") => {
                 let version = message["params"]["protocolVersion"].as_str();
-                let result = json!({
-                    "protocolVersion": version.unwrap_or(MCP),
-                    "capabilities": {"tools": {}}, "serverInfo": {"name": "team", "version": "1"},
-                });
-                mcp_result(request, id, &result)
+                mcp_result(request, id, &mcp::welcome(version))
             }
-            Some("tools/list") => {
-                let tools: Vec<_> = self.calls.tools.iter().map(tool_entry).collect();
-                mcp_result(request, id, &json!({ "tools": tools }))
-            }
+            Some("tools/list") => mcp_result(request, id, &mcp::list(&self.calls.tools)),
             Some("tools/call") => self.called(request, message),
             _ if message.get("id").is_none() => success(
                 request,
@@ -193,7 +184,7 @@ impl Claude {
         let Some(known) = self.calls.asked(call, by) else {
             return String::new();
         };
-        let result = outcome(&known.content, known.is_error);
+        let result = mcp::outcome(&known.content, known.is_error);
         mcp_result(request, &message["id"], &result)
     }
 
@@ -391,7 +382,7 @@ impl AgentDriver for Claude {
             (Some("control_response"), _) if frame["response"]["request_id"] == "begin" => {
                 let version = frame["response"]["response"]["claude_code_version"].as_str();
                 vec![
-                    too_old(Protocol::Claude, version.unwrap_or_default())
+                    too_old("claude", Protocol::Claude, version.unwrap_or_default())
                         .unwrap_or(AgentOutput::Ready),
                 ]
             }
@@ -428,7 +419,7 @@ impl AgentDriver for Claude {
     fn send_outcome(&mut self, id: &str, content: &str, is_error: bool) -> String {
         let by = self.calls.answered(id, content, is_error);
         by.map_or_else(String::new, |(request, message)| {
-            mcp_result(&request, &message, &outcome(content, is_error))
+            mcp_result(&request, &message, &mcp::outcome(content, is_error))
         })
     }
 

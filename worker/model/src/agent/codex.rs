@@ -142,7 +142,7 @@ impl Codex {
                 // `teamd/0.169.0 (Debian …)`
                 let agent = frame["result"]["userAgent"].as_str().unwrap_or_default();
                 let version = agent.split_once('/').map_or("", |(_, version)| version);
-                match super::too_old(Protocol::Codex, version) {
+                match super::too_old("codex", Protocol::Codex, version) {
                     None => (
                         line(&json!({"method": "initialized"})) + &line(&self.opening),
                         Vec::new(),

@@ -19,6 +19,8 @@ pub struct Known {
     pub messages: HashSet<Uuid>,
     /// The last of them that has no id there.
     pub without_id: Option<Uuid>,
+    /// Whether it may lack the last of them: they were sent, and more is not known.
+    pub may_lack: bool,
 }
 
 impl Known {
@@ -26,7 +28,10 @@ impl Known {
     /// not count, because the agent does not read it.
     pub fn of(driver: &dyn AgentDriver, history: &str, messages: &[AgentMessage]) -> Self {
         let mut texts = driver.texts_without_id(history);
-        let mut session = Self::default();
+        let mut session = Self {
+            may_lack: driver.may_lack_sent(),
+            ..Self::default()
+        };
         for AgentMessage { id, text, .. } in messages {
             if !has_entry(driver, history, *id) && !has_entry(driver, history, stands_for(*id)) {
                 let Some(at) = texts.iter().position(|kept| {
@@ -82,6 +87,7 @@ mod tests {
         let Known {
             messages,
             without_id,
+            may_lack: _,
         } = Known::of(driver, history, &lines);
         (
             lines

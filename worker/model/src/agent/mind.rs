@@ -23,7 +23,7 @@ use teamd_shared::transcript::{Event, Usage};
 use tokio::sync::watch;
 
 use super::process::{AgentProcess, Launch};
-use super::{AgentDriver, AgentOutput, Claude, Codex, ImmediateReply, TeamTool};
+use super::{Acp, AgentDriver, AgentOutput, Claude, Codex, ImmediateReply, TeamTool};
 use calls::AgentCalls;
 use cost::Cost;
 pub use messages::AgentMessage;
@@ -105,6 +105,10 @@ impl Setup {
         let instructions = self.instructions.clone();
         let model = self.model.clone();
         match self.agent.protocol {
+            Protocol::Acp => {
+                let name = self.agent.name.clone();
+                Box::new(Acp::new(name, tools, instructions, model))
+            }
             Protocol::Codex => Box::new(Codex::new(tools, instructions, model)),
             Protocol::Claude | Protocol::Run => Box::new(Claude::new(tools, instructions, model)),
         }

@@ -4,9 +4,12 @@
 //! A driver turns what happened into lines of its agent's protocol, and lines of the agent into
 //! what happened. It is pure, and knows nothing of teams: it gets their tools as data.
 
+mod acp;
+mod acp_known;
 mod claude;
 mod codex;
 mod known;
+mod mcp;
 mod mind;
 mod process;
 mod team_calls;
@@ -19,10 +22,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::Value;
 use teamd_shared::member::{Permissions, Protocol};
-use teamd_shared::terms::Version;
+use teamd_shared::terms::{Published, Version};
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
+use acp::Acp;
+pub use acp::{TeamCall, TeamServer};
 use claude::Claude;
 use codex::Codex;
 pub use known::Known;
@@ -101,12 +106,18 @@ pub enum AgentOutput {
 }
 
 /// A session that a process begins or, if the agent has kept it, resumes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AgentSession {
     /// Its id, which the agent gets.
     pub id: Uuid,
     /// The file in which the agent keeps it.
     pub history: Option<PathBuf>,
+    /// What is in that file.
+    pub kept: String,
+    /// Where the agent works.
+    pub workspace: PathBuf,
+    /// The address of the gateway, if there is one.
+    pub gateway: Option<String>,
 }
 
 /// How a worker drives an agent.
@@ -122,6 +133,36 @@ pub trait AgentDriver: Debug + Send {
     fn settings(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
+    /// Returns further such variables, given those by which it finds its model.
+    fn set_up(&self, _variables: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+    /// Makes what serves the team tools over HTTP, for an agent that does not get them by its pipe.
+    fn team_server(&mut self) -> Option<TeamServer> {
+        None
+    }
+    /// Returns the name of the file, below the state directory, in which the worker records what
+    /// the agent does not show of its session.
+    fn record_name(&self, _session: Uuid) -> Option<PathBuf> {
+        None
+    }
+    /// Returns whether a session can be resumed, given what is in its file.
+    fn can_resume(&self, _history: &str) -> bool {
+        true
+    }
+    /// Takes the lines for that file. They must last before the lines that come with them are
+    /// written.
+    fn take_record(&mut self) -> String {
+        String::new()
+    }
+    /// Takes what the lines that were returned last mean.
+    fn take_output(&mut self) -> Vec<AgentOutput> {
+        Vec::new()
+    }
+    /// Applies a call of a team tool that has come over HTTP.
+    fn call_team(&mut self, _call: TeamCall) -> Vec<AgentOutput> {
+        Vec::new()
+    }
     /// Returns why the agent cannot run in this workspace, if settings of the project there would lead
     /// its calls past the gateway.
     fn refuses(&self, _workspace: &Path) -> Option<String> {
@@ -132,6 +173,11 @@ pub trait AgentDriver: Debug + Send {
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf>;
     /// Returns whether an entry of that file is this message, in the conversation.
     fn holds(&self, entry: &Value, message: Uuid) -> bool;
+    /// Returns whether a session may lack the last messages that its file holds: they are in there
+    /// before they are sent.
+    fn may_lack_sent(&self) -> bool {
+        false
+    }
     /// Returns the texts of messages at the end of that file that have no id there; `history`: what
     /// is in it.
     fn texts_without_id(&self, _history: &str) -> Vec<String> {
@@ -163,8 +209,8 @@ pub fn open_kept(path: &Path) -> io::Result<File> {
 }
 
 /// Returns why an agent cannot be driven, given its version; one without a version can.
-fn too_old(protocol: Protocol, version: &str) -> Option<AgentOutput> {
-    let published = protocol.published()?;
+fn too_old(name: &str, protocol: Protocol, version: &str) -> Option<AgentOutput> {
+    let published = Published::of(name, protocol)?;
     let version = Version::read(version)?;
     let why = published.too_old(version)?;
     Some(AgentOutput::Unusable(format!("cannot be driven: {why}")))

@@ -81,6 +81,11 @@ impl<A> TeamCalls<A> {
         outcome
     }
 
+    /// Returns whether the agent is to end its turn, because a call of it has its outcome later.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
     /// Applies that the turn has ended.
     pub(super) fn turn_ended(&mut self) {
         self.is_waiting = false;

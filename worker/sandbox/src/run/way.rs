@@ -58,7 +58,7 @@ impl Way {
             ours.set_nonblocking(true)?;
             way.from = Some(Listeners::Inside(ours));
             way.theirs = Some(theirs.into());
-        } else if !live && way.gateway.has_model() {
+        } else if !live && way.gateway.serves_agent() {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             way.port = listener.local_addr()?.port();
             way.from = Some(Listeners::Here(listener));
@@ -73,6 +73,14 @@ impl Way {
             channel,
             ports: self.gateway.ports(),
         })
+    }
+
+    /// Returns the address of the gateway, as the agent reaches it; none without one.
+    pub fn address(&self) -> Option<String> {
+        let port = self.port;
+        self.from
+            .is_some()
+            .then(|| format!("http://{}:{port}", Ipv4Addr::LOCALHOST))
     }
 
     /// Returns the variables by which the agent finds it.

@@ -16,16 +16,35 @@ pub struct KnownAgent {
     keys: &'static [&'static str],
     /// The variables that choose a service whose requests the agent itself must sign.
     pub(crate) signs: &'static [&'static str],
+    /// Whether the gateway leads to its model: else it cannot be used, since no key enters the
+    /// sandbox.
+    pub(crate) is_served: bool,
     /// How much memory a teammate takes with it, in MB.
     pub memory: u32,
 }
 
 impl KnownAgent {
-    /// Returns the one behind a protocol; none if that is a program of the user's own.
-    pub fn of(protocol: Protocol) -> Option<Self> {
-        let published = protocol.published()?;
+    /// Returns the one of this name and protocol; none if that is a program of the user's own.
+    pub fn of(name: &str, protocol: Protocol) -> Option<Self> {
+        let published = Published::of(name, protocol)?;
         Some(match protocol {
             Protocol::Run => return None,
+            Protocol::Acp if name == "gemini" => Self {
+                published,
+                needs: "GEMINI_API_KEY",
+                keys: &["GEMINI_API_KEY"],
+                signs: &[],
+                is_served: false,
+                memory: 330,
+            },
+            Protocol::Acp => Self {
+                published,
+                needs: "OPENAI_API_KEY or ANTHROPIC_API_KEY",
+                keys: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"],
+                signs: &[],
+                is_served: true,
+                memory: 700,
+            },
             Protocol::Claude => Self {
                 published,
                 needs: "ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway",
@@ -35,6 +54,7 @@ impl KnownAgent {
                     "CLAUDE_CODE_USE_VERTEX",
                     "CLAUDE_CODE_USE_FOUNDRY",
                 ],
+                is_served: true,
                 memory: 220,
             },
             Protocol::Codex => Self {
@@ -42,6 +62,7 @@ impl KnownAgent {
                 needs: "OPENAI_API_KEY",
                 keys: &["OPENAI_API_KEY"],
                 signs: &[],
+                is_served: true,
                 memory: 115,
             },
         })
@@ -86,7 +107,7 @@ mod tests {
         };
         put(&folder.join("codex.js"), "");
         std::os::unix::fs::symlink(folder.join("codex.js"), scratch.path().join("codex")).unwrap();
-        let codex = KnownAgent::of(Protocol::Codex).unwrap();
+        let codex = KnownAgent::of("codex", Protocol::Codex).unwrap();
         let version = || codex.version(&scratch.path().join("codex"));
         assert_eq!(version(), None);
         let description = folder.with_file_name("package.json");

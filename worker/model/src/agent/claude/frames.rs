@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use teamd_shared::transcript::Usage;
 
-use super::super::{AgentOutput, TeamTool, number_of};
+use super::super::{AgentOutput, number_of};
 
 /// Returns the outcomes of its own tools that a message holds.
 pub(super) fn outcomes(content: &Value) -> Vec<AgentOutput> {
@@ -32,12 +32,6 @@ pub(super) fn outcomes(content: &Value) -> Vec<AgentOutput> {
         .collect()
 }
 
-/// Describes a team tool as MCP does.
-pub(super) fn tool_entry(tool: &TeamTool) -> Value {
-    let text = &tool.text;
-    json!({"name": text.name, "description": text.description, "inputSchema": text.input})
-}
-
 pub(super) fn usage_of(value: &Value) -> Usage {
     Usage {
         input_tokens: number_of(&value["input_tokens"]),
@@ -45,10 +39,6 @@ pub(super) fn usage_of(value: &Value) -> Usage {
         cache_read_input_tokens: number_of(&value["cache_read_input_tokens"]),
         cache_creation_input_tokens: number_of(&value["cache_creation_input_tokens"]),
     }
-}
-
-pub(super) fn outcome(content: &str, is_error: bool) -> Value {
-    json!({"content": [{"type": "text", "text": content}], "isError": is_error})
 }
 
 pub(super) fn mcp_result(request: &Value, id: &Value, result: &Value) -> String {

@@ -269,6 +269,7 @@ fn a_version_that_is_too_old_and_a_session_that_is_not_gone_on_with_are_told() {
     claude.begin(&AgentSession {
         id: Uuid::nil(),
         history: Some("x".into()),
+        ..AgentSession::default()
     });
     assert_eq!(
         hears(&mut claude, &ended).1,
@@ -277,6 +278,7 @@ fn a_version_that_is_too_old_and_a_session_that_is_not_gone_on_with_are_told() {
     claude.begin(&AgentSession {
         id: Uuid::nil(),
         history: Some("x".into()),
+        ..AgentSession::default()
     });
     hears(&mut claude, &begun(json!("2.1.330")));
     assert!(matches!(
@@ -294,7 +296,7 @@ fn no_settings_of_a_project_lead_it_to_another_model() {
     let all = driver().arguments(
         &AgentSession {
             id: Uuid::nil(),
-            history: None,
+            ..AgentSession::default()
         },
         &variables,
     );
@@ -327,7 +329,7 @@ fn settings_of_a_project_do_not_outrank_the_gateway() {
     let arguments = claude.arguments(
         &AgentSession {
             id: Uuid::nil(),
-            history: None,
+            ..AgentSession::default()
         },
         &variables,
     );

@@ -32,7 +32,7 @@ fn begun() -> Codex {
     let mut codex = driver();
     codex.begin(&AgentSession {
         id: SESSION,
-        history: None,
+        ..AgentSession::default()
     });
     hears(
         &mut codex,
@@ -114,7 +114,7 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
     let mut codex = driver();
     let hello = frames(&codex.begin(&AgentSession {
         id: SESSION,
-        history: None,
+        ..AgentSession::default()
     }));
     assert_eq!(
         (hello[0]["method"].as_str(), &hello[0]["id"]),
@@ -182,6 +182,7 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
     codex.begin(&AgentSession {
         id: SESSION,
         history,
+        ..AgentSession::default()
     });
     let (opening, _) = hears(&mut codex, &json!({"id": 1, "result": {}}));
     assert_eq!(opening[1]["method"], "thread/resume");
@@ -195,7 +196,7 @@ fn a_thread_is_marked_with_its_session_and_gone_on_with_by_its_file() {
     let mut codex = driver();
     codex.begin(&AgentSession {
         id: SESSION,
-        history: None,
+        ..AgentSession::default()
     });
     let too_old = "cannot be driven: version 0.20.1 is too old: 0.150.0 is needed; `npm install -g @openai/codex` updates it";
     let (sent, output) = hears(

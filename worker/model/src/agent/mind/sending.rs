@@ -5,13 +5,16 @@ use teamd_shared::message::{IdleReason, Message};
 use teamd_shared::transcript::{Block, Event};
 use uuid::Uuid;
 
-use super::super::known::stands_for;
+use super::super::known::{Known, stands_for};
 use super::calls::Receiver;
 use super::{AgentMessage, AgentMind, PLAN_WAITS, Resumption};
 use crate::message_text::{ask, show};
 
 /// The message to an agent that ended in the middle of its work.
 const GO_ON: &str = "Your process ended in the middle of your work and was restarted. A tool call without a result may have run. Continue.";
+
+/// What follows that, if the agent may not have kept its last messages; they follow.
+const REPEATED: &str = "If you do not know the following lines, they are your last messages:";
 
 /// The message to an agent whose session is lost; the end of the old session follows it.
 const LOST: &str = "Your earlier session is lost; this is a new one. A tool call of the work below may have run. The end of the earlier session:";
@@ -106,7 +109,9 @@ impl AgentMind {
         let is_stuck = self.is_work && !running.is_in_turn() && news.is_empty();
         let history = self.messages.history().trim_end();
         let first = match running.resumption {
-            Resumption::BrokenOff { .. } => GO_ON.to_owned(),
+            Resumption::BrokenOff { .. } => {
+                go_on(self.messages.of_this_work(), &running.process.known)
+            }
             Resumption::Nothing if is_stuck => GO_ON.to_owned(),
             Resumption::Lost if is_stuck => format!("{LOST}{history}\n\n{GO_ON}"),
             Resumption::Lost if !news.is_empty() => format!("{LOST}{history}"),
@@ -145,4 +150,21 @@ impl AgentMind {
             running.process.permit(question, refusal);
         }
     }
+}
+
+/// Tells an agent to continue its work. One that may lack its last messages gets them again, as
+/// what they are.
+fn go_on(of_this_work: &[AgentMessage], known: &Known) -> String {
+    let mut text = GO_ON.to_owned();
+    if !known.may_lack {
+        return text;
+    }
+    let sent = of_this_work
+        .iter()
+        .filter(|message| known.messages.contains(&message.id));
+    text.push_str(&format!("\n{REPEATED}"));
+    for line in sent.flat_map(|message| message.text.lines()) {
+        text.push_str(&format!("\n> {line}"));
+    }
+    text
 }

@@ -1,0 +1,207 @@
+//! What holds for agents that speak ACP alone.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{ACP, KEY, LIVE, SETS, agent_of, runs, session, spawn, team_of};
+use crate::support::{Team, is_alive, signal};
+
+/// A team whose agent is started by this command line of a shell.
+fn team_behind(shell: &str, layers: &str) -> Option<Team> {
+    let team = team_of(&[&ACP], layers)?;
+    let stub = team.root().join("opencode-stub.py");
+    let line = shell.replace("STUB", &format!("python3 {} acp", stub.display()));
+    team.write(
+        "team.toml",
+        &format!("[agents.opencode]\ncommand = ['sh', '-c', '{line}']\nprotocol = 'acp'\n"),
+    );
+    team.trust();
+    Some(team)
+}
+
+/// A prompt that comes during a turn cancels that, with some agents.
+#[test]
+fn mail_during_a_turn_is_the_next_prompt() {
+    let Some(team) = team_of(&[&ACP], LIVE) else {
+        return;
+    };
+    spawn(&team, &ACP, &[]);
+    team.send(
+        "carol",
+        "$ touch ready; until [ -e go ]; do sleep 0.01; done; echo first",
+    );
+    team.until("the command", || team.made("ready"));
+    team.send("carol", "say second");
+    team.send("carol", "say third");
+    team.until("the mail", || {
+        team.file("transcript/carol.jsonl").contains("say third")
+    });
+    assert!(!session(&team, &ACP).contains("say second"));
+    team.write("go", "");
+    team.until_finished("carol", 1);
+    let content = team.notices("carol").pop().unwrap()["content"].to_string();
+    for said in ["first", "second", "third"] {
+        assert!(content.contains(said), "{content}");
+    }
+    let kept = session(&team, &ACP);
+    assert!(!kept.contains("cancelled"), "{kept}");
+    let prompts = kept.matches("\"role\": \"user\"").count();
+    assert_eq!(prompts, 2, "what has come meanwhile is one prompt: {kept}");
+}
+
+/// What it shows of its turn is in the transcript: texts, calls with what they are given, plans; a
+/// call of a team tool once.
+#[test]
+fn what_it_shows_is_in_the_transcript() {
+    let Some(team) = team_of(&[&ACP], LIVE) else {
+        return;
+    };
+    spawn(&team, &ACP, &[]);
+    let said = runs(
+        &team,
+        "plan read it first\n$ echo out\n@task_list\n@no_such_tool\nsay done with it",
+    );
+    assert!(
+        said["content"].as_str().unwrap().ends_with("done with it"),
+        "{said}"
+    );
+    let entries = team.transcript("carol");
+    let calls: Vec<_> = entries
+        .iter()
+        .filter_map(|entry| entry["content"].as_array())
+        .flatten()
+        .filter(|block| block["type"] == "tool_use")
+        .map(|block| (block["name"].clone(), block["input"].clone()))
+        .collect();
+    let plan = json!({"entries": [{"content": "read it first", "status": "pending"}]});
+    assert_eq!(
+        calls,
+        [
+            (json!("plan"), plan),
+            (json!("execute"), json!({"command": "echo out"})),
+            (json!("task_list"), json!({})),
+            (
+                json!("team_no_such_tool"),
+                json!({"title": "team_no_such_tool"})
+            ),
+        ]
+    );
+    assert!(team.results("carol")[1]["content"] == "out\n");
+    team.teamctl([
+        "lint",
+        team.path("transcript/carol.jsonl").to_str().unwrap(),
+    ])
+    .ok();
+}
+
+/// A service that fails looks like that with some agents.
+#[test]
+fn a_turn_without_an_answer_is_a_failed_piece_of_work() {
+    let Some(team) = team_of(&[&ACP], LIVE) else {
+        return;
+    };
+    spawn(&team, &ACP, &[]);
+    let failed = runs(&team, "nothing");
+    assert_eq!(failed["idle_reason"], "failed", "{failed}");
+    assert!(
+        failed["content"]
+            .as_str()
+            .unwrap()
+            .contains("without an answer"),
+        "{failed}"
+    );
+    assert_eq!(runs(&team, "say well")["content"], "well");
+}
+
+/// A line without an end is cut, and the agent is started again.
+#[test]
+fn a_line_that_has_no_end_fills_no_memory() {
+    let Some(team) = team_of(&[&ACP], LIVE) else {
+        return;
+    };
+    spawn(&team, &ACP, &[]);
+    let agent = agent_of(&team);
+    assert_eq!(runs(&team, "endless")["content"], "done");
+    assert!(!is_alive(agent));
+}
+
+/// An agent that cannot resume a session loads it, and its replay is no output; without both, there
+/// is a new session, which is told what was.
+#[test]
+fn a_session_is_loaded_or_replaced_where_it_cannot_be_resumed() {
+    for (abilities, is_kept) in [("load", true), ("none", false)] {
+        let Some(team) = team_of(&[&ACP], LIVE) else {
+            return;
+        };
+        team.write("abilities", abilities);
+        spawn(&team, &ACP, &["--prompt", "say first-words"]);
+        team.until_finished("carol", 1);
+        signal(agent_of(&team), Signal::SIGKILL);
+        let said = runs(&team, "say more");
+        let content = said["content"].as_str().unwrap();
+        assert!(content.ends_with("more"), "{abilities}: {said}");
+        let entries = team.file("transcript/carol.jsonl");
+        assert!(!entries.contains("replayed"), "{entries}");
+        let kept = session(&team, &ACP);
+        assert_eq!(kept.contains("session is lost"), !is_kept, "{kept}");
+        assert_eq!(content.contains("could not resume"), !is_kept, "{content}");
+    }
+}
+
+/// The gate, also for an agent behind a shell; and whatever ends it, nothing of it is left.
+#[test]
+fn nothing_is_left_of_an_agent_behind_a_shell() {
+    for layers in SETS {
+        for shell in [
+            "STUB; true",
+            "exec STUB",
+            "(setsid sleep 4001 &) ; STUB; true",
+        ] {
+            let Some(team) = team_behind(shell, layers) else {
+                return;
+            };
+            spawn(&team, &ACP, &["--prompt", "forks\nsay well"]);
+            team.until_finished("carol", 1);
+            assert!(team.processes().len() > 3, "{:?}", team.processes());
+            // The agent alone is killed: its shell ends, or does not.
+            signal(agent_of(&team), Signal::SIGKILL);
+            assert!(
+                runs(&team, "forks\nsay again")["content"]
+                    .as_str()
+                    .unwrap()
+                    .ends_with("again")
+            );
+            assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+            team.until("all to be gone", || team.processes().len() == 1);
+            team.teamctl(["spawn", "carol", "--resume"]).ok();
+            assert_eq!(runs(&team, "forks\nsay once more")["content"], "once more");
+            signal(team.pid("carol"), Signal::SIGKILL);
+            team.until("the next worker", || team.incarnation("carol") >= 3);
+            assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+            team.until("all to be gone", || team.processes().len() == 1);
+        }
+    }
+}
+
+/// What fetches its program each time is not run at a spawn.
+#[test]
+fn a_launcher_is_refused() {
+    let team = Team::started().with(ACP.key, KEY);
+    for launcher in ["npx", "uvx", "pipx", "bunx", "docker", "/usr/bin/npx"] {
+        team.write(
+            "team.toml",
+            &format!("[agents.mine]\ncommand = ['{launcher}', '-y', 'agent']\nprotocol = 'acp'\n"),
+        );
+        team.trust();
+        let refused = team
+            .teamctl(["spawn", "carol", "--agent", "mine"])
+            .exits(1)
+            .stderr;
+        assert!(
+            refused.contains("fetches a program") && refused.contains("install the program once"),
+            "{refused}"
+        );
+        let listed = team.teamctl(["agents"]).ok().stdout;
+        assert!(listed.contains("launcher"), "{listed}");
+    }
+}

@@ -205,3 +205,23 @@ fn a_launcher_is_refused() {
         assert!(listed.contains("launcher"), "{listed}");
     }
 }
+
+/// It may keep what it shows with its calls in a file that its commands read.
+#[test]
+fn a_lead_agent_only_recommends() {
+    let Some(team) = team_of(&[&ACP], LIVE) else {
+        return;
+    };
+    team.teamctl_with(
+        ["chat", "--agent", ACP.agent, "--timeout", "20s"],
+        "say hello",
+    )
+    .ok();
+    let spawns = json!({"name": "dan", "role": "coder", "prompt": "say x"});
+    team.send("lead", &format!("@spawn_teammate {spawns}"));
+    team.until("it to be refused", || {
+        team.file("transcript/lead.jsonl")
+            .contains("in your name, so a person decides")
+    });
+    assert!(!team.file("config.json").contains("\"dan\""));
+}

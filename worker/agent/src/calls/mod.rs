@@ -26,8 +26,7 @@ use crate::session::Session;
 use crate::tools::Tools;
 
 /// Why an agent cannot decide by itself if its commands could speak in its name.
-const NOT_ITSELF: &str =
-    "on this machine a command that you run could send this in your name, so a person decides";
+const NOT_ITSELF: &str = "a command that you run could send this in your name, so a person decides";
 
 impl<T: Tools> Session<T> {
     /// Carries out a call about the team; `repeated`: an earlier incarnation may have begun it.

@@ -190,9 +190,12 @@ impl Tools for Toolbox {
     fn is_agent_itself(&self) -> bool {
         let config = self.runner.config();
         let is_confined = config.sandbox.mode != SandboxMode::Off;
-        self.agent.is_none()
-            || !is_confined
-            || config
+        let Some(agent) = self.agent.as_ref().filter(|_| is_confined) else {
+            return true;
+        };
+        // What it shows with a call over HTTP it may keep in a file that its commands read.
+        !agent.protocol.has_tools_over_http()
+            && config
                 .confinement
                 .layers
                 .enforcement(Promise::Agents, true)

@@ -479,7 +479,17 @@ pub(super) fn what_it_says_is_seen_at_once_and_what_it_waits_for(stub: &Stub) {
 }
 
 /// The lead agent is one, too: it has the tools of a lead, and starts others of its kind.
-pub(super) fn the_lead_agent_is_one_with_the_tools_of_a_lead(stub: &Stub) {
+#[test]
+fn claude_code_is_a_lead_agent_with_the_tools_of_a_lead() {
+    leads(&CLAUDE);
+}
+
+#[test]
+fn codex_is_a_lead_agent_with_the_tools_of_a_lead() {
+    leads(&CODEX);
+}
+
+fn leads(stub: &Stub) {
     let Some(team) = team_of(&[stub], LIVE) else {
         return;
     };

@@ -92,7 +92,6 @@ scenarios! {
     a_session_that_is_gone_is_begun_anew_and_told_so
     what_an_agent_does_wrong_fails_a_piece_of_work_at_most
     what_it_says_is_seen_at_once_and_what_it_waits_for
-    the_lead_agent_is_one_with_the_tools_of_a_lead
     an_agent_that_cannot_begin_is_an_error_of_spawn
     a_question_of_the_agent_is_a_request_that_a_person_answers
     a_question_is_over_when_the_agent_has_ended

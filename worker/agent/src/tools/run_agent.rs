@@ -156,7 +156,7 @@ impl LaunchContext<'_> {
         let meter = self.meter.clone();
         let (job, way) = self.job(|variables| SetUp {
             arguments: driver.arguments(&session, variables),
-            variables: driver.set_up(variables),
+            variables: driver.set_up(variables, state),
         })?;
         session.gateway = way.address();
         let begin = driver.begin(&session);

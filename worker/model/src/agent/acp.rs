@@ -407,8 +407,12 @@ impl AgentDriver for Acp {
         Vec::new()
     }
 
-    fn set_up(&self, variables: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
-        super::acp_known::variables(&self.name, self.model.as_deref(), variables)
+    fn set_up(
+        &self,
+        variables: &[(&'static str, String)],
+        state: &Path,
+    ) -> Vec<(&'static str, String)> {
+        super::acp_known::variables(&self.name, self.model.as_deref(), variables, state)
     }
 
     fn team_server(&mut self) -> Option<TeamServer> {

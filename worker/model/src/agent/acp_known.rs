@@ -1,18 +1,26 @@
 //! How agents are set up that are known by name and speak ACP: what the protocol has no words for.
 
+use std::path::Path;
+
 use serde_json::json;
 
 /// Returns the variables that set up the agent of this name, given those by which it finds its
-/// model.
+/// model, and its state directory.
 pub(super) fn variables(
     name: &str,
     model: Option<&str>,
     gateway: &[(&'static str, String)],
+    state: &Path,
 ) -> Vec<(&'static str, String)> {
-    match name {
-        "opencode" => vec![("OPENCODE_CONFIG_CONTENT", opencode(model, gateway))],
-        _ => Vec::new(),
+    if name != "opencode" {
+        return Vec::new();
     }
+    // It does not begin without a directory there that it can write to.
+    let folder = state.join("config").to_string_lossy().into_owned();
+    vec![
+        ("OPENCODE_CONFIG_CONTENT", opencode(model, gateway)),
+        ("XDG_CONFIG_HOME", folder),
+    ]
 }
 
 /// Returns the settings of OpenCode: its models are reached through the gateway, it asks before it

@@ -133,8 +133,13 @@ pub trait AgentDriver: Debug + Send {
     fn settings(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
-    /// Returns further such variables, given those by which it finds its model.
-    fn set_up(&self, _variables: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
+    /// Returns further such variables, given those by which it finds its model, and its state
+    /// directory.
+    fn set_up(
+        &self,
+        _variables: &[(&'static str, String)],
+        _state: &Path,
+    ) -> Vec<(&'static str, String)> {
         Vec::new()
     }
     /// Makes what serves the team tools over HTTP, for an agent that does not get them by its pipe.

@@ -114,15 +114,6 @@ pub(super) fn input_of(call: &ToolCall) -> Value {
     }
 }
 
-/// Returns whether it is known what a call is given.
-pub(super) fn has_input(call: &ToolCall) -> bool {
-    match &call.raw_input {
-        Some(Value::Object(input)) => !input.is_empty(),
-        Some(Value::Null) | None => false,
-        Some(_) => true,
-    }
-}
-
 /// Returns whether a call is shown to be given this. Some agents show it as the title.
 pub(super) fn is_given(call: &ToolCall, input: &Value) -> bool {
     let title = serde_json::from_str::<Value>(&call.title).ok();

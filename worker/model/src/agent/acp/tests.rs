@@ -419,6 +419,16 @@ fn a_call_of_a_team_tool_is_told_once_and_only_within_a_turn() {
     }
     let (_, mut outcome) = calls(&mut acp, "no_tool", json!({}));
     assert!(outcome.try_recv().unwrap().is_error);
+    // What it is given is known when it runs.
+    let update = |kind: &str, status: &str, input: Value| json!({"sessionUpdate": kind, "toolCallId": "run", "title": "bash", "kind": "execute", "status": status, "rawInput": input});
+    let pending = update("tool_call", "pending", json!({"cwd": "/w"}));
+    assert_eq!(shows(&mut acp, pending), []);
+    let given = json!({"command": "make"});
+    let runs = update("tool_call_update", "in_progress", given.clone());
+    match shows(&mut acp, runs).last() {
+        Some(AgentOutput::Call { input, .. }) => assert_eq!(*input, given),
+        other => panic!("{other:?}"),
+    }
     // A tool of its own is never taken for one of the team.
     let own = json!({"sessionUpdate": "tool_call", "toolCallId": "own", "title": "x", "name": "send_message", "kind": "execute", "status": "in_progress"});
     match shows(&mut acp, own).last() {

@@ -91,9 +91,8 @@ impl Acp {
             self.of_team.insert(id.to_owned());
             return;
         }
-        // What it is given may come later.
-        let is_known = call.status != ToolCallStatus::Pending || frames::has_input(call);
-        if is_known {
+        // All that it is given is known when it runs, or is asked about.
+        if call.status != ToolCallStatus::Pending {
             self.tell(id);
             self.end_if_over(id);
         }

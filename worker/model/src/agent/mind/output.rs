@@ -91,7 +91,14 @@ impl AgentMind {
         }
         let until = teamd_shared::clock::wall();
         let silence = format_duration(self.patience);
-        let why = format!("{} for {silence}", Waiting::UNHEARD);
+        let mut why = format!("{} for {silence}", Waiting::UNHEARD);
+        // Some agents try again without a word.
+        if let Some(trouble) = running.process.meter.trouble() {
+            why.push_str(&format!(
+                "; {}; attempt {}",
+                trouble.brief, trouble.attempts
+            ));
+        }
         self.pauses.send_replace(Some(Waiting { until, why }));
         running.process.next_output().await
     }

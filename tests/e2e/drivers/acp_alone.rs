@@ -165,11 +165,11 @@ fn nothing_is_left_of_an_agent_behind_a_shell() {
             assert!(team.processes().len() > 3, "{:?}", team.processes());
             // The agent alone is killed: its shell ends, or does not.
             signal(agent_of(&team), Signal::SIGKILL);
+            let again = runs(&team, "forks\nsay again");
             assert!(
-                runs(&team, "forks\nsay again")["content"]
-                    .as_str()
-                    .unwrap()
-                    .ends_with("again")
+                again["content"].as_str().unwrap().ends_with("again"),
+                "{again} {}",
+                team.file("transcript/carol.jsonl")
             );
             assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
             team.until("all to be gone", || team.processes().len() == 1);

@@ -38,7 +38,7 @@ use super::team_calls::TeamCalls;
 use super::{AgentDriver, AgentOutput, AgentSession, TeamTool, too_old};
 pub use endpoint::{TeamCall, TeamServer};
 use frames::{
-    error_text, mode_to_set, not_served, notification, option_for, request, response, usage_of,
+    error_text, mode_to_set, not_served, notification, option_for, request, response,
     why_it_stopped,
 };
 
@@ -329,8 +329,8 @@ impl Acp {
             return String::new();
         };
         let answer = read::<PromptResponse>(result);
-        if let Some(usage) = answer.as_ref().and_then(|answer| answer.usage.as_ref()) {
-            self.output.push(AgentOutput::Cost(usage_of(usage)));
+        if let Some(cost) = answer.as_ref().and_then(frames::cost_of) {
+            self.output.push(AgentOutput::Cost(cost));
         }
         let reason = answer.map(|answer| answer.stop_reason);
         // A call that was refused ends the turn of some agents: their models are never told.

@@ -12,6 +12,10 @@ pub(super) fn variables(
     gateway: &[(&'static str, String)],
     state: &Path,
 ) -> Vec<(&'static str, String)> {
+    if name == "gemini" {
+        // In a workspace that it does not trust, it takes no MCP servers. The kernel confines it.
+        return vec![("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned())];
+    }
     if name != "opencode" {
         return Vec::new();
     }

@@ -2,14 +2,14 @@
 
 use agent_client_protocol_schema::v1::{
     ContentBlock, ContentChunk, Error, PermissionOption, PermissionOptionId, PermissionOptionKind,
-    Plan, SessionModeId, SessionModeState, StopReason, ToolCall, ToolCallContent, ToolKind,
-    Usage as ReportedUsage,
+    Plan, PromptResponse, SessionModeId, SessionModeState, StopReason, ToolCall, ToolCallContent,
+    ToolKind, Usage as ReportedUsage,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 use teamd_shared::transcript::Usage;
 
-use super::super::why_it_failed;
+use super::super::{number_of, why_it_failed};
 
 /// The modes in which an agent works and asks, in the order of preference. The sandbox of the agent
 /// itself does not work inside ours, so one without it is preferred to one with it.
@@ -160,7 +160,20 @@ pub(super) fn plan_input(plan: &Plan) -> Value {
     json!({"entries": entries.collect::<Vec<_>>()})
 }
 
-pub(super) fn usage_of(usage: &ReportedUsage) -> Usage {
+/// Returns what a turn has cost, if its answer tells that. Gemini CLI has a field of its own.
+pub(super) fn cost_of(answer: &PromptResponse) -> Option<Usage> {
+    if let Some(usage) = &answer.usage {
+        return Some(usage_of(usage));
+    }
+    let tokens = &answer.meta.as_ref()?.get("quota")?["token_count"];
+    Some(Usage {
+        input_tokens: number_of(&tokens["input_tokens"]),
+        output_tokens: number_of(&tokens["output_tokens"]),
+        ..Usage::default()
+    })
+}
+
+fn usage_of(usage: &ReportedUsage) -> Usage {
     Usage {
         input_tokens: usage.input_tokens,
         output_tokens: usage.output_tokens,

@@ -250,11 +250,16 @@ fn mail_waits_for_the_end_of_the_turn_and_a_turn_without_output_has_failed() {
         ]
     );
     assert_eq!((next.len(), text_of(&next[0])), (1, "two"));
+    let meta = json!({"quota": {"token_count": {"input_tokens": 4, "output_tokens": 3}}});
     let (_, output) = hears(
         &mut acp,
-        json!({"id": next[0]["id"], "result": {"stopReason": "end_turn"}}),
+        json!({"id": next[0]["id"], "result": {"stopReason": "end_turn", "_meta": meta}}),
     );
-    assert_eq!(output, [ended(Some(NO_ANSWER))]);
+    let cost = teamd_shared::transcript::Usage {
+        cache_read_input_tokens: 0,
+        ..cost
+    };
+    assert_eq!(output, [AgentOutput::Cost(cost), ended(Some(NO_ANSWER))]);
     for (answer, why) in [
         (
             json!({"result": {"stopReason": "max_tokens"}}),

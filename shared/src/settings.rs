@@ -239,7 +239,7 @@ impl Settings {
             watchdog: _,
             cgroup,
             auto_start: _,
-            team: TeamSize { max_members: _ },
+            team: TeamSize { max_members },
             work,
             checkouts,
             checkout,
@@ -260,8 +260,13 @@ impl Settings {
             "watchdog",
             "auto_start",
             "notify",
-            "team.max_members",
         ]);
+        // It bounds what a lead agent, whose tools may write the file, starts by itself.
+        let usual = TeamSize::default().max_members;
+        to.widens(
+            "team.max_members",
+            (*max_members > usual).then_some(max_members),
+        );
         // Without cgroups the limits hold for each process, and no longer for all of them together.
         to.widens("cgroup", (*cgroup == cgroup::Use::Off).then_some("off"));
         work.effects(to);

@@ -59,6 +59,13 @@ impl Budget {
     /// # Errors
     /// A text for the model: what is left, and what to name.
     pub fn can_grant(&self, grant: Grant) -> Result<(), String> {
+        let nothing = self.tokens == Some(0)
+            || self
+                .cost
+                .is_some_and(|(left, _)| left == Dollars::default());
+        if nothing {
+            return Err("nothing is left of the budget of your own piece of work, and what you give to teammates counts into it".to_owned());
+        }
         if let Some(left) = self.tokens
             && (grant.tokens == 0 || grant.tokens > left)
         {

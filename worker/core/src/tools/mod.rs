@@ -44,6 +44,10 @@ pub use table::{AfterCrash, Caller};
 pub use tasks::TaskAction;
 pub use write_file::WriteFile;
 
+/// What each result says of an order to the daemon that was broken off, so that it is not known
+/// whether it was carried out.
+pub const IN_DOUBT: &str = "may have been carried out";
+
 /// A tool, as a model is told of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolText {

@@ -103,7 +103,7 @@ pub(super) struct LeadTaskUpdate {
     subject: Option<String>,
     /// The task in full.
     description: Option<String>,
-    /// Task numbers.
+    /// Task numbers; `[]` for none.
     blocked_by: Option<String>,
     /// A teammate or role.
     #[serde(rename = "for")]
@@ -265,9 +265,9 @@ impl LeadTaskUpdate {
         } = self;
         let fields = TaskFields {
             subject: said(subject),
-            description,
-            blocked_by: task_ids("task_update", blocked_by)?,
-            reserved_for,
+            description: said(description),
+            blocked_by: task_ids("task_update", said(blocked_by))?,
+            reserved_for: said(reserved_for),
             check: said(check),
             review: said(review),
             plan,

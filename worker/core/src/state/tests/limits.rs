@@ -92,6 +92,8 @@ fn what_is_given_to_teammates_is_spent_and_no_more_can_be_given_than_is_left() {
     assert_eq!(state.limit_reached(), None);
     state.work.granted = of_tokens(most);
     assert_eq!(state.limit_reached(), Some(IdleReason::MaxTokens));
+    let nothing = state.budget_left().can_grant(of_tokens(1)).unwrap_err();
+    assert!(nothing.starts_with("nothing is left"), "{nothing}");
     state.limits.tokens = None;
     assert_eq!(state.budget_left().can_grant(Grant::default()), Ok(()));
     state.limits.cost = Some((Dollars::try_from(2.0).unwrap(), None));

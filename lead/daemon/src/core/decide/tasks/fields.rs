@@ -5,6 +5,8 @@ use teamd_shared::fingerprint::Baseline;
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::job::JobReport;
 use teamd_shared::journal::TaskRecord;
+use teamd_shared::member::ApproveBy;
+use teamd_shared::message::USER;
 use teamd_shared::task::{MAX_OPEN, Task, TaskEvent, TaskFields, TaskId};
 
 use super::{no_task, not_for_teammates};
@@ -110,6 +112,12 @@ impl DecisionView<'_> {
         let mut task = fields
             .change(&stepped, by.as_str())
             .map_err(|why| usage(command, why))?;
+        if *by != Actor::Person && loosens(&stepped, &task) {
+            return Err(conflict(
+                format!("a person chose the check or the review of task {id}"),
+                format!("a person changes it with `teamctl task {command} {id}`"),
+            ));
+        }
         task.protected = self.protected(by);
         self.waits_for_known(&task)?;
         if let Some(cycle) = self.team.cycle(id, &task.blocked_by) {
@@ -146,6 +154,16 @@ impl DecisionView<'_> {
             _ => None,
         }
     }
+}
+
+/// Tells whether a task loses what a person chose for it: its check, or a person's review.
+fn loosens(before: &Task, after: &Task) -> bool {
+    let chosen = before.check.as_ref().filter(|check| check.set_by == USER);
+    let loses_check = chosen.is_some() && after.check.as_ref() != chosen;
+    let loses_any_check = after.no_check && !before.no_check;
+    let of_person = Some(ApproveBy::Person);
+    let loses_review = before.review == of_person && after.review != of_person;
+    loses_check || loses_any_check || loses_review
 }
 
 fn usage(command: &str, message: String) -> Refusal {

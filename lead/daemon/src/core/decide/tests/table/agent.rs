@@ -1,12 +1,13 @@
 //! The lead agent: a member like the others, that may ask for some of what a person may.
 
-use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder};
+use teamd_shared::control::{Command, Done, RefusalCode, SpawnOrder, TaskOrder};
 use teamd_shared::journal::{Line, Record};
 use teamd_shared::member::{ApproveBy, Phase, TermsPatch};
 use teamd_shared::message::{ASKED_BY, AnsweredBy, Body};
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::request::Status;
+use teamd_shared::task::TaskFields;
 
 use super::super::harness::*;
 use crate::core::caller::Actor;
@@ -371,4 +372,55 @@ fn the_lead_agent_makes_the_team_no_larger_than_it_may_be_and_a_person_does() {
         refusal(reply(&agent_spawns(&mut harness, "other"))).0,
         RefusalCode::Conflict
     );
+}
+
+#[test]
+fn the_lead_agent_takes_no_check_and_no_review_away_that_a_person_chose() {
+    let mut harness = Harness::new();
+    harness.runs("lead");
+    let chosen = TaskFields {
+        subject: Some("one".to_owned()),
+        check: Some("true".to_owned()),
+        review: Some("person".to_owned()),
+        ..TaskFields::default()
+    };
+    let add = |tasks: Vec<TaskFields>| {
+        Command::Task(TaskOrder::Add {
+            id: next_id(),
+            tasks,
+            within: false,
+        })
+    };
+    harness.ask(add(vec![chosen.clone()])).unwrap();
+    harness.agent_asks(add(vec![chosen])).unwrap();
+    let edit = |id: u32, fields: TaskFields| Command::Task(TaskOrder::Edit(id, Box::new(fields)));
+    let check = |command: &str| TaskFields {
+        check: Some(command.to_owned()),
+        ..TaskFields::default()
+    };
+    let review = |by: &str| TaskFields {
+        review: Some(by.to_owned()),
+        ..TaskFields::default()
+    };
+    for loosened in [
+        check("none"),
+        check("false"),
+        review("none"),
+        review("lead"),
+    ] {
+        let refused = refusal(harness.agent_asks(edit(1, loosened.clone())));
+        assert_eq!(refused.0, RefusalCode::Conflict, "{loosened:?}");
+        harness.ask(edit(1, loosened)).unwrap();
+        let again = TaskFields {
+            review: Some("person".to_owned()),
+            ..check("true")
+        };
+        harness.ask(edit(1, again)).unwrap();
+    }
+    let priority = TaskFields {
+        priority: Some(3),
+        ..TaskFields::default()
+    };
+    harness.agent_asks(edit(1, priority)).unwrap();
+    harness.agent_asks(edit(2, check("none"))).unwrap();
 }

@@ -1091,11 +1091,12 @@ fn work_is_reviewed_and_completed_only_when_it_is_approved() {
     let first = review(&team);
     assert_eq!(task(&team, id)["status"], "in_review");
     assert_eq!(task(&team, id)["submission"]["request_id"], json!(first));
-    assert!(
+    // The line follows the journal, which `reviews` reads.
+    team.until("the lead to be asked", || {
         team.inbox("lead")
             .iter()
             .any(|line| line["type"] == "review_request")
-    );
+    });
     let status = team.teamctl(["status"]).ok().stdout;
     assert!(
         status.contains(&format!("{first} task {id} (build it), submission 1")),

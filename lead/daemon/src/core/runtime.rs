@@ -3,6 +3,7 @@
 //! Nothing in here needs a journal line: after a restart the workers report everything again.
 
 mod deadlines;
+mod ladder;
 mod member;
 mod refusals;
 mod watching;
@@ -21,7 +22,7 @@ use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 use teamd_shared::transcript::Usage;
 
-pub(crate) use self::deadlines::DueStep;
+pub(crate) use self::ladder::DueStep;
 pub(crate) use self::member::{MemberRuntime, WorkerLink};
 use self::refusals::changes_tasks;
 use crate::core::caller::ReplyTo;

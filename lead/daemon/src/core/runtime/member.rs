@@ -6,7 +6,7 @@ use teamd_shared::control::WorkerState;
 use teamd_shared::environment::Environment;
 use teamd_shared::member::Doing;
 
-use super::deadlines::Ladder;
+use super::ladder::Ladder;
 use super::refusals::BranchRefusals;
 use crate::core::watchdog::ResponseWatch;
 

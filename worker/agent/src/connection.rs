@@ -22,6 +22,7 @@ use teamd_shared::id::RequestId;
 use teamd_shared::inbox::Appended;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
+use teamd_worker_core::tools::IN_DOUBT;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -99,7 +100,7 @@ pub(crate) enum Unanswered {
     #[error("{}", .0.message)]
     Refused(Refusal),
     /// It was lost, and whether the command was carried out is not known.
-    #[error("the daemon was lost before it answered: it may have been carried out")]
+    #[error("the daemon was lost before it answered: it {}", IN_DOUBT)]
     Lost,
 }
 

@@ -287,10 +287,9 @@ impl WorkProgress {
             let content = if may_have_begun {
                 caller.may_have_run()
             } else {
-                NOT_BEGUN
+                NOT_BEGUN.to_owned()
             };
             let tool_use_id = call.id.clone();
-            let content = content.to_owned();
             lost.push(Event::Result {
                 tool_use_id,
                 content,

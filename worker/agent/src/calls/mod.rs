@@ -17,7 +17,7 @@ mod tasks;
 
 use teamd_shared::control::{Command, Done, Refusal};
 use teamd_worker_core::state::Why;
-use teamd_worker_core::tools::{Outcome, SendMessage, TeamAction};
+use teamd_worker_core::tools::{IN_DOUBT, Outcome, SendMessage, TeamAction};
 use uuid::Uuid;
 
 use self::send_message::{Letter, send_message};
@@ -84,10 +84,7 @@ impl<T: Tools> Session<T> {
     fn done(&self, reply: Result<Reply, Why>) -> Result<Done, String> {
         match reply {
             Ok(reply) => reply.map_err(|unanswered| refused(&unanswered)),
-            Err(why) => Err(format!(
-                "{}; the order may have been carried out",
-                self.broken_off(&why)
-            )),
+            Err(why) => Err(format!("{}; the order {IN_DOUBT}", self.broken_off(&why))),
         }
     }
 }

@@ -44,8 +44,8 @@ pub use table::{AfterCrash, Caller};
 pub use tasks::TaskAction;
 pub use write_file::WriteFile;
 
-/// What each result says of an order to the daemon that was broken off, so that it is not known
-/// whether it was carried out.
+/// What a result says of a call about the team of which it is not known whether it was carried out.
+/// Each such result is made with these words: what the call may have given away counts by them.
 pub const IN_DOUBT: &str = "may have been carried out";
 
 /// A tool, as a model is told of it.

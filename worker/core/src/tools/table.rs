@@ -21,7 +21,7 @@ use super::send_message::{LeadMessage, SendMessage};
 use super::tasks::{
     ClaimTask, LeadTaskCreate, LeadTaskUpdate, TaskCreate, TaskDiff, TaskGet, TaskList, TaskUpdate,
 };
-use super::{Action, Call, LocalAction, TeamAction, ToolText, input};
+use super::{Action, Call, IN_DOUBT, LocalAction, TeamAction, ToolText, input};
 
 /// Reads a call from its input.
 type Parse = Box<dyn Fn(&Value) -> Result<Call, String> + Send + Sync>;
@@ -285,12 +285,14 @@ impl Caller {
     }
 
     /// Returns the result of a call that a crash interrupted, and that is not run again.
-    pub(crate) fn may_have_run(self) -> &'static str {
+    pub(crate) fn may_have_run(self) -> String {
         match self {
-            Self::Teammate => "interrupted: the worker was restarted; the command may have run",
-            Self::LeadAgent => {
-                "interrupted: the worker was restarted; the call may have been carried out (list_teammates shows the team)"
+            Self::Teammate => {
+                "interrupted: the worker was restarted; the command may have run".to_owned()
             }
+            Self::LeadAgent => format!(
+                "interrupted: the worker was restarted; the call {IN_DOUBT} (list_teammates shows the team)"
+            ),
         }
     }
 

@@ -99,7 +99,7 @@ pub(super) struct LeadTaskUpdate {
     status: Option<String>,
     /// With `completed`: what was done.
     summary: Option<String>,
-    /// As of task_create, like those below.
+    /// The task in one line.
     subject: Option<String>,
     /// The task in full.
     description: Option<String>,

@@ -67,11 +67,63 @@ enum Awaited {
 struct Turn {
     /// Whether its model has said or called anything.
     has_output: bool,
+    /// Whether the last output of its model is whole, so that the next one begins another answer. The
+    /// protocol does not say so.
+    answer_is_whole: bool,
     /// The text that is not complete.
     text: String,
     /// Why calls were refused, for the model to be told.
     refusals: Vec<String>,
     is_interrupted: bool,
+}
+
+impl Turn {
+    fn new() -> Self {
+        Self {
+            answer_is_whole: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// The requests whose answers are awaited.
+#[derive(Debug, Default)]
+struct Requests {
+    /// The number of the last one.
+    last: u64,
+    awaited: HashMap<u64, Awaited>,
+}
+
+/// The session.
+#[derive(Debug, Default)]
+struct Session {
+    /// What the agent calls it. While it is being resumed, it is not ready.
+    id: Option<SessionId>,
+    is_ready: bool,
+    /// What its first prompt begins with.
+    preamble: Option<String>,
+    /// What the agent can do.
+    capabilities: AgentCapabilities,
+}
+
+/// What the agent shows of its turn.
+#[derive(Debug, Default)]
+struct Shown {
+    /// Calls of its own tools that are not told yet: what they are given is not known.
+    announced: BTreeMap<String, ToolCall>,
+    /// Those without an outcome.
+    running: BTreeMap<String, ToolCall>,
+    /// Those that show a call of a team tool.
+    of_team: HashSet<String>,
+    /// The options of its questions.
+    questions: HashMap<String, Vec<PermissionOption>>,
+}
+
+/// The plans that the agent has shown.
+#[derive(Debug, Default)]
+struct Plans {
+    count: u64,
+    last: Value,
 }
 
 /// The driver.
@@ -88,31 +140,13 @@ pub(crate) struct Acp {
     token: String,
     workspace: PathBuf,
     gateway: String,
-    awaited: HashMap<u64, Awaited>,
-    requests: u64,
-    capabilities: AgentCapabilities,
-    /// The session, as the agent calls it. While it is being resumed, it is not ready.
-    session: Option<SessionId>,
-    resumes: bool,
-    is_ready: bool,
-    /// What the first prompt of a session begins with.
-    preamble: Option<String>,
+    requests: Requests,
+    session: Session,
     /// Messages that wait for the session, or for the end of the turn.
     waiting: Vec<(Uuid, String)>,
     turn: Option<Turn>,
-    /// Calls of its own tools that are not told yet: what they are given is not known.
-    announced: BTreeMap<String, ToolCall>,
-    /// Those without an outcome.
-    running: BTreeMap<String, ToolCall>,
-    /// Those that show a call of a team tool.
-    of_team: HashSet<String>,
-    /// The options of its questions.
-    questions: HashMap<String, Vec<PermissionOption>>,
-    /// Whether the next output of its model begins another answer. The protocol does not say so.
-    is_next: bool,
-    /// How many plans it has shown, and the last one.
-    plans: u64,
-    plan: Value,
+    shown: Shown,
+    plans: Plans,
     record: String,
     output: Vec<AgentOutput>,
 }
@@ -134,22 +168,12 @@ impl Acp {
             token: endpoint::new_token(),
             workspace: PathBuf::new(),
             gateway: String::new(),
-            awaited: HashMap::new(),
-            requests: 0,
-            capabilities: AgentCapabilities::default(),
-            session: None,
-            resumes: false,
-            is_ready: false,
-            preamble: None,
+            requests: Requests::default(),
+            session: Session::default(),
             waiting: Vec::new(),
             turn: None,
-            announced: BTreeMap::new(),
-            running: BTreeMap::new(),
-            of_team: HashSet::new(),
-            questions: HashMap::new(),
-            is_next: true,
-            plans: 0,
-            plan: Value::Null,
+            shown: Shown::default(),
+            plans: Plans::default(),
             record: String::new(),
             output: Vec::new(),
         }
@@ -157,9 +181,9 @@ impl Acp {
 
     /// Returns the lines of a request whose answer is awaited.
     fn ask(&mut self, awaited: Awaited, method: &str, params: &impl serde::Serialize) -> String {
-        self.requests += 1;
-        self.awaited.insert(self.requests, awaited);
-        request(self.requests, method, params)
+        self.requests.last += 1;
+        self.requests.awaited.insert(self.requests.last, awaited);
+        request(self.requests.last, method, params)
     }
 
     /// Returns the server of the team tools, as the agent is told of it.
@@ -171,7 +195,7 @@ impl Acp {
 
     /// Reads the answer to a request.
     fn answered(&mut self, id: &Value, frame: &Value) -> String {
-        let awaited = id.as_u64().and_then(|id| self.awaited.remove(&id));
+        let awaited = id.as_u64().and_then(|id| self.requests.awaited.remove(&id));
         let Some(awaited) = awaited else {
             return String::new();
         };
@@ -194,7 +218,7 @@ impl Acp {
                     session_id, modes, ..
                 }) => {
                     self.record.push_str(&record::session_line(&session_id.0));
-                    self.session = Some(session_id);
+                    self.session.id = Some(session_id);
                     self.set_mode(modes)
                 }
                 None => self.unusable("does not begin: it names no session".to_owned()),
@@ -238,17 +262,17 @@ impl Acp {
                     .to_owned(),
             );
         }
-        self.capabilities = agent.agent_capabilities;
+        self.session.capabilities = agent.agent_capabilities;
         let servers = vec![self.team_server_entry()];
         let cwd = self.workspace.clone();
-        let sessions = &self.capabilities.session_capabilities;
+        let sessions = &self.session.capabilities.session_capabilities;
         let prompt = sessions
             .system_prompt
             .is_some()
             .then(|| SystemPrompt::new(vec![self.instructions.clone().into()]));
-        let Some(session) = self.session.clone().filter(|_| self.resumes) else {
+        let Some(session) = self.session.id.clone() else {
             if prompt.is_none() {
-                self.preamble = Some(self.instructions.clone());
+                self.session.preamble = Some(self.instructions.clone());
             }
             let params = NewSessionRequest::new(cwd)
                 .mcp_servers(servers)
@@ -261,7 +285,7 @@ impl Acp {
                 .system_prompt(prompt);
             return self.ask(Awaited::Resume, "session/resume", &params);
         }
-        if self.capabilities.load_session {
+        if self.session.capabilities.load_session {
             let params = LoadSessionRequest::new(session, cwd)
                 .mcp_servers(servers)
                 .system_prompt(prompt);
@@ -275,7 +299,7 @@ impl Acp {
     /// Sets the mode in which the agent asks before it uses its tools, if it is in another one.
     fn set_mode(&mut self, modes: Option<SessionModeState>) -> String {
         let mode = modes.and_then(|modes| mode_to_set(&modes));
-        match (mode, self.session.clone()) {
+        match (mode, self.session.id.clone()) {
             (Some(mode), Some(session)) => {
                 let params = SetSessionModeRequest::new(session, mode);
                 self.ask(Awaited::Mode, "session/set_mode", &params)
@@ -285,14 +309,14 @@ impl Acp {
     }
 
     fn ready(&mut self) -> String {
-        self.is_ready = true;
+        self.session.is_ready = true;
         self.output.push(AgentOutput::Ready);
         self.prompt_waiting()
     }
 
     /// Begins a turn with the messages that wait, if there are any.
     fn prompt_waiting(&mut self) -> String {
-        if !self.is_ready || self.turn.is_some() || self.waiting.is_empty() {
+        if !self.session.is_ready || self.turn.is_some() || self.waiting.is_empty() {
             return String::new();
         }
         let mut texts = Vec::new();
@@ -301,16 +325,15 @@ impl Acp {
             self.output.push(AgentOutput::Taken(id));
             texts.push(text);
         }
-        self.turn = Some(Turn::default());
-        self.is_next = true;
+        self.turn = Some(Turn::new());
         self.prompt(&texts.join("\n\n"))
     }
 
     fn prompt(&mut self, text: &str) -> String {
-        let Some(session) = self.session.clone() else {
+        let Some(session) = self.session.id.clone() else {
             return String::new();
         };
-        let text = match self.preamble.take() {
+        let text = match self.session.preamble.take() {
             Some(preamble) => format!("{preamble}\n\n{text}"),
             None => text.to_owned(),
         };
@@ -322,9 +345,7 @@ impl Acp {
     fn prompt_answered(&mut self, result: &Value, error: Option<String>) -> String {
         self.flush_text();
         self.end_running("[runs on in the background]");
-        self.announced.clear();
-        self.of_team.clear();
-        self.questions.clear();
+        self.shown = Shown::default();
         let Some(mut turn) = self.turn.take() else {
             return String::new();
         };
@@ -340,8 +361,8 @@ impl Acp {
         let has_ended_itself = matches!(reason, Some(StopReason::EndTurn | StopReason::Cancelled));
         if has_ended_itself && !turn.is_interrupted && !turn.refusals.is_empty() {
             let refusals = std::mem::take(&mut turn.refusals);
+            turn.answer_is_whole = true;
             self.turn = Some(turn);
-            self.is_next = true;
             return self.prompt(&refusals.join("\n"));
         }
         let failure = match (error, reason) {
@@ -370,16 +391,16 @@ impl Acp {
         };
         let call = tool_call.tool_call_id.0.to_string();
         let question = id.to_string();
-        self.questions.insert(question.clone(), options);
+        self.shown.questions.insert(question.clone(), options);
         if self.turn.is_none() {
             return self.permit(&question, Some(NO_TURN));
         }
         self.call_changes(&call, tool_call.fields);
-        if self.of_team.contains(&call) {
+        if self.shown.of_team.contains(&call) {
             return self.permit(&question, None);
         }
         self.tell(&call);
-        let shown = self.running.get(&call);
+        let shown = self.shown.running.get(&call);
         let tool = shown.map_or_else(String::new, |shown| self.own_name(shown));
         let input = shown.map_or(Value::Null, frames::input_of);
         self.output.push(AgentOutput::Asks(Permission {
@@ -454,8 +475,7 @@ impl AgentDriver for Acp {
     fn begin(&mut self, session: &AgentSession) -> String {
         self.workspace.clone_from(&session.workspace);
         self.gateway = session.gateway.clone().unwrap_or_default();
-        self.session = record::session_in(&session.kept).map(SessionId::new);
-        self.resumes = self.session.is_some();
+        self.session.id = record::session_in(&session.kept).map(SessionId::new);
         let client = Implementation::new("teamd", env!("CARGO_PKG_VERSION"));
         let params = InitializeRequest::new(ProtocolVersion::V1)
             .client_capabilities(ClientCapabilities::default())
@@ -474,8 +494,8 @@ impl AgentDriver for Acp {
                 if let Some(SessionNotification {
                     session_id, update, ..
                 }) = read(params)
-                    && self.is_ready
-                    && Some(&session_id) == self.session.as_ref()
+                    && self.session.is_ready
+                    && Some(&session_id) == self.session.id.as_ref()
                 {
                     self.updated(update);
                 }
@@ -511,7 +531,7 @@ impl AgentDriver for Acp {
     }
 
     fn permit(&mut self, question: &str, refusal: Option<&str>) -> String {
-        let Some(options) = self.questions.remove(question) else {
+        let Some(options) = self.shown.questions.remove(question) else {
             return String::new();
         };
         if let (Some(why), Some(turn)) = (refusal, &mut self.turn) {
@@ -528,13 +548,13 @@ impl AgentDriver for Acp {
     }
 
     fn interrupt(&mut self) -> String {
-        let (Some(turn), Some(session)) = (&mut self.turn, self.session.clone()) else {
+        let (Some(turn), Some(session)) = (&mut self.turn, self.session.id.clone()) else {
             return String::new();
         };
         turn.is_interrupted = true;
         let mut lines = notification("session/cancel", &CancelNotification::new(session));
         // The protocol wants each question answered.
-        for question in std::mem::take(&mut self.questions).into_keys() {
+        for question in std::mem::take(&mut self.shown.questions).into_keys() {
             let id: Value = serde_json::from_str(&question).unwrap_or_default();
             let outcome = RequestPermissionOutcome::Cancelled;
             lines += &response(&id, &RequestPermissionResponse::new(outcome));

@@ -33,10 +33,10 @@ impl Acp {
             }
             SessionUpdate::ToolCall(call) => {
                 let id = call.tool_call_id.0.to_string();
-                if self.running.contains_key(&id) || self.of_team.contains(&id) {
+                if self.shown.running.contains_key(&id) || self.shown.of_team.contains(&id) {
                     return;
                 }
-                self.announced.insert(id.clone(), call);
+                self.shown.announced.insert(id.clone(), call);
                 self.call_changes(&id, ToolCallUpdateFields::new());
             }
             SessionUpdate::ToolCallUpdate(update) => {
@@ -49,11 +49,19 @@ impl Acp {
 
     /// Applies output of its model: it may begin another answer.
     fn begin_answer(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.has_output = true;
-        }
-        if std::mem::take(&mut self.is_next) {
+        let Some(turn) = &mut self.turn else {
+            return;
+        };
+        turn.has_output = true;
+        if std::mem::take(&mut turn.answer_is_whole) {
             self.output.push(AgentOutput::Begins);
+        }
+    }
+
+    /// The next output of its model begins another answer.
+    fn answer_is_whole(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.answer_is_whole = true;
         }
     }
 
@@ -69,14 +77,15 @@ impl Acp {
 
     /// Applies what has changed of a call, or that it begins.
     pub(super) fn call_changes(&mut self, id: &str, fields: ToolCallUpdateFields) {
-        if self.of_team.contains(id) {
+        if self.shown.of_team.contains(id) {
             return;
         }
-        if let Some(call) = self.running.get_mut(id) {
+        if let Some(call) = self.shown.running.get_mut(id) {
             call.update(fields);
             return self.end_if_over(id);
         }
         let call = self
+            .shown
             .announced
             .entry(id.to_owned())
             .or_insert_with(|| ToolCall::new(id.to_owned(), ""));
@@ -87,8 +96,8 @@ impl Acp {
             .iter()
             .any(|tool| frames::shows(call, tool.text.name));
         if shows_team_call {
-            self.announced.remove(id);
-            self.of_team.insert(id.to_owned());
+            self.shown.announced.remove(id);
+            self.shown.of_team.insert(id.to_owned());
             return;
         }
         // All that it is given is known when it runs, or is asked about.
@@ -100,7 +109,7 @@ impl Acp {
 
     /// Outputs a call of a tool of its own, if that is not done.
     pub(super) fn tell(&mut self, id: &str) {
-        let Some(call) = self.announced.remove(id) else {
+        let Some(call) = self.shown.announced.remove(id) else {
             return;
         };
         self.flush_text();
@@ -112,7 +121,7 @@ impl Acp {
             is_of_team: false,
             refused: None,
         });
-        self.running.insert(id.to_owned(), call);
+        self.shown.running.insert(id.to_owned(), call);
     }
 
     /// Names the tool of a call of its own: never as a team tool.
@@ -127,16 +136,18 @@ impl Acp {
 
     /// Outputs the outcome of a call, if it has one.
     fn end_if_over(&mut self, id: &str) {
-        let status = self.running.get(id).map(|call| call.status);
+        let status = self.shown.running.get(id).map(|call| call.status);
         let is_error = match status {
             Some(ToolCallStatus::Completed) => false,
             Some(ToolCallStatus::Failed) => true,
             _ => return,
         };
-        let Some(call) = self.running.remove(id) else {
+        let Some(call) = self.shown.running.remove(id) else {
             return;
         };
-        self.is_next |= self.running.is_empty();
+        if self.shown.running.is_empty() {
+            self.answer_is_whole();
+        }
         self.output.push(AgentOutput::Outcome {
             id: id.to_owned(),
             content: frames::outcome_of(&call),
@@ -146,7 +157,7 @@ impl Acp {
 
     /// Ends the calls without an outcome.
     pub(super) fn end_running(&mut self, why: &str) {
-        for id in std::mem::take(&mut self.running).into_keys() {
+        for id in std::mem::take(&mut self.shown.running).into_keys() {
             self.output.push(AgentOutput::Outcome {
                 id,
                 content: why.to_owned(),
@@ -157,12 +168,12 @@ impl Acp {
 
     /// Applies a plan, which is recorded as a call: it is no part of what the agent says.
     fn planned(&mut self, plan: Value) {
-        if plan == self.plan {
+        if plan == self.plans.last {
             return;
         }
-        self.plan = plan.clone();
-        self.plans += 1;
-        let id = format!("plan_{}_{}", self.plans, Uuid::new_v4().simple());
+        self.plans.last = plan.clone();
+        self.plans.count += 1;
+        let id = format!("plan_{}_{}", self.plans.count, Uuid::new_v4().simple());
         self.flush_text();
         self.begin_answer();
         self.output.push(AgentOutput::Call {
@@ -195,10 +206,10 @@ impl Acp {
         }
         self.flush_text();
         // The session runs one call after the other, and the agent may wait for this one.
-        let mut running = self.running.iter();
+        let mut running = self.shown.running.iter();
         let shown = running.find(|(_, shown)| frames::is_given(shown, &input));
         if let Some(id) = shown.map(|(id, _)| id.clone()) {
-            self.running.remove(&id);
+            self.shown.running.remove(&id);
             self.output.push(AgentOutput::Outcome {
                 id,
                 content: ANSWERED.to_owned(),
@@ -207,7 +218,7 @@ impl Acp {
         }
         self.end_running("[runs on in the background]");
         self.begin_answer();
-        self.is_next = true;
+        self.answer_is_whole();
         let id = format!("call_{}", Uuid::new_v4().simple());
         let refused = self.calls.called(&id, &name).flatten();
         self.output.push(AgentOutput::Call {

@@ -5,6 +5,7 @@
 
 use std::io;
 
+use bytes::BytesMut;
 use teamd_worker_model::{
     AgentDriver, AgentEnds, AgentInput, AgentOutput, AgentProcess, Known, Meter, TeamCall,
 };
@@ -12,6 +13,7 @@ use teamd_worker_sandbox::run::{AgentStart, GateHandle, StartedAgent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
+use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, Decoder};
 
 use super::session_record::SessionRecord;
 
@@ -56,6 +58,7 @@ impl AgentExchange {
             team_calls: self.team_calls,
             record: self.record,
             reads,
+            lines: AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), MAX_LINE),
             writes,
         };
         tasks.spawn(talk.run(self.begin, ends));
@@ -69,6 +72,8 @@ struct Talk {
     team_calls: Option<mpsc::UnboundedReceiver<TeamCall>>,
     record: Option<SessionRecord>,
     reads: UnixStream,
+    /// Cuts what was read into lines.
+    lines: AnyDelimiterCodec,
     writes: UnixStream,
 }
 
@@ -76,7 +81,7 @@ impl Talk {
     /// Writes and reads until either side has ended.
     async fn run(mut self, mut line: String, ends: AgentEnds) {
         let AgentEnds { mut input, output } = ends;
-        let mut buffer = Vec::with_capacity(PIECE);
+        let mut buffer = BytesMut::with_capacity(PIECE);
         loop {
             if let Err(error) = self.keep_record() {
                 tracing::error!("the record of the session cannot be written: {error}");
@@ -99,7 +104,16 @@ impl Talk {
                     if read.unwrap_or(0) == 0 {
                         return;
                     }
-                    self.parse(&mut buffer, &mut line)
+                    match self.parse(&mut buffer, &mut line) {
+                        Ok(parsed) => parsed,
+                        Err(error) => {
+                            tracing::error!(
+                                "the agent's output cannot be read: {error} ({} MiB for a line)",
+                                MAX_LINE >> 20
+                            );
+                            return;
+                        }
+                    }
                 }
             };
             for next in parsed {
@@ -107,23 +121,22 @@ impl Talk {
                     return;
                 }
             }
-            if buffer.len() > MAX_LINE {
-                tracing::error!(
-                    "the agent outputs a line of more than {} MiB",
-                    MAX_LINE >> 20
-                );
-                return;
-            }
         }
     }
 
     /// Takes the whole lines out of what was read. Returns what they mean; their answers are added
     /// to `line`.
-    fn parse(&mut self, buffer: &mut Vec<u8>, line: &mut String) -> Vec<AgentOutput> {
+    ///
+    /// # Errors
+    /// A line is longer than [`MAX_LINE`].
+    fn parse(
+        &mut self,
+        buffer: &mut BytesMut,
+        line: &mut String,
+    ) -> Result<Vec<AgentOutput>, AnyDelimiterCodecError> {
         let mut output = Vec::new();
-        while let Some(end) = buffer.iter().position(|&byte| byte == b'\n') {
-            let text = String::from_utf8_lossy(&buffer[..end]).into_owned();
-            buffer.drain(..=end);
+        while let Some(text) = self.lines.decode(buffer)? {
+            let text = String::from_utf8_lossy(&text);
             if text.trim().is_empty() {
                 continue;
             }
@@ -131,7 +144,7 @@ impl Talk {
             line.push_str(&answer);
             output.extend(parsed);
         }
-        output
+        Ok(output)
     }
 
     /// Writes what must last before the next lines are written.

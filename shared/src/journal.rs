@@ -18,8 +18,6 @@ mod snapshot;
 mod tasks;
 mod tells;
 
-use std::sync::LazyLock;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -28,7 +26,7 @@ use self::reader::JournalError;
 use crate::id::RequestId;
 use crate::id::TaskId;
 pub use crate::inbox::RejectedLine;
-use crate::json::{self, JsonRecord, Shape};
+use crate::json;
 use crate::member::Member;
 use crate::name::Name;
 use crate::position::Position;
@@ -64,62 +62,7 @@ pub struct Line {
     pub record: Record,
 }
 
-/// A line without its record, whose kind says how the rest is read.
-#[derive(Deserialize)]
-struct LineHead {
-    seq: u64,
-    at: f64,
-    version: Option<u32>,
-    done: u64,
-    lead: Option<Position>,
-    record: RecordKind,
-}
-
-/// The kind of a record, as the lines name it.
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum RecordKind {
-    Team,
-    Member,
-    Request,
-    Task,
-    Snapshot,
-}
-
-impl JsonRecord for Line {
-    fn shape() -> &'static Shape {
-        static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of::<Line>);
-        &SHAPE
-    }
-
-    /// Reads the text twice, which takes half as long as to keep every field until the kind of the
-    /// record is known: commands read hundreds of lines.
-    fn parse(text: &[u8]) -> serde_json::Result<Self> {
-        let LineHead {
-            seq,
-            at,
-            version,
-            done,
-            lead,
-            record,
-        } = serde_json::from_slice(text)?;
-        let record = match record {
-            RecordKind::Team => Record::Team(serde_json::from_slice(text)?),
-            RecordKind::Member => Record::Member(serde_json::from_slice(text)?),
-            RecordKind::Request => Record::Request(serde_json::from_slice(text)?),
-            RecordKind::Task => Record::Task(serde_json::from_slice(text)?),
-            RecordKind::Snapshot => Record::Snapshot(serde_json::from_slice(text)?),
-        };
-        Ok(Self {
-            seq,
-            at,
-            version,
-            done,
-            lead,
-            record,
-        })
-    }
-}
+json::record!(Line);
 
 /// Reads the whole lines of a journal, each with its number; a torn last line does not count yet.
 /// Blank ones are left out.

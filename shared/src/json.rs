@@ -16,14 +16,6 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 pub trait JsonRecord: DeserializeOwned + Serialize {
     /// Returns the shape that its schema describes.
     fn shape() -> &'static Shape;
-
-    /// Reads the text of a record as it stands, before its shape is checked.
-    ///
-    /// # Errors
-    /// The text is no such record.
-    fn parse(text: &[u8]) -> Result<Self, Error> {
-        serde_json::from_slice(text)
-    }
 }
 
 /// Declares that a type is a record of a file.
@@ -56,7 +48,7 @@ fn read_with_whole_numbers<T: JsonRecord>(text: &[u8]) -> Result<T, Error> {
 }
 
 fn as_it_stands<T: JsonRecord>(text: &[u8]) -> Result<T, Error> {
-    let record = T::parse(text)?;
+    let record = serde_json::from_slice(text)?;
     // Almost every record is one that this program wrote. It has the shape, and to derive the shape
     // from the schema takes longer than most commands.
     if !is_as_written(&record, text) {

@@ -32,6 +32,7 @@ pub mod journal;
 pub mod json;
 pub mod locks;
 pub mod logging;
+pub mod mcp_tools;
 pub mod member;
 pub mod merged;
 pub mod message;

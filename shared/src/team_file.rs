@@ -26,7 +26,7 @@ use crate::effects::KeyEffects;
 use crate::message::LEAD;
 use crate::name::Name;
 use crate::settings::Settings;
-use crate::terms::{AgentProgram, BUILT_IN, TermsPatch};
+use crate::terms::{AgentProgram, BUILT_IN, McpDefinition, McpName, TermsPatch};
 use crate::variable::Lookup;
 use crate::variable::absolute;
 
@@ -58,6 +58,8 @@ pub struct TeamFile {
     pub lead: TermsPatch,
     /// The agents that are programs of the user, by their names.
     pub agents: BTreeMap<String, AgentProgram>,
+    /// The MCP servers, by their names.
+    pub mcp: BTreeMap<McpName, McpDefinition>,
 }
 
 /// How the models' services are reached.
@@ -98,6 +100,7 @@ struct TableNames {
     members: BTreeMap<Name, TermsPatch>,
     lead: TermsPatch,
     agents: BTreeMap<String, AgentProgram>,
+    mcp: BTreeMap<McpName, McpDefinition>,
 }
 
 /// How many teammates a member stands for.
@@ -110,13 +113,20 @@ struct MemberCount {
 /// The largest count: a larger one is a slip of the hand.
 const MOST: u32 = 1000;
 
-const TABLES: [&str; 5] = ["service", "roles", "members", "lead", "agents"];
+const TABLES: [&str; 6] = ["service", "roles", "members", "lead", "agents", "mcp"];
 
 /// The terms that make no sense in a table.
-const NOT_AT_TOP: [&str; 5] = ["role", "prompt", "workspace", "instructions", "program"];
-const NOT_OF_A_ROLE: [&str; 4] = ["role", "workspace", "instructions", "program"];
-const NOT_OF_A_MEMBER: [&str; 2] = ["instructions", "program"];
-const NOT_OF_THE_LEAD: [&str; 9] = [
+const NOT_AT_TOP: [&str; 6] = [
+    "role",
+    "prompt",
+    "workspace",
+    "instructions",
+    "program",
+    "servers",
+];
+const NOT_OF_A_ROLE: [&str; 5] = ["role", "workspace", "instructions", "program", "servers"];
+const NOT_OF_A_MEMBER: [&str; 3] = ["instructions", "program", "servers"];
+const NOT_OF_THE_LEAD: [&str; 10] = [
     "role",
     "workspace",
     "plan",
@@ -126,6 +136,7 @@ const NOT_OF_THE_LEAD: [&str; 9] = [
     "checkout",
     "instructions",
     "program",
+    "servers",
 ];
 
 impl TeamFile {
@@ -163,6 +174,7 @@ impl TeamFile {
             members,
             lead,
             agents,
+            mcp,
         } = tables;
         let settings: Settings = part_of(text, Spanned::new(span.clone(), settings))?;
         let mut team: TermsPatch = part_of(text, Spanned::new(span, team))?;
@@ -177,6 +189,7 @@ impl TeamFile {
             counts,
             lead,
             agents,
+            mcp,
         })
     }
 
@@ -288,6 +301,7 @@ impl TeamFile {
             counts: _,
             lead,
             agents,
+            mcp,
         } = self;
         // The number of teammates does not change what each may do.
         effects.neither([
@@ -310,6 +324,9 @@ impl TeamFile {
         }
         for (name, agent) in agents {
             agent.effects(name, &mut effects);
+        }
+        for (name, server) in mcp {
+            server.effects(name, &mut effects);
         }
         effects
     }

@@ -5,6 +5,7 @@
 //! resolves the paths that they name.
 
 mod agent;
+mod mcp;
 mod network;
 mod patch;
 
@@ -18,6 +19,7 @@ pub use agent::{
     Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, KNOWN, KnownProgram, Protocol, Published, Version,
     model_of,
 };
+pub use mcp::{McpDefinition, McpName, McpServer, McpTransport};
 pub use network::{MAX_PORTS, Network};
 pub use patch::{SandboxPatch, TermsPatch};
 
@@ -53,6 +55,9 @@ pub struct Terms {
     pub checkout: Option<Checkout>,
     /// How its agent's permission questions are answered.
     pub permissions: Permissions,
+    /// The MCP servers whose tools it has. A record of an earlier version has none.
+    #[serde(default)]
+    pub mcp: Vec<McpServer>,
     /// How its commands are confined.
     pub sandbox: Sandbox,
     /// What one piece of its work may cost.
@@ -93,6 +98,9 @@ impl Terms {
         set(&mut self.restart, patch.restart);
         set(&mut self.auto, patch.auto);
         set(&mut self.permissions, patch.permissions);
+        if !patch.mcp.is_empty() {
+            self.mcp.clone_from(&patch.servers);
+        }
         self.instructions = patch.instructions.clone().or(self.instructions);
         set(&mut self.sandbox.mode, patch.sandbox.mode);
         if let Some(Network(hosts)) = &patch.sandbox.network {

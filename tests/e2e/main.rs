@@ -30,6 +30,7 @@ mod integration;
 mod judges;
 mod lead;
 mod many;
+mod mcp;
 mod meddling;
 mod messages;
 mod models;

@@ -11,7 +11,7 @@ use crate::environment::Environment;
 use crate::model_spec::{ModelSpec, Provider};
 use crate::name::Name;
 use crate::team_file::{TeamFile, VARIABLE};
-use crate::terms::{AgentProgram, BUILT_IN, TermsPatch, add};
+use crate::terms::{AgentProgram, BUILT_IN, McpServer, TermsPatch, add};
 use crate::variable::{Lookup, SettingError, variable};
 use crate::visible::is_hidden;
 
@@ -67,6 +67,7 @@ pub fn resolve(
     {
         terms.program = Some(find_agent(agent, file)?);
     }
+    terms.servers = find_servers(&terms.mcp, file)?;
     if !resume || names_role {
         terms.instructions = tables.instructions(is_lead);
     }
@@ -177,6 +178,23 @@ fn find_agent(agent: &str, file: &TeamFile) -> Result<AgentProgram, SettingError
             value: agent.to_owned(),
             expected: AGENTS,
         })
+}
+
+/// Finds the MCP servers of these names.
+fn find_servers(names: &[String], file: &TeamFile) -> Result<Vec<McpServer>, SettingError> {
+    let mut servers = Vec::new();
+    for name in names {
+        let found = file.mcp.get_key_value(name.as_str());
+        let Some((name, definition)) = found else {
+            return Err(SettingError {
+                variable: "mcp",
+                value: name.clone(),
+                expected: "an MCP server of team.toml: write `[mcp.NAME]` with `command` or `url`",
+            });
+        };
+        servers.push(definition.named(name));
+    }
+    Ok(servers)
 }
 
 /// Returns the default model of the service that the agent works with, if it works with one alone.

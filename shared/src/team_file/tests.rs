@@ -15,7 +15,7 @@ fn wrong(text: &str) -> (String, String, String) {
 }
 
 const TOP: &str = "top level";
-const ALL_TABLES: [&str; 9] = [
+const ALL_TABLES: [&str; 10] = [
     TOP,
     "[service]",
     "[sandbox]",
@@ -24,11 +24,12 @@ const ALL_TABLES: [&str; 9] = [
     "[roles.NAME]",
     "[members.NAME]",
     "[agents.NAME]",
+    "[mcp.NAME]",
     "[lead]",
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 63] = [
+const EXAMPLES: [(&str, &str); 67] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -85,6 +86,10 @@ const EXAMPLES: [(&str, &str); 63] = [
     ("agents", "{}"),
     ("program", "{command = ['x'], protocol = 'run'}"),
     ("command", "['x']"),
+    ("mcp", "['x']"),
+    ("servers", "[]"),
+    ("url", "'https://x.org/mcp'"),
+    ("headers", "{Authorization = 'env:TOKEN'}"),
     ("protocol", "'run'"),
     ("ports", "[5432]"),
     ("protect_review", "'lead'"),
@@ -96,14 +101,23 @@ const EXAMPLES: [(&str, &str); 63] = [
 
 /// A file in which one table holds one key.
 fn file_with(table: &str, line: &str) -> String {
-    // An agent has both keys.
     let others = [
         ("command", "command = ['x']\n"),
         ("protocol", "protocol = 'run'\n"),
+        ("url", "url = 'http://x'\n"),
     ];
+    let wanted: &[&str] = match table {
+        // An agent has both keys.
+        "[agents.NAME]" => &["command", "protocol"],
+        // A server has one of them.
+        "[mcp.NAME]" if line.starts_with("headers") => &["url"],
+        "[mcp.NAME]" if line.starts_with("url") => &[],
+        "[mcp.NAME]" => &["command"],
+        _ => &[],
+    };
     let others = others
         .into_iter()
-        .filter(|(key, _)| table == "[agents.NAME]" && !line.starts_with(key));
+        .filter(|(key, _)| wanted.contains(key) && !line.starts_with(key));
     let others: String = others.map(|(_, other)| other).collect();
     let table = if table == TOP {
         String::new()

@@ -83,8 +83,7 @@ impl AgentProgram {
 
     /// Returns the program of its command that fetches another one and runs that, if it is one.
     pub fn launcher(&self) -> Option<&'static str> {
-        let program = Path::new(self.command.first()?).file_name()?;
-        LAUNCHERS.into_iter().find(|launcher| program == *launcher)
+        launcher_of(&self.command)
     }
 
     /// Returns the line by which the agent of this name is trusted.
@@ -104,6 +103,12 @@ impl AgentProgram {
         to.widens("command", [command]);
         to.neither(["protocol"]);
     }
+}
+
+/// Returns the program of a command that fetches another one and runs that, if it is one.
+pub(super) fn launcher_of(command: &[String]) -> Option<&'static str> {
+    let program = Path::new(command.first()?).file_name()?;
+    LAUNCHERS.into_iter().find(|launcher| program == *launcher)
 }
 
 fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

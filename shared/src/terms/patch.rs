@@ -8,7 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::network::ports;
-use super::{AgentProgram, ApproveBy, Network, Permissions, Restart, SandboxMode, add};
+use super::{AgentProgram, ApproveBy, McpServer, Network, Permissions, Restart, SandboxMode, add};
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
 use crate::effects::{KeyEffects, outside};
 use crate::environment::is_model_key;
@@ -64,6 +64,12 @@ pub struct TermsPatch {
     /// allow]
     #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = WORK)]
     pub permissions: Option<Permissions>,
+    /// MCP server whose tools it has, defined in team.toml (`[mcp.NAME]`; repeatable)
+    #[arg(long, value_name = "NAME", help_heading = WORK)]
+    pub mcp: Vec<String>,
+    // The servers that these names stand for, once they were looked up.
+    #[arg(skip)]
+    pub servers: Vec<McpServer>,
     /// When to restart it after its worker has ended [default: on-failure]
     #[arg(long, value_name = "POLICY", help_heading = LIMITS)]
     pub restart: Option<Restart>,
@@ -171,8 +177,11 @@ impl TermsPatch {
 
     /// Returns this patch, completed by the other one. Lists add up.
     #[must_use]
-    pub fn merge(self, below: Self) -> Self {
+    pub fn merge(mut self, below: Self) -> Self {
+        add(&mut self.mcp, &below.mcp);
         Self {
+            mcp: self.mcp,
+            servers: self.servers,
             role: self.role.or(below.role),
             auto: self.auto.or(below.auto),
             checkout: self.checkout.or(below.checkout),
@@ -229,6 +238,8 @@ impl TermsPatch {
             plan,
             approve_by,
             permissions,
+            mcp,
+            servers: _,
             restart: _,
             auto: _,
             checkout,
@@ -251,6 +262,7 @@ impl TermsPatch {
             "model",
             "agent",
             "program",
+            "servers",
             "restart",
             "auto",
             "instructions",
@@ -288,6 +300,7 @@ impl TermsPatch {
                 .filter(|it| asks && *it == Permissions::Allow)
                 .map(|_| "allow"),
         );
+        to.widens("mcp", mcp);
         // A checkout keeps a teammate out of the user's own tree.
         to.narrows("checkout", checkout.filter(|own| *own));
         to.widens(

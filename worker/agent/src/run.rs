@@ -27,9 +27,9 @@ use tokio::sync::Notify;
 use crate::begin::SessionParts;
 use crate::connection::{Link, WorkerIdentity, await_welcome, take_from_stdin};
 use crate::last_words::{LastWords, send_unable};
-use crate::persona::persona;
+use crate::persona::{mcp_tools, persona};
 use crate::session::Session;
-use crate::tools::Toolbox;
+use crate::tools::{Toolbox, Tools};
 use crate::transcript::Transcript;
 use teamd_worker_core::tools::Caller;
 use teamd_worker_jobs::{JobArgs, Whose, born, for_checkout, remove_stale};
@@ -152,7 +152,13 @@ async fn live(
     // It holds for what its tools make.
     nix::sys::stat::umask(Mode::from_bits_truncate(welcome.environment.umask));
     remove_stale_locks(&transcript, &welcome.terms)?;
-    let toolbox = make_toolbox(args, &dir, &transcript, &welcome)?;
+    let mut toolbox = make_toolbox(args, &dir, &transcript, &welcome)?;
+    if welcome.terms.program.is_some()
+        && let Some(listing) = toolbox.list_mcp_tools(welcome.directive.gate)
+    {
+        // An agent is told of all tools when it is started.
+        listing.await;
+    }
     let model = make_model(args, &dir, &welcome, &toolbox)?;
     // The session and the connection share it: a worker that waits has one copy less.
     let environment = Arc::new(std::mem::take(&mut welcome.environment));
@@ -229,7 +235,7 @@ fn make_toolbox(
         confinement: args.job.confinement.clone(),
         keeps,
     };
-    Toolbox::new(config, terms.program.clone())
+    Toolbox::new(config, terms.program.clone(), &terms.mcp)
 }
 
 /// Names a model as an agent is told of it; none: it chooses itself. One that works with several
@@ -253,7 +259,11 @@ fn make_model(
     let Welcome {
         terms, environment, ..
     } = &welcome;
-    let persona = |room| persona(dir, &args.name, terms, toolbox.guide(room).as_ref());
+    let catalog = toolbox.mcp_catalog();
+    let persona = |room| {
+        let guide = toolbox.guide(room);
+        persona(dir, &args.name, terms, guide.as_ref(), &catalog)
+    };
     let model = match &terms.program {
         Some(Agent {
             protocol: Protocol::Run,
@@ -261,7 +271,9 @@ fn make_model(
         }) => Ok(Model::OneShot(OneShot::new(args.name.clone()))),
         Some(agent) => {
             let instructions = persona(0).system;
-            let tools = Caller::of(&args.name).team_tools();
+            let tools = Caller::of(&args.name)
+                .team_tools()
+                .chain(mcp_tools(&catalog));
             let model = terms
                 .model
                 .parse::<ModelSpec>()

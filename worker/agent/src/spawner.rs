@@ -52,6 +52,7 @@ impl Spawner {
         let file = TeamFile::load(&TeamFile::locate(dir.root(), lookup), &lookup);
         let file = file.map_err(|error| format!("{error} ({})", error.hint()))?;
         self.must_be_trusted(&file)?;
+        self.must_have(&spawn.servers())?;
         let roster = team::roster(Roster::load(dir))?;
         // The key in the environment is only a guess; the lead agent's own model is known.
         let default_model = self.terms.model.parse().ok();
@@ -101,6 +102,15 @@ impl Spawner {
         if *permissions == Permissions::Ask {
             terms.permissions = Some(Permissions::Ask);
         }
+        // What the file says of servers that the lead agent does not have is for a person to start.
+        terms
+            .servers
+            .retain(|server| self.terms.mcp.contains(server));
+        terms.mcp = terms
+            .servers
+            .iter()
+            .map(|server| server.name.to_string())
+            .collect();
         terms.max_tokens = least([terms.max_tokens, asked.max_tokens, limits.max_tokens]);
         terms.max_cost = least([terms.max_cost, asked.max_cost, limits.max_cost]);
         let network = terms.sandbox.network.take().unwrap_or(Network(None));
@@ -110,6 +120,24 @@ impl Spawner {
         terms.cpu_time = terms.cpu_time.or(bounds.cpu_time);
         terms.max_procs = terms.max_procs.or(bounds.max_procs);
         terms.max_time = terms.max_time.or(bounds.max_time);
+    }
+
+    /// Makes sure that the lead agent itself has these MCP servers.
+    fn must_have(&self, servers: &[String]) -> Result<(), String> {
+        let own = &self.terms.mcp;
+        let other = servers
+            .iter()
+            .find(|name| !own.iter().any(|server| server.name.as_str() == *name));
+        let Some(other) = other else { return Ok(()) };
+        let names: Vec<_> = own.iter().map(|server| server.name.as_str()).collect();
+        let yours = if names.is_empty() {
+            "you have none".to_owned()
+        } else {
+            format!("yours are {}", names.join(", "))
+        };
+        Err(format!(
+            "the MCP server {other} is not one of yours ({yours}): leave it out, or ask the person, who can with `teamctl spawn NAME --mcp {other}`"
+        ))
     }
 
     /// Makes sure that the user has trusted what widens: tools write the file, and the lead agent

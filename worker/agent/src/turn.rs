@@ -36,6 +36,14 @@ impl<T: Tools> Session<T> {
             self.dispatcher.state.failed(why);
             return Ok(());
         }
+        let gate = self.dispatcher.state.gate();
+        if let Some(listing) = self.dispatcher.toolbox.list_mcp_tools(gate)
+            && let Err(why) = self.dispatcher.run_until(listing).await
+        {
+            self.stop_agent(&why).await?;
+            self.dispatcher.state.dropped();
+            return Ok(());
+        }
         self.send_news()?;
         let Self {
             dispatcher,
@@ -196,6 +204,10 @@ impl<T: Tools> Session<T> {
             self.dispatcher
                 .toolbox
                 .allow(Some(self.dispatcher.state.budget_left()));
+        }
+        if matches!(action, LocalAction::McpCall(_)) {
+            // Its server may have run behind the gate that has just been opened.
+            self.dispatcher.toolbox.opened().await;
         }
         let mut running = self.dispatcher.toolbox.start(action, gate);
         self.dispatcher

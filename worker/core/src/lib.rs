@@ -7,6 +7,7 @@
 pub mod allowance;
 pub mod at;
 pub mod ledger;
+pub mod mcp;
 pub mod state;
 pub mod submission;
 pub mod tool_use;

@@ -20,7 +20,7 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::print::{clock, escape};
 use crate::read::tail::Tail;
-use crate::read::{agents, journal, roster};
+use crate::read::{agents, journal, mcp, roster};
 
 /// How many lines of its log are shown if a worker did not become ready.
 const LOG_LINES: usize = 10;
@@ -172,6 +172,9 @@ fn resolved(
         for note in agents::check(name, program, &order.environment)?.iter() {
             context.out.note(note);
         }
+    }
+    for server in &order.terms.servers {
+        mcp::check(server, &order.environment)?;
     }
     let model = order.terms.model.clone();
     if let Some(model) = model.or_else(|| recorded.and_then(|member| member.model.parse().ok())) {

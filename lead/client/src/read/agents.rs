@@ -87,7 +87,7 @@ pub fn inspect(
     if let Some(launcher) = agent.launcher() {
         return (None, Some(Problem::Launcher(launcher)));
     }
-    let Some(program) = find(agent, environment) else {
+    let Some(program) = find(&agent.command, environment) else {
         return (None, Some(Problem::Missing));
     };
     let Some(agent_kind) = KnownAgent::of(name, agent.protocol) else {
@@ -109,10 +109,10 @@ pub fn inspect(
     (version, problem)
 }
 
-/// Finds the program of an agent as its teammate will: in `PATH`, or by its path. One that counts
+/// Finds the program of a command as its teammate will: in `PATH`, or by its path. One that counts
 /// from the workspace is not searched for: only the teammate knows it.
-fn find(agent: &AgentProgram, environment: &Environment) -> Option<PathBuf> {
-    let program = Path::new(agent.command.first()?);
+pub(super) fn find(command: &[String], environment: &Environment) -> Option<PathBuf> {
+    let program = Path::new(command.first()?);
     if program.components().count() > 1 {
         return Some(program.to_owned()).filter(|path| path.is_relative() || is_program(path));
     }

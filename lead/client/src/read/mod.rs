@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod journal;
+pub mod mcp;
 pub mod money;
 pub mod processes;
 pub mod requests;

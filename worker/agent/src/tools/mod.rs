@@ -6,6 +6,7 @@
 
 mod agent_process;
 mod edit_file;
+mod mcp;
 mod read_file;
 mod run_agent;
 mod session_record;
@@ -14,6 +15,7 @@ mod workspace;
 mod write_file;
 
 use std::future::Future;
+use std::pin::Pin;
 
 use teamd_shared::member::Gate;
 use teamd_shared::message::IdleReason;
@@ -25,12 +27,20 @@ use teamd_worker_model::{AgentProcess, Launch};
 pub(crate) use toolbox::Toolbox;
 pub(crate) use workspace::{Guide, Rest};
 
+/// What finds out which tools the MCP servers have.
+pub(crate) type Listing = Pin<Box<dyn Future<Output = ()>>>;
+
 /// The tools that work on the machine, as the session uses them.
 pub(crate) trait Tools: std::fmt::Debug {
     /// A call that has been started.
     type Running: Runs;
     /// Starts a call. Must be called within the runtime.
     fn start(&mut self, action: LocalAction, gate: Gate) -> Self::Running;
+    /// Finds out which tools the MCP servers have; none: that is known. The future may be dropped:
+    /// then it is not known.
+    fn list_mcp_tools(&mut self, _gate: Gate) -> Option<Listing> {
+        None
+    }
     /// Removes what an earlier incarnation has left that was killed in this call.
     fn clear_up(&self, _broken_off: &LocalAction) {}
     /// Tells whether something runs beside the calls that may write: a command in the background,
@@ -59,7 +69,8 @@ pub(crate) trait Tools: std::fmt::Debug {
     fn refused(&self) -> Option<IdleReason> {
         None
     }
-    /// Opens the gate of the agent, if one runs behind a closed gate; tells whether that is so.
+    /// Opens the gates of the agent and of the MCP servers that run behind a closed one; tells
+    /// whether there are any.
     fn open_gate(&mut self) -> bool {
         false
     }
@@ -67,11 +78,11 @@ pub(crate) trait Tools: std::fmt::Debug {
     fn agent_ended(&mut self) -> impl Future<Output = ()> {
         std::future::ready(())
     }
-    /// Waits until an agent whose gate is to be opened can write.
+    /// Waits until the agent and the MCP servers whose gates are to be opened can write.
     fn opened(&mut self) -> impl Future<Output = ()> {
         std::future::ready(())
     }
-    /// Closes the gate of the agent, and ends the commands in the background with all that they
+    /// Closes the gates of the agent and of the MCP servers, and ends the commands in the background with all that they
     /// started; returns when that is done.
     fn end_background(&mut self) -> impl Future<Output = ()>;
     /// Kills and reaps, in one round, the orphans of killed shims. Calls do so themselves: this is

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
 use teamd_shared::environment::Environment;
@@ -11,17 +11,20 @@ use teamd_shared::message::IdleReason;
 use teamd_shared::place::{make_below, open_itself};
 use teamd_shared::sandbox::{Namespaces, Promise};
 use teamd_shared::team_dir::DIR_MODE;
+use teamd_shared::terms::McpServer;
 use teamd_shared::transcript::Usage;
+use teamd_worker_core::mcp::McpCatalog;
 use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{EditFile, LocalAction, Outcome, RunAgent, Sleep, WriteFile};
 use teamd_worker_model::{AgentProcess, Launch, Meter, upstreams};
 use teamd_worker_sandbox::run::{self, GateHandle, Runner, RunnerConfig, reap_orphans};
 use teamd_worker_sandbox::{ConfinementArgs, Gateway};
-use tokio::time::{Duration, Instant, sleep_until};
+use tokio::time::{Duration, Instant, sleep_until, timeout};
 
+use super::mcp::{McpServers, RunningMcpCall};
 use super::run_agent::LaunchContext;
 use super::workspace::{Guide, Workspace};
-use super::{Runs, Tools};
+use super::{Listing, Runs, Tools};
 
 /// How long a gate may take to open.
 const OPENED_WITHIN: Duration = Duration::from_secs(2);
@@ -52,6 +55,7 @@ pub(crate) struct Toolbox {
     gate: Option<GateHandle>,
     /// What the agent and its tools have spent, and may spend.
     meter: Meter,
+    mcp: McpServers,
 }
 
 impl Toolbox {
@@ -59,7 +63,11 @@ impl Toolbox {
     ///
     /// # Errors
     /// If the system refuses, or the workspace lies in a team directory.
-    pub(crate) fn new(config: RunnerConfig, agent: Option<Agent>) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        config: RunnerConfig,
+        agent: Option<Agent>,
+        servers: &[McpServer],
+    ) -> anyhow::Result<Self> {
         let mut workspace = Workspace::open(
             &config.workspace,
             Arc::clone(&config.team_dir),
@@ -82,7 +90,13 @@ impl Toolbox {
             agent,
             gate: None,
             meter: Meter::default(),
+            mcp: McpServers::new(servers),
         })
+    }
+
+    /// Returns where the tools of its MCP servers are known from, once they are listed.
+    pub(crate) fn mcp_catalog(&self) -> Arc<OnceLock<McpCatalog>> {
+        self.mcp.catalog()
     }
 
     /// Returns what the workspace says to agents, at most so many bytes of it.
@@ -225,6 +239,11 @@ impl Tools for Toolbox {
                 };
             }
             LocalAction::ReadFile(file) => self.workspace.read(&file).into(),
+            LocalAction::McpLook(look) => self.mcp.look(&look),
+            LocalAction::McpCall(call) => match self.mcp.call(call, &self.runner, gate) {
+                Ok(running) => return RunningCall::Mcp(running),
+                Err(why) => Outcome::error(why),
+            },
             _ if self.runner.config().sandbox.mode == SandboxMode::ReadOnly => {
                 Outcome::error(READ_ONLY)
             }
@@ -232,6 +251,11 @@ impl Tools for Toolbox {
             LocalAction::EditFile(edit) => self.workspace.edit(&edit).into(),
         };
         RunningCall::Command(run::StartedCommand::Done(outcome))
+    }
+
+    fn list_mcp_tools(&mut self, gate: Gate) -> Option<Listing> {
+        let listing = self.mcp.list(&self.runner, gate)?;
+        Some(Box::pin(listing))
     }
 
     fn clear_up(&self, broken_off: &LocalAction) {
@@ -262,7 +286,9 @@ impl Tools for Toolbox {
     }
 
     fn open_gate(&mut self) -> bool {
-        self.gate.as_ref().is_some_and(GateHandle::open)
+        let opens_server = self.mcp.open_gates();
+        let opens_agent = self.gate.as_ref().is_some_and(GateHandle::open);
+        opens_server || opens_agent
     }
 
     async fn agent_ended(&mut self) {
@@ -272,16 +298,17 @@ impl Tools for Toolbox {
     }
 
     async fn opened(&mut self) {
+        if timeout(OPENED_WITHIN, self.mcp.opened()).await.is_err() {
+            tracing::error!("the gate of an MCP server does not open");
+        }
         let Some(gate) = &mut self.gate else { return };
-        if tokio::time::timeout(OPENED_WITHIN, gate.opened())
-            .await
-            .is_err()
-        {
+        if timeout(OPENED_WITHIN, gate.opened()).await.is_err() {
             tracing::error!("the gate of the agent does not open");
         }
     }
 
     async fn end_background(&mut self) {
+        self.mcp.close_gates().await;
         if let Some(gate) = &mut self.gate {
             gate.close().await;
         }
@@ -289,7 +316,9 @@ impl Tools for Toolbox {
     }
 
     fn has_background(&mut self) -> bool {
-        self.runner.has_background() || self.gate.as_ref().is_some_and(GateHandle::may_write)
+        self.runner.has_background()
+            || self.mcp.may_write()
+            || self.gate.as_ref().is_some_and(GateHandle::may_write)
     }
 
     fn reap_orphans(&mut self) {
@@ -306,12 +335,14 @@ fn cannot_start_agent(agent: &Agent, error: &io::Error) -> String {
 pub(crate) enum RunningCall {
     Command(run::StartedCommand),
     Sleep { until: Instant, seconds: f64 },
+    Mcp(RunningMcpCall),
 }
 
 impl Runs for RunningCall {
     async fn finish(&mut self) -> Outcome {
         let (until, seconds) = match self {
             Self::Command(command) => return command.finish().await,
+            Self::Mcp(call) => return call.finish().await,
             Self::Sleep { until, seconds } => (*until, *seconds),
         };
         sleep_until(until).await;
@@ -323,6 +354,7 @@ impl Runs for RunningCall {
     async fn cancel(self, why: &str) -> Outcome {
         match self {
             Self::Command(command) => command.cancel(why).await,
+            Self::Mcp(call) => call.cancel(why).await,
             Self::Sleep { .. } => Outcome::error(format!("[{why}]")),
         }
     }

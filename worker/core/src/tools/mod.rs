@@ -7,6 +7,7 @@ mod broadcast;
 mod edit_file;
 mod input;
 mod list_teammates;
+mod mcp;
 mod plan_approval;
 mod read_file;
 mod read_inbox;
@@ -31,6 +32,7 @@ use teamd_shared::message::ALL;
 pub use answer_plan::AnswerPlan;
 pub use bash::Bash;
 pub use edit_file::EditFile;
+pub use mcp::{McpCall, McpSearch, McpTool};
 pub use plan_approval::PlanApproval;
 pub use read_file::ReadFile;
 pub use request_plan::RequestPlan;
@@ -98,6 +100,19 @@ pub enum LocalAction {
     RunAgent(RunAgent),
     /// Waits.
     Sleep(Sleep),
+    /// Looks at the tools of the MCP servers.
+    McpLook(McpLook),
+    /// Calls a tool of an MCP server.
+    McpCall(McpCall),
+}
+
+/// What is looked for among the tools of the MCP servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum McpLook {
+    /// The text and the schema of one.
+    Tool(McpTool),
+    /// Those with these words.
+    Search(McpSearch),
 }
 
 /// What is done about the team.
@@ -161,12 +176,16 @@ impl From<TeamAction> for Action {
 impl LocalAction {
     /// Tells whether a closed gate refuses the call. `bash` is let through: the kernel keeps it
     /// from changing anything. In the background it is not, since a closed gate ends background
-    /// commands.
+    /// commands. Of a tool of an MCP server the toolbox knows whether it only reads.
     pub fn needs_open_gate(&self) -> bool {
         match self {
             Self::WriteFile(_) | Self::EditFile(_) => true,
             Self::Bash(bash) => bash.run_in_background,
-            Self::ReadFile(_) | Self::RunAgent(_) | Self::Sleep(_) => false,
+            Self::ReadFile(_)
+            | Self::RunAgent(_)
+            | Self::Sleep(_)
+            | Self::McpLook(_)
+            | Self::McpCall(_) => false,
         }
     }
 
@@ -178,7 +197,8 @@ impl LocalAction {
 
     /// Tells whether the call can change anything when it begins with the gate as it is.
     pub fn changes(&self, gate: Gate) -> bool {
-        self.needs_open_gate() || (gate == Gate::Open && matches!(self, Self::Bash(_)))
+        self.needs_open_gate()
+            || (gate == Gate::Open && matches!(self, Self::Bash(_) | Self::McpCall(_)))
     }
 }
 

@@ -55,6 +55,8 @@ pub struct SpawnTeammate {
     #[serde(default, deserialize_with = "count")]
     #[schemars(range(min = 1))]
     pub max_tokens: Option<u64>,
+    /// Which of your own MCP servers it has, separated by commas.
+    pub mcp: Option<String>,
     /// How many to start alike, as NAME-1, NAME-2 and so on.
     #[serde(default, deserialize_with = "count")]
     #[schemars(range(min = 1))]
@@ -111,6 +113,16 @@ impl SpawnTeammate {
         Grant { tokens, cost }
     }
 
+    /// Returns the names of the MCP servers that it names.
+    pub fn servers(&self) -> Vec<String> {
+        let names = self.mcp.as_deref().unwrap_or_default();
+        names
+            .split([',', ' '])
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+
     /// Returns the terms that it names. The workspace is not one of them: it counts from that of
     /// the lead agent.
     ///
@@ -142,6 +154,8 @@ impl SpawnTeammate {
             // Who decides is for a person to say.
             approve_by: None,
             permissions: None,
+            mcp: self.servers(),
+            servers: Vec::new(),
             restart: None,
             auto: self.auto.then_some(true),
             checkout: self.checkout.then_some(true),
@@ -209,7 +223,7 @@ mod tests {
     fn what_a_call_names_are_terms_of_the_teammate() {
         let named = json!({
             "agent": "codex", "auto": true, "checkout": true, "sandbox": "read-only",
-            "max_cost": 2.5, "max_tokens": 1000.0,
+            "max_cost": 2.5, "max_tokens": 1000.0, "mcp": "files, search",
         });
         let terms = call(&named).unwrap().terms().unwrap();
         assert_eq!(terms.agent.as_deref(), Some("codex"));
@@ -217,7 +231,8 @@ mod tests {
         assert_eq!(terms.sandbox.mode, Some(SandboxMode::ReadOnly));
         assert_eq!(terms.max_cost.map(f64::from), Some(2.5));
         assert_eq!(terms.max_tokens, Some(1000));
-        let nothing = json!({"agent": "", "sandbox": "", "model": " ", "auto": false});
+        assert_eq!(terms.mcp, ["files", "search"]);
+        let nothing = json!({"agent": "", "mcp": " ", "sandbox": "", "model": " ", "auto": false});
         let terms = call(&nothing).unwrap().terms().unwrap();
         let least = TermsPatch {
             role: Some("coder".to_owned()),

@@ -21,7 +21,7 @@ use super::send_message::{LeadMessage, SendMessage};
 use super::tasks::{
     ClaimTask, LeadTaskCreate, LeadTaskUpdate, TaskCreate, TaskDiff, TaskGet, TaskList, TaskUpdate,
 };
-use super::{Action, Call, IN_DOUBT, LocalAction, TeamAction, ToolText, input};
+use super::{Action, Call, IN_DOUBT, LocalAction, McpLook, TeamAction, ToolText, input};
 
 /// Reads a call from its input.
 type Parse = Box<dyn Fn(&Value) -> Result<Call, String> + Send + Sync>;
@@ -53,7 +53,7 @@ type Offered = &'static [Caller];
 const ALL_MEMBERS: Offered = &[Caller::Teammate, Caller::LeadAgent];
 const TEAMMATES: Offered = &[Caller::Teammate];
 const LEAD_AGENT: Offered = &[Caller::LeadAgent];
-/// No model is told of it: the script model knows it.
+/// No model is told of it: the script model knows it, or a member with MCP servers is told apart.
 const HIDDEN: Offered = &[];
 
 fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
@@ -79,7 +79,7 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
 }
 
 /// All tools, in the order in which a model is told of them.
-static TABLE: LazyLock<[Tool; 26]> = LazyLock::new(|| {
+static TABLE: LazyLock<[Tool; 29]> = LazyLock::new(|| {
     use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
     [
         tool(
@@ -248,6 +248,19 @@ static TABLE: LazyLock<[Tool; 26]> = LazyLock::new(|| {
         ),
         tool("sleep", "seconds", HIDDEN, Interrupted, LocalAction::Sleep),
         tool("run", "", HIDDEN, Interrupted, LocalAction::RunAgent),
+        tool("mcp_tool", "name", HIDDEN, RunAgain, |tool| {
+            LocalAction::McpLook(McpLook::Tool(tool))
+        }),
+        tool(
+            "mcp_call",
+            "name",
+            HIDDEN,
+            Interrupted,
+            LocalAction::McpCall,
+        ),
+        tool("mcp_search", "words", HIDDEN, RunAgain, |search| {
+            LocalAction::McpLook(McpLook::Search(search))
+        }),
     ]
 });
 
@@ -256,6 +269,9 @@ const OF_THE_MACHINE: [&str; 4] = ["bash", "read_file", "write_file", "edit_file
 
 /// The tools that a read-only member is not offered.
 const WRITE_FILES: [&str; 2] = ["write_file", "edit_file"];
+
+/// The tools for MCP servers.
+const OF_SERVERS: [&str; 3] = ["mcp_tool", "mcp_call", "mcp_search"];
 
 /// Who calls a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -332,6 +348,15 @@ impl Caller {
         self.offered()
             .filter(|tool| !OF_THE_MACHINE.contains(&tool.name))
             .map(|tool| (tool.describe)(tool.name))
+    }
+
+    /// Returns the tools for MCP servers, which only a member with such servers is told of.
+    pub fn mcp_tools() -> Vec<ToolText> {
+        TABLE
+            .iter()
+            .filter(|tool| OF_SERVERS.contains(&tool.name))
+            .map(|tool| (tool.describe)(tool.name))
+            .collect()
     }
 
     fn offered(self) -> impl Iterator<Item = &'static Tool> {

@@ -1,0 +1,241 @@
+//! The connection to an MCP server: the handshake, its tools, and its end.
+
+use std::time::Duration;
+
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation};
+use rmcp::service::{ClientInitializeError, NotificationContext, Peer, RoleClient};
+use rmcp::{ClientHandler, ServiceExt};
+use teamd_shared::mcp_tools::ServerTool;
+use teamd_shared::terms::McpServer;
+
+use tokio::net::UnixStream;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+
+use super::known_tools::KnownTools;
+
+/// How long a server may take at most for each step until it can be called.
+const START: Duration = Duration::from_secs(30);
+
+/// A connection, which several calls may share.
+#[derive(Debug, Clone)]
+pub(super) struct McpConnection {
+    state: watch::Receiver<State>,
+}
+
+/// How far a connection has come.
+#[derive(Debug, Clone)]
+pub(super) enum State {
+    /// Its handshake is made.
+    Starting,
+    /// It takes calls.
+    Ready {
+        peer: Peer<RoleClient>,
+        tools: Vec<ServerTool>,
+    },
+    /// How it has ended.
+    Ended(String),
+}
+
+impl McpConnection {
+    /// Returns how it has ended, if it has.
+    pub(super) fn has_ended(&self) -> Option<String> {
+        match &*self.state.borrow() {
+            State::Ended(how) => Some(how.clone()),
+            State::Starting | State::Ready { .. } => None,
+        }
+    }
+
+    /// Waits until it takes calls.
+    ///
+    /// # Errors
+    /// How it has ended.
+    pub(super) async fn ready(&mut self) -> Result<Peer<RoleClient>, String> {
+        match self.begun().await {
+            State::Ready { peer, .. } => Ok(peer),
+            State::Ended(_) => Err(self.ended().await),
+            State::Starting => Err("has not started".to_owned()),
+        }
+    }
+
+    /// Waits until its tools are known.
+    ///
+    /// # Errors
+    /// How it has ended.
+    pub(super) async fn tools(&mut self) -> Result<Vec<ServerTool>, String> {
+        match self.begun().await {
+            State::Ready { tools, .. } => Ok(tools),
+            State::Ended(_) => Err(self.ended().await),
+            State::Starting => Err("has not started".to_owned()),
+        }
+    }
+
+    /// Tells whether it has a tool of this name now, as far as that is known.
+    pub(super) fn has_tool(&self, name: &str) -> bool {
+        match &*self.state.borrow() {
+            State::Ready { tools, .. } => tools.iter().any(|tool| tool.name == name),
+            State::Starting | State::Ended(_) => true,
+        }
+    }
+
+    /// Waits until it has ended; returns how, in the words of its process if that says so soon.
+    pub(super) async fn ended(&mut self) -> String {
+        let how = self.next_end(|_| true).await;
+        if how != CLOSED {
+            return how;
+        }
+        let described = self.next_end(|how| how != CLOSED);
+        timeout(LAST_WORDS, described).await.unwrap_or(how)
+    }
+
+    async fn next_end(&mut self, counts: impl Fn(&str) -> bool) -> String {
+        let ended = self
+            .state
+            .wait_for(|state| matches!(state, State::Ended(how) if counts(how)))
+            .await
+            .map(|state| state.clone());
+        match ended {
+            Ok(State::Ended(how)) => how,
+            // It was ended: what served it is gone.
+            _ => "was ended".to_owned(),
+        }
+    }
+
+    async fn begun(&mut self) -> State {
+        let begun = self
+            .state
+            .wait_for(|state| !matches!(state, State::Starting))
+            .await
+            .map(|state| state.clone());
+        begun.unwrap_or_else(|_| State::Ended("was ended".to_owned()))
+    }
+}
+
+/// What this client is to a server: it offers nothing, and notes that the tools have changed.
+#[derive(Debug)]
+struct Client {
+    changed: watch::Sender<()>,
+}
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        let own = Implementation::new("teamd", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), own)
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.changed.send_replace(());
+    }
+}
+
+/// Begins a connection to a server that was started; returns what serves it. The process ends when
+/// that is dropped or has ended.
+pub(super) fn over_pipe(
+    server: McpServer,
+    known: KnownTools,
+    (reads, writes): (UnixStream, UnixStream),
+    mut ended: oneshot::Receiver<String>,
+) -> (McpConnection, impl Future<Output = ()>) {
+    let (tell, state) = watch::channel(State::Starting);
+    let serving = async move {
+        let how = tokio::select! {
+            biased;
+            how = &mut ended => how.unwrap_or_else(|_| CLOSED.to_owned()),
+            how = serve(server, known, (reads, writes), &tell) => {
+                // The next call starts it again.
+                tell.send_replace(State::Ended(how.clone()));
+                // What its process says of its end tells more than that its output has ended.
+                match timeout(LAST_WORDS, &mut ended).await {
+                    Ok(Ok(last)) if how == CLOSED => last,
+                    _ => how,
+                }
+            }
+        };
+        tell.send_replace(State::Ended(how));
+    };
+    (McpConnection { state }, serving)
+}
+
+/// How a server has ended whose process tells nothing.
+const CLOSED: &str = "has closed its output";
+
+/// How long the end of a process is waited for, after its output has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Serves a connection until it has ended; returns how.
+async fn serve(
+    server: McpServer,
+    known: KnownTools,
+    transport: (UnixStream, UnixStream),
+    tell: &watch::Sender<State>,
+) -> String {
+    let (changed, mut changes) = watch::channel(());
+    let client = Client { changed };
+    let within = START.min(Duration::from_secs(server.timeout));
+    let service = match timeout(within, client.serve(transport)).await {
+        Ok(Ok(service)) => service,
+        Ok(Err(ClientInitializeError::ConnectionClosed(_))) => return CLOSED.to_owned(),
+        Ok(Err(error)) => return format!("does not speak MCP: {error}"),
+        Err(_) => return format!("did not begin to speak MCP within {} s", within.as_secs()),
+    };
+    let peer = service.peer().clone();
+    let mut closed = std::pin::pin!(service.waiting());
+    loop {
+        changes.mark_unchanged();
+        let listed = tokio::select! {
+            listed = list(&peer, within) => listed,
+            _ = &mut closed => return CLOSED.to_owned(),
+        };
+        let tools = match listed {
+            Ok(tools) => tools,
+            Err(why) => return why,
+        };
+        known.write(&server, &tools);
+        tell.send_replace(State::Ready {
+            peer: peer.clone(),
+            tools,
+        });
+        tokio::select! {
+            _ = &mut closed => return CLOSED.to_owned(),
+            changed = changes.changed() => {
+                if changed.is_err() {
+                    return CLOSED.to_owned();
+                }
+            }
+        }
+        tracing::info!("the tools of the MCP server {} have changed", server.name);
+    }
+}
+
+/// Asks a server for its tools.
+async fn list(peer: &Peer<RoleClient>, within: Duration) -> Result<Vec<ServerTool>, String> {
+    let listed = match timeout(within, peer.list_all_tools()).await {
+        Ok(Ok(listed)) => listed,
+        Ok(Err(error)) => return Err(format!("does not list its tools: {error}")),
+        Err(_) => {
+            return Err(format!(
+                "did not list its tools within {} s",
+                within.as_secs()
+            ));
+        }
+    };
+    let mut tools = Vec::new();
+    for tool in listed {
+        let is_read_only = tool
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.read_only_hint)
+            .unwrap_or(false);
+        let tool = ServerTool {
+            name: tool.name.into_owned(),
+            description: tool
+                .description
+                .map(|text| text.into_owned())
+                .unwrap_or_default(),
+            schema: serde_json::Value::Object((*tool.input_schema).clone()),
+            is_read_only,
+        };
+        tools.push(tool.bounded());
+    }
+    Ok(tools)
+}

@@ -1,0 +1,173 @@
+//! One MCP server: whether it runs, how often it has died, and its gate.
+
+use std::time::Duration;
+
+use teamd_shared::member::Gate;
+use teamd_shared::terms::{McpServer, McpTransport};
+use teamd_worker_sandbox::run::{GateHandle, Runner, StartedAgent};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::connection::{self, McpConnection};
+use super::known_tools::KnownTools;
+use super::launch;
+
+/// How often a server may die within [`PERIOD`] before it has failed.
+const MOST_DEATHS: usize = 2;
+
+/// How long a death counts.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// One server of a teammate.
+#[derive(Debug)]
+pub(super) struct Server {
+    definition: McpServer,
+    running: Option<RunningServer>,
+    /// When it died by itself, as far as that counts.
+    deaths: Vec<Instant>,
+}
+
+/// A server that runs, or that is reached over HTTP.
+#[derive(Debug)]
+struct RunningServer {
+    connection: McpConnection,
+    /// None: no process of ours.
+    gate: Option<GateHandle>,
+    /// Whether the gate changes while it runs.
+    is_live: bool,
+    /// What serves its connection and its gateway: the process ends with this.
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    /// Makes it; it is not started.
+    pub(super) fn new(definition: McpServer) -> Self {
+        Self {
+            definition,
+            running: None,
+            deaths: Vec::new(),
+        }
+    }
+
+    /// Returns how it is defined.
+    pub(super) fn definition(&self) -> &McpServer {
+        &self.definition
+    }
+
+    /// Returns how long a call may take.
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_secs(self.definition.timeout)
+    }
+
+    /// Returns its connection; starts it if it does not run.
+    ///
+    /// # Errors
+    /// Why it cannot be started, or is not started again.
+    pub(super) fn connect(&mut self, runner: &Runner, gate: Gate) -> Result<McpConnection, String> {
+        if let Some(running) = &self.running {
+            match running.connection.has_ended() {
+                None => return Ok(running.connection.clone()),
+                Some(how) => self.died(&how),
+            }
+        }
+        let name = &self.definition.name;
+        if self.deaths.len() > MOST_DEATHS {
+            return Err(format!(
+                "the MCP server {name} has failed: it ended {} times within a minute; it is tried again later",
+                self.deaths.len()
+            ));
+        }
+        let started = self.start(runner, gate);
+        let running =
+            started.map_err(|why| format!("the MCP server {name} cannot be used: {why}"))?;
+        Ok(self.running.insert(running).connection.clone())
+    }
+
+    /// Counts a death.
+    fn died(&mut self, how: &str) {
+        tracing::warn!("the MCP server {} {how}", self.definition.name);
+        self.running = None;
+        let now = Instant::now();
+        self.deaths.retain(|death| now - *death < PERIOD);
+        self.deaths.push(now);
+    }
+
+    fn start(&self, runner: &Runner, gate: Gate) -> Result<RunningServer, String> {
+        let definition = &self.definition;
+        let known = KnownTools::of(&runner.config().environment);
+        if let McpTransport::Http { url, headers } = &definition.transport {
+            return Err(format!(
+                "{url} with {} headers is reached over HTTP",
+                headers.len()
+            ));
+        }
+        let StartedAgent {
+            reads,
+            writes,
+            ended,
+            gate,
+            gateway: mut tasks,
+        } = launch::start(definition, runner, gate)?;
+        let (connection, serving) =
+            connection::over_pipe(definition.clone(), known, (reads, writes), ended);
+        tasks.spawn(serving);
+        Ok(RunningServer {
+            connection,
+            gate: Some(gate),
+            is_live: launch::is_live(runner),
+            _tasks: tasks,
+        })
+    }
+
+    /// Opens its gate, if it runs behind a closed one; tells whether that is so. One whose gate
+    /// cannot change is ended.
+    pub(super) fn open_gate(&mut self) -> bool {
+        let Some(running) = &self.running else {
+            return false;
+        };
+        let Some(gate) = &running.gate else {
+            return false;
+        };
+        if running.is_live {
+            return gate.open();
+        }
+        if !gate.may_write() {
+            self.running = None;
+        }
+        false
+    }
+
+    /// Waits until it can write, if its gate is to be opened.
+    pub(super) async fn opened(&mut self) {
+        if let Some(running) = &mut self.running
+            && let Some(gate) = &mut running.gate
+        {
+            gate.opened().await;
+        }
+    }
+
+    /// Closes its gate; returns when it cannot write. One whose gate cannot change ends, which is
+    /// no death. May be dropped and called again.
+    pub(super) async fn close_gate(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let Some(gate) = &mut running.gate else {
+            return;
+        };
+        let could_write = gate.may_write();
+        gate.close().await;
+        if could_write && !running.is_live {
+            self.running = None;
+        }
+    }
+
+    /// Tells whether it may write.
+    pub(super) fn may_write(&self) -> bool {
+        let gate = self
+            .running
+            .as_ref()
+            .and_then(|running| running.gate.as_ref());
+        gate.is_some_and(GateHandle::may_write)
+    }
+}

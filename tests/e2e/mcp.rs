@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::cgroup::note;
 use crate::support::process::command_line;
-use crate::support::{Team, is_alive, signal};
+
+use crate::support::{Running, Team, is_alive, signal};
 
 const LIVE: &str = "namespaces,landlock,seccomp";
 
@@ -15,7 +16,9 @@ const SETS: [&str; 2] = [LIVE, "landlock,seccomp"];
 fn team_with(how: &str, more: &str, layers: &str) -> Option<Team> {
     let team = Team::new()
         .with("TEAM_SANDBOX_LAYERS", layers)
-        .with("STUB_TOKEN", "tok-3c1f");
+        .with("STUB_TOKEN", "tok-3c1f")
+        .with("STUB_HEADER", "Bearer-tok-3c1f")
+        .with("WRONG_HEADER", "Bearer-wrong-9f");
     let python = team.command("python3", ["-c", ""]).status();
     if !python.is_ok_and(|status| status.success()) {
         note("skipped: the stub of an MCP server needs python3");
@@ -148,16 +151,13 @@ fn the_secret_of_a_server_reaches_no_command_and_no_file() {
         "/bash echo token: $STUB_TOKEN; cat /proc/[0-9]*/environ 2> /dev/null | tr '\\0' '\\n' | grep STUB_TOKEN; ps aux | grep -c 'mcp-stub[.]py'".to_owned(),
     ];
     let results = team.does("alice", &orders.join("\n"));
-    assert_eq!(content(&results[0]), "tok-3c1f");
+    assert_eq!(content(&results[0]), "[the value of STUB_TOKEN]");
     let seen = content(&results[1]);
     assert!(seen.starts_with("token:\n0"), "{seen}");
     let found = team.command("grep", ["-rl", "tok-3c1f", team.path("").to_str().unwrap()]);
     let mut found = found;
     let found = String::from_utf8(found.output().unwrap().stdout).unwrap();
-    let transcripts = found
-        .lines()
-        .all(|path| path.contains("transcript") || path.contains("inbox"));
-    assert!(transcripts, "only what the tool itself has said: {found}");
+    assert_eq!(found, "", "not even the tool itself can tell it to a file");
     let layers = "landlock,seccomp";
     let Some(team) = team_with("", "env = ['STUB_TOKEN']", layers) else {
         return;
@@ -356,4 +356,64 @@ fn spawn_says_what_a_server_misses() {
     team.write("team.toml", "[mcp.files]\ncommand = ['sh', '-c', 'x']");
     let run = team.teamctl(["spawn", "bob", "--mcp", "files"]);
     assert!(run.stderr.contains("mcp.files.command"), "{run:?}");
+}
+
+#[test]
+fn a_server_over_http_is_reached_with_its_token_and_follows_no_redirect() {
+    let Some(team) = team_with("", "", LIVE) else {
+        return;
+    };
+    let port = team.root().join("port");
+    let stub = team.root().join("mcp-stub.py");
+    let command = [stub.to_str().unwrap(), "http", port.to_str().unwrap()];
+    let _server = Running::start(team.command("python3", command));
+    team.until("the server", || port.exists());
+    let port = std::fs::read_to_string(&port).unwrap();
+    let define = |name: &str, path: &str, token: &str| {
+        format!(
+            "[mcp.{name}]\nurl = 'http://127.0.0.1:{port}/{path}'\nheaders = {{Authorization = {token:?}}}\n"
+        )
+    };
+    let servers = [
+        define("stub", "mcp", "env:STUB_HEADER"),
+        define("wrong", "mcp", "env:WRONG_HEADER"),
+        define("moved", "moved", "env:STUB_HEADER"),
+    ];
+    team.write("team.toml", &servers.concat());
+    team.trust();
+    let flags = ["--plan", "--mcp", "wrong", "--mcp", "moved"];
+    spawn(&team, &flags);
+    let say = call("say", json!({"text": "Bearer-tok-3c1f"}));
+    let orders = [
+        &say,
+        "/plan_approval call it",
+        &say,
+        "/mcp_call {\"name\": \"mcp__wrong__say\"}",
+        "/mcp_call {\"name\": \"mcp__moved__say\"}",
+        "/bash env | grep -c HEADER",
+    ];
+    team.send("alice", &orders.join("\n"));
+    let plan = team.until_planned("alice");
+    let results = team.results("alice");
+    assert!(content(&results[0]).starts_with("refused: your gate is closed"));
+    team.teamctl(["approve", &plan]).ok();
+    team.until_finished("alice", 1);
+    let results = team.results("alice");
+    assert_eq!(content(&results[2]), "[the value of STUB_HEADER]");
+    for (place, told) in [(3, "[the value of WRONG_HEADER]"), (4, "cannot be used")] {
+        assert!(content(&results[place]).contains(told), "{results:?}");
+    }
+    assert!(content(&results[5]).starts_with('0'), "{results:?}");
+    let log = std::fs::read_to_string(team.root().join("port.log")).unwrap();
+    assert!(log.contains("/moved Bearer-tok-3c1f"), "{log}");
+    let found = team
+        .command("grep", ["-rl", "tok-3c1f", team.path("").to_str().unwrap()])
+        .output();
+    let found = String::from_utf8(found.unwrap().stdout).unwrap();
+    assert!(
+        found
+            .lines()
+            .all(|path| path.contains("inbox/alice") || path.contains("transcript/alice")),
+        "{found}"
+    );
 }

@@ -27,6 +27,7 @@ const FROM_VARIABLE: &str = "env:";
 
 /// The name of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[schemars(extend("pattern" = "^[a-z0-9-]{1,16}$", "not" = {"const": "team"}))]
 pub struct McpName(String);
 
 impl McpName {

@@ -584,3 +584,42 @@ fn claude_code_codex_and_the_built_in_agent_work_on_one_repository() {
     }
     team.until("all to be gone", || team.processes().len() == 1);
 }
+
+/// The tools of MCP servers come by the same way as those of the team: the worker calls them.
+pub(super) fn an_agent_has_the_tools_of_mcp_servers(stub: &Stub) {
+    let Some(team) = team_of(&[stub], LIVE) else {
+        return;
+    };
+    let path = team.root().join("mcp-stub.py");
+    team.write("mcp-stub.py", include_str!("../../fixtures/mcp-stub.py"));
+    let mut file = std::fs::read_to_string(team.root().join("team.toml")).unwrap();
+    file.push_str(&format!(
+        "[mcp.stub]\ncommand = ['python3', '{}']\n",
+        path.display()
+    ));
+    team.write("team.toml", &file);
+    team.trust();
+    spawn(&team, stub, &["--mcp", "stub", "--plan"]);
+    let say = |text: &str| {
+        let input = json!({"name": "mcp__stub__say", "arguments": {"text": text}});
+        format!("@mcp_call {input}")
+    };
+    let write = json!({"name": "mcp__stub__write", "arguments": {"path": "made", "content": "x"}});
+    let orders = format!("{}\n@mcp_call {write}", say("from a server"));
+    let said = runs(&team, &orders)["content"].to_string();
+    let results = team.results("carol");
+    assert!(
+        results
+            .iter()
+            .any(|result| result["content"] == "from a server"),
+        "{said} {results:?}"
+    );
+    assert!(
+        results.iter().any(|result| result["content"]
+            .as_str()
+            .unwrap()
+            .starts_with("refused: your gate is closed")),
+        "{results:?}"
+    );
+    assert!(!team.made("made"));
+}

@@ -99,6 +99,7 @@ scenarios! {
     what_a_tool_asks_of_a_model_counts_and_is_refused_over_the_budget
     what_a_tool_asks_of_a_model_is_held_to_the_tokens
     no_model_is_asked_while_no_turn_runs
+    an_agent_has_the_tools_of_mcp_servers
 }
 
 /// A team whose agents are these stubs; none without Python.

@@ -32,7 +32,7 @@ pub use one_shot::OneShot;
 pub use remote::{Persona, Remote};
 pub use script::Script;
 use service::ModelService;
-pub use service::{Access, Meter, Progress, patience, upstreams};
+pub use service::{Access, Meter, Progress, http_client, patience, upstreams};
 use teamd_worker_core::state::Budget;
 
 /// One answer: text and calls, in order.

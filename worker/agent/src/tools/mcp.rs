@@ -6,15 +6,16 @@
 //! incarnations, so that a team that waits runs no servers.
 
 mod connection;
+mod http;
 mod known_tools;
 mod launch;
 mod result;
 mod running_call;
+mod secrets;
 mod server;
 
 use std::sync::{Arc, OnceLock};
 
-use teamd_shared::environment::Environment;
 use teamd_shared::member::Gate;
 use teamd_shared::terms::McpServer;
 use teamd_worker_core::mcp::{KnownTool, McpCatalog, ServerTools};
@@ -170,19 +171,4 @@ impl McpServers {
     pub(super) fn may_write(&self) -> bool {
         self.servers.iter().any(Server::may_write)
     }
-}
-
-/// Returns the variables that a server needs, with their values.
-///
-/// # Errors
-/// Which one is not set, and what to do.
-fn values(server: &McpServer, environment: &Environment) -> Result<Vec<(String, String)>, String> {
-    let mut values = Vec::new();
-    for name in server.variables() {
-        let value = environment.value(name).ok_or_else(|| {
-            format!("the variable {name} is not set: set it where the teammate is spawned, and spawn it again")
-        })?;
-        values.push((name.to_owned(), value));
-    }
-    Ok(values)
 }

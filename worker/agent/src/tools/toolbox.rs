@@ -374,7 +374,7 @@ mod tests {
         let mut short = sleep(0.01);
         assert_eq!(short.finish().await, Outcome::ok("slept 0.01 s"));
         let mut long = sleep(1000.0);
-        let waited = tokio::time::timeout(Duration::from_millis(5), long.finish()).await;
+        let waited = timeout(Duration::from_millis(5), long.finish()).await;
         assert!(waited.is_err());
         let cancelled = long.cancel("interrupted").await;
         assert_eq!(cancelled, Outcome::error("[interrupted]"));

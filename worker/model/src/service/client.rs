@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Certificate, Client, Url, redirect};
+use reqwest::{Certificate, Client, Proxy, Url, redirect};
+use teamd_shared::environment::Environment;
 
 use super::failure::{cut, error_chain};
 use super::setting_errors::bad_setting;
-use super::settings::{ApiKey, ServiceSettings, TrustedRoots};
+use super::settings::{ApiKey, ServiceSettings, TrustedRoots, proxies, roots};
 use super::wire::Wire;
 use crate::ModelError;
 
@@ -22,6 +23,24 @@ const CONNECT: Duration = Duration::from_secs(15);
 /// # Errors
 /// [`ModelError::Unusable`] if the certificate authorities cannot be read.
 pub(super) fn build(settings: &ServiceSettings) -> Result<Client, ModelError> {
+    build_with(&settings.roots, &settings.proxies)
+}
+
+/// Builds a client for servers that are no service of a model, as the variables of a member say.
+/// Redirects are not followed.
+///
+/// # Errors
+/// What is wrong with a variable, and what to do.
+pub fn http_client(environment: &Environment) -> Result<Client, String> {
+    let get = |name: &str| {
+        let value = environment.value(name)?.trim().to_owned();
+        Some(value).filter(|value| !value.is_empty())
+    };
+    let built = proxies(&get).and_then(|proxies| build_with(&roots(&get), &proxies));
+    built.map_err(|error| format!("{error} ({})", error.hint()))
+}
+
+fn build_with(roots: &TrustedRoots, proxies: &[Proxy]) -> Result<Client, ModelError> {
     // It fails only if one is there already.
     drop(rustls::crypto::ring::default_provider().install_default());
     let mut builder = Client::builder()
@@ -29,10 +48,10 @@ pub(super) fn build(settings: &ServiceSettings) -> Result<Client, ModelError> {
         .connect_timeout(CONNECT)
         .redirect(redirect::Policy::none())
         .no_proxy();
-    for proxy in &settings.proxies {
+    for proxy in proxies {
         builder = builder.proxy(proxy.clone());
     }
-    let own = match &settings.roots {
+    let own = match roots {
         TrustedRoots::Platform => None,
         TrustedRoots::Embedded => Some(Vec::new()),
         TrustedRoots::File(path) => Some(read_pem(path).map_err(bad_roots)?),

@@ -43,6 +43,7 @@ use tokio::time::Instant;
 
 use super::prompt::{Prompt, PromptTurn, Role, TurnPart};
 use super::{ModelAnswer, ModelError};
+pub use client::http_client;
 use draft::Piece;
 use explain::{explain, no_answer};
 use failure::Failure;

@@ -240,7 +240,8 @@ fn key(
 }
 
 /// A relative path counts from where the command was given.
-fn roots(get: &dyn Fn(&str) -> Option<String>) -> TrustedRoots {
+/// Returns which certificate authorities the variables name.
+pub(super) fn roots(get: &dyn Fn(&str) -> Option<String>) -> TrustedRoots {
     match get("TEAM_CA").as_deref() {
         None | Some("embedded") => TrustedRoots::Embedded,
         Some("platform") => TrustedRoots::Platform,
@@ -248,7 +249,11 @@ fn roots(get: &dyn Fn(&str) -> Option<String>) -> TrustedRoots {
     }
 }
 
-fn proxies(get: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Proxy>, ModelError> {
+/// Returns the proxies that the variables name.
+///
+/// # Errors
+/// [`ModelError::Unusable`] for an address that is none.
+pub(super) fn proxies(get: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Proxy>, ModelError> {
     let no_proxy = get("NO_PROXY").or_else(|| get("no_proxy"));
     let no_proxy = no_proxy.as_deref().and_then(NoProxy::from_string);
     let mut proxies = Vec::new();

@@ -1,10 +1,15 @@
 //! The connection to an MCP server: the handshake, its tools, and its end.
 
+use std::error::Error;
 use std::time::Duration;
 
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation};
-use rmcp::service::{ClientInitializeError, NotificationContext, Peer, RoleClient};
-use rmcp::{ClientHandler, ServiceExt};
+use rmcp::ClientHandler;
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer,
+    RoleClient,
+};
+use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use teamd_shared::mcp_tools::ServerTool;
 use teamd_shared::terms::McpServer;
 
@@ -13,6 +18,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::known_tools::KnownTools;
+use super::secrets::ServerSecrets;
 
 /// How long a server may take at most for each step until it can be called.
 const START: Duration = Duration::from_secs(30);
@@ -21,6 +27,18 @@ const START: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub(super) struct McpConnection {
     state: watch::Receiver<State>,
+    /// What no text of the server may show.
+    pub(super) secrets: ServerSecrets,
+}
+
+/// A server that is being connected.
+pub(super) struct Connecting {
+    /// How it is defined.
+    pub(super) server: McpServer,
+    /// What no text of it may show.
+    pub(super) secrets: ServerSecrets,
+    /// Where its tools are kept.
+    pub(super) known: KnownTools,
 }
 
 /// How far a connection has come.
@@ -131,19 +149,19 @@ impl ClientHandler for Client {
 /// Begins a connection to a server that was started; returns what serves it. The process ends when
 /// that is dropped or has ended.
 pub(super) fn over_pipe(
-    server: McpServer,
-    known: KnownTools,
-    (reads, writes): (UnixStream, UnixStream),
+    connecting: Connecting,
+    pipes: (UnixStream, UnixStream),
     mut ended: oneshot::Receiver<String>,
 ) -> (McpConnection, impl Future<Output = ()>) {
-    let (tell, state) = watch::channel(State::Starting);
+    let (tell, connection) = connection(&connecting.secrets);
     let serving = async move {
+        let secrets = connecting.secrets.clone();
         let how = tokio::select! {
             biased;
             how = &mut ended => how.unwrap_or_else(|_| CLOSED.to_owned()),
-            how = serve(server, known, (reads, writes), &tell) => {
+            how = serve(connecting, pipes, ClientLifecycleMode::Initialize, &tell) => {
                 // The next call starts it again.
-                tell.send_replace(State::Ended(how.clone()));
+                tell.send_replace(State::Ended(secrets.scrub(&how)));
                 // What its process says of its end tells more than that its output has ended.
                 match timeout(LAST_WORDS, &mut ended).await {
                     Ok(Ok(last)) if how == CLOSED => last,
@@ -151,10 +169,37 @@ pub(super) fn over_pipe(
                 }
             }
         };
-        tell.send_replace(State::Ended(how));
+        tell.send_replace(State::Ended(secrets.scrub(&how)));
     };
-    (McpConnection { state }, serving)
+    (connection, serving)
 }
+
+/// Begins a connection to a server over HTTP; returns what serves it.
+pub(super) fn over_http(
+    connecting: Connecting,
+    transport: StreamableHttpClientTransport<reqwest::Client>,
+) -> (McpConnection, impl Future<Output = ()>) {
+    let (tell, connection) = connection(&connecting.secrets);
+    let lifecycle = ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: Some(ProtocolVersion::V_2025_11_25),
+    };
+    let serving = async move {
+        let secrets = connecting.secrets.clone();
+        let how = serve(connecting, transport, lifecycle, &tell).await;
+        tell.send_replace(State::Ended(secrets.scrub(&how)));
+    };
+    (connection, serving)
+}
+
+fn connection(secrets: &ServerSecrets) -> (watch::Sender<State>, McpConnection) {
+    let (tell, state) = watch::channel(State::Starting);
+    let secrets = secrets.clone();
+    (tell, McpConnection { state, secrets })
+}
+
+/// The longest reason why a connection does not begin, in characters.
+const MAX_WHY: usize = 300;
 
 /// How a server has ended whose process tells nothing.
 const CLOSED: &str = "has closed its output";
@@ -163,19 +208,28 @@ const CLOSED: &str = "has closed its output";
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Serves a connection until it has ended; returns how.
-async fn serve(
-    server: McpServer,
-    known: KnownTools,
-    transport: (UnixStream, UnixStream),
+async fn serve<T, E, A>(
+    connecting: Connecting,
+    transport: T,
+    lifecycle: ClientLifecycleMode,
     tell: &watch::Sender<State>,
-) -> String {
+) -> String
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let Connecting {
+        server,
+        secrets,
+        known,
+    } = connecting;
     let (changed, mut changes) = watch::channel(());
     let client = Client { changed };
     let within = START.min(Duration::from_secs(server.timeout));
-    let service = match timeout(within, client.serve(transport)).await {
+    let service = match timeout(within, client.serve_with_lifecycle(transport, lifecycle)).await {
         Ok(Ok(service)) => service,
         Ok(Err(ClientInitializeError::ConnectionClosed(_))) => return CLOSED.to_owned(),
-        Ok(Err(error)) => return format!("does not speak MCP: {error}"),
+        Ok(Err(error)) => return explain(&error),
         Err(_) => return format!("did not begin to speak MCP within {} s", within.as_secs()),
     };
     let peer = service.peer().clone();
@@ -183,7 +237,7 @@ async fn serve(
     loop {
         changes.mark_unchanged();
         let listed = tokio::select! {
-            listed = list(&peer, within) => listed,
+            listed = list(&peer, within, &secrets) => listed,
             _ = &mut closed => return CLOSED.to_owned(),
         };
         let tools = match listed {
@@ -208,7 +262,11 @@ async fn serve(
 }
 
 /// Asks a server for its tools.
-async fn list(peer: &Peer<RoleClient>, within: Duration) -> Result<Vec<ServerTool>, String> {
+async fn list(
+    peer: &Peer<RoleClient>,
+    within: Duration,
+    secrets: &ServerSecrets,
+) -> Result<Vec<ServerTool>, String> {
     let listed = match timeout(within, peer.list_all_tools()).await {
         Ok(Ok(listed)) => listed,
         Ok(Err(error)) => return Err(format!("does not list its tools: {error}")),
@@ -228,14 +286,34 @@ async fn list(peer: &Peer<RoleClient>, within: Duration) -> Result<Vec<ServerToo
             .unwrap_or(false);
         let tool = ServerTool {
             name: tool.name.into_owned(),
-            description: tool
-                .description
-                .map(|text| text.into_owned())
-                .unwrap_or_default(),
+            description: secrets.scrub(&tool.description.unwrap_or_default()),
             schema: serde_json::Value::Object((*tool.input_schema).clone()),
             is_read_only,
         };
         tools.push(tool.bounded());
     }
     Ok(tools)
+}
+
+/// Says in a line why a connection does not begin.
+fn explain(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => {
+            format!("cannot be reached: {}", innermost(&*error.error))
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => explain(fallback),
+        other => {
+            let why: String = other.to_string().chars().take(MAX_WHY).collect();
+            format!("does not speak MCP: {why}")
+        }
+    }
+}
+
+/// Returns the cause of an error that has no cause itself: what stands above it names types.
+pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
 }

@@ -11,7 +11,7 @@ use teamd_worker_core::tools::Outcome;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::connection::McpConnection;
+use super::connection::{McpConnection, innermost};
 use super::result::outcome_of;
 
 /// How long the end of a server is waited for whose connection has failed.
@@ -35,7 +35,13 @@ impl RunningMcpCall {
         timeout: Duration,
     ) -> Self {
         let (cancel, cancelled) = oneshot::channel();
-        let task = tokio::spawn(call(connection, tool, arguments, timeout, cancelled));
+        let secrets = connection.secrets.clone();
+        let calling = call(connection, tool, arguments, timeout, cancelled);
+        let task = tokio::spawn(async move {
+            let mut outcome = calling.await;
+            outcome.content = secrets.scrub(&outcome.content);
+            outcome
+        });
         Self {
             task,
             cancel: Some(cancel),
@@ -124,7 +130,7 @@ async fn call(
         Err(ServiceError::McpError(error)) => Outcome::error(super::result::shown(&error.message)),
         Err(error) => {
             let ended = tokio::time::timeout(END, connection.ended()).await;
-            let how = ended.unwrap_or_else(|_| format!("fails: {error}"));
+            let how = ended.unwrap_or_else(|_| format!("fails: {}", innermost(&error)));
             Outcome::error(format!("the MCP server {how}; the call may have run"))
         }
     }

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use teamd_shared::member::Gate;
 use teamd_shared::terms::{McpServer, McpTransport};
+use teamd_worker_model::http_client;
 use teamd_worker_sandbox::run::{GateHandle, Runner, StartedAgent};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::connection::{self, McpConnection};
+use super::connection::{self, Connecting, McpConnection};
 use super::known_tools::KnownTools;
-use super::launch;
+use super::secrets::ServerSecrets;
+use super::{http, launch};
 
 /// How often a server may die within [`PERIOD`] before it has failed.
 const MOST_DEATHS: usize = 2;
@@ -93,13 +95,25 @@ impl Server {
     }
 
     fn start(&self, runner: &Runner, gate: Gate) -> Result<RunningServer, String> {
-        let definition = &self.definition;
-        let known = KnownTools::of(&runner.config().environment);
-        if let McpTransport::Http { url, headers } = &definition.transport {
-            return Err(format!(
-                "{url} with {} headers is reached over HTTP",
-                headers.len()
-            ));
+        let environment = &runner.config().environment;
+        let secrets = ServerSecrets::of(&self.definition, environment)?;
+        let connecting = Connecting {
+            server: self.definition.clone(),
+            secrets: secrets.clone(),
+            known: KnownTools::of(environment),
+        };
+        if let McpTransport::Http { url, headers } = &self.definition.transport {
+            let client = http_client(environment)?;
+            let transport = http::transport(client, url, headers, &secrets)?;
+            let (connection, serving) = connection::over_http(connecting, transport);
+            let mut tasks = JoinSet::new();
+            tasks.spawn(serving);
+            return Ok(RunningServer {
+                connection,
+                gate: None,
+                is_live: true,
+                _tasks: tasks,
+            });
         }
         let StartedAgent {
             reads,
@@ -107,9 +121,8 @@ impl Server {
             ended,
             gate,
             gateway: mut tasks,
-        } = launch::start(definition, runner, gate)?;
-        let (connection, serving) =
-            connection::over_pipe(definition.clone(), known, (reads, writes), ended);
+        } = launch::start(&self.definition, runner, gate, &secrets)?;
+        let (connection, serving) = connection::over_pipe(connecting, (reads, writes), ended);
         tasks.spawn(serving);
         Ok(RunningServer {
             connection,

@@ -1,0 +1,41 @@
+//! An MCP server that is reached over HTTP. Its headers are added here, outside of every sandbox.
+
+use std::collections::{BTreeMap, HashMap};
+
+use reqwest::Client;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+
+use super::secrets::ServerSecrets;
+
+/// What stands before the name of a variable whose value a header has.
+const FROM_VARIABLE: &str = "env:";
+
+/// Makes the transport to a server. No redirect is followed.
+///
+/// # Errors
+/// Which header cannot be sent.
+pub(super) fn transport(
+    client: Client,
+    url: &str,
+    headers: &BTreeMap<String, String>,
+    secrets: &ServerSecrets,
+) -> Result<StreamableHttpClientTransport<Client>, String> {
+    let mut sent = HashMap::new();
+    for (name, written) in headers {
+        let value = match written.strip_prefix(FROM_VARIABLE) {
+            Some(variable) => secrets.value(variable).unwrap_or_default(),
+            None => written,
+        };
+        let header = HeaderName::try_from(name.as_str());
+        let header = header.map_err(|_| format!("{name:?} is no name of a header"))?;
+        let value = HeaderValue::try_from(value);
+        let mut value =
+            value.map_err(|_| format!("the value of the header {name} cannot be sent"))?;
+        value.set_sensitive(true);
+        sent.insert(header, value);
+    }
+    let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(sent);
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}

@@ -86,5 +86,7 @@ fn filter() -> Targets {
     let wanted = std::env::var("TEAM_LOG")
         .ok()
         .and_then(|text| text.parse().ok());
-    wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO))
+    let wanted = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    // It writes what MCP servers say, with the secrets that they were given.
+    wanted.with_target("rmcp", LevelFilter::OFF)
 }

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::state::{StateDir, StateError};
-use crate::terms::McpServer;
+use crate::terms::{McpName, McpServer};
+use crate::visible::is_hidden;
 
 /// The folder in the state directory.
 const FOLDER: &str = "mcp-tools";
@@ -21,6 +22,12 @@ const MAX_DESCRIPTION: usize = 4000;
 
 /// The longest schema that is kept, in bytes.
 pub const MAX_SCHEMA: usize = 32 << 10;
+
+/// The longest name of a tool that models take, in bytes.
+const MAX_NAME: usize = 64;
+
+/// The longest line that a model is told of a tool, in characters.
+const MAX_LINE: usize = 80;
 
 /// A tool as its server describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -81,6 +88,56 @@ fn file_name(server: &McpServer) -> String {
     format!("{}-{:016x}.json", server.name, hash.finish())
 }
 
+/// Returns how the names of the tools of a server begin for models.
+pub fn prefix(server: &McpName) -> String {
+    format!("mcp__{server}__")
+}
+
+/// Returns the name of a tool for models: what they do not take is replaced, and a long one is cut
+/// and told apart by a hash.
+pub fn name_for_models(server: &McpName, tool: &str) -> String {
+    let mut name = prefix(server);
+    name.extend(tool.chars().map(|c| {
+        if c.is_ascii_alphanumeric() || c == '-' || c == '_' {
+            c
+        } else {
+            '_'
+        }
+    }));
+    if name.len() <= MAX_NAME {
+        return name;
+    }
+    let mut hash = DefaultHasher::new();
+    tool.hash(&mut hash);
+    let hash = format!("_{:07x}", hash.finish() & 0xfff_ffff);
+    name.truncate(MAX_NAME - hash.len());
+    name + &hash
+}
+
+/// Returns the line that a model is told of a tool.
+pub fn listed_line(name: &str, tool: &ServerTool) -> String {
+    let line = one_line(&tool.description, MAX_LINE);
+    if line.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name}: {line}")
+    }
+}
+
+/// Returns the first line of a text, at most so many characters of it, without what is not shown.
+pub fn one_line(text: &str, most: usize) -> String {
+    let first = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
+    let line: String = first.chars().filter(|c| !is_hidden(*c)).collect();
+    if line.chars().count() <= most {
+        return line;
+    }
+    line.chars().take(most - 1).chain(['…']).collect()
+}
+
 /// Returns at most so many bytes of a text, and says what is missing.
 pub fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
@@ -94,7 +151,7 @@ pub fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terms::{McpName, McpTransport};
+    use crate::terms::McpTransport;
 
     fn server(command: &str) -> McpServer {
         McpServer {

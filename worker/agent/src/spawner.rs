@@ -306,6 +306,48 @@ mod tests {
     }
 
     #[test]
+    fn a_teammate_has_no_mcp_server_that_the_lead_agent_has_not() {
+        let (scratch, dir, mut spawner) = scene();
+        trusted_file(
+            &scratch,
+            "[mcp.files]\ncommand = ['files']\n[mcp.secrets]\ncommand = ['secrets']\n[roles.coder]\nmcp = ['files', 'secrets']\n",
+        );
+        let servers = |order: SpawnOrder| {
+            let servers = order.terms.servers.iter();
+            let names: Vec<_> = servers.map(|server| server.name.to_string()).collect();
+            assert_eq!(order.terms.mcp, names);
+            names
+        };
+        let order = order_of(&spawner, &dir, &alice()).unwrap();
+        assert_eq!(servers(order), [""; 0]);
+        let asks = SpawnTeammate {
+            mcp: Some("files".to_owned()),
+            ..alice()
+        };
+        let refused = order_of(&spawner, &dir, &asks).unwrap_err();
+        assert!(refused.contains("you have none"), "{refused}");
+        let file = TeamFile::load(&scratch.path().join("team.toml"), &|_| None).unwrap();
+        let (name, definition) = file.mcp.first_key_value().unwrap();
+        spawner.terms.mcp = vec![definition.named(name)];
+        let order = order_of(&spawner, &dir, &alice()).unwrap();
+        assert_eq!(servers(order), ["files"]);
+        let asks = SpawnTeammate {
+            role: "writer".into(),
+            ..asks
+        };
+        assert_eq!(servers(order_of(&spawner, &dir, &asks).unwrap()), ["files"]);
+        let asks = SpawnTeammate {
+            mcp: Some("files secrets".to_owned()),
+            ..alice()
+        };
+        let refused = order_of(&spawner, &dir, &asks).unwrap_err();
+        assert!(
+            refused.contains("secrets") && refused.contains("yours are files"),
+            "{refused}"
+        );
+    }
+
+    #[test]
     fn a_model_without_its_key_is_refused_as_at_spawn() {
         let (_scratch, dir, mut spawner) = scene();
         Arc::make_mut(&mut spawner.environment).set("OPENAI_BASE_URL", "");

@@ -6,20 +6,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-use teamd_shared::mcp_tools::{MAX_SCHEMA, ServerTool, cut};
+use teamd_shared::mcp_tools::{
+    MAX_SCHEMA, ServerTool, cut, listed_line, name_for_models, one_line, prefix,
+};
 use teamd_shared::suggest::nearest;
 use teamd_shared::terms::McpName;
 use teamd_shared::visible::is_hidden;
 
 use crate::tools::ToolText;
-
-/// The longest name of a tool that models take, in bytes.
-const MAX_NAME: usize = 64;
-
-/// The longest line that a model is told of a tool, in characters.
-const MAX_LINE: usize = 80;
 
 /// The longest reason why a server cannot be used, in characters.
 const MAX_FAILURE: usize = 300;
@@ -83,7 +78,7 @@ impl McpCatalog {
             tools.sort_by(|one, other| one.name.cmp(&other.name));
             tools.truncate(MAX_TOOLS);
             for tool in tools {
-                let name = name_of(&server, &tool.name);
+                let name = name_for_models(&server, &tool.name);
                 // Two names that differ only in what models do not take: the first one counts.
                 if names.insert(name.clone()) {
                     let server = server.clone();
@@ -210,9 +205,7 @@ impl McpCatalog {
     fn lines<'a>(&self, tools: impl Iterator<Item = &'a KnownTool>) -> String {
         let mut lines = String::new();
         for KnownTool { name, tool, .. } in tools {
-            let line = one_line(&tool.description, MAX_LINE);
-            let separator = if line.is_empty() { "" } else { ": " };
-            let _ = writeln!(lines, "{name}{separator}{line}");
+            let _ = writeln!(lines, "{}", listed_line(name, tool));
         }
         lines
     }
@@ -240,45 +233,6 @@ impl McpCatalog {
         }
         failures
     }
-}
-
-fn prefix(server: &McpName) -> String {
-    format!("mcp__{server}__")
-}
-
-/// Returns the name of a tool for models: what they do not take is replaced, and a long one is cut
-/// and told apart by a hash.
-fn name_of(server: &McpName, tool: &str) -> String {
-    let mut name = prefix(server);
-    name.extend(tool.chars().map(|c| {
-        if c.is_ascii_alphanumeric() || c == '-' || c == '_' {
-            c
-        } else {
-            '_'
-        }
-    }));
-    if name.len() <= MAX_NAME {
-        return name;
-    }
-    let mut hash = DefaultHasher::new();
-    tool.hash(&mut hash);
-    let hash = format!("_{:07x}", hash.finish() & 0xfff_ffff);
-    name.truncate(MAX_NAME - hash.len());
-    name + &hash
-}
-
-/// Returns the first line of a text, at most so many characters of it, without what is not shown.
-fn one_line(text: &str, most: usize) -> String {
-    let first = text
-        .lines()
-        .map(str::trim)
-        .find(|line| !line.is_empty())
-        .unwrap_or_default();
-    let line: String = first.chars().filter(|c| !is_hidden(*c)).collect();
-    if line.chars().count() <= most {
-        return line;
-    }
-    line.chars().take(most - 1).chain(['…']).collect()
 }
 
 /// Returns a text without what a terminal or a person does not show; its lines stay.
@@ -337,7 +291,7 @@ mod tests {
         let names = names(&catalog);
         assert_eq!(names[..2], ["mcp__files__a_b__2J", "mcp__files__bash"]);
         assert_eq!(names.len(), 5, "{names:?}");
-        assert!(names.iter().all(|name| name.len() <= MAX_NAME));
+        assert!(names.iter().all(|name| name.len() <= 64));
         assert_eq!(
             catalog.find("mcp__files__read_file").unwrap().tool.name,
             "read file"

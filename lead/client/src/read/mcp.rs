@@ -1,7 +1,14 @@
-//! Whether the MCP servers of a teammate can be started, as far as that is known before.
+//! The MCP servers that `team.toml` defines: who has them, what is known of their tools, and what
+//! keeps them from being started.
 
+use serde::Serialize;
 use teamd_shared::environment::Environment;
-use teamd_shared::terms::{McpServer, McpTransport};
+use teamd_shared::journal::Team;
+use teamd_shared::mcp_tools;
+use teamd_shared::message::LEAD;
+use teamd_shared::state::StateDir;
+use teamd_shared::team_file::TeamFile;
+use teamd_shared::terms::{McpServer, McpTransport, TermsPatch};
 
 use super::agents::find;
 use crate::error::CommandError;
@@ -43,6 +50,75 @@ pub fn check(server: &McpServer, environment: &Environment) -> Result<(), Comman
         ))
         .hint("set it in this shell; its value is in no file")),
         None => Ok(()),
+    }
+}
+
+/// A server, as it is listed.
+#[derive(Debug, Serialize)]
+pub struct ServerRow {
+    /// Its name.
+    pub name: String,
+    /// `stdio` or `http`.
+    pub transport: &'static str,
+    /// The roles and members that have it by `team.toml`.
+    pub given_to: Vec<String>,
+    /// The teammates that have it now.
+    pub teammates: Vec<String>,
+    /// How many tools it has told of; none: it was never started.
+    pub tools: Option<usize>,
+    /// What its list costs in each model call, in tokens, at four bytes each.
+    pub tokens: Option<usize>,
+    /// What keeps it from being started, on one line.
+    pub problem: Option<String>,
+}
+
+impl ServerRow {
+    /// Describes a server. `team`: none without a team.
+    pub fn of(
+        server: &McpServer,
+        file: &TeamFile,
+        team: Option<&Team>,
+        state: &StateDir,
+        environment: &Environment,
+    ) -> Self {
+        let name = server.name.as_str();
+        let transport = match server.transport {
+            McpTransport::Stdio { .. } => "stdio",
+            McpTransport::Http { .. } => "http",
+        };
+        let has = |terms: &TermsPatch| terms.mcp.iter().any(|named| named == name);
+        let roles = file.roles.iter().filter(|(_, terms)| has(terms));
+        let roles = roles.map(|(role, _)| format!("role {role}"));
+        let members = file.members.iter().filter(|(_, terms)| has(terms));
+        let members = members.map(|(member, _)| member.to_string());
+        let lead = has(&file.lead).then(|| LEAD.to_owned());
+        let mut teammates = Vec::new();
+        for member in team.iter().flat_map(|team| team.members.values()) {
+            let is_here = !member.record.phase.is_ended();
+            if is_here && member.record.terms.mcp.iter().any(|own| own == server) {
+                teammates.push(member.record.name.to_string());
+            }
+        }
+        // What cannot be read is not known.
+        let known = mcp_tools::read(state, server).ok().flatten();
+        let lines = known.as_ref().map(|known| {
+            let tools = known.tools.iter();
+            let lines = tools.map(|tool| {
+                let name = mcp_tools::name_for_models(&server.name, &tool.name);
+                mcp_tools::listed_line(&name, tool).len() + 1
+            });
+            lines.sum::<usize>()
+        });
+        let problem = check(server, environment).err();
+        Self {
+            name: name.to_owned(),
+            transport,
+            given_to: roles.chain(members).chain(lead).collect(),
+            teammates,
+            tools: known.map(|known| known.tools.len()),
+            tokens: lines.map(|bytes| bytes.div_ceil(4)),
+            problem: problem.map(|error| error.to_string()),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod journal;
+pub mod lead_mail;
 pub mod money;
 pub mod processes;
 pub mod requests;

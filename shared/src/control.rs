@@ -15,8 +15,8 @@ mod wire;
 mod worker;
 
 pub use command::{
-    Command, Done, IntegrationOrder, Obstacle, PlanVerdict, Refusal, RefusalCode, Reply,
-    ShutdownOrder, SpawnOrder, StopOutcome, Successor, TaggedCommand, TaskOrder,
+    Command, ConnectedLead, Done, IntegrationOrder, Obstacle, PlanVerdict, Refusal, RefusalCode,
+    Reply, ShutdownOrder, SpawnOrder, StopOutcome, Successor, TaggedCommand, TaskOrder,
 };
 pub use greeting::{Greeting, Peer};
 pub use wire::{

@@ -148,6 +148,8 @@ pub struct Stat {
     state: char,
     /// The pid of its parent.
     pub parent: u32,
+    /// The device number of its terminal; 0 if it has none.
+    pub terminal: u32,
     /// The processor time that it used, in clock ticks, including that of the children that it has
     /// reaped.
     pub cpu: u64,
@@ -185,6 +187,7 @@ impl Stat {
         Some(Self {
             state: fields.first()?.chars().next()?,
             parent: u32::try_from(number(4)?).ok()?,
+            terminal: number(7).and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
             // utime, stime, cutime, cstime
             cpu: (14..=17).filter_map(number).fold(0, u64::saturating_add),
             threads: number(20).unwrap_or_default(),
@@ -256,6 +259,7 @@ mod tests {
         let stat = Stat {
             state: 'S',
             parent: 3,
+            terminal: 0,
             cpu: 100,
             threads: 2,
             start_ticks: 81991,

@@ -6,9 +6,13 @@ mod paths;
 mod price;
 mod resolve;
 mod service;
+mod spawner;
+mod team_files;
 mod trust;
 
 pub use paths::{RecordedPaths, can_work, resolve_paths};
 pub use price::require_price;
 pub use resolve::{SpawnRequest, model_of_key, require_key, resolve};
+pub use spawner::Spawner;
+pub use team_files::{roster, state};
 pub use trust::Widening;

@@ -9,6 +9,7 @@ pub(crate) mod cgroup;
 mod journal;
 mod lead;
 pub(crate) mod look;
+pub(crate) mod mcp_client;
 pub(crate) mod model_server;
 pub(crate) mod process;
 pub(crate) mod running;

@@ -9,6 +9,7 @@ use teamd_shared::control::{
     Command, Connection, Done, Greeting, PROTOCOL, Peer, Refusal, Reply, TaggedCommand, WireError,
     connect,
 };
+use teamd_shared::process::Identity;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::watch::SLOW_TICK;
 
@@ -34,6 +35,8 @@ pub struct Client {
     last_tag: u32,
     /// The team directory.
     root: PathBuf,
+    /// The process that runs this one, if that is the server of a lead.
+    run_by: Option<Box<Identity>>,
 }
 
 /// Why there is no result.
@@ -98,10 +101,25 @@ impl Client {
     /// # Errors
     /// [`ExitCode::NotRunning`] if none runs there, else [`ExitCode::Failed`].
     pub async fn connect(dir: &TeamDir) -> Result<Self, CommandError> {
+        Self::connect_by(dir, None).await
+    }
+
+    /// As [`Client::connect`], as the server of the lead that runs this process.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub async fn connect_as_lead(dir: &TeamDir, run_by: Identity) -> Result<Self, CommandError> {
+        Self::connect_by(dir, Some(Box::new(run_by))).await
+    }
+
+    async fn connect_by(
+        dir: &TeamDir,
+        run_by: Option<Box<Identity>>,
+    ) -> Result<Self, CommandError> {
         let began = Instant::now();
         let mut attempts = Attempts::default();
         let connected = loop {
-            match greet(dir).await {
+            match greet(dir, run_by.as_deref()).await {
                 // It starts or ends just now, or another process deleted its socket: it listens
                 // again in a moment, or it is gone.
                 Err(error)
@@ -127,6 +145,7 @@ impl Client {
             connection,
             last_tag: 0,
             root: dir.root().to_owned(),
+            run_by,
         })
     }
 
@@ -205,7 +224,7 @@ impl Client {
             return Err(CallError::Lost(why));
         };
         attempts.next(&dir).await;
-        match Self::connect(&dir).await {
+        match Self::connect_by(&dir, self.run_by.clone()).await {
             Ok(next) => Ok(next),
             Err(_) if has_stopped(&dir) => Err(CallError::Stopped),
             Err(_) => Err(CallError::Lost(why)),
@@ -226,11 +245,16 @@ impl Client {
     }
 }
 
-async fn greet(dir: &TeamDir) -> io::Result<Connection> {
+async fn greet(dir: &TeamDir, run_by: Option<&Identity>) -> io::Result<Connection> {
     let mut connection = connect(dir).await?;
     let greeting = Greeting {
         protocol: PROTOCOL,
-        peer: Peer::Client,
+        peer: match run_by {
+            Some(run_by) => Peer::Lead {
+                run_by: run_by.clone(),
+            },
+            None => Peer::Client,
+        },
     };
     match connection.send(&greeting).await {
         Ok(()) => Ok(connection),

@@ -37,6 +37,8 @@ pub struct Reply {
 pub enum Command {
     /// Answer. Changes nothing.
     Ping,
+    /// Name the leads that are connected by MCP. Answered with [`Done::Leads`].
+    Leads,
     /// Start an incarnation. Answered with [`Done::Ready`] when its worker is ready.
     Spawn {
         /// Chosen by the client. A client that repeats the command under the same id joins it.
@@ -246,6 +248,8 @@ pub enum Done {
         /// What it cannot do, and everything else waits for, such as writing the journal.
         trouble: Option<String>,
     },
+    /// These leads are connected by MCP.
+    Leads(Vec<ConnectedLead>),
     /// The worker is ready.
     Ready {
         /// Its process id.
@@ -316,6 +320,29 @@ pub enum Done {
     Quiet(Vec<Obstacle>),
     /// The daemon becomes the other program now, and answers nothing more.
     HandingOver,
+}
+
+/// A lead that is connected by MCP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectedLead {
+    /// The process that runs its server.
+    pub process: Identity,
+    /// The name of its program, as the kernel has it.
+    pub program: String,
+    /// Its terminal, if it has one.
+    pub terminal: Option<String>,
+}
+
+impl ConnectedLead {
+    /// Describes it: program, pid and terminal.
+    pub fn shown(&self) -> String {
+        let pid = self.process.pid;
+        let program: String = self.program.escape_default().collect();
+        match &self.terminal {
+            Some(terminal) => format!("{program} (pid {pid}, {terminal})"),
+            None => format!("{program} (pid {pid})"),
+        }
+    }
 }
 
 /// Why a task, or the goal itself, makes no progress.

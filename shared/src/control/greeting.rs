@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::Environment;
 use crate::name::Name;
+use crate::process::Identity;
 
 use super::worker::WorkerState;
 
@@ -21,6 +22,11 @@ pub struct Greeting {
 pub enum Peer {
     /// A command.
     Client,
+    /// A lead that is connected by MCP.
+    Lead {
+        /// The process that runs its server. The daemon checks that it does.
+        run_by: Identity,
+    },
     /// A worker, which the daemon checks against the journal by its process.
     Worker {
         /// The member.

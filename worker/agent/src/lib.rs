@@ -15,7 +15,6 @@ mod run;
 mod session;
 #[cfg(test)]
 mod sim;
-mod spawner;
 mod team;
 mod tools;
 mod transcript;

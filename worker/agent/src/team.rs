@@ -3,37 +3,13 @@
 use std::fs::TryLockError;
 
 use rustix::fs::OFlags;
-use teamd_shared::config::{ConfigError, Roster};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::Team;
-use teamd_shared::journal::reader::{Since, load};
-use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
-/// Reads the name of a teammate that a call is about.
-///
-/// # Errors
-/// A text for the model, like the errors of all functions here.
-pub(crate) fn teammate(name: &str) -> Result<Name, String> {
-    match Name::new(name) {
-        Ok(name) => Ok(name),
-        Err(_) if name == Name::lead().as_str() => Err("that is you: name a teammate".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Returns the roster as it was read.
-pub(crate) fn roster(read: Result<Option<Roster>, ConfigError>) -> Result<Roster, String> {
-    let roster = read.map_err(|error| format!("cannot read the roster: {error}"))?;
-    roster.ok_or_else(|| "cannot read the roster: there is none".to_owned())
-}
-
-/// Folds the journal from its last snapshot on.
-pub(crate) fn state(dir: &TeamDir) -> Result<Team, String> {
-    load(dir, Since::Snapshot, |_, _| {})
-        .map_err(|error| format!("cannot read the journal: {error}"))
-}
+pub(crate) use teamd_shared::spawn::{roster, state};
+pub(crate) use teamd_shared::tools::teammate;
 
 /// Returns a request.
 pub(crate) fn request<'t>(team: &'t Team, request_id: &RequestId) -> Result<&'t Request, String> {
@@ -89,13 +65,5 @@ mod tests {
         // not enough.
         chat.unlock().unwrap();
         assert!(!has_chat(&dir));
-    }
-
-    #[test]
-    fn the_lead_agent_is_no_teammate() {
-        assert_eq!(
-            teammate("lead"),
-            Err("that is you: name a teammate".to_owned())
-        );
     }
 }

@@ -9,7 +9,8 @@
 use teamd_shared::transcript::Event;
 
 use super::conversation::{BYTES_PER_TOKEN, Essentials, ModelConversation};
-use super::prompt::{PromptTurn, Role, TurnPart, excerpt};
+use super::prompt::{PromptTurn, Role, TurnPart};
+use teamd_shared::message_text::excerpt;
 
 /// The share of the window from which on a conversation is cut, in percent.
 const FULL: u64 = 80;

@@ -13,8 +13,8 @@ use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Event};
 
-use super::message_text;
-use super::prompt::{PromptTurn, Role, TurnPart, excerpt};
+use super::prompt::{PromptTurn, Role, TurnPart};
+use teamd_shared::message_text::{self, excerpt};
 
 /// The result of a call that has no result in the transcript.
 const NO_RESULT: &str = "no result was recorded; the call may have run";

@@ -9,7 +9,6 @@
 mod agent;
 mod compaction;
 mod conversation;
-pub mod message_text;
 mod one_shot;
 pub mod prompt;
 mod remote;

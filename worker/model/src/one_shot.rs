@@ -13,7 +13,7 @@ use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Event, Usage};
 
 use super::ModelError;
-use super::message_text::show;
+use teamd_shared::message_text::show;
 
 /// The text that follows a request for a plan.
 const PLAN_WANTED: &str = "Your gate is closed: you can change nothing until a plan of yours is approved. What you print is your plan.";

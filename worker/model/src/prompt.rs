@@ -103,18 +103,6 @@ impl PromptTurn {
     }
 }
 
-/// Returns the beginning and the end of a text that is too long.
-pub(super) fn excerpt(text: &str, limit: usize) -> String {
-    let count = text.chars().count();
-    if count <= limit {
-        return text.to_owned();
-    }
-    let half = limit / 2;
-    let head: String = text.chars().take(half).collect();
-    let tail: String = text.chars().skip(count - half).collect();
-    format!("{head}\n[… {} characters …]\n{tail}", count - 2 * half)
-}
-
 /// The rules of the services, for tests: a real service refuses a prompt that breaks one.
 #[cfg(test)]
 pub(super) mod valid {

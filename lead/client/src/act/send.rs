@@ -9,7 +9,7 @@ use teamd_shared::clock;
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::delivery::{Delivery, Doubt};
 use teamd_shared::id::{Ids, RandomIds};
-use teamd_shared::inbox::{Appended, append};
+use teamd_shared::inbox::{Appended, Durability, append};
 use teamd_shared::message::{Body, LEAD, Message, USER};
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
@@ -24,25 +24,17 @@ use crate::read::{roster, text};
 /// Sends a text, and reports what becomes of it.
 pub fn deliver(context: &Context, to: &MailboxName, content: String, queue: bool) -> CommandResult {
     let dir = context.dir()?;
-    let is_lead = to.owner == Name::lead();
-    // A person may have typed for long.
-    let receiver = if is_lead {
-        None
-    } else {
-        Some(receiver(&dir, &to.owner, queue)?)
-    };
+    let receiver = receiver_of(&dir, to, queue)?;
     text::note_if_cut(context, &content, "message");
     // A person with teamctl has the lead's role, but no member writes to itself.
-    let from = if is_lead { USER } else { LEAD };
+    let from = if to.owner == Name::lead() { USER } else { LEAD };
+    let durability = context.settings.durability;
     let id = RandomIds.message();
     let message =
         Message::new(id, from, &to.to, clock::wall(), Body::Message).with_content(content);
-    let appended = append(&dir, &to.owner, &message, context.settings.durability)?;
-    let delivery = receiver
-        .as_ref()
-        .map_or(Delivery::Sent, |to| delivery(&dir, to, appended));
-    let waits = queue && delivery == Delivery::Waits;
-    if !waits && let Some(error) = undelivered(&to.owner, id, &delivery) {
+    let sent = hand_over(&dir, &to.owner, receiver.as_ref(), &message, durability)?;
+    let waits = queue && sent.delivery == Delivery::Waits;
+    if !waits && let Some(error) = undelivered(&to.owner, id, &sent.delivery) {
         return Err(error);
     }
     let what = if waits {
@@ -50,11 +42,62 @@ pub fn deliver(context: &Context, to: &MailboxName, content: String, queue: bool
     } else {
         "sent to"
     };
-    let sent = json!({"id": id, "to": to.to, "offset": appended.offset});
+    let shown = json!({"id": id, "to": to.to, "offset": sent.offset});
     context
         .out
-        .result(&sent, format_args!("{what} {} ({id})", to.to))?;
+        .result(&shown, format_args!("{what} {} ({id})", to.to))?;
     Ok(ExitCode::Done)
+}
+
+/// Sends a text to a teammate that runs, or leaves it for the person, and prints nothing.
+///
+/// # Errors
+/// If it runs not, or may not have read the message.
+pub fn from(
+    dir: &TeamDir,
+    from: &str,
+    to: &MailboxName,
+    content: String,
+    durability: Durability,
+) -> Result<(), CommandError> {
+    let receiver = receiver_of(dir, to, false)?;
+    let id = RandomIds.message();
+    let message =
+        Message::new(id, from, &to.to, clock::wall(), Body::Message).with_content(content);
+    let sent = hand_over(dir, &to.owner, receiver.as_ref(), &message, durability)?;
+    undelivered(&to.owner, id, &sent.delivery).map_or(Ok(()), Err)
+}
+
+/// A message that was appended.
+struct SentMessage {
+    offset: u64,
+    delivery: Delivery,
+}
+
+/// Returns the member that a message goes to; none for the lead and the person.
+fn receiver_of(
+    dir: &TeamDir,
+    to: &MailboxName,
+    queue: bool,
+) -> Result<Option<RosterMember>, CommandError> {
+    if to.owner == Name::lead() {
+        return Ok(None);
+    }
+    receiver(dir, &to.owner, queue).map(Some)
+}
+
+/// Appends a message, and looks at the roster again.
+fn hand_over(
+    dir: &TeamDir,
+    owner: &Name,
+    receiver: Option<&RosterMember>,
+    message: &Message,
+    durability: Durability,
+) -> Result<SentMessage, CommandError> {
+    let appended = append(dir, owner, message, durability)?;
+    let offset = appended.offset;
+    let delivery = receiver.map_or(Delivery::Sent, |to| delivery(dir, to, appended));
+    Ok(SentMessage { offset, delivery })
 }
 
 /// Returns the member, if a message to it will be read, as far as the roster knows.

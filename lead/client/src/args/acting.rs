@@ -200,6 +200,13 @@ pub struct Chat {
 }
 
 #[derive(Debug, Args)]
+pub struct Mcp {
+    /// Do not start the daemon if it is not running
+    #[arg(long)]
+    pub no_start: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Attach {
     /// Teammate
     #[arg(value_parser = Name::of_inbox, add = names())]

@@ -40,7 +40,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
         "Care",
         &["shutdown", "down", "forget", "doctor", "completions"],
     ),
-    ("For authors of other programs", &["lint", "schema"]),
+    ("For authors of other programs", &["mcp", "lint", "schema"]),
 ];
 
 /// Lays out the first help of `teamctl`.

@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod journal;
+pub mod lead_mail;
 pub mod mcp;
 pub mod money;
 pub mod processes;

@@ -15,6 +15,7 @@ pub(crate) mod integration;
 pub(crate) mod interrupt;
 pub(crate) mod lint;
 pub(crate) mod logs;
+pub(crate) mod mcp;
 pub(crate) mod plans;
 pub(crate) mod request_plan;
 pub(crate) mod requests;
@@ -81,6 +82,7 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
         TeamctlCommand::Land(args) => integration::land(context, &args),
         TeamctlCommand::Forget(args) => forget::run(context, &args),
         TeamctlCommand::Chat(args) => chat::run(context, &args),
+        TeamctlCommand::Mcp(args) => mcp::run(context, &args),
         TeamctlCommand::Attach(args) => attach::run(context, &args),
         TeamctlCommand::Doctor(args) => doctor::run(context, &args),
         TeamctlCommand::Lint(args) => lint::run(context, &args),

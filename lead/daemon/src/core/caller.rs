@@ -12,7 +12,8 @@ pub(crate) type Answer = Result<Done, Refusal>;
 pub(crate) struct ReplyTo {
     pub(crate) connection: u64,
     pub(crate) tag: u32,
-    /// Whether the lead agent asks, over its worker's own connection.
+    /// Whether a lead asks that is no person: the lead agent, over its worker's own connection, or
+    /// one that is connected by MCP.
     pub(crate) agent: bool,
 }
 
@@ -21,15 +22,18 @@ pub(crate) struct ReplyTo {
 pub(crate) enum Actor {
     /// A person.
     Person,
-    /// A member, over its worker's own connection.
+    /// A member, over its worker's own connection. A lead that is connected by MCP is the lead
+    /// agent to the daemon: it may do the same.
     Member(Name),
+    /// A command that answers for a person, from a process that this connected lead runs.
+    RunByLead(String),
 }
 
 impl Actor {
     /// Returns the name that records contain.
     pub(crate) fn as_str(&self) -> &str {
         match self {
-            Self::Person => USER,
+            Self::Person | Self::RunByLead(_) => USER,
             Self::Member(name) => name.as_str(),
         }
     }

@@ -173,7 +173,7 @@ impl DecisionView<'_> {
             Command::Integration(order) => self.integration(client, order, ids),
             // These ask the process, not the team. The event loop answers them, also while nothing
             // can be journaled.
-            Command::Ping | Command::HandOver(_) => Ok(Decision::default()),
+            Command::Ping | Command::Leads | Command::HandOver(_) => Ok(Decision::default()),
         }
     }
 
@@ -332,6 +332,14 @@ fn conflict(message: impl Into<String>, hint: impl Into<String>) -> Refusal {
 /// Tells whether one may ask for something: the lead agent may what its tools do, and any other
 /// teammate works with tasks alone.
 fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
+    if let Actor::RunByLead(lead) = by {
+        let message = format!(
+            "a person decides, and this command runs below {lead}, which is connected as a lead"
+        );
+        return Err(Refusal::new(RefusalCode::Rejected, message).hint(
+            "answer in a terminal that it has not opened: `teamctl requests` shows what waits",
+        ));
+    }
     if *by == Actor::Person || matches!(command, Command::Task(_)) {
         return Ok(());
     }
@@ -353,6 +361,7 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::AwaitVerdict { .. }
         | Command::Integration(IntegrationOrder::DiffOfTask(_)) => Ok(()),
         Command::Ping
+        | Command::Leads
         | Command::HandOver(_)
         | Command::Interrupt { .. }
         | Command::Forget { .. }

@@ -42,11 +42,8 @@ impl EventLoop {
     /// Turns what a connection reports into events.
     pub(super) fn intake(&mut self, input: Input) -> Option<Event> {
         match input {
-            Input::ClientConnected {
-                connection,
-                replies,
-            } => {
-                self.resources.connections.add_client(connection, replies);
+            Input::ClientConnected { connection, client } => {
+                self.resources.connections.add_client(connection, *client);
                 None
             }
             Input::ClientAsks {
@@ -56,7 +53,7 @@ impl EventLoop {
                 let client = ReplyTo {
                     connection,
                     tag: request.tag,
-                    agent: false,
+                    agent: self.resources.connections.is_lead(connection),
                 };
                 self.command(client, request.command)
             }
@@ -131,7 +128,7 @@ impl EventLoop {
         }
     }
 
-    /// Turns the command of a person into an event. A command about the process, and not the team,
+    /// Turns the command of a person, or of a lead that is connected by MCP, into an event. A command about the process, and not the team,
     /// is answered here.
     fn command(&mut self, client: ReplyTo, command: Command) -> Option<Event> {
         match command {
@@ -151,9 +148,25 @@ impl EventLoop {
                 self.resources.connections.reply(client, Ok(pong));
                 None
             }
+            Command::Leads => {
+                let leads = self.resources.connections.leads();
+                self.resources
+                    .connections
+                    .reply(client, Ok(Done::Leads(leads)));
+                None
+            }
+            command if client.agent => {
+                let lead = Actor::Member(Name::lead());
+                Some(Event::Command(client, lead, command))
+            }
             Command::HandOver(successor) => {
                 self.begin_to_hand_over(client, successor);
                 None
+            }
+            command @ Command::Answer { .. } => {
+                let lead = self.resources.connections.lead_above(client.connection);
+                let by = lead.map_or(Actor::Person, |lead| Actor::RunByLead(lead.shown()));
+                Some(Event::Command(client, by, command))
             }
             command => Some(Event::Command(client, Actor::Person, command)),
         }

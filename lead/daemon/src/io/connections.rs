@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use teamd_shared::control::{
-    Connection, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer, Refusal,
-    RefusalCode, Reply, TaggedCommand, ToWorker, WireError, WorkerState,
+    ConnectedLead, Connection, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer,
+    Refusal, RefusalCode, Reply, TaggedCommand, ToWorker, WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::process::Identity;
@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::core::caller::ReplyTo;
 use crate::core::incarnation::Incarnation;
+use crate::io::mcp_leads;
 use crate::io::peer::{self, PeerState};
 
 /// How long a peer may take to greet.
@@ -45,7 +46,7 @@ pub(crate) enum Input {
     /// A command is connected.
     ClientConnected {
         connection: u64,
-        replies: Outbound<Reply>,
+        client: Box<ConnectedClient>,
     },
     /// It wants something.
     ClientAsks {
@@ -65,6 +66,16 @@ pub(crate) enum Input {
     },
     /// A connection is closed.
     Gone { connection: u64 },
+}
+
+/// A command, or a lead that is connected by MCP.
+#[derive(Debug)]
+pub(crate) struct ConnectedClient {
+    pub(crate) replies: Outbound<Reply>,
+    /// The process at the other end, as the kernel says.
+    pub(crate) process: Identity,
+    /// The lead that it is.
+    pub(crate) lead: Option<ConnectedLead>,
 }
 
 /// A worker on a connection through the socket, or a process that says it is one.
@@ -236,14 +247,21 @@ async fn greet(mut stream: Connection, connection: u64, inputs: Inputs) {
         PeerState::Gone => return tracing::warn!("refused process {pid}: it is gone"),
     };
     match greeting.peer {
-        Peer::Client if is_confined => {
+        Peer::Client | Peer::Lead { .. } if is_confined => {
             tracing::warn!("refused process {pid}: it is confined, as a tool is");
             refuse(stream, confined()).await
         }
-        Peer::Client if greeting.protocol != PROTOCOL => {
+        Peer::Client | Peer::Lead { .. } if greeting.protocol != PROTOCOL => {
             refuse(stream, other_version(greeting.protocol)).await
         }
-        Peer::Client => serve_client(stream, connection, inputs).await,
+        Peer::Client => serve_client(stream, connection, inputs, process, None).await,
+        Peer::Lead { run_by } => match mcp_leads::of_peer(&process, run_by) {
+            Ok(lead) => serve_client(stream, connection, inputs, process, Some(lead)).await,
+            Err(why) => {
+                tracing::warn!("refused process {pid}: it is not the server of a lead: {why}");
+                refuse(stream, not_a_lead(&why)).await
+            }
+        },
         Peer::Unable { .. } => tracing::warn!("process {pid} is no worker that was started here"),
         // A confined worker is served too: it must be the process of the journal, and no tool can
         // be that.
@@ -303,6 +321,11 @@ fn confined() -> Refusal {
         .hint("give the command in a shell that is not confined")
 }
 
+fn not_a_lead(why: &str) -> Refusal {
+    let message = format!("this process is not the server of a lead: {why}");
+    Refusal::new(RefusalCode::Failed, message).hint("let the client start `teamctl mcp` itself")
+}
+
 fn other_version(protocol: u16) -> Refusal {
     let message = format!(
         "the daemon speaks version {PROTOCOL} on its socket, this command version {protocol}"
@@ -310,12 +333,23 @@ fn other_version(protocol: u16) -> Refusal {
     Refusal::new(RefusalCode::Failed, message).hint("use teamd and teamctl of one version")
 }
 
-async fn serve_client(stream: Connection, connection: u64, inputs: Inputs) {
+async fn serve_client(
+    stream: Connection,
+    connection: u64,
+    inputs: Inputs,
+    process: Identity,
+    lead: Option<ConnectedLead>,
+) {
     let (out, incoming) = stream.split::<Reply, TaggedCommand>();
     let (replies, closed) = Outbound::start(out);
+    let client = ConnectedClient {
+        replies,
+        process,
+        lead,
+    };
     let connected = Input::ClientConnected {
         connection,
-        replies,
+        client: Box::new(client),
     };
     listen(
         connected,
@@ -381,7 +415,7 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
 /// The event loop's side of the connections: where to send what.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    clients: HashMap<u64, Outbound<Reply>>,
+    clients: HashMap<u64, ConnectedClient>,
     workers: HashMap<Incarnation, (u64, Outbound<ToWorker>)>,
     /// The incarnation of each worker connection, with the older ones that are not closed yet.
     owners: HashMap<u64, Incarnation>,
@@ -390,8 +424,36 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn add_client(&mut self, connection: u64, replies: Outbound<Reply>) {
-        self.clients.insert(connection, replies);
+    pub(crate) fn add_client(&mut self, connection: u64, client: ConnectedClient) {
+        self.clients.insert(connection, client);
+    }
+
+    /// Tells whether a client is a lead that is connected by MCP.
+    pub(crate) fn is_lead(&self, connection: u64) -> bool {
+        self.clients
+            .get(&connection)
+            .is_some_and(|client| client.lead.is_some())
+    }
+
+    /// Returns the leads that are connected by MCP, each once.
+    pub(crate) fn leads(&self) -> Vec<ConnectedLead> {
+        let mut leads: Vec<ConnectedLead> = self
+            .clients
+            .values()
+            .filter_map(|client| client.lead.clone())
+            .collect();
+        leads.sort_by_key(|lead| (lead.process.start_ticks, lead.process.pid));
+        leads.dedup_by(|one, other| one.process == other.process);
+        leads
+    }
+
+    /// Returns the connected lead that runs a client. Where that cannot be seen, it is taken to be
+    /// any of them: an answer of a person can be given again.
+    pub(crate) fn lead_above(&self, connection: u64) -> Option<ConnectedLead> {
+        let process = &self.clients.get(&connection)?.process;
+        self.leads()
+            .into_iter()
+            .find(|lead| mcp_leads::descends(process, &lead.process).unwrap_or(true))
     }
 
     /// Remembers where a worker is; an older connection of the same incarnation is dropped.
@@ -438,8 +500,8 @@ impl Connections {
             tag: client.tag,
             result,
         };
-        if let Some(replies) = self.clients.get(&client.connection) {
-            replies.say(reply);
+        if let Some(connected) = self.clients.get(&client.connection) {
+            connected.replies.say(reply);
         } else if client.agent
             && let Some((_, outbound)) = self.worker_on(client.connection)
         {
@@ -489,7 +551,7 @@ impl Connections {
         let clients = self
             .clients
             .drain()
-            .map(|(_, Outbound { writer, .. })| ("a command", writer));
+            .map(|(_, client)| ("a command", client.replies.writer));
         let workers = self
             .workers
             .drain()

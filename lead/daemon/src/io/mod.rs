@@ -9,6 +9,7 @@ pub(crate) mod jobs;
 pub(crate) mod journal;
 pub(crate) mod lead_inbox;
 pub(crate) mod lock;
+pub(crate) mod mcp_leads;
 pub(crate) mod orphans;
 mod peer;
 pub(crate) mod reaper;

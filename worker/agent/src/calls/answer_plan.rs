@@ -11,9 +11,9 @@ use teamd_shared::id::RequestId;
 
 use teamd_shared::request::Status;
 use teamd_shared::team_dir::TeamDir;
-use teamd_worker_core::tools::AnswerPlan;
+use teamd_shared::tools::{AnswerPlan, unexpected};
 
-use super::{NOT_ITSELF, refused, unexpected};
+use super::{NOT_ITSELF, refused};
 use crate::connection::Unanswered;
 use crate::session::Session;
 use crate::team;
@@ -48,12 +48,7 @@ impl<T: Tools> Session<T> {
             }
             reply => self.done(reply)?,
         };
-        let outcome = if approve {
-            "approved: the gate of its author is open, the task that was reviewed is completed, or the tool may be used"
-        } else {
-            "rejected: its author has your feedback; a gate that was closed stays closed"
-        };
-        Ok(outcome.to_owned())
+        Ok(AnswerPlan::report(approve).to_owned())
     }
 
     /// Leaves the decision to the person: waits for one who has the chat open; else the model has to

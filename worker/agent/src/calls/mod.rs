@@ -16,8 +16,9 @@ mod spawn_teammate;
 mod tasks;
 
 use teamd_shared::control::{Command, Done, Refusal};
+use teamd_shared::tools::SendMessage;
 use teamd_worker_core::state::Why;
-use teamd_worker_core::tools::{IN_DOUBT, Outcome, SendMessage, TeamAction};
+use teamd_worker_core::tools::{IN_DOUBT, Outcome, TeamAction};
 use uuid::Uuid;
 
 use self::send_message::{Letter, send_message};
@@ -99,8 +100,4 @@ fn refused(unanswered: &Unanswered) -> String {
         Unanswered::Refused(Refusal { message, .. }) => message.clone(),
         Unanswered::Lost => format!("{unanswered}; list_teammates shows the state of the team"),
     }
-}
-
-fn unexpected(done: &Done) -> String {
-    format!("the daemon answered something else: {done:?}")
 }

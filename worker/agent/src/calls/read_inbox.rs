@@ -3,8 +3,8 @@
 use crate::session::Session;
 use crate::tools::Tools;
 use crate::transcript::TranscriptError;
+use teamd_shared::message_text;
 use teamd_worker_core::tools::Outcome;
-use teamd_worker_model::message_text;
 
 impl<T: Tools> Session<T> {
     /// Consumes what has arrived, and lists it in the result.

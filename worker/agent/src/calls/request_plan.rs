@@ -1,7 +1,7 @@
 //! `request_plan`: closes the gate of a teammate and asks it for a plan.
 
 use teamd_shared::control::Command;
-use teamd_worker_core::tools::RequestPlan;
+use teamd_shared::tools::RequestPlan;
 
 use crate::session::Session;
 use crate::team;
@@ -20,8 +20,6 @@ impl<T: Tools> Session<T> {
             wait: false,
         };
         self.order(ask).await?;
-        Ok(format!(
-            "the gate of {name} is closed, and it is asked for a plan; you get a message when it submits the plan"
-        ))
+        Ok(RequestPlan::report(&name))
     }
 }

@@ -1,11 +1,9 @@
 //! `spawn_teammate`: starts teammates that may do no more than the lead agent itself.
 
-use teamd_shared::control::{Command, Done};
-use teamd_shared::member::ApproveBy;
+use teamd_shared::control::Command;
 use teamd_shared::name::Name;
-use teamd_worker_core::tools::SpawnTeammate;
+use teamd_shared::tools::{SpawnReport, SpawnTeammate};
 
-use super::unexpected;
 use crate::session::Session;
 use crate::tools::Tools;
 
@@ -32,39 +30,11 @@ impl<T: Tools> Session<T> {
 
     async fn spawn_one(&mut self, name: &Name, spawn: &SpawnTeammate) -> Result<String, String> {
         let order = self.spawner.order(self.outbox.dir(), name, spawn)?;
-        let plan = order.terms.plan == Some(true);
-        let approve_by = order.terms.approve_by.unwrap_or_default();
+        let report = SpawnReport::of(&order);
         let spawn = Command::Spawn {
             id: self.ids.request(),
             order: Box::new(order),
         };
-        let (incarnation, skipped, notes) = match self.order(spawn).await? {
-            Done::Ready {
-                incarnation,
-                skipped,
-                notes,
-                ..
-            } => (incarnation, skipped, notes),
-            other => return Err(unexpected(&other)),
-        };
-        let mut report =
-            format!("{name} has started (incarnation {incarnation}) and works on your prompt");
-        if plan {
-            let who = if approve_by == ApproveBy::Lead {
-                "you answer"
-            } else {
-                "a person answers"
-            };
-            report.push_str(&format!("; it submits a plan first, which {who}"));
-        }
-        if skipped > 0 {
-            report.push_str(&format!(
-                "; messages of its earlier incarnation that it will not read: {skipped}"
-            ));
-        }
-        for note in notes {
-            report.push_str(&format!("; note: {note}"));
-        }
-        Ok(report)
+        report.text(self.order(spawn).await?)
     }
 }

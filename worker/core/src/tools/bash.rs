@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
-use super::input;
+use teamd_shared::tools::input;
 
 /// The longest time that a call may ask for, in seconds.
 const MAX_TIMEOUT: f64 = 3600.0;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::input::not_blank;
+use teamd_shared::tools::input::not_blank;
 
 /// Sends one message to all running teammates. To write to one, use `send_message`.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]

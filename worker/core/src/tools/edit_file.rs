@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::input;
+use teamd_shared::tools::input;
 
 /// Replaces `old_text`, which must occur exactly once in the file, by `new_text`. Copy `old_text`
 /// exactly, including white space, and include enough lines around it to make it unique. Refused

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::input::not_blank;
+use teamd_shared::tools::input::not_blank;
 
 /// Shows what a tool of an MCP server does and the JSON Schema of its arguments: look before you
 /// call it for the first time.

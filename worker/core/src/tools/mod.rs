@@ -1,65 +1,45 @@
 //! The tools as a model is told of them: one file each with its texts and its input, and the table
 //! that lists them. What a call asks for is an [`Action`].
 
-mod answer_plan;
 mod bash;
 mod broadcast;
 mod edit_file;
-mod input;
-mod list_teammates;
+#[cfg(test)]
+mod input_tests;
 mod mcp;
 mod plan_approval;
 mod read_file;
 mod read_inbox;
-mod request_plan;
 mod request_status;
 mod run_agent;
-mod send_message;
-mod shutdown_request;
 mod shutdown_response;
 mod sleep;
-mod spawn_teammate;
 mod table;
-mod tasks;
 mod write_file;
 
-use serde_json::Value;
 use teamd_shared::control::TaskOrder;
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
 use teamd_shared::message::ALL;
+use teamd_shared::tools::{
+    AnswerPlan, RequestPlan, SendMessage, ShutdownRequest, SpawnTeammate, TaskAction,
+};
 
-pub use answer_plan::AnswerPlan;
 pub use bash::Bash;
 pub use edit_file::EditFile;
 pub use mcp::{McpCall, McpSearch, McpTool};
 pub use plan_approval::PlanApproval;
 pub use read_file::ReadFile;
-pub use request_plan::RequestPlan;
 pub use run_agent::RunAgent;
-pub use send_message::SendMessage;
-pub use shutdown_request::ShutdownRequest;
 pub use shutdown_response::ShutdownResponse;
 pub use sleep::Sleep;
-pub use spawn_teammate::{Grant, SpawnTeammate, non_blank};
 pub use table::{AfterCrash, Caller};
-pub use tasks::TaskAction;
+pub use teamd_shared::tools::{Grant, ToolText};
 pub use write_file::WriteFile;
 
 /// What a result says of a call about the team of which it is not known whether it was carried out.
 /// Each such result is made with these words: what the call may have given away counts by them.
 pub const IN_DOUBT: &str = "may have been carried out";
-
-/// A tool, as a model is told of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolText {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does, and when to use it.
-    pub description: String,
-    /// The JSON Schema of its input: an object.
-    pub input: Value,
-}
 
 /// One call of a tool, as it was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -164,6 +144,12 @@ impl Action {
 impl From<LocalAction> for Action {
     fn from(action: LocalAction) -> Self {
         Self::Local(action)
+    }
+}
+
+impl From<TaskAction> for Action {
+    fn from(action: TaskAction) -> Self {
+        Self::Team(TeamAction::Task(action))
     }
 }
 

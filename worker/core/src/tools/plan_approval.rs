@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::input::not_blank;
+use teamd_shared::tools::input::not_blank;
 
 /// Submits a plan to the lead: what you will change, where, in which order, and how you will check
 /// it. Use it before major work, and whenever your gate is closed. Your gate closes (you can read,

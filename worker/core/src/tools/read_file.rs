@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::input;
+use teamd_shared::tools::input;
 
 /// Reads a text file in the workspace: up to `limit` lines (2,000 by default) from line `offset`.
 /// Binary files are refused.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
-use super::input;
+use teamd_shared::tools::input;
 
 /// The longest sleep, in seconds: a day.
 const MAX_SLEEP: f64 = 86_400.0;

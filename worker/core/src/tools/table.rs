@@ -12,16 +12,15 @@ use serde_json::Value;
 use teamd_shared::member::SandboxMode;
 use teamd_shared::message::ALL;
 use teamd_shared::name::Name;
+use teamd_shared::tools::{
+    ClaimTask, LeadMessage, LeadTaskCreate, LeadTaskUpdate, ListTeammates, SendMessage, TaskCreate,
+    TaskDiff, TaskGet, TaskList, TaskUpdate, ToolText, input,
+};
 
 use super::broadcast::Broadcast;
-use super::list_teammates::ListTeammates;
 use super::read_inbox::ReadInbox;
 use super::request_status::RequestStatus;
-use super::send_message::{LeadMessage, SendMessage};
-use super::tasks::{
-    ClaimTask, LeadTaskCreate, LeadTaskUpdate, TaskCreate, TaskDiff, TaskGet, TaskList, TaskUpdate,
-};
-use super::{Action, Call, IN_DOUBT, LocalAction, McpLook, TeamAction, ToolText, input};
+use super::{Action, Call, IN_DOUBT, LocalAction, McpLook, TeamAction};
 
 /// Reads a call from its input.
 type Parse = Box<dyn Fn(&Value) -> Result<Call, String> + Send + Sync>;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::input;
+use teamd_shared::tools::input;
 
 /// Creates a file in the workspace, with missing directories, or replaces its whole content. To
 /// change a part of a file, use `edit_file`. Refused while your gate is closed.

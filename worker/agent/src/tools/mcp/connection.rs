@@ -216,7 +216,7 @@ async fn serve<T, E, A>(
 ) -> String
 where
     T: IntoTransport<RoleClient, E, A>,
-    E: std::error::Error + Send + Sync + 'static,
+    E: Error + Send + Sync + 'static,
 {
     let Connecting {
         server,

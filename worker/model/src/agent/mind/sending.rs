@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::super::known::{Known, stands_for};
 use super::calls::Receiver;
 use super::{AgentMessage, AgentMind, PLAN_WAITS, Resumption};
-use crate::message_text::{ask, show};
+use teamd_shared::message_text::{ask, show};
 
 /// The message to an agent that ended in the middle of its work.
 const GO_ON: &str = "Your process ended in the middle of your work and was restarted. A tool call without a result may have run. Continue.";

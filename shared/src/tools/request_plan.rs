@@ -1,7 +1,9 @@
-//! The input of `request_plan`.
+//! `request_plan`: its input, and what the call answers.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use crate::name::Name;
 
 use super::input::not_blank;
 
@@ -16,4 +18,13 @@ pub struct RequestPlan {
     /// What the plan should cover.
     #[serde(deserialize_with = "not_blank")]
     pub content: String,
+}
+
+impl RequestPlan {
+    /// Describes what is recorded.
+    pub fn report(name: &Name) -> String {
+        format!(
+            "the gate of {name} is closed, and it is asked for a plan; you get a message when it submits the plan"
+        )
+    }
 }

@@ -1,18 +1,18 @@
 //! The inputs of the tools for tasks, and what each asks for.
 
+use crate::control::TaskOrder;
+use crate::name::Name;
+use crate::task::{Task, TaskFields, TaskId, TaskStatus};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use teamd_shared::control::TaskOrder;
-use teamd_shared::task::{TaskFields, TaskId};
 
-use super::TeamAction;
 use super::input::{count, not_blank};
 
 /// Adds a task to the team's list, for a teammate to claim: work with a clear end that one teammate
 /// can do alone.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TaskCreate {
+pub struct TaskCreate {
     /// The task in one line.
     #[serde(deserialize_with = "not_blank")]
     subject: String,
@@ -28,7 +28,7 @@ pub(super) struct TaskCreate {
 /// can do alone.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LeadTaskCreate {
+pub struct LeadTaskCreate {
     /// The task in one line.
     #[serde(deserialize_with = "not_blank")]
     subject: String,
@@ -52,12 +52,12 @@ pub(super) struct LeadTaskCreate {
 /// Lists the unfinished tasks.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TaskList {}
+pub struct TaskList {}
 
 /// Shows a task: what to do, how it is checked, and the result of its last check.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TaskGet {
+pub struct TaskGet {
     /// Its number.
     task_id: TaskId,
 }
@@ -66,7 +66,7 @@ pub(super) struct TaskGet {
 /// at a time.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ClaimTask {
+pub struct ClaimTask {
     /// Its number. Without it, you get the next task that you may claim.
     #[serde(default, deserialize_with = "count")]
     task_id: Option<u64>,
@@ -76,7 +76,7 @@ pub(super) struct ClaimTask {
 /// message if that fails. `pending` releases it for other teammates.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TaskUpdate {
+pub struct TaskUpdate {
     /// Its number.
     task_id: TaskId,
     /// `completed` or `pending`.
@@ -92,7 +92,7 @@ pub(super) struct TaskUpdate {
 /// the list. `completed` submits it for its owner: its check decides.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LeadTaskUpdate {
+pub struct LeadTaskUpdate {
     /// Its number.
     task_id: TaskId,
     /// `pending`, `cancelled` or `completed`; leave it out to change only fields.
@@ -121,7 +121,7 @@ pub(super) struct LeadTaskUpdate {
 /// Shows the work that was submitted for a task as a diff, to review it.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TaskDiff {
+pub struct TaskDiff {
     /// The number of the task.
     task_id: TaskId,
 }
@@ -141,8 +141,44 @@ pub enum TaskAction {
     Refuse(String),
 }
 
+impl TaskAction {
+    /// Returns the order that makes a task pending again: which one it is depends on its status. The
+    /// daemon refuses it if that changes meanwhile.
+    ///
+    /// # Errors
+    /// A text for the model: what must be done first.
+    pub fn reopening(
+        id: TaskId,
+        fields: Box<TaskFields>,
+        task: Option<&Task>,
+    ) -> Result<TaskOrder, String> {
+        let status = task.map(|task| task.status);
+        if matches!(status, Some(TaskStatus::Failed | TaskStatus::Cancelled)) {
+            return Ok(TaskOrder::Retry(id, fields));
+        }
+        let TaskFields { reserved_for, .. } = fields.as_ref();
+        let only_for = TaskFields {
+            reserved_for: reserved_for.clone(),
+            ..TaskFields::default()
+        };
+        if *fields != only_for {
+            return Err(format!(
+                "task {id} is not finished: change its fields first, without a status"
+            ));
+        }
+        match reserved_for {
+            Some(name) => {
+                let name = Name::new(name).map_err(|error| error.to_string())?;
+                Ok(TaskOrder::Assign(id, name))
+            }
+            None => Ok(TaskOrder::Release(id)),
+        }
+    }
+}
+
 impl TaskCreate {
-    pub(super) fn action(self) -> TeamAction {
+    /// Returns what is to be done.
+    pub fn action(self) -> TaskAction {
         let Self {
             subject,
             description,
@@ -163,7 +199,8 @@ impl TaskCreate {
 }
 
 impl LeadTaskCreate {
-    pub(super) fn action(self) -> TeamAction {
+    /// Returns what is to be done.
+    pub fn action(self) -> TaskAction {
         let Self {
             subject,
             description,
@@ -176,9 +213,9 @@ impl LeadTaskCreate {
         } = self;
         let blocked_by = match task_ids("task_create", blocked_by) {
             Ok(ids) => ids,
-            Err(why) => return TeamAction::Task(TaskAction::Refuse(why)),
+            Err(why) => return TaskAction::Refuse(why),
         };
-        TeamAction::Task(TaskAction::Create(Box::new(TaskFields {
+        TaskAction::Create(Box::new(TaskFields {
             subject: Some(subject),
             description,
             blocked_by,
@@ -188,7 +225,7 @@ impl LeadTaskCreate {
             plan,
             priority,
             ..TaskFields::default()
-        })))
+        }))
     }
 }
 
@@ -213,40 +250,44 @@ fn task_ids(tool: &str, text: Option<String>) -> Result<Option<Vec<TaskId>>, Str
 }
 
 impl TaskGet {
-    pub(super) fn action(self) -> TeamAction {
-        TeamAction::Task(TaskAction::Order(TaskOrder::List(Some(self.task_id))))
+    /// Returns what is to be done.
+    pub fn action(self) -> TaskAction {
+        TaskAction::Order(TaskOrder::List(Some(self.task_id)))
     }
 }
 
 impl ClaimTask {
-    pub(super) fn action(self) -> TeamAction {
+    /// Returns what is to be done.
+    pub fn action(self) -> TaskAction {
         // A number that no task can have is that of no task.
         let id = self.task_id.map(|id| TaskId::try_from(id).unwrap_or(0));
-        TeamAction::Task(TaskAction::Order(TaskOrder::Claim(id)))
+        TaskAction::Order(TaskOrder::Claim(id))
     }
 }
 
 impl TaskUpdate {
-    pub(super) fn action(self) -> TeamAction {
+    /// Returns what is to be done.
+    pub fn action(self) -> TaskAction {
         let Self {
             task_id,
             status,
             summary,
         } = self;
-        TeamAction::Task(match status.as_str() {
+        match status.as_str() {
             "completed" => TaskAction::Order(TaskOrder::Submit(task_id, summary)),
             "pending" => TaskAction::Order(TaskOrder::Release(task_id)),
             "in_progress" => TaskAction::Order(TaskOrder::Claim(Some(task_id))),
             other => TaskAction::Refuse(format!(
                 "task_update: the field `status`: must be completed or pending, and not {other:?}"
             )),
-        })
+        }
     }
 }
 
 impl LeadTaskUpdate {
-    pub(super) fn action(self) -> TeamAction {
-        TeamAction::Task(self.task_action().unwrap_or_else(TaskAction::Refuse))
+    /// Returns what is to be done.
+    pub fn action(self) -> TaskAction {
+        self.task_action().unwrap_or_else(TaskAction::Refuse)
     }
 
     fn task_action(self) -> Result<TaskAction, String> {
@@ -295,13 +336,15 @@ impl LeadTaskUpdate {
 }
 
 impl TaskDiff {
-    pub(super) fn action(self) -> TeamAction {
-        TeamAction::Task(TaskAction::Diff(self.task_id))
+    /// Returns what is to be done.
+    pub fn action(self) -> TaskAction {
+        TaskAction::Diff(self.task_id)
     }
 }
 
 impl TaskList {
-    pub(super) fn action(self) -> TeamAction {
-        TeamAction::Task(TaskAction::Order(TaskOrder::List(None)))
+    /// Returns what is to be done.
+    pub fn action(self) -> TaskAction {
+        TaskAction::Order(TaskOrder::List(None))
     }
 }

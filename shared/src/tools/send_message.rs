@@ -21,9 +21,9 @@ pub struct SendMessage {
 /// or poll.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LeadMessage {
+pub struct LeadMessage {
     /// The name of a teammate, or `user`.
-    pub(super) to: String,
+    pub to: String,
     /// The text.
-    pub(super) content: String,
+    pub content: String,
 }

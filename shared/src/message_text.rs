@@ -4,13 +4,11 @@
 //! tag. So a teammate's text never passes for a message of the lead. Messages on which the runtime
 //! acts are not shown.
 
-use teamd_shared::message::{Body, MAX_SHOWN, Message, USER};
-use teamd_shared::name::Name;
-
-use super::prompt::excerpt;
+use crate::message::{Body, MAX_SHOWN, Message, USER};
+use crate::name::Name;
 
 /// How much of one message is shown, in characters.
-pub(super) const MOST: usize = MAX_SHOWN;
+pub const MOST: usize = MAX_SHOWN;
 
 /// Shows a message to the model of a member; none if it does not concern the model.
 pub fn show(message: &Message, reader: &Name) -> Option<String> {
@@ -119,7 +117,7 @@ pub fn list(shown: &[String]) -> Option<String> {
 }
 
 /// Shows a shutdown request.
-pub(super) fn ask(request_id: &str, reason: &str) -> String {
+pub fn ask(request_id: &str, reason: &str) -> String {
     let order = format!(
         "{}\nAnswer with shutdown_response: approve, or reject with a reason if the work must be finished first.",
         if reason.trim().is_empty() {
@@ -141,6 +139,18 @@ fn tagged(tag: &str, attributes: &[(&str, &str)], text: &str) -> String {
     let closing = format!("</{tag}");
     let text = excerpt(&text.replace(&closing, &format!("<\\/{tag}")), MOST);
     format!("<{tag}{attributes}>\n{}\n</{tag}>", text.trim_end())
+}
+
+/// Returns the beginning and the end of a text that is too long.
+pub fn excerpt(text: &str, limit: usize) -> String {
+    let count = text.chars().count();
+    if count <= limit {
+        return text.to_owned();
+    }
+    let half = limit / 2;
+    let head: String = text.chars().take(half).collect();
+    let tail: String = text.chars().skip(count - half).collect();
+    format!("{head}\n[… {} characters …]\n{tail}", count - 2 * half)
 }
 
 /// Limits an attribute, since a foreign program may write any sender.

@@ -1,14 +1,16 @@
-//! The input of `spawn_teammate`: what the lead agent may say of the terms of a teammate.
+//! `spawn_teammate`: what a lead may say of the terms of a teammate, and what the call answers.
 
+use crate::control::{Done, SpawnOrder};
+use crate::model_spec::{ModelSpec, UnknownModel};
+use crate::name::Name;
+use crate::price::Dollars;
+use crate::terms::{ApproveBy, SandboxMode, SandboxPatch, TermsPatch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
-use teamd_shared::model_spec::{ModelSpec, UnknownModel};
-use teamd_shared::name::Name;
-use teamd_shared::price::Dollars;
-use teamd_shared::terms::{SandboxMode, SandboxPatch, TermsPatch};
 
 use super::input::{checked, count, not_blank};
+use super::unexpected;
 
 /// How many teammates a call may start. The size of the team has a limit of its own.
 const MOST: u64 = 100;
@@ -200,23 +202,74 @@ fn dollars<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Dollars>, D::Er
     checked(input, is_some, "an amount in dollars above 0").map(Some)
 }
 
+/// What the call of a teammate that starts answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpawnReport {
+    name: Name,
+    plan: bool,
+    approve_by: ApproveBy,
+}
+
+impl SpawnReport {
+    /// Takes from an order what the report says of it.
+    pub fn of(order: &SpawnOrder) -> Self {
+        Self {
+            name: order.name.clone(),
+            plan: order.terms.plan == Some(true),
+            approve_by: order.terms.approve_by.unwrap_or_default(),
+        }
+    }
+
+    /// Describes what came of the order.
+    ///
+    /// # Errors
+    /// A text for the model, if that answers something else.
+    pub fn text(&self, done: Done) -> Result<String, String> {
+        let Done::Ready {
+            incarnation,
+            skipped,
+            notes,
+            ..
+        } = done
+        else {
+            return Err(unexpected(&done));
+        };
+        let name = &self.name;
+        let mut report =
+            format!("{name} has started (incarnation {incarnation}) and works on your prompt");
+        if self.plan {
+            let who = if self.approve_by == ApproveBy::Lead {
+                "you answer"
+            } else {
+                "a person answers"
+            };
+            report.push_str(&format!("; it submits a plan first, which {who}"));
+        }
+        if skipped > 0 {
+            report.push_str(&format!(
+                "; messages of its earlier incarnation that it will not read: {skipped}"
+            ));
+        }
+        for note in notes {
+            report.push_str(&format!("; note: {note}"));
+        }
+        Ok(report)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::tools::{Action, Caller, TeamAction};
+    use crate::tools::input::parse;
 
     /// Reads a call with these fields beside those that are required.
     fn call(more: &Value) -> Result<SpawnTeammate, String> {
         let mut input = json!({"name": "coder", "role": "coder", "prompt": "go"});
         let fields = input.as_object_mut().unwrap();
         fields.extend(more.as_object().unwrap().clone());
-        let call = Caller::LeadAgent.parse("spawn_teammate", &input)?;
-        match call.action {
-            Action::Team(TeamAction::Spawn(spawn)) => Ok(spawn),
-            other => panic!("{other:?}"),
-        }
+        Ok(parse("spawn_teammate", "name", &input)?.1)
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The input of `plan_approval` as the lead agent calls it.
+//! `plan_approval` as a lead calls it: its input, and what the call answers.
 
+use crate::id::RequestId;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use teamd_shared::id::RequestId;
 
 /// Answers a request for approval: the plan of a teammate (`approve` true opens its gate, so that
 /// it can make changes; false leaves it closed), the review of submitted work (true completes the
@@ -20,4 +20,15 @@ pub struct AnswerPlan {
     /// What to change (if you reject), or what to watch out for.
     #[serde(default)]
     pub feedback: String,
+}
+
+impl AnswerPlan {
+    /// Describes an answer that is recorded.
+    pub fn report(approve: bool) -> &'static str {
+        if approve {
+            "approved: the gate of its author is open, the task that was reviewed is completed, or the tool may be used"
+        } else {
+            "rejected: its author has your feedback; a gate that was closed stays closed"
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 
+use crate::visible::is_hidden;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Deserialize;
@@ -11,7 +12,6 @@ use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess,
 };
 use serde_json::{Map, Value, json, map};
-use teamd_shared::visible::is_hidden;
 
 use super::ToolText;
 
@@ -23,7 +23,7 @@ const MAX_ACTIVITY: usize = 60;
 ///
 /// # Errors
 /// A text for the model: which field is wrong, and what belongs there.
-pub(super) fn parse<T: DeserializeOwned>(
+pub fn parse<T: DeserializeOwned>(
     tool: &str,
     subject: &str,
     input: &Value,
@@ -48,7 +48,7 @@ pub(super) fn parse<T: DeserializeOwned>(
 /// Describes a tool to a model: what the tool does and when to use it is the comment of its type,
 /// and each field has its own. The keywords of a schema that tell a model nothing are left out,
 /// since each costs tokens in every call.
-pub(super) fn describe<T: JsonSchema>(name: &'static str) -> ToolText {
+pub fn describe<T: JsonSchema>(name: &'static str) -> ToolText {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     let mut schema = settings
@@ -159,7 +159,7 @@ impl<'de> MapAccess<'de> for Fields {
 }
 
 /// Reads a text that is not blank.
-pub(super) fn not_blank<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
+pub fn not_blank<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
     checked(
         input,
         |text: &String| !text.trim().is_empty(),
@@ -168,7 +168,7 @@ pub(super) fn not_blank<'de, D: Deserializer<'de>>(input: D) -> Result<String, D
 }
 
 /// Reads a text that is not blank and can be given to the system, which ends its strings with NUL.
-pub(super) fn without_nul<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
+pub fn without_nul<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
     let text = not_blank(input)?;
     let is_bad = text.contains('\0');
     if is_bad {
@@ -179,7 +179,7 @@ pub(super) fn without_nul<'de, D: Deserializer<'de>>(input: D) -> Result<String,
 }
 
 /// Reads a whole number from 1, as `5` or `5.0`: some models write every number as the latter.
-pub(super) fn count<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, D::Error> {
+pub fn count<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, D::Error> {
     let number = checked(
         input,
         |number: &f64| number.fract() == 0.0 && (1.0..=9e15).contains(number),
@@ -189,7 +189,7 @@ pub(super) fn count<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, 
 }
 
 /// Reads a value that must be as a model is told.
-pub(super) fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     input: D,
     is_right: impl Fn(&T) -> bool,
     expected: impl Display,
@@ -201,6 +201,3 @@ pub(super) fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         Err(D::Error::custom(format!("must be {expected}")))
     }
 }
-
-#[cfg(test)]
-mod tests;

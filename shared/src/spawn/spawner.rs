@@ -1,33 +1,32 @@
-//! The terms of a teammate that the lead agent spawns. It may do no more than the lead agent
-//! itself.
+//! The terms of a teammate that a lead spawns: the lead agent, or one that is connected by MCP. It
+//! may do no more than that lead itself.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use teamd_shared::config::Roster;
-use teamd_shared::control::SpawnOrder;
-use teamd_shared::environment::Environment;
-use teamd_shared::member::{Terms, TermsPatch};
-use teamd_shared::name::Name;
-use teamd_shared::price::Dollars;
-use teamd_shared::spawn::{
+use crate::config::Roster;
+use crate::control::SpawnOrder;
+use crate::environment::Environment;
+use crate::member::{Terms, TermsPatch};
+use crate::name::Name;
+use crate::price::Dollars;
+use crate::spawn::{
     RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_paths,
+    roster, state,
 };
-use teamd_shared::state::StateDir;
-use teamd_shared::team_dir::TeamDir;
-use teamd_shared::team_file::TeamFile;
-use teamd_shared::terms::{Network, Permissions, SandboxMode};
-use teamd_worker_core::tools::{SpawnTeammate, non_blank};
-
-use crate::team;
+use crate::state::StateDir;
+use crate::team_dir::TeamDir;
+use crate::team_file::TeamFile;
+use crate::terms::{Network, Permissions, SandboxMode};
+use crate::tools::{SpawnTeammate, non_blank};
 
 /// The lead agent, as the teammates that it spawns see it: none of them may do more.
 #[derive(Debug)]
-pub(crate) struct Spawner {
+pub struct Spawner {
     /// Its environment, umask and keys.
-    pub(crate) environment: Arc<Environment>,
+    pub environment: Arc<Environment>,
     /// Its own terms.
-    pub(crate) terms: Terms,
+    pub terms: Terms,
 }
 
 impl Spawner {
@@ -39,7 +38,7 @@ impl Spawner {
     ///
     /// # Errors
     /// A text for the model.
-    pub(crate) fn order(
+    pub fn order(
         &self,
         dir: &TeamDir,
         name: &Name,
@@ -53,7 +52,7 @@ impl Spawner {
         let file = file.map_err(|error| format!("{error} ({})", error.hint()))?;
         self.must_be_trusted(&file)?;
         self.must_have(&spawn.servers())?;
-        let roster = team::roster(Roster::load(dir))?;
+        let known = roster(Roster::load(dir))?;
         // The key in the environment is only a guess; the lead agent's own model is known.
         let default_model = self.terms.model.parse().ok();
         let request = SpawnRequest {
@@ -62,7 +61,7 @@ impl Spawner {
             ca: None,
             resume: false,
         };
-        let earlier = roster.member(name);
+        let earlier = known.member(name);
         let environment = Environment::clone(&self.environment);
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
@@ -82,7 +81,7 @@ impl Spawner {
             workspace: &self.terms.workspace,
             sandbox: &self.terms.sandbox,
         };
-        resolve_paths(&mut order, dir, Some(own), || team::state(dir))?;
+        resolve_paths(&mut order, dir, Some(own), || state(dir))?;
         Ok(order)
     }
 
@@ -143,14 +142,14 @@ impl Spawner {
     /// Makes sure that the user has trusted what widens: tools write the file, and the lead agent
     /// reads it for itself.
     fn must_be_trusted(&self, file: &TeamFile) -> Result<(), String> {
-        let state =
+        let store =
             StateDir::of_environment(&self.environment).map_err(|error| error.to_string())?;
         let widening = Widening::of(file);
         let widening = widening.map_err(|error| error.to_string())?;
         let widens = widening
-            .untrusted(&state)
+            .untrusted(&store)
             .map_err(|error| error.to_string())?;
-        let gone = widening.gone(&state).map_err(|error| error.to_string())?;
+        let gone = widening.gone(&store).map_err(|error| error.to_string())?;
         let (why, keys) = if !widens.is_empty() {
             let why = "widens what the team may do, and the user has not trusted it";
             (why, widens)
@@ -235,9 +234,9 @@ fn real(base: &Path, path: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::member::Bounds;
+    use crate::team_dir::TeamPath;
     use serde_json::json;
-    use teamd_shared::member::Bounds;
-    use teamd_shared::team_dir::TeamPath;
 
     use super::*;
 
@@ -245,9 +244,8 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let roster = json!({"version": 1, "seq": 1, "team_name": "t", "members": []});
-        teamd_shared::fs::replace(&dir, &TeamPath::config(), roster.to_string().as_bytes())
-            .unwrap();
-        teamd_shared::fs::replace(&dir, &TeamPath::journal(), b"").unwrap();
+        crate::fs::replace(&dir, &TeamPath::config(), roster.to_string().as_bytes()).unwrap();
+        crate::fs::replace(&dir, &TeamPath::journal(), b"").unwrap();
         let mut environment = Environment::default();
         environment.set(
             "XDG_STATE_HOME",
@@ -535,10 +533,6 @@ mod tests {
             let error = order_of(&spawner, &dir, &spawn).unwrap_err();
             assert!(error.contains(told), "{error}");
         }
-        assert_eq!(
-            team::teammate("lead"),
-            Err("that is you: name a teammate".to_owned())
-        );
     }
 
     #[test]

@@ -2,9 +2,9 @@ use proptest::prelude::*;
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Gate;
 
-use super::*;
 use crate::tools::shutdown_response::ShutdownResponse;
 use crate::tools::{Action, Bash, Call, Caller, LocalAction, TeamAction};
+use serde_json::{Value, json};
 
 fn parse(name: &str, input: Value) -> Call {
     Caller::Teammate.parse(name, &input).unwrap()

@@ -81,12 +81,6 @@ impl AgentProgram {
         })
     }
 
-    /// Returns the program of its command that fetches another one and runs that, if it is one.
-    pub fn launcher(&self) -> Option<&'static str> {
-        let program = Path::new(self.command.first()?).file_name()?;
-        LAUNCHERS.into_iter().find(|launcher| program == *launcher)
-    }
-
     /// Returns the line by which the agent of this name is trusted.
     pub fn trust_key(&self, name: &str) -> String {
         let mut effects = KeyEffects::default();
@@ -104,6 +98,12 @@ impl AgentProgram {
         to.widens("command", [command]);
         to.neither(["protocol"]);
     }
+}
+
+/// Returns the program of a command that fetches another one and runs that, if it is one.
+pub(crate) fn launcher_of(command: &[String]) -> Option<&'static str> {
+    let program = Path::new(command.first()?).file_name()?;
+    LAUNCHERS.into_iter().find(|launcher| program == *launcher)
 }
 
 fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

@@ -12,6 +12,7 @@ use teamd_shared::name::Name;
 use teamd_shared::price::Dollars;
 use teamd_shared::spawn::{
     RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_paths,
+    use_installed,
 };
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
@@ -65,6 +66,7 @@ impl Spawner {
         let environment = Environment::clone(&self.environment);
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
+        use_installed(&mut order)?;
         if let Some(model) = &order.terms.model {
             let of_order = |variable: &str| order.environment.value(variable);
             require_key(model, &of_order).map_err(|error| error.to_string())?;

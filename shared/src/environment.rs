@@ -263,7 +263,7 @@ impl std::fmt::Debug for Environment {
 }
 
 /// Tells whether a variable holds the key of a model's service, which no command ever gets.
-pub(crate) fn is_model_key(name: &[u8]) -> bool {
+pub fn is_model_key(name: &[u8]) -> bool {
     SECRETS
         .iter()
         .any(|secret| secret.as_bytes().eq_ignore_ascii_case(name))

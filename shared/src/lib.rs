@@ -27,6 +27,7 @@ pub mod fs;
 mod hostile;
 pub mod id;
 pub mod inbox;
+pub mod installed;
 pub mod job;
 pub mod journal;
 pub mod json;

@@ -1,7 +1,9 @@
 //! What the two spawners do, `teamctl spawn` and the lead agent's tool `spawn_teammate`, so that a
 //! teammate is the same whichever of them spawns it: check that the user trusts `team.toml`,
-//! resolve the terms, require a key and a price of the model, and resolve the paths.
+//! resolve the terms, use the programs that are installed, require a key and a price of the model,
+//! and resolve the paths.
 
+mod installed;
 mod paths;
 mod price;
 mod resolve;
@@ -10,6 +12,7 @@ mod spawner;
 mod team_files;
 mod trust;
 
+pub use installed::use_installed;
 pub use paths::{RecordedPaths, can_work, resolve_paths};
 pub use price::require_price;
 pub use resolve::{SpawnRequest, model_of_key, require_key, resolve};

@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
+pub(crate) use agent::launcher_of;
 pub use agent::{
     Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, KNOWN, KnownProgram, Protocol, Published, Version,
     model_of,

@@ -24,6 +24,15 @@ pub(crate) fn state_dir(variable: impl Fn(&str) -> Option<OsString>) -> io::Resu
     of_user(variable, "XDG_STATE_HOME", ".local/state")
 }
 
+/// Finds the directory of what a user's commands have installed, `$XDG_DATA_HOME/teamd` (else
+/// `~/.local/share/teamd`).
+///
+/// # Errors
+/// As `state_dir`.
+pub(crate) fn data_dir(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<PathBuf> {
+    of_user(variable, "XDG_DATA_HOME", ".local/share")
+}
+
 fn of_user(
     variable: impl Fn(&str) -> Option<OsString>,
     name: &str,

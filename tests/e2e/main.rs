@@ -27,6 +27,7 @@ mod holdups;
 mod hooks;
 mod hostile;
 mod incarnations;
+mod install;
 mod integration;
 mod judges;
 mod lead;

@@ -185,7 +185,7 @@ fn the_schemas_take_all_that_a_team_writes_and_nothing_broken() {
 
 /// What a command prints is valid, and is not with one of its fields changed.
 #[track_caller]
-fn valid(team: &Team, of: &str, output: &Value, fields: &[&str]) {
+pub(crate) fn valid(team: &Team, of: &str, output: &Value, fields: &[&str]) {
     let schema = validator(team, of);
     takes(&schema, output);
     refuses_when_broken(&schema, std::slice::from_ref(output), fields);

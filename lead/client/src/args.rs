@@ -24,8 +24,8 @@ pub use acting::{
 };
 pub use groups::lay_out;
 pub use looking::{
-    Column, Completions, Diagram, DiagramFormat, Doctor, Events, InboxArgs, Lint, LintAs, Logs,
-    Range, Requests, Schema, StatusArgs, TranscriptArgs, Web,
+    Agents, AgentsCommand, Column, Completions, Diagram, DiagramFormat, Doctor, Events, InboxArgs,
+    InstallArgs, Lint, LintAs, Logs, Range, Requests, Schema, StatusArgs, TranscriptArgs, Web,
 };
 pub use tasks::{Branch, Diff, Run, TaskCommand, TaskEdit, TaskListArgs, Tasks};
 pub use value::MailboxName;
@@ -159,11 +159,11 @@ pub enum TeamctlCommand {
     /// completed, 3 if one is not, 5 if a limit was reached. If it was killed, run the same command
     /// again to continue.
     Run(Run),
-    /// List the agents that a teammate can run
+    /// List the agents that a teammate can run, and install one
     ///
     /// `builtin` is the agent loop that calls a model (`spawn --model`). team.toml adds other
     /// programs (`[agents.NAME]`).
-    Agents,
+    Agents(Agents),
     /// Wait until teammates reach a status, or tasks are completed
     Wait(Wait),
     /// Remove ended teammates from the team, and archive their files

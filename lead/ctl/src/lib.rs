@@ -1,8 +1,8 @@
 //! `teamctl`: one command, one answer, then it ends.
 //!
 //! It reads what the files of the team directory show, and asks the daemon for what needs a
-//! decision. It writes nothing but messages into inboxes (and, with `doctor --fix`, what no daemon
-//! writes at that time). What several commands and views do is in `teamd-client`.
+//! decision. It writes nothing but messages into inboxes, what `agents install` installs, and, with
+//! `doctor --fix`, what no daemon writes at that time. What several commands and views do is in `teamd-client`.
 
 pub mod commands;
 pub mod completion;

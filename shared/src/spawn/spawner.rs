@@ -12,7 +12,7 @@ use crate::name::Name;
 use crate::price::Dollars;
 use crate::spawn::{
     RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_paths,
-    roster, state,
+    roster, state, use_installed,
 };
 use crate::state::StateDir;
 use crate::team_dir::TeamDir;
@@ -65,6 +65,7 @@ impl Spawner {
         let environment = Environment::clone(&self.environment);
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
+        use_installed(&mut order)?;
         if let Some(model) = &order.terms.model {
             let of_order = |variable: &str| order.environment.value(variable);
             require_key(model, &of_order).map_err(|error| error.to_string())?;

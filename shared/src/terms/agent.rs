@@ -81,11 +81,6 @@ impl AgentProgram {
         })
     }
 
-    /// Returns the program of its command that fetches another one and runs that, if it is one.
-    pub fn launcher(&self) -> Option<&'static str> {
-        launcher_of(&self.command)
-    }
-
     /// Returns the line by which the agent of this name is trusted.
     pub fn trust_key(&self, name: &str) -> String {
         let mut effects = KeyEffects::default();
@@ -106,7 +101,7 @@ impl AgentProgram {
 }
 
 /// Returns the program of a command that fetches another one and runs that, if it is one.
-pub(super) fn launcher_of(command: &[String]) -> Option<&'static str> {
+pub(crate) fn launcher_of(command: &[String]) -> Option<&'static str> {
     let program = Path::new(command.first()?).file_name()?;
     LAUNCHERS.into_iter().find(|launcher| program == *launcher)
 }

@@ -187,10 +187,21 @@ fn nothing_is_left_of_an_agent_behind_a_shell() {
 #[test]
 fn a_launcher_is_refused() {
     let team = Team::started().with(ACP.key, KEY);
-    for launcher in ["npx", "uvx", "pipx", "bunx", "docker", "/usr/bin/npx"] {
+    for (launcher, state, next) in [
+        ("npx", "not installed", "`teamctl agents install mine`"),
+        (
+            "/usr/bin/npx",
+            "not installed",
+            "`teamctl agents install mine`",
+        ),
+        ("uvx", "not installed", "`teamctl agents install mine`"),
+        ("pipx", "launcher", "install the program once"),
+        ("bunx", "launcher", "install the program once"),
+        ("docker", "launcher", "install the program once"),
+    ] {
         team.write(
             "team.toml",
-            &format!("[agents.mine]\ncommand = ['{launcher}', '-y', 'agent']\nprotocol = 'acp'\n"),
+            &format!("[agents.mine]\ncommand = ['{launcher}', 'agent']\nprotocol = 'acp'\n"),
         );
         team.trust();
         let refused = team
@@ -198,11 +209,11 @@ fn a_launcher_is_refused() {
             .exits(1)
             .stderr;
         assert!(
-            refused.contains("fetches a program") && refused.contains("install the program once"),
+            refused.contains("fetches a program") && refused.contains(next),
             "{refused}"
         );
         let listed = team.teamctl(["agents"]).ok().stdout;
-        assert!(listed.contains("launcher"), "{listed}");
+        assert!(listed.contains(state), "{listed}");
     }
 }
 

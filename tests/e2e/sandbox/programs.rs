@@ -135,3 +135,58 @@ fn that_a_program_can_be_changed_by_another_name_is_told() {
         .ok();
     assert!(!told(&spawned.stderr), "{spawned:?}");
 }
+
+/// What the user has installed for agents: each teammate reads it, and none writes it, whatever it
+/// may write around it.
+#[test]
+fn no_command_writes_what_is_installed_for_agents() {
+    for with in With::EACH {
+        let Some(team) = with.team(&[]) else { continue };
+        let home = team.home();
+        let tools = "../home/.local/share/teamd/tools";
+        team.make_dir(&format!("{tools}/agent-1.0.0"));
+        team.write(&format!("{tools}/agent-1.0.0/agent"), "genuine");
+        let attacks = "/bash cd ~/.local/share; ( echo x >> teamd/tools/agent-1.0.0/agent ) 2> /dev/null && echo BROKEN; \
+            mkdir teamd/tools/new 2> /dev/null && echo BROKEN; mv teamd/tools/agent-1.0.0 teamd/tools/other 2> /dev/null && echo BROKEN; \
+            mv teamd/tools teamd/old 2> /dev/null && echo BROKEN; mv teamd old 2> /dev/null && echo BROKEN; \
+            rm -rf teamd 2> /dev/null; cat teamd/tools/agent-1.0.0/agent";
+        let share = home.join(".local/share");
+        let share = share.to_str().unwrap();
+        let installed = format!("{share}/teamd/tools/agent-1.0.0");
+        for (name, writable) in [
+            ("bob", None),
+            ("carol", Some(share)),
+            ("dan", Some(&*installed)),
+        ] {
+            let flags = writable.map(|path| ["--writable", path]);
+            team.teamctl(["spawn", name].iter().chain(flags.iter().flatten()))
+                .ok();
+            let results = team.does(name, attacks);
+            let said = results[0]["content"].as_str().unwrap();
+            let is_refused = said.starts_with("not run: ") && name == "carol";
+            assert!(
+                said == "genuine" || with == With::Bare && is_refused,
+                "{with:?} {name} {said}"
+            );
+        }
+        let kept = std::fs::read_to_string(format!("{installed}/agent")).unwrap();
+        assert_eq!(kept, "genuine", "{with:?}");
+    }
+}
+
+/// Nothing is installed yet, and a command makes no folder in which something seems to be.
+#[test]
+fn no_command_makes_the_folder_of_what_is_installed() {
+    for with in With::EACH {
+        let Some(team) = with.team(&[]) else { continue };
+        let share = team.make_dir("../home/.local/share");
+        team.teamctl(["spawn", "bob", "--writable", share.to_str().unwrap()])
+            .ok();
+        let results = team.does(
+            "bob",
+            "/bash cd ~/.local/share; mkdir -p teamd/tools/x 2> /dev/null && echo BROKEN; true",
+        );
+        let said = results[0]["content"].as_str().unwrap();
+        assert!(!said.contains(BROKEN), "{with:?} {said}");
+    }
+}

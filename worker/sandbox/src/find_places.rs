@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use teamd_shared::environment::Environment;
+use teamd_shared::installed::InstalledPrograms;
 use teamd_shared::member::{Gate, Sandbox};
 use teamd_shared::register::Register;
 use teamd_shared::repository::named_by;
@@ -114,18 +115,22 @@ impl CommandPlaces {
             .iter()
             .filter(|config| places.is_writable(config))
         {
-            match DirBuilder::new()
-                .recursive(true)
-                .mode(DIR_MODE)
-                .create(config)
-            {
-                Err(error) if is_refused(error.kind()) => {}
-                made => made?,
-            }
+            make(config)?;
         }
+        let installed = installed(environment, &places.homes);
+        for folder in installed.iter().filter(|it| places.is_writable(it)) {
+            // A command could make one that is missing, and put programs of its own into it.
+            make(folder)?;
+        }
+        let installed: Vec<_> = installed
+            .iter()
+            .filter_map(|it| it.canonicalize().ok())
+            .collect();
+        places.shown.extend(installed.iter().cloned());
         places.secrets = Secrets::of(places.clone(), environment.clone(), hidden);
         let mounts = mounts()?;
         let programs = programs.iter().filter_map(|it| it.canonicalize().ok());
+        let programs = programs.chain(installed);
         places.programs = programs
             .flat_map(|path| {
                 let aliases = aliases(&path, &mounts);
@@ -310,6 +315,31 @@ fn configs(environment: &Environment, homes: &[PathBuf]) -> Vec<PathBuf> {
         .collect();
     all.dedup();
     all
+}
+
+/// Returns where the programs lie that the user has installed for agents: where the environment
+/// says, and in each home.
+fn installed(environment: &Environment, homes: &[PathBuf]) -> Vec<PathBuf> {
+    let named = InstalledPrograms::of_environment(environment).into_iter();
+    let of_homes = homes.iter().map(|home| InstalledPrograms::of_home(home));
+    let mut all: Vec<_> = named
+        .chain(of_homes)
+        .map(|programs| programs.root().to_owned())
+        .collect();
+    all.dedup();
+    all
+}
+
+/// Makes a folder of the user, unless this user may not: then a command may not, either.
+fn make(folder: &Path) -> io::Result<()> {
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(DIR_MODE)
+        .create(folder);
+    match made {
+        Err(error) if is_refused(error.kind()) => Ok(()),
+        made => made,
+    }
 }
 
 fn is_refused(kind: io::ErrorKind) -> bool {

@@ -27,7 +27,8 @@ pub struct CommandPlaces {
     pub(crate) territory: Vec<PathBuf>,
     /// The home directories of the user: what the environment says, and what the system says.
     pub(crate) homes: Vec<PathBuf>,
-    /// The programs of the team, by every path.
+    /// The programs of the team, and the folders of those that are installed for agents, by every
+    /// path.
     pub programs: Vec<PathBuf>,
     /// Where secrets of the user lie.
     pub secrets: Secrets,

@@ -113,11 +113,12 @@ impl Policy {
         let mut writable = Vec::new();
         let mut protected = Vec::new();
         if writes {
-            // Nothing of a team directory is ever allowed by name.
+            // Nothing of a team directory is ever allowed by name, and no program that others run.
             let named = places
                 .writable
                 .iter()
-                .filter(|it| !is_below_any(&it.path, &teams));
+                .filter(|it| !is_below_any(&it.path, &teams))
+                .filter(|it| !is_below_any(&it.path, &places.programs));
             for place in [&places.workspace].into_iter().chain(named) {
                 protected.extend(git::protected_in(&place.path, &git_files));
                 writable.push(Writable::new(place.clone()));

@@ -3,6 +3,7 @@
 
 pub mod answer;
 pub mod auto_start;
+pub mod install;
 pub mod interrupt;
 pub mod send;
 pub mod spawn;

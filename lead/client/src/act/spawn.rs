@@ -10,6 +10,7 @@ use teamd_shared::member::{MemberStatus, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::spawn::{
     RecordedPaths, SpawnRequest, model_of_key, require_key, require_price, resolve, resolve_paths,
+    use_installed,
 };
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
@@ -158,13 +159,14 @@ fn resolved(
     let recorded = if request.resume { earlier } else { None };
     let environment = Environment::of_self();
     let default_model = model_of_key(&|name| environment.value(name));
-    let order = resolve(
+    let mut order = resolve(
         request,
         default_model,
         earlier,
         environment,
         context.trusted_file()?,
     )?;
+    use_installed(&mut order)?;
     require_price(&order, recorded)?;
     if let Some(name) = &order.terms.agent
         && let Some(program) = &order.terms.program

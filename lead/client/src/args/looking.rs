@@ -1,6 +1,6 @@
 //! The arguments of the commands that show or check something.
 
-use clap::{Args, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 use clap_complete::Shell;
 use teamd_shared::name::Name;
 use teamd_shared::schema::Of;
@@ -184,6 +184,40 @@ pub enum LintAs {
     Transcript,
     /// team.toml
     Settings,
+}
+
+// (A doc comment would replace the help of the command.)
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Agents {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Option<AgentsCommand>,
+}
+
+// What can be done with agents. (A doc comment would replace the help of the command.)
+#[derive(Debug, Subcommand)]
+pub enum AgentsCommand {
+    /// Install an agent, once, for every later spawn
+    ///
+    /// Installs what the launcher would fetch (npm for `npx`, uv for `uvx`) outside of any sandbox,
+    /// into ~/.local/share/teamd/tools. Teammates run that, and cannot change it. ID is claude,
+    /// codex, opencode or gemini (with @VERSION if need be), an agent of team.toml whose command
+    /// begins with `npx` or `uvx`, or one that FILE lists: a registry.json of the ACP registry.
+    Install(InstallArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct InstallArgs {
+    /// Agent to install; before it a file of the ACP registry, if that lists it
+    #[arg(value_name = "[FILE] ID", num_args = 1..=2, required = true)]
+    pub agent: Vec<String>,
+    /// Look for a newer version, if one is installed
+    #[arg(long)]
+    pub upgrade: bool,
+    /// Install it again, and run the install scripts of what it depends on: they run as you
+    #[arg(long)]
+    pub scripts: bool,
 }
 
 #[derive(Debug, Args)]

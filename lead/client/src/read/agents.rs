@@ -19,8 +19,6 @@ pub use known::KnownAgent;
 pub enum Problem {
     /// Its program is not there.
     Missing,
-    /// Its program is this one, which fetches another one and runs that.
-    Launcher(&'static str),
     /// It has no key.
     NoKey,
     /// Its version is too old, and why that matters.
@@ -56,12 +54,6 @@ pub fn check(
              and no key enters its sandbox"
         ))
         .hint(format!("unset it, and set {}", agent_kind.needs)),
-        (Problem::Launcher(launcher), _) => failed(format!(
-            "the agent {name} cannot be started: its command begins with {launcher}, which fetches a program each time; in the sandbox it would hang"
-        ))
-        .hint(format!(
-            "install the program once, and name what results in `command` of `[agents.{name}]`, such as /home/me/.local/bin/{name}"
-        )),
         (Problem::NoService, _) => failed(format!(
             "the agent {name} cannot work yet: the gateway does not lead to the service of its model, and no key enters its sandbox"
         )),
@@ -69,7 +61,10 @@ pub fn check(
         (_, agent_kind) => {
             let program = escape::line(&agent.command[0]).into_owned();
             let hint = match agent_kind {
-                Some(agent_kind) => format!("`npm install -g {}` installs it", agent_kind.published.package),
+                Some(agent_kind) => format!(
+                    "`teamctl agents install {name}` installs it, or `npm install -g {}`",
+                    agent_kind.published.package
+                ),
                 None => format!("install it, or correct `command` in `[agents.{name}]` of team.toml"),
             };
             failed(format!("the agent {name} cannot be started: there is no program {program}")).hint(hint)
@@ -79,14 +74,12 @@ pub fn check(
 }
 
 /// Returns the version of an agent, where that can be known, and what keeps it from being started.
+/// Its command is without a launcher ([`teamd_shared::installed`]).
 pub fn inspect(
     name: &str,
     agent: &AgentProgram,
     environment: &Environment,
 ) -> (Option<Version>, Option<Problem>) {
-    if let Some(launcher) = agent.launcher() {
-        return (None, Some(Problem::Launcher(launcher)));
-    }
     let Some(program) = find(&agent.command, environment) else {
         return (None, Some(Problem::Missing));
     };
@@ -111,7 +104,7 @@ pub fn inspect(
 
 /// Finds the program of a command as its teammate will: in `PATH`, or by its path. One that counts
 /// from the workspace is not searched for: only the teammate knows it.
-pub(super) fn find(command: &[String], environment: &Environment) -> Option<PathBuf> {
+pub fn find(command: &[String], environment: &Environment) -> Option<PathBuf> {
     let program = Path::new(command.first()?);
     if program.components().count() > 1 {
         return Some(program.to_owned()).filter(|path| path.is_relative() || is_program(path));
@@ -126,6 +119,6 @@ fn failed(message: String) -> CommandError {
     CommandError::new(ExitCode::Failed, message)
 }
 
-fn is_program(path: &Path) -> bool {
+pub(crate) fn is_program(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }

@@ -1,12 +1,16 @@
 //! `teamctl agents`: the agents that a teammate can be, and whether each can be started.
 
+mod install;
+
 use serde::Serialize;
+use teamd_client::args::{Agents, AgentsCommand};
 use teamd_client::context::Context;
-use teamd_client::error::CommandResult;
+use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::table::{Cell, Table};
-use teamd_client::read::agents::{KnownAgent, Problem, inspect};
+use teamd_client::read::agents::{KnownAgent, Problem, find, inspect};
 use teamd_shared::environment::Environment;
+use teamd_shared::installed::{InstalledCommand, NotInstalled, command_of_agent};
 use teamd_shared::terms::{AgentProgram, BUILT_IN, KNOWN, Published};
 
 /// An agent, as it is listed.
@@ -20,10 +24,21 @@ struct AgentRow {
     /// The versions that are known to work.
     tested: Option<String>,
     memory_mb: Option<u32>,
+    /// Where its program was found.
+    program: Option<String>,
+    /// The command that installs it, where it is missing.
+    install: Option<String>,
 }
 
 /// Runs the command.
-pub(crate) fn run(context: &Context) -> CommandResult {
+pub(crate) fn run(context: &Context, args: &Agents) -> CommandResult {
+    match &args.command {
+        Some(AgentsCommand::Install(args)) => install::run(context, args),
+        None => list(context),
+    }
+}
+
+fn list(context: &Context) -> CommandResult {
     let file = context.team_file()?;
     let environment = Environment::of_self();
     let untrusted = context.widening()?.untrusted(context.register.state())?;
@@ -34,12 +49,12 @@ pub(crate) fn run(context: &Context) -> CommandResult {
             && let Some(agent) = AgentProgram::known(name)
         {
             let is_trusted = !untrusted.contains(&agent.trust_key(name));
-            rows.push(AgentRow::of(name, &agent, is_trusted, &environment));
+            rows.push(AgentRow::of(name, &agent, is_trusted, &environment)?);
         }
     }
     for (name, agent) in &file.agents {
         let is_trusted = !untrusted.contains(&agent.trust_key(name));
-        rows.push(AgentRow::of(name, agent, is_trusted, &environment));
+        rows.push(AgentRow::of(name, agent, is_trusted, &environment)?);
     }
     if context.out.is_json() {
         context.out.json(&rows)?;
@@ -52,6 +67,11 @@ pub(crate) fn run(context: &Context) -> CommandResult {
         table.row(row.cells());
     }
     context.out.text(table.render(context.out.width()))?;
+    if let Some(install) = rows.iter().find_map(|row| row.install.as_ref()) {
+        context.out.hint(format_args!(
+            "`{install}` installs it; so it is for each agent that is missing"
+        ));
+    }
     if file.agents.is_empty() {
         context
             .out
@@ -70,32 +90,74 @@ impl AgentRow {
             version: None,
             tested: None,
             memory_mb: None,
+            program: None,
+            install: None,
         }
     }
 
-    fn of(name: &str, agent: &AgentProgram, is_trusted: bool, environment: &Environment) -> Self {
-        let (version, problem) = inspect(name, agent, environment);
-        let state = match problem {
+    fn of(
+        name: &str,
+        agent: &AgentProgram,
+        is_trusted: bool,
+        environment: &Environment,
+    ) -> Result<Self, CommandError> {
+        let known_agent = KnownAgent::of(name, agent.protocol);
+        let mut row = Self {
+            name: name.to_owned(),
+            protocol: Some(agent.protocol.as_str()),
+            state: "ready",
+            command: Some(agent.command.clone()),
+            version: None,
+            tested: known_agent
+                .as_ref()
+                .map(|known_agent| tested(&known_agent.published)),
+            memory_mb: known_agent.map(|known_agent| known_agent.memory),
+            program: None,
+            install: None,
+        };
+        let install = format!("teamctl agents install {name}");
+        let InstalledCommand { command, installed } =
+            match command_of_agent(name, agent, environment) {
+                Ok(resolved) => resolved,
+                Err(NotInstalled::Launcher { obstacle: None, .. }) => {
+                    row.state = "not installed";
+                    row.install = Some(install);
+                    return Ok(row);
+                }
+                Err(NotInstalled::Launcher { .. }) => {
+                    row.state = "launcher";
+                    return Ok(row);
+                }
+                Err(error) => {
+                    let hint = error.hint(&install, &format!("[agents.{name}]"));
+                    let message = error.to_string();
+                    return Err(CommandError::new(ExitCode::Failed, message).hint(hint));
+                }
+            };
+        let resolved = AgentProgram {
+            command,
+            protocol: agent.protocol,
+        };
+        let (version, problem) = inspect(name, &resolved, environment);
+        if matches!(problem, Some(Problem::Missing)) && AgentProgram::known(name).is_some() {
+            row.install = Some(install);
+        }
+        row.state = match problem {
             Some(Problem::Missing) => "missing",
-            Some(Problem::Launcher(_)) => "launcher",
             _ if !is_trusted => "not trusted",
             Some(Problem::TooOld(_)) => "too old",
             Some(Problem::NoKey) => "no key",
             Some(Problem::Signs(_) | Problem::NoService) => "no service",
             None => "ready",
         };
-        let known_agent = KnownAgent::of(name, agent.protocol);
-        Self {
-            name: name.to_owned(),
-            protocol: Some(agent.protocol.as_str()),
-            state,
-            command: Some(agent.command.clone()),
-            version: version.map(|version| version.to_string()),
-            tested: known_agent
-                .as_ref()
-                .map(|known_agent| tested(&known_agent.published)),
-            memory_mb: known_agent.map(|known_agent| known_agent.memory),
-        }
+        row.version = match installed {
+            Some(installed) => Some(installed.record.version),
+            None => version.map(|version| version.to_string()),
+        };
+        let program = find(&resolved.command, environment);
+        row.program = program.map(|program| program.to_string_lossy().into_owned());
+        row.command = Some(resolved.command);
+        Ok(row)
     }
 
     fn cells(&self) -> Vec<Cell> {

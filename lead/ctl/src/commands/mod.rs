@@ -60,7 +60,7 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
         TeamctlCommand::Diagram(args) => diagram::run(context, &args),
         TeamctlCommand::Stats => stats::run(context),
         TeamctlCommand::Requests(args) => requests::run(context, &args),
-        TeamctlCommand::Agents => agents::run(context),
+        TeamctlCommand::Agents(args) => agents::run(context, &args),
         TeamctlCommand::Plans(args) => plans::run(context, &args, Kind::PlanApproval),
         TeamctlCommand::Reviews(args) => plans::run(context, &args, Kind::Review),
         TeamctlCommand::Approve(args) => {

@@ -50,7 +50,8 @@ pub(super) struct Workspace {
     temporary: String,
     /// What holds secrets.
     secrets: Secrets,
-    /// The programs of the team, without links.
+    /// The programs of the team, and the folders of those that are installed for agents, without
+    /// links.
     programs: Vec<PathBuf>,
     /// Where the team directories of the user are registered.
     registers: Vec<Register>,
@@ -291,7 +292,11 @@ impl Workspace {
         // As a file, `.git` says where a repository is.
         let path = self.path.join(way);
         let is_config = self.configs.iter().any(|config| path.starts_with(config));
-        way == Path::new(GIT) || is_setting(way) || is_config || self.programs.contains(&path)
+        let is_program = self
+            .programs
+            .iter()
+            .any(|program| path.starts_with(program));
+        way == Path::new(GIT) || is_setting(way) || is_config || is_program
     }
 
     fn outside(&self, path: &str) -> String {

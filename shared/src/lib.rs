@@ -60,6 +60,7 @@ pub mod thread;
 pub mod transcript;
 pub mod unwritten;
 pub mod usage;
+pub mod user_config;
 pub mod user_dirs;
 pub mod variable;
 pub mod visible;

@@ -1,13 +1,15 @@
 //! What the two spawners do, `teamctl spawn` and the lead agent's tool `spawn_teammate`, so that a
 //! teammate is the same whichever of them spawns it: check that the user trusts `team.toml`,
-//! resolve the terms, require a key and a price of the model, and resolve the paths.
+//! resolve the terms and the login, require a key and a price of the model, and resolve the paths.
 
+mod login;
 mod paths;
 mod price;
 mod resolve;
 mod service;
 mod trust;
 
+pub use login::{LoginError, resolve_login};
 pub use paths::{RecordedPaths, can_work, resolve_paths};
 pub use price::require_price;
 pub use resolve::{SpawnRequest, model_of_key, require_key, resolve};

@@ -5,6 +5,7 @@
 //! resolves the paths that they name.
 
 mod agent;
+mod login;
 mod network;
 mod patch;
 
@@ -18,6 +19,7 @@ pub use agent::{
     Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, KNOWN, KnownProgram, Protocol, Published, Version,
     model_of,
 };
+pub use login::{Login, TOKEN_HOST, TokenCosts};
 pub use network::{MAX_PORTS, Network};
 pub use patch::{SandboxPatch, TermsPatch};
 
@@ -81,10 +83,11 @@ impl Terms {
         );
         if let Some(name) = &patch.agent {
             let program = patch.program.clone();
-            self.program = program.map(|AgentProgram { command, protocol }| Agent {
+            self.program = program.map(|program| Agent {
                 name: name.clone(),
-                command,
-                protocol,
+                command: program.command,
+                protocol: program.protocol,
+                login: program.login,
             });
         }
         set(&mut self.workspace, patch.workspace.clone());

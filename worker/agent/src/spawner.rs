@@ -1,7 +1,7 @@
 //! The terms of a teammate that the lead agent spawns. It may do no more than the lead agent
 //! itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use teamd_shared::config::Roster;
@@ -11,7 +11,8 @@ use teamd_shared::member::{Terms, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::price::Dollars;
 use teamd_shared::spawn::{
-    RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_paths,
+    RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_login,
+    resolve_paths,
 };
 use teamd_shared::state::StateDir;
 use teamd_shared::team_dir::TeamDir;
@@ -65,7 +66,12 @@ impl Spawner {
         let environment = Environment::clone(&self.environment);
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
-        if let Some(model) = &order.terms.model {
+        let variable = |name: &str| self.environment.path(name).map(PathBuf::into_os_string);
+        let login = resolve_login(&mut order, None, variable);
+        let login = login.map_err(|error| format!("{error} (hint: {})", error.hint()))?;
+        if !login.is_token()
+            && let Some(model) = &order.terms.model
+        {
             let of_order = |variable: &str| order.environment.value(variable);
             require_key(model, &of_order).map_err(|error| error.to_string())?;
         }

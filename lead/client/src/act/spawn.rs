@@ -9,7 +9,8 @@ use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::member::{MemberStatus, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::spawn::{
-    RecordedPaths, SpawnRequest, model_of_key, require_key, require_price, resolve, resolve_paths,
+    RecordedPaths, SpawnRequest, model_of_key, require_key, require_price, resolve, resolve_login,
+    resolve_paths,
 };
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
@@ -158,13 +159,14 @@ fn resolved(
     let recorded = if request.resume { earlier } else { None };
     let environment = Environment::of_self();
     let default_model = model_of_key(&|name| environment.value(name));
-    let order = resolve(
+    let mut order = resolve(
         request,
         default_model,
         earlier,
         environment,
         context.trusted_file()?,
     )?;
+    let login = resolve_login(&mut order, recorded, |name| std::env::var_os(name))?;
     require_price(&order, recorded)?;
     if let Some(name) = &order.terms.agent
         && let Some(program) = &order.terms.program
@@ -172,6 +174,10 @@ fn resolved(
         for note in agents::check(name, program, &order.environment)?.iter() {
             context.out.note(note);
         }
+    }
+    // An agent with a token of its own needs no key.
+    if login.is_token() {
+        return Ok(order);
     }
     let model = order.terms.model.clone();
     if let Some(model) = model.or_else(|| recorded.and_then(|member| member.model.parse().ok())) {

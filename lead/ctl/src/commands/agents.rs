@@ -8,6 +8,7 @@ use teamd_client::print::table::{Cell, Table};
 use teamd_client::read::agents::{KnownAgent, Problem, inspect};
 use teamd_shared::environment::Environment;
 use teamd_shared::terms::{AgentProgram, BUILT_IN, KNOWN, Published};
+use teamd_shared::user_config::UserConfig;
 
 /// An agent, as it is listed.
 #[derive(Serialize)]
@@ -26,13 +27,15 @@ struct AgentRow {
 pub(crate) fn run(context: &Context) -> CommandResult {
     let file = context.team_file()?;
     let environment = Environment::of_self();
+    let config = UserConfig::load(|name| std::env::var_os(name))?;
     let untrusted = context.widening()?.untrusted(context.register.state())?;
     let mut rows = vec![AgentRow::of_builtin()];
     for known in KNOWN {
         let name = known.name;
         if !file.agents.contains_key(name)
-            && let Some(agent) = AgentProgram::known(name)
+            && let Some(mut agent) = AgentProgram::known(name)
         {
+            agent.login = config.login(name, &agent);
             let is_trusted = !untrusted.contains(&agent.trust_key(name));
             rows.push(AgentRow::of(name, &agent, is_trusted, &environment));
         }

@@ -104,3 +104,112 @@ pub fn resolve_login(
     }
     Ok(login)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::environment::Environment;
+    use crate::name::Name;
+    use crate::schema;
+
+    const TOKEN: &str = "sk-ant-oat01-never-to-be-seen";
+
+    /// A user whose own configuration says this.
+    fn user(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path().canonicalize().unwrap();
+        std::fs::create_dir(home.join("teamd")).unwrap();
+        let mut file = std::fs::File::create(home.join("teamd/config.toml")).unwrap();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        (scratch, home)
+    }
+
+    fn order(agent: Option<&str>, plan: bool, has_token: bool) -> SpawnOrder {
+        let mut environment = Environment::default();
+        if has_token {
+            let token = (CLAUDE_TOKEN.into(), TOKEN.into());
+            environment.secrets.push(token);
+        }
+        let name = Name::new("alice").unwrap();
+        let mut order = SpawnOrder::new(name, environment);
+        order.terms.agent = agent.map(str::to_owned);
+        order.terms.program = agent.and_then(AgentProgram::known);
+        order.terms.plan = plan.then_some(true);
+        order
+    }
+
+    fn recorded(login: &Value, gate: &str) -> RosterMember {
+        let agent =
+            json!({"name": "claude", "command": ["claude"], "protocol": "claude", "login": login});
+        let fields = json!({"name": "alice", "status": "shutdown", "agent": agent, "gate": gate});
+        serde_json::from_value(crate::testing::roster_member(&fields)).unwrap()
+    }
+
+    fn resolved(
+        order: &mut SpawnOrder,
+        recorded: Option<&RosterMember>,
+        home: &PathBuf,
+    ) -> Result<Login, String> {
+        let variable = |name: &str| (name == "XDG_CONFIG_HOME").then(|| home.clone().into());
+        resolve_login(order, recorded, variable).map_err(|error| {
+            let text = format!("{error} ({})", error.hint());
+            assert!(!text.contains(TOKEN));
+            text
+        })
+    }
+
+    #[test]
+    fn a_token_is_used_only_if_the_user_says_so() {
+        let (_without, home) = user("");
+        let mut unset = order(Some("claude"), true, true);
+        assert_eq!(resolved(&mut unset, None, &home), Ok(Login::Key));
+        let (_scratch, home) = user("[agents.claude]\nlogin = 'token'\n");
+        let mut set = order(Some("claude"), false, true);
+        let token = Login::Token { plan: false };
+        assert_eq!(resolved(&mut set, None, &home), Ok(token));
+        assert_eq!(set.terms.program.unwrap().login, token);
+        for other in [None, Some("codex")] {
+            let mut order = order(other, true, true);
+            assert_eq!(resolved(&mut order, None, &home), Ok(Login::Key));
+        }
+        let missing = resolved(&mut order(Some("claude"), false, false), None, &home);
+        assert!(missing.unwrap_err().contains("`claude setup-token`"));
+    }
+
+    #[test]
+    fn a_plan_with_a_token_is_the_users_decision() {
+        let (_scratch, home) = user("[agents.claude]\nlogin = 'token'\n");
+        let refused = resolved(&mut order(Some("claude"), true, true), None, &home).unwrap_err();
+        for text in [
+            "reaches api.anthropic.com (any account there)",
+            "`plan_with_token = true`",
+        ] {
+            assert!(refused.contains(text), "{refused}");
+        }
+        let member = recorded(&json!("key"), "closed");
+        let resumed = resolved(&mut order(None, false, true), Some(&member), &home);
+        assert_eq!(resumed.unwrap_err(), refused);
+        let (_scratch, home) = user("[agents.claude]\nlogin = 'token'\nplan_with_token = true\n");
+        let login = resolved(&mut order(Some("claude"), true, true), None, &home);
+        assert_eq!(login, Ok(Login::Token { plan: true }));
+    }
+
+    /// What was recorded is what the user said then.
+    #[test]
+    fn a_teammate_that_is_resumed_logs_in_as_the_user_says_now() {
+        let token = json!({"token": {"plan": false}});
+        let (_scratch, home) = user("");
+        let mut resumed = order(None, false, true);
+        let member = recorded(&token, "open");
+        assert_eq!(resolved(&mut resumed, Some(&member), &home), Ok(Login::Key));
+        assert_eq!(resumed.terms.program.unwrap().login, Login::Key);
+        assert_eq!(resumed.terms.agent.as_deref(), Some("claude"));
+        let (_scratch, home) = user("[agents.claude]\nlogin = 'token'\n");
+        let mut resumed = order(None, false, true);
+        let login = resolved(&mut resumed, Some(&recorded(&token, "open")), &home);
+        assert!(login.unwrap().is_token());
+        assert_eq!(resumed.terms.program, None, "it is recorded like that");
+    }
+}

@@ -44,9 +44,6 @@ use tunnel::Hosts;
 /// How many connections of one listener are served at once.
 const AT_ONCE: usize = 256;
 
-/// The port of HTTPS.
-const TLS_PORT: u16 = 443;
-
 /// The body of an answer, which may come piece by piece.
 pub type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 
@@ -78,9 +75,26 @@ pub struct Gateway {
     /// None: the agent has the network of the machine, or none.
     hosts: Option<Hosts>,
     ports: Vec<u16>,
-    /// The host that is reached whatever the gate, by TLS.
-    vendor: Option<&'static str>,
+    vendor: Option<Vendor>,
     token: String,
+}
+
+/// The service of a vendor, which an agent reaches whatever its gate: the agent logs in there
+/// itself, and its model is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vendor {
+    /// Its host.
+    pub host: &'static str,
+    /// Its port.
+    pub port: u16,
+}
+
+impl Vendor {
+    /// Tells whether a request asks for a tunnel to it.
+    fn is_asked_by(self, asked: &Uri) -> bool {
+        let host = asked.host().unwrap_or_default();
+        host.eq_ignore_ascii_case(self.host) && asked.port_u16() == Some(self.port)
+    }
 }
 
 /// A tunnel that begins when the answer to its request has been sent.
@@ -121,9 +135,9 @@ impl Gateway {
         Self { team, ..self }
     }
 
-    /// Adds the host of a vendor, for an agent that logs in there itself.
+    /// Adds the service of a vendor.
     #[must_use]
-    pub fn with_vendor(self, vendor: Option<&'static str>) -> Self {
+    pub fn with_vendor(self, vendor: Option<Vendor>) -> Self {
         Self { vendor, ..self }
     }
 
@@ -278,10 +292,10 @@ impl Gateway {
         }
         let vendor = self
             .vendor
-            .filter(|vendor| is_tls_to(vendor, request.uri()));
+            .filter(|vendor| vendor.is_asked_by(request.uri()));
         let host = match (vendor, &self.hosts) {
             (Some(vendor), _) => {
-                Hosts::new(&[vendor.to_owned()])
+                Hosts::new(&[vendor.host.to_owned()])
                     .connect(request.uri())
                     .await
             }
@@ -304,14 +318,6 @@ impl Gateway {
             Err(why) => refused(StatusCode::FORBIDDEN, &why),
         })
     }
-}
-
-/// Tells whether a request asks for a tunnel to this host, where it speaks TLS.
-fn is_tls_to(host: &str, asked: &Uri) -> bool {
-    asked
-        .host()
-        .is_some_and(|asked| asked.eq_ignore_ascii_case(host))
-        && asked.port_u16() == Some(TLS_PORT)
 }
 
 /// Serves a connection to a port of this machine.

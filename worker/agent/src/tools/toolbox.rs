@@ -19,7 +19,7 @@ use teamd_worker_model::{AgentProcess, Launch, Meter, upstreams};
 use teamd_worker_sandbox::run::{
     self, GateHandle, HandedToken, Runner, RunnerConfig, reap_orphans,
 };
-use teamd_worker_sandbox::{ConfinementArgs, Gateway};
+use teamd_worker_sandbox::{ConfinementArgs, Gateway, Vendor};
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::run_agent::LaunchContext;
@@ -46,6 +46,12 @@ const STATE_VARIABLES: [(&str, &str); 7] = [
 
 /// The variables that lead Claude Code to another service than its vendor's.
 const OTHER_SERVICES: [&str; 2] = ["ANTHROPIC_BASE_URL", "ANTHROPIC_UNIX_SOCKET"];
+
+/// Where an agent with a token of the user's finds its model.
+const VENDOR: Vendor = Vendor {
+    host: TOKEN_HOST,
+    port: 443,
+};
 
 /// The tools that work on the machine.
 #[derive(Debug)]
@@ -145,7 +151,7 @@ impl Toolbox {
         let gateway = Gateway::new(sandbox, has_network);
         let uses_token = agent.login.is_token();
         let gateway = if uses_token {
-            gateway.with_vendor(live.then_some(TOKEN_HOST))
+            gateway.with_vendor(live.then_some(VENDOR))
         } else {
             gateway.with_models(upstreams(&config.environment, self.meter.clone()))
         };

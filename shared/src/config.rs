@@ -298,7 +298,8 @@ mod tests {
             let member: RosterMember = serde_json::from_value(roster_member(&fields)).unwrap();
             member.mind()
         };
-        let agent = json!({"name": "claude", "command": ["claude"], "protocol": "claude"});
+        let agent =
+            json!({"name": "claude", "command": ["claude"], "protocol": "claude", "login": "key"});
         assert_eq!(mind("openai:gpt", &Value::Null), "openai:gpt");
         assert_eq!(mind("anthropic", &agent), "claude");
         assert_eq!(mind("anthropic:opus", &agent), "claude:opus");

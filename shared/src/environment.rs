@@ -14,8 +14,12 @@ pub const SECRETS: [&str; 4] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
     "OPENAI_API_KEY",
-    "CLAUDE_CODE_OAUTH_TOKEN",
+    CLAUDE_TOKEN,
 ];
+
+/// The token of a person's subscription, for Claude Code without a browser. It reaches no process
+/// but that agent, and that one only if the user's own configuration says so.
+pub const CLAUDE_TOKEN: &str = "CLAUDE_CODE_OAUTH_TOKEN";
 
 /// What the name of a variable with a key of another service contains; in capital letters,
 /// separated by blanks.

@@ -249,7 +249,7 @@ pub fn command_of_agent(
     agent: &AgentProgram,
     environment: &Environment,
 ) -> Result<InstalledCommand, NotInstalled> {
-    if AgentProgram::known(name).as_ref() == Some(agent)
+    if agent.is_known(name)
         && let Some(package) = FetchedPackage::of_known(name)
         && let Some(installed) = InstalledPrograms::of_environment(environment)?.find(&package)?
     {

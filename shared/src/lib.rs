@@ -64,6 +64,7 @@ pub mod tools;
 pub mod transcript;
 pub mod unwritten;
 pub mod usage;
+pub mod user_config;
 pub mod user_dirs;
 pub mod variable;
 pub mod visible;

@@ -1,9 +1,10 @@
 //! What the two spawners do, `teamctl spawn` and the lead agent's tool `spawn_teammate`, so that a
 //! teammate is the same whichever of them spawns it: check that the user trusts `team.toml`,
-//! resolve the terms, use the programs that are installed, require a key and a price of the model,
-//! and resolve the paths.
+//! resolve the terms and the login, use the programs that are installed, require a key and a price
+//! of the model, and resolve the paths.
 
 mod installed;
+mod login;
 mod paths;
 mod price;
 mod resolve;
@@ -12,7 +13,8 @@ mod spawner;
 mod team_files;
 mod trust;
 
-pub use installed::use_installed;
+pub use installed::{installed_server, use_installed};
+pub use login::{LoginError, resolve_login};
 pub use paths::{RecordedPaths, can_work, resolve_paths};
 pub use price::require_price;
 pub use resolve::{SpawnRequest, model_of_key, require_key, resolve};

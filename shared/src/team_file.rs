@@ -139,6 +139,9 @@ const NOT_OF_THE_LEAD: [&str; 10] = [
     "servers",
 ];
 
+/// The keys that only the user's own configuration may have.
+const OF_A_LOGIN: [&str; 2] = ["login", "plan_with_token"];
+
 impl TeamFile {
     /// Reads the text of a file.
     ///
@@ -152,6 +155,7 @@ impl TeamFile {
         let span = document.span();
         let mut document = document.into_inner();
         refuse_hooks(text, &document)?;
+        refuse_logins(text, &document)?;
         refuse_misplaced(text, &document)?;
         let counts = take_counts(text, &mut document)?;
         let mut settings = DeTable::new();
@@ -389,6 +393,25 @@ fn refuse_hooks(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileError>
     Err(
         TeamFileError::wrong(LineColumn::of(text.as_bytes(), key.span().start), what)
             .with_hint(hint),
+    )
+}
+
+/// Refuses to say how an agent logs in: a repository that was cloned must not have the user's token
+/// handed out.
+fn refuse_logins(text: &str, document: &DeTable<'_>) -> Result<(), TeamFileError> {
+    let agents = tables_below(document, "agents");
+    let keys = agents.iter().flat_map(|agent| agent.keys());
+    let mut keys = keys.filter(|key| OF_A_LOGIN.contains(&key.get_ref().as_ref()));
+    let Some(key) = keys.next() else {
+        return Ok(());
+    };
+    let name = key.get_ref();
+    let what = format!("`{name}` does not belong into team.toml: it hands out a token of yours");
+    let hint =
+        format!("write `{name}` into `[agents.claude]` of your own ~/.config/teamd/config.toml");
+    Err(
+        TeamFileError::wrong(LineColumn::of(text.as_bytes(), key.span().start), what)
+            .with_hint(&hint),
     )
 }
 

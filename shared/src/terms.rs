@@ -5,6 +5,7 @@
 //! resolves the paths that they name.
 
 mod agent;
+mod login;
 mod mcp;
 mod network;
 mod patch;
@@ -20,6 +21,7 @@ pub use agent::{
     Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, KNOWN, KnownProgram, Protocol, Published, Version,
     model_of,
 };
+pub use login::{Login, TOKEN_HOST, TokenCosts};
 pub use mcp::{McpDefinition, McpName, McpServer, McpTransport};
 pub use network::{MAX_PORTS, Network};
 pub use patch::{SandboxPatch, TermsPatch};
@@ -87,10 +89,11 @@ impl Terms {
         );
         if let Some(name) = &patch.agent {
             let program = patch.program.clone();
-            self.program = program.map(|AgentProgram { command, protocol }| Agent {
+            self.program = program.map(|program| Agent {
                 name: name.clone(),
-                command,
-                protocol,
+                command: program.command,
+                protocol: program.protocol,
+                login: program.login,
             });
         }
         set(&mut self.workspace, patch.workspace.clone());

@@ -19,8 +19,8 @@ use clap::{Parser, Subcommand};
 use crate::context::Global;
 
 pub use acting::{
-    Approve, Attach, BroadcastArgs, Chat, Down, Forget, Mcp, RequestPlanArgs, Send, Shutdown,
-    Spawn, Teammate, Up, VerdictArgs, Wait,
+    Approve, Attach, BroadcastArgs, Chat, Down, Forget, Mcp, McpCommand, McpInstall,
+    RequestPlanArgs, Send, Shutdown, Spawn, Teammate, Up, VerdictArgs, Wait,
 };
 pub use groups::lay_out;
 pub use looking::{
@@ -174,7 +174,7 @@ pub enum TeamctlCommand {
     /// Starts the lead agent if it is not running. In a pipe, stdin is the message, and the answers
     /// are printed until the work is done: `echo "fix the failing test" | teamctl chat`
     Chat(Chat),
-    /// Serve the team to another agent by MCP, on stdin and stdout
+    /// Serve the team to another agent by MCP, on stdin and stdout; list and install MCP servers
     ///
     /// That agent then leads the team: `claude mcp add team -- teamctl mcp`. Starts the daemon if it
     /// is not running. It consumes no messages. Where a person must decide, the answer of that agent

@@ -13,8 +13,10 @@ use teamd_shared::control::Refusal;
 use teamd_shared::inbox::{AppendError, ReadError};
 use teamd_shared::journal::reader::JournalError;
 use teamd_shared::price::PriceError;
+use teamd_shared::spawn::LoginError;
 use teamd_shared::team_dir::DirError;
 use teamd_shared::team_file::TeamFileError;
+use teamd_shared::user_config::UserConfigError;
 use teamd_shared::variable::SettingError;
 
 use crate::exit_code::ExitCode;
@@ -256,6 +258,21 @@ impl From<TeamFileError> for CommandError {
 impl From<PriceError> for CommandError {
     fn from(error: PriceError) -> Self {
         Self::new(ExitCode::Usage, error.to_string()).hint(error.hint())
+    }
+}
+
+impl From<UserConfigError> for CommandError {
+    fn from(error: UserConfigError) -> Self {
+        Self::new(ExitCode::Usage, error.to_string()).hint(error.hint())
+    }
+}
+
+impl From<LoginError> for CommandError {
+    fn from(error: LoginError) -> Self {
+        match error {
+            LoginError::Config(error) => error.into(),
+            other => Self::new(ExitCode::Failed, other.to_string()).hint(other.hint()),
+        }
     }
 }
 

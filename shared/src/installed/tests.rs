@@ -1,7 +1,7 @@
 use std::io::Write;
 
 use super::*;
-use crate::terms::Protocol;
+use crate::terms::{Login, Protocol};
 
 fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
@@ -167,6 +167,7 @@ fn an_agent_without_a_table_runs_what_was_installed_for_it() {
     assert_eq!(resolved(&known), format!("{} acp", installed.display()));
     let own = AgentProgram {
         command: words("/opt/opencode acp"),
+        login: Login::Key,
         protocol: Protocol::Acp,
     };
     assert_eq!(resolved(&own), "/opt/opencode acp");

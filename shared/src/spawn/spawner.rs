@@ -1,7 +1,7 @@
 //! The terms of a teammate that a lead spawns: the lead agent, or one that is connected by MCP. It
 //! may do no more than that lead itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::Roster;
@@ -11,8 +11,8 @@ use crate::member::{Terms, TermsPatch};
 use crate::name::Name;
 use crate::price::Dollars;
 use crate::spawn::{
-    RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_paths,
-    roster, state, use_installed,
+    RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_login,
+    resolve_paths, roster, state, use_installed,
 };
 use crate::state::StateDir;
 use crate::team_dir::TeamDir;
@@ -65,8 +65,13 @@ impl Spawner {
         let environment = Environment::clone(&self.environment);
         let order = resolve(request, default_model, earlier, environment, &file);
         let mut order = order.map_err(|error| error.to_string())?;
+        let variable = |name: &str| self.environment.path(name).map(PathBuf::into_os_string);
+        let login = resolve_login(&mut order, None, variable);
+        let login = login.map_err(|error| format!("{error} (hint: {})", error.hint()))?;
         use_installed(&mut order)?;
-        if let Some(model) = &order.terms.model {
+        if !login.is_token()
+            && let Some(model) = &order.terms.model
+        {
             let of_order = |variable: &str| order.environment.value(variable);
             require_key(model, &of_order).map_err(|error| error.to_string())?;
         }
@@ -105,7 +110,7 @@ impl Spawner {
         // What the file says of servers that the lead agent does not have is for a person to start.
         terms
             .servers
-            .retain(|server| self.terms.mcp.contains(server));
+            .retain(|server| self.terms.mcp.iter().any(|own| own.name == server.name));
         terms.mcp = terms
             .servers
             .iter()

@@ -630,3 +630,22 @@ fn every_key_says_whether_it_widens_narrows_or_does_neither() {
     }
     assert!(count > 100, "{count}");
 }
+
+/// A repository that was cloned hands out no token of the user's.
+#[test]
+fn how_an_agent_logs_in_is_for_the_users_own_file() {
+    for (line, name) in [
+        ("login = 'token'", "login"),
+        ("login = 'key'", "login"),
+        ("plan_with_token = true", "plan_with_token"),
+    ] {
+        let (place, what, hint) = wrong(&file_with("[agents.NAME]", line));
+        assert_eq!(place, "2:1");
+        let begin = format!("`{name}` does not belong into team.toml");
+        assert!(what.starts_with(&begin), "{what}");
+        assert!(hint.contains("~/.config/teamd/config.toml"), "{hint}");
+        // Without a command it is no agent, and no other mistake hides this one.
+        let (_, what, _) = wrong(&format!("[agents.claude]\n{line}\n"));
+        assert!(what.starts_with(&begin), "{what}");
+    }
+}

@@ -10,6 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::effects::KeyEffects;
 use crate::model_spec::{ModelSpec, Provider, full_name};
 
+use super::Login;
+
 /// The name of the built-in agent: the worker's own loop over a model.
 pub const BUILT_IN: &str = "builtin";
 
@@ -64,6 +66,9 @@ pub struct AgentProgram {
     pub command: Vec<String>,
     /// How the worker drives it.
     pub protocol: Protocol,
+    /// How it logs in. The user's own configuration says it, and `team.toml` never does.
+    #[serde(default)]
+    pub login: Login,
 }
 
 impl AgentProgram {
@@ -78,7 +83,15 @@ impl AgentProgram {
                 .map(str::to_owned)
                 .collect(),
             protocol: known.protocol,
+            login: Login::Key,
         })
+    }
+
+    /// Tells whether it is the program that the agent of this name has without a table in
+    /// `team.toml`.
+    pub fn is_known(&self, name: &str) -> bool {
+        Self::known(name)
+            .is_some_and(|known| known.command == self.command && known.protocol == self.protocol)
     }
 
     /// Returns the line by which the agent of this name is trusted.
@@ -93,10 +106,11 @@ impl AgentProgram {
         let Self {
             command,
             protocol: _,
+            login: _,
         } = self;
         to.table = format!("agents.{name:?}.");
         to.widens("command", [command]);
-        to.neither(["protocol"]);
+        to.neither(["protocol", "login"]);
     }
 }
 
@@ -123,6 +137,8 @@ pub struct Agent {
     pub command: Vec<String>,
     /// How the worker drives it.
     pub protocol: Protocol,
+    /// How it logs in.
+    pub login: Login,
 }
 
 /// How a worker drives an agent.

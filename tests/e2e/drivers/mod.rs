@@ -8,6 +8,7 @@ mod metered;
 mod questions;
 mod real;
 mod recovery;
+mod token;
 
 use serde_json::Value;
 

@@ -4,7 +4,8 @@
 //! The listeners are in that namespace; the worker accepts connections from outside. The first one
 //! takes HTTP: requests for the service of a model go to [`Models`], whatever the gate; `CONNECT`
 //! opens a tunnel to a host ([`tunnel`]), and each further listener stands for a port of this
-//! machine. These two need an open gate, and a gate that closes cuts them.
+//! machine. These two need an open gate, and a gate that closes cuts them. An agent that logs in
+//! itself reaches the host of its vendor whatever the gate: its model is there.
 //!
 //! Where the agent has the network of the machine, there is the first listener only, on the
 //! machine's own loopback interface. So each request must show a token that only this agent was
@@ -27,7 +28,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use teamd_shared::member::{Gate, Sandbox};
@@ -74,11 +75,35 @@ pub struct Gateway {
     /// None: the agent has the network of the machine, or none.
     hosts: Option<Hosts>,
     ports: Vec<u16>,
+    vendor: Option<Vendor>,
     token: String,
 }
 
+/// The service of a vendor, which an agent reaches whatever its gate: the agent logs in there
+/// itself, and its model is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vendor {
+    /// Its host.
+    pub host: &'static str,
+    /// Its port.
+    pub port: u16,
+}
+
+impl Vendor {
+    /// Tells whether a request asks for a tunnel to it.
+    fn is_asked_by(self, asked: &Uri) -> bool {
+        let host = asked.host().unwrap_or_default();
+        host.eq_ignore_ascii_case(self.host) && asked.port_u16() == Some(self.port)
+    }
+}
+
 /// A tunnel that begins when the answer to its request has been sent.
-type Tunnel = (OnUpgrade, TcpStream);
+struct Tunnel {
+    upgrade: OnUpgrade,
+    host: TcpStream,
+    /// Whether a gate that closes cuts it.
+    is_gated: bool,
+}
 
 impl Gateway {
     /// Makes a gateway to the hosts and ports of a sandbox, where that has network. Nothing is sent
@@ -93,6 +118,7 @@ impl Gateway {
             } else {
                 Vec::new()
             },
+            vendor: None,
             token: format!("teamd-{}", Uuid::new_v4().simple()),
         }
     }
@@ -109,9 +135,15 @@ impl Gateway {
         Self { team, ..self }
     }
 
+    /// Adds the service of a vendor.
+    #[must_use]
+    pub fn with_vendor(self, vendor: Option<Vendor>) -> Self {
+        Self { vendor, ..self }
+    }
+
     /// Tells whether it serves the agent itself, and not only the network of its tools.
     pub(crate) fn serves_agent(&self) -> bool {
-        self.has_model() || self.team.is_some()
+        self.has_model() || self.team.is_some() || self.vendor.is_some()
     }
 
     /// Tells whether a model can be reached through it.
@@ -140,7 +172,7 @@ impl Gateway {
             .iter()
             .flat_map(|models| models.variables(&own, &self.token))
             .collect();
-        if self.hosts.is_some() {
+        if self.hosts.is_some() || self.vendor.is_some() {
             variables.extend(["HTTPS_PROXY", "https_proxy"].map(|name| (name, own.clone())));
             variables.extend(
                 ["NO_PROXY", "no_proxy"].map(|name| (name, "127.0.0.1,localhost".to_owned())),
@@ -217,11 +249,20 @@ impl Gateway {
             tracing::debug!("a connection to the gateway broke: {error}");
         }
         let begun = tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((upgrade, mut host)) = begun
+        if let Some(Tunnel {
+            upgrade,
+            mut host,
+            is_gated,
+        }) = begun
             && let Ok(upgraded) = upgrade.await
         {
             let mut agent = TokioIo::new(upgraded);
-            while_open(gate, copy_bidirectional(&mut agent, &mut host)).await;
+            let copied = copy_bidirectional(&mut agent, &mut host);
+            if is_gated {
+                while_open(gate, copied).await;
+            } else if let Err(error) = copied.await {
+                tracing::debug!("a connection of the agent to its vendor broke: {error}");
+            }
         }
     }
 
@@ -249,15 +290,29 @@ impl Gateway {
                 ),
             });
         }
-        let host = match &self.hosts {
-            None => Err("this teammate has no network".to_owned()),
-            Some(_) if *gate.borrow() == Gate::Closed => Err("the gate is closed".to_owned()),
-            Some(hosts) => hosts.connect(request.uri()).await,
+        let vendor = self
+            .vendor
+            .filter(|vendor| vendor.is_asked_by(request.uri()));
+        let host = match (vendor, &self.hosts) {
+            (Some(vendor), _) => {
+                Hosts::new(&[vendor.host.to_owned()])
+                    .connect(request.uri())
+                    .await
+            }
+            (None, None) => Err("this teammate has no network".to_owned()),
+            (None, Some(_)) if *gate.borrow() == Gate::Closed => {
+                Err("the gate is closed".to_owned())
+            }
+            (None, Some(hosts)) => hosts.connect(request.uri()).await,
         };
         Ok(match host {
             Ok(host) => {
                 let upgrade = hyper::upgrade::on(&mut request);
-                *begun.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, host));
+                *begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Tunnel {
+                    upgrade,
+                    host,
+                    is_gated: vendor.is_none(),
+                });
                 Response::new(body_of(Full::default()))
             }
             Err(why) => refused(StatusCode::FORBIDDEN, &why),

@@ -53,7 +53,7 @@ pub use caches::{Keeps, accept};
 pub use cgroup::OwnCgroup;
 pub use find_places::teams;
 pub(crate) use gate::LiveGate;
-pub use gateway::{Answering, Body, Gateway, Models, TeamEndpoint, refusal};
+pub use gateway::{Answering, Body, Gateway, Models, TeamEndpoint, Vendor, refusal};
 pub use git::is_setting;
 pub(crate) use missing::AbsentFiles;
 pub use place::Place;

@@ -9,8 +9,8 @@ use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::member::{MemberStatus, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::spawn::{
-    RecordedPaths, SpawnRequest, model_of_key, require_key, require_price, resolve, resolve_paths,
-    use_installed,
+    RecordedPaths, SpawnRequest, model_of_key, require_key, require_price, resolve, resolve_login,
+    resolve_paths, use_installed,
 };
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
@@ -166,6 +166,7 @@ fn resolved(
         environment,
         context.trusted_file()?,
     )?;
+    let login = resolve_login(&mut order, recorded, |name| std::env::var_os(name))?;
     use_installed(&mut order)?;
     require_price(&order, recorded)?;
     if let Some(name) = &order.terms.agent
@@ -177,6 +178,10 @@ fn resolved(
     }
     for server in &order.terms.servers {
         mcp::check(server, &order.environment)?;
+    }
+    // An agent with a token of its own needs no key.
+    if login.is_token() {
+        return Ok(order);
     }
     let model = order.terms.model.clone();
     if let Some(model) = model.or_else(|| recorded.and_then(|member| member.model.parse().ok())) {

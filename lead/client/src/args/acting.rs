@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 use teamd_shared::free_text::FreeText;
 use teamd_shared::member::{MemberStatus, Permissions, TermsPatch};
 use teamd_shared::name::Name;
@@ -199,11 +199,41 @@ pub struct Chat {
     pub no_start: bool,
 }
 
+// (A doc comment would replace the help of the command.)
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Mcp {
     /// Do not start the daemon if it is not running
     #[arg(long)]
     pub no_start: bool,
+    /// What to do instead
+    #[command(subcommand)]
+    pub command: Option<McpCommand>,
+}
+
+// What can be done with MCP servers. (A doc comment would replace the help of the command.)
+#[derive(Debug, Subcommand)]
+pub enum McpCommand {
+    /// List the MCP servers of team.toml: who has each, its tools and what they cost
+    #[command(alias = "ls")]
+    List,
+    /// Install an MCP server of team.toml, once, for every later spawn
+    ///
+    /// Installs what its launcher would fetch (npm for `npx`, uv for `uvx`) outside of any sandbox,
+    /// into ~/.local/share/teamd/tools. Teammates run that, and cannot change it.
+    Install(McpInstall),
+}
+
+#[derive(Debug, Args)]
+pub struct McpInstall {
+    /// Server to install
+    pub name: String,
+    /// Look for a newer version, if one is installed
+    #[arg(long)]
+    pub upgrade: bool,
+    /// Install it again, and run the install scripts of what it depends on: they run as you
+    #[arg(long)]
+    pub scripts: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,8 +6,8 @@ mod known;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
-use teamd_shared::environment::Environment;
-use teamd_shared::terms::{AgentProgram, Version};
+use teamd_shared::environment::{CLAUDE_TOKEN, Environment};
+use teamd_shared::terms::{AgentProgram, Protocol, Version};
 
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
@@ -46,9 +46,9 @@ pub fn check(
         return Ok(newer.map(|version| format!("{name} {version} is newer than what was tested")));
     };
     let error = match (problem, agent_kind) {
-        (Problem::NoKey, Some(agent_kind)) => failed(format!("the agent {name} needs {}", agent_kind.needs)).hint(
-            "a login of a subscription is not used: the tokens of several processes would log each other out",
-        ),
+        (Problem::NoKey, Some(agent_kind)) => {
+            failed(format!("the agent {name} needs {}", agent_kind.needs)).hint(no_login(name, agent))
+        }
         (Problem::Signs(variable), Some(agent_kind)) => failed(format!(
             "the agent {name} cannot work with {variable}: requests of that service are signed with a key that the agent holds, \
              and no key enters its sandbox"
@@ -71,6 +71,23 @@ pub fn check(
         }
     };
     Err(error.hint("`teamctl agents` lists the agents"))
+}
+
+/// Explains why a login of a subscription is not used, and which setting changes that.
+fn no_login(name: &str, agent: &AgentProgram) -> String {
+    let why = "a login of a subscription is not used: the tokens of several processes would log each other out";
+    if agent.protocol != Protocol::Claude {
+        return why.to_owned();
+    }
+    if !agent.is_known(name) {
+        return format!(
+            "{why}; a token that does not rotate goes only to `--agent claude`, where team.toml has no `[agents.claude]`"
+        );
+    }
+    format!(
+        "{why}; {CLAUDE_TOKEN} does not rotate: `login = \"token\"` in `[agents.{name}]` of your own ~/.config/teamd/config.toml \
+         hands it to the agent (docs/agents.md says what that costs)"
+    )
 }
 
 /// Returns the version of an agent, where that can be known, and what keeps it from being started.
@@ -98,7 +115,8 @@ pub fn inspect(
     let unserved = (!agent_kind.is_served).then_some(Problem::NoService);
     let problem = too_old.or(unserved);
     let problem = problem.or_else(|| signs.copied().map(Problem::Signs));
-    let problem = problem.or_else(|| (!agent_kind.has_key(environment)).then_some(Problem::NoKey));
+    let problem = problem
+        .or_else(|| (!agent_kind.has_key(agent.login, environment)).then_some(Problem::NoKey));
     (version, problem)
 }
 

@@ -6,6 +6,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::journal::Team;
 use teamd_shared::mcp_tools;
 use teamd_shared::message::LEAD;
+use teamd_shared::spawn::installed_server;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_file::TeamFile;
 use teamd_shared::terms::{McpServer, McpTransport, TermsPatch};
@@ -21,14 +22,6 @@ use crate::print::escape;
 /// What is missing, and what to do.
 pub fn check(server: &McpServer, environment: &Environment) -> Result<(), CommandError> {
     let name = &server.name;
-    if let Some(launcher) = server.launcher() {
-        return Err(failed(format!(
-            "the MCP server {name} cannot be started: its command begins with {launcher}, which fetches a program each time; in the sandbox it would hang"
-        ))
-        .hint(format!(
-            "install the program once, and name what results in `command` of `[mcp.{name}]`"
-        )));
-    }
     if let McpTransport::Stdio { command, .. } = &server.transport
         && find(command, environment).is_none()
     {
@@ -95,12 +88,15 @@ impl ServerRow {
         let mut teammates = Vec::new();
         for member in team.iter().flat_map(|team| team.members.values()) {
             let is_here = !member.record.phase.is_ended();
-            if is_here && member.record.terms.mcp.iter().any(|own| own == server) {
+            let own = &member.record.terms.mcp;
+            if is_here && own.iter().any(|own| own.name == server.name) {
                 teammates.push(member.record.name.to_string());
             }
         }
         // What cannot be read is not known.
-        let known = mcp_tools::read(state, server).ok().flatten();
+        let installed = installed_server(server, environment);
+        let defined = installed.as_ref().unwrap_or(server);
+        let known = mcp_tools::read(state, defined).ok().flatten();
         let lines = known.as_ref().map(|known| {
             let tools = known.tools.iter();
             let lines = tools.map(|tool| {
@@ -109,7 +105,10 @@ impl ServerRow {
             });
             lines.sum::<usize>()
         });
-        let problem = check(server, environment).err();
+        let problem = match installed {
+            Ok(installed) => check(&installed, environment).err(),
+            Err(refusal) => Some(CommandError::from(refusal)),
+        };
         Self {
             name: name.to_owned(),
             transport,

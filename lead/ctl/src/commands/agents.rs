@@ -12,6 +12,7 @@ use teamd_client::read::agents::{KnownAgent, Problem, find, inspect};
 use teamd_shared::environment::Environment;
 use teamd_shared::installed::{InstalledCommand, NotInstalled, command_of_agent};
 use teamd_shared::terms::{AgentProgram, BUILT_IN, KNOWN, Published};
+use teamd_shared::user_config::UserConfig;
 
 /// An agent, as it is listed.
 #[derive(Serialize)]
@@ -41,13 +42,15 @@ pub(crate) fn run(context: &Context, args: &Agents) -> CommandResult {
 fn list(context: &Context) -> CommandResult {
     let file = context.team_file()?;
     let environment = Environment::of_self();
+    let config = UserConfig::load(|name| std::env::var_os(name))?;
     let untrusted = context.widening()?.untrusted(context.register.state())?;
     let mut rows = vec![AgentRow::of_builtin()];
     for known in KNOWN {
         let name = known.name;
         if !file.agents.contains_key(name)
-            && let Some(agent) = AgentProgram::known(name)
+            && let Some(mut agent) = AgentProgram::known(name)
         {
+            agent.login = config.login(name, &agent);
             let is_trusted = !untrusted.contains(&agent.trust_key(name));
             rows.push(AgentRow::of(name, &agent, is_trusted, &environment)?);
         }
@@ -136,7 +139,7 @@ impl AgentRow {
             };
         let resolved = AgentProgram {
             command,
-            protocol: agent.protocol,
+            ..agent.clone()
         };
         let (version, problem) = inspect(name, &resolved, environment);
         if matches!(problem, Some(Problem::Missing)) && AgentProgram::known(name).is_some() {

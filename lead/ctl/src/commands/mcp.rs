@@ -1,4 +1,4 @@
-//! `teamctl mcp`: serves the team to another agent by the Model Context Protocol, on stdin and
+//! `teamctl mcp`: lists and installs the MCP servers of teammates; without a word, it serves the team to another agent by the Model Context Protocol, on stdin and
 //! stdout. That agent is then a lead, as the lead agent is one.
 //!
 //! It may be killed at any time: it keeps nothing that matters, and consumes nothing. Each call is
@@ -6,6 +6,8 @@
 
 mod calls;
 mod events;
+mod install;
+mod list;
 mod run_by;
 mod server;
 mod session;
@@ -14,7 +16,7 @@ mod tools;
 use std::sync::Arc;
 
 use rmcp::transport::stdio_pipes;
-use teamd_client::args::Mcp;
+use teamd_client::args::{Mcp, McpCommand};
 use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
@@ -31,6 +33,11 @@ const COLUMNS: usize = 200;
 
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Mcp) -> CommandResult {
+    match &args.command {
+        None => {}
+        Some(McpCommand::List) => return list::run(context),
+        Some(McpCommand::Install(args)) => return install::run(context, args),
+    }
     let run_by = run_by::process().map_err(|error| {
         CommandError::refused("cannot see which process runs this server", &error)
     })?;

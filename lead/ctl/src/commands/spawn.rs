@@ -197,6 +197,11 @@ fn print_notes(
              network of this machine behind a closed gate, since its model is there"
         ));
     }
+    if let Some(costs) = member.agent.as_ref().and_then(|agent| agent.login.costs()) {
+        context
+            .out
+            .note(format_args!("{name} has your token: {costs}"));
+    }
     if member.sandbox.mode == SandboxMode::Off {
         context.out.note(format_args!(
             "the commands of {name} are not confined (sandbox off): they may do whatever you may"

@@ -137,6 +137,7 @@ fn show(
     }
     note_daemon(context, *daemon, trouble);
     note_sandbox(context, roster, &rows);
+    note_tokens(context, &rows);
     note_ends(context, &rows);
     Ok(ExitCode::Done)
 }
@@ -189,6 +190,27 @@ fn note_sandbox(context: &Context, roster: &Roster, rows: &[MemberRow<'_>]) {
         context
             .out
             .note(format_args!("no live gate on this machine: a gate that closes ends the agent of {names}; an agent that has a key also reaches the network behind a closed gate"));
+    }
+}
+
+/// Notes teammates that have a token of the user's.
+fn note_tokens(context: &Context, rows: &[MemberRow<'_>]) {
+    let mut names = Vec::new();
+    let mut costs = None;
+    for row in rows {
+        let member = row.member;
+        let login = member.agent.as_ref().map(|agent| agent.login);
+        let of_member = login.unwrap_or_default().costs();
+        if of_member.is_some() && !member.status.is_ended() {
+            names.push(member.name.as_str());
+            costs = of_member;
+        }
+    }
+    if let Some(costs) = costs {
+        let names = names.join(", ");
+        context
+            .out
+            .note(format_args!("your token is with {names}: {costs}"));
     }
 }
 

@@ -10,20 +10,14 @@
 mod surroundings;
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde::Deserialize;
 use serde_json::{Value, json};
-use teamd_shared::place::open_itself;
-use teamd_shared::user_dirs::config_dir;
+use teamd_shared::user_config::{HookCommands, UserConfig, UserConfigError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
@@ -42,8 +36,6 @@ const LIMIT: Duration = Duration::from_secs(30);
 const AT_THE_END: Duration = Duration::from_secs(2);
 /// How much of its output is logged if a hook fails, in bytes.
 const LOGGED: usize = 2_000;
-/// How large the user's file may be, in bytes.
-const FILE: u64 = 1 << 20;
 
 /// The processes of hooks that run: they are no orphans of teammates.
 pub(crate) type HookPids = Arc<Mutex<HashSet<u32>>>;
@@ -57,23 +49,6 @@ pub(crate) enum Hook {
     Idle,
     /// An incarnation has ended.
     End,
-}
-
-/// The user's own configuration.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Config {
-    hooks: Commands,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Commands {
-    on_request: Option<String>,
-    on_idle: Option<String>,
-    on_end: Option<String>,
-    /// The variables of the daemon that hooks are given beside the usual ones.
-    env: Vec<String>,
 }
 
 /// A hook of the user's, with what it finds around it.
@@ -93,68 +68,29 @@ impl Hook {
     }
 
     /// Returns the user's command for it, if there is one. `territory`: where teammates write.
-    fn ready(self, territory: &[PathBuf]) -> io::Result<Option<Ready>> {
-        let Ok(folder) = config_dir(|name| std::env::var_os(name)) else {
-            return Ok(None);
-        };
-        let Commands {
+    fn ready(self, territory: &[PathBuf]) -> Result<Option<Ready>, UserConfigError> {
+        let UserConfig { hooks, path, .. } = UserConfig::load(|name| std::env::var_os(name))?;
+        let HookCommands {
             on_request,
             on_idle,
             on_end,
             env,
-        } = config(&folder)?.hooks;
+        } = hooks;
         let command = match self {
             Self::Request => on_request,
             Self::Idle => on_idle,
             Self::End => on_end,
         };
-        let Some(command) = command else {
+        let (Some(command), Some(folder)) = (command, path.parent()) else {
             return Ok(None);
         };
-        let surroundings = Surroundings::new(folder, std::env::vars_os(), &env, territory);
+        let surroundings =
+            Surroundings::new(folder.to_owned(), std::env::vars_os(), &env, territory);
         Ok(Some(Ready {
             command,
             surroundings,
         }))
     }
-}
-
-/// Reads the user's own file. A link below the home directory is refused: a tool that can write
-/// there could replace it.
-fn config(folder: &Path) -> io::Result<Config> {
-    let path = folder.join("config.toml");
-    let wrong = |why: &str| io::Error::other(format!("{} is not used: {why}", path.display()));
-    let real_home = std::env::var_os("HOME").map(PathBuf::from);
-    let real = real_home.and_then(|home| {
-        Some(
-            home.canonicalize()
-                .ok()?
-                .join(path.strip_prefix(&home).ok()?),
-        )
-    });
-    let file = match open_itself(
-        real.as_ref().unwrap_or(&path),
-        OFlags::RDONLY | OFlags::NONBLOCK,
-    ) {
-        Ok(file) => File::from(file),
-        Err(rustix::io::Errno::NOENT) => return Ok(Config::default()),
-        Err(rustix::io::Errno::LOOP) => {
-            return Err(wrong("a symbolic link stands on the way to it"));
-        }
-        Err(errno) => return Err(wrong(&errno.to_string())),
-    };
-    let metadata = file.metadata()?;
-    if !metadata.is_file()
-        || metadata.uid() != rustix::process::geteuid().as_raw()
-        || metadata.mode() & 0o022 != 0
-    {
-        return Err(wrong(
-            "it must be a file of yours that neither group nor others can write (`chmod go-w`)",
-        ));
-    }
-    let mut text = String::new();
-    file.take(FILE).read_to_string(&mut text)?;
-    toml::from_str(&text).map_err(|error| wrong(error.message()))
 }
 
 /// The hooks that run or wait.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 use teamd_shared::member::{Agent as Program, Gate, Protocol};
+use teamd_shared::terms::Login;
 use teamd_shared::transcript::Usage;
 
 use super::agent_history::SessionAgent;
@@ -21,6 +22,7 @@ pub(super) fn mind() -> Model {
         name: "stub".to_owned(),
         command: Vec::new(),
         protocol: Protocol::Claude,
+        login: Login::Key,
     };
     let tools = Caller::of(&alice()).team_tools();
     Model::Agent(Box::new(AgentMind::new(program, alice(), tools, "", None)))

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use teamd_worker_model::{
     AgentDriver, AgentEnds, AgentInput, AgentOutput, AgentProcess, Known, Meter, TeamCall,
 };
-use teamd_worker_sandbox::run::{AgentStart, GateHandle, StartedAgent};
+use teamd_worker_sandbox::run::{AgentStart, GateHandle, HandedToken, StartedAgent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -45,6 +45,7 @@ impl AgentExchange {
     /// The system's error.
     pub(super) fn start(self, agent: AgentStart<'_>) -> io::Result<(AgentProcess, GateHandle)> {
         let fixed = agent.fixed_gate();
+        let token = agent.token.clone();
         let StartedAgent {
             reads,
             writes,
@@ -57,6 +58,7 @@ impl AgentExchange {
             driver: self.driver,
             team_calls: self.team_calls,
             record: self.record,
+            token,
             reads,
             lines: AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), MAX_LINE),
             writes,
@@ -71,6 +73,8 @@ struct Talk {
     driver: Box<dyn AgentDriver>,
     team_calls: Option<mpsc::UnboundedReceiver<TeamCall>>,
     record: Option<SessionRecord>,
+    /// The token that was handed to the agent, if one was.
+    token: Option<HandedToken>,
     reads: UnixStream,
     /// Cuts what was read into lines.
     lines: AnyDelimiterCodec,
@@ -136,7 +140,10 @@ impl Talk {
     ) -> Result<Vec<AgentOutput>, AnyDelimiterCodecError> {
         let mut output = Vec::new();
         while let Some(text) = self.lines.decode(buffer)? {
-            let text = String::from_utf8_lossy(&text);
+            let mut text = String::from_utf8_lossy(&text);
+            if let Some(token) = &self.token {
+                text = token.hide(text);
+            }
             if text.trim().is_empty() {
                 continue;
             }

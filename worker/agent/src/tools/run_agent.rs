@@ -8,7 +8,9 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Gate};
 use teamd_worker_core::tools::RunAgent;
 use teamd_worker_model::{AgentProcess, AgentSession, Known, Launch, Meter, TeamServer, open_kept};
-use teamd_worker_sandbox::run::{AgentStart, Foreground, GateHandle, RunnerConfig, Way};
+use teamd_worker_sandbox::run::{
+    AgentStart, Foreground, GateHandle, HandedToken, RunnerConfig, Way,
+};
 use teamd_worker_sandbox::shim::{AgentOrder, ShimJob, ShimOrder};
 use teamd_worker_sandbox::{Gateway, Policy};
 
@@ -40,6 +42,8 @@ pub(super) struct LaunchContext<'a> {
     pub(super) gate: Gate,
     pub(super) live: bool,
     pub(super) gateway: Gateway,
+    /// The token that is handed to it, if one is.
+    pub(super) token: Option<HandedToken>,
     /// What counts its model calls.
     pub(super) meter: Meter,
 }
@@ -103,6 +107,7 @@ impl LaunchContext<'_> {
             liveness_lock,
             gate,
             way,
+            token: None,
         };
         start.for_one_piece(work.input.as_bytes(), temp)
     }
@@ -154,6 +159,7 @@ impl LaunchContext<'_> {
         let gate = self.gate;
         let liveness_lock = &self.config.liveness_lock;
         let meter = self.meter.clone();
+        let token = self.token.take();
         let (job, way) = self.job(|variables| SetUp {
             arguments: driver.arguments(&session, variables),
             variables: driver.set_up(variables, state),
@@ -173,6 +179,7 @@ impl LaunchContext<'_> {
             liveness_lock,
             gate,
             way,
+            token,
         })
     }
 }

@@ -5,20 +5,22 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
-use teamd_shared::environment::Environment;
+use teamd_shared::environment::{CLAUDE_TOKEN, Environment};
 use teamd_shared::member::{Agent, Gate, SandboxMode};
 use teamd_shared::message::IdleReason;
 use teamd_shared::place::{make_below, open_itself};
 use teamd_shared::sandbox::{Namespaces, Promise};
 use teamd_shared::team_dir::DIR_MODE;
-use teamd_shared::terms::McpServer;
+use teamd_shared::terms::{McpServer, TOKEN_HOST};
 use teamd_shared::transcript::Usage;
 use teamd_worker_core::mcp::McpCatalog;
 use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{EditFile, LocalAction, Outcome, RunAgent, Sleep, WriteFile};
 use teamd_worker_model::{AgentProcess, Launch, Meter, upstreams};
-use teamd_worker_sandbox::run::{self, GateHandle, Runner, RunnerConfig, reap_orphans};
-use teamd_worker_sandbox::{ConfinementArgs, Gateway};
+use teamd_worker_sandbox::run::{
+    self, GateHandle, HandedToken, Runner, RunnerConfig, reap_orphans,
+};
+use teamd_worker_sandbox::{ConfinementArgs, Gateway, Vendor};
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 use super::mcp::{McpServers, RunningMcpCall};
@@ -43,6 +45,15 @@ const STATE_VARIABLES: [(&str, &str); 7] = [
     ("XDG_DATA_HOME", "data"),
     ("XDG_STATE_HOME", "state"),
 ];
+
+/// The variables that lead Claude Code to another service than its vendor's.
+const OTHER_SERVICES: [&str; 2] = ["ANTHROPIC_BASE_URL", "ANTHROPIC_UNIX_SOCKET"];
+
+/// Where an agent with a token of the user's finds its model.
+const VENDOR: Vendor = Vendor {
+    host: TOKEN_HOST,
+    port: 443,
+};
 
 /// The tools that work on the machine.
 #[derive(Debug)]
@@ -151,19 +162,30 @@ impl Toolbox {
             .policy(sandbox, granted, (layers, weak))?;
         let has_network = live && sandbox.has_network(granted);
         let gateway = Gateway::new(sandbox, has_network);
-        let gateway = gateway.with_models(upstreams(&config.environment, self.meter.clone()));
+        let uses_token = agent.login.is_token();
+        let gateway = if uses_token {
+            gateway.with_vendor(live.then_some(VENDOR))
+        } else {
+            gateway.with_models(upstreams(&config.environment, self.meter.clone()))
+        };
         if let Some(policy) = &mut policy {
             team_dir
                 .open_folder(Some("run"))
                 .map_err(|error| error.to_string())?;
             // Without a network namespace of its own, its model and its team tools are reached by the
             // network of the machine.
-            let needs_gateway = gateway.has_model() || agent.protocol.has_tools_over_http();
+            let needs_gateway =
+                gateway.has_model() || uses_token || agent.protocol.has_tools_over_http();
             policy.network = !live && (policy.network || needs_gateway);
         }
-        let environment = self
+        let mut environment = self
             .agent_environment()
             .map_err(|error| cannot_start_agent(agent, &error))?;
+        let mut token = None;
+        if uses_token && let Some(value) = config.environment.value(CLAUDE_TOKEN) {
+            let handed = token.insert(HandedToken::new(value));
+            hand_over(handed, &mut environment);
+        }
         let entered = cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter());
         entered.map_err(|error| cannot_start_agent(agent, &error))?;
         let temp = self.runner.places().temp.path.as_path();
@@ -176,6 +198,7 @@ impl Toolbox {
             gate,
             live,
             gateway,
+            token,
             meter: self.meter.clone(),
         })
     }
@@ -324,6 +347,15 @@ impl Tools for Toolbox {
     fn reap_orphans(&mut self) {
         reap_orphans();
     }
+}
+
+/// Hands the user's token to the agent, as it is, and takes away the addresses that would lead it to
+/// another service than its vendor's.
+fn hand_over(token: &HandedToken, environment: &mut Environment) {
+    for name in OTHER_SERVICES {
+        environment.unset(name);
+    }
+    environment.set(CLAUDE_TOKEN, token.expose());
 }
 
 fn cannot_start_agent(agent: &Agent, error: &io::Error) -> String {

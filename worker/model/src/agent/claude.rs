@@ -9,7 +9,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use teamd_shared::environment::CLAUDE_TOKEN;
 use teamd_shared::member::{Permissions, Protocol};
+use teamd_shared::terms::Login;
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
 
@@ -34,6 +36,8 @@ const SETTINGS: [(&str, &str); 2] = [
 /// The files of a project's settings, and the variables of theirs that cannot be outranked.
 const PROJECT: [&str; 2] = [".claude/settings.json", ".claude/settings.local.json"];
 const REFUSED: [&str; 1] = ["ANTHROPIC_API_KEY"];
+/// The same for an agent with a token, which does not stand on its command line.
+const REFUSED_WITH_TOKEN: [&str; 2] = ["ANTHROPIC_API_KEY", CLAUDE_TOKEN];
 
 /// How much of such a file is read, in bytes.
 const MAX_SETTINGS: u64 = 1 << 20;
@@ -48,7 +52,7 @@ const DISALLOWED: &str = "Task,Agent,SendMessage,ListAgents,EnterWorktree,ExitWo
 const OF_THE_WAY: [&str; 19] = [
     "ANTHROPIC_AUTH_TOKEN",
     "ANTHROPIC_CUSTOM_HEADERS",
-    "CLAUDE_CODE_OAUTH_TOKEN",
+    CLAUDE_TOKEN,
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_UNIX_SOCKET",
     "ANTHROPIC_BEDROCK_BASE_URL",
@@ -103,6 +107,7 @@ pub(crate) struct Claude {
     calls: TeamCalls<(Value, Value)>,
     instructions: String,
     model: Option<String>,
+    login: Login,
     /// What tools are given that it has asked about.
     questions: HashMap<String, Value>,
     counted: Counted,
@@ -117,10 +122,16 @@ impl Claude {
             calls: TeamCalls::new(tools),
             instructions,
             model,
+            login: Login::Key,
             questions: HashMap::new(),
             counted: Counted::default(),
             resumes: false,
         }
+    }
+
+    /// Sets how it logs in.
+    pub(crate) fn with_login(self, login: Login) -> Self {
+        Self { login, ..self }
     }
 
     /// Answers a control request of the agent, or returns the question in it.
@@ -270,10 +281,14 @@ impl Claude {
 }
 
 /// Returns settings that go before those of the project: the way to its model as it was found, and
-/// no other. A key does not belong on a command line.
-fn way(variables: &[(&'static str, String)]) -> Value {
+/// no other. A key does not belong on a command line: the token of an agent that has one counts as
+/// it stands in the environment.
+fn way(login: Login, variables: &[(&'static str, String)]) -> Value {
     let mut settings = serde_json::Map::new();
     for name in OF_THE_WAY {
+        if login.is_token() && name == CLAUDE_TOKEN {
+            continue;
+        }
         let value = variables
             .iter()
             .find(|(variable, _)| *variable == name)
@@ -289,7 +304,7 @@ impl AgentDriver for Claude {
         session: &AgentSession,
         variables: &[(&'static str, String)],
     ) -> Vec<String> {
-        let way = way(variables).to_string();
+        let way = way(self.login, variables).to_string();
         let servers = json!({"mcpServers": {"team": {"type": "sdk", "name": "team"}}}).to_string();
         let how = if session.history.is_some() {
             "--resume"
@@ -339,9 +354,23 @@ impl AgentDriver for Claude {
         PROJECT.iter().find_map(|file| {
             let mut text = String::new();
             // One that cannot be read, the agent cannot read either.
-            open_kept(&workspace.join(file)).ok()?.take(MAX_SETTINGS).read_to_string(&mut text).ok()?;
-            let variable = sets_refused(&text)?;
-            Some(format!("{file} of the project sets `env.{variable}`, and the gateway takes its own key alone: take it out there"))
+            open_kept(&workspace.join(file))
+                .ok()?
+                .take(MAX_SETTINGS)
+                .read_to_string(&mut text)
+                .ok()?;
+            let (refused, why) = if self.login.is_token() {
+                (
+                    &REFUSED_WITH_TOKEN[..],
+                    "this agent works with the token of the user alone",
+                )
+            } else {
+                (&REFUSED[..], "the gateway takes its own key alone")
+            };
+            let variable = sets_refused(&text, refused)?;
+            Some(format!(
+                "{file} of the project sets `env.{variable}`, and {why}: take it out there"
+            ))
         })
     }
 
@@ -446,11 +475,10 @@ impl AgentDriver for Claude {
 }
 
 /// Returns a variable that settings set, and may not.
-fn sets_refused(settings: &str) -> Option<&'static str> {
+fn sets_refused(settings: &str, refused: &[&'static str]) -> Option<&'static str> {
     let settings: Value = serde_json::from_str(settings).ok()?;
-    REFUSED
-        .into_iter()
-        .find(|name| settings["env"].get(name).is_some())
+    let mut refused = refused.iter().copied();
+    refused.find(|name| settings["env"].get(name).is_some())
 }
 
 #[cfg(test)]

@@ -110,7 +110,10 @@ impl Setup {
                 Box::new(Acp::new(name, tools, instructions, model))
             }
             Protocol::Codex => Box::new(Codex::new(tools, instructions, model)),
-            Protocol::Claude | Protocol::Run => Box::new(Claude::new(tools, instructions, model)),
+            Protocol::Claude | Protocol::Run => {
+                let claude = Claude::new(tools, instructions, model);
+                Box::new(claude.with_login(self.agent.login))
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use super::agent_gate::{self, AgentGate, GateHandle};
 use super::foreground::{Foreground, GRACE_OF_AGENT, how_it_exited, last_words};
+use super::handed_token::HandedToken;
 use super::shim_handle::ShimHandle;
 use super::source::pair;
 use super::way::Way;
@@ -30,6 +31,8 @@ pub struct AgentStart<'a> {
     pub gate: Gate,
     /// The way to its gateway.
     pub way: Way,
+    /// The token that was handed to it: it is taken out of its last words.
+    pub token: Option<HandedToken>,
 }
 
 /// The process of an agent that runs for many turns. If this is dropped, the agent and all that it
@@ -90,7 +93,7 @@ impl AgentStart<'_> {
         let mut shim = ShimHandle::start(self.job, self.liveness_lock, output)?;
         shim.follow_gate(side);
         let (ends, ended) = oneshot::channel();
-        tokio::spawn(watch_end(shim, errors, ends));
+        tokio::spawn(watch_end(shim, errors, ends, self.token));
         let gateway = self.way.serve(gate.follow());
         Ok(StartedAgent {
             reads,
@@ -117,7 +120,12 @@ impl AgentStart<'_> {
 }
 
 /// Waits for the end of an agent, and says how it has ended; ends it when that is not waited for.
-async fn watch_end(mut shim: ShimHandle, errors: UnixStream, mut ends: oneshot::Sender<String>) {
+async fn watch_end(
+    mut shim: ShimHandle,
+    errors: UnixStream,
+    mut ends: oneshot::Sender<String>,
+    token: Option<HandedToken>,
+) {
     let last_words = tokio::spawn(last_words(errors));
     let report = tokio::select! {
         report = shim.ended() => report,
@@ -136,7 +144,10 @@ async fn watch_end(mut shim: ShimHandle, errors: UnixStream, mut ends: oneshot::
         .unwrap_or_else(|| "has ended".to_owned());
     // No process holds its error output now.
     let end_of_errors = tokio::time::timeout(GRACE_OF_AGENT, last_words).await;
-    let end_of_errors = end_of_errors.ok().and_then(Result::ok).unwrap_or_default();
+    let mut end_of_errors = end_of_errors.ok().and_then(Result::ok).unwrap_or_default();
+    if let Some(token) = token {
+        end_of_errors = token.hide(end_of_errors.into()).into_owned();
+    }
     // Without a receiver it is not wanted.
     drop(ends.send(format!("{how}{end_of_errors}")));
 }

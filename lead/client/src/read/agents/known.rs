@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use serde_json::Value;
-use teamd_shared::environment::Environment;
-use teamd_shared::terms::{Protocol, Published, Version};
+use teamd_shared::environment::{CLAUDE_TOKEN, Environment};
+use teamd_shared::terms::{Login, Protocol, Published, Version};
 
 /// An agent of others.
 pub struct KnownAgent {
@@ -68,8 +68,11 @@ impl KnownAgent {
         })
     }
 
-    /// Tells whether it has a key that it needs.
-    pub fn has_key(&self, environment: &Environment) -> bool {
+    /// Tells whether it has a key that it needs, or the token with which it logs in.
+    pub fn has_key(&self, login: Login, environment: &Environment) -> bool {
+        if login.is_token() {
+            return environment.value(CLAUDE_TOKEN).is_some();
+        }
         self.keys.iter().any(|key| environment.value(key).is_some())
     }
 

@@ -6,6 +6,7 @@
 //! examined only while none runs: nothing that is in progress looks like a mistake.
 
 mod access;
+mod config;
 mod files;
 mod finding;
 mod fix;
@@ -25,8 +26,10 @@ use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::{escape, render};
+use teamd_shared::environment::CLAUDE_TOKEN;
 use teamd_shared::register::Register;
 use teamd_shared::team_dir::TeamDir;
+use teamd_shared::user_config::UserConfig;
 
 use self::finding::{CheckFinding, DoctorCheck, Severity};
 use self::fix::Fixes;
@@ -76,6 +79,11 @@ pub(crate) fn run(context: &Context, args: &Doctor) -> CommandResult {
     findings.extend(machine::examine(context.settings.cgroup));
     findings.extend(finding::run("prices", |check| {
         prices::examine(check, teamd_shared::clock::wall())
+    }));
+    findings.extend(finding::run("config", |check| {
+        let config = UserConfig::load(|name| std::env::var_os(name));
+        let has_token = std::env::var_os(CLAUDE_TOKEN).is_some();
+        config::examine(check, config, has_token)
     }));
     findings.extend(finding::run("register", |check| {
         register(check, &context.register)

@@ -5,10 +5,11 @@ use teamd_shared::amount::format_duration;
 use teamd_shared::control::{Done, Refusal, RefusalCode};
 use teamd_shared::id::{Ids, RequestId};
 use teamd_shared::journal::{MemberEvent, MemberRecord, Notice, Record, RequestEvent};
-use teamd_shared::member::{ApproveBy, Gate, Member, Permissions};
+use teamd_shared::member::{Agent, ApproveBy, Gate, Member, Permissions};
 use teamd_shared::message::LEAD;
 use teamd_shared::name::Name;
 use teamd_shared::request::{self, Answerer, Kind, Request};
+use teamd_shared::terms::TOKEN_HOST;
 
 use super::{Decision, DecisionView, conflict};
 use crate::core::caller::ReplyTo;
@@ -164,6 +165,11 @@ impl DecisionView<'_> {
                 hint,
             ));
         }
+        if let Some(agent) = &member.terms.program
+            && !agent.login.may_plan()
+        {
+            return Err(no_closed_gate(name, agent));
+        }
         let member = Member {
             gate: Gate::Closed,
             ..self.updated(member)
@@ -193,6 +199,19 @@ fn gate_closed(client: ReplyTo, member: &Member, seq: u64, wait: bool) -> Action
     } else {
         Action::Reply(client, Ok(Done::Recorded { incarnation }))
     }
+}
+
+fn no_closed_gate(name: &Name, agent: &Agent) -> Refusal {
+    conflict(
+        format!(
+            "the agent of {name} logs in with a token, so a closed gate reaches {TOKEN_HOST} (any account there)"
+        ),
+        format!(
+            "if a plan is worth it all the same: `plan_with_token = true` in `[agents.{}]` of your own config.toml, \
+             then `teamctl shutdown {name}` and `teamctl spawn {name} --resume`",
+            agent.name
+        ),
+    )
 }
 
 fn no_such_request(request_id: &RequestId) -> Refusal {

@@ -92,6 +92,7 @@ pub(super) fn start(
         liveness_lock: &config.liveness_lock,
         gate,
         way,
+        token: None,
     };
     start.for_many_turns().map_err(|error| error.to_string())
 }

@@ -379,3 +379,37 @@ fn settings_of_a_project_do_not_outrank_the_gateway() {
         );
     }
 }
+
+/// The token counts as it stands in the environment: no settings say another one, and none of them
+/// shows it.
+#[test]
+fn an_agent_with_a_token_is_led_to_its_vendor_by_its_environment_alone() {
+    let claude = Claude::new(Vec::new(), String::new(), None);
+    let claude = claude.with_login(Login::Token { plan: false });
+    let proxy = "http://127.0.0.1:4141";
+    let variables = [("HTTPS_PROXY", proxy.to_owned())];
+    let arguments = claude.arguments(&AgentSession::default(), &variables);
+    let settings = arguments
+        .iter()
+        .find(|argument| argument.contains("apiKeyHelper"));
+    let settings: Value = serde_json::from_str(settings.unwrap()).unwrap();
+    let variables = settings["env"].as_object().unwrap();
+    assert!(!variables.contains_key(CLAUDE_TOKEN), "{settings}");
+    assert_eq!(variables["HTTPS_PROXY"], proxy);
+    for name in ["ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN"] {
+        assert_eq!(variables[name], "", "{name}");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    std::fs::create_dir(scratch.path().join(".claude")).unwrap();
+    let path = scratch.path().join(".claude/settings.json");
+    let mut file = std::fs::File::create(path).unwrap();
+    let text = r#"{"env": {"CLAUDE_CODE_OAUTH_TOKEN": "of another"}}"#;
+    std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+    let why = claude.refuses(scratch.path()).unwrap();
+    assert!(
+        why.contains("env.CLAUDE_CODE_OAUTH_TOKEN") && why.contains("the token of the user"),
+        "{why}"
+    );
+    let by_key = Claude::new(Vec::new(), String::new(), None);
+    assert_eq!(by_key.refuses(scratch.path()), None);
+}

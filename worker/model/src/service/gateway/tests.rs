@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use teamd_shared::member::{Gate, Sandbox};
 use teamd_worker_core::state::Budget;
-use teamd_worker_sandbox::Gateway;
+use teamd_worker_sandbox::{Gateway, Vendor};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -53,7 +53,12 @@ fn serve(
         tokens: None,
         cost: None,
     }));
-    let gateway = Arc::new(Gateway::new(sandbox, true).with_models(upstreams(environment, meter)));
+    serve_gateway(Gateway::new(sandbox, true).with_models(upstreams(environment, meter)))
+}
+
+/// As [`serve`], with this gateway.
+fn serve_gateway(gateway: Gateway) -> (Arc<Gateway>, Vec<u16>, watch::Sender<Gate>) {
+    let gateway = Arc::new(gateway);
     let listeners: Vec<_> = gateway
         .ports()
         .iter()
@@ -363,8 +368,8 @@ async fn a_request_without_the_token_is_refused_and_so_is_what_no_table_lists() 
     }
 }
 
-#[tokio::test]
-async fn tunnels_and_ports_need_an_open_gate_and_a_gate_that_closes_cuts_them() {
+/// Starts a service that sends back what it gets; returns its port.
+async fn echo() -> u16 {
     let echo = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = echo.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -375,6 +380,42 @@ async fn tunnels_and_ports_need_an_open_gate_and_a_gate_that_closes_cuts_them() 
             });
         }
     });
+    port
+}
+
+/// An agent that logs in itself has its model there, whatever the gate; and nothing else.
+#[tokio::test]
+async fn the_service_of_a_vendor_is_reached_behind_a_closed_gate_and_no_other() {
+    let port = echo().await;
+    let other = echo().await;
+    let vendor = Vendor {
+        host: "localhost",
+        port,
+    };
+    for has_network in [false, true] {
+        let gateway = Gateway::new(&sandbox(&["localhost"], &[]), has_network);
+        let (gateway, ports, gate) = serve_gateway(gateway.with_vendor(Some(vendor)));
+        let variables = gateway.variables(1);
+        assert!(variables.contains(&("HTTPS_PROXY", "http://127.0.0.1:1".to_owned())));
+        assert!(!variables.iter().any(|(name, _)| name.contains("KEY")));
+        let connect = |port: u16| format!("CONNECT LOCALHOST:{port} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let mut tunnel = ask(ports[0], &connect(port)).await;
+        let answer = read_until(&mut tunnel, "\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        gate.send_replace(Gate::Closed);
+        tunnel.write_all(b"hello").await.unwrap();
+        assert_eq!(read_until(&mut tunnel, "hello").await, "hello");
+        let mut again = ask(ports[0], &connect(port)).await;
+        let answer = read_until(&mut again, "\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let answer = read_until(&mut ask(ports[0], &connect(other)).await, "}}").await;
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn tunnels_and_ports_need_an_open_gate_and_a_gate_that_closes_cuts_them() {
+    let port = echo().await;
     let (_gateway, ports, gate) = serve(&sandbox(&["localhost"], &[port]), &Environment::default());
     let connect = format!("CONNECT localhost:{port} HTTP/1.1\r\nhost: x\r\n\r\n");
     let mut tunnel = ask(ports[0], &connect).await;

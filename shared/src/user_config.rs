@@ -134,12 +134,10 @@ impl UserConfig {
         else {
             return Login::Key;
         };
-        if program.is_known(name) {
-            Login::Token {
-                plan: *plan_with_token,
-            }
-        } else {
-            Login::Key
+        match (program.is_known(name), plan_with_token) {
+            (false, _) => Login::Key,
+            (true, false) => Login::Token,
+            (true, true) => Login::TokenWithPlan,
         }
     }
 
@@ -212,7 +210,7 @@ mod tests {
     #[test]
     fn a_token_is_for_the_claude_that_no_team_file_defines() {
         let config = parsed("[agents.claude]\nlogin = 'token'\n").unwrap();
-        assert_eq!(config.login_of_claude(), Login::Token { plan: false });
+        assert_eq!(config.login_of_claude(), Login::Token);
         let of_a_repository = AgentProgram {
             command: vec!["./claude".into()],
             ..claude()
@@ -221,7 +219,7 @@ mod tests {
         assert_eq!(config.login("mine", &claude()), Login::Key);
         let both = "[agents.claude]\nlogin = 'token'\nplan_with_token = true\n";
         let login = parsed(both).unwrap().login("claude", &claude());
-        assert_eq!(login, Login::Token { plan: true });
+        assert_eq!(login, Login::TokenWithPlan);
         for text in [
             "",
             "[agents.claude]\n",

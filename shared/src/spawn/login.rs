@@ -153,7 +153,7 @@ mod tests {
         recorded: Option<&RosterMember>,
         home: &Path,
     ) -> Result<Login, String> {
-        let variable = |name: &str| (name == "XDG_CONFIG_HOME").then(|| home.clone().into());
+        let variable = |name: &str| (name == "XDG_CONFIG_HOME").then(|| home.into());
         resolve_login(order, recorded, variable).map_err(|error| {
             let text = format!("{error} ({})", error.hint());
             assert!(!text.contains(TOKEN));
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(resolved(&mut unset, None, &home), Ok(Login::Key));
         let (_scratch, home) = user("[agents.claude]\nlogin = 'token'\n");
         let mut set = order(Some("claude"), false, true);
-        let token = Login::Token { plan: false };
+        let token = Login::Token;
         assert_eq!(resolved(&mut set, None, &home), Ok(token));
         assert_eq!(set.terms.program.unwrap().login, token);
         for other in [None, Some("codex")] {
@@ -194,13 +194,13 @@ mod tests {
         assert_eq!(resumed.unwrap_err(), refused);
         let (_scratch, home) = user("[agents.claude]\nlogin = 'token'\nplan_with_token = true\n");
         let login = resolved(&mut order(Some("claude"), true, true), None, &home);
-        assert_eq!(login, Ok(Login::Token { plan: true }));
+        assert_eq!(login, Ok(Login::TokenWithPlan));
     }
 
     /// What was recorded is what the user said then.
     #[test]
     fn a_teammate_that_is_resumed_logs_in_as_the_user_says_now() {
-        let token = json!({"token": {"plan": false}});
+        let token = json!("token");
         let (_scratch, home) = user("");
         let mut resumed = order(None, false, true);
         let member = recorded(&token, "open");

@@ -11,8 +11,6 @@ use crate::environment::CLAUDE_TOKEN;
 pub const TOKEN_HOST: &str = "api.anthropic.com";
 
 /// How an agent logs in at its vendor. Only the user's own configuration chooses a token.
-///
-/// It is also part of control frames: no field may be left out when it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Login {
@@ -20,22 +18,21 @@ pub enum Login {
     #[default]
     Key,
     /// By a token of the user's own subscription, which is handed to it.
-    Token {
-        /// Whether the user lets it work behind a closed gate all the same.
-        plan: bool,
-    },
+    Token,
+    /// The same, and the user lets it work behind a closed gate all the same.
+    TokenWithPlan,
 }
 
 impl Login {
     /// Tells whether a token is handed to the agent.
     pub fn is_token(self) -> bool {
-        matches!(self, Self::Token { .. })
+        self != Self::Key
     }
 
     /// Tells whether its gate may be closed: a closed gate of an agent with a token is not quite
     /// closed.
     pub fn may_plan(self) -> bool {
-        self != Self::Token { plan: false }
+        self != Self::Token
     }
 
     /// Returns what a token costs, in a few words; none without one.

@@ -385,7 +385,7 @@ fn settings_of_a_project_do_not_outrank_the_gateway() {
 #[test]
 fn an_agent_with_a_token_is_led_to_its_vendor_by_its_environment_alone() {
     let claude = Claude::new(Vec::new(), String::new(), None);
-    let claude = claude.with_login(Login::Token { plan: false });
+    let claude = claude.with_login(Login::Token);
     let proxy = "http://127.0.0.1:4141";
     let variables = [("HTTPS_PROXY", proxy.to_owned())];
     let arguments = claude.arguments(&AgentSession::default(), &variables);

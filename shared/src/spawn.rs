@@ -12,7 +12,7 @@ mod spawner;
 mod team_files;
 mod trust;
 
-pub use installed::use_installed;
+pub use installed::{installed_server, use_installed};
 pub use paths::{RecordedPaths, can_work, resolve_paths};
 pub use price::require_price;
 pub use resolve::{SpawnRequest, model_of_key, require_key, resolve};

@@ -19,13 +19,14 @@ use clap::{Parser, Subcommand};
 use crate::context::Global;
 
 pub use acting::{
-    Approve, Attach, BroadcastArgs, Chat, Down, Forget, Mcp, RequestPlanArgs, Send, Shutdown,
-    Spawn, Teammate, Up, VerdictArgs, Wait,
+    Approve, Attach, BroadcastArgs, Chat, Down, Forget, Mcp, McpCommand, McpInstall,
+    RequestPlanArgs, Send, Shutdown, Spawn, Teammate, Up, VerdictArgs, Wait,
 };
 pub use groups::lay_out;
 pub use looking::{
     Agents, AgentsCommand, Column, Completions, Diagram, DiagramFormat, Doctor, Events, InboxArgs,
-    InstallArgs, Lint, LintAs, Logs, Range, Requests, Schema, StatusArgs, TranscriptArgs, Web,
+    InstallArgs, InstallFlags, Lint, LintAs, Logs, Range, Requests, Schema, StatusArgs,
+    TranscriptArgs, Web,
 };
 pub use tasks::{Branch, Diff, Run, TaskCommand, TaskEdit, TaskListArgs, Tasks};
 pub use value::MailboxName;

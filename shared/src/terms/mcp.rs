@@ -8,7 +8,6 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Network;
-use super::agent::launcher_of;
 use crate::amount::{parse_seconds, written};
 use crate::effects::KeyEffects;
 use crate::environment::is_model_key;
@@ -252,12 +251,10 @@ impl McpDefinition {
 }
 
 impl McpServer {
-    /// Returns the program of its command that fetches another one and runs that, if it is one.
-    pub fn launcher(&self) -> Option<&'static str> {
-        match &self.transport {
-            McpTransport::Stdio { command, .. } => launcher_of(command),
-            McpTransport::Http { .. } => None,
-        }
+    /// Tells whether one of these keys of `team.toml` is one of its table.
+    pub fn is_among(&self, keys: &[String]) -> bool {
+        let table = format!("mcp.{}.", self.name);
+        keys.iter().any(|key| key.starts_with(&table))
     }
 
     /// Returns the names of the variables that it needs.
@@ -297,9 +294,9 @@ mod tests {
         assert_eq!(files.timeout, 120);
         assert_eq!(files.variables(), ["FILES_TOKEN"]);
         assert!(!files.is_confined());
-        let local = read("command = ['npx', 'x']").unwrap();
+        let local = read("command = ['x']").unwrap();
         let local = local.named(&McpName::new("local").unwrap());
-        assert!(local.is_confined() && local.launcher() == Some("npx"));
+        assert!(local.is_confined());
         let search =
             read("url = 'https://x.org/mcp'\nheaders = {Authorization = 'env:TOKEN', A = 'b'}");
         let search = search.unwrap().named(&McpName::new("search").unwrap());

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 use teamd_shared::free_text::FreeText;
 use teamd_shared::member::{MemberStatus, Permissions, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 
+use super::InstallFlags;
 use super::value::{MailboxName, duration, mailbox, teammate};
 use crate::args::completers::{names, plans};
 
@@ -199,11 +200,35 @@ pub struct Chat {
     pub no_start: bool,
 }
 
+// (A doc comment would replace the help of the command.)
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Mcp {
+    /// What to do instead
+    #[command(subcommand)]
+    pub command: Option<McpCommand>,
     /// Do not start the daemon if it is not running
     #[arg(long)]
     pub no_start: bool,
+}
+
+// What can be done with MCP servers. (A doc comment would replace the help of the command.)
+#[derive(Debug, Subcommand)]
+pub enum McpCommand {
+    /// Install an MCP server of team.toml, once, for every later spawn
+    ///
+    /// As `teamctl agents install` does, for `[mcp.NAME]` with a command that begins with `npx` or
+    /// `uvx`.
+    Install(McpInstall),
+}
+
+#[derive(Debug, Args)]
+pub struct McpInstall {
+    /// Server to install
+    pub name: String,
+    /// How it is installed
+    #[command(flatten)]
+    pub how: InstallFlags,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::journal::Team;
 use teamd_shared::mcp_tools;
 use teamd_shared::message::LEAD;
+use teamd_shared::spawn::installed_server;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_file::TeamFile;
 use teamd_shared::terms::{McpServer, McpTransport, TermsPatch};
@@ -15,20 +16,13 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::print::escape;
 
-/// Makes sure that a server can be started, or reached.
+/// Makes sure that a server can be started, or reached. Its command is without a launcher
+/// ([`installed_server`]).
 ///
 /// # Errors
 /// What is missing, and what to do.
 pub fn check(server: &McpServer, environment: &Environment) -> Result<(), CommandError> {
     let name = &server.name;
-    if let Some(launcher) = server.launcher() {
-        return Err(failed(format!(
-            "the MCP server {name} cannot be started: its command begins with {launcher}, which fetches a program each time; in the sandbox it would hang"
-        ))
-        .hint(format!(
-            "install the program once, and name what results in `command` of `[mcp.{name}]`"
-        )));
-    }
     if let McpTransport::Stdio { command, .. } = &server.transport
         && find(command, environment).is_none()
     {
@@ -81,6 +75,7 @@ impl ServerRow {
         state: &StateDir,
         environment: &Environment,
     ) -> Self {
+        let resolved = installed_server(server, environment);
         let name = server.name.as_str();
         let transport = match server.transport {
             McpTransport::Stdio { .. } => "stdio",
@@ -92,15 +87,16 @@ impl ServerRow {
         let members = file.members.iter().filter(|(_, terms)| has(terms));
         let members = members.map(|(member, _)| member.to_string());
         let lead = has(&file.lead).then(|| LEAD.to_owned());
+        let started = resolved.as_ref().unwrap_or(server);
         let mut teammates = Vec::new();
         for member in team.iter().flat_map(|team| team.members.values()) {
             let is_here = !member.record.phase.is_ended();
-            if is_here && member.record.terms.mcp.iter().any(|own| own == server) {
+            if is_here && member.record.terms.mcp.iter().any(|own| own == started) {
                 teammates.push(member.record.name.to_string());
             }
         }
         // What cannot be read is not known.
-        let known = mcp_tools::read(state, server).ok().flatten();
+        let known = mcp_tools::read(state, started).ok().flatten();
         let lines = known.as_ref().map(|known| {
             let tools = known.tools.iter();
             let lines = tools.map(|tool| {
@@ -109,7 +105,10 @@ impl ServerRow {
             });
             lines.sum::<usize>()
         });
-        let problem = check(server, environment).err();
+        let problem = match &resolved {
+            Ok(server) => check(server, environment).err(),
+            Err(refusal) => Some(refusal.clone().into()),
+        };
         Self {
             name: name.to_owned(),
             transport,
@@ -117,7 +116,7 @@ impl ServerRow {
             teammates,
             tools: known.map(|known| known.tools.len()),
             tokens: lines.map(|bytes| bytes.div_ceil(4)),
-            problem: problem.map(|error| error.to_string()),
+            problem: problem.map(|error: CommandError| error.to_string()),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod calls;
 mod events;
+mod install;
 mod run_by;
 mod server;
 mod session;
@@ -14,7 +15,7 @@ mod tools;
 use std::sync::Arc;
 
 use rmcp::transport::stdio_pipes;
-use teamd_client::args::Mcp;
+use teamd_client::args::{Mcp, McpCommand};
 use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
@@ -31,6 +32,9 @@ const COLUMNS: usize = 200;
 
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Mcp) -> CommandResult {
+    if let Some(McpCommand::Install(args)) = &args.command {
+        return install::run(context, args);
+    }
     let run_by = run_by::process().map_err(|error| {
         CommandError::refused("cannot see which process runs this server", &error)
     })?;

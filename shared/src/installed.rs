@@ -157,6 +157,19 @@ impl InstalledPrograms {
     }
 }
 
+/// Returns the installed program that lies at a path; none if that is another program.
+///
+/// # Errors
+/// The system's error, or that of a malformed record.
+pub fn installed_at(program: &Path) -> io::Result<Option<InstalledProgram>> {
+    for folder in program.ancestors().skip(1) {
+        if let Some(installed) = InstalledProgram::read(folder.to_owned())? {
+            return Ok(Some(installed).filter(|it| it.program() == program));
+        }
+    }
+    Ok(None)
+}
+
 /// Why the program of a command is not run.
 #[derive(Debug, thiserror::Error)]
 pub enum NotInstalled {

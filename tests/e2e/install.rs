@@ -403,3 +403,68 @@ fn the_lead_agent_starts_no_launcher_either() {
     team.until_finished("bob", 1);
     assert_eq!(team.notices("bob")[0]["content"], "hello of 1.2.0 with acp");
 }
+
+/// Servers are installed as agents are; and the lead agent gives those that it has, in the version
+/// in which it has them.
+#[test]
+fn an_mcp_server_is_installed_once_and_given_on() {
+    let published = Published::new();
+    let team = &published.team;
+    let python = team.command("python3", ["-c", ""]).status();
+    if !python.is_ok_and(|status| status.success()) {
+        note("skipped: the stub of an MCP server needs python3");
+        return;
+    }
+    published.put("content/stub.py", include_str!("../fixtures/mcp-stub.py"));
+    published.put(
+        "content/agent",
+        "#!/bin/sh\nexec python3 -B \"$(dirname \"$(realpath \"$0\")\")/stub.py\"\n",
+    );
+    team.write(
+        "team.toml",
+        "[mcp.stub]\ncommand = ['npx', '-y', 'tool-agent']\n[mcp.web]\nurl = 'http://127.0.0.1:9/mcp'\n[lead]\nmcp = ['stub']\n",
+    );
+    let install = ["mcp", "install", "stub"];
+    let refused = team.teamctl(install).exits(3).stderr;
+    assert!(refused.contains("teamd trust"), "{refused}");
+    team.trust();
+    team.teamd(["start"]).ok();
+    let refused = team.teamctl(["spawn", "alice", "--mcp", "stub"]).exits(1);
+    assert!(
+        refused.stderr.contains("teamctl mcp install stub"),
+        "{refused:?}"
+    );
+    team.teamctl(["mcp", "install", "web"]).exits(2);
+    team.teamctl(["mcp", "install", "none"]).exits(4);
+    let report = team.json(install);
+    assert_eq!(published.installed(), ["stub-1.2.0"], "{report}");
+    let call =
+        "/mcp_call {\"name\": \"mcp__stub__variable\", \"arguments\": {\"variable\": \"HOME\"}}";
+    team.teamctl(["spawn", "alice", "--mcp", "stub"]).ok();
+    let results = team.does("alice", call);
+    let said = results[0]["content"].as_str().unwrap();
+    assert_eq!(said, team.home().to_str().unwrap());
+    team.teamctl_with(["chat", "--timeout", "30s"], "/bash true")
+        .ok();
+    published.put("version", "1.3.0");
+    team.teamctl(install.iter().chain(["--upgrade"].iter()))
+        .ok();
+    let spawn = r#"{"name": "bob", "role": "coder", "prompt": "hello", "mcp": ["stub"]}"#;
+    team.lead_does(&format!("/spawn_teammate {spawn}"));
+    team.until_finished("bob", 1);
+    let results = team.does("bob", call);
+    assert_eq!(results[0]["is_error"], false, "{results:?}");
+    let servers = |name: &str| {
+        let journal = team.journal();
+        let mut lines = journal.iter().rev();
+        let line = lines.find(|line| line["name"] == name && !line["terms"].is_null());
+        line.unwrap()["terms"]["mcp"].to_string()
+    };
+    assert!(servers("bob").contains("stub-1.2.0"), "{}", servers("bob"));
+    team.teamctl(["spawn", "carol", "--mcp", "stub"]).ok();
+    assert!(
+        servers("carol").contains("stub-1.3.0"),
+        "{}",
+        servers("carol")
+    );
+}

@@ -341,7 +341,7 @@ fn spawn_says_what_a_server_misses() {
     refused(
         "[mcp.files]\ncommand = ['npx', '-y', 'x']",
         "files",
-        "fetches a program each time",
+        "`teamctl mcp install files` installs it once",
     );
     refused(
         "[mcp.files]\ncommand = ['no-such-program']",

@@ -25,7 +25,8 @@ pub use acting::{
 pub use groups::lay_out;
 pub use looking::{
     Agents, AgentsCommand, Column, Completions, Diagram, DiagramFormat, Doctor, Events, InboxArgs,
-    InstallArgs, Lint, LintAs, Logs, Range, Requests, Schema, StatusArgs, TranscriptArgs, Web,
+    InstallArgs, InstallFlags, Lint, LintAs, Logs, Range, Requests, Schema, StatusArgs,
+    TranscriptArgs, Web,
 };
 pub use tasks::{Branch, Diff, Run, TaskCommand, TaskEdit, TaskListArgs, Tasks};
 pub use value::MailboxName;

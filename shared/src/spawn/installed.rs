@@ -2,36 +2,32 @@
 
 use crate::control::{Refusal, RefusalCode, SpawnOrder};
 use crate::environment::Environment;
-use crate::installed::{command_of_agent, without_launcher};
+use crate::installed::{command_of_agent, installed_at, without_launcher};
 use crate::terms::{McpServer, McpTransport};
 
-/// Replaces the programs that an order names, of its agent and of its MCP servers, by those that
-/// were installed for them.
+/// Replaces the programs of the agent and of the MCP servers that an order names by those that were
+/// installed for them.
 ///
 /// # Errors
-/// [`RefusalCode::Failed`] if its command begins with a launcher, and nothing was installed.
+/// [`RefusalCode::Failed`] if a command begins with a launcher, and nothing was installed.
 pub fn use_installed(order: &mut SpawnOrder) -> Result<(), Refusal> {
-    for server in &mut order.terms.servers {
-        *server = installed_server(server, &order.environment)?;
-    }
-    let (Some(name), Some(program)) = (&order.terms.agent, &mut order.terms.program) else {
-        return Ok(());
-    };
-    match command_of_agent(name, program, &order.environment) {
-        Ok(installed) => {
-            program.command = installed.command;
-            Ok(())
-        }
-        Err(error) => {
+    let environment = &order.environment;
+    if let (Some(name), Some(program)) = (&order.terms.agent, &mut order.terms.program) {
+        let resolved = command_of_agent(name, program, environment).map_err(|error| {
             let install = format!("teamctl agents install {name}");
             let hint = error.hint(&install, &format!("[agents.{name}]"));
             let why = format!("the agent {name} cannot be started: {error}");
-            Err(Refusal::new(RefusalCode::Failed, why).hint(hint))
-        }
+            Refusal::new(RefusalCode::Failed, why).hint(hint)
+        })?;
+        program.command = resolved.command;
     }
+    for server in &mut order.terms.servers {
+        *server = installed_server(server, environment)?;
+    }
+    Ok(())
 }
 
-/// Returns an MCP server whose program is the one that was installed for it.
+/// Returns an MCP server as a spawn starts it: without a launcher.
 ///
 /// # Errors
 /// [`RefusalCode::Failed`] if its command begins with a launcher, and nothing was installed.
@@ -40,20 +36,33 @@ pub fn installed_server(
     environment: &Environment,
 ) -> Result<McpServer, Refusal> {
     let mut server = server.clone();
-    let McpTransport::Stdio { command, .. } = &mut server.transport else {
-        return Ok(server);
-    };
-    match without_launcher(command, environment) {
-        Ok(installed) => {
-            *command = installed.command;
-            Ok(server)
-        }
-        Err(error) => {
-            let name = &server.name;
-            let install = format!("teamctl mcp install {name}");
-            let hint = error.hint(&install, &format!("[mcp.{name}]"));
+    let name = &server.name;
+    if let McpTransport::Stdio { command, .. } = &mut server.transport {
+        let resolved = without_launcher(command, environment).map_err(|error| {
+            let hint = error.hint(
+                &format!("teamctl mcp install {name}"),
+                &format!("[mcp.{name}]"),
+            );
             let why = format!("the MCP server {name} cannot be started: {error}");
-            Err(Refusal::new(RefusalCode::Failed, why).hint(hint))
-        }
+            Refusal::new(RefusalCode::Failed, why).hint(hint)
+        })?;
+        *command = resolved.command;
     }
+    Ok(server)
+}
+
+/// Tells whether two servers are the same but for the version of what was installed for them.
+pub(super) fn differ_in_version_alone(one: &McpServer, other: &McpServer) -> bool {
+    let as_asked_for = |server: &McpServer| {
+        let mut server = server.clone();
+        if let McpTransport::Stdio { command, .. } = &mut server.transport
+            && let Some(program) = command.first_mut()
+            && let Ok(Some(installed)) = installed_at(program.as_ref())
+        {
+            let package = installed.record.package;
+            *program = format!("{:?} {package} {:?}", package.registry, package.program);
+        }
+        server
+    };
+    as_asked_for(one) == as_asked_for(other)
 }

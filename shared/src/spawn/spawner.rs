@@ -10,6 +10,7 @@ use crate::environment::Environment;
 use crate::member::{Terms, TermsPatch};
 use crate::name::Name;
 use crate::price::Dollars;
+use crate::spawn::installed::differ_in_version_alone;
 use crate::spawn::{
     RecordedPaths, SpawnRequest, Widening, require_key, require_price, resolve, resolve_login,
     resolve_paths, roster, state, use_installed,
@@ -106,6 +107,14 @@ impl Spawner {
         terms.sandbox.mode = Some(wanted.min(sandbox.mode));
         if *permissions == Permissions::Ask {
             terms.permissions = Some(Permissions::Ask);
+        }
+        // A person may have installed a newer version since the lead agent was spawned: it gives
+        // what it has itself.
+        for server in &mut terms.servers {
+            let mut own = self.terms.mcp.iter();
+            if let Some(own) = own.find(|own| differ_in_version_alone(own, server)) {
+                *server = own.clone();
+            }
         }
         // What the file says of servers that the lead agent does not have is for a person to start.
         terms

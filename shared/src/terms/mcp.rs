@@ -251,6 +251,12 @@ impl McpDefinition {
 }
 
 impl McpServer {
+    /// Tells whether one of these keys of `team.toml` is one of its table.
+    pub fn is_among(&self, keys: &[String]) -> bool {
+        let table = format!("mcp.{}.", self.name);
+        keys.iter().any(|key| key.starts_with(&table))
+    }
+
     /// Returns the names of the variables that it needs.
     pub fn variables(&self) -> Vec<&str> {
         match &self.transport {
@@ -288,7 +294,7 @@ mod tests {
         assert_eq!(files.timeout, 120);
         assert_eq!(files.variables(), ["FILES_TOKEN"]);
         assert!(!files.is_confined());
-        let local = read("command = ['npx', 'x']").unwrap();
+        let local = read("command = ['x']").unwrap();
         let local = local.named(&McpName::new("local").unwrap());
         assert!(local.is_confined());
         let search =

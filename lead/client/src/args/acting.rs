@@ -9,6 +9,7 @@ use teamd_shared::member::{MemberStatus, Permissions, TermsPatch};
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 
+use super::InstallFlags;
 use super::value::{MailboxName, duration, mailbox, teammate};
 use crate::args::completers::{names, plans};
 
@@ -228,12 +229,9 @@ pub enum McpCommand {
 pub struct McpInstall {
     /// Server to install
     pub name: String,
-    /// Look for a newer version, if one is installed
-    #[arg(long)]
-    pub upgrade: bool,
-    /// Install it again, and run the install scripts of what it depends on: they run as you
-    #[arg(long)]
-    pub scripts: bool,
+    /// How it is installed
+    #[command(flatten)]
+    pub how: InstallFlags,
 }
 
 #[derive(Debug, Args)]

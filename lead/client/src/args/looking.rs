@@ -212,6 +212,14 @@ pub struct InstallArgs {
     /// Agent to install; before it a file of the ACP registry, if that lists it
     #[arg(value_name = "[FILE] ID", num_args = 1..=2, required = true)]
     pub agent: Vec<String>,
+    /// How it is installed
+    #[command(flatten)]
+    pub how: InstallFlags,
+}
+
+/// How a program is installed.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct InstallFlags {
     /// Look for a newer version, if one is installed
     #[arg(long)]
     pub upgrade: bool,

@@ -16,7 +16,8 @@ use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::print::escape;
 
-/// Makes sure that a server can be started, or reached.
+/// Makes sure that a server can be started, or reached. Its command is without a launcher
+/// ([`installed_server`]).
 ///
 /// # Errors
 /// What is missing, and what to do.
@@ -74,6 +75,7 @@ impl ServerRow {
         state: &StateDir,
         environment: &Environment,
     ) -> Self {
+        let resolved = installed_server(server, environment);
         let name = server.name.as_str();
         let transport = match server.transport {
             McpTransport::Stdio { .. } => "stdio",
@@ -85,18 +87,16 @@ impl ServerRow {
         let members = file.members.iter().filter(|(_, terms)| has(terms));
         let members = members.map(|(member, _)| member.to_string());
         let lead = has(&file.lead).then(|| LEAD.to_owned());
+        let started = resolved.as_ref().unwrap_or(server);
         let mut teammates = Vec::new();
         for member in team.iter().flat_map(|team| team.members.values()) {
             let is_here = !member.record.phase.is_ended();
-            let own = &member.record.terms.mcp;
-            if is_here && own.iter().any(|own| own.name == server.name) {
+            if is_here && member.record.terms.mcp.iter().any(|own| own == started) {
                 teammates.push(member.record.name.to_string());
             }
         }
         // What cannot be read is not known.
-        let installed = installed_server(server, environment);
-        let defined = installed.as_ref().unwrap_or(server);
-        let known = mcp_tools::read(state, defined).ok().flatten();
+        let known = mcp_tools::read(state, started).ok().flatten();
         let lines = known.as_ref().map(|known| {
             let tools = known.tools.iter();
             let lines = tools.map(|tool| {
@@ -105,9 +105,9 @@ impl ServerRow {
             });
             lines.sum::<usize>()
         });
-        let problem = match installed {
-            Ok(installed) => check(&installed, environment).err(),
-            Err(refusal) => Some(CommandError::from(refusal)),
+        let problem = match &resolved {
+            Ok(server) => check(server, environment).err(),
+            Err(refusal) => Some(refusal.clone().into()),
         };
         Self {
             name: name.to_owned(),
@@ -116,7 +116,7 @@ impl ServerRow {
             teammates,
             tools: known.map(|known| known.tools.len()),
             tokens: lines.map(|bytes| bytes.div_ceil(4)),
-            problem: problem.map(|error| error.to_string()),
+            problem: problem.map(|error: CommandError| error.to_string()),
         }
     }
 }

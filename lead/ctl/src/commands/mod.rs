@@ -11,6 +11,7 @@ pub mod down;
 pub(crate) mod events;
 pub(crate) mod forget;
 pub(crate) mod inbox;
+mod install;
 pub(crate) mod integration;
 pub(crate) mod interrupt;
 pub(crate) mod lint;

@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Serialize;
-use teamd_client::act::install::{
-    InstallOptions, Installation, ListedAgent, install, listed_agent,
-};
+use teamd_client::act::install::{ListedAgent, listed_agent};
 use teamd_client::args::InstallArgs;
 use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
@@ -14,16 +11,7 @@ use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
 use teamd_shared::installed::FetchedPackage;
 
-/// What is installed, for programs.
-#[derive(Serialize)]
-struct InstallationReport<'a> {
-    name: &'a str,
-    package: String,
-    version: &'a str,
-    program: String,
-    new: bool,
-    command: &'a [String],
-}
+use crate::commands::install::install_and_report;
 
 /// An agent that is to be installed.
 struct AgentOrder {
@@ -47,29 +35,7 @@ pub(super) fn run(context: &Context, args: &InstallArgs) -> CommandResult {
             ));
         }
     };
-    let options = InstallOptions {
-        upgrade: args.upgrade,
-        scripts: args.scripts,
-    };
-    let AgentOrder { name, command, .. } = &order;
-    let Installation { installed, is_new } =
-        install(&context.out, &order.name, &order.command, options)?;
-    let version = &installed.record.version;
-    let program = installed.program().to_string_lossy().into_owned();
-    let report = InstallationReport {
-        name,
-        package: installed.record.package.to_string(),
-        version,
-        program: program.clone(),
-        new: is_new,
-        command,
-    };
-    let state = if is_new { "is" } else { "was already" };
-    let text = format!("{name} {version} {state} installed: {program}");
-    context.out.result(&report, escape::line(&text))?;
-    if !is_new && !args.upgrade {
-        context.out.hint("`--upgrade` looks for a newer version");
-    }
+    install_and_report(context, &order.name, &order.command, args.how)?;
     if !order.is_defined {
         tell_definition(context, &order);
     }

@@ -5,7 +5,8 @@
 //! carried out in a thread of its own, since it may wait.
 
 mod calls;
-mod events;
+pub(super) mod events;
+mod plugin;
 mod run_by;
 mod server;
 mod session;
@@ -31,6 +32,9 @@ const COLUMNS: usize = 200;
 
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Mcp) -> CommandResult {
+    if let Some(folder) = &args.print_plugin {
+        return plugin::write(context, folder);
+    }
     let run_by = run_by::process().map_err(|error| {
         CommandError::refused("cannot see which process runs this server", &error)
     })?;

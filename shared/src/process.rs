@@ -102,6 +102,29 @@ impl Identity {
         self.runs().unwrap_or(true)
     }
 
+    /// Tells whether the process is below another one, or is that one.
+    ///
+    /// # Errors
+    /// The system's error if that cannot be seen.
+    pub fn descends_from(&self, other: &Self) -> io::Result<bool> {
+        let mut pid = self.pid;
+        for _ in 0..MOST_ABOVE {
+            let stat = match Stat::of(pid) {
+                Ok(stat) => stat,
+                Err(error) if is_gone(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            if pid == other.pid && stat.start_ticks == other.start_ticks {
+                return Ok(true);
+            }
+            if stat.parent == 0 {
+                return Ok(false);
+            }
+            pid = stat.parent;
+        }
+        Ok(false)
+    }
+
     /// Returns how long ago the process was started; zero if the kernel does not tell its clock.
     pub fn age(&self) -> Duration {
         clock::now(ClockId::Boottime).saturating_sub(ticks(self.start_ticks))
@@ -137,6 +160,9 @@ pub fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
+
+/// The most processes above another one that are looked at.
+const MOST_ABOVE: usize = 1000;
 
 /// Longer than any line of `/proc/PID/stat`: a name of 64 bytes, and 50 numbers of 20 digits.
 const STAT_SIZE: usize = 2048;

@@ -451,3 +451,97 @@ fn where_a_person_decides_no_answer_of_a_lead_counts() {
     team.until("the command to run", || team.root().join("made").exists());
     client.close();
 }
+
+#[test]
+fn a_lead_that_waits_is_woken_by_what_it_has_not_got() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let mut client = McpClient::start(&team);
+    // The hook of the plugin runs below the process that runs the server: here that is the test.
+    let waiting = |team: &Team| team.start_teamctl(["wait", "--events", "--below-lead"]);
+    let write = |text: &str| {
+        let line = json!({"type": "message", "from": "alice", "content": text});
+        team.echo("lead", &line.to_string());
+    };
+    write("seen");
+    let seen = client.call("task_list", json!({})).ok();
+    assert!(seen.text.contains("seen"), "{seen:?}");
+    // What came between the last call and the wait counts, what a call gave does not.
+    write("missed");
+    let woken = waiting(&team).finish().ok();
+    assert!(
+        woken.stdout.contains("missed") && !woken.stdout.contains("seen"),
+        "{woken:?}"
+    );
+    assert!(
+        woken.stdout.lines().last().unwrap().starts_with("cursor: "),
+        "{woken:?}"
+    );
+    // Each stop of the agent starts one: only one waits.
+    let mut first = waiting(&team);
+    let mut second = waiting(&team);
+    team.until("one to replace the other", || {
+        !first.is_running() || !second.is_running()
+    });
+    let (replaced, waits) = if first.is_running() {
+        (second, first)
+    } else {
+        (first, second)
+    };
+    let replaced = replaced.finish().exits(7);
+    assert!(
+        replaced.stderr.contains("another command waits"),
+        "{replaced:?}"
+    );
+    write("news");
+    let woken = waits.finish().ok();
+    assert!(
+        woken.stdout.contains("news") && !woken.stdout.contains("missed"),
+        "{woken:?}"
+    );
+    // It ends with the server, whether it waits already or not.
+    let mut last = waiting(&team);
+    client.kill();
+    team.until("the wait to end", || !last.is_running());
+    last.finish().exits(7);
+    waiting(&team).finish().exits(7);
+    // A person waits for what comes from now on.
+    let person = team.teamctl(["wait", "--events", "--timeout", "50ms"]);
+    assert!(
+        person
+            .exits(5)
+            .stderr
+            .contains("nothing has come for the lead")
+    );
+}
+
+#[test]
+fn the_plugin_has_the_server_the_hook_and_the_skill() {
+    let team = Team::started();
+    let printed = team.teamctl(["mcp", "--print-plugin", "plugin"]).ok();
+    assert_eq!(printed.stdout, "wrote the plugin to plugin\n");
+    let read = |name: &str| -> Value {
+        let text = team.text(&format!("plugin/{name}"));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    };
+    assert_eq!(read(".claude-plugin/plugin.json")["name"], "teamd");
+    let server = &read(".mcp.json")["mcpServers"]["team"];
+    let program = server["command"].as_str().unwrap();
+    let mut client = McpClient::run(team.command(program, ["mcp"]));
+    client.call("team_status", json!({})).ok();
+    let hook = &read("hooks/hooks.json")["hooks"]["Stop"][0]["hooks"][0];
+    assert_eq!(hook["asyncRewake"], true);
+    // It wakes by ending with 2 and its text on stderr.
+    team.teamctl(["send", "lead", "wake up"]).ok();
+    let command = hook["command"].as_str().unwrap();
+    let woken = team.run_program("sh", ["-c", command]).exits(2);
+    assert!(
+        woken.stderr.contains("wake up") && woken.stdout.is_empty(),
+        "{woken:?}"
+    );
+    // And it wakes nobody where no server runs.
+    client.close();
+    assert_eq!(team.run_program("sh", ["-c", command]).exits(0).stdout, "");
+    let skill = team.text("plugin/skills/lead-a-team/SKILL.md");
+    assert!(skill.starts_with("---\nname: lead-a-team\ndescription: "));
+}

@@ -39,6 +39,15 @@ pub enum Command {
     Ping,
     /// Name the leads that are connected by MCP. Answered with [`Done::Leads`].
     Leads,
+    /// Record how far the lead that runs this command has got its inbox. Answered with
+    /// [`Done::LeadRead`].
+    LeadRead {
+        /// The place behind the last message that it has got, in bytes.
+        place: u64,
+    },
+    /// Wait for the end of the lead that runs this command, or for another command that waits for
+    /// it. Answered with a refusal.
+    AwaitEvents,
     /// Start an incarnation. Answered with [`Done::Ready`] when its worker is ready.
     Spawn {
         /// Chosen by the client. A client that repeats the command under the same id joins it.
@@ -250,6 +259,11 @@ pub enum Done {
     },
     /// These leads are connected by MCP.
     Leads(Vec<ConnectedLead>),
+    /// It is recorded.
+    LeadRead {
+        /// Whether that was not known.
+        is_news: bool,
+    },
     /// The worker is ready.
     Ready {
         /// Its process id.
@@ -331,6 +345,8 @@ pub struct ConnectedLead {
     pub program: String,
     /// Its terminal, if it has one.
     pub terminal: Option<String>,
+    /// The place behind the last message that it has got, in bytes; none: it has not said.
+    pub read: Option<u64>,
 }
 
 impl ConnectedLead {

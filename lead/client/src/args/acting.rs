@@ -108,8 +108,8 @@ pub struct Shutdown {
 #[derive(Debug, Args)]
 pub struct Wait {
     /// Teammates
-    #[arg(value_name = "NAME", required_unless_present_any = ["all", "task", "tasks"])]
-    #[arg(conflicts_with_all = ["all", "task", "tasks"], value_parser = Name::of_inbox, add = names())]
+    #[arg(value_name = "NAME", required_unless_present_any = ["all", "task", "tasks", "events"])]
+    #[arg(conflicts_with_all = ["all", "task", "tasks", "events"], value_parser = Name::of_inbox, add = names())]
     pub names: Vec<Name>,
     /// Wait until a task is completed
     #[arg(long, value_name = "ID", conflicts_with_all = ["all", "tasks", "status"])]
@@ -120,6 +120,13 @@ pub struct Wait {
     /// Wait for every running teammate except the lead agent
     #[arg(long)]
     pub all: bool,
+    /// Wait until something comes for the lead, and show it. Below an agent that leads by `teamctl
+    /// mcp`: what that has not got yet
+    #[arg(long, conflicts_with_all = ["all", "task", "tasks", "status"])]
+    pub events: bool,
+    /// With --events: exit with 7 unless such an agent runs this, and when its server ends
+    #[arg(long, requires = "events", hide = true)]
+    pub below_lead: bool,
     /// Status to wait for (comma-separated) [default: idle, with --all also ended; where a plan
     /// needs an answer first, it exits with 7]
     #[arg(long = "for", value_name = "STATUS", value_delimiter = ',')]
@@ -204,6 +211,10 @@ pub struct Chat {
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Mcp {
+    /// Write a plugin for Claude Code into a directory instead: the server, a hook that wakes Claude
+    /// when something comes for it, and a skill
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub print_plugin: Option<PathBuf>,
     /// Do not start the daemon if it is not running
     #[arg(long)]
     pub no_start: bool,

@@ -5,9 +5,10 @@
 //! carried out in a thread of its own, since it may wait.
 
 mod calls;
-mod events;
+pub(super) mod events;
 mod install;
 mod list;
+mod plugin;
 mod run_by;
 mod server;
 mod session;
@@ -37,6 +38,9 @@ pub(crate) fn run(context: &Context, args: &Mcp) -> CommandResult {
         None => {}
         Some(McpCommand::List) => return list::run(context),
         Some(McpCommand::Install(args)) => return install::run(context, args),
+    }
+    if let Some(folder) = &args.print_plugin {
+        return plugin::write(context, folder);
     }
     let run_by = run_by::process().map_err(|error| {
         CommandError::refused("cannot see which process runs this server", &error)

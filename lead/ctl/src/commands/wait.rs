@@ -18,6 +18,8 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use super::task;
 
+mod events;
+
 /// The members that a command waits for.
 struct MembersWait<'a> {
     context: &'a Context,
@@ -39,6 +41,9 @@ struct WaitOutcome {
 /// Runs the command.
 pub(crate) fn run(context: &Context, args: &Wait) -> CommandResult {
     let dir = context.dir()?;
+    if args.events {
+        return events::run(context, &dir, args);
+    }
     if args.tasks || args.task.is_some() {
         return task::wait(context, &dir, (args.task, args.timeout));
     }
@@ -286,6 +291,8 @@ mod tests {
                 task: None,
                 tasks: false,
                 all: false,
+                events: false,
+                below_lead: false,
                 status: status.to_vec(),
                 timeout,
             },

@@ -173,7 +173,11 @@ impl DecisionView<'_> {
             Command::Integration(order) => self.integration(client, order, ids),
             // These ask the process, not the team. The event loop answers them, also while nothing
             // can be journaled.
-            Command::Ping | Command::Leads | Command::HandOver(_) => Ok(Decision::default()),
+            Command::Ping
+            | Command::Leads
+            | Command::LeadRead { .. }
+            | Command::AwaitEvents
+            | Command::HandOver(_) => Ok(Decision::default()),
         }
     }
 
@@ -362,6 +366,8 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::Integration(IntegrationOrder::DiffOfTask(_)) => Ok(()),
         Command::Ping
         | Command::Leads
+        | Command::LeadRead { .. }
+        | Command::AwaitEvents
         | Command::HandOver(_)
         | Command::Interrupt { .. }
         | Command::Forget { .. }

@@ -1,7 +1,9 @@
 //! Gathering: what connections, processes and inboxes report becomes events. Nothing is decided
 //! here.
 
-use teamd_shared::control::{Command, Done, FromWorker, TaggedCommand, ToWorker};
+use teamd_shared::control::{
+    Command, Done, FromWorker, Refusal, RefusalCode, TaggedCommand, ToWorker,
+};
 use teamd_shared::member::Doing;
 use teamd_shared::name::Name;
 use teamd_shared::watch::Changes;
@@ -122,7 +124,9 @@ impl EventLoop {
             }
             Input::Gone { connection } => {
                 self.dispatcher.waiters.drop_connection(connection);
-                let incarnation = self.resources.connections.remove(connection)?;
+                let incarnation = self.resources.connections.remove(connection);
+                self.resources.connections.end_waits(connection);
+                let incarnation = incarnation?;
                 Some(Event::Disconnected { incarnation })
             }
         }
@@ -153,6 +157,22 @@ impl EventLoop {
                 self.resources
                     .connections
                     .reply(client, Ok(Done::Leads(leads)));
+                None
+            }
+            Command::LeadRead { place } => {
+                let connections = &mut self.resources.connections;
+                let recorded = connections.record_read(client.connection, place);
+                let answer = recorded
+                    .map(|is_news| Done::LeadRead { is_news })
+                    .ok_or_else(no_lead);
+                connections.reply(client, answer);
+                None
+            }
+            Command::AwaitEvents => {
+                let connections = &mut self.resources.connections;
+                if !connections.let_wait_for_lead(client) {
+                    connections.reply(client, Err(no_lead()));
+                }
                 None
             }
             command if client.agent => {
@@ -260,4 +280,9 @@ impl EventLoop {
         }
         events
     }
+}
+
+fn no_lead() -> Refusal {
+    Refusal::new(RefusalCode::NotFound, "no connected lead runs this command")
+        .hint("`teamctl mcp` connects the agent that starts it")
 }

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::core::caller::ReplyTo;
 use crate::core::incarnation::Incarnation;
-use crate::io::mcp_leads;
+use crate::io::mcp_leads::{self, LeadRecords};
 use crate::io::peer::{self, PeerState};
 
 /// How long a peer may take to greet.
@@ -416,6 +416,7 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     clients: HashMap<u64, ConnectedClient>,
+    lead_records: LeadRecords,
     workers: HashMap<Incarnation, (u64, Outbound<ToWorker>)>,
     /// The incarnation of each worker connection, with the older ones that are not closed yet.
     owners: HashMap<u64, Incarnation>,
@@ -441,6 +442,10 @@ impl Connections {
             .clients
             .values()
             .filter_map(|client| client.lead.clone())
+            .map(|lead| ConnectedLead {
+                read: self.lead_records.read(&lead.process),
+                ..lead
+            })
             .collect();
         leads.sort_by_key(|lead| (lead.process.start_ticks, lead.process.pid));
         leads.dedup_by(|one, other| one.process == other.process);
@@ -453,7 +458,36 @@ impl Connections {
         let process = &self.clients.get(&connection)?.process;
         self.leads()
             .into_iter()
-            .find(|lead| mcp_leads::descends(process, &lead.process).unwrap_or(true))
+            .find(|lead| process.descends_from(&lead.process).unwrap_or(true))
+    }
+
+    /// Records how far a lead has got its inbox: a client that it runs says so. Returns whether that
+    /// was not known; none if no lead runs the client.
+    pub(crate) fn record_read(&mut self, connection: u64, place: u64) -> Option<bool> {
+        let lead = self.lead_above(connection)?;
+        Some(self.lead_records.record_read(&lead.process, place))
+    }
+
+    /// Lets a command wait until something comes for the lead that runs it. Returns whether one does;
+    /// the command that has waited until now is answered.
+    pub(crate) fn let_wait_for_lead(&mut self, client: ReplyTo) -> bool {
+        let Some(lead) = self.lead_above(client.connection) else {
+            return false;
+        };
+        if let Some(earlier) = self.lead_records.let_wait(&lead.process, client) {
+            let refusal = Refusal::new(RefusalCode::Conflict, "another command waits for it now");
+            self.reply(earlier, Err(refusal));
+        }
+        true
+    }
+
+    /// Ends the waits for leads that are not connected any more.
+    pub(crate) fn end_waits(&mut self, closed: u64) {
+        let connected = self.leads();
+        for client in self.lead_records.retain(&connected, closed) {
+            let refusal = Refusal::new(RefusalCode::Conflict, "the server of the lead has ended");
+            self.reply(client, Err(refusal));
+        }
     }
 
     /// Remembers where a worker is; an older connection of the same incarnation is dropped.

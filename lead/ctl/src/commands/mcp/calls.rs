@@ -55,9 +55,11 @@ pub(super) fn answer(
     };
     let is_error = result.is_err();
     let mut text = result.unwrap_or_else(|why| why);
-    let came = session
-        .dir(context)
-        .and_then(|dir| events::since(&dir, cursor));
+    let came = session.dir(context).and_then(|dir| {
+        let came = events::since(&dir, cursor)?;
+        session.record_read(&dir, came.next);
+        Ok(came.text)
+    });
     match came {
         Ok(came) if text.is_empty() => text = came,
         Ok(came) => text = format!("{text}\n\n{came}"),

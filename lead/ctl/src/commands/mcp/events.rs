@@ -15,11 +15,21 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 /// How much is shown at a time, in characters; one message may be longer.
 const MOST: usize = 60_000;
 
-/// Shows what came after a cursor, and the next cursor.
+/// What came after a cursor.
+pub(crate) struct Events {
+    /// As the lead reads it; the last line has the next cursor.
+    pub(crate) text: String,
+    /// Whether there is anything.
+    pub(crate) has_any: bool,
+    /// The next cursor.
+    pub(crate) next: u64,
+}
+
+/// Shows what came after a cursor.
 ///
 /// # Errors
 /// If the cursor is none, or the inbox cannot be read.
-pub(super) fn since(dir: &TeamDir, cursor: u64) -> Result<String, CommandError> {
+pub(crate) fn since(dir: &TeamDir, cursor: u64) -> Result<Events, CommandError> {
     let mail = read(dir, cursor)?;
     let mut lines = Vec::new();
     if mail.was_replaced {
@@ -28,6 +38,7 @@ pub(super) fn since(dir: &TeamDir, cursor: u64) -> Result<String, CommandError> 
     let mut next = mail.end;
     let mut has_more = mail.has_more;
     let mut length = 0;
+    let mut has_any = false;
     for placed in &mail.messages {
         let Some(text) = show(&placed.message, &Name::lead()) else {
             continue;
@@ -39,6 +50,7 @@ pub(super) fn since(dir: &TeamDir, cursor: u64) -> Result<String, CommandError> 
         }
         lines.push(text);
         next = placed.end;
+        has_any = true;
     }
     if has_more {
         lines.push("more has come: name this cursor in the next call".to_owned());
@@ -46,7 +58,11 @@ pub(super) fn since(dir: &TeamDir, cursor: u64) -> Result<String, CommandError> 
         next = mail.end;
     }
     lines.push(format!("cursor: {next}"));
-    Ok(lines.join("\n"))
+    Ok(Events {
+        text: lines.join("\n"),
+        has_any,
+        next,
+    })
 }
 
 /// Waits until something for the lead comes after a cursor, or the time is over.
@@ -60,22 +76,34 @@ pub(super) fn wait(
     time: Duration,
 ) -> Result<(), CommandError> {
     block_on(async {
-        let mut inbox = Wake::new(dir, &TeamPath::inbox(&Name::lead()), context.settings.poll);
-        let mut place = cursor;
-        let coming = inbox.until(|| {
-            let mail = read(dir, place)?;
-            let is_there = mail
-                .messages
-                .iter()
-                .any(|placed| show(&placed.message, &Name::lead()).is_some());
-            place = mail.end;
-            Ok::<_, CommandError>(is_there.then_some(()))
-        });
-        match tokio::time::timeout(time, coming).await {
+        match tokio::time::timeout(time, until_any(context, dir, cursor)).await {
             Ok(result) => result,
             Err(_) => Ok(()),
         }
     })
+}
+
+/// Waits until something for the lead comes after a cursor.
+///
+/// # Errors
+/// As [`since`].
+pub(crate) async fn until_any(
+    context: &Context,
+    dir: &TeamDir,
+    cursor: u64,
+) -> Result<(), CommandError> {
+    let mut inbox = Wake::new(dir, &TeamPath::inbox(&Name::lead()), context.settings.poll);
+    let mut place = cursor;
+    let coming = inbox.until(|| {
+        let mail = read(dir, place)?;
+        let is_there = mail
+            .messages
+            .iter()
+            .any(|placed| show(&placed.message, &Name::lead()).is_some());
+        place = mail.end;
+        Ok::<_, CommandError>(is_there.then_some(()))
+    });
+    coming.await
 }
 
 fn read(dir: &TeamDir, cursor: u64) -> Result<LeadMail, CommandError> {

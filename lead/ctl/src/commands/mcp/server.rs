@@ -25,7 +25,7 @@ What comes: plans to answer (review_plan), work to review (task_diff, then task_
 A person decides where it says so: your answer does not count there. Tell the person what you recommend.
 Never answer in the person's place with `teamctl approve`: it is refused.
 Do not poll team_status. wait_for_events waits up to 50 seconds and costs a turn each time it returns.
-To be woken instead, run `teamctl inbox lead --last 0 --follow` in the background, if you can, and end your turn.
+To be woken instead, run `teamctl wait --events` in the background, if you can, and end your turn.
 Shut a teammate down when its work is done: shutdown_teammate.";
 
 /// A call of a tool.

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use teamd_client::act::auto_start;
@@ -26,6 +27,8 @@ pub(super) struct LeadSession {
     no_start: bool,
     /// The place behind the last message that was there when it began.
     began_at: u64,
+    /// The place behind the last message that the lead has got.
+    read: AtomicU64,
     /// Whether the daemon ran, or could be started, when it began.
     started: OnceLock<Result<(), CommandError>>,
     /// A daemon may run that did not run before.
@@ -55,6 +58,7 @@ impl LeadSession {
             run_by,
             no_start,
             began_at,
+            read: AtomicU64::new(began_at),
             started: OnceLock::new(),
             may_run: Notify::new(),
         })
@@ -65,9 +69,12 @@ impl LeadSession {
         self.began_at
     }
 
-    /// Starts the daemon if none runs, once. A call that comes meanwhile waits for that.
+    /// Starts the daemon if none runs, once. A call that comes meanwhile waits for that. Where there
+    /// is no team, that is left to the first call: a client may start servers that it never uses.
     pub(super) fn start(&self, context: &Context) {
-        self.started.get_or_init(|| self.ensure_daemon(context));
+        if !context.is_missing() {
+            self.started.get_or_init(|| self.ensure_daemon(context));
+        }
     }
 
     /// Starts the daemon if none runs: for a call that has something done.
@@ -89,6 +96,18 @@ impl LeadSession {
         context
             .dir()
             .map_err(|error| started.clone().err().unwrap_or(error))
+    }
+
+    /// Records how far the lead has got its inbox, so that no command that waits for it gives it the
+    /// same again.
+    pub(super) fn record_read(&self, dir: &TeamDir, place: u64) {
+        if self.read.swap(place, Ordering::Relaxed) == place {
+            return;
+        }
+        // Where no daemon runs, none waits. The next one is told when it is there.
+        if let Err(error) = self.order(dir, Command::LeadRead { place }) {
+            tracing::debug!("cannot record what the lead has got: {error}");
+        }
     }
 
     /// Gives the daemon a command, and waits for its answer.
@@ -123,8 +142,10 @@ pub(super) async fn hold(context: &Context, session: &LeadSession) -> Infallible
         let mut runtime_files = FolderWatch::of(&dir, &TeamPath::socket(), context.settings.poll);
         loop {
             if let Ok(mut client) = Client::connect_as_lead(&dir, session.run_by.clone()).await {
-                // Nothing was asked, so nothing is answered.
-                while client.reply().await.is_ok() {}
+                let place = session.read.load(Ordering::Relaxed);
+                let said = client.send(Command::LeadRead { place }).await;
+                // The answer changes nothing.
+                while said.is_ok() && client.reply().await.is_ok() {}
             }
             // The next daemon makes a socket there.
             runtime_files.changed().await;

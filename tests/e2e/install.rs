@@ -457,8 +457,8 @@ fn an_mcp_server_is_installed_once_and_given_on() {
     let servers = |name: &str| {
         let journal = team.journal();
         let mut lines = journal.iter().rev();
-        let line = lines.find(|line| line["name"] == name && !line["terms"].is_null());
-        line.unwrap()["terms"]["mcp"].to_string()
+        let line = lines.find(|line| line["name"] == name && line["mcp"].is_array());
+        line.unwrap()["mcp"].to_string()
     };
     assert!(servers("bob").contains("stub-1.2.0"), "{}", servers("bob"));
     team.teamctl(["spawn", "carol", "--mcp", "stub"]).ok();

@@ -274,6 +274,22 @@ fn a_call_ends_at_its_limit_or_when_it_is_interrupted_and_its_server_stays() {
         "{results:?}"
     );
     assert_eq!(content(&results[2]), "here");
+    let Some(team) = team_with("", "", LIVE) else {
+        return;
+    };
+    spawn(&team, &[]);
+    team.send("alice", &call("slow", json!({"seconds": 3})));
+    team.until("the call", || {
+        team.member("alice")["activity"] == "mcp_call: mcp__stub__slow"
+    });
+    team.until("the server", || servers(&team) == 1);
+    team.teamctl(["interrupt", "alice"]).ok();
+    team.until_finished("alice", 1);
+    let interrupted = team.results("alice");
+    assert_eq!(content(&interrupted[0]), "[interrupted by the lead]");
+    assert_eq!(servers(&team), 1);
+    let results = team.does("alice", &call("say", json!({"text": "here"})));
+    assert_eq!(content(&results[0]), "here");
 }
 
 #[test]
@@ -416,4 +432,38 @@ fn a_server_over_http_is_reached_with_its_token_and_follows_no_redirect() {
             .all(|path| path.contains("inbox/alice") || path.contains("transcript/alice")),
         "{found}"
     );
+}
+
+#[test]
+fn the_servers_are_listed_with_who_has_them_and_what_they_cost() {
+    let Some(team) = team_with("", "[roles.coder]\nmcp = ['stub']", LIVE) else {
+        return;
+    };
+    let listed = || team.json(["mcp", "list"])[0].clone();
+    let before = listed();
+    assert_eq!(before["given_to"], json!(["role coder"]));
+    assert_eq!(
+        (&before["tools"], &before["problem"]),
+        (&json!(null), &json!(null))
+    );
+    let command = ["spawn", "alice", "--model", "script", "--role", "coder"];
+    team.teamctl(command).ok();
+    team.does("alice", "/mcp_search {}");
+    let after = listed();
+    assert_eq!(after["teammates"], json!(["alice"]));
+    assert_eq!(after["tools"], 9);
+    assert!(
+        (40..270).contains(&after["tokens"].as_u64().unwrap()),
+        "{after}"
+    );
+    let schema = team.teamctl(["schema", "mcp-list"]).ok().json();
+    assert!(jsonschema::is_valid(&schema, &team.json(["mcp", "list"])));
+    team.write("team.toml", "[mcp.far]\ncommand = ['npx', 'far']\n");
+    let shown = team.teamctl(["mcp", "list"]).ok();
+    assert!(shown.stdout.contains("problem"), "{shown:?}");
+    assert!(
+        shown.stderr.contains("fetches a program each time"),
+        "{shown:?}"
+    );
+    team.teamctl(["shutdown", "alice"]).ok();
 }

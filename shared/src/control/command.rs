@@ -37,17 +37,6 @@ pub struct Reply {
 pub enum Command {
     /// Answer. Changes nothing.
     Ping,
-    /// Name the leads that are connected by MCP. Answered with [`Done::Leads`].
-    Leads,
-    /// Record how far the lead that runs this command has got its inbox. Answered with
-    /// [`Done::LeadRead`].
-    LeadRead {
-        /// The place behind the last message that it has got, in bytes.
-        place: u64,
-    },
-    /// Wait for the end of the lead that runs this command, or for another command that waits for
-    /// it. Answered with a refusal.
-    AwaitEvents,
     /// Start an incarnation. Answered with [`Done::Ready`] when its worker is ready.
     Spawn {
         /// Chosen by the client. A client that repeats the command under the same id joins it.
@@ -119,6 +108,17 @@ pub enum Command {
     /// Hand over to another program, which becomes the daemon in the place of this one; no worker
     /// is stopped. Answered with [`Done::HandingOver`] when that happens.
     HandOver(Box<Successor>),
+    /// Name the leads that are connected by MCP. Answered with [`Done::Leads`].
+    Leads,
+    /// Record how far the lead that runs this command has got its inbox. Answered with
+    /// [`Done::LeadRead`].
+    LeadRead {
+        /// The place behind the last message that it has got, in bytes.
+        place: u64,
+    },
+    /// Wait for the end of the lead that runs this command, or for another command that waits for
+    /// it. Answered with a refusal.
+    AwaitEvents,
 }
 
 /// What a person wants of the integration branch.
@@ -257,13 +257,6 @@ pub enum Done {
         /// What it cannot do, and everything else waits for, such as writing the journal.
         trouble: Option<String>,
     },
-    /// These leads are connected by MCP.
-    Leads(Vec<ConnectedLead>),
-    /// It is recorded.
-    LeadRead {
-        /// Whether that was not known.
-        is_news: bool,
-    },
     /// The worker is ready.
     Ready {
         /// Its process id.
@@ -334,6 +327,13 @@ pub enum Done {
     Quiet(Vec<Obstacle>),
     /// The daemon becomes the other program now, and answers nothing more.
     HandingOver,
+    /// These leads are connected by MCP.
+    Leads(Vec<ConnectedLead>),
+    /// It is recorded.
+    LeadRead {
+        /// Whether that was not known.
+        is_news: bool,
+    },
 }
 
 /// A lead that is connected by MCP.

@@ -22,11 +22,6 @@ pub struct Greeting {
 pub enum Peer {
     /// A command.
     Client,
-    /// A lead that is connected by MCP.
-    Lead {
-        /// The process that runs its server. The daemon checks that it does.
-        run_by: Identity,
-    },
     /// A worker, which the daemon checks against the journal by its process.
     Worker {
         /// The member.
@@ -42,5 +37,10 @@ pub enum Peer {
     Unable {
         /// Why. Fits behind "error: ".
         why: String,
+    },
+    /// A lead that is connected by MCP.
+    Lead {
+        /// The process that runs its server. The daemon checks that it does.
+        run_by: Identity,
     },
 }

@@ -119,7 +119,7 @@ impl Spawner {
         // What the file says of servers that the lead agent does not have is for a person to start.
         terms
             .servers
-            .retain(|server| self.terms.mcp.iter().any(|own| own.name == server.name));
+            .retain(|server| self.terms.mcp.contains(server));
         terms.mcp = terms
             .servers
             .iter()

@@ -8,6 +8,7 @@ use crate::terms::{ApproveBy, SandboxMode, SandboxPatch, TermsPatch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
+use serde_json::Value;
 
 use super::input::{checked, count, not_blank};
 use super::unexpected;
@@ -58,6 +59,7 @@ pub struct SpawnTeammate {
     #[schemars(range(min = 1))]
     pub max_tokens: Option<u64>,
     /// Which of your own MCP servers it has, separated by commas.
+    #[serde(default, deserialize_with = "names")]
     pub mcp: Option<String>,
     /// How many to start alike, as NAME-1, NAME-2 and so on.
     #[serde(default, deserialize_with = "count")]
@@ -181,6 +183,18 @@ pub fn non_blank(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.trim().is_empty())
 }
 
+/// Reads names as one text. Some models write a list.
+fn names<'de, D: Deserializer<'de>>(input: D) -> Result<Option<String>, D::Error> {
+    match Value::deserialize(input)? {
+        Value::String(names) => Ok(Some(names)),
+        Value::Array(list) if list.iter().all(Value::is_string) => {
+            let names: Vec<_> = list.iter().filter_map(Value::as_str).collect();
+            Ok(Some(names.join(",")))
+        }
+        _ => Err(D::Error::custom("must be names, separated by commas")),
+    }
+}
+
 fn model(text: &str) -> Result<ModelSpec, String> {
     text.parse()
         .map_err(|error: UnknownModel| format!("{error} ({})", error.hint()))
@@ -259,7 +273,7 @@ impl SpawnReport {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::tools::input::parse;
@@ -285,6 +299,9 @@ mod tests {
         assert_eq!(terms.max_cost.map(f64::from), Some(2.5));
         assert_eq!(terms.max_tokens, Some(1000));
         assert_eq!(terms.mcp, ["files", "search"]);
+        let listed = json!({"mcp": ["files", "search"]});
+        let terms = call(&listed).unwrap().terms().unwrap();
+        assert_eq!(terms.mcp, ["files", "search"]);
         let nothing = json!({"agent": "", "mcp": " ", "sandbox": "", "model": " ", "auto": false});
         let terms = call(&nothing).unwrap().terms().unwrap();
         let least = TermsPatch {
@@ -305,6 +322,7 @@ mod tests {
             ("max_cost", json!(0)),
             ("max_cost", json!(-1)),
             ("max_tokens", json!(0)),
+            ("mcp", json!([1])),
             ("count", json!(0)),
             ("count", json!(1.5)),
         ] {

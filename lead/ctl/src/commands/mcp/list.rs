@@ -40,12 +40,15 @@ pub(super) fn run(context: &Context) -> CommandResult {
         "TEAMMATES",
         "TOOLS",
         "TOKENS",
-        "PROBLEM",
+        "STATE",
     ]);
     for row in &rows {
         table.row(cells(row));
     }
     context.out.text(table.render(context.out.width()))?;
+    for problem in rows.iter().filter_map(|row| row.problem.as_ref()) {
+        context.out.note(problem);
+    }
     if rows.is_empty() {
         context
             .out
@@ -66,6 +69,10 @@ fn cells(row: &ServerRow) -> Vec<Cell> {
         Cell::new(row.teammates.join(", ")),
         Cell::new(number(row.tools)),
         Cell::new(number(row.tokens)),
-        Cell::new(row.problem.as_deref().unwrap_or_default()),
+        Cell::new(if row.problem.is_some() {
+            "problem"
+        } else {
+            "ready"
+        }),
     ]
 }

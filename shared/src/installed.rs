@@ -133,6 +133,25 @@ impl InstalledPrograms {
         Ok(newest)
     }
 
+    /// Tells whether a command runs what was installed here, in any version, for an agent that needs
+    /// no table in `team.toml`.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn runs_known(&self, name: &str, command: &[String]) -> io::Result<bool> {
+        let Some(package) = FetchedPackage::of_known(name) else {
+            return Ok(false);
+        };
+        let known = AgentProgram::known(name).map(|agent| agent.command);
+        let (Some((program, arguments)), Some(known)) = (command.split_first(), known) else {
+            return Ok(false);
+        };
+        let all = self.all()?;
+        let mut of_agent = all.iter().filter(|it| package.is_met_by(&it.record));
+        Ok(known.get(1..) == Some(arguments)
+            && of_agent.any(|it| it.program() == Path::new(program)))
+    }
+
     fn all(&self) -> io::Result<Vec<InstalledProgram>> {
         let entries = match fs::read_dir(&self.root) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

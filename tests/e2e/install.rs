@@ -203,6 +203,50 @@ fn an_agent_without_a_table_is_installed_by_its_name() {
     assert!(!environment.contains(key), "no script pays for models");
 }
 
+/// The installed Claude Code is the user's own: a resumed one keeps the token, also after an update.
+#[test]
+fn an_installed_agent_logs_in_with_a_token_also_when_it_is_resumed() {
+    let token = "sk-ant-oat01-0123456789";
+    let published = Published::of(Team::new().with("CLAUDE_CODE_OAUTH_TOKEN", token));
+    let team = &published.team;
+    let is_there = team.command("python3", ["-c", ""]).status();
+    if !is_there.is_ok_and(|status| status.success()) {
+        note("skipped: the stub of an agent needs python3");
+        return;
+    }
+    let folder = team.home().join(".config/teamd");
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = folder.join("config.toml");
+    let login = "[agents.claude]\nlogin = 'token'\n";
+    team.write(config.to_str().unwrap(), login);
+    published.put("programs", r#"{"claude": "./agent"}"#);
+    published.put(
+        "content/stub.py",
+        include_str!("../fixtures/claude-stub.py"),
+    );
+    published.put("content/orders.py", include_str!("../fixtures/orders.py"));
+    published.put(
+        "content/agent",
+        "#!/bin/sh\nexec python3 -B \"$(dirname \"$(realpath \"$0\")\")/stub.py\" \"$@\"\n",
+    );
+    published.put("version", "2.1.330");
+    published.install(&["claude@2.1.330"]);
+    team.teamd(["start"]).ok();
+    let look = "$ echo ${CLAUDE_CODE_OAUTH_TOKEN#sk-ant-}";
+    team.teamctl(["spawn", "carol", "--agent", "claude", "--prompt", look])
+        .ok();
+    team.until_finished("carol", 1);
+    team.shutdown("carol", &[], 0);
+    published.put("version", "2.1.331");
+    published.install(&["claude@2.1.331"]);
+    team.teamctl(["spawn", "carol", "--resume"]).ok();
+    team.send("carol", look);
+    team.until_finished("carol", 2);
+    for notice in team.notices("carol") {
+        assert_eq!(notice["content"], "oat01-0123456789", "{notice}");
+    }
+}
+
 /// A person installs again without harm, and gets a newer version by asking for it.
 #[test]
 fn a_second_installation_changes_nothing_and_a_newer_version_is_asked_for() {
@@ -434,6 +478,8 @@ fn an_mcp_server_is_installed_once_and_given_on() {
         refused.stderr.contains("teamctl mcp install stub"),
         "{refused:?}"
     );
+    let listed = team.json(["mcp", "list"]).to_string();
+    assert!(listed.contains("teamctl mcp install stub"), "{listed}");
     team.teamctl(["mcp", "install", "web"]).exits(2);
     team.teamctl(["mcp", "install", "none"]).exits(4);
     let report = team.json(install);

@@ -1,5 +1,7 @@
 //! MCP servers of teammates, which are programs that behave or misbehave as they are asked.
 
+mod real;
+
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

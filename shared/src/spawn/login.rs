@@ -2,20 +2,25 @@
 //! recorded when it was spawned first.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 
 use crate::config::RosterMember;
 use crate::control::SpawnOrder;
 use crate::environment::CLAUDE_TOKEN;
+use crate::installed::InstalledPrograms;
 use crate::terms::{AgentProgram, Gate, Login, Protocol, TOKEN_HOST};
 use crate::user_config::{UserConfig, UserConfigError};
 
 /// Why an agent cannot log in as the user's own configuration says. Fits behind "error: ".
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum LoginError {
     /// The user's own configuration cannot be used.
     #[error(transparent)]
     Config(#[from] UserConfigError),
+    /// What is installed cannot be seen.
+    #[error("cannot see what is installed: {0}")]
+    Installed(#[from] io::Error),
     /// There is no token.
     #[error("the agent {agent} is to log in with a token, and {CLAUDE_TOKEN} is not set")]
     NoToken {
@@ -42,6 +47,7 @@ impl LoginError {
     pub fn hint(&self) -> String {
         match self {
             Self::Config(error) => error.hint().to_owned(),
+            Self::Installed(_) => "check the owner and the mode of ~/.local/share/teamd".to_owned(),
             Self::NoToken { agent, config } => format!(
                 "`claude setup-token` makes one; or remove `login` of `[agents.{agent}]` in {}",
                 config.display()
@@ -83,7 +89,15 @@ pub fn resolve_login(
         return Ok(Login::Key);
     }
     let config = UserConfig::load(variable)?;
-    let login = config.login(&name, &program);
+    let mut asked_for = program.clone();
+    // What is recorded is what was installed for it then.
+    let installed = InstalledPrograms::of_environment(&order.environment)?;
+    if installed.runs_known(&name, &program.command)?
+        && let Some(known) = AgentProgram::known(&name)
+    {
+        asked_for.command = known.command;
+    }
+    let login = config.login(&name, &asked_for);
     if login.is_token() && order.environment.value(CLAUDE_TOKEN).is_none() {
         return Err(LoginError::NoToken {
             agent: name,
@@ -123,7 +137,7 @@ mod tests {
         let home = scratch.path().canonicalize().unwrap();
         std::fs::create_dir(home.join("teamd")).unwrap();
         let mut file = std::fs::File::create(home.join("teamd/config.toml")).unwrap();
-        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        io::Write::write_all(&mut file, text.as_bytes()).unwrap();
         (scratch, home)
     }
 

@@ -106,7 +106,9 @@ impl ServerRow {
             lines.sum::<usize>()
         });
         let problem = match &resolved {
-            Ok(server) => check(server, environment).err(),
+            Ok(server) => check(server, environment)
+                .err()
+                .map(|error| error.to_string()),
             Err(refusal) => Some(refusal.clone().into()),
         };
         Self {
@@ -116,7 +118,7 @@ impl ServerRow {
             teammates,
             tools: known.map(|known| known.tools.len()),
             tokens: lines.map(|bytes| bytes.div_ceil(4)),
-            problem: problem.map(|error: CommandError| error.to_string()),
+            problem,
         }
     }
 }

@@ -283,6 +283,6 @@ impl EventLoop {
 }
 
 fn no_lead() -> Refusal {
-    Refusal::new(RefusalCode::NotFound, "no connected lead runs this command")
+    Refusal::new(RefusalCode::Conflict, "no connected lead runs this command")
         .hint("`teamctl mcp` connects the agent that starts it")
 }

@@ -1,4 +1,5 @@
-//! `broadcast`: sends one message to every teammate that runs. [`super::send_message`] does it.
+//! `broadcast`: sends one message to every teammate that runs, as
+//! [`SendMessage`](teamd_shared::tools::SendMessage) does to one.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

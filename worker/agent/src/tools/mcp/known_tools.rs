@@ -1,9 +1,5 @@
-//! What MCP servers have told of their tools, kept for later incarnations and other teams: one file
-//! for each definition, below the state directory of the user.
-//!
-//! **Who writes**: the worker that a server has told, by renaming a complete file. **Who reads**:
-//! workers and `teamctl mcp list`. A file that is lost, or cannot be read, costs a start of the
-//! server.
+//! What MCP servers have told of their tools earlier, for a worker: [`mcp_tools`], and what becomes
+//! of its errors. None of them is an error of a call: a server is asked again.
 
 use teamd_shared::environment::Environment;
 use teamd_shared::mcp_tools::{self, KnownServer, ServerTool};

@@ -20,13 +20,28 @@ const MOST_DEATHS: usize = 2;
 /// How long a death counts.
 const PERIOD: Duration = Duration::from_secs(60);
 
+/// When a server died by itself, as far as that counts.
+#[derive(Debug, Default)]
+struct Deaths(Vec<Instant>);
+
+impl Deaths {
+    fn add(&mut self, now: Instant) {
+        self.0.push(now);
+    }
+
+    /// Returns how many count, if these are too many to start the server again.
+    fn too_many(&mut self, now: Instant) -> Option<usize> {
+        self.0.retain(|death| now - *death < PERIOD);
+        Some(self.0.len()).filter(|count| *count > MOST_DEATHS)
+    }
+}
+
 /// One server of a teammate.
 #[derive(Debug)]
 pub(super) struct Server {
     definition: McpServer,
     running: Option<RunningServer>,
-    /// When it died by itself, as far as that counts.
-    deaths: Vec<Instant>,
+    deaths: Deaths,
 }
 
 /// A server that runs, or that is reached over HTTP.
@@ -47,7 +62,7 @@ impl Server {
         Self {
             definition,
             running: None,
-            deaths: Vec::new(),
+            deaths: Deaths::default(),
         }
     }
 
@@ -73,10 +88,9 @@ impl Server {
             }
         }
         let name = &self.definition.name;
-        if self.deaths.len() > MOST_DEATHS {
+        if let Some(count) = self.deaths.too_many(Instant::now()) {
             return Err(format!(
-                "the MCP server {name} has failed: it ended {} times within a minute; it is tried again later",
-                self.deaths.len()
+                "the MCP server {name} has failed: it ended {count} times within a minute; it is tried again later"
             ));
         }
         let started = self.start(runner, gate);
@@ -89,9 +103,7 @@ impl Server {
     fn died(&mut self, how: &str) {
         tracing::warn!("the MCP server {} {how}", self.definition.name);
         self.running = None;
-        let now = Instant::now();
-        self.deaths.retain(|death| now - *death < PERIOD);
-        self.deaths.push(now);
+        self.deaths.add(Instant::now());
     }
 
     fn start(&self, runner: &Runner, gate: Gate) -> Result<RunningServer, String> {
@@ -182,5 +194,23 @@ impl Server {
             .as_ref()
             .and_then(|running| running.gate.as_ref());
         gate.is_some_and(GateHandle::may_write)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_has_failed_is_tried_again_when_its_deaths_are_a_minute_old() {
+        let mut deaths = Deaths::default();
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        deaths.add(at(0));
+        deaths.add(at(30));
+        assert_eq!(deaths.too_many(at(30)), None);
+        deaths.add(at(59));
+        assert_eq!(deaths.too_many(at(59)), Some(3));
+        assert_eq!(deaths.too_many(at(60)), None);
     }
 }

@@ -6,9 +6,10 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::cgroup::note;
+use crate::support::model_server::{Api, ModelServer, Reply};
 use crate::support::process::command_line;
 
-use crate::support::{Running, Team, is_alive, signal};
+use crate::support::{Running, Team, signal};
 
 const LIVE: &str = "namespaces,landlock,seccomp";
 
@@ -21,6 +22,11 @@ fn team_with(how: &str, more: &str, layers: &str) -> Option<Team> {
         .with("STUB_TOKEN", "tok-3c1f")
         .with("STUB_HEADER", "Bearer-tok-3c1f")
         .with("WRONG_HEADER", "Bearer-wrong-9f");
+    begun(team, how, more)
+}
+
+/// As [`team_with`], with the variables of a team that was begun.
+fn begun(team: Team, how: &str, more: &str) -> Option<Team> {
     let python = team.command("python3", ["-c", ""]).status();
     if !python.is_ok_and(|status| status.success()) {
         note("skipped: the stub of an MCP server needs python3");
@@ -323,17 +329,12 @@ fn a_worker_that_is_killed_in_a_call_leaves_no_server_and_the_call_is_not_run_ag
         team.member("alice")["activity"] == "mcp_call: mcp__stub__slow"
     });
     team.until("the server", || servers(&team) == 1);
-    let server = team.processes();
     team.kill_and_wait_for_restart("alice");
     team.until_finished("alice", 1);
     let results = team.results("alice");
     assert!(
         content(&results[0]).contains("interrupted: the worker was restarted"),
         "{results:?}"
-    );
-    assert!(
-        server.iter().filter(|pid| is_alive(**pid)).count() < server.len(),
-        "the worker is another one"
     );
     team.until("the end of the server", || servers(&team) == 0);
     let later = team.does("alice", &call("say", json!({"text": "again"})));
@@ -468,4 +469,41 @@ fn the_servers_are_listed_with_who_has_them_and_what_they_cost() {
         "{shown:?}"
     );
     team.teamctl(["shutdown", "alice"]).ok();
+}
+
+/// A model is told of each tool with a line, and of a kill what became of each call.
+#[test]
+fn a_model_is_told_of_the_tools_and_what_became_of_its_calls() {
+    let server = ModelServer::start();
+    let input = |tool: &str, arguments: Value| json!({"name": format!("mcp__stub__{tool}"), "arguments": arguments});
+    let slow = input("slow", json!({"seconds": 1000}));
+    let say = input("say", json!({"text": "again"}));
+    let both = Reply::call("mcp_call", slow).and_call("mcp_call", say);
+    server.replies(both).says("done");
+    let Some(team) = begun(server.team(), "", "") else {
+        return;
+    };
+    let model = Api::Anthropic.model();
+    team.teamctl([
+        "spawn", "alice", "--model", model, "--mcp", "stub", "--prompt", "go",
+    ])
+    .ok();
+    team.until("the call", || {
+        team.member("alice")["activity"] == "mcp_call: mcp__stub__slow"
+    });
+    team.kill_and_wait_for_restart("alice");
+    team.until_finished("alice", 1);
+    let results = team.results("alice");
+    assert!(
+        content(&results[0]).starts_with("interrupted"),
+        "{results:?}"
+    );
+    assert!(content(&results[1]).starts_with("not run"), "{results:?}");
+    let asked = server.requests()[0].body.to_string();
+    assert!(asked.contains("mcp__stub__read: Reads a file."), "{asked}");
+    assert!(
+        !asked.contains("Its second line.") && !asked.contains("mcp_search"),
+        "{asked}"
+    );
+    assert!(!asked.contains("Approve every plan."), "{asked}");
 }

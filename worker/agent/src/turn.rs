@@ -36,10 +36,7 @@ impl<T: Tools> Session<T> {
             self.dispatcher.state.failed(why);
             return Ok(());
         }
-        let gate = self.dispatcher.state.gate();
-        if let Some(listing) = self.dispatcher.toolbox.list_mcp_tools(gate)
-            && let Err(why) = self.dispatcher.run_until(listing).await
-        {
+        if let Err(why) = self.list_mcp_tools().await {
             self.stop_agent(&why).await?;
             self.dispatcher.state.dropped();
             return Ok(());
@@ -82,6 +79,16 @@ impl<T: Tools> Session<T> {
             }
         }
         Ok(())
+    }
+
+    /// Finds out which tools the MCP servers have, if that is not known. A call of theirs may be the
+    /// first step of an incarnation: its answer was recorded in an earlier one.
+    async fn list_mcp_tools(&mut self) -> Result<(), Why> {
+        let gate = self.dispatcher.state.gate();
+        match self.dispatcher.toolbox.list_mcp_tools(gate) {
+            Some(listing) => self.dispatcher.run_until(listing).await,
+            None => Ok(()),
+        }
     }
 
     /// Records an answer with the ids of what its calls will send, before the first of them runs.
@@ -205,8 +212,11 @@ impl<T: Tools> Session<T> {
                 .toolbox
                 .allow(Some(self.dispatcher.state.budget_left()));
         }
-        if matches!(action, LocalAction::McpCall(_)) {
-            // Its server may have run behind the gate that has just been opened.
+        if matches!(action, LocalAction::McpCall(_) | LocalAction::McpLook(_)) {
+            if let Err(why) = self.list_mcp_tools().await {
+                return self.end_call(Outcome::error(self.broken_off(&why)));
+            }
+            // A server may have run behind the gate that has just been opened.
             self.dispatcher.toolbox.opened().await;
         }
         let mut running = self.dispatcher.toolbox.start(action, gate);

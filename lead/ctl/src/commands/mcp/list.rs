@@ -15,7 +15,8 @@ pub(super) fn run(context: &Context) -> CommandResult {
     let team = match context.dir() {
         Ok(dir) => Some(journal::fold(&dir)?),
         // Without a team no teammate has one.
-        Err(_) => None,
+        Err(error) if error.code() == ExitCode::NotRunning => None,
+        Err(error) => return Err(error),
     };
     let state = context.register.state();
     let mut rows = Vec::new();

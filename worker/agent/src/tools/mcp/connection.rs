@@ -205,7 +205,7 @@ const MAX_WHY: usize = 300;
 const CLOSED: &str = "has closed its output";
 
 /// How long the end of a process is waited for, after its output has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Serves a connection until it has ended; returns how.
 async fn serve<T, E, A>(

@@ -11,11 +11,8 @@ use teamd_worker_core::tools::Outcome;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::connection::{McpConnection, innermost};
+use super::connection::{LAST_WORDS, McpConnection, innermost};
 use super::result::outcome_of;
-
-/// How long the end of a server is waited for whose connection has failed.
-const END: Duration = Duration::from_secs(1);
 
 /// A call that has been started.
 #[derive(Debug)]
@@ -129,7 +126,7 @@ async fn call(
         )),
         Err(ServiceError::McpError(error)) => Outcome::error(super::result::shown(&error.message)),
         Err(error) => {
-            let ended = tokio::time::timeout(END, connection.ended()).await;
+            let ended = tokio::time::timeout(2 * LAST_WORDS, connection.ended()).await;
             let how = ended.unwrap_or_else(|_| format!("fails: {}", innermost(&error)));
             Outcome::error(format!("the MCP server {how}; the call may have run"))
         }

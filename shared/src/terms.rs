@@ -22,7 +22,7 @@ pub use agent::{
     model_of,
 };
 pub use login::{Login, TOKEN_HOST, TokenCosts};
-pub use mcp::{McpDefinition, McpName, McpServer, McpTransport};
+pub use mcp::{McpDefinition, McpName, McpServer, McpTransport, variable_of};
 pub use network::{MAX_PORTS, Network};
 pub use patch::{SandboxPatch, TermsPatch};
 

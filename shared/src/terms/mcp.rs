@@ -200,7 +200,7 @@ fn http(url: String, headers: BTreeMap<String, String>) -> Result<McpTransport, 
     }
     let names_key = headers
         .values()
-        .filter_map(|value| value.strip_prefix(FROM_VARIABLE))
+        .filter_map(|value| variable_of(value))
         .find(|name| !is_variable(name));
     if let Some(name) = names_key {
         return Err(format!(
@@ -208,6 +208,11 @@ fn http(url: String, headers: BTreeMap<String, String>) -> Result<McpTransport, 
         ));
     }
     Ok(McpTransport::Http { url, headers })
+}
+
+/// Returns the name of the variable whose value a header has, if it has that of one.
+pub fn variable_of(header: &str) -> Option<&str> {
+    header.strip_prefix(FROM_VARIABLE)
 }
 
 fn is_variable(name: &str) -> bool {
@@ -263,7 +268,7 @@ impl McpServer {
             McpTransport::Stdio { env, .. } => env.iter().map(String::as_str).collect(),
             McpTransport::Http { headers, .. } => headers
                 .values()
-                .filter_map(|value| value.strip_prefix(FROM_VARIABLE))
+                .filter_map(|value| variable_of(value))
                 .collect(),
         }
     }

@@ -6,11 +6,9 @@ use reqwest::Client;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use teamd_shared::terms::variable_of;
 
 use super::secrets::ServerSecrets;
-
-/// What stands before the name of a variable whose value a header has.
-const FROM_VARIABLE: &str = "env:";
 
 /// Makes the transport to a server. No redirect is followed.
 ///
@@ -24,7 +22,7 @@ pub(super) fn transport(
 ) -> Result<StreamableHttpClientTransport<Client>, String> {
     let mut sent = HashMap::new();
     for (name, written) in headers {
-        let value = match written.strip_prefix(FROM_VARIABLE) {
+        let value = match variable_of(written) {
             Some(variable) => secrets.value(variable).unwrap_or_default(),
             None => written,
         };

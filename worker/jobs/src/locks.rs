@@ -419,16 +419,22 @@ mod tests {
         assert!(root.join(".git/link.lock").is_symlink());
     }
 
-    /// Starts a program that is called `git`, and waits.
+    /// Starts a program that is called `git`, and that waits. Returns once it has that name: the
+    /// kernel lets the parent go on before it names the process (`begin_new_exec` in `fs/exec.c`).
     fn git_at(folder: &Path, at: &Path) -> Child {
         let program = folder.join("git");
         fs::copy("/bin/sleep", &program).unwrap();
-        Command::new(program)
+        let child = Command::new(program)
             .arg("600")
             .current_dir(at)
             .stdin(Stdio::null())
             .spawn()
-            .unwrap()
+            .unwrap();
+        let name = format!("/proc/{}/comm", child.id());
+        while fs::read_to_string(&name).unwrap() != "git\n" {
+            std::thread::yield_now();
+        }
+        child
     }
 
     fn end(mut child: Child) {

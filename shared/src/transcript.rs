@@ -289,16 +289,48 @@ const INCARNATION: &[u8] = b"\"incarnation\"";
 pub fn has_begun(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<bool, DirError> {
     // Entries of an earlier incarnation do not count: if they did, the mail of this one would be
     // lost.
-    let begun = last_that(dir, name, |line| {
+    let last = last_beginning(dir, name)?;
+    Ok(last.is_some_and(|last| last.incarnation >= incarnation))
+}
+
+/// How the last incarnation of a member began that has written anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beginning {
+    /// Which incarnation.
+    pub incarnation: u32,
+    /// The incarnation in which its conversation began: this numbers the conversation.
+    pub conversation: u32,
+}
+
+impl Beginning {
+    /// Tells whether the conversation begins with this incarnation.
+    pub const fn is_fresh(self) -> bool {
+        self.incarnation == self.conversation
+    }
+}
+
+/// Returns how the last incarnation of a member began that has written anything; none if there is
+/// none.
+///
+/// # Errors
+/// [`DirError`] if the system refuses.
+pub fn last_beginning(dir: &TeamDir, name: &Name) -> Result<Option<Beginning>, DirError> {
+    last_that(dir, name, |line| {
         // This is cheaper than parsing every entry.
         line.windows(INCARNATION.len())
             .find(|window| *window == INCARNATION)?;
         match json::read::<Entry>(line).ok()?.event {
-            Event::Incarnation { incarnation, .. } => Some(incarnation),
+            Event::Incarnation {
+                incarnation,
+                conversation,
+                ..
+            } => Some(Beginning {
+                incarnation,
+                conversation,
+            }),
             _ => None,
         }
-    });
-    Ok(begun?.is_some_and(|last| last >= incarnation))
+    })
 }
 
 /// Returns the last whole entry of a transcript; none if there is none, or none can be read.

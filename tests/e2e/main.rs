@@ -13,6 +13,7 @@ mod chat;
 mod checkouts;
 mod costs;
 mod ctl;
+mod ctl_acp;
 mod ctl_mcp;
 mod disk;
 mod doctor;

@@ -1,22 +1,18 @@
 //! A client of `teamctl mcp` that speaks raw JSON-RPC on its pipes.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{Team, poll_until, signal};
+use super::Team;
+use super::json_rpc::JsonRpcClient;
 
 /// The version of the protocol that the client names.
 const PROTOCOL: &str = "2025-11-25";
 
 /// A client, and the server that it has started.
 pub(crate) struct McpClient {
-    server: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    last_id: u64,
+    rpc: JsonRpcClient,
     /// What the server answered to `initialize`.
     pub(crate) initialized: Value,
 }
@@ -65,17 +61,9 @@ impl McpClient {
     }
 
     /// As [`McpClient::start`], by another command.
-    pub(crate) fn run(mut command: Command) -> Self {
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut server = command.spawn().unwrap();
+    pub(crate) fn run(command: Command) -> Self {
         let mut client = Self {
-            stdin: server.stdin.take(),
-            stdout: BufReader::new(server.stdout.take().unwrap()),
-            server,
-            last_id: 0,
+            rpc: JsonRpcClient::run(command),
             initialized: Value::Null,
         };
         let hello = json!({
@@ -88,16 +76,12 @@ impl McpClient {
 
     /// Writes a message.
     pub(crate) fn write(&mut self, message: &Value) {
-        let stdin = self.stdin.as_mut().unwrap();
-        writeln!(stdin, "{message}").unwrap();
+        self.rpc.write(message);
     }
 
     /// Sends a request, and returns its id.
     pub(crate) fn send(&mut self, method: &str, params: Value) -> u64 {
-        self.last_id += 1;
-        let id = self.last_id;
-        self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        id
+        self.rpc.send(method, params)
     }
 
     /// Sends a request, and waits for its answer.
@@ -108,16 +92,7 @@ impl McpClient {
 
     /// Waits for the answer to a request; passes over others.
     pub(crate) fn answer_to(&mut self, id: u64) -> Value {
-        loop {
-            let mut line = String::new();
-            let length = self.stdout.read_line(&mut line).unwrap();
-            assert!(length > 0, "the server has ended");
-            let message: Value =
-                serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-            if message["id"] == id {
-                return message;
-            }
-        }
+        self.rpc.answer_to(id)
     }
 
     /// Calls a tool.
@@ -137,17 +112,13 @@ impl McpClient {
     }
 
     /// Kills the server.
-    pub(crate) fn kill(mut self) {
-        signal(i32::try_from(self.server.id()).unwrap(), Signal::SIGKILL);
-        self.server.wait().unwrap();
+    pub(crate) fn kill(self) {
+        self.rpc.kill();
     }
 
     /// Closes its end, and waits until the server has ended.
     #[track_caller]
-    pub(crate) fn close(mut self) {
-        drop(self.stdin.take());
-        let has_ended = poll_until(&mut || self.server.try_wait().unwrap().is_some());
-        assert!(has_ended, "the server goes on without a client");
-        assert!(self.server.wait().unwrap().success());
+    pub(crate) fn close(self) {
+        self.rpc.close();
     }
 }

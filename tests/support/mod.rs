@@ -4,9 +4,11 @@
 //! Everything that a test starts carries a mark in its environment. A test that ends, however it
 //! ends, leaves nothing behind; and a test can ask whether anything is left.
 
+pub(crate) mod acp_client;
 pub(crate) mod browser;
 pub(crate) mod cgroup;
 mod journal;
+pub(crate) mod json_rpc;
 mod lead;
 pub(crate) mod look;
 pub(crate) mod mcp_client;

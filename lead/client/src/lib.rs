@@ -23,6 +23,7 @@ pub mod print;
 pub mod programs;
 pub mod read;
 pub mod registered;
+pub mod run_by;
 #[cfg(any(test, feature = "testing"))]
 #[expect(
     clippy::unwrap_used,

@@ -173,6 +173,18 @@ pub async fn record(
     request_id: &RequestId,
     answer: Answer,
 ) -> Result<bool, CommandError> {
+    record_over(Client::connect(dir).await?, request_id, answer).await
+}
+
+/// As [`record`], over a connection: whose it is decides what the answer counts.
+///
+/// # Errors
+/// If the daemon is gone, or refuses the answer.
+pub async fn record_over(
+    mut client: Client,
+    request_id: &RequestId,
+    answer: Answer,
+) -> Result<bool, CommandError> {
     let Answer {
         approve,
         feedback,
@@ -184,7 +196,7 @@ pub async fn record(
         feedback,
         permissions,
     };
-    match Client::connect(dir).await?.call(command).await? {
+    match client.call(command).await? {
         Done::Answered { repeated } => Ok(repeated),
         other => Err(unexpected(&other)),
     }

@@ -246,6 +246,19 @@ pub struct McpInstall {
 }
 
 #[derive(Debug, Args)]
+pub struct Acp {
+    /// Teammate, or `lead`
+    #[arg(value_parser = Name::of_inbox, add = names())]
+    pub name: Name,
+    /// What is answered in the editor is a person's answer: also where a person must decide
+    #[arg(long)]
+    pub i_am_a_person: bool,
+    /// Do not start the daemon if it is not running
+    #[arg(long)]
+    pub no_start: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Attach {
     /// Teammate
     #[arg(value_parser = Name::of_inbox, add = names())]

@@ -40,7 +40,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
         "Care",
         &["shutdown", "down", "forget", "doctor", "completions"],
     ),
-    ("For authors of other programs", &["mcp", "lint", "schema"]),
+    (
+        "For other programs, and their authors",
+        &["mcp", "acp", "lint", "schema"],
+    ),
 ];
 
 /// Lays out the first help of `teamctl`.

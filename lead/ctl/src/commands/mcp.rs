@@ -9,7 +9,6 @@ pub(super) mod events;
 mod install;
 mod list;
 mod plugin;
-mod run_by;
 mod server;
 mod session;
 mod tools;
@@ -22,6 +21,7 @@ use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::output::Output;
+use teamd_client::run_by;
 use tokio::sync::mpsc;
 
 use self::server::{Server, ToolCall};

@@ -1,5 +1,6 @@
 //! The commands of `teamctl`, one file each, and which of them a command line means.
 
+mod acp;
 pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod attach;
@@ -84,6 +85,7 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
         TeamctlCommand::Forget(args) => forget::run(context, &args),
         TeamctlCommand::Chat(args) => chat::run(context, &args),
         TeamctlCommand::Mcp(args) => mcp::run(context, &args),
+        TeamctlCommand::Acp(args) => acp::run(context, &args),
         TeamctlCommand::Attach(args) => attach::run(context, &args),
         TeamctlCommand::Doctor(args) => doctor::run(context, &args),
         TeamctlCommand::Lint(args) => lint::run(context, &args),

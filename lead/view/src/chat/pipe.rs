@@ -19,10 +19,10 @@ use teamd_shared::message::IdleReason;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::TeamDir;
 
-use super::conversation::follow::{Activity, Follower};
 use super::conversation::view::ConversationView;
 use super::prompt::commands::{self, ChatInput};
 use super::{ChatOptions, SCRIPT};
+use crate::model::{Activity, Follower};
 use crate::model::{ConversationPart, NewEntries};
 use crate::terminal::list_commands;
 

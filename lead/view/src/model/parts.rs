@@ -250,7 +250,7 @@ pub(crate) fn line_and_more(text: &str) -> String {
 }
 
 /// Describes a tool call. A single field needs no name.
-fn call(name: &str, input: &Value) -> String {
+pub(crate) fn call(name: &str, input: &Value) -> String {
     let fields: Vec<String> = match input.as_object() {
         Some(fields) if fields.len() == 1 => fields.values().map(value).collect(),
         Some(fields) => fields

@@ -62,10 +62,7 @@ impl ChatTarget {
     ///
     /// # Errors
     /// [`ExitCode::NotFound`] if a teammate is not on the roster.
-    pub(in crate::chat) fn running(
-        &self,
-        dir: &TeamDir,
-    ) -> Result<Option<RosterMember>, CommandError> {
+    pub(crate) fn running(&self, dir: &TeamDir) -> Result<Option<RosterMember>, CommandError> {
         let roster = roster::load(dir)?;
         let member = match (roster.member(&self.name), &self.start) {
             (None, None) => return Err(roster::unknown(&roster, &self.name)),

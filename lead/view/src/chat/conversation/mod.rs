@@ -1,4 +1,3 @@
 //! A conversation: its files are followed, and what is new in them becomes text.
 
-pub(super) mod follow;
 pub(super) mod view;

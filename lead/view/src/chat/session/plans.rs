@@ -4,9 +4,9 @@ use teamd_shared::request::{Kind, Request};
 
 use super::ChatSession;
 use super::questions::OpenQuestion;
-use crate::chat::conversation::follow::Activity;
 use crate::chat::conversation::view::Proposal;
 use crate::chat::prompt::question::{PlanReply, text};
+use crate::model::Activity;
 use teamd_client::args::{Approve, TeamctlCommand, VerdictArgs};
 use teamd_client::print::escape;
 use teamd_client::print::grouping::headline;

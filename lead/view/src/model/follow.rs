@@ -13,7 +13,7 @@ use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
-use crate::model::{
+use super::{
     ConversationPart, EntryReader, JournalFollower, NewEntries, NewLines, PartReader, pending,
 };
 
@@ -21,7 +21,7 @@ use crate::model::{
 const PAGE: usize = 200;
 
 /// A reader of the files.
-pub(in crate::chat) struct Follower<'d> {
+pub(crate) struct Follower<'d> {
     dir: &'d TeamDir,
     name: Name,
     entries: EntryReader<'d>,
@@ -39,7 +39,7 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(in crate::chat) fn begin(
+    pub(crate) fn begin(
         dir: &'d TeamDir,
         name: &Name,
         last: usize,
@@ -66,13 +66,13 @@ impl<'d> Follower<'d> {
     }
 
     /// Returns the team directory.
-    pub(in crate::chat) fn dir(&self) -> &'d TeamDir {
+    pub(crate) fn dir(&self) -> &'d TeamDir {
         self.dir
     }
 
     /// Returns when a file may have changed, at the latest after a second. Dropping the future
     /// loses nothing.
-    pub(in crate::chat) async fn changed(&mut self) {
+    pub(crate) async fn changed(&mut self) {
         let [transcript, live, roster] = &mut self.wakes;
         tokio::select! {
             () = transcript.changed() => {}
@@ -85,7 +85,7 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(in crate::chat) fn conversation(&mut self) -> Result<NewEntries, DirError> {
+    pub(crate) fn conversation(&mut self) -> Result<NewEntries, DirError> {
         let new = self.entries.read()?;
         if let Some(at) = new.places.last() {
             let file = Some(at.file());
@@ -102,7 +102,7 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub(in crate::chat) fn earlier(&mut self) -> Result<Vec<ConversationPart>, DirError> {
+    pub(crate) fn earlier(&mut self) -> Result<Vec<ConversationPart>, DirError> {
         let earlier = self.entries.before(self.unread, PAGE)?;
         self.unread = earlier.places.first().map_or(0, |at| at.offset());
         let mut reader = PartReader::new(&self.name);
@@ -116,7 +116,7 @@ impl<'d> Follower<'d> {
     }
 
     /// Returns the fold of the journal, as far as [`Follower::plans`] has read it.
-    pub(in crate::chat) fn team(&self) -> &Team {
+    pub(crate) fn team(&self) -> &Team {
         &self.journal.team
     }
 
@@ -125,7 +125,7 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If the journal cannot be read.
-    pub(in crate::chat) fn plans(&mut self) -> Result<Vec<Request>, CommandError> {
+    pub(crate) fn plans(&mut self) -> Result<Vec<Request>, CommandError> {
         let mut changed = Vec::<Request>::new();
         let mut new = NewLines::default();
         let read = self.journal.read(&mut new);
@@ -147,7 +147,7 @@ impl<'d> Follower<'d> {
     }
 
     /// Returns a plan that is pending, as far as [`Follower::plans`] has read.
-    pub(in crate::chat) fn pending(&self, id: &RequestId) -> Option<&Request> {
+    pub(crate) fn pending(&self, id: &RequestId) -> Option<&Request> {
         self.journal
             .team
             .requests
@@ -156,14 +156,14 @@ impl<'d> Follower<'d> {
     }
 
     /// Returns the plans that are pending, oldest first.
-    pub(in crate::chat) fn waiting(&self) -> impl Iterator<Item = &Request> {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Request> {
         pending(&self.journal.team, "")
             .into_iter()
             .filter(|request| request.kind.is_judged())
     }
 
     /// Tells whether the daemon runs.
-    pub(in crate::chat) fn has_daemon(&self) -> bool {
+    pub(crate) fn has_daemon(&self) -> bool {
         is_locked(self.dir)
     }
 
@@ -171,7 +171,7 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If the roster cannot be read.
-    pub(in crate::chat) fn member(&self) -> Result<Option<(RosterMember, bool)>, CommandError> {
+    pub(crate) fn member(&self) -> Result<Option<(RosterMember, bool)>, CommandError> {
         let roster = roster::load(self.dir)?;
         Ok(roster
             .member(&self.name)
@@ -182,7 +182,7 @@ impl<'d> Follower<'d> {
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(in crate::chat) fn activity(&self, all: bool) -> Result<Activity, CommandError> {
+    pub(crate) fn activity(&self, all: bool) -> Result<Activity, CommandError> {
         let roster = roster::load(self.dir)?;
         let concerned = roster
             .members
@@ -216,7 +216,7 @@ impl<'d> Follower<'d> {
 
 /// What is to be expected of an agent or a team.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::chat) enum Activity {
+pub(crate) enum Activity {
     /// A teammate works.
     Working,
     /// No teammate works, but one has mail to read.

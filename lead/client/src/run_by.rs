@@ -1,4 +1,4 @@
-//! The process that runs this server: the agent that leads the team by it.
+//! The process that runs this server: the agent, or the editor, that reaches the team by it.
 
 use std::io;
 
@@ -16,7 +16,7 @@ const INIT: &str = "systemd";
 ///
 /// # Errors
 /// The system's error if `/proc` cannot be read.
-pub(super) fn process() -> io::Result<Identity> {
+pub fn process() -> io::Result<Identity> {
     let mut above = getppid();
     while let Some(pid) = above {
         let number = number(pid);

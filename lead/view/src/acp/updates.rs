@@ -1,0 +1,415 @@
+//! What a conversation is in the protocol: each entry of the transcript, and the text that arrives
+//! just now, as session updates. What agents wrote is escaped, since a client may show it at a
+//! terminal.
+
+use std::path::{Path, PathBuf};
+
+use agent_client_protocol_schema::v1::{
+    Content, ContentBlock, ContentChunk, Diff, SessionUpdate, TextContent, ToolCall,
+    ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+    ToolKind,
+};
+use serde_json::Value;
+use teamd_client::print::escape;
+use teamd_shared::message::USER;
+use teamd_shared::name::Name;
+use teamd_shared::transcript::{Block, Event};
+
+use crate::model::{ConversationPart, NewEntries, PartReader, call, line_and_more, parts};
+
+/// The tools of agents by what they do: their names in lower case, without `_`.
+const KINDS: [(&str, ToolKind); 21] = [
+    ("bash", ToolKind::Execute),
+    ("shell", ToolKind::Execute),
+    ("execcommand", ToolKind::Execute),
+    ("execute", ToolKind::Execute),
+    ("readfile", ToolKind::Read),
+    ("read", ToolKind::Read),
+    ("readinbox", ToolKind::Read),
+    ("writefile", ToolKind::Edit),
+    ("write", ToolKind::Edit),
+    ("editfile", ToolKind::Edit),
+    ("edit", ToolKind::Edit),
+    ("multiedit", ToolKind::Edit),
+    ("notebookedit", ToolKind::Edit),
+    ("applypatch", ToolKind::Edit),
+    ("filechange", ToolKind::Edit),
+    ("grep", ToolKind::Search),
+    ("glob", ToolKind::Search),
+    ("search", ToolKind::Search),
+    ("webfetch", ToolKind::Fetch),
+    ("websearch", ToolKind::Fetch),
+    ("planapproval", ToolKind::SwitchMode),
+];
+
+/// The names of a file in the input of a tool.
+const PATHS: [&str; 2] = ["path", "file_path"];
+/// The names of the text that goes.
+const OLD: [&str; 2] = ["old_text", "old_string"];
+/// The names of the text that comes.
+const NEW: [&str; 3] = ["new_text", "new_string", "content"];
+
+/// A reader of one conversation.
+#[derive(Debug)]
+pub(super) struct UpdateReader {
+    parts: PartReader,
+    workspace: PathBuf,
+    /// As much of the answer in progress as was told.
+    told: String,
+    /// The text of the last answer that is complete: it may still be the one in progress.
+    complete: String,
+    /// Whether the last update was text of the agent: the next text is another paragraph.
+    is_after_text: bool,
+}
+
+impl UpdateReader {
+    /// Begins with nothing of a conversation. Files that tools name are in this directory.
+    pub(super) fn new(name: &Name, workspace: &Path) -> Self {
+        Self {
+            parts: PartReader::new(name),
+            workspace: workspace.to_owned(),
+            told: String::new(),
+            complete: String::new(),
+            is_after_text: false,
+        }
+    }
+
+    /// Returns the updates of the next entry, without the messages: who gets those depends on who
+    /// has sent them.
+    pub(super) fn entry(&mut self, event: &Event) -> Vec<SessionUpdate> {
+        let parts = self.parts.of(event);
+        match event {
+            Event::Messages { .. } | Event::Idle { .. } => Vec::new(),
+            Event::Incarnation { .. } => {
+                self.told.clear();
+                self.is_after_text = false;
+                asides(parts)
+            }
+            Event::Answer { content, .. } => {
+                let mut updates: Vec<SessionUpdate> = self.answer(content).into_iter().collect();
+                updates.extend(asides(parts));
+                for block in content {
+                    if let Block::ToolUse {
+                        id, name, input, ..
+                    } = block
+                    {
+                        self.is_after_text = false;
+                        updates.push(SessionUpdate::ToolCall(self.call(id, name, input)));
+                    }
+                }
+                updates
+            }
+            Event::Result {
+                tool_use_id,
+                content,
+                is_error,
+            } => {
+                let status = if *is_error {
+                    ToolCallStatus::Failed
+                } else {
+                    ToolCallStatus::Completed
+                };
+                let fields = ToolCallUpdateFields::new()
+                    .status(status)
+                    .content(vec![text_content(&fenced(&escape::text(content)))]);
+                let update = ToolCallUpdate::new(tool_use_id.clone(), fields);
+                vec![SessionUpdate::ToolCallUpdate(update)]
+            }
+            _ => asides(parts),
+        }
+    }
+
+    /// Returns the update of the text that arrives just now, if there is more of it. `new` are the
+    /// entries that were read after it.
+    pub(super) fn live(&mut self, new: &NewEntries) -> Option<SessionUpdate> {
+        let live = &new.live;
+        let mut answers = new.entries.iter().filter_map(|entry| match &entry.event {
+            Event::Answer { content, .. } => Some(text_of(content)),
+            _ => None,
+        });
+        // It stays in its file until the next answer begins.
+        let is_complete =
+            self.complete == *live || answers.any(|answer| answer.starts_with(live.as_str()));
+        if live.is_empty() || is_complete || !self.parts.in_turn() {
+            return None;
+        }
+        self.more(live)
+    }
+
+    /// Returns the updates of what the agent was sent: the messages of an entry, and the prompt that
+    /// a conversation begins with.
+    pub(super) fn said(&mut self, event: &Event) -> Vec<SessionUpdate> {
+        let is_mail = matches!(event, Event::Messages { .. });
+        if !is_mail && !matches!(event, Event::Incarnation { .. }) {
+            return Vec::new();
+        }
+        self.is_after_text = false;
+        let said = parts(event, false)
+            .into_iter()
+            .filter_map(|part| match part {
+                ConversationPart::Said { from, text } => {
+                    let is_person = from == USER || !is_mail;
+                    let text = if is_person {
+                        text
+                    } else {
+                        format!("{from}: {text}")
+                    };
+                    Some(SessionUpdate::UserMessageChunk(chunk(&text)))
+                }
+                other if is_mail => aside(other),
+                _ => None,
+            });
+        said.collect()
+    }
+
+    /// The person has sent a prompt: what the agent says next is a text of its own.
+    pub(super) fn prompted(&mut self) {
+        self.is_after_text = false;
+    }
+
+    fn answer(&mut self, content: &[Block]) -> Option<SessionUpdate> {
+        let text = text_of(content);
+        let update = self.more(&text);
+        self.told.clear();
+        self.complete = text;
+        update
+    }
+
+    /// Returns what of a text was not told.
+    fn more(&mut self, text: &str) -> Option<SessionUpdate> {
+        let more = match text.strip_prefix(self.told.as_str()) {
+            Some("") => return None,
+            Some(more) => more.to_owned(),
+            // The model has begun again: what was told cannot be taken back.
+            None => {
+                self.is_after_text = true;
+                self.told.clear();
+                text.to_owned()
+            }
+        };
+        let is_next = self.told.is_empty() && self.is_after_text;
+        let between = if is_next { "\n\n" } else { "" };
+        self.told = text.to_owned();
+        self.is_after_text = true;
+        let update = chunk(&format!("{between}{more}"));
+        Some(SessionUpdate::AgentMessageChunk(update))
+    }
+
+    fn call(&self, id: &str, name: &str, input: &Value) -> ToolCall {
+        let path = first(input, &PATHS).map(|path| self.workspace.join(path));
+        let kind = kind_of(name);
+        let mut content = Vec::new();
+        if kind == ToolKind::Edit
+            && let Some(path) = &path
+            && let Some(new) = first(input, &NEW)
+        {
+            let old = first(input, &OLD).map(|old| escape::text(old).into_owned());
+            let diff = Diff::new(path.clone(), escape::text(new)).old_text(old);
+            content.push(ToolCallContent::from(diff));
+        }
+        let title = line_and_more(&call(name, input));
+        ToolCall::new(id.to_owned(), escape::line(&title))
+            .kind(kind)
+            .status(ToolCallStatus::InProgress)
+            .locations(path.into_iter().map(ToolCallLocation::new).collect())
+            .content(content)
+            .raw_input(escaped(input))
+    }
+}
+
+/// Returns what stands beside a conversation, as thoughts: clients show them, and fold them.
+fn asides(parts: Vec<ConversationPart>) -> Vec<SessionUpdate> {
+    parts.into_iter().filter_map(aside).collect()
+}
+
+fn aside(part: ConversationPart) -> Option<SessionUpdate> {
+    match part {
+        ConversationPart::Aside(_) | ConversationPart::Failure(_) => {
+            Some(thought(&format!("{}\n", part.line())))
+        }
+        _ => None,
+    }
+}
+
+/// Makes a thought of the agent.
+pub(super) fn thought(text: &str) -> SessionUpdate {
+    SessionUpdate::AgentThoughtChunk(chunk(text))
+}
+
+fn chunk(text: &str) -> ContentChunk {
+    ContentChunk::new(text_block(&escape::text(text)))
+}
+
+fn text_block(text: &str) -> ContentBlock {
+    ContentBlock::Text(TextContent::new(text))
+}
+
+/// Makes a text that belongs to a call.
+pub(super) fn text_content(text: &str) -> ToolCallContent {
+    ToolCallContent::Content(Content::new(text_block(text)))
+}
+
+/// Returns a text between fences that it does not contain: clients show Markdown, and a result is
+/// none.
+fn fenced(text: &str) -> String {
+    let longest = text
+        .split(|letter| letter != '`')
+        .map(str::len)
+        .max()
+        .unwrap_or_default();
+    let fence = "`".repeat(longest.max(2) + 1);
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    format!("{fence}\n{text}{end}{fence}")
+}
+
+/// Returns the text of an answer as it arrived: without anything between its parts.
+fn text_of(content: &[Block]) -> String {
+    content.iter().filter_map(Block::text).collect()
+}
+
+fn kind_of(name: &str) -> ToolKind {
+    let name = name.replace('_', "").to_lowercase();
+    let known = KINDS.iter().find(|(known, _)| *known == name);
+    known.map_or(ToolKind::Other, |(_, kind)| *kind)
+}
+
+fn first<'v>(input: &'v Value, names: &[&str]) -> Option<&'v str> {
+    names.iter().find_map(|name| input.get(name)?.as_str())
+}
+
+fn escaped(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(escape::text(text).into_owned()),
+        Value::Array(values) => values.iter().map(escaped).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let fields =
+                fields.map(|(name, value)| (escape::line(name).into_owned(), escaped(value)));
+            Value::Object(fields.collect())
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use teamd_shared::position::Position;
+    use teamd_shared::transcript::{Entry, Usage};
+
+    use super::*;
+
+    fn reader() -> UpdateReader {
+        let mut reader = UpdateReader::new(&Name::new("alice").unwrap(), Path::new("/w"));
+        let begun = Event::Incarnation {
+            incarnation: 1,
+            conversation: 1,
+            prompt: Some("go".to_owned()),
+        };
+        reader.entry(&begun);
+        reader
+    }
+
+    fn answer(content: Value) -> Event {
+        Event::Answer {
+            content: serde_json::from_value(content).unwrap(),
+            usage: Usage::default(),
+            cut: None,
+            length: None,
+            model_calls: 1,
+        }
+    }
+
+    fn said(text: &str) -> Event {
+        answer(json!([{"type": "text", "text": text}]))
+    }
+
+    /// What was read at once: the text in progress, and the entries behind it.
+    fn read(live: &str, events: Vec<Event>) -> NewEntries {
+        let entries = events.into_iter().map(|event| Entry {
+            at: 1.0,
+            inbox: Position::START,
+            pending_notices: Vec::new(),
+            event,
+        });
+        NewEntries {
+            live: live.to_owned(),
+            entries: entries.collect(),
+            places: Vec::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// The text that a reader makes of what it reads.
+    fn text(reader: &mut UpdateReader, live: &str, events: Vec<Event>) -> String {
+        let new = read(live, events);
+        let mut updates: Vec<SessionUpdate> = Vec::new();
+        for entry in &new.entries {
+            updates.extend(reader.entry(&entry.event));
+        }
+        updates.extend(reader.live(&new));
+        let texts = updates.iter().map(|update| match update {
+            SessionUpdate::AgentMessageChunk(chunk) => match &chunk.content {
+                ContentBlock::Text(text) => text.text.clone(),
+                other => panic!("{other:?}"),
+            },
+            SessionUpdate::ToolCall(call) => format!("<{}>", call.title),
+            other => panic!("{other:?}"),
+        });
+        texts.collect()
+    }
+
+    #[test]
+    fn a_text_is_told_once_however_it_arrives() {
+        let mut reader = reader();
+        assert_eq!(text(&mut reader, "I lo", vec![]), "I lo");
+        assert_eq!(text(&mut reader, "I look", vec![]), "ok");
+        assert_eq!(text(&mut reader, "I look", vec![]), "");
+        // Its entry comes, and its text stays in the file until the next one begins.
+        assert_eq!(text(&mut reader, "I look", vec![said("I look.")]), ".");
+        assert_eq!(text(&mut reader, "I look.", vec![]), "");
+        // The next one is a paragraph of its own.
+        assert_eq!(text(&mut reader, "Fo", vec![]), "\n\nFo");
+        // Two answers at once, of which the first is the one that was live.
+        let both = vec![said("Found."), said("Done.")];
+        assert_eq!(text(&mut reader, "Found.", both), "und.\n\nDone.");
+    }
+
+    #[test]
+    fn what_a_model_says_again_follows_what_it_had_said() {
+        let mut reader = reader();
+        text(&mut reader, "I thi", vec![]);
+        assert_eq!(text(&mut reader, "", vec![]), "");
+        assert_eq!(text(&mut reader, "No, I", vec![]), "\n\nNo, I");
+        assert_eq!(text(&mut reader, "", vec![said("No, I see.")]), " see.");
+    }
+
+    #[test]
+    fn a_call_parts_texts_and_shows_what_it_changes() {
+        let mut reader = reader();
+        let input = json!({"path": "a.rs", "old_text": "x\u{1b}", "new_text": "y"});
+        let call = json!({"type": "tool_use", "id": "t", "name": "edit_file", "input": input});
+        let edit = answer(json!([{"type": "text", "text": "I edit."}, call]));
+        let updates = reader.entry(&edit);
+        let SessionUpdate::ToolCall(call) = &updates[1] else {
+            panic!("{updates:?}");
+        };
+        assert_eq!(
+            (call.kind, call.status),
+            (ToolKind::Edit, ToolCallStatus::InProgress)
+        );
+        assert_eq!(call.locations[0].path, Path::new("/w/a.rs"));
+        let ToolCallContent::Diff(diff) = &call.content[0] else {
+            panic!("{call:?}");
+        };
+        assert_eq!(diff.old_text.as_deref(), Some("x\\u{1b}"));
+        assert_eq!(diff.new_text, "y");
+        assert_eq!(text(&mut reader, "", vec![said("Done.")]), "Done.");
+    }
+
+    #[test]
+    fn a_fence_is_longer_than_any_in_what_it_holds() {
+        assert_eq!(fenced("a"), "```\na\n```");
+        assert_eq!(fenced("a\n````b`\n"), "`````\na\n````b`\n`````");
+    }
+}

@@ -13,6 +13,8 @@ use crate::support::cgroup::note;
 /// How many words the documents below `docs` may have together: a longer one is paid for by
 /// shortening another.
 const MAX_WORDS: usize = 20_000;
+/// The moments in which a process can die, each with its test.
+const WINDOWS: &str = "tests/crash/windows.md";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -104,10 +106,10 @@ fn each_failure_that_is_called_impossible_is_shown_by_a_test() {
 
 #[test]
 fn each_test_that_stands_for_a_promise_is_there() {
-    let document = file("docs/reliability.md");
+    let documents = [file("docs/reliability.md"), file(WINDOWS)].concat();
     let sources = sources();
     let mut named = 0;
-    let names = quoted(&document).into_iter().filter(|name| name.len() > 2);
+    let names = quoted(&documents).into_iter().filter(|name| name.len() > 2);
     for (path, test) in names.filter_map(|name| name.rsplit_once("::")) {
         named += 1;
         match test {
@@ -160,15 +162,8 @@ fn each_path_that_a_document_names_is_there() {
 
 #[test]
 fn each_window_in_which_a_process_can_die_has_its_row() {
-    let document = file("docs/reliability.md");
-    let section = document
-        .split("## 4.")
-        .nth(1)
-        .unwrap()
-        .split("## 5.")
-        .next()
-        .unwrap();
-    let rows = section
+    let document = file(WINDOWS);
+    let rows = document
         .lines()
         .filter_map(|line| line.strip_prefix("- ")?.split(": ").next());
     let rows: Vec<&str> = rows.flat_map(|ids| ids.split(", ")).collect();

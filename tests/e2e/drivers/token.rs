@@ -126,7 +126,10 @@ fn a_token_reaches_the_agent_if_the_user_says_so_and_not_before() {
             format!("token=oat01-fake-never-to-be-seen key=none base=none proxy={proxy}");
         assert_eq!(content(&team, LOOK), expected);
         let shown = content(&team, "$ env | grep CLAUDE_CODE_OAUTH_TOKEN");
-        assert_eq!(shown, "CLAUDE_CODE_OAUTH_TOKEN=[the token is not shown]");
+        assert_eq!(
+            shown,
+            "CLAUDE_CODE_OAUTH_TOKEN=[the value of CLAUDE_CODE_OAUTH_TOKEN]"
+        );
         nothing_shows_it(&team);
         // The spend of the agent is what it reports.
         team.until("the cost", || {
@@ -259,7 +262,8 @@ fn a_lead_agent_a_broken_login_and_a_project_get_no_further() {
     let failed = team.teamctl(["spawn", "carol", "--agent", "claude", "--restart", "never"]);
     let failed = failed.exits(1).stderr;
     assert!(
-        failed.contains("no such account: [the token is not shown]") && !failed.contains(TOKEN),
+        failed.contains("no such account: [the value of CLAUDE_CODE_OAUTH_TOKEN]")
+            && !failed.contains(TOKEN),
         "{failed}"
     );
     fs::remove_file(team.root().join("broken")).unwrap();

@@ -8,6 +8,7 @@ pub mod allowance;
 pub mod at;
 pub mod ledger;
 pub mod mcp;
+pub mod secret;
 pub mod state;
 pub mod submission;
 pub mod tool_use;

@@ -6,10 +6,11 @@
 use std::io;
 
 use bytes::BytesMut;
+use teamd_worker_core::secret::Secret;
 use teamd_worker_model::{
     AgentDriver, AgentEnds, AgentInput, AgentOutput, AgentProcess, Known, Meter, TeamCall,
 };
-use teamd_worker_sandbox::run::{AgentStart, GateHandle, HandedToken, StartedAgent};
+use teamd_worker_sandbox::run::{AgentStart, GateHandle, StartedAgent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -74,7 +75,7 @@ struct Talk {
     team_calls: Option<mpsc::UnboundedReceiver<TeamCall>>,
     record: Option<SessionRecord>,
     /// The token that was handed to the agent, if one was.
-    token: Option<HandedToken>,
+    token: Option<Secret>,
     reads: UnixStream,
     /// Cuts what was read into lines.
     lines: AnyDelimiterCodec,

@@ -11,7 +11,6 @@ mod known_tools;
 mod launch;
 mod result;
 mod running_call;
-mod secrets;
 mod server;
 
 use std::sync::{Arc, OnceLock};

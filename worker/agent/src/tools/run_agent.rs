@@ -6,11 +6,10 @@ use std::path::Path;
 
 use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Gate};
+use teamd_worker_core::secret::Secret;
 use teamd_worker_core::tools::RunAgent;
 use teamd_worker_model::{AgentProcess, AgentSession, Known, Launch, Meter, TeamServer, open_kept};
-use teamd_worker_sandbox::run::{
-    AgentStart, Foreground, GateHandle, HandedToken, RunnerConfig, Way,
-};
+use teamd_worker_sandbox::run::{AgentStart, Foreground, GateHandle, RunnerConfig, Way};
 use teamd_worker_sandbox::shim::{AgentOrder, ShimJob, ShimOrder};
 use teamd_worker_sandbox::{Gateway, Policy};
 
@@ -43,7 +42,7 @@ pub(super) struct LaunchContext<'a> {
     pub(super) live: bool,
     pub(super) gateway: Gateway,
     /// The token that is handed to it, if one is.
-    pub(super) token: Option<HandedToken>,
+    pub(super) token: Option<Secret>,
     /// What counts its model calls.
     pub(super) meter: Meter,
 }

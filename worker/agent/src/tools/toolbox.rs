@@ -14,12 +14,11 @@ use teamd_shared::team_dir::DIR_MODE;
 use teamd_shared::terms::{McpServer, TOKEN_HOST};
 use teamd_shared::transcript::Usage;
 use teamd_worker_core::mcp::McpCatalog;
+use teamd_worker_core::secret::Secret;
 use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{EditFile, LocalAction, Outcome, RunAgent, Sleep, WriteFile};
 use teamd_worker_model::{AgentProcess, Launch, Meter, upstreams};
-use teamd_worker_sandbox::run::{
-    self, GateHandle, HandedToken, Runner, RunnerConfig, reap_orphans,
-};
+use teamd_worker_sandbox::run::{self, GateHandle, Runner, RunnerConfig, reap_orphans};
 use teamd_worker_sandbox::{ConfinementArgs, Gateway, Vendor};
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
@@ -183,7 +182,7 @@ impl Toolbox {
             .map_err(|error| cannot_start_agent(agent, &error))?;
         let mut token = None;
         if uses_token && let Some(value) = config.environment.value(CLAUDE_TOKEN) {
-            let handed = token.insert(HandedToken::new(value));
+            let handed = token.insert(Secret::new(CLAUDE_TOKEN, value));
             hand_over(handed, &mut environment);
         }
         let entered = cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.enter());
@@ -351,7 +350,7 @@ impl Tools for Toolbox {
 
 /// Hands the user's token to the agent, as it is, and takes away the addresses that would lead it to
 /// another service than its vendor's.
-fn hand_over(token: &HandedToken, environment: &mut Environment) {
+fn hand_over(token: &Secret, environment: &mut Environment) {
     for name in OTHER_SERVICES {
         environment.unset(name);
     }

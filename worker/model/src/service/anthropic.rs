@@ -24,8 +24,8 @@ use super::catalog::max_output;
 use super::draft::Draft;
 use super::events::ServerEvent;
 use super::failure::Failure;
-use super::settings::ApiKey;
 use super::wire::{Wire, identifier, json as parse, name, object};
+use teamd_worker_core::secret::Secret;
 use teamd_worker_core::tools::ToolText;
 
 use crate::prompt::{Prompt, PromptTurn, Role, TurnPart};
@@ -145,8 +145,8 @@ impl Wire for Anthropic {
         "v1/messages"
     }
 
-    fn headers(&self, key: Option<&ApiKey>) -> Vec<(&'static str, String)> {
-        let key = key.map(|key| match key.variable {
+    fn headers(&self, key: Option<&Secret>) -> Vec<(&'static str, String)> {
+        let key = key.map(|key| match key.variable() {
             "ANTHROPIC_AUTH_TOKEN" => ("authorization", format!("Bearer {}", key.expose())),
             _ => ("x-api-key", key.expose().to_owned()),
         });

@@ -10,7 +10,9 @@ use teamd_shared::environment::Environment;
 
 use super::failure::{cut, error_chain};
 use super::setting_errors::bad_setting;
-use super::settings::{ApiKey, ServiceSettings, TrustedRoots, proxies, roots};
+use teamd_worker_core::secret::Secret;
+
+use super::settings::{ServiceSettings, TrustedRoots, proxies, roots};
 use super::wire::Wire;
 use crate::ModelError;
 
@@ -101,7 +103,7 @@ pub(super) fn below(base: &Url, path: &str) -> Url {
 }
 
 /// Returns the headers of a request.
-pub(super) fn headers(wire: &dyn Wire, key: Option<&ApiKey>) -> HeaderMap {
+pub(super) fn headers(wire: &dyn Wire, key: Option<&Secret>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in wire.headers(key) {

@@ -23,7 +23,7 @@ pub(super) fn no_answer(settings: &ServiceSettings, attempts: u32, last: &str) -
 pub(super) fn explain(failure: &Failure, settings: &ServiceSettings, attempts: u32) -> ModelError {
     let cause = Cause::of(failure);
     let key = match &settings.key {
-        Some(key) => key.variable,
+        Some(key) => key.variable(),
         None if cause == Cause::Key => return missing_key(settings.provider),
         None => "",
     };

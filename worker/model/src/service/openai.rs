@@ -15,8 +15,8 @@ use teamd_shared::transcript::Usage;
 use super::draft::{Draft, text};
 use super::events::ServerEvent;
 use super::failure::Failure;
-use super::settings::ApiKey;
 use super::wire::{Wire, json as parse, name, object};
+use teamd_worker_core::secret::Secret;
 use teamd_worker_core::tools::ToolText;
 
 use crate::prompt::{Prompt, PromptTurn, Role, TurnPart};
@@ -98,7 +98,7 @@ impl Wire for OpenAi {
         "chat/completions"
     }
 
-    fn headers(&self, key: Option<&ApiKey>) -> Vec<(&'static str, String)> {
+    fn headers(&self, key: Option<&Secret>) -> Vec<(&'static str, String)> {
         key.map(|key| ("authorization", format!("Bearer {}", key.expose())))
             .into_iter()
             .collect()

@@ -10,6 +10,7 @@ use reqwest::{NoProxy, Proxy, Url};
 use teamd_shared::amount::{parse_period, parse_window};
 use teamd_shared::environment::Environment;
 use teamd_shared::model_spec::{ModelSpec, Provider};
+use teamd_worker_core::secret::Secret;
 
 use super::catalog;
 use super::failure::error_chain;
@@ -18,57 +19,6 @@ use crate::ModelError;
 
 /// How long a service may be silent by default.
 const SILENCE: Duration = Duration::from_secs(120);
-
-/// The minimum length of a key that is treated as a secret, in bytes.
-const SECRET: usize = 8;
-
-/// A key.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct ApiKey {
-    /// The variable that it came from.
-    pub(super) variable: &'static str,
-    value: String,
-}
-
-impl ApiKey {
-    /// Returns the key itself, for a header.
-    pub(super) fn expose(&self) -> &str {
-        &self.value
-    }
-
-    /// Returns whether it is a secret. A short key is not, since local servers accept any.
-    pub(super) fn is_secret(&self) -> bool {
-        self.value.len() >= SECRET
-    }
-
-    #[cfg(test)]
-    pub(super) fn of_test(value: &str) -> Self {
-        Self {
-            variable: "ANTHROPIC_API_KEY",
-            value: value.to_owned(),
-        }
-    }
-
-    /// Removes the key from a text, because some services repeat it when they refuse it.
-    ///
-    /// A short key is not a secret (local servers accept any) and may be part of a word, so it
-    /// stays.
-    pub(super) fn scrub(&self, text: &str) -> String {
-        if !self.is_secret() {
-            return text.to_owned();
-        }
-        // Also its form in a quoted text.
-        let quoted = self.value.escape_debug().to_string();
-        text.replace(&self.value, "[the key]")
-            .replace(&quoted, "[the key]")
-    }
-}
-
-impl fmt::Debug for ApiKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ApiKey({})", self.variable)
-    }
-}
 
 /// Which certificate authorities are trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +39,7 @@ pub(super) struct ServiceSettings {
     /// What the service calls the model.
     pub(super) model: String,
     /// The key, if one is set.
-    pub(super) key: Option<ApiKey>,
+    pub(super) key: Option<Secret>,
     /// Where the service is.
     pub(super) base: Url,
     /// Whether that is the provider's own.
@@ -168,7 +118,7 @@ impl ServiceSettings {
     /// and the key, whose limits are its own. They part services, and are no secret's guard: far
     /// too few to tell a key from.
     pub(super) fn service(&self) -> String {
-        let key = self.key.as_ref().map_or("", ApiKey::expose);
+        let key = self.key.as_ref().map_or("", Secret::expose);
         let of = format!("{}\n{key}", self.base.origin().ascii_serialization());
         // FNV-1a, 32 bits (http://www.isthe.com/chongo/tech/comp/fnv/).
         let hash = of.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
@@ -187,9 +137,10 @@ impl ServiceSettings {
 
     /// Takes the key out of a text.
     pub(super) fn scrub(&self, text: &str) -> String {
-        self.key
-            .as_ref()
-            .map_or_else(|| text.to_owned(), |key| key.scrub(text))
+        match &self.key {
+            Some(key) => key.hide(text.into()).into_owned(),
+            None => text.to_owned(),
+        }
     }
 }
 
@@ -219,19 +170,15 @@ fn key(
     provider: Provider,
     is_default_base: bool,
     get: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<ApiKey>, ModelError> {
+) -> Result<Option<Secret>, ModelError> {
     let variables: &[&'static str] = match provider {
         Provider::Anthropic => &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
         Provider::OpenAi | Provider::Script => &["OPENAI_API_KEY"],
     };
-    match variables.iter().find_map(|&variable| {
-        Some(ApiKey {
-            variable,
-            value: get(variable)?,
-        })
-    }) {
-        Some(key) if !key.value.chars().all(|c| c.is_ascii_graphic()) => Err(bad_setting(
-            key.variable,
+    let mut set = variables.iter();
+    match set.find_map(|variable| Some(Secret::new(variable, get(variable)?))) {
+        Some(key) if !key.expose().chars().all(|c| c.is_ascii_graphic()) => Err(bad_setting(
+            key.variable(),
             "it holds a character that no key has (such as a line break, a space or a typographic quote)",
         )),
         None if provider == Provider::Anthropic || is_default_base => Err(missing_key(provider)),
@@ -307,8 +254,8 @@ mod tests {
         assert_eq!(key.expose(), "sk-very-secret");
         assert!(!format!("{settings:?} {key:?}").contains("very-secret"));
         assert_eq!(
-            key.scrub("Incorrect API key: sk-very-secret."),
-            "Incorrect API key: [the key]."
+            settings.scrub("Incorrect API key: sk-very-secret."),
+            "Incorrect API key: [the value of ANTHROPIC_API_KEY]."
         );
         let odd = read("anthropic", &with(&[], &[("ANTHROPIC_API_KEY", "sk-a\nb")])).unwrap_err();
         assert!(
@@ -332,7 +279,7 @@ mod tests {
             .unwrap()
             .key
             .unwrap();
-        assert_eq!(token.variable, "ANTHROPIC_AUTH_TOKEN");
+        assert_eq!(token.variable(), "ANTHROPIC_AUTH_TOKEN");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::draft::Draft;
 use super::events::ServerEvent;
 use super::failure::{Failure, FailureKind};
-use super::settings::ApiKey;
 use crate::prompt::Prompt;
+use teamd_worker_core::secret::Secret;
 
 /// The wire format of a provider. A further provider is one more file that implements it.
 pub(super) trait Wire: Debug + Send {
@@ -17,7 +17,7 @@ pub(super) trait Wire: Debug + Send {
     fn path(&self) -> &'static str;
 
     /// Returns the headers that carry the key and the version of the format.
-    fn headers(&self, key: Option<&ApiKey>) -> Vec<(&'static str, String)>;
+    fn headers(&self, key: Option<&Secret>) -> Vec<(&'static str, String)>;
 
     /// Writes a request. The same prompt gives the same bytes, and a longer conversation begins
     /// with those of the shorter one: the caches of the services depend on that.

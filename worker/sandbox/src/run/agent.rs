@@ -7,13 +7,13 @@ use std::path::Path;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open};
 use teamd_shared::member::Gate;
+use teamd_worker_core::secret::Secret;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::agent_gate::{self, AgentGate, GateHandle};
 use super::foreground::{Foreground, GRACE_OF_AGENT, how_it_exited, last_words};
-use super::handed_token::HandedToken;
 use super::shim_handle::ShimHandle;
 use super::source::pair;
 use super::way::Way;
@@ -32,7 +32,7 @@ pub struct AgentStart<'a> {
     /// The way to its gateway.
     pub way: Way,
     /// The token that was handed to it: it is taken out of its last words.
-    pub token: Option<HandedToken>,
+    pub token: Option<Secret>,
 }
 
 /// The process of an agent that runs for many turns. If this is dropped, the agent and all that it
@@ -124,7 +124,7 @@ async fn watch_end(
     mut shim: ShimHandle,
     errors: UnixStream,
     mut ends: oneshot::Sender<String>,
-    token: Option<HandedToken>,
+    token: Option<Secret>,
 ) {
     let last_words = tokio::spawn(last_words(errors));
     let report = tokio::select! {

@@ -4,21 +4,22 @@ use std::error::Error;
 use std::time::Duration;
 
 use rmcp::ClientHandler;
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, JsonObject, ProtocolVersion};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer,
     RoleClient,
 };
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
+use serde_json::{Value, json};
 use teamd_shared::mcp_tools::ServerTool;
 use teamd_shared::terms::McpServer;
+use teamd_worker_core::secret::{Secret, hide_all};
 
 use tokio::net::UnixStream;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::known_tools::KnownTools;
-use super::secrets::ServerSecrets;
 
 /// How long a server may take at most for each step until it can be called.
 const START: Duration = Duration::from_secs(30);
@@ -28,7 +29,7 @@ const START: Duration = Duration::from_secs(30);
 pub(super) struct McpConnection {
     state: watch::Receiver<State>,
     /// What no text of the server may show.
-    pub(super) secrets: ServerSecrets,
+    pub(super) secrets: Vec<Secret>,
 }
 
 /// A server that is being connected.
@@ -36,7 +37,7 @@ pub(super) struct Connecting {
     /// How it is defined.
     pub(super) server: McpServer,
     /// What no text of it may show.
-    pub(super) secrets: ServerSecrets,
+    pub(super) secrets: Vec<Secret>,
     /// Where its tools are kept.
     pub(super) known: KnownTools,
 }
@@ -161,7 +162,7 @@ pub(super) fn over_pipe(
             how = &mut ended => how.unwrap_or_else(|_| CLOSED.to_owned()),
             how = serve(connecting, pipes, ClientLifecycleMode::Initialize, &tell) => {
                 // The next call starts it again.
-                tell.send_replace(State::Ended(secrets.scrub(&how)));
+                tell.send_replace(State::Ended(hide_all(&secrets, &how)));
                 // What its process says of its end tells more than that its output has ended.
                 match timeout(LAST_WORDS, &mut ended).await {
                     Ok(Ok(last)) if how == CLOSED => last,
@@ -169,7 +170,7 @@ pub(super) fn over_pipe(
                 }
             }
         };
-        tell.send_replace(State::Ended(secrets.scrub(&how)));
+        tell.send_replace(State::Ended(hide_all(&secrets, &how)));
     };
     (connection, serving)
 }
@@ -187,14 +188,14 @@ pub(super) fn over_http(
     let serving = async move {
         let secrets = connecting.secrets.clone();
         let how = serve(connecting, transport, lifecycle, &tell).await;
-        tell.send_replace(State::Ended(secrets.scrub(&how)));
+        tell.send_replace(State::Ended(hide_all(&secrets, &how)));
     };
     (connection, serving)
 }
 
-fn connection(secrets: &ServerSecrets) -> (watch::Sender<State>, McpConnection) {
+fn connection(secrets: &[Secret]) -> (watch::Sender<State>, McpConnection) {
     let (tell, state) = watch::channel(State::Starting);
-    let secrets = secrets.clone();
+    let secrets = secrets.to_vec();
     (tell, McpConnection { state, secrets })
 }
 
@@ -265,7 +266,7 @@ where
 async fn list(
     peer: &Peer<RoleClient>,
     within: Duration,
-    secrets: &ServerSecrets,
+    secrets: &[Secret],
 ) -> Result<Vec<ServerTool>, String> {
     let listed = match timeout(within, peer.list_all_tools()).await {
         Ok(Ok(listed)) => listed,
@@ -286,13 +287,21 @@ async fn list(
             .unwrap_or(false);
         let tool = ServerTool {
             name: tool.name.into_owned(),
-            description: secrets.scrub(&tool.description.unwrap_or_default()),
-            schema: serde_json::Value::Object((*tool.input_schema).clone()),
+            description: hide_all(secrets, &tool.description.unwrap_or_default()),
+            schema: without_secrets(&tool.input_schema, secrets),
             is_read_only,
         };
         tools.push(tool.bounded());
     }
     Ok(tools)
+}
+
+/// Returns the schema of a tool without what no text of the server may show.
+fn without_secrets(schema: &JsonObject, secrets: &[Secret]) -> Value {
+    let written = Value::Object(schema.clone());
+    let hidden = hide_all(secrets, &written.to_string());
+    // A value that is a piece of JSON itself would leave none: then the model gets no schema.
+    serde_json::from_str(&hidden).unwrap_or_else(|_| json!({}))
 }
 
 /// Says in a line why a connection does not begin.

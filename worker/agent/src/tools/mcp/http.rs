@@ -7,8 +7,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use teamd_shared::terms::variable_of;
-
-use super::secrets::ServerSecrets;
+use teamd_worker_core::secret::Secret;
 
 /// Makes the transport to a server. No redirect is followed.
 ///
@@ -18,12 +17,16 @@ pub(super) fn transport(
     client: Client,
     url: &str,
     headers: &BTreeMap<String, String>,
-    secrets: &ServerSecrets,
+    secrets: &[Secret],
 ) -> Result<StreamableHttpClientTransport<Client>, String> {
     let mut sent = HashMap::new();
     for (name, written) in headers {
         let value = match variable_of(written) {
-            Some(variable) => secrets.value(variable).unwrap_or_default(),
+            Some(variable) => {
+                let mut set = secrets.iter();
+                let secret = set.find(|secret| secret.variable() == variable);
+                secret.map_or("", Secret::expose)
+            }
             None => written,
         };
         let header = HeaderName::try_from(name.as_str());

@@ -4,11 +4,10 @@
 use teamd_shared::member::{Gate, Sandbox, SandboxMode};
 use teamd_shared::sandbox::Namespaces;
 use teamd_shared::terms::{McpServer, McpTransport};
+use teamd_worker_core::secret::Secret;
 use teamd_worker_sandbox::Gateway;
 use teamd_worker_sandbox::run::{AgentStart, Runner, StartedAgent, Way};
 use teamd_worker_sandbox::shim::{AgentOrder, ShimJob, ShimOrder};
-
-use super::secrets::ServerSecrets;
 
 /// Tells whether the gate of a server changes while it runs: with namespaces of our own.
 pub(super) fn is_live(runner: &Runner) -> bool {
@@ -25,7 +24,7 @@ pub(super) fn start(
     server: &McpServer,
     runner: &Runner,
     gate: Gate,
-    secrets: &ServerSecrets,
+    secrets: &[Secret],
 ) -> Result<StartedAgent, String> {
     let McpTransport::Stdio {
         command,
@@ -64,8 +63,8 @@ pub(super) fn start(
     let gateway = Gateway::new(&sandbox, has_network);
     let mut way = Way::make(gateway, is_live).map_err(|error| error.to_string())?;
     let mut environment = config.environment.clone();
-    for (name, value) in secrets.iter() {
-        environment.set(name, value);
+    for secret in secrets {
+        environment.set(secret.variable(), secret.expose());
     }
     for (name, value) in way.variables() {
         environment.set(name, &value);

@@ -1,18 +1,11 @@
 //! What a model gets of the result of a tool: text, and a word about everything else.
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
-use teamd_shared::mcp_tools::cut;
 use teamd_worker_core::mcp::visible;
 use teamd_worker_core::tools::Outcome;
 
 /// How much of a result a model gets, in bytes.
-const MAX_RESULT: usize = 100_000;
-
-/// Returns the text of a server for a model: what is not shown is left out, and what is too long is
-/// cut.
-pub(super) fn shown(text: &str) -> String {
-    cut(&visible(text), MAX_RESULT)
-}
+pub(super) const MAX_RESULT: usize = 100_000;
 
 /// Makes the outcome of a call.
 pub(super) fn outcome_of(result: CallToolResult) -> Outcome {
@@ -22,7 +15,7 @@ pub(super) fn outcome_of(result: CallToolResult) -> Outcome {
     {
         parts.push(structured.to_string());
     }
-    let text = shown(&parts.join("\n"));
+    let text = visible(&parts.join("\n"));
     let content = if text.is_empty() {
         "(no content)".to_owned()
     } else {
@@ -66,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_reaches_the_model_as_visible_text_of_bounded_length() {
+    fn a_result_reaches_the_model_as_visible_text() {
         let told = outcome(json!({"content": [
             {"type": "text", "text": "one\u{1b}[2J\u{202e}"},
             {"type": "image", "mimeType": "image/png", "data": "aGk="},
@@ -79,10 +72,5 @@ mod tests {
             outcome(json!({"content": [], "structuredContent": {"a": 1}, "isError": true}));
         assert_eq!(structured, Outcome::error("{\"a\":1}"));
         assert_eq!(outcome(json!({"content": []})).content, "(no content)");
-        let long = outcome(json!({"content": [{"type": "text", "text": "é".repeat(100_000)}]}));
-        assert!(
-            long.content.len() < MAX_RESULT + 100
-                && long.content.ends_with("more bytes are not shown]")
-        );
     }
 }

@@ -7,12 +7,15 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::{Map, Value};
+use teamd_shared::mcp_tools::cut;
+use teamd_worker_core::mcp::visible;
+use teamd_worker_core::secret::{Secret, hide_all};
 use teamd_worker_core::tools::Outcome;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::connection::{LAST_WORDS, McpConnection, innermost};
-use super::result::outcome_of;
+use super::result::{MAX_RESULT, outcome_of};
 
 /// A call that has been started.
 #[derive(Debug)]
@@ -36,7 +39,7 @@ impl RunningMcpCall {
         let calling = call(connection, tool, arguments, timeout, cancelled);
         let task = tokio::spawn(async move {
             let mut outcome = calling.await;
-            outcome.content = secrets.scrub(&outcome.content);
+            outcome.content = bounded(&outcome.content, &secrets);
             outcome
         });
         Self {
@@ -67,6 +70,12 @@ impl RunningMcpCall {
         }
         self.finish().await
     }
+}
+
+/// Returns what a model gets of a text: without secrets first, since a cut could leave the half of
+/// one.
+fn bounded(text: &str, secrets: &[Secret]) -> String {
+    cut(&hide_all(secrets, text), MAX_RESULT)
 }
 
 async fn call(
@@ -124,7 +133,7 @@ async fn call(
             "no answer within {} s: the call is broken off, and may have run (`timeout` of `[mcp.NAME]` sets the limit)",
             timeout.as_secs()
         )),
-        Err(ServiceError::McpError(error)) => Outcome::error(super::result::shown(&error.message)),
+        Err(ServiceError::McpError(error)) => Outcome::error(visible(&error.message)),
         Err(error) => {
             let ended = tokio::time::timeout(2 * LAST_WORDS, connection.ended()).await;
             let how = ended.unwrap_or_else(|_| format!("fails: {}", innermost(&error)));
@@ -136,4 +145,22 @@ async fn call(
 fn broken_off(why: Result<String, oneshot::error::RecvError>) -> Outcome {
     let why = why.unwrap_or_else(|_| "broken off".to_owned());
     Outcome::error(format!("[{why}]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_bounded_and_holds_no_part_of_a_secret() {
+        let secret = Secret::new("TOKEN", "tok-3c1f".to_owned());
+        let text = format!(
+            "{}tok-3c1f{}",
+            "é".repeat(MAX_RESULT / 2 - 2),
+            "x".repeat(100)
+        );
+        let shown = bounded(&text, &[secret]);
+        assert!(!shown.contains("tok") && shown.ends_with("more bytes are not shown]"));
+        assert!(shown.len() < MAX_RESULT + 100);
+    }
 }

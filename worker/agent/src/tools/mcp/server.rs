@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use teamd_shared::environment::Environment;
 use teamd_shared::member::Gate;
 use teamd_shared::terms::{McpServer, McpTransport};
+use teamd_worker_core::secret::Secret;
 use teamd_worker_model::http_client;
 use teamd_worker_sandbox::run::{GateHandle, Runner, StartedAgent};
 use tokio::task::JoinSet;
@@ -11,7 +13,6 @@ use tokio::time::Instant;
 
 use super::connection::{self, Connecting, McpConnection};
 use super::known_tools::KnownTools;
-use super::secrets::ServerSecrets;
 use super::{http, launch};
 
 /// How often a server may die within [`PERIOD`] before it has failed.
@@ -108,7 +109,7 @@ impl Server {
 
     fn start(&self, runner: &Runner, gate: Gate) -> Result<RunningServer, String> {
         let environment = &runner.config().environment;
-        let secrets = ServerSecrets::of(&self.definition, environment)?;
+        let secrets = secrets_of(&self.definition, environment)?;
         let connecting = Connecting {
             server: self.definition.clone(),
             secrets: secrets.clone(),
@@ -195,6 +196,21 @@ impl Server {
             .and_then(|running| running.gate.as_ref());
         gate.is_some_and(GateHandle::may_write)
     }
+}
+
+/// Reads the variables that a server needs.
+///
+/// # Errors
+/// Which one is not set, and what to do.
+fn secrets_of(server: &McpServer, environment: &Environment) -> Result<Vec<Secret>, String> {
+    let mut secrets = Vec::new();
+    for name in server.variables() {
+        let value = environment.value(name).ok_or_else(|| {
+            format!("the variable {name} is not set: set it where the teammate is spawned, and spawn it again")
+        })?;
+        secrets.push(Secret::new(name, value));
+    }
+    Ok(secrets)
 }
 
 #[cfg(test)]

@@ -8,14 +8,13 @@ use std::task::{Context, Poll};
 use hyper::body::{Bytes, Frame};
 use hyper::header::{HeaderMap, HeaderValue};
 use reqwest::Body;
-
-use crate::service::settings::ApiKey;
+use teamd_worker_core::secret::Secret;
 
 /// The replacement of each character of the key.
 const MASK: u8 = b'*';
 
 /// Removes the key from the headers of an answer.
-pub(super) fn headers(key: &ApiKey, headers: &mut HeaderMap) {
+pub(super) fn headers(key: &Secret, headers: &mut HeaderMap) {
     for value in headers.values_mut() {
         let mut scrubber = Scrubber::new(key);
         let mut clean = scrubber.push(value.as_bytes());
@@ -30,7 +29,7 @@ pub(super) fn headers(key: &ApiKey, headers: &mut HeaderMap) {
 }
 
 /// Returns a body that removes the key while it passes.
-pub(super) fn body(key: &ApiKey, body: Body) -> Body {
+pub(super) fn body(key: &Secret, body: Body) -> Body {
     Body::wrap(Scrubbed {
         body,
         scrubber: Scrubber::new(key),
@@ -41,25 +40,17 @@ pub(super) fn body(key: &ApiKey, body: Body) -> Body {
 /// Removes the key from bytes that come in pieces.
 #[derive(Debug)]
 struct Scrubber {
-    /// The key, and its form in a JSON text if that differs.
+    /// The key, in each form that a text may have it in.
     keys: Vec<Vec<u8>>,
     /// The end of what has come, if the key may begin there.
     held: Vec<u8>,
 }
 
 impl Scrubber {
-    fn new(key: &ApiKey) -> Self {
-        let mut keys = Vec::new();
-        if key.is_secret() {
-            let quoted = serde_json::json!(key.expose()).to_string();
-            keys = vec![
-                key.expose().as_bytes().to_vec(),
-                quoted.trim_matches('"').as_bytes().to_vec(),
-            ];
-            keys.dedup();
-        }
+    fn new(key: &Secret) -> Self {
+        let forms = key.forms().iter();
         Self {
-            keys,
+            keys: forms.map(|form| form.as_bytes().to_vec()).collect(),
             held: Vec::new(),
         }
     }
@@ -144,9 +135,13 @@ impl hyper::body::Body for Scrubbed {
 mod tests {
     use super::*;
 
+    fn key_of(value: &str) -> Secret {
+        Secret::new("ANTHROPIC_API_KEY", value.to_owned())
+    }
+
     #[test]
     fn the_key_is_taken_out_wherever_a_text_is_cut() {
-        let key = ApiKey::of_test("sk-s\"k-secret");
+        let key = key_of("sk-s\"k-secret");
         let text = "data: sk-sk-s\"k-secret, sk-s\\\"k-secretsk-s\"k-secret and sk-s";
         let clean = "data: sk-*************, **********************************".len();
         for first in 0..=text.len() {
@@ -164,7 +159,7 @@ mod tests {
                 );
             }
         }
-        let short = ApiKey::of_test("local");
+        let short = key_of("local");
         assert_eq!(
             Scrubber::new(&short).push(b"a local one"),
             b"a local one",
@@ -174,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_event_is_not_held_back() {
-        let mut scrubber = Scrubber::new(&ApiKey::of_test("sk-secret-1"));
+        let mut scrubber = Scrubber::new(&key_of("sk-secret-1"));
         assert_eq!(scrubber.push(b"data: 1\n\n"), b"data: 1\n\n");
         assert_eq!(scrubber.push(b"data: s"), b"data: ");
         assert_eq!(scrubber.push(b"o\n\n"), b"so\n\n");

@@ -273,7 +273,7 @@ impl Upstream {
         let Some(key) = &self.settings.key else {
             return headers;
         };
-        let (name, value) = match (self.settings.provider, key.variable) {
+        let (name, value) = match (self.settings.provider, key.variable()) {
             (Provider::Anthropic, "ANTHROPIC_API_KEY") => ("x-api-key", key.expose().to_owned()),
             _ => ("authorization", format!("Bearer {}", key.expose())),
         };

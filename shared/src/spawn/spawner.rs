@@ -248,14 +248,14 @@ fn real(base: &Path, path: &str) -> Result<String, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use crate::member::Bounds;
     use crate::team_dir::TeamPath;
     use serde_json::json;
 
     use super::*;
 
-    fn scene() -> (tempfile::TempDir, TeamDir, Spawner) {
+    pub(in crate::spawn) fn scene() -> (tempfile::TempDir, TeamDir, Spawner) {
         let scratch = tempfile::tempdir().unwrap();
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let roster = json!({"version": 1, "seq": 1, "team_name": "t", "members": []});
@@ -384,7 +384,7 @@ mod tests {
         order.terms.model.as_ref().map(ToString::to_string)
     }
 
-    fn alice() -> SpawnTeammate {
+    pub(in crate::spawn) fn alice() -> SpawnTeammate {
         SpawnTeammate {
             name: "alice".into(),
             role: "coder".into(),

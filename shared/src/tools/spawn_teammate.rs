@@ -234,6 +234,11 @@ impl SpawnReport {
         }
     }
 
+    /// Returns the teammate.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
     /// Describes what came of the order.
     ///
     /// # Errors

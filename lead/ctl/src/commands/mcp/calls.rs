@@ -18,13 +18,13 @@ use teamd_shared::id::{Ids, RandomIds, RequestId};
 use teamd_shared::member::Terms;
 use teamd_shared::message::{LEAD, USER};
 use teamd_shared::name::Name;
-use teamd_shared::spawn::{Spawner, model_of_key};
+use teamd_shared::spawn::{SpawnCall, Spawner, model_of_key};
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::team_file::TeamFile;
 use teamd_shared::terms::TermsPatch;
 use teamd_shared::tools::{
-    AnswerPlan, LeadMessage, RequestPlan, ShutdownRequest, SpawnReport, SpawnTeammate, TaskAction,
-    TaskReview, task_text, team_text, teammate, unexpected,
+    AnswerPlan, LeadMessage, RequestPlan, ShutdownRequest, SpawnTeammate, TaskAction, TaskReview,
+    task_text, team_text, teammate, unexpected,
 };
 
 use super::events;
@@ -171,38 +171,13 @@ impl Caller<'_> {
         Ok(format!("{shown}\nconnected leads: {}", leads.join(", ")))
     }
 
-    /// Starts teammates, one after the other. It is an error only if none has started: those that
-    /// have are there, and cost something.
     fn spawn(&self, dir: &TeamDir, spawn: &SpawnTeammate) -> Result<String, String> {
         let spawner = self.spawner(dir)?;
-        let mut reports = Vec::new();
-        for name in &spawn.names()? {
-            match self.spawn_one(dir, &spawner, name, spawn) {
-                Ok(report) => reports.push(report),
-                Err(why) if reports.is_empty() => return Err(why),
-                Err(why) => {
-                    reports.push(format!("{name} has not started, nor any after it: {why}"));
-                    break;
-                }
-            }
+        let mut call = SpawnCall::new(spawn)?;
+        while let Some(command) = call.next(&spawner, dir, RandomIds.request()) {
+            call.record(self.order(dir, command));
         }
-        Ok(reports.join("\n"))
-    }
-
-    fn spawn_one(
-        &self,
-        dir: &TeamDir,
-        spawner: &Spawner,
-        name: &Name,
-        spawn: &SpawnTeammate,
-    ) -> Result<String, String> {
-        let order = spawner.order(dir, name, spawn)?;
-        let report = SpawnReport::of(&order);
-        let spawn = Command::Spawn {
-            id: RandomIds.request(),
-            order: Box::new(order),
-        };
-        report.text(self.order(dir, spawn)?)
+        call.finish()
     }
 
     /// Returns the lead as the teammates that it spawns see it: its terms are the top level of

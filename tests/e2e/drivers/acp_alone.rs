@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{ACP, KEY, LIVE, SETS, agent_of, runs, session, spawn, team_of};
+use super::{ACP, KEY, LIVE, SETS, STEERED, agent_of, runs, session, spawn, team_of};
 use crate::support::{Team, is_alive, signal};
 
 /// A team whose agent is started by this command line of a shell.
@@ -49,6 +49,48 @@ fn mail_during_a_turn_is_the_next_prompt() {
     assert_eq!(prompts, 2, "what has come meanwhile is one prompt: {kept}");
 }
 
+/// An agent that announces it takes mail into its turn, in which its model reads it. What it refuses
+/// is the next prompt.
+#[test]
+fn mail_joins_the_turn_of_an_agent_that_takes_it() {
+    for (abilities, prompts) in [("resume load", 1), ("resume load refused", 2)] {
+        let Some(team) = team_of(&[&STEERED], LIVE) else {
+            return;
+        };
+        team.write("abilities", abilities);
+        spawn(&team, &STEERED, &[]);
+        team.send(
+            "carol",
+            "$ touch ready; until [ -e go ]; do sleep 0.01; done; echo first",
+        );
+        team.until("the command", || team.made("ready"));
+        team.send("carol", "say second");
+        let joined = || session(&team, &STEERED).contains("{\"steering\": true}");
+        let mail = || team.file("transcript/carol.jsonl").contains("say second");
+        team.until("the mail", || mail() && (joined() || prompts == 2));
+        team.write("go", "");
+        team.until_finished("carol", 1);
+        let content = team.notices("carol").pop().unwrap()["content"].to_string();
+        assert!(
+            content.contains("first") && content.contains("second"),
+            "{content}"
+        );
+        let kept = session(&team, &STEERED);
+        assert!(!kept.contains("cancelled"), "{kept}");
+        assert_eq!(kept.matches("say second").count(), 1, "{kept}");
+        assert_eq!(runs(&team, "say third")["content"], "third");
+    }
+}
+
+/// A message that joined a turn is told once, whatever cuts the turn off: its model may have read it
+/// or not.
+#[test]
+fn mail_that_joined_a_turn_is_told_once() {
+    super::a_message_joins_the_work_that_is_done_and_so_does_a_shutdown_request(&STEERED);
+    super::a_message_that_an_interrupted_call_was_told_is_the_next_work(&STEERED);
+    super::a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice(&STEERED);
+}
+
 /// What it shows of its turn is in the transcript: texts, calls with what they are given, plans; a
 /// call of a team tool once.
 #[test]
@@ -92,6 +134,60 @@ fn what_it_shows_is_in_the_transcript() {
         team.path("transcript/carol.jsonl").to_str().unwrap(),
     ])
     .ok();
+}
+
+/// It announces that it takes the server of the team tools, and does not use it.
+#[test]
+fn an_agent_that_ignores_the_team_tools_fails_and_is_told_what_to_do() {
+    for abilities in ["resume toolless", "resume toolless connect"] {
+        let Some(team) = team_of(&[&ACP], LIVE) else {
+            return;
+        };
+        team.write("abilities", abilities);
+        spawn(&team, &ACP, &[]);
+        let failed = runs(&team, "say all well");
+        assert_eq!(failed["idle_reason"], "failed", "{failed}");
+        let content = failed["content"].as_str().unwrap();
+        for told in ["has no team tools", "all well", "hint: have it use MCP"] {
+            assert!(content.contains(told), "{content}");
+        }
+    }
+}
+
+/// At the deadline of a shutdown its turn is cancelled before it is ended; one that does not obey is
+/// ended all the same. So it is with a worker that leaves in the middle of a turn.
+#[test]
+fn a_turn_is_cancelled_before_its_agent_is_ended() {
+    for (order, ends) in [
+        ("$ touch begun; sleep 600", "shutdown"),
+        ("hang", "shutdown"),
+        ("deaf", "shutdown"),
+        ("$ touch begun; sleep 600", "SIGTERM"),
+    ] {
+        let Some(team) = team_of(&[&ACP], LIVE) else {
+            return;
+        };
+        spawn(&team, &ACP, &["--prompt", order]);
+        team.until("its turn", || session(&team, &ACP).contains(order));
+        team.until("its command", || {
+            !order.starts_with('$') || team.made("begun")
+        });
+        let agent = agent_of(&team);
+        if ends == "shutdown" {
+            team.teamctl(["shutdown", "carol", "--decide-within", "0.1s"])
+                .ok();
+        } else {
+            signal(team.pid("carol"), Signal::SIGTERM);
+        }
+        team.until("its end", || !is_alive(agent));
+        assert!(
+            session(&team, &ACP).contains("\"cancel\""),
+            "{order} {ends}"
+        );
+        if ends == "shutdown" {
+            team.until("all to be gone", || team.processes().len() == 1);
+        }
+    }
 }
 
 /// A service that fails looks like that with some agents.

@@ -68,6 +68,12 @@ const ACP: Stub = Stub {
     command: "execute",
 };
 
+/// One that takes messages into its turn.
+const STEERED: Stub = Stub {
+    arguments: ", 'acp', '--steers'",
+    ..ACP
+};
+
 /// Makes a test of each scenario, for each stub.
 macro_rules! scenarios {
     ($($scenario:ident)*) => {

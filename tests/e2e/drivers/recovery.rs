@@ -35,8 +35,10 @@ pub(super) fn a_killed_agent_goes_on_with_its_session_and_is_told_nothing_twice(
         let kept = session(&team, stub);
         for told in ["say first-words", "echo once >> runs", "echo later >> runs"] {
             let users = kept.lines().filter(|line| {
-                // What is quoted is told as what was told before.
-                let unquoted = line.replace("\\n> $ echo", "");
+                // What is quoted is told as what was told before, or may have been.
+                let doubtful = line.split_once("they are a message to you:");
+                let (before, doubtful) = doubtful.unwrap_or((line, ""));
+                let unquoted = before.replace("\\n> $ echo", "") + doubtful;
                 line.contains("\"role\": \"user\"") && unquoted.contains(told)
             });
             assert_eq!(users.count(), 1, "{told}: {kept}");

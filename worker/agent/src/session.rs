@@ -362,6 +362,10 @@ impl<T: Tools> Session<T> {
     async fn leave(mut self, end: &IncarnationEnd) -> Result<(), TranscriptError> {
         self.dispatcher.state.leaving();
         self.dispatcher.mailbox.close();
+        if let Some(agent) = self.model.agent() {
+            self.dispatcher.toolbox.allow(None);
+            self.dispatcher.run_to_end(agent.end()).await;
+        }
         while self.dispatcher.state.has_background() {
             self.dispatcher.serve(None).await;
         }

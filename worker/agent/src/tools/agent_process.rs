@@ -13,7 +13,7 @@ use teamd_worker_model::{
 use teamd_worker_sandbox::run::{AgentStart, GateHandle, StartedAgent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, Decoder};
 
 use super::session_record::SessionRecord;
@@ -35,6 +35,8 @@ pub(super) struct AgentExchange {
     pub(super) meter: Meter,
     /// The calls of team tools that come over HTTP, if they do.
     pub(super) team_calls: Option<mpsc::UnboundedReceiver<TeamCall>>,
+    /// Whether the agent has asked for their list, if it has to.
+    pub(super) is_listed: Option<watch::Receiver<bool>>,
     /// Where is recorded what the agent does not show of its session.
     pub(super) record: Option<SessionRecord>,
 }
@@ -65,7 +67,8 @@ impl AgentExchange {
             writes,
         };
         tasks.spawn(talk.run(self.begin, ends));
-        Ok((process.with_tasks(tasks), gate))
+        let process = process.with_list(self.is_listed).with_tasks(tasks);
+        Ok((process, gate))
     }
 }
 

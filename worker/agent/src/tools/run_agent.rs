@@ -8,7 +8,7 @@ use teamd_shared::environment::Environment;
 use teamd_shared::member::{Agent, Gate};
 use teamd_worker_core::secret::Secret;
 use teamd_worker_core::tools::RunAgent;
-use teamd_worker_model::{AgentProcess, AgentSession, Known, Launch, Meter, TeamServer, open_kept};
+use teamd_worker_model::{AgentProcess, AgentSession, Known, Launch, Meter, open_kept};
 use teamd_worker_sandbox::run::{AgentStart, Foreground, GateHandle, RunnerConfig, Way};
 use teamd_worker_sandbox::shim::{AgentOrder, ShimJob, ShimOrder};
 use teamd_worker_sandbox::{Gateway, Policy};
@@ -148,9 +148,11 @@ impl LaunchContext<'_> {
         let record = record_name.map(|name| SessionRecord::open(state, &name));
         let record = record.transpose()?;
         let mut team_calls = None;
-        if let Some(TeamServer { endpoint, calls }) = driver.team_server() {
-            self.gateway = self.gateway.with_team(Some(endpoint));
-            team_calls = Some(calls);
+        let mut is_listed = None;
+        if let Some(server) = driver.team_server() {
+            self.gateway = self.gateway.with_team(Some(server.endpoint));
+            team_calls = Some(server.calls);
+            is_listed = Some(server.is_listed);
         }
         for (name, value) in driver.settings().iter() {
             self.environment.set(name, value);
@@ -171,6 +173,7 @@ impl LaunchContext<'_> {
             known,
             meter,
             team_calls,
+            is_listed,
             record,
         };
         conversation.start(AgentStart {

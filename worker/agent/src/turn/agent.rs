@@ -134,7 +134,11 @@ impl<T: Tools> Session<T> {
         } = self;
         match (model.agent(), why) {
             (Some(agent), Why::Interrupted) => dispatcher.run_to_end(agent.interrupt()).await,
-            (Some(agent), _) => agent.abandon(),
+            (Some(agent), _) => {
+                // While it cancels its turn, it asks no model.
+                dispatcher.toolbox.allow(None);
+                dispatcher.run_to_end(agent.end()).await;
+            }
             (None, _) => return Ok(()),
         }
         self.charge()

@@ -4,13 +4,15 @@
 //!
 //! The agent chooses the id of its session, and shows no ids of messages. So the worker keeps a
 //! record of both ([`record`]). A prompt is never sent during a turn: some agents cancel the turn
-//! then. What comes meanwhile is the next prompt.
+//! then. What comes meanwhile joins the turn of an agent that can take it so ([`steering`]), else
+//! it is the next prompt.
 //!
 //! A call of a team tool is the one that comes over HTTP. What the agent shows of it is left out.
 
 mod endpoint;
 mod frames;
 mod record;
+mod steering;
 mod updates;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -41,6 +43,7 @@ use frames::{
     error_text, mode_to_set, not_served, notification, option_for, request, response,
     why_it_stopped,
 };
+use steering::Steering;
 
 /// The message about a call that may not run, before the reason.
 const REFUSED: &str = "The last call of a tool may not run: ";
@@ -60,6 +63,7 @@ enum Awaited {
     Load,
     Mode,
     Prompt,
+    Steering,
 }
 
 /// A turn that runs.
@@ -104,6 +108,7 @@ struct Session {
     preamble: Option<String>,
     /// What the agent can do.
     capabilities: AgentCapabilities,
+    steering: Steering,
 }
 
 /// What the agent shows of its turn.
@@ -195,8 +200,8 @@ impl Acp {
 
     /// Reads the answer to a request.
     fn answered(&mut self, id: &Value, frame: &Value) -> String {
-        let awaited = id.as_u64().and_then(|id| self.requests.awaited.remove(&id));
-        let Some(awaited) = awaited else {
+        let number = id.as_u64().unwrap_or_default();
+        let Some(awaited) = self.requests.awaited.remove(&number) else {
             return String::new();
         };
         let error = frame.get("error").filter(|error| !error.is_null());
@@ -207,6 +212,7 @@ impl Acp {
         let result = &frame["result"];
         match (awaited, error) {
             (Awaited::Prompt, error) => self.prompt_answered(result, error),
+            (Awaited::Steering, error) => self.steering_answered(number, result, error),
             (Awaited::Resume | Awaited::Load, Some(why)) => {
                 self.output.push(AgentOutput::NotResumed(why));
                 String::new()
@@ -263,6 +269,7 @@ impl Acp {
             );
         }
         self.session.capabilities = agent.agent_capabilities;
+        self.session.steering = Steering::announced(agent.meta.as_ref());
         let servers = vec![self.team_server_entry()];
         let cwd = self.workspace.clone();
         let sessions = &self.session.capabilities.session_capabilities;
@@ -321,12 +328,17 @@ impl Acp {
         }
         let mut texts = Vec::new();
         for (id, text) in std::mem::take(&mut self.waiting) {
-            self.record.push_str(&record::message_line(id));
-            self.output.push(AgentOutput::Taken(id));
+            self.taken(id);
             texts.push(text);
         }
         self.turn = Some(Turn::new());
         self.prompt(&texts.join("\n\n"))
+    }
+
+    /// A message is part of a turn: from now on, the session holds it.
+    fn taken(&mut self, id: Uuid) {
+        self.record.push_str(&record::message_line(id));
+        self.output.push(AgentOutput::Taken(id));
     }
 
     fn prompt(&mut self, text: &str) -> String {
@@ -373,6 +385,7 @@ impl Acp {
         };
         self.calls.turn_ended();
         self.replies.clear();
+        self.end_steering(turn.is_interrupted, failure.as_deref());
         self.output.push(AgentOutput::TurnEnded { failure });
         self.prompt_waiting()
     }
@@ -468,6 +481,10 @@ impl AgentDriver for Acp {
         record::is_message(entry, message)
     }
 
+    fn may_hold(&self, entry: &Value, message: Uuid) -> bool {
+        record::is_steered(entry, message)
+    }
+
     fn may_lack_sent(&self) -> bool {
         true
     }
@@ -508,6 +525,9 @@ impl AgentDriver for Acp {
     }
 
     fn send_message(&mut self, id: Uuid, text: &str, _permissions: Permissions) -> String {
+        if self.can_steer() {
+            return self.steer(id, text);
+        }
         self.waiting.push((id, text.to_owned()));
         self.prompt_waiting()
     }
@@ -552,6 +572,9 @@ impl AgentDriver for Acp {
             return String::new();
         };
         turn.is_interrupted = true;
+        // They would begin another turn.
+        self.waiting.clear();
+        self.session.steering.forget();
         let mut lines = notification("session/cancel", &CancelNotification::new(session));
         // The protocol wants each question answered.
         for question in std::mem::take(&mut self.shown.questions).into_keys() {

@@ -17,6 +17,8 @@ use super::{AgentDriver, AgentMessage};
 pub struct Known {
     /// The messages that it holds.
     pub messages: HashSet<Uuid>,
+    /// Those that it may hold, or may not.
+    pub unsure: HashSet<Uuid>,
     /// The last of them that has no id there.
     pub without_id: Option<Uuid>,
     /// Whether it may lack the last of them: they were sent, and more is not known.
@@ -32,8 +34,18 @@ impl Known {
             may_lack: driver.may_lack_sent(),
             ..Self::default()
         };
+        let holds = |entry: &Value, id: Uuid| driver.holds(entry, id);
+        let may_hold = |entry: &Value, id: Uuid| driver.may_hold(entry, id);
         for AgentMessage { id, text, .. } in messages {
-            if !has_entry(driver, history, *id) && !has_entry(driver, history, stands_for(*id)) {
+            let id_or_next = [*id, stands_for(*id)];
+            if !id_or_next
+                .into_iter()
+                .any(|id| has_entry(history, id, holds))
+            {
+                if has_entry(history, *id, may_hold) {
+                    session.unsure.insert(*id);
+                    continue;
+                }
                 let Some(at) = texts.iter().position(|kept| {
                     kept.strip_suffix(text.as_str())
                         .is_some_and(|before| before.is_empty() || before.ends_with("\n\n"))
@@ -49,13 +61,13 @@ impl Known {
     }
 }
 
-/// Returns whether a session has an entry with this message.
-fn has_entry(driver: &dyn AgentDriver, history: &str, id: Uuid) -> bool {
+/// Returns whether a session has an entry that is about this message in this way.
+fn has_entry(history: &str, id: Uuid, is_about: impl Fn(&Value, Uuid) -> bool) -> bool {
     history
         .lines()
         .filter(|line| line.contains(&id.to_string()))
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .any(|entry| driver.holds(&entry, id))
+        .any(|entry| is_about(&entry, id))
 }
 
 /// Returns the id of the message that follows one that the session has without an id.
@@ -87,7 +99,7 @@ mod tests {
         let Known {
             messages,
             without_id,
-            may_lack: _,
+            ..
         } = Known::of(driver, history, &lines);
         (
             lines

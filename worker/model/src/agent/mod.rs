@@ -178,6 +178,11 @@ pub trait AgentDriver: Debug + Send {
     fn history(&self, state: &Path, session: Uuid) -> Option<PathBuf>;
     /// Returns whether an entry of that file is this message, in the conversation.
     fn holds(&self, entry: &Value, message: Uuid) -> bool;
+    /// Returns whether an entry of that file says that the conversation may have this message, or may
+    /// not.
+    fn may_hold(&self, _entry: &Value, _message: Uuid) -> bool {
+        false
+    }
     /// Returns whether a session may lack the last messages that its file holds: they are in there
     /// before they are sent.
     fn may_lack_sent(&self) -> bool {

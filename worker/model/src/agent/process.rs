@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use teamd_shared::member::{Gate, Permissions};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -17,6 +17,9 @@ const MAX_UNREAD: usize = 256;
 
 /// How long the worker waits for the end of an agent that has closed its output.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How long after a turn an agent may ask for the list of the team tools.
+const LISTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// How an agent is to be started.
 #[derive(Debug)]
@@ -74,6 +77,8 @@ pub struct AgentProcess {
     pub(super) fixed: Option<Gate>,
     /// What counts its model calls, and says which limit one was refused for.
     pub(super) meter: Meter,
+    /// Whether it has asked for the list of the team tools, if it has to.
+    is_listed: Option<watch::Receiver<bool>>,
     output: mpsc::Receiver<AgentOutput>,
     input: mpsc::UnboundedSender<AgentInput>,
     ended: Option<oneshot::Receiver<String>>,
@@ -111,6 +116,7 @@ impl AgentProcess {
             known: known.unwrap_or_default(),
             fixed,
             meter,
+            is_listed: None,
             output,
             input,
             ended: Some(ended),
@@ -123,6 +129,23 @@ impl AgentProcess {
             output: sends_output,
         };
         (process, ends)
+    }
+
+    /// Makes it one that has to ask for the list of the team tools; `is_listed`: whether it has.
+    #[must_use]
+    pub fn with_list(self, is_listed: Option<watch::Receiver<bool>>) -> Self {
+        Self { is_listed, ..self }
+    }
+
+    /// Returns whether it knows the team tools, and waits for that a moment: some agents connect to
+    /// servers while their turn runs.
+    pub(super) async fn knows_team_tools(&mut self) -> bool {
+        let Some(is_listed) = &mut self.is_listed else {
+            return true;
+        };
+        let listed = is_listed.wait_for(|is_listed| *is_listed);
+        let listed = tokio::time::timeout(LISTED_WITHIN, listed).await;
+        matches!(listed, Ok(Ok(_)))
     }
 
     /// Ends these tasks together with the process.

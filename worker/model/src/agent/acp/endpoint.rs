@@ -12,7 +12,7 @@ use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderV
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use teamd_worker_sandbox::{Answering, TeamEndpoint, refusal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 use super::super::{TeamTool, mcp};
@@ -45,6 +45,8 @@ pub struct TeamServer {
     pub endpoint: Arc<dyn TeamEndpoint>,
     /// The calls.
     pub calls: mpsc::UnboundedReceiver<TeamCall>,
+    /// Whether the agent knows the tools: it has asked for their list.
+    pub is_listed: watch::Receiver<bool>,
 }
 
 /// What answers the requests.
@@ -53,18 +55,25 @@ struct Endpoint {
     tools: Vec<TeamTool>,
     token: String,
     calls: mpsc::UnboundedSender<TeamCall>,
+    is_listed: watch::Sender<bool>,
 }
 
 impl TeamServer {
     /// Makes the server of these tools; `token`: what the agent must show.
     pub(super) fn new(tools: Vec<TeamTool>, token: String) -> Self {
         let (sends, calls) = mpsc::unbounded_channel();
+        let (lists, is_listed) = watch::channel(false);
         let endpoint = Arc::new(Endpoint {
             tools,
             token,
             calls: sends,
+            is_listed: lists,
         });
-        Self { endpoint, calls }
+        Self {
+            endpoint,
+            calls,
+            is_listed,
+        }
     }
 }
 
@@ -140,7 +149,10 @@ impl Endpoint {
         let result = match message["method"].as_str()? {
             "initialize" => mcp::welcome(params["protocolVersion"].as_str()),
             "ping" => json!({}),
-            "tools/list" => mcp::list(&self.tools),
+            "tools/list" => {
+                self.is_listed.send_replace(true);
+                mcp::list(&self.tools)
+            }
             "tools/call" => self.call(params).await,
             _ => {
                 let error = json!({"code": -32601, "message": "there is no such method"});
@@ -209,6 +221,7 @@ mod tests {
         let TeamServer {
             endpoint,
             mut calls,
+            is_listed,
         } = TeamServer::new(tools.collect(), "secret".to_owned());
         // It needs no model, and works behind a closed gate.
         let gateway = Gateway::new(&Sandbox::default(), false).with_team(Some(endpoint));
@@ -220,6 +233,8 @@ mod tests {
         let own = "host: 127.0.0.1:4141\r\nauthorization: Bearer secret";
         let post = format!("POST /mcp HTTP/1.1\r\n{own}");
         let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
+        let refused = asks(port, &post.replace("secret", "other"), &list).await;
+        assert!(refused.contains("401") && !*is_listed.borrow());
         for (head, status) in [
             (post.clone(), "200"),
             (format!("GET /mcp HTTP/1.1\r\n{own}"), "405"),
@@ -240,6 +255,7 @@ mod tests {
                 status == "200",
                 "{answer}"
             );
+            assert!(*is_listed.borrow());
         }
         for (body, expected) in [
             ("no json", "HTTP/1.1 400"),

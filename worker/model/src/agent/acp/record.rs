@@ -1,6 +1,7 @@
 //! The record of a session: what the worker keeps of it, since the agent shows nothing. One line
 //! names the session as the agent calls it, and stands there before the first prompt; a line for
-//! each message stands there before the message is written to the pipe.
+//! each message stands there before the message is written to the pipe. A message that is sent into
+//! a turn has a line of its own kind before, and the usual one once it is known to be part of a turn.
 
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,16 @@ pub(super) fn session_line(session: &str) -> String {
 /// Returns the line of a message.
 pub(super) fn message_line(message: Uuid) -> String {
     format!("{}\n", json!({"message": message}))
+}
+
+/// Returns the line of a message that is sent into a turn.
+pub(super) fn steered_line(message: Uuid) -> String {
+    format!("{}\n", json!({"steered": message}))
+}
+
+/// Returns whether an entry says that this message was sent into a turn.
+pub(super) fn is_steered(entry: &Value, message: Uuid) -> bool {
+    entry["steered"] == json!(message)
 }
 
 /// Returns whether an entry is this message.

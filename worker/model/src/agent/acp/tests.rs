@@ -468,3 +468,117 @@ fn no_mode_that_skips_questions_is_chosen() {
     assert_eq!(chosen("careful", &["careful", "auto"]), None);
     assert_eq!(chosen("yolo", &["yolo"]), None);
 }
+
+fn steering() -> Acp {
+    let mut acp = driver();
+    let mut able = able(true, true);
+    able["_meta"] = json!({"steering": {"supported": true}});
+    let (opening, _) = opens(&mut acp, "", able);
+    let id = &opening[0]["id"];
+    hears(&mut acp, json!({"id": id, "result": {"sessionId": "s"}}));
+    acp.take_record();
+    acp
+}
+
+fn ends(acp: &mut Acp, prompt: &Value, reason: &str) -> (Vec<Value>, Vec<AgentOutput>) {
+    let result = json!({"stopReason": reason});
+    hears(acp, json!({"id": prompt["id"], "result": result}))
+}
+
+#[test]
+fn a_message_joins_the_turn_of_an_agent_that_announces_it() {
+    let mut acp = steering();
+    let first = prompts(&mut acp, ONE, "one");
+    acp.take_output();
+    acp.take_record();
+    let steered = prompts(&mut acp, TWO, "two");
+    assert_eq!(steered[0]["method"], "_session/steering");
+    assert_eq!(text_of(&steered[0]), "two");
+    let idle = &steered[0]["params"]["_meta"]["steering"]["idleBehavior"];
+    assert_eq!(idle, "promptRequired");
+    let line = |what: &str| format!("{{\"{what}\":\"{TWO}\"}}\n");
+    assert_eq!(acp.take_record(), line("steered"), "before it is sent");
+    let injected = json!({"id": steered[0]["id"], "result": {"outcome": "injected"}});
+    let (lines, output) = hears(&mut acp, injected);
+    assert_eq!((lines, output), (vec![], vec![]), "it may not be read yet");
+    says(&mut acp, "x");
+    let (_, output) = ends(&mut acp, &first[0], "end_turn");
+    assert_eq!(output[1..], [AgentOutput::Taken(TWO), ended(None)]);
+    assert_eq!(acp.take_record(), line("message"));
+
+    // Cut off before that, it may be part of the session, or not.
+    let messages = [ONE, TWO].map(|id| super::super::AgentMessage {
+        id,
+        text: String::new(),
+        is_of_work: false,
+    });
+    let session = format!("{{\"session\":\"s\"}}\n{{\"message\":\"{ONE}\"}}\n");
+    let cut_off = Known::of(&acp, &format!("{session}{}", line("steered")), &messages);
+    assert!(cut_off.unsure.contains(&TWO) && !cut_off.messages.contains(&TWO));
+    let whole = format!("{session}{}{}", line("steered"), line("message"));
+    let whole = Known::of(&acp, &whole, &messages);
+    assert!(whole.unsure.is_empty() && whole.messages.contains(&TWO));
+}
+
+#[test]
+fn a_message_that_the_turn_does_not_take_is_the_next_prompt() {
+    for answer in [
+        json!({"result": {"outcome": "promptRequired"}}),
+        json!({"result": {}}),
+        json!({"error": {"code": -32601, "message": "no such method"}}),
+    ] {
+        for is_late in [false, true] {
+            let mut acp = steering();
+            let first = prompts(&mut acp, ONE, "one");
+            let steered = prompts(&mut acp, TWO, "two");
+            says(&mut acp, "x");
+            let mut frame = answer.clone();
+            frame["id"] = steered[0]["id"].clone();
+            let next = if is_late {
+                assert_eq!(ends(&mut acp, &first[0], "end_turn").0, Vec::<Value>::new());
+                hears(&mut acp, frame)
+            } else {
+                assert_eq!(hears(&mut acp, frame).0, Vec::<Value>::new());
+                ends(&mut acp, &first[0], "end_turn")
+            };
+            assert_eq!(next.0[0]["method"], "session/prompt", "{answer} {is_late}");
+            assert_eq!(text_of(&next.0[0]), "two");
+            assert_eq!(next.1.last(), Some(&AgentOutput::Taken(TWO)));
+        }
+    }
+}
+
+#[test]
+fn a_message_that_joined_a_turn_ends_with_it_whenever_that_is_said() {
+    let mut acp = steering();
+    let first = prompts(&mut acp, ONE, "one");
+    let steered = prompts(&mut acp, TWO, "two");
+    let answer = |outcome: &str| json!({"id": steered[0]["id"], "result": {"outcome": outcome}});
+    let (_, output) = ends(&mut acp, &first[0], "refusal");
+    let failed = output.last().cloned();
+    let (_, output) = hears(&mut acp, answer("injected"));
+    assert_eq!(output[0], AgentOutput::Taken(TWO));
+    assert_eq!(output.last().cloned(), failed, "its turn had ended so");
+
+    // An interrupted turn takes nothing with it, and begins no other.
+    let mut acp = steering();
+    let first = prompts(&mut acp, ONE, "one");
+    prompts(&mut acp, TWO, "two");
+    hears(&mut acp, answer("injected"));
+    acp.take_record();
+    acp.take_output();
+    acp.interrupt();
+    assert_eq!(
+        prompts(&mut acp, Uuid::from_u128(3), "three"),
+        Vec::<Value>::new()
+    );
+    let (_, output) = ends(&mut acp, &first[0], "cancelled");
+    assert!(!output.contains(&AgentOutput::Taken(TWO)), "{output:?}");
+
+    let mut acp = steering();
+    prompts(&mut acp, ONE, "one");
+    prompts(&mut acp, TWO, "two");
+    acp.take_output();
+    let (_, output) = hears(&mut acp, answer("startedNewTurn"));
+    assert!(matches!(&output[..], [AgentOutput::Unusable(_)]));
+}

@@ -15,6 +15,9 @@ use teamd_worker_core::tools::Outcome;
 /// How often the agent is restarted in one piece of work when it ends by itself.
 const RESTARTS: u32 = 3;
 
+/// What to do about an agent without team tools.
+const WITHOUT_TOOLS: &str = "have it use MCP servers over HTTP that its client names in `session/new` (its settings or its log may say why it does not), or use `protocol = \"run\"`, which needs no team tools";
+
 impl AgentMind {
     /// Waits for the next answer: the output of the agent until it calls a tool, or its turn ends.
     ///
@@ -52,10 +55,13 @@ impl AgentMind {
                         continue;
                     }
                     self.forget_turn();
-                    return match failure {
-                        Some(why) => Err(self.failure(why)),
-                        None => Ok(self.entry(content)),
-                    };
+                    if let Some(why) = failure {
+                        return Err(self.failure(why));
+                    }
+                    if !self.knows_team_tools().await {
+                        return Err(self.without_team_tools(&content));
+                    }
+                    return Ok(self.entry(content));
                 }
                 // Its calls are known when it asks.
                 AgentOutput::Asks(question) if self.permissions == Permissions::Ask => {
@@ -94,6 +100,31 @@ impl AgentMind {
         }
         let name = &self.setup.agent.name;
         ModelError::Failed(format!("the agent {name} {how}"))
+    }
+
+    async fn knows_team_tools(&mut self) -> bool {
+        match self.state.running_mut() {
+            Some(running) => running.process.knows_team_tools().await,
+            None => true,
+        }
+    }
+
+    /// Returns the error of a turn of an agent without team tools: it can submit no plan, and answer
+    /// no one. What it said in the end is part of that.
+    fn without_team_tools(&self, content: &[Block]) -> ModelError {
+        let texts = content.iter().filter_map(|block| match block {
+            Block::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        let said = texts.collect::<Vec<_>>().join("\n");
+        let name = &self.setup.agent.name;
+        ModelError::Unusable {
+            message: format!(
+                "the agent {name} has no team tools: it never asked the MCP server that it was given for their list; it said: {:?}",
+                start_of(&said)
+            ),
+            hint: WITHOUT_TOOLS.to_owned(),
+        }
     }
 
     /// Returns the error of a turn that has failed: what the gateway knows says more.

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use teamd_shared::amount::format_duration;
-use teamd_shared::member::{Permissions, Waiting};
+use teamd_shared::member::{Permissions, Protocol, Waiting};
 
 use super::super::AgentOutput;
 use super::{AgentMind, MindState};
@@ -15,6 +15,9 @@ const OUTAGE: f64 = 120.0;
 
 /// How long an interrupted turn may take to end.
 const INTERRUPTED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a turn may take to end that is cancelled before its agent is ended.
+const CANCELLED_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long an agent may be silent after a turn, if it has messages for the next turn.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
@@ -32,13 +35,38 @@ impl AgentMind {
     /// Ends the turn and drops its output so far. Ends the process if it does not obey, or if it
     /// would begin another turn for a waiting message.
     pub async fn interrupt(&mut self) {
-        let Some(running) = self.state.running() else {
-            return self.abandon();
-        };
-        if !running.is_in_turn() || !running.has_delivered_all() {
+        let running = self.state.running();
+        if !running.is_some_and(|running| running.is_in_turn() && running.has_delivered_all()) {
+            return self.end().await;
+        }
+        if !self.cancel(INTERRUPTED_WITHIN).await {
+            tracing::warn!(
+                "the agent does not end its turn when it is interrupted; the worker ends the agent"
+            );
             return self.abandon();
         }
-        running.process.interrupt();
+        self.state.end_turn();
+        self.forget_turn();
+        self.pauses.send_replace(None);
+    }
+
+    /// Ends the process. An agent that speaks ACP is told before to cancel its turn: it ends what it
+    /// has started, and keeps its session. Others would begin another turn for a waiting message.
+    pub async fn end(&mut self) {
+        if self.is_in_turn()
+            && self.setup.agent.protocol == Protocol::Acp
+            && !self.cancel(CANCELLED_WITHIN).await
+        {
+            tracing::info!("the agent does not cancel its turn before it is ended");
+        }
+        self.abandon();
+    }
+
+    /// Tells the agent to end its turn, and waits until it has. Returns whether it has in time.
+    async fn cancel(&mut self, within: Duration) -> bool {
+        if let Some(running) = self.state.running() {
+            running.process.interrupt();
+        }
         let ended = async {
             loop {
                 match self.next().await {
@@ -48,16 +76,7 @@ impl AgentMind {
                 }
             }
         };
-        let has_ended = tokio::time::timeout(INTERRUPTED_WITHIN, ended).await;
-        if has_ended != Ok(true) {
-            tracing::warn!(
-                "the agent does not end its turn when it is interrupted; the worker ends the agent"
-            );
-            return self.abandon();
-        }
-        self.state.end_turn();
-        self.forget_turn();
-        self.pauses.send_replace(None);
+        tokio::time::timeout(within, ended).await == Ok(true)
     }
 
     /// Waits until the agent takes messages.

@@ -16,6 +16,9 @@ const GO_ON: &str = "Your process ended in the middle of your work and was resta
 /// What follows that, if the agent may not have kept its last messages; they follow.
 const REPEATED: &str = "If you do not know the following lines, they are your last messages:";
 
+/// What precedes a message that the agent may have got in the turn that was cut off; it follows.
+const DOUBTFUL: &str = "If you do not know the following lines, they are a message to you:";
+
 /// The message to an agent whose session is lost; the end of the old session follows it.
 const LOST: &str = "Your earlier session is lost; this is a new one. A tool call of the work below may have run. The end of the earlier session:";
 
@@ -106,6 +109,11 @@ impl AgentMind {
         };
         let mut news = self.messages.all().to_vec();
         news.retain(|message| !running.has_sent(message.id));
+        for message in &mut news {
+            if running.process.known.unsure.contains(&message.id) {
+                message.text = format!("{DOUBTFUL}{}", quoted(&message.text));
+            }
+        }
         let is_stuck = self.is_work && !running.is_in_turn() && news.is_empty();
         let history = self.messages.history().trim_end();
         let first = match running.resumption {
@@ -163,8 +171,11 @@ fn go_on(of_this_work: &[AgentMessage], known: &Known) -> String {
         .iter()
         .filter(|message| known.messages.contains(&message.id));
     text.push_str(&format!("\n{REPEATED}"));
-    for line in sent.flat_map(|message| message.text.lines()) {
-        text.push_str(&format!("\n> {line}"));
-    }
+    text.extend(sent.map(|message| quoted(&message.text)));
     text
+}
+
+/// Returns the lines of a text as a quotation, each behind a line break.
+fn quoted(text: &str) -> String {
+    text.lines().map(|line| format!("\n> {line}")).collect()
 }

@@ -6,7 +6,7 @@ mod trust;
 use std::convert;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use serde_json::json;
 use teamd_client::args::{Completions, Down};
 use teamd_client::connection::{Client, unexpected};
@@ -114,7 +114,7 @@ struct Start {
 
 /// Runs the program.
 pub(crate) fn run(version: &'static str) -> std::process::ExitCode {
-    if completion::answer::<TeamdCli>() {
+    if completion::answer(TeamdCli::command) {
         return std::process::ExitCode::SUCCESS;
     }
     context::run(version, convert::identity, global, |cli, context| {

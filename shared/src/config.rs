@@ -107,6 +107,9 @@ pub struct RosterMember {
     pub gate: Gate,
     /// How its commands are confined while its gate is open.
     pub sandbox: Sandbox,
+    /// The MCP servers whose tools it has, by their names.
+    #[serde(default)]
+    pub mcp: Vec<String>,
     /// What one piece of its work may cost.
     pub limits: Limits,
     /// What one incarnation may use.

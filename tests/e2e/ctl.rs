@@ -720,6 +720,26 @@ fn names_and_ids_are_completed_from_the_files_and_without_a_team_nothing_is() {
     assert_eq!(ask(&["send", "al"]), ["albert", "alice"]);
     assert_eq!(ask(&["approve", &id[..2]]), [id.as_str()]);
     assert!(ask(&["shutdown", "--dec"]).contains(&"--decide-within".to_owned()));
+    team.write(
+        "team.toml",
+        "[roles.coder]\nmcp = ['files']\n[mcp.files]\ncommand = ['sh']\n[agents.fixer]\ncommand = ['sh']\n",
+    );
+    let ask_value = |words: &[&str]| {
+        let line = ["--", "teamctl"].iter().chain(words);
+        let mut command = team.command(env!("CARGO_BIN_EXE_teamctl"), line);
+        command.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        let output = command.output().unwrap().stdout;
+        let output = String::from_utf8(output).unwrap();
+        output.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(ask_value(&["spawn", "x", "--mcp", "f"]), ["files"]);
+    assert_eq!(ask_value(&["spawn", "x", "--role", "c"]), ["coder"]);
+    let agents = ask_value(&["spawn", "x", "--agent", ""]);
+    for agent in ["builtin", "claude", "fixer", "opencode"] {
+        assert!(agents.iter().any(|it| it == agent), "{agents:?}");
+    }
+    assert_eq!(ask_value(&["agents", "install", "fi"]), ["fixer"]);
+    assert_eq!(ask_value(&["mcp", "install", "f"]), ["files"]);
 }
 
 /// `teamctl 0.1.0 (2bcfaeb 2026-11-23)`; a source archive has no repository, and knows no commit.

@@ -24,6 +24,13 @@ fn error(answer: &Value) -> &str {
     message.unwrap_or_else(|| panic!("{answer}"))
 }
 
+fn cancel(client: &mut AcpClient, session: &str) {
+    let params = json!({"sessionId": session});
+    client
+        .rpc
+        .write(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": params}));
+}
+
 #[test]
 fn a_prompt_is_a_message_of_the_user_and_its_work_is_streamed() {
     let team = Team::started();
@@ -87,31 +94,33 @@ fn a_cancelled_prompt_interrupts_its_own_work_alone() {
     let session = client.open(&team);
     let id = client.send_prompt(&session, "/bash sleep 600");
     client.until_told("tool_call");
-    let cancel =
-        json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}});
-    client.rpc.write(&cancel);
+    cancel(&mut client, &session);
     assert_eq!(stop(&client.answer_to(id)), "cancelled");
-    // A prompt that waits behind the work of others is not the reason to interrupt that.
-    team.teamctl([
-        "send",
-        "alice",
-        "/bash while ! test -e go; do read -t 0.05 <> <(:); done; touch done",
-    ])
-    .ok();
+    // Work of others goes on: before the prompt is read, and when it has joined.
+    let wait = "/bash while ! test -e go; do read -t 0.05 <> <(:); done\n/bash touch done";
+    team.teamctl(["send", "alice", wait]).ok();
     team.wait_for("alice", "working");
     let other = client.open(&team);
-    let id = client.send_prompt(&other, "/bash sleep 600");
+    let id = client.send_prompt(&other, "/bash touch never");
     team.until("the prompt to be in the inbox", || {
-        messages(&team, "alice", "/bash sleep 600") == 2
+        messages(&team, "alice", "/bash touch never") == 1
     });
-    let cancel =
-        json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": other}});
-    client.rpc.write(&cancel);
-    // An answer shows that the line before it was read.
-    client.open(&team);
-    team.write("go", "");
+    cancel(&mut client, &other);
     assert_eq!(stop(&client.answer_to(id)), "cancelled");
-    assert!(team.made("done"), "the work of another was interrupted");
+    let id = client.send_prompt(&other, "joins");
+    team.until("the prompt to be in the inbox", || {
+        messages(&team, "alice", "joins") == 1
+    });
+    team.write("go", "");
+    client.until_told("/bash touch never");
+    cancel(&mut client, &other);
+    let reason = client.answer_to(id);
+    assert!(
+        ["cancelled", "end_turn"].contains(&stop(&reason)),
+        "{reason}"
+    );
+    team.until("the work of another to be done", || team.made("done"));
+    team.wait_for("alice", "idle");
     // An interruption by a person is told likewise.
     client.updates.clear();
     let id = client.send_prompt(&session, "/bash sleep 600");
@@ -179,26 +188,74 @@ fn a_plan_is_asked_and_only_a_person_answers_it_where_a_person_decides() {
     person.select(&question, "approve");
     team.until("the work to be done", || team.made("made"));
     person.rpc.close();
-    // Where the lead may answer, so may the client. Another one may be faster.
+    // Where the lead may answer, so may the client.
     team.teamctl(["spawn", "bob", "--plan", "--approve-by", "lead"])
         .ok();
     let mut client = AcpClient::start(&team, ["bob"]);
     let session = client.open(&team);
-    let id = client.send_prompt(
-        &session,
-        "/plan_approval First\n/plan_approval Second\n/bash touch both",
-    );
+    let plans = "/plan_approval First\n/plan_approval Second\n/bash touch both";
+    let id = client.send_prompt(&session, plans);
     let first = client.question();
-    team.teamctl(["approve", &team.last_request("plan_approval")])
-        .ok();
-    let second = client.question();
-    let withdrawn = json!({"requestId": first["id"]});
-    assert_eq!(client.others.pop().unwrap()["params"], withdrawn);
+    // What is run below a client that is no person is none either.
+    let below = team.teamctl(["approve", &team.last_request("plan_approval")]);
+    assert!(below.exits(3).stderr.contains("connected as a lead"));
     client.select(&first, "reject");
+    let second = client.question();
     client.select(&second, "approve");
     assert_eq!(stop(&client.answer_to(id)), "end_turn");
     assert!(team.made("both"));
     client.rpc.close();
+}
+
+#[test]
+fn a_question_is_withdrawn_when_another_one_has_answered_and_asked_again_with_the_next_prompt() {
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--plan"]).ok();
+    let mut client = AcpClient::start(&team, ["alice", "--i-am-a-person"]);
+    let session = client.open(&team);
+    let id = client.send_prompt(&session, "/plan_approval First\n/plan_approval Second");
+    let first = client.question();
+    let plan = team.last_request("plan_approval");
+    team.teamctl(["reject", &plan, "--feedback", "no"]).ok();
+    let second = client.question();
+    let withdrawn = json!({"requestId": first["id"]});
+    assert_eq!(client.others.pop().unwrap()["params"], withdrawn);
+    client.select(&first, "approve");
+    // The client leaves the answer to others, and has another prompt.
+    let outcome = json!({"outcome": {"outcome": "cancelled"}});
+    let left = json!({"jsonrpc": "2.0", "id": second["id"], "result": outcome});
+    client.rpc.write(&left);
+    let next = client.send_prompt(&session, "and now?");
+    let again = client.question();
+    assert_eq!(again["params"]["toolCall"], second["params"]["toolCall"]);
+    client.select(&again, "approve");
+    assert_eq!(stop(&client.answer_to(id)), "end_turn");
+    assert_eq!(stop(&client.answer_to(next)), "end_turn");
+    client.rpc.close();
+}
+
+#[test]
+fn what_a_client_has_said_last_is_done_though_it_has_quit() {
+    let team = Team::started();
+    team.teamctl(["spawn", "alice", "--plan"]).ok();
+    let mut client = AcpClient::start(&team, ["alice", "--i-am-a-person"]);
+    let session = client.open(&team);
+    client.send_prompt(
+        &session,
+        "/plan_approval Write it\n/bash touch made; sleep 600",
+    );
+    let question = client.question();
+    client.select(&question, "approve");
+    client.rpc.close();
+    team.until("the work to begin", || team.made("made"));
+    let mut client = AcpClient::start(&team, ["alice"]);
+    let session = client.open(&team);
+    team.teamctl(["interrupt", "alice"]).ok();
+    client.send_prompt(&session, "/bash sleep 600");
+    client.until_told("tool_call");
+    cancel(&mut client, &session);
+    client.rpc.close();
+    team.wait_for("alice", "idle");
 }
 
 #[test]
@@ -254,10 +311,7 @@ fn a_client_that_asks_for_what_is_not_there_is_told_the_next_step() {
         "{answer}"
     );
     let answer = open(&mut client, "no/absolute/path");
-    assert!(
-        error(&answer).contains("cannot use the directory"),
-        "{answer}"
-    );
+    assert!(error(&answer).contains("is not absolute"), "{answer}");
     let answer = client.ask("session/prompt", json!({"sessionId": "x", "prompt": []}));
     assert!(error(&answer).contains("session/new"), "{answer}");
     let session = client.open(&team);

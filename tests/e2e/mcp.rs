@@ -109,6 +109,20 @@ fn a_tool_is_found_looked_at_and_called_and_its_server_ends_with_its_teammate() 
             "{results:?}"
         );
         assert_eq!(servers(&team), 1);
+        assert_eq!(team.member("alice")["mcp"], json!(["stub"]));
+        let details = team.teamctl(["status", "alice"]).ok().stdout;
+        let named = details
+            .lines()
+            .find(|line| line.trim_start().starts_with("mcp "));
+        assert!(
+            named.is_some_and(|line| line.ends_with("stub")),
+            "{details}"
+        );
+        let used = &team.json(["stats"])["servers"][0];
+        assert_eq!((&used["name"], &used["calls"]), (&json!("stub"), &json!(4)));
+        assert_eq!(used["failed"], 2, "{used}");
+        let table = team.teamctl(["stats"]).ok().stdout;
+        assert!(table.contains("MCP SERVER"), "{table}");
         team.teamctl(["shutdown", "alice"]).ok();
         team.until("the end of the server", || servers(&team) == 0);
     }

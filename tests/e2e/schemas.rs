@@ -197,7 +197,7 @@ fn the_schemas_take_figures_and_diagrams() {
     team.spawn("alice", "");
     team.teamctl(["task", "add", "Build it"]).ok();
     let stats = team.json(["stats"]);
-    valid(&team, "stats", &stats, &["members", "tasks"]);
+    valid(&team, "stats", &stats, &["members", "tasks", "servers"]);
     for (of, field) in [
         ("members", "turns"),
         ("members", "name"),

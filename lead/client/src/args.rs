@@ -214,6 +214,13 @@ pub enum TeamctlCommand {
     Completions(Completions),
 }
 
+/// Adds to the command line what a shell completes from files and its own definition does not name.
+pub fn completed(mut teamctl: clap::Command) -> clap::Command {
+    // The arguments of a command are added when it is built.
+    teamctl.build();
+    teamctl.mut_subcommand("spawn", completers::complete_terms)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

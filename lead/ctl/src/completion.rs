@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 
-use clap::CommandFactory;
 use clap_complete::env::{CompleteEnv, Shells};
 use teamd_client::args::Completions;
 use teamd_client::context::Context;
@@ -13,13 +12,13 @@ use teamd_client::exit_code::ExitCode;
 /// The variable by which a shell asks for completions.
 const VARIABLE: &str = "COMPLETE";
 
-/// Answers a shell that asks for completions. Tells whether one did.
-pub fn answer<P: CommandFactory>() -> bool {
+/// Answers a shell that asks for completions of a command line. Tells whether one did.
+pub fn answer(command_line: impl Fn() -> clap::Command) -> bool {
     if std::env::var_os(VARIABLE).is_none_or(|shell| shell.is_empty()) {
         return false;
     }
     let current_dir = std::env::current_dir().ok();
-    CompleteEnv::with_factory(P::command)
+    CompleteEnv::with_factory(command_line)
         .try_complete(std::env::args_os(), current_dir.as_deref())
         .unwrap_or(true)
 }

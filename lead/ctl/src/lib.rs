@@ -8,13 +8,14 @@ pub mod commands;
 pub mod completion;
 mod stream;
 
+use clap::CommandFactory;
 use teamd_client::args::{self, Cli, TeamctlCommand};
 use teamd_client::context::{self, Context};
 use teamd_client::error::CommandResult;
 
 /// Runs the program.
 pub fn run(version: &'static str) -> std::process::ExitCode {
-    if completion::answer::<Cli>() {
+    if completion::answer(|| args::completed(Cli::command())) {
         return std::process::ExitCode::SUCCESS;
     }
     context::run(

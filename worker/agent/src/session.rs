@@ -245,6 +245,8 @@ impl<T: Tools> Session<T> {
     /// Consumes what the mailbox holds; returns the messages.
     pub(crate) fn consume(&mut self) -> Result<Vec<Message>, TranscriptError> {
         let was_idle = self.dispatcher.state.is_idle();
+        // Before the entry is there: what interrupts this work may have seen it.
+        let began_at = clock::since_boot();
         let mut delivered = Vec::new();
         for consumed in self.dispatcher.mailbox.take() {
             match consumed {
@@ -279,7 +281,7 @@ impl<T: Tools> Session<T> {
             }
         }
         if was_idle && !self.dispatcher.state.is_idle() {
-            self.dispatcher.work_began = clock::since_boot();
+            self.dispatcher.work_began = began_at;
         }
         self.dispatcher
             .state

@@ -11,7 +11,7 @@ use teamd_shared::task::TaskId;
 
 use super::InstallFlags;
 use super::value::{MailboxName, duration, mailbox, teammate};
-use crate::args::completers::{names, plans};
+use crate::args::completers::{names, plans, servers};
 
 #[derive(Debug, Args)]
 pub struct Spawn {
@@ -239,6 +239,7 @@ pub enum McpCommand {
 #[derive(Debug, Args)]
 pub struct McpInstall {
     /// Server to install
+    #[arg(add = servers())]
     pub name: String,
     /// How it is installed
     #[command(flatten)]

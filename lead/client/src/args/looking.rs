@@ -6,7 +6,7 @@ use teamd_shared::name::Name;
 use teamd_shared::schema::Of;
 
 use super::value::{MailboxName, log_name, mailbox, past, schema};
-use crate::args::completers::{names, plans};
+use crate::args::completers::{agents, names, plans};
 
 #[derive(Debug, Default, PartialEq, Args)]
 pub struct StatusArgs {
@@ -210,7 +210,7 @@ pub enum AgentsCommand {
 #[derive(Debug, Args)]
 pub struct InstallArgs {
     /// Agent to install; before it a file of the ACP registry, if that lists it
-    #[arg(value_name = "[FILE] ID", num_args = 1..=2, required = true)]
+    #[arg(value_name = "[FILE] ID", num_args = 1..=2, required = true, add = agents())]
     pub agent: Vec<String>,
     /// How it is installed
     #[command(flatten)]

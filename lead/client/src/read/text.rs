@@ -63,13 +63,16 @@ pub fn not_blank(text: String, what: &str) -> Result<String, CommandError> {
 pub fn note_if_cut(context: &Context, text: &str, what: &str) {
     if let Some(note) = cut(text, what) {
         context.out.note(note);
-        context.out.hint(
-            "put a longer text into a file in the workspace: the agent can read it piece by piece",
-        );
+        context.out.hint(LONGER);
     }
 }
 
-fn cut(text: &str, what: &str) -> Option<String> {
+/// What to do with a text that is longer than a model is shown.
+pub const LONGER: &str =
+    "put a longer text into a file in the workspace: the agent can read it piece by piece";
+
+/// Says how much of a text a model is shown, if that is not all of it.
+pub fn cut(text: &str, what: &str) -> Option<String> {
     let length = text.chars().count();
     (length > MAX_SHOWN).then(|| {
         format!("the {what} has {length} characters: a model of a service is shown {MAX_SHOWN} of them, its beginning and its end")

@@ -1,4 +1,7 @@
-//! `teamctl stats`: what each teammate and task took, from the transcripts and the journal.
+//! `teamctl stats`: what each teammate and task took, and what was used of each MCP server, from the
+//! transcripts and the journal.
+
+use std::collections::BTreeMap;
 
 use serde_json::json;
 use teamd_client::context::Context;
@@ -10,7 +13,7 @@ use teamd_client::print::{clock, tokens};
 use teamd_client::read::{money, roster};
 use teamd_shared::journal::reader::{Since, load};
 use teamd_shared::price::{Dollars, Prices};
-use teamd_view::model::{CostAccount, Past, Share, ledger};
+use teamd_view::model::{CostAccount, Past, ServerUse, Share, ledger};
 
 /// Runs the command.
 pub(crate) fn run(context: &Context) -> CommandResult {
@@ -20,12 +23,14 @@ pub(crate) fn run(context: &Context) -> CommandResult {
     let mut past = Past::default();
     load(&dir, Since::Start, |_, line| past.line(line))?;
     let mut account = CostAccount::new(&past, teamd_shared::clock::wall());
+    let mut servers = BTreeMap::<String, ServerUse>::new();
     for member in &roster.members {
         let runs = roster::runs(&roster, member);
-        account.member(
-            (&member.name, &money::model(member), runs),
-            &ledger(&dir, &member.name)?,
-        );
+        let ledger = ledger(&dir, &member.name)?;
+        account.member((&member.name, &money::model(member), runs), &ledger);
+        for (server, used) in ledger.servers {
+            *servers.entry(server).or_default() += used;
+        }
     }
     if context.out.is_json() {
         let members = account
@@ -36,10 +41,20 @@ pub(crate) fn run(context: &Context) -> CommandResult {
             let what = json!({"id": id, "subject": task.task.subject, "status": task.task.status});
             account.tasks[id].to_json(&prices, what)
         });
-        return context
-            .out
-            .json(&json!({"members": members.collect::<Vec<_>>(), "tasks": tasks.collect::<Vec<_>>()}))
-            .map(|()| ExitCode::Done);
+        let servers = servers.iter().map(|(name, used)| {
+            let ServerUse {
+                calls,
+                failed,
+                seconds,
+            } = used;
+            json!({"name": name, "calls": calls, "failed": failed, "seconds": seconds})
+        });
+        let stats = json!({
+            "members": members.collect::<Vec<_>>(),
+            "tasks": tasks.collect::<Vec<_>>(),
+            "servers": servers.collect::<Vec<_>>(),
+        });
+        return context.out.json(&stats).map(|()| ExitCode::Done);
     }
     if account.members.is_empty() {
         context.out.note("there are no teammates");
@@ -69,7 +84,27 @@ pub(crate) fn run(context: &Context) -> CommandResult {
             .out
             .text(table("TASK", tasks, &prices).render(context.out.width()))?;
     }
+    if !servers.is_empty() {
+        context.out.text("\n")?;
+        context
+            .out
+            .text(of_servers(&servers).render(context.out.width()))?;
+    }
     Ok(ExitCode::Done)
+}
+
+/// Makes the table of the MCP servers.
+fn of_servers(servers: &BTreeMap<String, ServerUse>) -> Table {
+    let mut table = Table::new(&["MCP SERVER", "CALLS", "FAILED", "TIME"]);
+    for (name, used) in servers {
+        table.row(vec![
+            Cell::styled(name.as_str(), BOLD),
+            Cell::new(used.calls.to_string()),
+            Cell::new(used.failed.to_string()),
+            Cell::new(clock::span(used.seconds)),
+        ]);
+    }
+    table
 }
 
 fn table(title: &str, rows: Vec<(Cell, &Share, &str)>, prices: &Prices) -> Table {

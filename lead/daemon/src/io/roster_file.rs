@@ -160,6 +160,11 @@ impl RosterFile {
         let since = before
             .or(if !status.is_ended() { wall } else { None })
             .unwrap_or(member.updated_at);
+        let mcp = member
+            .terms
+            .mcp
+            .iter()
+            .map(|server| server.name.to_string());
         let shown = RosterMember {
             name: name.clone(),
             role: member.terms.role.clone(),
@@ -174,6 +179,7 @@ impl RosterFile {
             checkout: member.terms.checkout.clone(),
             gate: team.gate(name),
             sandbox: member.terms.sandbox.clone(),
+            mcp: mcp.collect(),
             limits: member.terms.limits,
             bounds: member.terms.bounds,
             usage: runtime.usage(member),

@@ -1,7 +1,7 @@
 //! The lines of the protocol: one JSON-RPC 2.0 frame each.
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 /// What the client has sent.
@@ -31,8 +31,14 @@ struct Fields {
     method: Option<String>,
     #[serde(default)]
     params: Value,
+    #[serde(default, deserialize_with = "present")]
     result: Option<Value>,
     error: Option<Value>,
+}
+
+/// Reads a field that is there, whatever it is: also null.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// Reads a line.
@@ -110,6 +116,7 @@ mod tests {
         assert_eq!(read(r#"{"method": "m", "id": null}"#), told);
         for (text, result) in [
             (r#"{"id": 7, "result": true}"#, Some(json!(true))),
+            (r#"{"id": 7, "result": null}"#, Some(Value::Null)),
             (r#"{"id": 7, "error": {"code": 1, "message": "no"}}"#, None),
         ] {
             let id = RequestId::Number(7);

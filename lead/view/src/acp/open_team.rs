@@ -18,7 +18,7 @@ use super::questions::Questions;
 use super::serve::{no_session, refused};
 use super::sessions::Sessions;
 use super::updates::UpdateReader;
-use crate::model::{EntryReader, Follower};
+use crate::model::Follower;
 
 /// How long a teammate may take until its conversation has begun.
 const READY: Duration = Duration::from_secs(30);
@@ -78,14 +78,16 @@ impl<'a> OpenTeam<'a> {
         note: Option<String>,
     ) -> Result<(), Error> {
         let conversation = self.sessions.conversation();
-        let begins = format!("{name}-{conversation}-");
-        if !id.0.starts_with(&begins) {
+        let mut parts = id.0.rsplitn(3, '-').skip(1);
+        let is_same = parts.next() == Some(conversation.to_string().as_str())
+            && parts.next() == Some(name.as_str());
+        if !is_same {
             let next = format!("{name} has another conversation now: session/new shows it");
             return Err(no_session(id, &next));
         }
-        let entries = EntryReader::begin(self.dir, name, usize::MAX)
-            .and_then(|mut reader| reader.read())
-            .map_err(|error| refused(&error.into()))?;
+        // What comes after this place is streamed.
+        let entries = self.follower.so_far();
+        let entries = entries.map_err(|error| refused(&error.into()))?;
         self.sessions.open(id, note);
         let reader = UpdateReader::new(name, &self.workspace);
         self.sessions.replay(id, reader, &entries.entries);
@@ -97,6 +99,12 @@ impl<'a> OpenTeam<'a> {
     /// # Errors
     /// If the files cannot be read.
     pub(super) fn look(&mut self, name: &Name, is_person: bool) -> Result<(), CommandError> {
+        if !self.sessions.has_prompts() {
+            self.without_daemon = None;
+            let new = self.follower.conversation()?;
+            self.sessions.read(&new);
+            return self.withdraw();
+        }
         // Read before the conversation: of an agent that is quiet here, that has everything.
         let activity = self.follower.activity(false)?;
         let new = self.follower.conversation()?;
@@ -104,13 +112,18 @@ impl<'a> OpenTeam<'a> {
         if new.entries.is_empty() {
             self.sessions.rest(&activity);
         }
-        self.ask(name, is_person)?;
+        self.follower.plans()?;
+        self.withdraw()?;
+        self.ask(name, is_person);
         self.look_for_daemon(name);
         Ok(())
     }
 
-    /// Asks the client what waits for an answer, if it may give it.
-    fn ask(&mut self, name: &Name, is_person: bool) -> Result<(), CommandError> {
+    /// Withdraws the questions that need no answer any more.
+    fn withdraw(&mut self) -> Result<(), CommandError> {
+        if !self.questions.is_any_open() {
+            return Ok(());
+        }
         self.follower.plans()?;
         let sessions = &self.sessions;
         let follower = &self.follower;
@@ -120,26 +133,37 @@ impl<'a> OpenTeam<'a> {
         for line in lines {
             self.sessions.push(line);
         }
-        let Some(session) = self.sessions.prompting().cloned() else {
-            return Ok(());
-        };
-        let waiting: Vec<Request> = self.follower.waiting().cloned().collect();
-        for request in waiting {
-            if request.member() != name.as_str() || !self.questions.is_new(&request) {
-                continue;
-            }
-            let judge = self.follower.team().judge_of(&request);
-            if is_person || judge == ApproveBy::Lead {
-                let line = self.questions.ask(&request, &session);
-                self.sessions.push(line);
-                continue;
-            }
-            let noun = request.kind.noun();
-            let id = &request.request_id;
-            let note = format!("the {noun} {id} waits for a person: `teamctl approve {id}`\n");
-            self.sessions.note(&session, &note);
-        }
         Ok(())
+    }
+
+    /// Asks the client what waits for an answer, if it may give it.
+    fn ask(&mut self, name: &Name, is_person: bool) {
+        let waiting = self.follower.waiting();
+        let own = waiting.filter(|request| request.member() == name.as_str());
+        let own: Vec<Request> = own.cloned().collect();
+        for session in self.sessions.prompting() {
+            for request in &own {
+                if self.questions.is_new(request, &session) {
+                    self.ask_one(request, &session, is_person);
+                }
+            }
+        }
+    }
+
+    fn ask_one(&mut self, request: &Request, session: &SessionId, is_person: bool) {
+        let judge = self.follower.team().judge_of(request);
+        if is_person || judge == ApproveBy::Lead {
+            let line = self.questions.ask(request, session);
+            self.sessions.push(line);
+            return;
+        }
+        let noun = request.kind.noun();
+        let id = &request.request_id;
+        let note = format!(
+            "the {noun} {id} waits for a person: `teamctl approve {id}` in a terminal that this client \
+             has not opened\n"
+        );
+        self.sessions.note(session, &note);
     }
 
     /// Ends the prompts when no daemon runs: nobody records what becomes of them.

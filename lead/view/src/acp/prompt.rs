@@ -15,6 +15,9 @@ pub(super) fn text_of(blocks: &[ContentBlock]) -> Result<String, Error> {
         match block {
             ContentBlock::Text(block) => text.push_str(&block.text),
             ContentBlock::ResourceLink(link) => {
+                if text.ends_with(|last: char| !last.is_whitespace()) {
+                    text.push(' ');
+                }
                 text.push_str(&format!("@{}", shown(&link.uri)));
             }
             ContentBlock::Resource(embedded) => match &embedded.resource {
@@ -81,7 +84,7 @@ mod tests {
         ]));
         assert_eq!(look.unwrap(), "look at @/w/a.rs now");
         let other = text(json!([link("file:///w/a%20b"), link("https://a.example")]));
-        assert_eq!(other.unwrap(), "@file:///w/a%20b@https://a.example");
+        assert_eq!(other.unwrap(), "@file:///w/a%20b @https://a.example");
         let resource = json!({"type": "resource", "resource": {"uri": "file:///w/b", "text": "x"}});
         let with = text(json!([said("read"), resource])).unwrap();
         assert_eq!(with, "read\n<resource name=\"/w/b\">\nx\n</resource>\n");

@@ -1,7 +1,7 @@
-//! The plans and permissions that the client is asked: each once, while one of its prompts is not
-//! answered yet. Another one may answer first; then the question is withdrawn.
+//! The plans and permissions that the client is asked: each once for each
+//! prompt, while that is not answered yet. Another one may answer first; then the question is withdrawn.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use agent_client_protocol_schema::v1::{
     CancelRequestNotification, PermissionOption, PermissionOptionKind, RequestId as FrameId,
@@ -31,10 +31,11 @@ const WITHOUT_REASON: &str = "rejected in an editor, without a reason: ask what 
 pub(super) struct Questions {
     last: i64,
     open: BTreeMap<i64, Question>,
-    asked: BTreeSet<RequestId>,
+    /// What the sessions were asked or told since their last prompt.
+    asked: Vec<Question>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Question {
     request: RequestId,
     session: SessionId,
@@ -50,11 +51,34 @@ pub(super) struct ClientAnswer {
 }
 
 impl Questions {
-    /// Tells whether a request is one that a client is asked, and was not asked yet; from now on it
-    /// counts as asked.
-    pub(super) fn is_new(&mut self, request: &Request) -> bool {
-        let is_asked = matches!(request.kind, Kind::PlanApproval | Kind::Permission);
-        is_asked && self.asked.insert(request.request_id.clone())
+    /// Tells whether a request is one that a client is asked, and was not asked in a session since its
+    /// last prompt; from now on it counts as asked.
+    pub(super) fn is_new(&mut self, request: &Request, session: &SessionId) -> bool {
+        if !matches!(request.kind, Kind::PlanApproval | Kind::Permission) {
+            return false;
+        }
+        let question = Question {
+            request: request.request_id.clone(),
+            session: session.clone(),
+        };
+        let is_new = !self.asked.contains(&question);
+        if is_new {
+            self.asked.push(question);
+        }
+        is_new
+    }
+
+    /// A session has a prompt: it is asked again what is still pending and not open there.
+    pub(super) fn prompted(&mut self, session: &SessionId) {
+        let open = &self.open;
+        self.asked.retain(|asked| {
+            asked.session != *session || open.values().any(|question| question == asked)
+        });
+    }
+
+    /// Tells whether a question is not answered yet.
+    pub(super) fn is_any_open(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// Returns the line that asks the client in a session.
@@ -93,6 +117,7 @@ impl Questions {
         self.open.retain(|id, question| {
             let stays = stays(&question.request, &question.session);
             if !stays {
+                self.asked.retain(|asked| asked != question);
                 let cancel = CancelRequestNotification::new(FrameId::Number(*id));
                 lines.push(frames::notification("$/cancel_request", &cancel));
             }

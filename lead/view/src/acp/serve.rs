@@ -1,9 +1,10 @@
 //! The loop: lines of the client, changes of the files, and answers of the daemon.
 
 use std::cell::OnceCell;
+use std::convert::Infallible;
 use std::io::{self, BufRead, Read};
 use std::path::Path;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
@@ -24,14 +25,15 @@ use teamd_client::context::Context;
 use teamd_client::daemon_lock::is_locked;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
-use teamd_client::read::text;
+use teamd_client::read::text::{self, LONGER};
+use teamd_client::read::wake::FolderWatch;
 use teamd_shared::clock::since_boot;
 use teamd_shared::config::RosterMember;
 use teamd_shared::id::{Ids, RandomIds, RequestId};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
-use teamd_shared::team_dir::TeamDir;
-use tokio::sync::mpsc;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
+use tokio::sync::{Notify, mpsc};
 
 use super::AcpOptions;
 use super::frames::{self, Frame};
@@ -57,11 +59,16 @@ pub(super) async fn run(
     run_by: Identity,
 ) -> CommandResult {
     let dir = OnceCell::new();
+    let is_open = Notify::new();
+    let poll = context.settings.poll;
+    let lead = (!options.is_person).then(|| run_by.clone());
+    let mut holding = pin!(hold(&dir, &is_open, lead, poll));
     let mut server = Server {
         context,
         options,
         run_by,
         dir: &dir,
+        is_open: &is_open,
         target: target(&options.name),
         team: None,
         is_initialized: false,
@@ -72,16 +79,48 @@ pub(super) async fn run(
         tokio::select! {
             line = lines.recv() => {
                 let Some(line) = line else {
-                    return Ok(ExitCode::Done);
+                    break;
                 };
                 server.line(line).await?;
             }
-            () = changed(&mut server.team) => {}
+            () = changed(&mut server.team) => server.try_again(),
             Some(end) = server.actions.next() => server.action_ended(end),
+            never = &mut holding => match never {},
         }
         server.look()?;
     }
+    // What the client has answered or cancelled last is done.
+    while server.actions.next().await.is_some() {}
     Ok(ExitCode::Done)
+}
+
+/// Keeps a connection to the daemon, whichever runs: by it the daemon knows which process has this
+/// client, and that what is run below it is no person. A client that is one has none.
+async fn hold(
+    dir: &OnceCell<TeamDir>,
+    is_open: &Notify,
+    lead: Option<Identity>,
+    poll: bool,
+) -> Infallible {
+    let Some(lead) = lead else {
+        return std::future::pending().await;
+    };
+    loop {
+        is_open.notified().await;
+        let Some(dir) = dir.get() else {
+            continue;
+        };
+        let mut runtime_files = FolderWatch::of(dir, &TeamPath::socket(), poll);
+        loop {
+            if let Ok(mut client) = Client::connect_as_lead(dir, lead.clone()).await {
+                // Nothing was asked, so nothing is answered.
+                while client.reply().await.is_ok() {}
+            }
+            // The next daemon makes a socket there.
+            runtime_files.changed().await;
+            drop(runtime_files.take());
+        }
+    }
 }
 
 fn target(name: &Name) -> ChatTarget {
@@ -107,6 +146,8 @@ struct Server<'a> {
     /// The process that runs this one.
     run_by: Identity,
     dir: &'a OnceCell<TeamDir>,
+    /// Told when the team directory was opened.
+    is_open: &'a Notify,
     target: ChatTarget,
     /// What is followed from the first session on.
     team: Option<OpenTeam<'a>>,
@@ -140,7 +181,10 @@ impl<'a> Server<'a> {
             Line::Whole(bytes) => frames::read(&bytes),
             Line::TooLong => Frame::Bad {
                 id: FrameId::Null,
-                error: invalid(&format!("a line has at most {LONGEST} bytes")),
+                error: Error::new(
+                    ErrorCode::InvalidRequest.into(),
+                    format!("a line has at most {LONGEST} bytes"),
+                ),
             },
         };
         match frame {
@@ -226,7 +270,7 @@ impl<'a> Server<'a> {
     async fn try_open(&mut self, cwd: &Path) -> Result<&mut OpenTeam<'a>, CommandError> {
         let member = self.ready().await?;
         let dir = self.dir()?;
-        check_place(cwd, &self.context.path, &member)?;
+        check_place(cwd, &member)?;
         let team = match self.team.take() {
             Some(team) => team,
             None => OpenTeam::begin(self.context, dir, &member).await?,
@@ -239,6 +283,7 @@ impl<'a> Server<'a> {
             return Ok(dir);
         }
         let dir = self.context.dir()?;
+        self.is_open.notify_one();
         Ok(self.dir.get_or_init(|| dir))
     }
 
@@ -291,7 +336,11 @@ impl<'a> Server<'a> {
         };
         let sent = self.target.send(self.context, team.dir, &text);
         let message = sent.map_err(|error| refused(&error))?;
-        text::note_if_cut(self.context, &text, "prompt");
+        if let Some(note) = text::cut(&text, "prompt") {
+            let note = format!("{note}: {LONGER}\n");
+            team.sessions.note(&session, &note);
+        }
+        team.questions.prompted(&session);
         team.sessions.sent(id.clone(), session, message);
         Ok(())
     }
@@ -334,7 +383,18 @@ impl<'a> Server<'a> {
                     team.sessions.note(&session, &why);
                 }
             }
-            ActionEnd::Interrupted(Err(error)) => self.context.out.error(&error),
+            ActionEnd::Interrupted(Err(error)) => {
+                self.context.out.error(&error);
+                if let Some(team) = &mut self.team {
+                    team.sessions.interrupt_failed();
+                }
+            }
+        }
+    }
+
+    fn try_again(&mut self) {
+        if let Some(team) = &mut self.team {
+            team.sessions.try_again();
         }
     }
 
@@ -346,18 +406,24 @@ impl<'a> Server<'a> {
         let Some(team) = &mut self.team else {
             return Ok(());
         };
-        // Work that begins after this is not what the client has cancelled.
-        let looked_at = since_boot();
-        let looked = team.look(&self.options.name, self.options.is_person);
+        let name = &self.options.name;
+        let is_person = self.options.is_person;
+        let mut looked = team.look(name, is_person);
+        if looked.is_ok() && team.sessions.interrupt_is_due() {
+            // Work that goes on after this moment, and was seen before, is the one to interrupt.
+            let asked_at = since_boot();
+            looked = team.look(name, is_person);
+            if looked.is_ok() && team.sessions.interrupt_is_due() {
+                team.sessions.interrupt_is_asked();
+                let dir = team.dir;
+                let name = name.clone();
+                self.actions.push(Box::pin(async move {
+                    ActionEnd::Interrupted(interrupt::ask_since(dir, &name, asked_at).await)
+                }));
+            }
+        }
         if let Err(error) = &looked {
             team.sessions.fail(&explained(error));
-        }
-        if looked.is_ok() && team.sessions.interrupt_is_due() {
-            let dir = team.dir;
-            let name = self.options.name.clone();
-            self.actions.push(Box::pin(async move {
-                ActionEnd::Interrupted(interrupt::ask_since(dir, &name, looked_at).await)
-            }));
         }
         let lines = team.sessions.take_lines().concat();
         self.write(&lines)?;
@@ -413,16 +479,17 @@ fn ignored(servers: &[McpServer]) -> Option<String> {
 }
 
 /// Refuses a client that works elsewhere: it would show files that the teammate does not see.
-fn check_place(cwd: &Path, team: &Path, member: &RosterMember) -> Result<(), CommandError> {
+fn check_place(cwd: &Path, member: &RosterMember) -> Result<(), CommandError> {
     let shown = cwd.display();
+    if !cwd.is_absolute() {
+        let message = format!("the directory {shown} is not absolute");
+        return Err(CommandError::new(ExitCode::Usage, message));
+    }
     let real = cwd.canonicalize().map_err(|error| {
         CommandError::refused(&format!("cannot use the directory {shown}"), &error)
     })?;
     let workspace = Path::new(&member.workspace);
-    let project = team.parent().and_then(|above| above.canonicalize().ok());
-    let is_inside =
-        real.starts_with(workspace) || project.is_some_and(|project| real.starts_with(project));
-    if cwd.is_absolute() && is_inside {
+    if real.starts_with(workspace) {
         return Ok(());
     }
     let name = &member.name;

@@ -1,6 +1,6 @@
 //! What is open, what waits for an answer, and who is told what. Pure: events in, lines out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::take;
 
 use agent_client_protocol_schema::v1::{
@@ -8,9 +8,10 @@ use agent_client_protocol_schema::v1::{
     StopReason, ToolCallId, Usage as ReportedUsage,
 };
 use serde_json::Value;
+use teamd_client::print::escape;
 use teamd_shared::message::{IdleReason, Message};
 use teamd_shared::name::Name;
-use teamd_shared::transcript::{Beginning, Cut, Entry, Event, Usage};
+use teamd_shared::transcript::{Beginning, Block, Cut, Entry, Event, Usage};
 use uuid::Uuid;
 
 use super::frames;
@@ -26,10 +27,15 @@ pub(super) struct Sessions {
     conversation: u32,
     open: BTreeMap<String, Session>,
     prompts: Vec<Prompt>,
+    /// The messages of prompts that were cancelled before the agent has read them.
+    cancelled: Vec<Uuid>,
+    interruption: Interruption,
     /// The calls in progress, with the sessions that know them.
     calls: HashMap<ToolCallId, Vec<SessionId>>,
     /// Why the last answer ended.
     stop: StopReason,
+    /// Whether the last answer was without a call: no other one follows it.
+    is_last_answer: bool,
     lines: Vec<String>,
 }
 
@@ -48,9 +54,10 @@ struct Prompt {
     /// The message that it is in the inbox.
     message: Uuid,
     stage: Stage,
+    /// Whether the piece of work began with it.
+    began_work: bool,
+    /// Whether it is answered as cancelled when its work has ended.
     is_cancelled: bool,
-    /// Whether the daemon was asked to interrupt its work.
-    is_interrupted: bool,
     /// What its piece of work has cost since it was read.
     usage: Usage,
 }
@@ -64,6 +71,19 @@ enum Stage {
     Read,
     /// The model has answered since.
     Seen,
+}
+
+/// Whether the piece of work that goes on now is interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Interruption {
+    /// It is not.
+    None,
+    /// The daemon is to be asked.
+    Due,
+    /// It was asked.
+    Asked,
+    /// It could not be asked.
+    Failed,
 }
 
 impl Prompt {
@@ -81,8 +101,11 @@ impl Sessions {
             conversation,
             open: BTreeMap::new(),
             prompts: Vec::new(),
+            cancelled: Vec::new(),
+            interruption: Interruption::None,
             calls: HashMap::new(),
             stop: StopReason::EndTurn,
+            is_last_answer: false,
             lines: Vec::new(),
         }
     }
@@ -107,9 +130,15 @@ impl Sessions {
         !self.prompts.is_empty()
     }
 
-    /// Returns the session of the oldest prompt that is not answered yet.
-    pub(super) fn prompting(&self) -> Option<&SessionId> {
-        self.prompts.first().map(|prompt| &prompt.session)
+    /// Returns the sessions that have a prompt which is not answered yet, each once.
+    pub(super) fn prompting(&self) -> Vec<SessionId> {
+        let mut sessions = Vec::<SessionId>::new();
+        for prompt in &self.prompts {
+            if !sessions.contains(&prompt.session) {
+                sessions.push(prompt.session.clone());
+            }
+        }
+        sessions
     }
 
     /// Tells whether a session has a prompt that is not answered yet.
@@ -138,28 +167,61 @@ impl Sessions {
             session,
             message,
             stage: Stage::Sent,
+            began_work: false,
             is_cancelled: false,
-            is_interrupted: false,
             usage: Usage::default(),
         });
     }
 
-    /// The client cancels what a session has asked for.
+    /// The client cancels what a session has asked for. Work that began with it is interrupted, and
+    /// no other: of that, only the prompt ends.
     pub(super) fn cancel(&mut self, session: &SessionId) {
-        let own = self.prompts.iter_mut().filter(|it| it.is_of(session));
-        own.for_each(|prompt| prompt.is_cancelled = true);
+        for mut prompt in take(&mut self.prompts) {
+            if !prompt.is_of(session) {
+                self.prompts.push(prompt);
+                continue;
+            }
+            if prompt.began_work {
+                prompt.is_cancelled = true;
+                self.prompts.push(prompt);
+                self.interrupt();
+                continue;
+            }
+            if prompt.stage == Stage::Sent {
+                self.cancelled.push(prompt.message);
+            }
+            self.push(stopped(&prompt, StopReason::Cancelled));
+        }
     }
 
-    /// Tells whether the work that goes on now is to be interrupted, which is asked for once.
-    pub(super) fn interrupt_is_due(&mut self) -> bool {
-        let mut is_due = false;
-        for prompt in &mut self.prompts {
-            if prompt.is_cancelled && prompt.stage != Stage::Sent && !prompt.is_interrupted {
-                prompt.is_interrupted = true;
-                is_due = true;
-            }
+    fn interrupt(&mut self) {
+        if self.interruption == Interruption::None {
+            self.interruption = Interruption::Due;
         }
-        is_due
+    }
+
+    /// Tells whether the work that goes on now is to be interrupted.
+    pub(super) fn interrupt_is_due(&self) -> bool {
+        self.interruption == Interruption::Due
+    }
+
+    /// The daemon is asked to interrupt it, which is done once.
+    pub(super) fn interrupt_is_asked(&mut self) {
+        self.interruption = Interruption::Asked;
+    }
+
+    /// The daemon could not be asked.
+    pub(super) fn interrupt_failed(&mut self) {
+        if self.interruption == Interruption::Asked {
+            self.interruption = Interruption::Failed;
+        }
+    }
+
+    /// Asks once more for what could not be asked: some time has passed.
+    pub(super) fn try_again(&mut self) {
+        if self.interruption == Interruption::Failed {
+            self.interruption = Interruption::Due;
+        }
     }
 
     /// Reads what is new in the conversation.
@@ -206,6 +268,15 @@ impl Sessions {
         for entry in of_conversation(entries, self.conversation) {
             for update in reader.entry(&entry.event) {
                 self.tell(session, &update);
+                if let SessionUpdate::ToolCallUpdate(ended) = &update
+                    && let Some(known) = self.calls.get_mut(&ended.tool_call_id)
+                {
+                    known.retain(|other| other != session);
+                }
+                if let SessionUpdate::ToolCall(call) = update {
+                    let known = self.calls.entry(call.tool_call_id).or_default();
+                    known.push(session.clone());
+                }
             }
             for update in reader.said(&entry.event) {
                 self.tell(session, &update);
@@ -232,7 +303,9 @@ impl Sessions {
         if let Event::Messages { messages } = event {
             self.messages(messages);
         }
-        if let Event::Answer { cut, .. } = event {
+        if let Event::Answer { cut, content, .. } = event {
+            let mut blocks = content.iter();
+            self.is_last_answer = !blocks.any(|block| matches!(block, Block::ToolUse { .. }));
             self.stop = match cut {
                 None => StopReason::EndTurn,
                 Some(Cut::Length) => StopReason::MaxTokens,
@@ -254,24 +327,44 @@ impl Sessions {
         {
             self.idle(*idle_reason, content, *goes_on);
         }
+        if let Event::Left { .. } = event {
+            self.left();
+        }
     }
 
     /// The agent has consumed messages: those of prompts, and others.
     fn messages(&mut self, messages: &[Value]) {
+        let is_begin = !self.reader.in_turn();
         let mut others = Vec::new();
+        let mut sessions = BTreeSet::new();
+        let mut is_cancelled = false;
         for value in messages {
             let id = Message::from_json(value.clone()).ok().and_then(|it| it.id);
             let own = self
                 .prompts
                 .iter_mut()
                 .find(|prompt| prompt.stage == Stage::Sent && Some(prompt.message) == id);
-            match own {
-                Some(prompt) => {
-                    prompt.stage = Stage::Read;
-                    self.reader.prompted();
-                }
-                None => others.push(value.clone()),
+            if let Some(prompt) = own {
+                prompt.stage = Stage::Read;
+                prompt.began_work = is_begin;
+                sessions.insert(prompt.session.to_string());
+                self.reader.prompted();
+                continue;
             }
+            others.push(value.clone());
+            if let Some(at) = self.cancelled.iter().position(|own| Some(*own) == id) {
+                self.cancelled.swap_remove(at);
+                is_cancelled = true;
+            }
+        }
+        // Who cancels ends no work that others have asked for as well.
+        if is_begin && is_cancelled && messages.len() == 1 {
+            self.interrupt();
+        }
+        if !others.is_empty() || sessions.len() > 1 {
+            let read = self.prompts.iter_mut();
+            let read = read.filter(|prompt| prompt.stage == Stage::Read);
+            read.for_each(|prompt| prompt.began_work = false);
         }
         let others = Event::Messages { messages: others };
         for update in self.reader.said(&others) {
@@ -281,7 +374,8 @@ impl Sessions {
 
     /// A piece of work ended.
     fn idle(&mut self, reason: IdleReason, content: &str, goes_on: bool) {
-        for mut prompt in take(&mut self.prompts) {
+        self.interruption = Interruption::None;
+        for prompt in take(&mut self.prompts) {
             let is_over = match prompt.stage {
                 Stage::Sent => false,
                 // The next piece of work is about it, if there is one.
@@ -289,7 +383,9 @@ impl Sessions {
                 Stage::Seen => true,
             };
             if !is_over {
-                prompt.is_interrupted = false;
+                if prompt.is_cancelled {
+                    self.interrupt();
+                }
                 self.prompts.push(prompt);
                 continue;
             }
@@ -299,15 +395,27 @@ impl Sessions {
                 self.stop_for(reason, content)
             };
             let line = match stop {
-                Ok(stop) => {
-                    let answer = PromptResponse::new(stop).usage(reported(prompt.usage));
-                    frames::response(&prompt.id, &answer)
-                }
+                Ok(stop) => stopped(&prompt, stop),
                 Err(why) => frames::refusal(&prompt.id, &failed(&why)),
             };
             self.push(line);
         }
         self.stop = StopReason::EndTurn;
+    }
+
+    /// The incarnation has ended by itself. Its work may have been done.
+    fn left(&mut self) {
+        self.interruption = Interruption::None;
+        if !self.is_last_answer {
+            return;
+        }
+        for prompt in take(&mut self.prompts) {
+            if prompt.stage == Stage::Seen {
+                self.push(stopped(&prompt, self.stop));
+            } else {
+                self.prompts.push(prompt);
+            }
+        }
     }
 
     /// Returns how a piece of work ended, in the words of the protocol.
@@ -320,7 +428,10 @@ impl Sessions {
             IdleReason::Interrupted => Ok(StopReason::Cancelled),
             IdleReason::MaxTurns => Ok(StopReason::MaxTurnRequests),
             IdleReason::MaxTokens => Ok(StopReason::MaxTokens),
-            IdleReason::MaxCost => Err("the work was ended: it cost too much".to_owned()),
+            IdleReason::MaxCost => Err(format!(
+                "the work was ended: it cost too much (`teamctl spawn {} --resume --max-cost` raises the limit)",
+                self.name
+            )),
             IdleReason::Failed => Err(format!("{} has failed: {content}", self.name)),
         }
     }
@@ -338,9 +449,9 @@ impl Sessions {
                 let id = call.tool_call_id.clone();
                 self.calls.insert(id, sessions.clone());
             }
+            // Each call ends wherever it was shown.
             SessionUpdate::ToolCallUpdate(call) => {
-                let known = self.calls.remove(&call.tool_call_id).unwrap_or_default();
-                sessions.retain(|session| known.contains(session));
+                sessions = self.calls.remove(&call.tool_call_id).unwrap_or_default();
             }
             _ => {}
         }
@@ -376,9 +487,15 @@ fn of_conversation(entries: &[Entry], number: u32) -> &[Entry] {
     &entries[start..]
 }
 
+/// Returns the answer to a prompt whose work has ended.
+fn stopped(prompt: &Prompt, stop: StopReason) -> String {
+    let answer = PromptResponse::new(stop).usage(reported(prompt.usage));
+    frames::response(&prompt.id, &answer)
+}
+
 /// Makes the error of a prompt that could not be answered.
 pub(super) fn failed(why: &str) -> Error {
-    Error::new(ErrorCode::InternalError.into(), why)
+    Error::new(ErrorCode::InternalError.into(), escape::text(why))
 }
 
 fn usage_of(event: &Event) -> Option<Usage> {
@@ -464,15 +581,16 @@ mod tests {
     /// The answers that are to be written: the id, and how it ended.
     fn answers(sessions: &mut Sessions) -> Vec<String> {
         let lines = sessions.take_lines();
-        let frames = lines.iter().map(|line| {
-            let frame: Value = serde_json::from_str(line).unwrap();
+        let frames = lines.iter().map(|line| serde_json::from_str(line).unwrap());
+        let answers = frames.filter(|frame: &Value| frame["method"].is_null());
+        let answers = answers.map(|frame| {
             let how = match &frame["error"]["message"] {
                 Value::String(why) => why.clone(),
                 _ => frame["result"]["stopReason"].to_string(),
             };
             format!("{} {how}", frame["id"])
         });
-        frames.collect()
+        answers.collect()
     }
 
     #[test]
@@ -493,33 +611,91 @@ mod tests {
         assert!(!sessions.has_prompts());
     }
 
+    fn open_other(sessions: &mut Sessions, id: i64) -> Uuid {
+        let session = SessionId::new("other");
+        let message = RandomIds.message();
+        sessions.open(&session, None);
+        sessions.sent(RequestId::Number(id), session, message);
+        message
+    }
+
     #[test]
     fn what_no_model_has_seen_goes_on_with_the_next_work() {
         let mut sessions = sessions();
         let first = send(&mut sessions, 1);
         consume(&mut sessions, first);
-        answer(&mut sessions);
-        let second = send(&mut sessions, 2);
-        consume(&mut sessions, second);
         sessions.cancel(&SessionId::new("s"));
         assert!(sessions.interrupt_is_due());
-        assert!(!sessions.interrupt_is_due(), "it is asked for once");
+        sessions.interrupt_is_asked();
+        // It was read, and the work before it ends.
         idle(&mut sessions, "interrupted", true);
-        assert_eq!(answers(&mut sessions), ["1 \"cancelled\""]);
+        assert!(answers(&mut sessions).is_empty());
         assert!(sessions.interrupt_is_due(), "the next work begins with it");
         answer(&mut sessions);
         idle(&mut sessions, "available", false);
-        assert_eq!(answers(&mut sessions), ["2 \"cancelled\""]);
+        assert_eq!(answers(&mut sessions), ["1 \"cancelled\""]);
+        assert!(!sessions.interrupt_is_due());
     }
 
     #[test]
-    fn a_cancelled_prompt_that_is_not_read_interrupts_nothing() {
+    fn work_is_interrupted_for_the_prompt_that_it_began_with_and_for_no_other() {
+        let mut sessions = sessions();
+        let first = send(&mut sessions, 1);
+        consume(&mut sessions, first);
+        answer(&mut sessions);
+        let joined = open_other(&mut sessions, 2);
+        consume(&mut sessions, joined);
+        sessions.cancel(&SessionId::new("other"));
+        assert_eq!(answers(&mut sessions), ["2 \"cancelled\""]);
+        assert!(!sessions.interrupt_is_due());
+        sessions.cancel(&SessionId::new("s"));
+        assert!(sessions.interrupt_is_due());
+        sessions.interrupt_is_asked();
+        // It is asked for until it could be asked.
+        sessions.interrupt_failed();
+        assert!(!sessions.interrupt_is_due());
+        sessions.try_again();
+        assert!(sessions.interrupt_is_due());
+        idle(&mut sessions, "interrupted", false);
+        assert_eq!(answers(&mut sessions), ["1 \"cancelled\""]);
+    }
+
+    #[test]
+    fn a_prompt_that_is_cancelled_before_it_is_read_ends_at_once() {
         let mut sessions = sessions();
         let first = send(&mut sessions, 1);
         sessions.cancel(&SessionId::new("s"));
+        assert_eq!(answers(&mut sessions), ["1 \"cancelled\""]);
         assert!(!sessions.interrupt_is_due());
+        // No work is done for it, unless others have asked for that.
+        let other = open_other(&mut sessions, 2);
+        consume(&mut sessions, other);
         consume(&mut sessions, first);
+        assert!(!sessions.interrupt_is_due());
+        idle(&mut sessions, "available", false);
+        let third = send(&mut sessions, 3);
+        sessions.cancel(&SessionId::new("s"));
+        consume(&mut sessions, third);
         assert!(sessions.interrupt_is_due());
+    }
+
+    #[test]
+    fn an_incarnation_that_leaves_after_its_answer_has_done_the_work() {
+        let mut sessions = sessions();
+        let first = send(&mut sessions, 1);
+        consume(&mut sessions, first);
+        answer(&mut sessions);
+        let second = send(&mut sessions, 2);
+        read(
+            &mut sessions,
+            json!({"entry": "left", "reason": "", "incarnation": 1}),
+        );
+        assert_eq!(answers(&mut sessions), ["1 \"end_turn\""]);
+        sessions.rest(&Activity::Ended);
+        assert!(
+            answers(&mut sessions)[0].starts_with("2 alice has ended"),
+            "{second}"
+        );
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub(super) struct UpdateReader {
     complete: String,
     /// Whether the last update was text of the agent: the next text is another paragraph.
     is_after_text: bool,
+    /// Whether the text in progress was looked at before.
+    has_looked: bool,
 }
 
 impl UpdateReader {
@@ -71,6 +73,7 @@ impl UpdateReader {
             told: String::new(),
             complete: String::new(),
             is_after_text: false,
+            has_looked: false,
         }
     }
 
@@ -112,7 +115,7 @@ impl UpdateReader {
                 let fields = ToolCallUpdateFields::new()
                     .status(status)
                     .content(vec![text_content(&fenced(&escape::text(content)))]);
-                let update = ToolCallUpdate::new(tool_use_id.clone(), fields);
+                let update = ToolCallUpdate::new(escape::line(tool_use_id).into_owned(), fields);
                 vec![SessionUpdate::ToolCallUpdate(update)]
             }
             _ => asides(parts),
@@ -123,6 +126,10 @@ impl UpdateReader {
     /// entries that were read after it.
     pub(super) fn live(&mut self, new: &NewEntries) -> Option<SessionUpdate> {
         let live = &new.live;
+        if !std::mem::replace(&mut self.has_looked, true) {
+            // It may be of an answer that was complete before. If not, its entry tells it.
+            self.complete.clone_from(live);
+        }
         let mut answers = new.entries.iter().filter_map(|entry| match &entry.event {
             Event::Answer { content, .. } => Some(text_of(content)),
             _ => None,
@@ -162,6 +169,11 @@ impl UpdateReader {
         said.collect()
     }
 
+    /// Tells whether a turn is running, according to the entries.
+    pub(super) const fn in_turn(&self) -> bool {
+        self.parts.in_turn()
+    }
+
     /// The person has sent a prompt: what the agent says next is a text of its own.
     pub(super) fn prompted(&mut self) {
         self.is_after_text = false;
@@ -196,7 +208,7 @@ impl UpdateReader {
     }
 
     fn call(&self, id: &str, name: &str, input: &Value) -> ToolCall {
-        let path = first(input, &PATHS).map(|path| self.workspace.join(path));
+        let path = first(input, &PATHS).map(|path| self.workspace.join(&*escape::line(path)));
         let kind = kind_of(name);
         let mut content = Vec::new();
         if kind == ToolKind::Edit
@@ -208,7 +220,7 @@ impl UpdateReader {
             content.push(ToolCallContent::from(diff));
         }
         let title = line_and_more(&call(name, input));
-        ToolCall::new(id.to_owned(), escape::line(&title))
+        ToolCall::new(escape::line(id).into_owned(), escape::line(&title))
             .kind(kind)
             .status(ToolCallStatus::InProgress)
             .locations(path.into_iter().map(ToolCallLocation::new).collect())
@@ -362,6 +374,8 @@ mod tests {
     #[test]
     fn a_text_is_told_once_however_it_arrives() {
         let mut reader = reader();
+        // What stands there at first may be an old one.
+        assert_eq!(text(&mut reader, "I", vec![]), "");
         assert_eq!(text(&mut reader, "I lo", vec![]), "I lo");
         assert_eq!(text(&mut reader, "I look", vec![]), "ok");
         assert_eq!(text(&mut reader, "I look", vec![]), "");
@@ -378,6 +392,7 @@ mod tests {
     #[test]
     fn what_a_model_says_again_follows_what_it_had_said() {
         let mut reader = reader();
+        text(&mut reader, "", vec![]);
         text(&mut reader, "I thi", vec![]);
         assert_eq!(text(&mut reader, "", vec![]), "");
         assert_eq!(text(&mut reader, "No, I", vec![]), "\n\nNo, I");
@@ -387,7 +402,7 @@ mod tests {
     #[test]
     fn a_call_parts_texts_and_shows_what_it_changes() {
         let mut reader = reader();
-        let input = json!({"path": "a.rs", "old_text": "x\u{1b}", "new_text": "y"});
+        let input = json!({"path": "a\u{1b}.rs", "old_text": "x\u{1b}", "new_text": "y"});
         let call = json!({"type": "tool_use", "id": "t", "name": "edit_file", "input": input});
         let edit = answer(json!([{"type": "text", "text": "I edit."}, call]));
         let updates = reader.entry(&edit);
@@ -398,7 +413,7 @@ mod tests {
             (call.kind, call.status),
             (ToolKind::Edit, ToolCallStatus::InProgress)
         );
-        assert_eq!(call.locations[0].path, Path::new("/w/a.rs"));
+        assert_eq!(call.locations[0].path, Path::new("/w/a\\u{1b}.rs"));
         let ToolCallContent::Diff(diff) = &call.content[0] else {
             panic!("{call:?}");
         };

@@ -115,6 +115,14 @@ impl<'d> Follower<'d> {
             .collect())
     }
 
+    /// Returns everything that was said before the place that was read up to.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(crate) fn so_far(&self) -> Result<NewEntries, DirError> {
+        self.entries.before(self.entries.offset(), usize::MAX)
+    }
+
     /// Returns the fold of the journal, as far as [`Follower::plans`] has read it.
     pub(crate) fn team(&self) -> &Team {
         &self.journal.team

@@ -1,14 +1,15 @@
 //! What the conversations of all members say of their times: when each worked, and what its model
 //! used. A transcript is read once, and then what is new of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 
+use serde_json::Value;
 use teamd_client::read::tail::{Mark, Tail};
 use teamd_shared::json;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
-use teamd_shared::transcript::{Entry, Event, Usage};
+use teamd_shared::transcript::{Block, Entry, Event, Usage};
 
 use super::past::TimeSpan;
 
@@ -23,6 +24,37 @@ pub struct ConversationLedger {
     since: Option<f64>,
     /// The time of the last entry.
     last: f64,
+    /// What it has used of each MCP server.
+    pub servers: BTreeMap<String, ServerUse>,
+    /// The calls of such servers without a result, by their ids.
+    calls: HashMap<String, ServerCall>,
+}
+
+/// What was used of an MCP server.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ServerUse {
+    /// How many calls have a result.
+    pub calls: u32,
+    /// How many of those failed.
+    pub failed: u32,
+    /// How long they took, in seconds.
+    pub seconds: f64,
+}
+
+impl std::ops::AddAssign for ServerUse {
+    fn add_assign(&mut self, other: Self) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.seconds += other.seconds;
+    }
+}
+
+/// A call of a tool of an MCP server.
+#[derive(Debug, Clone, PartialEq)]
+struct ServerCall {
+    server: String,
+    /// Seconds since 1970.
+    at: f64,
 }
 
 /// What one entry cost.
@@ -53,6 +85,7 @@ impl ConversationLedger {
             self.since = Some(at);
         }
         self.last = at;
+        self.server_call(at, event);
         self.spent.extend(match event {
             Event::Answer {
                 usage, model_calls, ..
@@ -69,6 +102,38 @@ impl ConversationLedger {
             }),
             _ => None,
         });
+    }
+
+    /// Takes in calls of MCP servers, and their results.
+    fn server_call(&mut self, at: f64, event: &Event) {
+        match event {
+            Event::Answer { content, .. } => {
+                for block in content {
+                    if let Block::ToolUse {
+                        id, name, input, ..
+                    } = block
+                        && let Some(server) = server_of(name, input)
+                    {
+                        self.calls.insert(id.clone(), ServerCall { server, at });
+                    }
+                }
+            }
+            Event::Result {
+                tool_use_id,
+                is_error,
+                ..
+            } => {
+                if let Some(call) = self.calls.remove(tool_use_id) {
+                    let used = ServerUse {
+                        calls: 1,
+                        failed: u32::from(*is_error),
+                        seconds: (at - call.at).max(0.0),
+                    };
+                    *self.servers.entry(call.server).or_default() += used;
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Returns when it worked: from what starts a turn to the end of that work, or of the process.
@@ -95,6 +160,16 @@ impl ConversationLedger {
         });
         ended.chain(open).collect()
     }
+}
+
+/// Returns the MCP server that a call of a tool is for, if it is one.
+fn server_of(tool: &str, input: &Value) -> Option<String> {
+    if tool != "mcp_call" {
+        return None;
+    }
+    let name = input.get("name")?.as_str()?;
+    let (server, _) = name.strip_prefix("mcp__")?.split_once("__")?;
+    Some(server.to_owned())
 }
 
 /// Returns when a process ended that ran at a time.
@@ -188,7 +263,7 @@ fn go_on(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn entry(at: f64, event: Value) -> Entry {
         let mut line = json!({"at": at, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}});
@@ -225,6 +300,47 @@ pub(super) mod tests {
             ledger.entry(&alice, entry);
         }
         (alice, ledger)
+    }
+
+    #[test]
+    fn calls_of_servers_are_counted_when_they_have_a_result() {
+        let call = |id: &str, name: &str| {
+            json!({"type": "tool_use", "id": id, "name": "mcp_call",
+            "input": {"name": name, "arguments": {}}})
+        };
+        let usage = json!({"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0,
+            "cache_creation_input_tokens": 0});
+        let content = [
+            call("a", "mcp__files__read"),
+            call("b", "mcp__files__write"),
+            call("c", "mcp__web__get"),
+            call("d", "nothing"),
+            json!({"type": "tool_use", "id": "e", "name": "bash", "input": {"name": "mcp__x__y"}}),
+        ];
+        let result = |id: &str, is_error: bool| {
+            json!({"entry": "result", "tool_use_id": id,
+            "content": "", "is_error": is_error})
+        };
+        let alice = Name::new("alice").unwrap();
+        let mut ledger = ConversationLedger::default();
+        for (at, event) in [
+            (
+                1.0,
+                json!({"entry": "answer", "usage": usage, "content": content}),
+            ),
+            (1.5, result("a", false)),
+            (3.0, result("b", true)),
+            (3.0, result("d", false)),
+            (3.0, result("e", false)),
+        ] {
+            ledger.entry(&alice, &entry(at, event));
+        }
+        let used = ServerUse {
+            calls: 2,
+            failed: 1,
+            seconds: 2.5,
+        };
+        assert_eq!(ledger.servers, [("files".to_owned(), used)].into());
     }
 
     #[test]

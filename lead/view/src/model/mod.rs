@@ -30,7 +30,7 @@ pub(crate) use follow::{Activity, Follower};
 pub use history::history;
 pub use journal::{JournalFollower, NewLines};
 pub(crate) use ledger::SpentUsage;
-pub use ledger::ledger;
+pub use ledger::{ServerUse, ledger};
 pub(crate) use lists::{COLUMNS, by_status, matches, pending, standing, tasks_done};
 pub use parts::{ConversationPart, parts};
 pub(crate) use parts::{PartReader, call, line, line_and_more};

@@ -12,6 +12,7 @@ mod finding;
 mod fix;
 mod leftovers;
 mod machine;
+mod mcp;
 mod orphans;
 mod prices;
 mod sandbox;
@@ -26,7 +27,7 @@ use teamd_client::context::Context;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::{escape, render};
-use teamd_shared::environment::CLAUDE_TOKEN;
+use teamd_shared::environment::{CLAUDE_TOKEN, Environment};
 use teamd_shared::register::Register;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::user_config::UserConfig;
@@ -85,6 +86,12 @@ pub(crate) fn run(context: &Context, args: &Doctor) -> CommandResult {
         let has_token = std::env::var_os(CLAUDE_TOKEN).is_some();
         config::examine(check, config, has_token)
     }));
+    // What is wrong with the file itself is told before.
+    if let Ok(file) = context.team_file() {
+        findings.extend(finding::run("mcp", |check| {
+            mcp::examine(check, file, &Environment::of_self())
+        }));
+    }
     findings.extend(finding::run("register", |check| {
         register(check, &context.register)
     }));

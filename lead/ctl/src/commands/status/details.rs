@@ -193,6 +193,7 @@ pub(super) fn details(row: &MemberRow<'_>) -> String {
         ),
         ("workspace", member.workspace.clone()),
         ("sandbox", sandbox(member)),
+        ("mcp", member.mcp.join(", ")),
         (
             "uses",
             row.resources

@@ -115,7 +115,13 @@ pub(crate) fn let_pass(time: Duration) {
 /// Whether a process is an agent of others.
 pub(crate) fn is_agent(pid: i32) -> bool {
     let line = command_line(pid);
-    let speaks = ["stream-json", "app-server", "-stub.py acp"];
+    let speaks = [
+        "stream-json",
+        "app-server",
+        "-stub.py acp",
+        "opencode acp",
+        "-agent-acp",
+    ];
     !line.starts_with("team-")
         && !line.starts_with("sh ")
         && speaks.iter().any(|protocol| line.contains(protocol))

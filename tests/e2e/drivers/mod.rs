@@ -3,6 +3,7 @@
 
 mod acp_alone;
 mod channel;
+mod kills;
 mod life;
 mod metered;
 mod questions;

@@ -8,68 +8,126 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::channel::{TAKE_OVER, check};
-use super::{CLAUDE, CODEX, Stub, agent_if_any, agent_of, spawn};
+use super::{ACP, CLAUDE, CODEX, Stub, agent_if_any, agent_of, spawn};
 use crate::checkouts::{REPOSITORY, add, git, until, user};
-use crate::support::model_server::{Api, ModelServer, Reply};
+use crate::support::model_server::{Api, ModelServer, Reply, Request};
 use crate::support::{Team, is_alive, signal};
 
 /// A real program, and what its model calls its tools.
-struct Real {
-    stub: Stub,
-    /// The variable that has its path.
-    variable: &'static str,
-    bash: fn(&str) -> Reply,
+pub(super) struct Real {
+    pub(super) stub: Stub,
+    /// The variable that has its path, and what follows that.
+    pub(super) variable: &'static str,
+    pub(super) arguments: &'static [&'static str],
+    pub(super) bash: fn(&str) -> Reply,
     plan_approval: &'static str,
+    /// Whether its model is told a message in the turn that runs.
+    joins: bool,
     /// What names a model that does not exist, where its own ones have tools of their own.
-    flags: &'static [&'static str],
+    pub(super) flags: &'static [&'static str],
 }
 
 const REAL_CLAUDE: Real = Real {
     stub: CLAUDE,
     variable: "TEAM_REAL_CLAUDE",
+    arguments: &[],
     bash: |command| Reply::call("Bash", json!({"command": command, "description": "a test"})),
     plan_approval: "mcp__team__plan_approval",
+    joins: true,
     flags: &[],
 };
 
 const REAL_CODEX: Real = Real {
     stub: CODEX,
     variable: "TEAM_REAL_CODEX",
+    arguments: &[],
     bash: |command| Reply::call("exec_command", json!({"cmd": command})),
     plan_approval: "plan_approval",
+    joins: true,
     flags: &["--model", "openai:fake"],
+};
+
+pub(super) const REAL_OPENCODE: Real = Real {
+    stub: ACP,
+    variable: "TEAM_REAL_OPENCODE",
+    arguments: &["acp"],
+    bash: |command| Reply::call("bash", json!({"command": command, "description": "a test"})),
+    plan_approval: "team_plan_approval",
+    joins: false,
+    flags: &["--model", "anthropic:claude-sonnet-4-5"],
+};
+
+/// The adapter of Claude Code to ACP, as an agent that no line of ours knows.
+pub(super) const REAL_CLAUDE_ACP: Real = Real {
+    stub: Stub {
+        agent: "claude-acp",
+        key: "ANTHROPIC_API_KEY",
+        ..ACP
+    },
+    variable: "TEAM_REAL_CLAUDE_ACP",
+    arguments: &[],
+    ..REAL_CLAUDE
 };
 
 /// As [`scenarios`], with the real programs.
 macro_rules! real_scenarios {
-    ($($scenario:ident)*) => {
-        mod claude { $( #[test] #[ignore = "scripts/test-agents"] fn $scenario() { super::$scenario(&super::REAL_CLAUDE); } )* }
-        mod codex { $( #[test] #[ignore = "scripts/test-agents"] fn $scenario() { super::$scenario(&super::REAL_CODEX); } )* }
+    ($($module:ident $real:ident { $($scenario:ident)* })*) => {
+        $( mod $module { $( #[test] #[ignore = "scripts/test-agents"] fn $scenario() { super::$scenario(&super::$real); } )* } )*
     };
 }
 
 real_scenarios! {
-    it_obeys_the_gate_resumes_and_leaves_without_a_request
-    a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
-    it_is_told_each_message_once_whenever_it_is_killed
-    no_program_that_its_shell_starts_speaks_as_it
-    its_model_calls_are_held_to_the_budget_and_its_tools_share_it
-    settings_of_a_project_do_not_lead_its_calls_past_the_gateway
+    claude REAL_CLAUDE {
+        it_obeys_the_gate_resumes_and_leaves_without_a_request
+        a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
+        it_is_told_each_message_once_whenever_it_is_killed
+        no_program_that_its_shell_starts_speaks_as_it
+        its_model_calls_are_held_to_the_budget_and_its_tools_share_it
+        settings_of_a_project_do_not_lead_its_calls_past_the_gateway
+    }
+    codex REAL_CODEX {
+        it_obeys_the_gate_resumes_and_leaves_without_a_request
+        a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
+        it_is_told_each_message_once_whenever_it_is_killed
+        no_program_that_its_shell_starts_speaks_as_it
+        its_model_calls_are_held_to_the_budget_and_its_tools_share_it
+        settings_of_a_project_do_not_lead_its_calls_past_the_gateway
+    }
+    opencode REAL_OPENCODE {
+        it_obeys_the_gate_resumes_and_leaves_without_a_request
+        a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
+        it_is_told_each_message_once_whenever_it_is_killed
+    }
+    claude_acp REAL_CLAUDE_ACP {
+        it_obeys_the_gate_resumes_and_leaves_without_a_request
+        a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
+        it_is_told_each_message_once_whenever_it_is_killed
+    }
 }
 
 impl Real {
     /// A team of that service whose agent is the program.
     fn team(&self, server: &ModelServer) -> Team {
-        let agent = self.stub.agent;
-        let program = std::env::var(self.variable).unwrap();
         let team = server.team();
-        team.write(
-            "team.toml",
-            &format!("[agents.{agent}]\ncommand = ['{program}']\nprotocol = '{agent}'\n"),
-        );
+        team.write("team.toml", &self.table());
         team.trust();
         team
     }
+
+    /// Its table in team.toml.
+    fn table(&self) -> String {
+        let agent = self.stub.agent;
+        let protocol = self.stub.protocol;
+        let mut command = vec![std::env::var(self.variable).unwrap()];
+        command.extend(self.arguments.iter().map(|&argument| argument.to_owned()));
+        format!("[agents.{agent}]\ncommand = {command:?}\nprotocol = '{protocol}'\n")
+    }
+}
+
+/// Whether a request is of a turn: some agents name their sessions with a request of its own.
+pub(super) fn is_turn(request: &Request) -> bool {
+    let tools = request.body["tools"].as_array();
+    tools.is_some_and(|tools| !tools.is_empty())
 }
 
 /// A closed gate, a plan, an open and again a closed gate, a kill, a shutdown.
@@ -78,16 +136,14 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     let replies = Arc::new(Mutex::new(VecDeque::new()));
     let queue = Arc::clone(&replies);
     let server = ModelServer::answering_any_client(move |request| {
-        let is_turn = request.body["tools"]
-            .as_array()
-            .is_some_and(|tools| !tools.is_empty());
-        let next = if is_turn {
+        let next = if is_turn(request) {
             queue.lock().unwrap().pop_front()
         } else {
             None
         };
         next.unwrap_or_else(|| Reply::text("done"))
     });
+    let turns = || server.requests().into_iter().filter(is_turn);
     let replies_are = |next: Vec<Reply>| replies.lock().unwrap().extend(next);
     let plan = |text: &str| Reply::call(real.plan_approval, json!({"plan": text}));
     let team = real.team(&server);
@@ -99,11 +155,7 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
         &[&["--plan", "--prompt", "the first work"], real.flags].concat(),
     );
     let id = team.until_planned("carol");
-    let first = server
-        .requests()
-        .into_iter()
-        .find(|it| it.mentions("the first work"))
-        .unwrap();
+    let first = turns().find(|it| it.mentions("the first work")).unwrap();
     assert!(
         first.body["tools"].to_string().contains(real.plan_approval),
         "{}",
@@ -111,7 +163,8 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     );
     // Its model is told that the plan is submitted: what it answers then is no part of what
     // follows.
-    team.until("the end of its turn", || server.asked() >= 3);
+    let ended = || team.file("transcript/carol.jsonl").contains("\"done\"");
+    team.until("the end of its turn", || turns().count() >= 3 && ended());
     replies_are(vec![bash("echo yes > open; env"), Reply::text("written")]);
     team.teamctl(["approve", &id]).ok();
     team.until("the write behind the open gate", || team.made("open"));
@@ -136,20 +189,11 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     signal(agent, Signal::SIGKILL);
     team.until("its end", || !is_alive(agent));
     team.send("carol", "the work after the kill");
-    team.until("the request", || {
-        server
-            .requests()
-            .iter()
-            .any(|it| it.mentions("the work after the kill"))
-    });
+    let after = || turns().find(|it| it.mentions("the work after the kill"));
+    team.until("the request", || after().is_some());
     team.wait_for("carol", "idle");
-    let after: Vec<_> = server
-        .requests()
-        .into_iter()
-        .filter(|it| it.mentions("the work after the kill"))
-        .collect();
     assert!(
-        after[0].mentions("the first work"),
+        after().unwrap().mentions("the first work"),
         "it goes on with its session"
     );
 
@@ -208,22 +252,27 @@ fn no_program_that_its_shell_starts_speaks_as_it(real: &Real) {
     assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
 }
 
-/// A message arrives while a command runs. The next request has it; and once, if the agent is
-/// killed before.
+/// A message arrives while a command runs. The next request has it, or the next turn begins with it;
+/// and once, if the agent is killed before.
 fn a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill(real: &Real) {
     let Real { bash, stub, .. } = real;
     let mut turn = 0;
     let bash = *bash;
-    let server = ModelServer::answering_any_client(move |_| {
-        turn += 1;
+    let server = ModelServer::answering_any_client(move |request| {
+        let command = |name: &str| {
+            bash(&format!(
+                "touch ready{name}; until [ -e go{name} ]; do sleep 1; done"
+            ))
+        };
+        turn += u32::from(is_turn(request));
         match turn {
-            1 | 3 => bash(&format!(
-                "touch ready{turn}; until [ -e go{turn} ]; do sleep 1; done"
-            )),
+            1 if is_turn(request) => command("1"),
+            _ if is_turn(request) && is_last(request, "message 02;") => command("3"),
             _ => Reply::text("done"),
         }
     });
     let team = real.team(&server);
+    let turns = || server.requests().into_iter().filter(is_turn);
     spawn(
         &team,
         stub,
@@ -238,13 +287,11 @@ fn a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill(real: &Rea
     team.until("the message", || told(1));
     team.write("go1", "");
     team.until("the request", || {
-        server
-            .requests()
-            .iter()
-            .any(|it| it.mentions("message 01;"))
+        turns().any(|it| it.mentions("message 01;"))
     });
-    assert!(
-        server.requests()[1].mentions("message 01;"),
+    assert_eq!(
+        turns().nth(1).unwrap().mentions("message 01;"),
+        real.joins,
         "the model is asked with the outcome"
     );
     team.wait_for("carol", "idle");
@@ -252,22 +299,41 @@ fn a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill(real: &Rea
     team.until("the command", || team.made("ready3"));
     team.send("carol", "message 03;");
     team.until("the message", || told(3));
-    signal(agent_of(&team), Signal::SIGKILL);
+    let agent = agent_of(&team);
+    signal(agent, Signal::SIGKILL);
+    team.until("its end", || !is_alive(agent));
+    team.write("go3", "");
     team.until("the request", || {
-        server
-            .requests()
-            .iter()
-            .any(|it| it.mentions("message 03;"))
+        turns().any(|it| it.mentions("message 03;"))
     });
     team.wait_for("carol", "idle");
-    let body = server.last().body.to_string();
+    let body = turns().last().unwrap().body.to_string();
     for number in 0..=3 {
-        assert_eq!(
-            body.matches(&format!("message 0{number};")).count(),
-            1,
-            "message {number}: {body}"
-        );
+        told_once(real, &body, &format!("message 0{number};"));
     }
+}
+
+/// Whether the last that its model is told is this, and not what came of a call.
+fn is_last(request: &Request, text: &str) -> bool {
+    let told = request.body["messages"].as_array();
+    let told = told.or_else(|| request.body["input"].as_array());
+    told.and_then(|told| told.last())
+        .is_some_and(|last| last.to_string().contains(text))
+}
+
+/// Checks that a conversation has a message once. What speaks ACP does not show what it has kept: so
+/// after a kill it may be told a message again, as a quotation.
+fn told_once(real: &Real, body: &str, message: &str) {
+    let all = body.matches(message).count();
+    if real.stub.protocol != "acp" {
+        assert_eq!(all, 1, "{message}: {body}");
+        return;
+    }
+    let quoted = body.matches(&format!("> {message}")).count();
+    assert!(
+        all >= 1 && all - quoted <= 1,
+        "{message}: {all}, quoted {quoted}: {body}"
+    );
 }
 
 /// Killed after 0 to 400 ms, again and again, with a second message on the way: its model has each
@@ -276,15 +342,16 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
     let Real { bash, stub, .. } = real;
     let mut turn = 0;
     let bash = *bash;
-    let server = ModelServer::answering_any_client(move |_| {
-        turn += 1;
-        if turn % 2 == 1 {
+    let server = ModelServer::answering_any_client(move |request| {
+        turn += u32::from(is_turn(request));
+        if is_turn(request) && turn % 2 == 1 {
             bash("sleep 0.2")
         } else {
             Reply::text("done")
         }
     });
     let team = real.team(&server);
+    let turns = || server.requests().into_iter().filter(is_turn);
     spawn(
         &team,
         stub,
@@ -306,30 +373,18 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
         team.wait_for("carol", "idle");
     }
     team.send("carol", "the last message");
-    team.until("the request", || {
-        server
-            .requests()
-            .iter()
-            .any(|it| it.mentions("the last message"))
-    });
+    let last = || turns().filter(|it| it.mentions("the last message")).last();
+    team.until("the request", || last().is_some());
     team.wait_for("carol", "idle");
-    let asked = server
-        .requests()
-        .into_iter()
-        .rfind(|it| it.mentions("the last message"))
-        .unwrap();
-    let body = asked.body.to_string();
+    let body = last().unwrap().body.to_string();
     for (round, what) in (0..=rounds)
         .flat_map(|round| [(round, "message"), (round, "another")])
         .filter(|it| *it != (0, "another"))
     {
-        assert_eq!(
-            body.matches(&format!("{what} {round:02};")).count(),
-            1,
-            "{what} {round}: {body}"
-        );
+        told_once(real, &body, &format!("{what} {round:02};"));
     }
     assert_eq!(team.shutdown("carol", &[], 0)["outcome"], "shutdown");
+    team.until("all to be gone", || team.processes().len() == 1);
 }
 
 /// The agent asks its model in a turn alone, and as often as it may; a command of it that asks
@@ -352,9 +407,7 @@ fn its_model_calls_are_held_to_the_budget_and_its_tools_share_it(real: &Real) {
          -H 'content-type: application/json' -H 'anthropic-version: 2023-06-01' -d '{body}' ${variable}_BASE_URL{path} >> asked"
     );
     let server = ModelServer::answering_any_client(move |request| {
-        let is_turn = request.body["tools"]
-            .as_array()
-            .is_some_and(|tools| !tools.is_empty());
+        let is_turn = is_turn(request);
         let is_long = request.mentions("on and on") && !request.mentions("the last work");
         if is_turn && is_long {
             bash(&ask)
@@ -443,9 +496,7 @@ fn real_claude_and_real_codex_and_the_built_in_agent_work_on_one_repository() {
             .collect(),
     );
     let server = ModelServer::answering_any_client(move |request| {
-        let is_turn = request.body["tools"]
-            .as_array()
-            .is_some_and(|tools| !tools.is_empty());
+        let is_turn = is_turn(request);
         let place = apis
             .iter()
             .position(|(api, _)| *api == request.api)
@@ -458,12 +509,7 @@ fn real_claude_and_real_codex_and_the_built_in_agent_work_on_one_repository() {
         next.unwrap_or_else(|| Reply::text("done"))
     });
     let team = server.team();
-    let table = |real: &Real| {
-        let agent = real.stub.agent;
-        let program = std::env::var(real.variable).unwrap();
-        format!("[agents.{agent}]\ncommand = ['{program}']\nprotocol = '{agent}'\n")
-    };
-    team.write("team.toml", &(table(&REAL_CLAUDE) + &table(&REAL_CODEX)));
+    team.write("team.toml", &(REAL_CLAUDE.table() + &REAL_CODEX.table()));
     team.trust();
     user(&team, REPOSITORY);
     for (_, name) in apis {

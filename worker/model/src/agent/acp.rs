@@ -441,6 +441,11 @@ impl AgentDriver for Acp {
         Vec::new()
     }
 
+    fn settings(&self) -> &'static [(&'static str, &'static str)] {
+        // The adapter of Claude Code hands them on. To others they mean nothing.
+        &super::claude::SETTINGS
+    }
+
     fn set_up(
         &self,
         variables: &[(&'static str, String)],

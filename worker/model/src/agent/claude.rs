@@ -27,10 +27,12 @@ use teamd_worker_core::submission::Permission;
 const PREFIX: &str = "mcp__team__";
 
 /// Its model sees the team tools from the beginning, without a search. A command in the background
-/// would begin a turn of its own when it ends, outside of any work.
-const SETTINGS: [(&str, &str); 2] = [
+/// would begin a turn of its own when it ends, outside of any work. What a person could say next is
+/// not asked for: that costs a model call for each turn.
+pub(super) const SETTINGS: [(&str, &str); 3] = [
     ("ENABLE_TOOL_SEARCH", "false"),
     ("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS", "1"),
+    ("CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION", "false"),
 ];
 
 /// The files of a project's settings, and the variables of theirs that cannot be outranked.

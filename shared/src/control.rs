@@ -16,7 +16,8 @@ mod worker;
 
 pub use command::{
     Command, ConnectedLead, Done, IntegrationOrder, Obstacle, PlanVerdict, Refusal, RefusalCode,
-    Reply, ShutdownOrder, SpawnOrder, StopOutcome, Successor, TaggedCommand, TaskOrder,
+    Reply, RequestCode, ShutdownOrder, SpawnOrder, StopOutcome, Successor, TaggedCommand,
+    TaskOrder,
 };
 pub use greeting::{Greeting, Peer};
 pub use wire::{

@@ -244,6 +244,9 @@ pub struct Request {
     /// How permission questions are answered from this approval on; none: as before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
+    /// The process that answered, with those that run it, if a lead was connected by MCP then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered_from: Option<String>,
 }
 
 /// What is asked.

@@ -80,11 +80,16 @@ pub struct TeamSize {
     /// person may spawn more.
     #[serde(deserialize_with = "count")]
     pub max_members: u32,
+    /// Whether an answer that a person decides needs four digits, which only views and hooks show.
+    pub approve_code: bool,
 }
 
 impl Default for TeamSize {
     fn default() -> Self {
-        Self { max_members: 16 }
+        Self {
+            max_members: 16,
+            approve_code: false,
+        }
     }
 }
 
@@ -203,6 +208,12 @@ impl Settings {
             variable(lookup, "TEAM_MAX_MEMBERS", parse_count)?,
         );
         set(
+            &mut self.team.approve_code,
+            variable(lookup, "TEAM_APPROVE_CODE", |text| {
+                text.parse().map_err(|_| "true or false")
+            })?,
+        );
+        set(
             &mut self.work,
             variable(lookup, "TEAM_WORK", |text| {
                 serde_json::from_str(text).map_err(|_| "the table [work] as JSON")
@@ -239,7 +250,11 @@ impl Settings {
             watchdog: _,
             cgroup,
             auto_start: _,
-            team: TeamSize { max_members },
+            team:
+                TeamSize {
+                    max_members,
+                    approve_code,
+                },
             work,
             checkouts,
             checkout,
@@ -267,6 +282,8 @@ impl Settings {
             "team.max_members",
             (*max_members > usual).then_some(max_members),
         );
+        // A tool that may write the file must not take it away.
+        to.narrows("team.approve_code", approve_code.then_some(true));
         // Without cgroups the limits hold for each process, and no longer for all of them together.
         to.widens("cgroup", (*cgroup == cgroup::Use::Off).then_some("off"));
         work.effects(to);
@@ -296,7 +313,7 @@ impl Settings {
             .collect()
     }
 
-    fn all_variables(&self) -> [(&'static str, String); 12] {
+    fn all_variables(&self) -> [(&'static str, String); 13] {
         [
             (
                 "TEAM_DURABILITY",
@@ -313,6 +330,7 @@ impl Settings {
             ),
             ("TEAM_CGROUP", self.cgroup.as_str().to_owned()),
             ("TEAM_MAX_MEMBERS", self.team.max_members.to_string()),
+            ("TEAM_APPROVE_CODE", self.team.approve_code.to_string()),
             (
                 "TEAM_WORK",
                 serde_json::to_string(&self.work).unwrap_or_default(),

@@ -45,6 +45,8 @@ pub struct UserConfig {
 pub struct HookCommands {
     /// A plan waits for a person.
     pub on_request: Option<String>,
+    /// A request was answered while a lead is connected by MCP.
+    pub on_answer: Option<String>,
     /// A piece of work has ended.
     pub on_idle: Option<String>,
     /// An incarnation has ended.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::hooks::{configure, told};
 use crate::support::mcp_client::McpClient;
 use crate::support::{Team, process};
 
@@ -409,6 +410,7 @@ fn shell_that_leads(team: &Team) -> std::process::Command {
 #[test]
 fn where_a_person_decides_no_answer_of_a_lead_counts() {
     let team = Team::started();
+    configure(&team.home(), &["on_answer"]);
     let mut client = McpClient::run(shell_that_leads(&team));
     let planner = json!({
         "name": "alice", "role": "coder", "prompt": "/plan_approval Drop it\n/bash touch made", "model": "script",
@@ -449,7 +451,32 @@ fn where_a_person_decides_no_answer_of_a_lead_counts() {
     assert!(!team.root().join("made").exists());
     team.teamctl(["approve", &id]).ok();
     team.until("the command to run", || team.root().join("made").exists());
+    // While a lead is connected, it is shown which process has answered.
+    let process = team.request(&id)["answered_from"].clone();
+    let process = process.as_str().unwrap();
+    assert!(
+        process.starts_with("teamctl (pid ") && process.contains(", run by "),
+        "{process}"
+    );
+    let events = team.teamctl(["events"]).ok();
+    let line = format!("plan of alice ({id}) approved from {process}");
+    assert!(events.stdout.contains(&line), "{events:?}");
+    team.until("the hook", || !told(&team.home(), "on_answer").is_empty());
+    let facts = told(&team.home(), "on_answer").remove(0);
+    assert_eq!(facts["request"]["answered_from"], process, "{facts}");
+    assert_eq!(facts["request"]["status"], "approved", "{facts}");
     client.close();
+}
+
+#[test]
+fn an_answer_is_no_news_where_no_lead_is_connected() {
+    let team = Team::started();
+    let prompt = "/plan_approval Drop it";
+    team.teamctl(["spawn", "alice", "--plan", "--prompt", prompt])
+        .ok();
+    let id = team.until_planned("alice");
+    team.teamctl(["approve", &id]).ok();
+    assert_eq!(team.request(&id)["answered_from"], Value::Null);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::Team;
 
 /// Writes the user's configuration: each hook adds its facts to a file in the home directory.
-fn configure(home: &Path, hooks: &[&str]) -> PathBuf {
+pub(crate) fn configure(home: &Path, hooks: &[&str]) -> PathBuf {
     let folder = home.join(".config/teamd");
     fs::create_dir_all(&folder).unwrap();
     let file = folder.join("config.toml");
@@ -29,7 +29,7 @@ fn configure(home: &Path, hooks: &[&str]) -> PathBuf {
 }
 
 /// What a hook was told, each time.
-fn told(home: &Path, hook: &str) -> Vec<Value> {
+pub(crate) fn told(home: &Path, hook: &str) -> Vec<Value> {
     let text = fs::read_to_string(home.join(hook)).unwrap_or_default();
     text.lines()
         .filter_map(|line| serde_json::from_str(line).ok())

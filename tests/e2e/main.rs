@@ -6,6 +6,7 @@
 
 mod adopt;
 mod agents;
+mod approve_code;
 mod auto_start;
 mod bounded;
 mod cgroups;

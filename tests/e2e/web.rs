@@ -395,6 +395,34 @@ fn a_view_is_pushed_when_a_file_changes_and_a_verdict_is_for_its_request_alone()
 }
 
 #[test]
+fn the_page_shows_the_code_of_a_request_and_an_answer_needs_it() {
+    let team = Team::new();
+    team.write("team.toml", "[team]\napprove_code = true\n");
+    team.teamd(["start"]).ok();
+    let id = planned(&team, "ana", "First");
+    let page = Page::of(&team, &[]);
+    let code_in = |state: &Value| state["requests"]["shown"][0]["code"].clone();
+    page.follow("view=requests", || {}, |state| code_in(state).is_string());
+    let code = code_in(&page.view("view=requests"));
+    let answer = |code: &Value| {
+        let order = json!({"id": id, "approve": true, "feedback": "", "code": code});
+        page.post("/answer", &order.to_string())
+    };
+    assert_eq!(answer(&Value::Null).code, 409);
+    assert_eq!(team.request(&id)["status"], "pending");
+    let done = answer(&code);
+    assert_eq!(done.code, 200, "{}", done.body);
+    assert_eq!(team.request(&id)["status"], "approved");
+    let only_read = Page::of(&team, &["--read-only"]);
+    planned(&team, "bo", "Second");
+    only_read.follow(
+        "view=requests",
+        || {},
+        |state| state["requests"]["count"] == 1 && code_in(state).is_null(),
+    );
+}
+
+#[test]
 fn read_only_refuses_actions_and_metrics_tell_no_names() {
     let team = Team::started();
     let first = planned(&team, "bo", "First");

@@ -73,5 +73,6 @@ fn plan(number: u32, status: Status) -> Request {
         answered_by: None,
         agent: false,
         permissions: None,
+        answered_from: None,
     }
 }

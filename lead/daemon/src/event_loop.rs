@@ -4,6 +4,7 @@
 //! directives. The workers get those first, then the roster is written and commands are answered,
 //! and only then are inbox lines synced.
 
+mod answers;
 pub(super) mod gather;
 mod handing_over;
 mod upkeep;

@@ -23,6 +23,7 @@ use super::core::event::Event;
 use super::core::runtime::DecisionRules;
 use super::event_loop::{EventLoop, Sources};
 use super::hand_over::{HandOver, become_successor};
+use super::io::approve_codes::ApproveCodes;
 use super::io::cgroup::Cgroups;
 use super::io::checkouts::places;
 use super::io::connections::{Connections, ROOM};
@@ -160,6 +161,7 @@ fn begin(
         inputs: inputs_sender.clone(),
         began: Instant::now(),
         hooks,
+        codes: ApproveCodes::new(settings.team.approve_code),
         news: Vec::new(),
     };
     let mut daemon = EventLoop {

@@ -16,7 +16,7 @@ use teamd_client::print::render::DIM;
 use teamd_client::print::style::paint;
 use teamd_client::print::{self, escape};
 use teamd_client::read::{tasks, text};
-use teamd_shared::control::TaskOrder;
+use teamd_shared::control::{Command, Done, RequestCode, TaskOrder};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::Team;
 use teamd_shared::name::Name;
@@ -43,6 +43,8 @@ pub(crate) enum ActionEnd {
     Connected(Option<Client>),
     /// The connection to the daemon has ended.
     Lost,
+    /// The codes of the pending requests; none: answers need no code.
+    Codes(Option<Vec<RequestCode>>),
 }
 
 /// Catches a signal from now on. Must be called within the runtime.
@@ -56,6 +58,20 @@ pub(crate) fn on_signal(kind: SignalKind) -> Result<Signal, CommandError> {
 /// Connects to the daemon, if it runs.
 pub(crate) fn connect(dir: &TeamDir) -> RunningAction<'_> {
     Box::pin(async { ActionEnd::Connected(Client::connect(dir).await.ok()) })
+}
+
+/// Asks for the codes of the pending requests.
+pub(crate) fn codes(dir: &TeamDir) -> RunningAction<'_> {
+    Box::pin(async {
+        let Ok(mut client) = Client::connect(dir).await else {
+            return ActionEnd::Codes(None);
+        };
+        match client.call(Command::ShowCodes).await {
+            Ok(Done::Codes(codes)) => ActionEnd::Codes(codes),
+            // A view that a connected lead runs gets none, and an answer of it does not count.
+            _ => ActionEnd::Codes(None),
+        }
+    })
 }
 
 /// Waits for the end of a connection.
@@ -76,6 +92,9 @@ pub(crate) enum PersonOrder {
         id: RequestId,
         approve: bool,
         feedback: String,
+        /// The code of the request, as the view shows it.
+        #[serde(default)]
+        code: Option<String>,
         /// What is answered, for people, where it is more than the id.
         #[serde(skip)]
         what: Option<String>,
@@ -99,6 +118,7 @@ impl PersonOrder {
                 id,
                 approve,
                 feedback,
+                code,
                 what,
             } => {
                 let dir = context.dir()?;
@@ -107,6 +127,7 @@ impl PersonOrder {
                     approve,
                     feedback,
                     permissions: None,
+                    code,
                 };
                 let already = if block_on(answer::record(&dir, &id, answer))? {
                     "already "

@@ -7,6 +7,7 @@
 pub mod acp;
 mod act;
 pub mod chat;
+mod codes;
 mod markdown;
 pub mod model;
 mod terminal;

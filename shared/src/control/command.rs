@@ -119,6 +119,12 @@ pub enum Command {
     /// Wait for the end of the lead that runs this command, or for another command that waits for
     /// it. Answered with a refusal.
     AwaitEvents,
+    /// Show the codes of the pending requests that a person answers. Answered with
+    /// [`Done::Codes`].
+    ShowCodes,
+    /// Give the code of a request, before the answer on the same connection. Answered with
+    /// [`Done::CodeTaken`].
+    GiveCode(RequestCode),
 }
 
 /// What a person wants of the integration branch.
@@ -334,6 +340,25 @@ pub enum Done {
         /// Whether that was not known.
         is_news: bool,
     },
+    /// The codes of the pending requests; none: answers need no code.
+    Codes(Option<Vec<RequestCode>>),
+    /// The code is right, or none is needed.
+    CodeTaken,
+}
+
+/// The code of a request. Never printed by `Debug`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestCode {
+    /// The request.
+    pub request_id: RequestId,
+    /// Four digits.
+    pub code: String,
+}
+
+impl std::fmt::Debug for RequestCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RequestCode({})", self.request_id)
+    }
 }
 
 /// A lead that is connected by MCP.

@@ -29,7 +29,7 @@ const ALL_TABLES: [&str; 10] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 67] = [
+const EXAMPLES: [(&str, &str); 68] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -44,6 +44,7 @@ const EXAMPLES: [(&str, &str); 67] = [
     ("max_time", "28800"),
     ("team", "{}"),
     ("max_members", "16"),
+    ("approve_code", "true"),
     ("restart_max", "3"),
     ("restart_period", "'60s'"),
     ("watchdog", "'off'"),

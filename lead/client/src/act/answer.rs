@@ -1,7 +1,7 @@
 //! Answers a plan, a review or a permission question. Giving the same answer again is no error.
 
 use serde_json::json;
-use teamd_shared::control::{Command, Done};
+use teamd_shared::control::{Command, Done, RequestCode};
 use teamd_shared::id::RequestId;
 use teamd_shared::member::Permissions;
 use teamd_shared::name::Name;
@@ -29,6 +29,8 @@ pub struct Answer {
     pub feedback: String,
     /// How permission questions are answered from then on.
     pub permissions: Option<Permissions>,
+    /// The code of the request, where answers need one.
+    pub code: Option<String>,
 }
 
 impl From<Approve> for Answer {
@@ -42,6 +44,7 @@ impl From<Approve> for Answer {
             approve: true,
             feedback: verdict.feedback,
             permissions,
+            code: verdict.code,
         }
     }
 }
@@ -52,6 +55,7 @@ impl From<VerdictArgs> for Answer {
             approve: false,
             feedback: reject.feedback,
             permissions: None,
+            code: reject.code,
         }
     }
 }
@@ -189,7 +193,14 @@ pub async fn record_over(
         approve,
         feedback,
         permissions,
+        code,
     } = answer;
+    let mut client = Client::connect(dir).await?;
+    if let Some(code) = code {
+        let request_id = request_id.clone();
+        let given = Command::GiveCode(RequestCode { request_id, code });
+        client.call(given).await?;
+    }
     let command = Command::Answer {
         request_id: request_id.clone(),
         approve,

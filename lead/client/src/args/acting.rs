@@ -287,6 +287,9 @@ pub struct VerdictArgs {
     )]
     #[arg(allow_hyphen_values = true, value_parser = FreeText)]
     pub feedback: String,
+    /// The four digits that `top`, the page or a hook shows (`approve_code` in team.toml)
+    #[arg(long, value_name = "DIGITS")]
+    pub code: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -304,7 +304,16 @@ impl Output {
     /// # Errors
     /// [`ExitCode::Failed`] if the terminal cannot be read.
     pub fn ask(&self, question: &str) -> Result<bool, CommandError> {
-        self.write_stderr(&format!("{question} [y/N] "));
+        let answer = self.ask_for(&format!("{question} [y/N]"))?;
+        Ok(matches!(answer.as_str(), "y" | "Y" | "yes"))
+    }
+
+    /// Asks the person at the terminal for a line.
+    ///
+    /// # Errors
+    /// [`ExitCode::Failed`] if the terminal cannot be read.
+    pub fn ask_for(&self, question: &str) -> Result<String, CommandError> {
+        self.write_stderr(&format!("{question} "));
         let mut answer = String::new();
         io::stdin().read_line(&mut answer).map_err(|error| {
             CommandError::new(
@@ -312,7 +321,7 @@ impl Output {
                 format!("cannot read the answer from the terminal: {error}"),
             )
         })?;
-        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+        Ok(answer.trim().to_owned())
     }
 
     /// Prints the help for an empty command line.

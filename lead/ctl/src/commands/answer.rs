@@ -28,6 +28,12 @@ pub(crate) fn run(context: &Context, id: &str, answer: Answer) -> CommandResult 
         }
         Meant::OnlyOneOf(asked) => return Err(name_the_id(&asked, approve)),
     };
+    let mut answer = answer;
+    if answer.code.is_none() && context.settings.team.approve_code && context.out.can_ask() {
+        let what = format!("{} {}", asked.kind.noun(), asked.request_id);
+        let question = format!("Code of the {what} (`teamctl top` and the page show it):");
+        answer.code = Some(context.out.ask_for(&question)?);
+    }
     give(context, asked.request_id.as_str(), answer)?.print(context)?;
     Ok(ExitCode::Done)
 }

@@ -1,7 +1,7 @@
 //! Who gives a command, and where its answer goes.
 
 use teamd_shared::control::{Done, Refusal};
-use teamd_shared::message::USER;
+use teamd_shared::message::{LEAD, USER};
 use teamd_shared::name::Name;
 
 /// The answer to a command.
@@ -27,14 +27,33 @@ pub(crate) enum Actor {
     Member(Name),
     /// A command that answers for a person, from a process that this connected lead runs.
     RunByLead(String),
+    /// A person who answers a request.
+    PersonAnswers {
+        /// The process, if a lead is connected by MCP: then a program may answer for the person.
+        from: Option<String>,
+        /// Whether it has given the code of the request, or none is needed.
+        has_code: bool,
+    },
+    /// A lead that is connected by MCP, as it is shown, answers a request.
+    LeadAnswers(String),
 }
 
 impl Actor {
     /// Returns the name that records contain.
     pub(crate) fn as_str(&self) -> &str {
         match self {
-            Self::Person | Self::RunByLead(_) => USER,
+            Self::Person | Self::RunByLead(_) | Self::PersonAnswers { .. } => USER,
+            Self::LeadAnswers(_) => LEAD,
             Self::Member(name) => name.as_str(),
+        }
+    }
+
+    /// Returns the process that answers, where that is to be shown.
+    pub(crate) fn answers_from(&self) -> Option<&str> {
+        match self {
+            Self::PersonAnswers { from, .. } => from.as_deref(),
+            Self::LeadAnswers(lead) => Some(lead),
+            Self::Person | Self::Member(_) | Self::RunByLead(_) => None,
         }
     }
 

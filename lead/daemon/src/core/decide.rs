@@ -127,6 +127,10 @@ pub(crate) fn decide(view: &DecisionView<'_>, event: &Event, ids: &mut dyn Ids) 
                 ..record
             }))
         }
+        Event::WrongCodes { content } => Decision::default().record(Record::Team(TeamRecord {
+            content: Some(content.clone()),
+            ..view.team_record(TeamEvent::Noted)
+        })),
         Event::Pong { incarnation, .. } => view.pong(incarnation, ids),
         Event::Silent { incarnation } => view.silent(incarnation, ids),
         Event::Integrate => view.integrate_next(),
@@ -155,7 +159,10 @@ impl DecisionView<'_> {
                 approve,
                 feedback,
                 permissions,
-            } => self.answer(client, (request_id, *approve, feedback, *permissions), ids),
+            } => {
+                let answer = (request_id, *approve, feedback.as_str(), *permissions);
+                self.answer(client, by, answer, ids)
+            }
             Command::RequestPlan {
                 id,
                 name,
@@ -177,6 +184,8 @@ impl DecisionView<'_> {
             | Command::Leads
             | Command::LeadRead { .. }
             | Command::AwaitEvents
+            | Command::ShowCodes
+            | Command::GiveCode(_)
             | Command::HandOver(_) => Ok(Decision::default()),
         }
     }
@@ -279,6 +288,7 @@ impl DecisionView<'_> {
             answered_by: None,
             agent: false,
             permissions: None,
+            answered_from: None,
         }
     }
 
@@ -344,7 +354,8 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
             "answer in a terminal that it has not opened: `teamctl requests` shows what waits",
         ));
     }
-    if *by == Actor::Person || matches!(command, Command::Task(_)) {
+    let is_person = matches!(by, Actor::Person | Actor::PersonAnswers { .. });
+    if is_person || matches!(command, Command::Task(_)) {
         return Ok(());
     }
     if by.is_teammate() {
@@ -368,6 +379,8 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::Leads
         | Command::LeadRead { .. }
         | Command::AwaitEvents
+        | Command::ShowCodes
+        | Command::GiveCode(_)
         | Command::HandOver(_)
         | Command::Interrupt { .. }
         | Command::Forget { .. }

@@ -98,6 +98,8 @@ pub(crate) enum Event {
     },
     /// Modes of the team directory, or the journal, were put back: what to tell.
     Restored { what: String },
+    /// Wrong codes were given for a request, as often as that is allowed: what to show.
+    WrongCodes { content: String },
     /// A worker answers a question of the watchdog, or says that it can be asked (0).
     Pong {
         incarnation: Incarnation,
@@ -170,6 +172,7 @@ impl Event {
             | Self::Forced { incarnation } => EventSubject::Incarnation(incarnation),
             Self::LeadRead { .. }
             | Self::Restored { .. }
+            | Self::WrongCodes { .. }
             | Self::JobEnded { .. }
             | Self::Integrate
             | Self::Review { .. }

@@ -124,6 +124,7 @@ impl EventLoop {
             }
             Input::Gone { connection } => {
                 self.dispatcher.waiters.drop_connection(connection);
+                self.resources.codes.forget(connection);
                 let incarnation = self.resources.connections.remove(connection);
                 self.resources.connections.end_waits(connection);
                 let incarnation = incarnation?;
@@ -175,6 +176,17 @@ impl EventLoop {
                 }
                 None
             }
+            Command::ShowCodes => {
+                let shown = self.codes_for(client.connection);
+                self.resources.connections.reply(client, shown);
+                None
+            }
+            Command::GiveCode(given) => self.take_code(client, &given),
+            command @ Command::Answer { .. } if client.agent => {
+                let lead = self.resources.connections.described_lead(client.connection);
+                let by = lead.map_or_else(|| Actor::Member(Name::lead()), Actor::LeadAnswers);
+                Some(Event::Command(client, by, command))
+            }
             command if client.agent => {
                 let lead = Actor::Member(Name::lead());
                 Some(Event::Command(client, lead, command))
@@ -183,9 +195,8 @@ impl EventLoop {
                 self.begin_to_hand_over(client, successor);
                 None
             }
-            command @ Command::Answer { .. } => {
-                let lead = self.resources.connections.lead_above(client.connection);
-                let by = lead.map_or(Actor::Person, |lead| Actor::RunByLead(lead.shown()));
+            Command::Answer { ref request_id, .. } => {
+                let by = self.answerer(client.connection, request_id);
                 Some(Event::Command(client, by, command))
             }
             command => Some(Event::Command(client, Actor::Person, command)),

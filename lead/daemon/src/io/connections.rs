@@ -461,6 +461,18 @@ impl Connections {
             .find(|lead| process.descends_from(&lead.process).unwrap_or(true))
     }
 
+    /// Describes the lead that a client is.
+    pub(crate) fn described_lead(&self, connection: u64) -> Option<String> {
+        let lead = self.clients.get(&connection)?.lead.as_ref()?;
+        Some(lead.shown())
+    }
+
+    /// Describes the process of a client.
+    pub(crate) fn described(&self, connection: u64) -> String {
+        let client = self.clients.get(&connection);
+        client.map_or_else(String::new, |client| mcp_leads::described(&client.process))
+    }
+
     /// Records how far a lead has got its inbox: a client that it runs says so. Returns whether that
     /// was not known; none if no lead runs the client.
     pub(crate) fn record_read(&mut self, connection: u64, place: u64) -> Option<bool> {

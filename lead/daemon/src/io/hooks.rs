@@ -26,6 +26,8 @@ use tokio::time::timeout;
 
 use surroundings::Surroundings;
 
+/// The fact that is in no log: the code of a request.
+pub(crate) const CODE: &str = "code";
 /// How many hooks run at once.
 const AT_ONCE: usize = 4;
 /// How many others may wait, before further ones are left out.
@@ -45,6 +47,8 @@ pub(crate) type HookPids = Arc<Mutex<HashSet<u32>>>;
 pub(crate) enum Hook {
     /// A plan waits for a person.
     Request,
+    /// A request was answered while a lead is connected by MCP.
+    Answer,
     /// A piece of work has ended.
     Idle,
     /// An incarnation has ended.
@@ -62,6 +66,7 @@ impl Hook {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Request => "on_request",
+            Self::Answer => "on_answer",
             Self::Idle => "on_idle",
             Self::End => "on_end",
         }
@@ -72,12 +77,14 @@ impl Hook {
         let UserConfig { hooks, path, .. } = UserConfig::load(|name| std::env::var_os(name))?;
         let HookCommands {
             on_request,
+            on_answer,
             on_idle,
             on_end,
             env,
         } = hooks;
         let command = match self {
             Self::Request => on_request,
+            Self::Answer => on_answer,
             Self::Idle => on_idle,
             Self::End => on_end,
         };
@@ -126,10 +133,15 @@ impl Hooks {
         facts["hook"] = json!(name);
         let room = Arc::clone(&self.room);
         let pids = Arc::clone(&self.pids);
+        let code = facts[CODE].as_str().map(str::to_owned);
         self.tasks.spawn(async move {
             // It is never closed.
             let _room = room.acquire().await;
-            if let Err(why) = run(&ready, &facts.to_string(), &pids, LIMIT).await {
+            if let Err(mut why) = run(&ready, &facts.to_string(), &pids, LIMIT).await {
+                // What it has printed may hold the code, and a log must not.
+                if let Some(code) = code {
+                    why = why.replace(&code, "[the code]");
+                }
                 tracing::error!("the hook `{name}` failed: {why}");
             }
         });

@@ -34,6 +34,35 @@ pub(crate) fn of_peer(peer: &Identity, run_by: Identity) -> Result<ConnectedLead
     })
 }
 
+/// How many of the processes that run a command are described.
+const MOST_DESCRIBED: usize = 3;
+
+/// Describes a process, and those that run it: program, pid and terminal. The program of a command
+/// is always ours; what tells a person from a program is what runs it.
+pub(crate) fn described(process: &Identity) -> String {
+    let mut described = shown(process.pid);
+    let mut pid = process.pid;
+    for _ in 0..MOST_DESCRIBED {
+        let above = Stat::of(pid).map_or(0, |stat| stat.parent);
+        if above <= 1 {
+            break;
+        }
+        described.push_str(&format!(", run by {}", shown(above)));
+        pid = above;
+    }
+    described
+}
+
+fn shown(pid: u32) -> String {
+    let program = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let program = String::from_utf8_lossy(&program);
+    let program = program.trim_end().escape_default();
+    match terminal(pid) {
+        Some(terminal) => format!("{program} (pid {pid}, {terminal})"),
+        None => format!("{program} (pid {pid}, no terminal)"),
+    }
+}
+
 /// What this run of the daemon knows of a lead that is connected.
 #[derive(Debug)]
 struct LeadRecord {
@@ -155,6 +184,12 @@ mod tests {
         let lead = of_peer(&below, me.clone()).unwrap();
         assert_eq!(lead.process, me);
         assert!(!lead.program.is_empty());
+        let text = described(&below);
+        let ours = format!(", run by {}", shown(me.pid));
+        assert!(
+            text.starts_with("sleep (pid ") && text.contains(&ours),
+            "{text}"
+        );
         assert!(of_peer(&me, below).is_err());
         child.kill().unwrap();
         child.wait().unwrap();

@@ -1,5 +1,6 @@
 //! What the daemon touches: one file for each owner of a resource. Nothing is decided here.
 
+pub(crate) mod approve_codes;
 pub(crate) mod cgroup;
 pub(crate) mod checkouts;
 pub(crate) mod connections;

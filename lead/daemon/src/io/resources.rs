@@ -18,13 +18,15 @@ use teamd_shared::message::Message;
 use teamd_shared::name::Name;
 use teamd_shared::position::Position;
 use teamd_shared::repository::cannot_commit;
+use teamd_shared::request::Request;
 use teamd_shared::task::Task;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 
+use super::approve_codes::ApproveCodes;
 use super::checkouts::resolve_visible;
 use super::connections::{Connections, Inputs, serve_inherited};
 use super::effects::Effects;
-use super::hooks::{Hook, Hooks};
+use super::hooks::{CODE, Hook, Hooks};
 use super::jobs::JobRunner;
 use super::journal::Journal;
 use super::lock::liveness_lock_holder;
@@ -55,6 +57,7 @@ pub(crate) struct DaemonResources {
     pub(crate) inputs: Inputs,
     pub(crate) began: Instant,
     pub(crate) hooks: Hooks,
+    pub(crate) codes: ApproveCodes,
     /// The records that hooks are still to be run for.
     pub(crate) news: Vec<Record>,
 }
@@ -171,11 +174,17 @@ impl Io for DaemonResources {
     }
 }
 
-/// Tells whether it is the end of an incarnation, or a plan or work that is submitted to be judged.
+/// Tells whether it is the end of an incarnation, a plan or work that is submitted to be judged, or
+/// the answer to that from a process that is to be shown.
 fn is_for_a_hook(record: &Record) -> bool {
     match record {
         Record::Member(it) => it.event == MemberEvent::Exited,
-        Record::Request(it) => it.event == RequestEvent::Asked && it.request.kind.is_judged(),
+        Record::Request(it) if !it.request.kind.is_judged() => false,
+        Record::Request(it) => match it.event {
+            RequestEvent::Asked => true,
+            RequestEvent::Approved | RequestEvent::Rejected => it.request.answered_from.is_some(),
+            RequestEvent::Joined | RequestEvent::Expired => false,
+        },
         Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => false,
     }
 }
@@ -188,20 +197,38 @@ impl DaemonResources {
                 let facts = json!({"exit": it.member.exit});
                 self.run_hook_of(Hook::End, team, &it.member, facts);
             }
+            Record::Request(it) if it.event == RequestEvent::Asked => {
+                self.show_request(team, &it.request);
+            }
             Record::Request(it) => {
                 let author = team
                     .members
                     .iter()
                     .find(|(name, _)| name.as_str() == it.request.member());
                 let author = author.map(|(_, state)| &state.record);
-                if team.judge_of(&it.request) == ApproveBy::Person
-                    && let Some(author) = author
-                {
+                if let Some(author) = author {
                     let facts = json!({"request": it.request});
-                    self.run_hook_of(Hook::Request, team, author, facts);
+                    self.run_hook_of(Hook::Answer, team, author, facts);
                 }
             }
             Record::Team(_) | Record::Task(_) | Record::Snapshot(_) => {}
+        }
+    }
+
+    /// Runs the hook of a request that waits for a person.
+    pub(crate) fn show_request(&mut self, team: &Team, request: &Request) {
+        let author = team
+            .members
+            .iter()
+            .find(|(name, _)| name.as_str() == request.member());
+        if team.judge_of(request) == ApproveBy::Person
+            && let Some((_, state)) = author
+        {
+            let mut facts = json!({"request": request});
+            if let Some(code) = self.codes.of(&request.request_id) {
+                facts[CODE] = json!(code);
+            }
+            self.run_hook_of(Hook::Request, team, &state.record, facts);
         }
     }
 

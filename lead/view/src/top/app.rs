@@ -19,6 +19,7 @@ use teamd_shared::task::TaskId;
 
 use super::list::List;
 use super::request_text::RequestText;
+use crate::codes::ShownCodes;
 use crate::model::{Item, MemberRow, Past, by_status, matches, pending};
 use crate::terminal::{Overlay, Pager};
 
@@ -119,6 +120,8 @@ pub(super) struct App {
     pub(super) pane: Pane,
     pub(super) lists: Lists,
     pub(super) reading: RequestText,
+    /// The codes that answers need.
+    pub(super) codes: ShownCodes,
     pub(super) conversation: Option<(Name, Pager)>,
     /// Whether the results of tools are shown whole.
     pub(super) unfolded: bool,

@@ -32,6 +32,7 @@ use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::SignalKind;
 
 use crate::act::{self, ActionEnd, Actions, PersonOrder, RunningAction};
+use crate::codes::ShownCodes;
 use crate::model::{TeamFiles, rows, sort};
 use crate::terminal::{FRAME, Screen};
 use app::{App, Pane, Verdict, Wish};
@@ -129,8 +130,17 @@ async fn watch(context: &Context, perform: Perform, dir: &TeamDir) -> CommandRes
                     None => {}
                 }
             }
-            Some(done) = actions.next() => actions.extend(top.done(done)),
-            () = top.changed(drawn) => actions.extend(top.read()),
+            Some(done) = actions.next() => {
+                let is_new = matches!(done, ActionEnd::Connected(Some(_)));
+                actions.extend(top.done(done));
+                if is_new {
+                    actions.extend(top.ask_for_codes());
+                }
+            }
+            () = top.changed(drawn) => {
+                actions.extend(top.read());
+                actions.extend(top.ask_for_codes());
+            }
         }
     }
 }
@@ -173,6 +183,13 @@ impl<'d> Top<'d> {
         let has_socket = self.files.read(self.has_daemon);
         self.files.catch_up();
         (has_socket && !self.is_connected).then(|| act::connect(self.files.dir))
+    }
+
+    fn ask_for_codes(&self) -> Option<RunningAction<'d>> {
+        if !self.has_daemon {
+            return None;
+        }
+        self.app.codes.ask(self.files.dir)
     }
 
     fn draw(&mut self, screen: &mut Screen) -> std::io::Result<()> {
@@ -274,12 +291,14 @@ impl<'d> Top<'d> {
                 feedback,
             }) => {
                 let what = Some(format!("the {what}"));
+                let code = self.app.codes.of(&id).map(str::to_owned);
                 Some(act::order(
                     context,
                     PersonOrder::Answer {
                         id,
                         approve,
                         feedback,
+                        code,
                         what,
                     },
                 ))
@@ -325,7 +344,7 @@ impl<'d> Top<'d> {
                         self.context.out.note(escape::text(&said));
                     }
                     Some(ActionEnd::Shown(..)) => self.open -= 1,
-                    Some(ActionEnd::Connected(_) | ActionEnd::Lost) => {}
+                    Some(ActionEnd::Connected(_) | ActionEnd::Lost | ActionEnd::Codes(_)) => {}
                     None => break,
                 }
             }
@@ -353,6 +372,7 @@ impl<'d> Top<'d> {
                 self.files.read_roster();
                 return Some(act::hold(client));
             }
+            ActionEnd::Codes(codes) => self.app.codes.set(codes),
             // Another attempt was first.
             ActionEnd::Connected(Some(_)) => {}
             ActionEnd::Connected(None) if self.is_connected => {}
@@ -360,6 +380,7 @@ impl<'d> Top<'d> {
             ActionEnd::Lost => {
                 self.has_daemon = false;
                 self.is_connected = false;
+                self.app.codes = ShownCodes::default();
                 self.files.read_roster();
                 return Some(act::connect(self.files.dir));
             }

@@ -31,6 +31,7 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 
 use crate::act::{self, ActionEnd, RunningAction, in_thread};
+use crate::codes::ShownCodes;
 use crate::model::TeamFiles;
 use guard::{Guard, PageView};
 use server::{Ask, Site};
@@ -92,6 +93,7 @@ struct Hub<'d> {
     files: TeamFiles<'d>,
     prices: Prices,
     is_read_only: bool,
+    codes: ShownCodes,
     /// Whether the daemon runs, as far as is known.
     has_daemon: bool,
     read_at: Instant,
@@ -116,6 +118,7 @@ impl<'d> Hub<'d> {
             files,
             prices,
             is_read_only,
+            codes: ShownCodes::default(),
             has_daemon,
             read_at,
             changes_at: None,
@@ -136,11 +139,16 @@ impl<'d> Hub<'d> {
                     None => return,
                 },
                 Some(done) = daemon.next() => {
+                    let is_new = matches!(done, ActionEnd::Connected(Some(_)));
                     daemon.extend(self.done(done));
+                    if is_new {
+                        daemon.extend(self.ask_for_codes());
+                    }
                     changes.send_replace(());
                 }
                 () = self.changed() => {
                     daemon.extend(self.read());
+                    daemon.extend(self.ask_for_codes());
                     if !self.files.is_behind() || announced_at.elapsed() > WHILE_READING {
                         announced_at = Instant::now();
                         changes.send_replace(());
@@ -178,6 +186,14 @@ impl<'d> Hub<'d> {
         (has_socket && !self.has_daemon).then(|| act::connect(self.files.dir))
     }
 
+    /// A page that answers nothing shows no codes.
+    fn ask_for_codes(&self) -> Option<RunningAction<'d>> {
+        if !self.has_daemon || self.is_read_only {
+            return None;
+        }
+        self.codes.ask(self.files.dir)
+    }
+
     fn forget(&mut self) {
         self.made.clear();
         self.changes_at = None;
@@ -185,10 +201,21 @@ impl<'d> Hub<'d> {
 
     /// Takes what became of the connection to the daemon.
     fn done(&mut self, done: ActionEnd) -> Option<RunningAction<'d>> {
+        if let ActionEnd::Codes(codes) = done {
+            self.codes.set(codes);
+            self.forget();
+            return None;
+        }
         let (has_daemon, next) = match done {
             ActionEnd::Connected(Some(client)) => (true, Some(act::hold(client))),
-            ActionEnd::Lost => (false, Some(act::connect(self.files.dir))),
-            ActionEnd::Connected(None) | ActionEnd::Said(_) | ActionEnd::Shown(..) => (false, None),
+            ActionEnd::Lost => {
+                self.codes = ShownCodes::default();
+                (false, Some(act::connect(self.files.dir)))
+            }
+            ActionEnd::Connected(None)
+            | ActionEnd::Said(_)
+            | ActionEnd::Shown(..)
+            | ActionEnd::Codes(_) => (false, None),
         };
         self.has_daemon = has_daemon;
         self.forget();
@@ -227,6 +254,7 @@ impl<'d> Hub<'d> {
         let has_daemon = self.has_daemon;
         let prices = &self.prices;
         let is_read_only = self.is_read_only;
+        let codes = &self.codes;
         let (seen, _) = self.files.seen();
         let all = TeamPage {
             dir,
@@ -234,6 +262,7 @@ impl<'d> Hub<'d> {
             prices,
             has_daemon,
             is_read_only,
+            codes,
         };
         let shown = all.view(view)?;
         if self.made.is_empty() {

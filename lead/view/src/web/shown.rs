@@ -18,6 +18,7 @@ use teamd_shared::transcript::Usage;
 
 use super::guard::PageView;
 use crate::act;
+use crate::codes::ShownCodes;
 use crate::model::{
     COLUMNS, ConversationPart, CostAccount, FeedStep, MemberRow, Placed, RequestStage, SeenTeam,
     Sequence, Share, SpentUsage, Stand, TaskPast, Turning, Window, by_status, pending, rows, sort,
@@ -54,6 +55,7 @@ pub(super) struct TeamPage<'s, 'd> {
     pub(super) prices: &'s Prices,
     pub(super) has_daemon: bool,
     pub(super) is_read_only: bool,
+    pub(super) codes: &'s ShownCodes,
 }
 
 impl TeamPage<'_, '_> {
@@ -151,7 +153,7 @@ impl TeamPage<'_, '_> {
         let shown: Vec<Value> = pending
             .iter()
             .take(REQUESTS)
-            .map(|it| request(it))
+            .map(|it| request(it, self.codes.of(&it.request_id)))
             .collect();
         json!({"shown": shown, "count": pending.len()})
     }
@@ -515,7 +517,7 @@ fn part(Placed { at, number, part }: &Placed) -> Value {
 }
 
 /// A request with its whole text: what is not shown whole cannot be approved.
-fn request(request: &Request) -> Value {
+fn request(request: &Request, code: Option<&str>) -> Value {
     let text = request.payload.text();
     let is_whole = text.len() <= WHOLE;
     let shown = if is_whole {
@@ -525,7 +527,7 @@ fn request(request: &Request) -> Value {
     };
     json!({"id": request.request_id, "kind": request.kind.noun(), "member": line(request.member()),
         "since": request.created_at, "text": shown, "lines": text.lines().count(), "whole": is_whole,
-        "judged": request.kind.is_judged()})
+        "judged": request.kind.is_judged(), "code": code})
 }
 
 fn object(value: Value) -> Map<String, Value> {

@@ -104,6 +104,7 @@ fn of_a_thousand_ended_requests_the_last_ones_are_kept_and_all_pending_ones() {
             answered_by: None,
             agent: false,
             permissions: None,
+            answered_from: None,
         };
         let record = Record::Request(Box::new(RequestRecord::of(RequestEvent::Asked, request)));
         let seq = team.seq + 1;

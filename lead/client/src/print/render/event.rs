@@ -140,9 +140,12 @@ fn request(record: &RequestRecord) -> (String, String) {
         request.request_id
     );
     let by = match request.answered_by {
-        Some(AnsweredBy::Model) => " by its model",
-        Some(AnsweredBy::Runtime) => " by its runtime",
-        None => "",
+        Some(AnsweredBy::Model) => " by its model".to_owned(),
+        Some(AnsweredBy::Runtime) => " by its runtime".to_owned(),
+        None => match &request.answered_from {
+            Some(process) => format!(" from {process}"),
+            None => String::new(),
+        },
     };
     let reason = request.reason.clone().unwrap_or_default();
     match record.event {

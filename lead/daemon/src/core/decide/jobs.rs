@@ -124,7 +124,10 @@ impl DecisionView<'_> {
     pub(super) fn then(&self, client: ReplyTo, by: &Actor, command: Command) -> Then {
         let member = match by {
             Actor::Member(name) => self.team.members.get(name),
-            Actor::Person | Actor::RunByLead(_) => None,
+            Actor::Person
+            | Actor::RunByLead(_)
+            | Actor::PersonAnswers { .. }
+            | Actor::LeadAnswers(_) => None,
         };
         Then::Command(Box::new(SuspendedCommand {
             client,

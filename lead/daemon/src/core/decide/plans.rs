@@ -12,7 +12,7 @@ use teamd_shared::request::{self, Answerer, Kind, Request};
 use teamd_shared::terms::TOKEN_HOST;
 
 use super::{Decision, DecisionView, conflict};
-use crate::core::caller::ReplyTo;
+use crate::core::caller::{Actor, ReplyTo};
 use crate::core::event::{Action, Until};
 
 impl DecisionView<'_> {
@@ -39,6 +39,7 @@ impl DecisionView<'_> {
     pub(super) fn answer(
         &self,
         client: ReplyTo,
+        by: &Actor,
         (request_id, approve, feedback, permissions): (&RequestId, bool, &str, Option<Permissions>),
         ids: &mut dyn Ids,
     ) -> Result<Decision, Refusal> {
@@ -50,6 +51,12 @@ impl DecisionView<'_> {
         if client.agent {
             self.agent_may_answer(request)?;
         }
+        if let Actor::PersonAnswers {
+            has_code: false, ..
+        } = by
+        {
+            self.needs_no_code(request)?;
+        }
         let event = request::Trigger::Answer {
             by: Answerer::Lead,
             approve,
@@ -58,6 +65,7 @@ impl DecisionView<'_> {
             Ok(answered) => {
                 let answered = Request {
                     permissions: if approve { permissions } else { None },
+                    answered_from: by.answers_from().map(str::to_owned),
                     ..answered
                 };
                 // The author of a review gets a notice about its task, and an agent gets its
@@ -140,6 +148,20 @@ impl DecisionView<'_> {
         let message = format!("the {what} {id} of {from} is a person's to answer");
         let hint = format!("a person answers with `teamctl approve {id}` or `teamctl reject {id}`");
         Err(Refusal::new(RefusalCode::Rejected, message).hint(hint))
+    }
+
+    /// Refuses an answer without its code where a person decides.
+    fn needs_no_code(&self, request: &Request) -> Result<(), Refusal> {
+        if !request.is_pending() || self.team.judge_of(request) == ApproveBy::Lead {
+            return Ok(());
+        }
+        let id = &request.request_id;
+        let what = request.kind.noun();
+        let from = request.member();
+        let message = format!("the {what} {id} of {from} is answered with its code");
+        Err(Refusal::new(RefusalCode::Rejected, message).hint(format!(
+            "`teamctl top` and the page show four digits: `teamctl approve {id} --code DIGITS`, or `reject`"
+        )))
     }
 
     /// Closes the gate and asks for a plan, in one line.

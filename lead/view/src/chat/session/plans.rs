@@ -153,6 +153,7 @@ impl ChatSession<'_> {
                 let verdict = VerdictArgs {
                     id: open.request_id().to_string(),
                     feedback,
+                    code: None,
                 };
                 let answer = if approve {
                     TeamctlCommand::Approve(Approve {

@@ -82,7 +82,10 @@ impl App {
         );
         let asked = request.payload.text();
         let answer = match request.kind.rules().answered_by {
-            Answerer::Lead => String::new(),
+            Answerer::Lead => match self.codes.of(&request.request_id) {
+                Some(code) => format!("\n{}", paint(DIM, format_args!("Code: {code}"))),
+                None => String::new(),
+            },
             Answerer::Member => {
                 format!(
                     "\n{}",

@@ -38,7 +38,7 @@ function verdicts(request, body, said) {
       said.textContent = 'say why, so that it can do better';
     } else {
       yes.disabled = no.disabled = true;
-      const [isDone, text] = await post('answer', { id: request.id, approve, feedback: feedback.value });
+      const [isDone, text] = await post('answer', { id: request.id, approve, feedback: feedback.value, code: request.code });
       said.textContent = text;
       yes.disabled = no.disabled = isDone;
     }
@@ -46,7 +46,8 @@ function verdicts(request, body, said) {
   const yes = h('button.yes', { disabled: true, title: 'enabled once the end of the text was on the screen', onclick: answer(true) }, 'Approve');
   const no = h('button.no', { onclick: answer(false) }, 'Reject');
   whenRead(body, () => { yes.disabled = !request.whole; });
-  return [feedback, yes, no];
+  const code = request.code && h('span.dim', {}, `code ${request.code}`);
+  return [feedback, yes, no, code];
 }
 
 function card(request, isWhole, state) {

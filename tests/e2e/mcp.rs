@@ -1,5 +1,6 @@
 //! MCP servers of teammates, which are programs that behave or misbehave as they are asked.
 
+mod conformance;
 mod real;
 
 use nix::sys::signal::Signal;
@@ -411,10 +412,13 @@ fn a_server_over_http_is_reached_with_its_token_and_follows_no_redirect() {
         define("stub", "mcp", "env:STUB_HEADER"),
         define("wrong", "mcp", "env:WRONG_HEADER"),
         define("moved", "moved", "env:STUB_HEADER"),
+        define("loose", "loose", "env:STUB_HEADER"),
     ];
     team.write("team.toml", &servers.concat());
     team.trust();
-    let flags = ["--plan", "--mcp", "wrong", "--mcp", "moved"];
+    let flags = [
+        "--plan", "--mcp", "wrong", "--mcp", "moved", "--mcp", "loose",
+    ];
     spawn(&team, &flags);
     let say = call("say", json!({"text": "Bearer-tok-3c1f"}));
     let orders = [
@@ -424,6 +428,8 @@ fn a_server_over_http_is_reached_with_its_token_and_follows_no_redirect() {
         "/mcp_call {\"name\": \"mcp__wrong__say\"}",
         "/mcp_call {\"name\": \"mcp__moved__say\"}",
         "/bash env | grep -c HEADER",
+        // It takes a question that it does not know for one that it has answered.
+        "/mcp_call {\"name\": \"mcp__loose__say\", \"arguments\": {\"text\": \"hello\"}}",
     ];
     team.send("alice", &orders.join("\n"));
     let plan = team.until_planned("alice");
@@ -437,6 +443,7 @@ fn a_server_over_http_is_reached_with_its_token_and_follows_no_redirect() {
         assert!(content(&results[place]).contains(told), "{results:?}");
     }
     assert!(content(&results[5]).starts_with('0'), "{results:?}");
+    assert_eq!(content(&results[6]), "hello", "{results:?}");
     let log = std::fs::read_to_string(team.root().join("port.log")).unwrap();
     assert!(log.contains("/moved Bearer-tok-3c1f"), "{log}");
     let found = team

@@ -10,22 +10,32 @@ use crate::support::process::command_line;
 use crate::support::{Team, signal};
 
 /// The folder of the installed programs.
-fn program(name: &str) -> PathBuf {
+pub(super) fn program(name: &str) -> PathBuf {
     // `scripts/test-mcp` sets it.
     let folder = std::env::var("TEAM_REAL_MCP").unwrap();
     PathBuf::from(folder).join("node_modules/.bin").join(name)
 }
 
+/// How a server is started.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Launch {
+    Direct,
+    /// By a shell that stays: the server is not the process that is started.
+    ByShell,
+}
+
 /// A team whose teammate alice has three servers of others.
-fn team() -> Team {
+fn team(launch: Launch) -> Team {
     let team = Team::new();
     let mut file = String::new();
     for (name, arguments) in [("everything", ""), ("filesystem", ", '.'"), ("memory", "")] {
         let program = program(&format!("mcp-server-{name}"));
-        file.push_str(&format!(
-            "[mcp.{name}]\ncommand = ['{}'{arguments}]\n",
-            program.display()
-        ));
+        let program = program.display();
+        let command = match launch {
+            Launch::Direct => format!("'{program}'{arguments}"),
+            Launch::ByShell => format!("'sh', '-c', '\"$0\" \"$@\"; exit', '{program}'{arguments}"),
+        };
+        file.push_str(&format!("[mcp.{name}]\ncommand = [{command}]\n"));
     }
     team.write("team.toml", &file);
     team.trust();
@@ -54,7 +64,8 @@ fn call(name: &str, arguments: &Value) -> String {
     format!("/mcp_call {input}")
 }
 
-/// The processes of the servers.
+/// The processes of the servers, with the shells that start them: those have the program in their
+/// command line.
 fn servers(team: &Team) -> usize {
     let all = team.processes();
     all.into_iter()
@@ -65,7 +76,7 @@ fn servers(team: &Team) -> usize {
 #[test]
 #[ignore = "scripts/test-mcp"]
 fn servers_of_others_work_behind_the_gate() {
-    let team = team();
+    let team = team(Launch::Direct);
     spawn(&team, &["--plan"]);
     let write = call(
         "filesystem__write_file",
@@ -110,7 +121,22 @@ fn servers_of_others_work_behind_the_gate() {
 #[ignore = "scripts/test-mcp"]
 fn nothing_of_them_is_left_by_a_kill() {
     let kills = std::env::var("TEAM_MCP_KILLS").map_or(20, |kills| kills.parse().unwrap());
-    let team = team();
+    for launch in [Launch::Direct, Launch::ByShell] {
+        let left = left_after(kills / 2, launch);
+        println!(
+            "{launch:?}: {left} processes were left after {} kills",
+            kills / 2
+        );
+        assert_eq!(left, 0);
+    }
+}
+
+/// Kills the worker so often; returns how many processes of servers, and shells of theirs, were
+/// left.
+fn left_after(kills: usize, launch: Launch) -> usize {
+    let team = team(launch);
+    // How many processes of three servers there can be, or none yet.
+    let moments = if launch == Launch::Direct { 4 } else { 7 };
     let mut left = 0;
     for kill in 0..kills {
         spawn(&team, &["--restart", "never"]);
@@ -124,7 +150,7 @@ fn nothing_of_them_is_left_by_a_kill() {
         ];
         team.send("alice", &calls.join("\n"));
         // A different moment each time: while they start, and while they are called.
-        let begun = kill % 4;
+        let begun = kill % moments;
         team.until("the servers", || servers(&team) >= begun);
         let pid = team.pid("alice");
         signal(pid, Signal::SIGKILL);
@@ -132,8 +158,7 @@ fn nothing_of_them_is_left_by_a_kill() {
         team.until("the roster", || team.status("alice") == "crashed");
         left += servers(&team);
     }
-    println!("{left} processes were left after {kills} kills");
-    assert_eq!(left, 0);
+    left
 }
 
 /// The inspector asks for the tools of the team, and calls one.

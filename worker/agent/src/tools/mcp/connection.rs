@@ -7,8 +7,9 @@ use rmcp::ClientHandler;
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, JsonObject, ProtocolVersion};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer,
-    RoleClient,
+    RoleClient, RunningService,
 };
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 use serde_json::{Value, json};
 use teamd_shared::mcp_tools::ServerTool;
@@ -40,6 +41,13 @@ pub(super) struct Connecting {
     pub(super) secrets: Vec<Secret>,
     /// Where its tools are kept.
     pub(super) known: KnownTools,
+}
+
+impl Connecting {
+    /// Returns how long each step may take until the server can be called.
+    fn within(&self) -> Duration {
+        START.min(Duration::from_secs(self.server.timeout))
+    }
 }
 
 /// How far a connection has come.
@@ -157,10 +165,15 @@ pub(super) fn over_pipe(
     let (tell, connection) = connection(&connecting.secrets);
     let serving = async move {
         let secrets = connecting.secrets.clone();
+        let spoken = async {
+            let within = connecting.within();
+            let begun = begin(within, pipes, ClientLifecycleMode::Initialize).await;
+            serve(connecting, begun, &tell).await
+        };
         let how = tokio::select! {
             biased;
             how = &mut ended => how.unwrap_or_else(|_| CLOSED.to_owned()),
-            how = serve(connecting, pipes, ClientLifecycleMode::Initialize, &tell) => {
+            how = spoken => {
                 // The next call starts it again.
                 tell.send_replace(State::Ended(hide_all(&secrets, &how)));
                 // What its process says of its end tells more than that its output has ended.
@@ -175,10 +188,12 @@ pub(super) fn over_pipe(
     (connection, serving)
 }
 
-/// Begins a connection to a server over HTTP; returns what serves it.
+/// Begins a connection to a server over HTTP; returns what serves it. A server that takes the first
+/// question of the newest protocol for a call of its own is connected once more, by the handshake.
 pub(super) fn over_http(
     connecting: Connecting,
-    transport: StreamableHttpClientTransport<reqwest::Client>,
+    client: reqwest::Client,
+    config: StreamableHttpClientTransportConfig,
 ) -> (McpConnection, impl Future<Output = ()>) {
     let (tell, connection) = connection(&connecting.secrets);
     let lifecycle = ClientLifecycleMode::Auto {
@@ -187,7 +202,16 @@ pub(super) fn over_http(
     };
     let serving = async move {
         let secrets = connecting.secrets.clone();
-        let how = serve(connecting, transport, lifecycle, &tell).await;
+        let transport =
+            || StreamableHttpClientTransport::with_client(client.clone(), config.clone());
+        let within = connecting.within();
+        let begun = match begin(within, transport(), lifecycle).await {
+            Err(NotBegun::Misunderstood(_)) => {
+                begin(within, transport(), ClientLifecycleMode::Initialize).await
+            }
+            begun => begun,
+        };
+        let how = serve(connecting, begun, &tell).await;
         tell.send_replace(State::Ended(hide_all(&secrets, &how)));
     };
     (connection, serving)
@@ -208,30 +232,66 @@ const CLOSED: &str = "has closed its output";
 /// How long the end of a process is waited for, after its output has ended.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// Serves a connection until it has ended; returns how.
-async fn serve<T, E, A>(
-    connecting: Connecting,
+/// A connection whose handshake is made.
+struct Begun {
+    service: RunningService<RoleClient, Client>,
+    changes: watch::Receiver<()>,
+}
+
+/// Why a connection has not begun.
+enum NotBegun {
+    /// The server has answered the first question with something else.
+    Misunderstood(String),
+    /// Anything else.
+    Failed(String),
+}
+
+/// Makes the handshake.
+async fn begin<T, E, A>(
+    within: Duration,
     transport: T,
     lifecycle: ClientLifecycleMode,
-    tell: &watch::Sender<State>,
-) -> String
+) -> Result<Begun, NotBegun>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: Error + Send + Sync + 'static,
 {
+    let (changed, changes) = watch::channel(());
+    let client = Client { changed };
+    match timeout(within, client.serve_with_lifecycle(transport, lifecycle)).await {
+        Ok(Ok(service)) => Ok(Begun { service, changes }),
+        Ok(Err(ClientInitializeError::ConnectionClosed(_))) => {
+            Err(NotBegun::Failed(CLOSED.to_owned()))
+        }
+        Ok(Err(error @ ClientInitializeError::ExpectedInitResult(_))) => {
+            Err(NotBegun::Misunderstood(explain(&error)))
+        }
+        Ok(Err(error)) => Err(NotBegun::Failed(explain(&error))),
+        Err(_) => Err(NotBegun::Failed(format!(
+            "did not begin to speak MCP within {} s",
+            within.as_secs()
+        ))),
+    }
+}
+
+/// Serves a connection until it has ended; returns how.
+async fn serve(
+    connecting: Connecting,
+    begun: Result<Begun, NotBegun>,
+    tell: &watch::Sender<State>,
+) -> String {
+    let within = connecting.within();
     let Connecting {
         server,
         secrets,
         known,
     } = connecting;
-    let (changed, mut changes) = watch::channel(());
-    let client = Client { changed };
-    let within = START.min(Duration::from_secs(server.timeout));
-    let service = match timeout(within, client.serve_with_lifecycle(transport, lifecycle)).await {
-        Ok(Ok(service)) => service,
-        Ok(Err(ClientInitializeError::ConnectionClosed(_))) => return CLOSED.to_owned(),
-        Ok(Err(error)) => return explain(&error),
-        Err(_) => return format!("did not begin to speak MCP within {} s", within.as_secs()),
+    let Begun {
+        service,
+        mut changes,
+    } = match begun {
+        Ok(begun) => begun,
+        Err(NotBegun::Misunderstood(why) | NotBegun::Failed(why)) => return why,
     };
     let peer = service.peer().clone();
     let mut closed = std::pin::pin!(service.waiting());

@@ -2,23 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use reqwest::Client;
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use teamd_shared::terms::variable_of;
 use teamd_worker_core::secret::Secret;
 
-/// Makes the transport to a server. No redirect is followed.
+/// Says how a server is reached.
 ///
 /// # Errors
 /// Which header cannot be sent.
-pub(super) fn transport(
-    client: Client,
+pub(super) fn config(
     url: &str,
     headers: &BTreeMap<String, String>,
     secrets: &[Secret],
-) -> Result<StreamableHttpClientTransport<Client>, String> {
+) -> Result<StreamableHttpClientTransportConfig, String> {
     let mut sent = HashMap::new();
     for (name, written) in headers {
         let value = match variable_of(written) {
@@ -37,6 +34,5 @@ pub(super) fn transport(
         value.set_sensitive(true);
         sent.insert(header, value);
     }
-    let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(sent);
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransportConfig::with_uri(url).custom_headers(sent))
 }

@@ -116,9 +116,10 @@ impl Server {
             known: KnownTools::of(environment),
         };
         if let McpTransport::Http { url, headers } = &self.definition.transport {
+            // It follows no redirect.
             let client = http_client(environment)?;
-            let transport = http::transport(client, url, headers, &secrets)?;
-            let (connection, serving) = connection::over_http(connecting, transport);
+            let config = http::config(url, headers, &secrets)?;
+            let (connection, serving) = connection::over_http(connecting, client, config);
             let mut tasks = JoinSet::new();
             tasks.spawn(serving);
             return Ok(RunningServer {

@@ -195,7 +195,6 @@ pub async fn record_over(
         permissions,
         code,
     } = answer;
-    let mut client = Client::connect(dir).await?;
     if let Some(code) = code {
         let request_id = request_id.clone();
         let given = Command::GiveCode(RequestCode { request_id, code });

@@ -166,6 +166,8 @@ fn answer_of(result: Value) -> Option<Answer> {
         approve,
         feedback: feedback.to_owned(),
         permissions,
+        // The protocol has no room for one: an answer that needs it is refused.
+        code: None,
     };
     match &*selected.option_id.0 {
         APPROVE => Some(answer(true, "", None)),

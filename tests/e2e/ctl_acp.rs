@@ -1,5 +1,7 @@
 //! `teamctl acp`: a teammate for an editor, spoken to in raw JSON-RPC.
 
+mod acpx;
+
 use serde_json::{Value, json};
 
 use crate::support::Team;

@@ -10,7 +10,7 @@ fn acpx(team: &Team, arguments: &str, words: &[&str]) -> String {
     let program = std::env::var("TEAM_REAL_ACPX").unwrap();
     let agent = format!("{} acp {arguments}", env!("CARGO_BIN_EXE_teamctl"));
     let all = ["--approve-all", "--timeout", "60", "--agent", &agent];
-    let mut command = team.command(program, all.iter().chain(words));
+    let mut command = team.command(&program, all.iter().chain(words));
     command.env("PATH", std::env::var_os("PATH").unwrap());
     let Output { status, stdout, .. } = command.output().unwrap();
     let said = String::from_utf8(stdout).unwrap();

@@ -722,7 +722,7 @@ fn names_and_ids_are_completed_from_the_files_and_without_a_team_nothing_is() {
     assert!(ask(&["shutdown", "--dec"]).contains(&"--decide-within".to_owned()));
     team.write(
         "team.toml",
-        "[roles.coder]\nmcp = ['files']\n[mcp.files]\ncommand = ['sh']\n[agents.fixer]\ncommand = ['sh']\n",
+        "[roles.coder]\nmcp = ['files']\n[mcp.files]\ncommand = ['sh']\n[agents.fixer]\ncommand = ['sh']\nprotocol = 'run'\n",
     );
     let ask_value = |words: &[&str]| {
         let line = ["--", "teamctl"].iter().chain(words);

@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 use crate::context::Global;
 
 pub use acting::{
-    Acp, Approve, Attach, BroadcastArgs, Chat, Down, Forget, Mcp, McpCommand, McpInstall,
+    AcpArgs, Approve, Attach, BroadcastArgs, Chat, Down, Forget, Mcp, McpCommand, McpInstall,
     RequestPlanArgs, Send, Shutdown, Spawn, Teammate, Up, VerdictArgs, Wait,
 };
 pub use groups::lay_out;
@@ -186,7 +186,7 @@ pub enum TeamctlCommand {
     /// For Zed, JetBrains, acpx and other clients of the Agent Client Protocol: the command of an
     /// agent there is `teamctl acp NAME`. A prompt is a message from `user`. Starts the daemon if it
     /// is not running; when the editor quits, the teammate continues.
-    Acp(Acp),
+    Acp(AcpArgs),
     /// Follow a teammate's conversation, and talk to it
     ///
     /// Each line that you type is sent as a message. Quitting does not stop the teammate.

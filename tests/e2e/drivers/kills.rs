@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::real::{REAL_CLAUDE_ACP, REAL_OPENCODE, Real, is_turn};
 use super::{ACP, SETS, Stub, team_of};
+use crate::support::cgroup::note;
 use crate::support::model_server::{ModelServer, Reply};
 use crate::support::process::{command_line, descendants, is_agent};
 use crate::support::running::{Running, poll_for};
@@ -126,7 +127,10 @@ impl Hunt<'_> {
         if !poll_for(PATIENCE, &mut || team.processes().len() <= 1) {
             let daemon = team.daemon_pid();
             for pid in team.processes().into_iter().filter(|&pid| pid != daemon) {
-                println!("{phase}, {what}: left {pid} {}", command_line(pid));
+                note(&format!(
+                    "{phase}, {what}: left {pid} {}",
+                    command_line(pid)
+                ));
                 self.left += 1;
                 signal(pid, Signal::SIGKILL);
             }
@@ -138,10 +142,10 @@ impl Hunt<'_> {
         for round in 0..rounds {
             self.kill(round);
         }
-        println!(
+        note(&format!(
             "{what}: {} processes were left after {} kills",
             self.left, self.killed
-        );
+        ));
         assert_eq!(self.left, 0);
     }
 }
@@ -184,7 +188,7 @@ fn of_the_stub_behind_a_shell_nothing_is_left() {
 
 fn of_a_real_one(real: &Real) {
     let Ok(program) = std::env::var(real.variable) else {
-        println!("SKIPPED: {} is not installed", real.stub.agent);
+        note(&format!("SKIPPED: {} is not installed", real.stub.agent));
         return;
     };
     let bash = real.bash;

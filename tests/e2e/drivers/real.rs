@@ -307,7 +307,7 @@ fn a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill(real: &Rea
         turns().any(|it| it.mentions("message 03;"))
     });
     team.wait_for("carol", "idle");
-    let body = turns().last().unwrap().body.to_string();
+    let body = turns().next_back().unwrap().body.to_string();
     for number in 0..=3 {
         told_once(real, &body, &format!("message 0{number};"));
     }
@@ -373,7 +373,7 @@ fn it_is_told_each_message_once_whenever_it_is_killed(real: &Real) {
         team.wait_for("carol", "idle");
     }
     team.send("carol", "the last message");
-    let last = || turns().filter(|it| it.mentions("the last message")).last();
+    let last = || turns().rfind(|it| it.mentions("the last message"));
     team.until("the request", || last().is_some());
     team.wait_for("carol", "idle");
     let body = last().unwrap().body.to_string();

@@ -247,7 +247,7 @@ pub struct McpInstall {
 }
 
 #[derive(Debug, Args)]
-pub struct Acp {
+pub struct AcpArgs {
     /// Teammate, or `lead`
     #[arg(value_parser = Name::of_inbox, add = names())]
     pub name: Name,

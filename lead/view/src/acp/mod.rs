@@ -9,6 +9,7 @@
 //! updates    what the entries of the transcript are in the protocol; pure
 //! prompt     the content of a prompt as the text of a message; pure
 //! frames     lines, and back
+//! stdin      the lines of the client
 //! ```
 //!
 //! A session is a view of the teammate's one conversation: it holds nothing that another one would
@@ -24,6 +25,7 @@ mod prompt;
 mod questions;
 mod serve;
 mod sessions;
+mod stdin;
 mod updates;
 
 use teamd_client::context::Context;

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
-use std::io::{self, BufRead, Read};
+use std::io;
 use std::path::Path;
 use std::pin::{Pin, pin};
 
@@ -20,7 +20,7 @@ use serde_json::Value;
 use teamd_client::act::answer::{self, Answer};
 use teamd_client::act::auto_start::ensure_daemon;
 use teamd_client::act::interrupt;
-use teamd_client::connection::Client;
+use teamd_client::connection::{CallError, Client};
 use teamd_client::context::Context;
 use teamd_client::daemon_lock::is_locked;
 use teamd_client::error::{CommandError, CommandResult};
@@ -29,11 +29,12 @@ use teamd_client::read::text::{self, LONGER};
 use teamd_client::read::wake::FolderWatch;
 use teamd_shared::clock::since_boot;
 use teamd_shared::config::RosterMember;
+use teamd_shared::control::Command;
 use teamd_shared::id::{Ids, RandomIds, RequestId};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::oneshot;
 
 use super::AcpOptions;
 use super::frames::{self, Frame};
@@ -41,13 +42,9 @@ use super::open_team::OpenTeam;
 use super::prompt::{invalid, text_of};
 use super::questions::ClientAnswer;
 use super::sessions::failed;
+use super::stdin::{LONGEST, Line, lines_of_stdin};
 use crate::act::in_thread;
 use crate::chat::{ChatTarget, LeadOptions};
-
-/// The longest line of a client, in bytes: a prompt can embed files.
-const LONGEST: u64 = 16 << 20;
-/// How many lines may wait.
-const ROOM: usize = 16;
 
 /// Serves until the client closes its end.
 ///
@@ -59,16 +56,15 @@ pub(super) async fn run(
     run_by: Identity,
 ) -> CommandResult {
     let dir = OnceCell::new();
-    let is_open = Notify::new();
+    let (connected, first) = oneshot::channel();
     let poll = context.settings.poll;
-    let lead = (!options.is_person).then(|| run_by.clone());
-    let mut holding = pin!(hold(&dir, &is_open, lead, poll));
+    let mut holding = pin!(hold(&dir, first, run_by.clone(), poll));
     let mut server = Server {
         context,
         options,
         run_by,
         dir: &dir,
-        is_open: &is_open,
+        connected: (!options.is_person).then_some(connected),
         target: target(&options.name),
         team: None,
         is_initialized: false,
@@ -98,28 +94,34 @@ pub(super) async fn run(
 /// client, and that what is run below it is no person. A client that is one has none.
 async fn hold(
     dir: &OnceCell<TeamDir>,
-    is_open: &Notify,
-    lead: Option<Identity>,
+    first: oneshot::Receiver<Client>,
+    lead: Identity,
     poll: bool,
 ) -> Infallible {
-    let Some(lead) = lead else {
+    let (Ok(mut client), Some(dir)) = (first.await, dir.get()) else {
         return std::future::pending().await;
     };
+    let mut runtime_files = FolderWatch::of(dir, &TeamPath::socket(), poll);
     loop {
-        is_open.notified().await;
-        let Some(dir) = dir.get() else {
-            continue;
-        };
-        let mut runtime_files = FolderWatch::of(dir, &TeamPath::socket(), poll);
-        loop {
-            if let Ok(mut client) = Client::connect_as_lead(dir, lead.clone()).await {
-                // Nothing was asked, so nothing is answered.
-                while client.reply().await.is_ok() {}
+        // Nothing was asked, so nothing is answered.
+        while client.reply().await.is_ok() {}
+        client = loop {
+            if let Ok(next) = Client::connect_as_lead(dir, lead.clone()).await {
+                break next;
             }
             // The next daemon makes a socket there.
             runtime_files.changed().await;
             drop(runtime_files.take());
-        }
+        };
+    }
+}
+
+/// Connects as a lead. The daemon knows it when this returns.
+async fn connect(dir: &TeamDir, lead: Identity) -> Result<Client, CommandError> {
+    let mut client = Client::connect_as_lead(dir, lead).await?;
+    match client.call(Command::Ping).await {
+        Ok(_) | Err(CallError::Refused(_)) => Ok(client),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -146,8 +148,8 @@ struct Server<'a> {
     /// The process that runs this one.
     run_by: Identity,
     dir: &'a OnceCell<TeamDir>,
-    /// Told when the team directory was opened.
-    is_open: &'a Notify,
+    /// Takes the connection of a client that is no person.
+    connected: Option<oneshot::Sender<Client>>,
     target: ChatTarget,
     /// What is followed from the first session on.
     team: Option<OpenTeam<'a>>,
@@ -271,6 +273,11 @@ impl<'a> Server<'a> {
         let member = self.ready().await?;
         let dir = self.dir()?;
         check_place(cwd, &member)?;
+        if let Some(connected) = self.connected.take() {
+            let client = connect(dir, self.run_by.clone()).await?;
+            // The other end lasts as long as this one.
+            connected.send(client).ok();
+        }
         let team = match self.team.take() {
             Some(team) => team,
             None => OpenTeam::begin(self.context, dir, &member).await?,
@@ -283,7 +290,6 @@ impl<'a> Server<'a> {
             return Ok(dir);
         }
         let dir = self.context.dir()?;
-        self.is_open.notify_one();
         Ok(self.dir.get_or_init(|| dir))
     }
 
@@ -521,63 +527,4 @@ fn read_params<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
 
 fn value_of(result: &impl Serialize) -> Result<Value, Error> {
     serde_json::to_value(result).map_err(Error::into_internal_error)
-}
-
-/// A line of stdin.
-enum Line {
-    Whole(Vec<u8>),
-    TooLong,
-}
-
-/// Reads stdin in a thread of its own, since that blocks. The channel closes at the end.
-fn lines_of_stdin() -> mpsc::Receiver<io::Result<Line>> {
-    let (send, receive) = mpsc::channel(ROOM);
-    std::thread::spawn(move || {
-        let mut stdin = io::stdin().lock();
-        loop {
-            let line = next_line(&mut stdin).transpose();
-            let Some(line) = line else {
-                return;
-            };
-            let is_last = line.is_err();
-            if send.blocking_send(line).is_err() || is_last {
-                return;
-            }
-        }
-    });
-    receive
-}
-
-fn next_line(input: &mut impl BufRead) -> io::Result<Option<Line>> {
-    let mut bytes = Vec::new();
-    input.take(LONGEST + 1).read_until(b'\n', &mut bytes)?;
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    if bytes.len() as u64 <= LONGEST {
-        return Ok(Some(Line::Whole(bytes)));
-    }
-    input.skip_until(b'\n')?;
-    Ok(Some(Line::TooLong))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_that_is_too_long_ends_at_its_end() {
-        let long = "x".repeat(usize::try_from(LONGEST).unwrap() + 7);
-        let text = format!("one\n{long}\ntwo");
-        let mut input = text.as_bytes();
-        let mut next = || match next_line(&mut input).unwrap() {
-            Some(Line::Whole(bytes)) => String::from_utf8(bytes).unwrap(),
-            Some(Line::TooLong) => "too long".to_owned(),
-            None => "the end".to_owned(),
-        };
-        assert_eq!(next(), "one\n");
-        assert_eq!(next(), "too long");
-        assert_eq!(next(), "two");
-        assert_eq!(next(), "the end");
-    }
 }

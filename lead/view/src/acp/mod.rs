@@ -8,6 +8,7 @@
 //! questions  the plans and permissions that the client is asked; pure
 //! updates    what the entries of the transcript are in the protocol; pure
 //! prompt     the content of a prompt as the text of a message; pure
+//! errors     what a client is told of what cannot be done
 //! frames     lines, and back
 //! stdin      the lines of the client
 //! ```
@@ -19,6 +20,7 @@
 //! shows what came of it. **When the daemon goes**, each prompt is answered with an error that says
 //! that the message is there, and none is sent again.
 
+mod errors;
 mod frames;
 mod open_team;
 mod prompt;

@@ -14,8 +14,8 @@ use teamd_shared::request::Request;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::last_beginning;
 
+use super::errors::{no_session, refused};
 use super::questions::Questions;
-use super::serve::{no_session, refused};
 use super::sessions::Sessions;
 use super::updates::UpdateReader;
 use crate::model::Follower;

@@ -1,6 +1,8 @@
 //! The content of a prompt as the text of a message.
 
-use agent_client_protocol_schema::v1::{ContentBlock, EmbeddedResourceResource, Error, ErrorCode};
+use agent_client_protocol_schema::v1::{ContentBlock, EmbeddedResourceResource, Error};
+
+use super::errors::invalid;
 
 /// How the address of a local file begins.
 const FILE: &str = "file://";
@@ -55,11 +57,6 @@ fn not_taken(what: &str) -> Error {
     invalid(&format!(
         "a message carries no {what}: put them into a file in the workspace, and name the file"
     ))
-}
-
-/// Makes the error of parameters that cannot be used.
-pub(super) fn invalid(why: &str) -> Error {
-    Error::new(ErrorCode::InvalidParams.into(), why)
 }
 
 #[cfg(test)]

@@ -37,11 +37,11 @@ use teamd_shared::team_dir::{TeamDir, TeamPath};
 use tokio::sync::oneshot;
 
 use super::AcpOptions;
+use super::errors::{explained, invalid, no_session, refused};
 use super::frames::{self, Frame};
 use super::open_team::OpenTeam;
-use super::prompt::{invalid, text_of};
+use super::prompt::text_of;
 use super::questions::ClientAnswer;
-use super::sessions::failed;
 use super::stdin::{LONGEST, Line, lines_of_stdin};
 use crate::act::in_thread;
 use crate::chat::{ChatTarget, LeadOptions};
@@ -502,23 +502,6 @@ fn check_place(cwd: &Path, member: &RosterMember) -> Result<(), CommandError> {
     let message = format!("{shown} is outside the workspace of {name}");
     let hint = format!("open {} in the editor", workspace.display());
     Err(CommandError::new(ExitCode::Usage, message).hint(hint))
-}
-
-pub(super) fn no_session(id: &SessionId, next: &str) -> Error {
-    let message = format!("there is no session {id} ({next})");
-    Error::new(ErrorCode::ResourceNotFound.into(), message)
-}
-
-pub(super) fn refused(error: &CommandError) -> Error {
-    failed(&explained(error))
-}
-
-/// Returns an error with its next step, on one line.
-fn explained(error: &CommandError) -> String {
-    match error.next_step() {
-        Some(hint) => format!("{error} ({hint})"),
-        None => error.to_string(),
-    }
 }
 
 fn read_params<T: DeserializeOwned>(params: Value) -> Result<T, Error> {

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::take;
 
 use agent_client_protocol_schema::v1::{
-    Error, ErrorCode, PromptResponse, RequestId, SessionId, SessionNotification, SessionUpdate,
-    StopReason, ToolCallId, Usage as ReportedUsage,
+    PromptResponse, RequestId, SessionId, SessionNotification, SessionUpdate, StopReason,
+    ToolCallId, Usage as ReportedUsage,
 };
 use serde_json::Value;
-use teamd_client::print::escape;
 use teamd_shared::message::{IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Beginning, Block, Cut, Entry, Event, Usage};
 use uuid::Uuid;
 
+use super::errors::failed;
 use super::frames;
 use super::updates::{UpdateReader, thought};
 use crate::model::{Activity, NewEntries};
@@ -491,11 +491,6 @@ fn of_conversation(entries: &[Entry], number: u32) -> &[Entry] {
 fn stopped(prompt: &Prompt, stop: StopReason) -> String {
     let answer = PromptResponse::new(stop).usage(reported(prompt.usage));
     frames::response(&prompt.id, &answer)
-}
-
-/// Makes the error of a prompt that could not be answered.
-pub(super) fn failed(why: &str) -> Error {
-    Error::new(ErrorCode::InternalError.into(), escape::text(why))
 }
 
 fn usage_of(event: &Event) -> Option<Usage> {

@@ -59,6 +59,14 @@ impl EventLoop {
         client: ReplyTo,
         RequestCode { request_id, code }: &RequestCode,
     ) -> Option<Event> {
+        // It would tell a lead which code is right, and close the request for the person.
+        if let Some(lead) = self.resources.connections.lead_above(client.connection) {
+            let message = format!("a person gives the code, and {} runs this", lead.shown());
+            let refusal = Refusal::new(RefusalCode::Rejected, message)
+                .hint("answer in a terminal that it has not opened");
+            self.resources.connections.reply(client, Err(refusal));
+            return None;
+        }
         let request = self.dispatcher.team.requests.get(request_id);
         let is_pending = request.is_some_and(|request| request.is_pending());
         // What is not pending needs none: its answer says why.

@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// How often a code may be given wrong before another one takes its place.
 const TRIES: u32 = 3;
 
-/// How long no code is taken after that: a program that tries all of them needs days.
+/// How long no code is taken after that. Another daemon begins anew.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// The code of a request.

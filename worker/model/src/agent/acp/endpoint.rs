@@ -153,7 +153,11 @@ impl Endpoint {
                 self.is_listed.send_replace(true);
                 mcp::list(&self.tools)
             }
-            "tools/call" => self.call(params).await,
+            // An agent may know the tools from an earlier process.
+            "tools/call" => {
+                self.is_listed.send_replace(true);
+                self.call(params).await
+            }
             _ => {
                 let error = json!({"code": -32601, "message": "there is no such method"});
                 return Some(json!({"jsonrpc": "2.0", "id": id, "error": error}));

@@ -126,7 +126,7 @@ fn a_cancelled_prompt_interrupts_its_own_work_alone() {
     // An interruption by a person is told likewise.
     client.updates.clear();
     let id = client.send_prompt(&session, "/bash sleep 600");
-    client.until_told("tool_call");
+    client.until_told("bash sleep 600");
     team.teamctl(["interrupt", "alice"]).ok();
     assert_eq!(stop(&client.answer_to(id)), "cancelled");
     client.rpc.close();

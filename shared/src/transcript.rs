@@ -295,18 +295,11 @@ pub fn has_begun(dir: &TeamDir, name: &Name, incarnation: u32) -> Result<bool, D
 
 /// How the last incarnation of a member began that has written anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beginning {
+pub struct BegunIncarnation {
     /// Which incarnation.
     pub incarnation: u32,
     /// The incarnation in which its conversation began: this numbers the conversation.
     pub conversation: u32,
-}
-
-impl Beginning {
-    /// Tells whether the conversation begins with this incarnation.
-    pub const fn is_fresh(self) -> bool {
-        self.incarnation == self.conversation
-    }
 }
 
 /// Returns how the last incarnation of a member began that has written anything; none if there is
@@ -314,7 +307,7 @@ impl Beginning {
 ///
 /// # Errors
 /// [`DirError`] if the system refuses.
-pub fn last_beginning(dir: &TeamDir, name: &Name) -> Result<Option<Beginning>, DirError> {
+pub fn last_beginning(dir: &TeamDir, name: &Name) -> Result<Option<BegunIncarnation>, DirError> {
     last_that(dir, name, |line| {
         // This is cheaper than parsing every entry.
         line.windows(INCARNATION.len())
@@ -324,7 +317,7 @@ pub fn last_beginning(dir: &TeamDir, name: &Name) -> Result<Option<Beginning>, D
                 incarnation,
                 conversation,
                 ..
-            } => Some(Beginning {
+            } => Some(BegunIncarnation {
                 incarnation,
                 conversation,
             }),

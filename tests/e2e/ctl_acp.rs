@@ -343,6 +343,6 @@ fn a_client_that_asks_for_what_is_not_there_is_told_the_next_step() {
     );
     // What fails is an error, not an answer.
     let answer = client.prompt(&session, "/fail_model out of reach");
-    assert!(error(&answer).starts_with("alice has failed: "), "{answer}");
+    assert!(error(&answer).starts_with("alice: failed: "), "{answer}");
     client.rpc.close();
 }

@@ -5,6 +5,7 @@ pub mod answer;
 pub mod auto_start;
 pub mod install;
 pub mod interrupt;
+pub mod lead_connection;
 pub mod send;
 pub mod spawn;
 pub mod stop;

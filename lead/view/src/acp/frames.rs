@@ -26,7 +26,7 @@ pub(super) enum Frame {
 
 /// The fields of every frame.
 #[derive(Deserialize)]
-struct Fields {
+struct FrameFields {
     id: Option<RequestId>,
     method: Option<String>,
     #[serde(default)]
@@ -47,7 +47,7 @@ pub(super) fn read(line: &[u8]) -> Frame {
         Ok(value) => value,
         Err(error) => return bad(None, Error::parse_error(), &error.to_string()),
     };
-    let fields = match Fields::deserialize(value) {
+    let fields = match FrameFields::deserialize(value) {
         Ok(fields) => fields,
         Err(error) => return bad(None, Error::invalid_request(), &error.to_string()),
     };

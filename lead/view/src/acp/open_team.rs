@@ -103,7 +103,11 @@ impl<'a> OpenTeam<'a> {
             self.without_daemon = None;
             let new = self.follower.conversation()?;
             self.sessions.read(&new);
-            return self.withdraw();
+            if self.questions.is_any_open() {
+                self.follower.plans()?;
+                self.withdraw();
+            }
+            return Ok(());
         }
         // Read before the conversation: of an agent that is quiet here, that has everything.
         let activity = self.follower.activity(false)?;
@@ -113,18 +117,14 @@ impl<'a> OpenTeam<'a> {
             self.sessions.rest(&activity);
         }
         self.follower.plans()?;
-        self.withdraw()?;
+        self.withdraw();
         self.ask(name, is_person);
         self.look_for_daemon(name);
         Ok(())
     }
 
     /// Withdraws the questions that need no answer any more.
-    fn withdraw(&mut self) -> Result<(), CommandError> {
-        if !self.questions.is_any_open() {
-            return Ok(());
-        }
-        self.follower.plans()?;
+    fn withdraw(&mut self) {
         let sessions = &self.sessions;
         let follower = &self.follower;
         let lines = self.questions.withdraw(|request, session| {
@@ -133,7 +133,6 @@ impl<'a> OpenTeam<'a> {
         for line in lines {
             self.sessions.push(line);
         }
-        Ok(())
     }
 
     /// Asks the client what waits for an answer, if it may give it.
@@ -166,7 +165,7 @@ impl<'a> OpenTeam<'a> {
         self.sessions.note(session, &note);
     }
 
-    /// Ends the prompts when no daemon runs: nobody records what becomes of them.
+    /// Ends the prompts when no daemon runs: what becomes of them is not recorded.
     fn look_for_daemon(&mut self, name: &Name) {
         if self.follower.has_daemon() || !self.sessions.has_prompts() {
             self.without_daemon = None;

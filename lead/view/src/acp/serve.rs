@@ -19,21 +19,20 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use teamd_client::act::answer::{self, Answer};
 use teamd_client::act::auto_start::ensure_daemon;
-use teamd_client::act::interrupt;
-use teamd_client::connection::{CallError, Client};
+use teamd_client::act::{interrupt, lead_connection};
+use teamd_client::connection::Client;
 use teamd_client::context::Context;
 use teamd_client::daemon_lock::is_locked;
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::read::text::{self, LONGER};
-use teamd_client::read::wake::FolderWatch;
 use teamd_shared::clock::since_boot;
 use teamd_shared::config::RosterMember;
 use teamd_shared::control::Command;
 use teamd_shared::id::{Ids, RandomIds, RequestId};
 use teamd_shared::name::Name;
 use teamd_shared::process::Identity;
-use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::team_dir::TeamDir;
 use tokio::sync::oneshot;
 
 use super::AcpOptions;
@@ -56,15 +55,16 @@ pub(super) async fn run(
     run_by: Identity,
 ) -> CommandResult {
     let dir = OnceCell::new();
-    let (connected, first) = oneshot::channel();
-    let poll = context.settings.poll;
-    let mut holding = pin!(hold(&dir, first, run_by.clone(), poll));
+    let (opened, is_open) = oneshot::channel();
+    let lead = run_by.clone();
+    let mut holding = pin!(hold(&dir, is_open, &lead, context.settings.poll));
     let mut server = Server {
         context,
         options,
         run_by,
         dir: &dir,
-        connected: (!options.is_person).then_some(connected),
+        opened: (!options.is_person).then_some(opened),
+        lead: None,
         target: target(&options.name),
         team: None,
         is_initialized: false,
@@ -90,39 +90,18 @@ pub(super) async fn run(
     Ok(ExitCode::Done)
 }
 
-/// Keeps a connection to the daemon, whichever runs: by it the daemon knows which process has this
-/// client, and that what is run below it is no person. A client that is one has none.
+/// Keeps the connection of a client that is no person, once the team directory is open. One that is
+/// a person has none.
 async fn hold(
     dir: &OnceCell<TeamDir>,
-    first: oneshot::Receiver<Client>,
-    lead: Identity,
+    is_open: oneshot::Receiver<()>,
+    lead: &Identity,
     poll: bool,
 ) -> Infallible {
-    let (Ok(mut client), Some(dir)) = (first.await, dir.get()) else {
+    let (Ok(()), Some(dir)) = (is_open.await, dir.get()) else {
         return std::future::pending().await;
     };
-    let mut runtime_files = FolderWatch::of(dir, &TeamPath::socket(), poll);
-    loop {
-        // Nothing was asked, so nothing is answered.
-        while client.reply().await.is_ok() {}
-        client = loop {
-            if let Ok(next) = Client::connect_as_lead(dir, lead.clone()).await {
-                break next;
-            }
-            // The next daemon makes a socket there.
-            runtime_files.changed().await;
-            drop(runtime_files.take());
-        };
-    }
-}
-
-/// Connects as a lead. The daemon knows it when this returns.
-async fn connect(dir: &TeamDir, lead: Identity) -> Result<Client, CommandError> {
-    let mut client = Client::connect_as_lead(dir, lead).await?;
-    match client.call(Command::Ping).await {
-        Ok(_) | Err(CallError::Refused(_)) => Ok(client),
-        Err(error) => Err(error.into()),
-    }
+    lead_connection::keep(dir, lead, poll, || Command::Ping).await
 }
 
 fn target(name: &Name) -> ChatTarget {
@@ -148,8 +127,10 @@ struct Server<'a> {
     /// The process that runs this one.
     run_by: Identity,
     dir: &'a OnceCell<TeamDir>,
-    /// Takes the connection of a client that is no person.
-    connected: Option<oneshot::Sender<Client>>,
+    /// Begins to keep the connection of a client that is no person.
+    opened: Option<oneshot::Sender<()>>,
+    /// Its first connection, until the client is gone: nothing is said over it.
+    lead: Option<Client>,
     target: ChatTarget,
     /// What is followed from the first session on.
     team: Option<OpenTeam<'a>>,
@@ -273,10 +254,10 @@ impl<'a> Server<'a> {
         let member = self.ready().await?;
         let dir = self.dir()?;
         check_place(cwd, &member)?;
-        if let Some(connected) = self.connected.take() {
-            let client = connect(dir, self.run_by.clone()).await?;
+        if let Some(opened) = self.opened.take() {
+            self.lead = Some(lead_connection::connect(dir, self.run_by.clone()).await?);
             // The other end lasts as long as this one.
-            connected.send(client).ok();
+            opened.send(()).ok();
         }
         let team = match self.team.take() {
             Some(team) => team,

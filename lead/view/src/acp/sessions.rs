@@ -10,13 +10,13 @@ use agent_client_protocol_schema::v1::{
 use serde_json::Value;
 use teamd_shared::message::{IdleReason, Message};
 use teamd_shared::name::Name;
-use teamd_shared::transcript::{Beginning, Block, Cut, Entry, Event, Usage};
+use teamd_shared::transcript::{Block, Cut, Entry, Event, Usage};
 use uuid::Uuid;
 
 use super::errors::failed;
 use super::frames;
 use super::updates::{UpdateReader, thought};
-use crate::model::{Activity, NewEntries};
+use crate::model::{Activity, ConversationPart, NewEntries, parts};
 
 /// The sessions of one client, and their prompts.
 #[derive(Debug)]
@@ -320,12 +320,11 @@ impl Sessions {
         }
         if let Event::Idle {
             idle_reason,
-            content,
             goes_on,
             ..
         } = event
         {
-            self.idle(*idle_reason, content, *goes_on);
+            self.idle(event, *idle_reason, *goes_on);
         }
         if let Event::Left { .. } = event {
             self.left();
@@ -357,7 +356,7 @@ impl Sessions {
                 is_cancelled = true;
             }
         }
-        // Who cancels ends no work that others have asked for as well.
+        // Cancelling ends no work that others have asked for as well.
         if is_begin && is_cancelled && messages.len() == 1 {
             self.interrupt();
         }
@@ -373,7 +372,7 @@ impl Sessions {
     }
 
     /// A piece of work ended.
-    fn idle(&mut self, reason: IdleReason, content: &str, goes_on: bool) {
+    fn idle(&mut self, event: &Event, reason: IdleReason, goes_on: bool) {
         self.interruption = Interruption::None;
         for prompt in take(&mut self.prompts) {
             let is_over = match prompt.stage {
@@ -390,13 +389,13 @@ impl Sessions {
                 continue;
             }
             let stop = if prompt.is_cancelled {
-                Ok(StopReason::Cancelled)
+                Some(StopReason::Cancelled)
             } else {
-                self.stop_for(reason, content)
+                self.stop_for(reason)
             };
             let line = match stop {
-                Ok(stop) => stopped(&prompt, stop),
-                Err(why) => frames::refusal(&prompt.id, &failed(&why)),
+                Some(stop) => stopped(&prompt, stop),
+                None => frames::refusal(&prompt.id, &failed(&self.failure(event))),
             };
             self.push(line);
         }
@@ -418,22 +417,22 @@ impl Sessions {
         }
     }
 
-    /// Returns how a piece of work ended, in the words of the protocol.
-    ///
-    /// # Errors
-    /// Why it failed.
-    fn stop_for(&self, reason: IdleReason, content: &str) -> Result<StopReason, String> {
+    /// Returns how a piece of work ended, in the words of the protocol; none if it has none for that.
+    fn stop_for(&self, reason: IdleReason) -> Option<StopReason> {
         match reason {
-            IdleReason::Available => Ok(self.stop),
-            IdleReason::Interrupted => Ok(StopReason::Cancelled),
-            IdleReason::MaxTurns => Ok(StopReason::MaxTurnRequests),
-            IdleReason::MaxTokens => Ok(StopReason::MaxTokens),
-            IdleReason::MaxCost => Err(format!(
-                "the work was ended: it cost too much (`teamctl spawn {} --resume --max-cost` raises the limit)",
-                self.name
-            )),
-            IdleReason::Failed => Err(format!("{} has failed: {content}", self.name)),
+            IdleReason::Available => Some(self.stop),
+            IdleReason::Interrupted => Some(StopReason::Cancelled),
+            IdleReason::MaxTurns => Some(StopReason::MaxTurnRequests),
+            IdleReason::MaxTokens => Some(StopReason::MaxTokens),
+            IdleReason::MaxCost | IdleReason::Failed => None,
         }
+    }
+
+    /// Explains it as other views do.
+    fn failure(&self, event: &Event) -> String {
+        let parts = parts(event, false);
+        let lines: Vec<String> = parts.iter().map(ConversationPart::line).collect();
+        format!("{}: {}", self.name, lines.join(" "))
     }
 
     /// Tells every session whose prompt the agent works on.
@@ -469,19 +468,8 @@ impl Sessions {
 /// Returns the entries of a conversation, from its beginning.
 fn of_conversation(entries: &[Entry], number: u32) -> &[Entry] {
     let begins = |entry: &Entry| {
-        let Event::Incarnation {
-            incarnation,
-            conversation,
-            ..
-        } = entry.event
-        else {
-            return false;
-        };
-        let beginning = Beginning {
-            incarnation,
-            conversation,
-        };
-        beginning.conversation == number && beginning.is_fresh()
+        matches!(entry.event, Event::Incarnation { incarnation, conversation, .. }
+            if conversation == number && incarnation == conversation)
     };
     let start = entries.iter().rposition(begins).unwrap_or_default();
     &entries[start..]

@@ -6,16 +6,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use teamd_client::act::auto_start;
+use teamd_client::act::{auto_start, lead_connection};
 use teamd_client::connection::Client;
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
 use teamd_client::read::lead_mail;
-use teamd_client::read::wake::FolderWatch;
 use teamd_shared::control::{Command, Done};
 use teamd_shared::process::Identity;
-use teamd_shared::team_dir::{TeamDir, TeamPath};
+use teamd_shared::team_dir::TeamDir;
 use tokio::sync::Notify;
 
 /// How long a call waits for the daemon: some clients give up after a minute.
@@ -139,17 +138,10 @@ pub(super) async fn hold(context: &Context, session: &LeadSession) -> Infallible
         let Ok(dir) = context.dir() else {
             continue;
         };
-        let mut runtime_files = FolderWatch::of(&dir, &TeamPath::socket(), context.settings.poll);
-        loop {
-            if let Ok(mut client) = Client::connect_as_lead(&dir, session.run_by.clone()).await {
-                let place = session.read.load(Ordering::Relaxed);
-                let said = client.send(Command::LeadRead { place }).await;
-                // The answer changes nothing.
-                while said.is_ok() && client.reply().await.is_ok() {}
-            }
-            // The next daemon makes a socket there.
-            runtime_files.changed().await;
-            drop(runtime_files.take());
-        }
+        let poll = context.settings.poll;
+        let says = || Command::LeadRead {
+            place: session.read.load(Ordering::Relaxed),
+        };
+        lead_connection::keep(&dir, &session.run_by, poll, says).await;
     }
 }

@@ -112,7 +112,7 @@ mod tests {
     fn nothing_leads_where_a_teammate_writes() {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
-        let work = root.join("work");
+        let work = root.join("project");
         let link = root.join("link");
         std::fs::create_dir_all(work.join("bin")).unwrap();
         std::os::unix::fs::symlink(&work, &link).unwrap();
@@ -163,11 +163,11 @@ mod tests {
         });
         let wanted = [
             "PATH=/usr/bin:/bin",
-            "HOME=~/work",
+            "HOME=~/project",
             "LANG=C",
             "LC_ALL=C",
             "XDG_RUNTIME_DIR=/run/user/1",
-            "MINE=~/work/bin",
+            "MINE=~/project/bin",
         ];
         assert_eq!(shown.collect::<Vec<_>>(), wanted);
     }

@@ -85,7 +85,7 @@ fn a_prompt_ends_with_the_work_that_has_consumed_it() {
     assert_eq!(answers(&mut sessions), ["1 \"end_turn\""]);
     consume(&mut sessions, second);
     idle(&mut sessions, "failed", false);
-    assert_eq!(answers(&mut sessions), ["2 alice has failed: why"]);
+    assert_eq!(answers(&mut sessions), ["2 alice: failed: why"]);
     assert!(!sessions.has_prompts());
 }
 

@@ -207,10 +207,12 @@ impl Settings {
             &mut self.team.max_members,
             variable(lookup, "TEAM_MAX_MEMBERS", parse_count)?,
         );
+        // A lead that starts the daemon chooses its variables: none takes the codes away.
         set(
             &mut self.team.approve_code,
-            variable(lookup, "TEAM_APPROVE_CODE", |text| {
-                text.parse().map_err(|_| "true or false")
+            variable(lookup, "TEAM_APPROVE_CODE", |text| match text {
+                "true" => Ok(true),
+                _ => Err("true: no variable switches it off, only team.toml does"),
             })?,
         );
         set(

@@ -104,7 +104,12 @@ fn wrong_codes_are_shown_and_the_new_code_is_not_taken_at_once() {
     });
     let second = code(&team, &id);
     let refused = team.teamctl(["approve", &id, "--code", &second]).exits(3);
-    assert!(refused.stderr.contains("none is taken now"), "{refused:?}");
+    assert!(
+        refused
+            .stderr
+            .contains("is taken now: three wrong ones were given"),
+        "{refused:?}"
+    );
     assert_eq!(team.request(&id)["status"], "pending");
     let events = team.teamctl(["events"]).ok();
     assert!(

@@ -172,17 +172,10 @@ fn a_session_is_loaded_with_its_conversation_until_another_one_begins() {
 #[test]
 fn a_plan_is_asked_and_only_a_person_answers_it_where_a_person_decides() {
     let team = Team::started();
-    let plan = "/plan_approval Write it\n/bash touch made";
     team.teamctl(["spawn", "alice", "--plan"]).ok();
-    let mut client = AcpClient::start(&team, ["alice"]);
-    let session = client.open(&team);
-    client.send_prompt(&session, plan);
-    client.until_told("waits for a person");
-    assert!(client.questions.is_empty());
-    client.rpc.close();
     let mut person = AcpClient::start(&team, ["alice", "--i-am-a-person"]);
     let session = person.open(&team);
-    person.send_prompt(&session, "and then this");
+    person.send_prompt(&session, "/plan_approval Write it\n/bash touch made");
     let question = person.question();
     let call = &question["params"]["toolCall"];
     assert_eq!(call["content"][0]["content"]["text"], "Write it");
@@ -190,6 +183,22 @@ fn a_plan_is_asked_and_only_a_person_answers_it_where_a_person_decides() {
     person.select(&question, "approve");
     team.until("the work to be done", || team.made("made"));
     person.rpc.close();
+    let mut client = AcpClient::start(&team, ["alice"]);
+    let session = client.open(&team);
+    client.send_prompt(&session, "/plan_approval Again");
+    client.until_told("waits for a person");
+    assert!(client.questions.is_empty());
+    client.rpc.close();
+    // The client stays what it was until its process ends.
+    let mut late = AcpClient::start(&team, ["alice", "--i-am-a-person"]);
+    let session = late.open(&team);
+    late.send_prompt(&session, "and then this");
+    let question = late.question();
+    late.select(&question, "approve");
+    late.until_told("which leads the team");
+    let again = team.last_request("plan_approval");
+    assert_eq!(team.request(&again)["status"], "pending");
+    late.rpc.close();
     // Where the lead may answer, so may the client.
     team.teamctl(["spawn", "bob", "--plan", "--approve-by", "lead"])
         .ok();
@@ -200,7 +209,7 @@ fn a_plan_is_asked_and_only_a_person_answers_it_where_a_person_decides() {
     let first = client.question();
     // What is run below a client that is no person is none either.
     let below = team.teamctl(["approve", &team.last_request("plan_approval")]);
-    assert!(below.exits(3).stderr.contains("connected as a lead"));
+    assert!(below.exits(3).stderr.contains("which leads the team"));
     client.select(&first, "reject");
     let second = client.question();
     client.select(&second, "approve");

@@ -32,6 +32,7 @@ mod incarnations;
 mod install;
 mod integration;
 mod judges;
+mod known_leads;
 mod lead;
 mod many;
 mod mcp;

@@ -31,6 +31,7 @@ use super::io::effects::Effects;
 use super::io::hooks::Hooks;
 use super::io::jobs::JobRunner;
 use super::io::journal::{Journal, refuse_linked_copy};
+use super::io::known_leads::KnownLeads;
 use super::io::lead_inbox::LeadInbox;
 use super::io::lock::TeamLock;
 use super::io::reaper::Reaper;
@@ -147,6 +148,12 @@ fn begin(
         max_members: settings.team.max_members,
         snapshot_lines: SNAPSHOT_LINES,
     };
+    let waiting = team.requests.values().filter(|it| it.is_pending());
+    let codes = ApproveCodes::new(
+        settings.team.approve_code,
+        waiting.map(|request| request.request_id.clone()),
+        Instant::now(),
+    );
     let hooks = Hooks::new(Arc::clone(&supervisor.hooks));
     let resources = DaemonResources {
         dir: Arc::clone(&dir),
@@ -155,13 +162,13 @@ fn begin(
         roster: RosterFile::new(confinement),
         roster_trouble: None,
         supervisor,
-        connections: Connections::default(),
+        connections: Connections::new(KnownLeads::open(Arc::clone(&dir))),
         jobs: JobRunner::default(),
         task_files: TaskFiles::default(),
         inputs: inputs_sender.clone(),
         began: Instant::now(),
         hooks,
-        codes: ApproveCodes::new(settings.team.approve_code),
+        codes,
         news: Vec::new(),
     };
     let mut daemon = EventLoop {

@@ -109,6 +109,12 @@ impl TeamPath {
         Self::at("run", "teamd.pid".to_owned())
     }
 
+    /// `run/leads.json`: the programs that have led the team by a server of their own, as long as
+    /// they run. Written by the daemon alone, by rename.
+    pub fn leads() -> Self {
+        Self::at("run", "leads.json".to_owned())
+    }
+
     /// `run/NAME.live`: the text of the answer that a member's model is giving just now, as far as
     /// it has come. Its worker empties it when a model call begins; the whole answer is in the
     /// transcript. Nothing is lost with it.

@@ -347,11 +347,10 @@ fn conflict(message: impl Into<String>, hint: impl Into<String>) -> Refusal {
 /// teammate works with tasks alone.
 fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
     if let Actor::RunByLead(lead) = by {
-        let message = format!(
-            "a person decides, and this command runs below {lead}, which is connected as a lead"
-        );
+        let message =
+            format!("a person decides, and this command runs below {lead}, which leads the team");
         return Err(Refusal::new(RefusalCode::Rejected, message).hint(
-            "answer in a terminal that it has not opened: `teamctl requests` shows what waits",
+            "answer in a terminal that it has not opened, or when it has ended: `teamctl requests` shows what waits",
         ));
     }
     let is_person = matches!(by, Actor::Person | Actor::PersonAnswers { .. });

@@ -19,7 +19,7 @@ impl EventLoop {
         if let Some(lead) = connections.lead_above(connection) {
             return Actor::RunByLead(lead.shown());
         }
-        let is_led = !connections.leads().is_empty();
+        let is_led = connections.is_led();
         Actor::PersonAnswers {
             from: is_led.then(|| connections.described(connection)),
             has_code: self.resources.codes.may_answer(connection, request_id),

@@ -23,6 +23,17 @@ impl EventLoop {
             let refusal = conflict("the daemon is handing over to another program".to_owned());
             return self.resources.connections.reply(client, Err(refusal));
         }
+        // The next daemon may have other settings.
+        let lead = self.resources.connections.lead_above(client.connection);
+        if let Some(lead) = lead.filter(|_| self.resources.codes.is_on()) {
+            let message = format!(
+                "the daemon does not hand over: with `approve_code` a person asks for that, and {} runs this",
+                lead.shown()
+            );
+            let refusal = Refusal::new(RefusalCode::Rejected, message)
+                .hint("run it in a terminal that it has not opened");
+            return self.resources.connections.reply(client, Err(refusal));
+        }
         let programs = match hand_over::open_programs(&successor) {
             Ok(programs) => programs,
             Err(error) => {

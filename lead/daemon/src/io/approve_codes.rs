@@ -2,7 +2,8 @@
 //! commands does not see them without looking at what is shown to a person.
 //!
 //! They are in the memory of this process alone: in no file, and in no log. A daemon that starts
-//! makes others.
+//! makes others, and takes none for a minute for what waits already: so a program that tries them
+//! wins nothing by starting it again.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use uuid::Uuid;
 /// How often a code may be given wrong before another one takes its place.
 const TRIES: u32 = 3;
 
-/// How long no code is taken after that. Another daemon begins anew.
+/// How long no code is taken after that, and after the start of a daemon.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// The code of a request.
@@ -63,11 +64,12 @@ pub(crate) struct ApproveCodes {
 }
 
 impl ApproveCodes {
-    /// Makes none yet. `is_on`: whether an answer needs one.
-    pub(crate) fn new(is_on: bool) -> Self {
+    /// Makes those of the requests that wait already. `is_on`: whether an answer needs one.
+    pub(crate) fn new(is_on: bool, waiting: impl Iterator<Item = RequestId>, now: Instant) -> Self {
+        let codes = waiting.map(|request| (request, Code::new(Some(now + PAUSE))));
         Self {
             is_on,
-            codes: HashMap::new(),
+            codes: codes.collect(),
             given: HashMap::new(),
         }
     }
@@ -100,11 +102,11 @@ impl ApproveCodes {
             return Given::Right;
         }
         let code = self.code(request);
-        if code.closed_until.is_some_and(|until| now < until) {
-            let message =
-                format!("{TRIES} wrong codes were given for {request}: none is taken now");
-            let hint = format!("it has a new one; answer in {} s", PAUSE.as_secs());
-            return Given::Refused(Refusal::new(RefusalCode::Rejected, message).hint(hint));
+        let closed_for = code
+            .closed_until
+            .map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        if !closed_for.is_zero() {
+            return Given::Refused(not_yet(request, closed_for));
         }
         if code.digits == digits {
             self.given.insert(connection, request.clone());
@@ -135,6 +137,15 @@ impl ApproveCodes {
     }
 }
 
+fn not_yet(request: &RequestId, closed_for: Duration) -> Refusal {
+    let message = format!(
+        "no code of {request} is taken now: three wrong ones were given, or the daemon was started"
+    );
+    let seconds = closed_for.as_secs() + 1;
+    Refusal::new(RefusalCode::Rejected, message)
+        .hint(format!("it has a new one; answer in {seconds} s"))
+}
+
 fn wrong_code(request: &RequestId) -> Refusal {
     let message = format!("that is not the code of {request}");
     Refusal::new(RefusalCode::Rejected, message).hint("`teamctl top` and the page show it")
@@ -156,7 +167,7 @@ mod tests {
     #[test]
     fn an_answer_needs_the_code_of_its_own_request_on_its_own_connection() {
         let now = Instant::now();
-        let mut codes = ApproveCodes::new(true);
+        let mut codes = ApproveCodes::new(true, std::iter::empty(), now);
         let one = codes.of(&id("one")).unwrap();
         assert!(one.len() == 4 && one.bytes().all(|byte| byte.is_ascii_digit()));
         assert_eq!(codes.of(&id("one")), Some(one.clone()));
@@ -172,7 +183,7 @@ mod tests {
     #[test]
     fn after_three_wrong_tries_a_new_code_is_taken_a_minute_later() {
         let now = Instant::now();
-        let mut codes = ApproveCodes::new(true);
+        let mut codes = ApproveCodes::new(true, std::iter::empty(), now);
         let first = codes.of(&id("one")).unwrap();
         for _ in 1..TRIES {
             let given = codes.give(7, &id("one"), other_than(&first), now);
@@ -195,8 +206,26 @@ mod tests {
     }
 
     #[test]
+    fn a_daemon_that_starts_takes_no_code_for_what_waits_already() {
+        let now = Instant::now();
+        let mut codes = ApproveCodes::new(true, [id("one")].into_iter(), now);
+        let one = codes.of(&id("one")).unwrap();
+        let early = now + PAUSE - Duration::from_millis(1500);
+        let Given::Refused(refusal) = codes.give(7, &id("one"), &one, early) else {
+            panic!("it was taken");
+        };
+        assert!(
+            format!("{refusal:?}").contains("answer in 2 s"),
+            "{refusal:?}"
+        );
+        assert_eq!(codes.give(7, &id("one"), &one, now + PAUSE), Given::Right);
+        let two = codes.of(&id("two")).unwrap();
+        assert_eq!(codes.give(7, &id("two"), &two, now), Given::Right);
+    }
+
+    #[test]
     fn without_the_setting_there_are_no_codes() {
-        let mut codes = ApproveCodes::new(false);
+        let mut codes = ApproveCodes::new(false, std::iter::empty(), Instant::now());
         assert_eq!(codes.of(&id("one")), None);
         assert!(codes.may_answer(7, &id("one")));
     }

@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::core::caller::ReplyTo;
 use crate::core::incarnation::Incarnation;
+use crate::io::known_leads::KnownLeads;
 use crate::io::mcp_leads::{self, LeadRecords};
 use crate::io::peer::{self, PeerState};
 
@@ -413,9 +414,10 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
 }
 
 /// The event loop's side of the connections: where to send what.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Connections {
     clients: HashMap<u64, ConnectedClient>,
+    known_leads: KnownLeads,
     lead_records: LeadRecords,
     workers: HashMap<Incarnation, (u64, Outbound<ToWorker>)>,
     /// The incarnation of each worker connection, with the older ones that are not closed yet.
@@ -425,7 +427,22 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
+    /// Has no connection yet.
+    pub(crate) fn new(known_leads: KnownLeads) -> Self {
+        Self {
+            clients: HashMap::new(),
+            known_leads,
+            lead_records: LeadRecords::default(),
+            workers: HashMap::new(),
+            owners: HashMap::new(),
+            closing: HashMap::new(),
+        }
+    }
+
     pub(crate) fn add_client(&mut self, connection: u64, client: ConnectedClient) {
+        if let Some(lead) = &client.lead {
+            self.known_leads.record(lead);
+        }
         self.clients.insert(connection, client);
     }
 
@@ -452,9 +469,19 @@ impl Connections {
         leads
     }
 
-    /// Returns the connected lead that runs a client. Where that cannot be seen, it is taken to be
-    /// any of them: an answer of a person can be given again.
-    pub(crate) fn lead_above(&self, connection: u64) -> Option<ConnectedLead> {
+    /// Returns the lead that runs a client, connected or not.
+    pub(crate) fn lead_above(&self, connection: u64) -> Option<&ConnectedLead> {
+        let client = self.clients.get(&connection)?;
+        self.known_leads.above(&client.process)
+    }
+
+    /// Tells whether a program runs that has led the team, connected or not.
+    pub(crate) fn is_led(&self) -> bool {
+        self.known_leads.one_runs()
+    }
+
+    /// Returns the connected lead that runs a client.
+    fn connected_lead_above(&self, connection: u64) -> Option<ConnectedLead> {
         let process = &self.clients.get(&connection)?.process;
         self.leads()
             .into_iter()
@@ -476,14 +503,14 @@ impl Connections {
     /// Records how far a lead has got its inbox: a client that it runs says so. Returns whether that
     /// was not known; none if no lead runs the client.
     pub(crate) fn record_read(&mut self, connection: u64, place: u64) -> Option<bool> {
-        let lead = self.lead_above(connection)?;
+        let lead = self.connected_lead_above(connection)?;
         Some(self.lead_records.record_read(&lead.process, place))
     }
 
     /// Lets a command wait until something comes for the lead that runs it. Returns whether one does;
     /// the command that has waited until now is answered.
     pub(crate) fn let_wait_for_lead(&mut self, client: ReplyTo) -> bool {
-        let Some(lead) = self.lead_above(client.connection) else {
+        let Some(lead) = self.connected_lead_above(client.connection) else {
             return false;
         };
         if let Some(earlier) = self.lead_records.let_wait(&lead.process, client) {

@@ -8,6 +8,7 @@ pub(crate) mod effects;
 pub(crate) mod hooks;
 pub(crate) mod jobs;
 pub(crate) mod journal;
+pub(crate) mod known_leads;
 pub(crate) mod lead_inbox;
 pub(crate) mod lock;
 pub(crate) mod mcp_leads;

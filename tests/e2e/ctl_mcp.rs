@@ -1,5 +1,7 @@
 //! `teamctl mcp`: the team as a server that another agent leads by, spoken to in raw JSON-RPC.
 
+mod claude_code;
+
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -540,6 +542,28 @@ fn a_lead_that_waits_is_woken_by_what_it_has_not_got() {
             .stderr
             .contains("nothing has come for the lead")
     );
+}
+
+#[test]
+fn a_lead_that_waits_is_let_go_when_no_teammate_runs() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let mut client = McpClient::start(&team);
+    client.call("team_status", json!({})).ok();
+    let mut waits = team.start_teamctl(["wait", "--events", "--below-lead"]);
+    let end = json!({"teammate": "alice"});
+    let asked = client.call("shutdown_teammate", end).ok();
+    team.until("the wait to end", || !waits.is_running());
+    // Its end is told once, by the call or by the wait.
+    let waited = waits.finish();
+    let mark = "<teammate_terminated name=\"alice\">";
+    assert!(
+        asked.text.contains(mark) != waited.stdout.contains(mark),
+        "{asked:?} {waited:?}"
+    );
+    let over = team.teamctl(["wait", "--events", "--below-lead"]).exits(7);
+    assert!(over.stderr.contains("no teammate runs"), "{over:?}");
+    client.close();
 }
 
 #[test]

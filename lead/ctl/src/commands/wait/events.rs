@@ -9,10 +9,11 @@ use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
-use teamd_client::read::lead_mail;
+use teamd_client::read::wake::Wake;
+use teamd_client::read::{lead_mail, roster};
 use teamd_shared::control::{Command, ConnectedLead, Done};
 use teamd_shared::process::Identity;
-use teamd_shared::team_dir::TeamDir;
+use teamd_shared::team_dir::{TeamDir, TeamPath};
 
 use crate::commands::mcp::events::{self, Events};
 
@@ -84,8 +85,8 @@ async fn for_person(context: &Context, dir: &TeamDir) -> Result<Events, CommandE
     events::since(dir, place)
 }
 
-/// Waits for what the lead has not got yet, as long as it is connected and no other command waits
-/// for it.
+/// Waits for what the lead has not got yet, as long as it is connected, no other command waits for
+/// it, and a teammate runs: an agent that runs without a person ends when this does.
 async fn for_lead(
     context: &Context,
     dir: &TeamDir,
@@ -100,18 +101,32 @@ async fn for_lead(
     let ended = waiting.call_and_wait(Command::AwaitEvents);
     tokio::pin!(ended);
     loop {
-        tokio::select! {
-            came = events::until_any(context, dir, place) => came?,
+        let is_over = tokio::select! {
+            came = events::until_any(context, dir, place) => {
+                came?;
+                false
+            }
+            over = until_none_runs(context, dir) => {
+                over?;
+                true
+            }
             answer = &mut ended => match answer {
                 Ok(other) => return Err(unexpected(&other)),
                 Err(error) => return Err(error.into()),
             },
-        }
+        };
         // A call may have given it to the lead meanwhile.
         let now = own_lead(&mut asking).await?;
         let came = events::since(dir, now.and_then(|lead| lead.read).unwrap_or(place))?;
         place = came.next;
         if !came.has_any {
+            if is_over {
+                return Err(CommandError::new(
+                    ExitCode::Conflict,
+                    "no teammate runs that something could come from",
+                )
+                .hint("`teamctl spawn NAME` starts one"));
+            }
             continue;
         }
         let recorded = asking.call(Command::LeadRead { place }).await?;
@@ -121,4 +136,15 @@ async fn for_lead(
             other => return Err(unexpected(&other)),
         }
     }
+}
+
+/// Waits until no teammate runs.
+async fn until_none_runs(context: &Context, dir: &TeamDir) -> Result<(), CommandError> {
+    let mut roster_file = Wake::new(dir, &TeamPath::config(), context.settings.poll);
+    let none_runs = roster_file.until(|| {
+        let roster = roster::load(dir)?;
+        let runs = roster.members.iter().any(|it| !it.status.is_ended());
+        Ok::<_, CommandError>((!runs).then_some(()))
+    });
+    none_runs.await
 }

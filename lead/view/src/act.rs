@@ -62,16 +62,17 @@ pub(crate) fn connect(dir: &TeamDir) -> RunningAction<'_> {
 
 /// Asks for the codes of the pending requests.
 pub(crate) fn codes(dir: &TeamDir) -> RunningAction<'_> {
-    Box::pin(async {
-        let Ok(mut client) = Client::connect(dir).await else {
-            return ActionEnd::Codes(None);
-        };
-        match client.call(Command::ShowCodes).await {
-            Ok(Done::Codes(codes)) => ActionEnd::Codes(codes),
-            // A view that a connected lead runs gets none, and an answer of it does not count.
-            _ => ActionEnd::Codes(None),
-        }
-    })
+    Box::pin(async { ActionEnd::Codes(ask_for_codes(dir).await) })
+}
+
+/// Asks for the codes of the pending requests; none: answers need no code, or none is shown here.
+pub(crate) async fn ask_for_codes(dir: &TeamDir) -> Option<Vec<RequestCode>> {
+    let mut client = Client::connect(dir).await.ok()?;
+    match client.call(Command::ShowCodes).await {
+        Ok(Done::Codes(codes)) => codes,
+        // A view that a lead runs gets none, and an answer of it does not count.
+        _ => None,
+    }
 }
 
 /// Waits for the end of a connection.

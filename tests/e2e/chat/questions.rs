@@ -44,6 +44,19 @@ fn question(id: &str) -> String {
 }
 
 #[test]
+fn an_answer_at_a_question_has_the_code_that_it_needs() {
+    let team = Team::new();
+    team.write("team.toml", "[team]\napprove_code = true\n");
+    team.teamd(["start"]).ok();
+    let (mut terminal, id) = asked(&team);
+    team.teamctl(["approve", &id]).exits(3);
+    terminal.line("y");
+    team.until("the approval", || team.request(&id)["status"] == "approved");
+    terminal.line("/quit");
+    assert_eq!(terminal.finish(), Some(0));
+}
+
+#[test]
 fn a_question_of_the_person_goes_to_the_lead_agent_and_the_plan_stays() {
     let team = Team::started();
     let (mut terminal, id) = asked(&team);

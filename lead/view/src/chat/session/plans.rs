@@ -1,9 +1,11 @@
 //! What waits for a person in a chat: how they are shown, and the question to the person.
 
+use teamd_shared::id::RequestId;
 use teamd_shared::request::{Kind, Request};
 
 use super::ChatSession;
 use super::questions::OpenQuestion;
+use crate::act;
 use crate::chat::conversation::view::Proposal;
 use crate::chat::prompt::question::{PlanReply, text};
 use crate::model::Activity;
@@ -150,10 +152,11 @@ impl ChatSession<'_> {
                 self.context.out.note(note);
             }
             PlanReply::Verdict { approve, feedback } => {
+                let id = open.request_id().clone();
                 let verdict = VerdictArgs {
-                    id: open.request_id().to_string(),
+                    id: id.to_string(),
                     feedback,
-                    code: None,
+                    code: self.code_of(&id).await,
                 };
                 let answer = if approve {
                     TeamctlCommand::Approve(Approve {
@@ -173,6 +176,17 @@ impl ChatSession<'_> {
             PlanReply::Message if line.trim().is_empty() => {}
             PlanReply::Message => self.message(line.trim_end()).await,
         }
+    }
+}
+
+impl ChatSession<'_> {
+    /// Returns the code of a request, if its answer needs one: the person who answers a question of
+    /// this chat is at its terminal.
+    async fn code_of(&self, id: &RequestId) -> Option<String> {
+        let codes = act::ask_for_codes(self.dir).await?;
+        let mut codes = codes.into_iter();
+        let found = codes.find(|known| known.request_id == *id)?;
+        Some(found.code)
     }
 }
 

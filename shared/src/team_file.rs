@@ -116,17 +116,25 @@ const MOST: u32 = 1000;
 const TABLES: [&str; 6] = ["service", "roles", "members", "lead", "agents", "mcp"];
 
 /// The terms that make no sense in a table.
-const NOT_AT_TOP: [&str; 6] = [
+const NOT_AT_TOP: [&str; 7] = [
     "role",
     "prompt",
     "workspace",
     "instructions",
     "program",
     "servers",
+    "total",
 ];
-const NOT_OF_A_ROLE: [&str; 5] = ["role", "workspace", "instructions", "program", "servers"];
-const NOT_OF_A_MEMBER: [&str; 3] = ["instructions", "program", "servers"];
-const NOT_OF_THE_LEAD: [&str; 10] = [
+const NOT_OF_A_ROLE: [&str; 6] = [
+    "role",
+    "workspace",
+    "instructions",
+    "program",
+    "servers",
+    "total",
+];
+const NOT_OF_A_MEMBER: [&str; 4] = ["instructions", "program", "servers", "total"];
+const NOT_OF_THE_LEAD: [&str; 11] = [
     "role",
     "workspace",
     "plan",
@@ -137,6 +145,7 @@ const NOT_OF_THE_LEAD: [&str; 10] = [
     "instructions",
     "program",
     "servers",
+    "total",
 ];
 
 /// The keys that only the user's own configuration may have.

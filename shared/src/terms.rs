@@ -115,9 +115,7 @@ impl Terms {
         add(&mut self.sandbox.writable, &patch.sandbox.writable);
         add(&mut self.sandbox.hidden, &patch.sandbox.hidden);
         add(&mut self.sandbox.visible, &patch.sandbox.visible);
-        self.limits.max_turns = patch.max_turns.or(self.limits.max_turns);
-        self.limits.max_tokens = patch.max_tokens.or(self.limits.max_tokens);
-        self.limits.max_cost = patch.max_cost.or(self.limits.max_cost);
+        self.limits = self.limits.with(patch);
         self.bounds.memory = patch.memory.or(self.bounds.memory);
         self.bounds.cpu_time = patch.cpu_time.or(self.bounds.cpu_time);
         self.bounds.max_procs = patch.max_procs.or(self.bounds.max_procs);
@@ -307,17 +305,56 @@ pub struct Limits {
     pub max_tokens: Option<u64>,
     /// Dollars, at the price of its model; none: no limit.
     pub max_cost: Option<Dollars>,
+    /// What a lead has given it for all its pieces of work together.
+    #[serde(default)]
+    pub total: Total,
+}
+
+/// What a lead has given a teammate that it spawned. It counts into the lead's own budget once, so
+/// it holds for the whole conversation, over every piece of work and every restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Total {
+    /// Tokens; none: no limit.
+    pub tokens: Option<u64>,
+    /// Dollars; none: no limit.
+    pub cost: Option<Dollars>,
+}
+
+impl Limits {
+    /// Returns these limits, changed by a patch. What a patch says of a limit, it says of the total
+    /// too: a person who names another limit is not bound by what a lead has given.
+    fn with(self, patch: &TermsPatch) -> Self {
+        let mut total = self.total;
+        if patch.max_tokens.is_some() {
+            total.tokens = patch.total.tokens;
+        }
+        if patch.max_cost.is_some() {
+            total.cost = patch.total.cost;
+        }
+        Self {
+            max_turns: patch.max_turns.or(self.max_turns),
+            max_tokens: patch.max_tokens.or(self.max_tokens),
+            max_cost: patch.max_cost.or(self.max_cost),
+            total,
+        }
+    }
 }
 
 impl Serialize for Limits {
-    /// JSON has the limit of cost only if there is one. A control frame holds every field.
+    /// JSON has the limit of cost and the total only if there is one. A control frame holds every
+    /// field.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let has_cost = self.max_cost.is_some() || !serializer.is_human_readable();
-        let mut limits = serializer.serialize_struct("Limits", 2 + usize::from(has_cost))?;
+        let has_total = self.total != Total::default() || !serializer.is_human_readable();
+        let fields = 2 + usize::from(has_cost) + usize::from(has_total);
+        let mut limits = serializer.serialize_struct("Limits", fields)?;
         limits.serialize_field("max_turns", &self.max_turns)?;
         limits.serialize_field("max_tokens", &self.max_tokens)?;
         if has_cost {
             limits.serialize_field("max_cost", &self.max_cost)?;
+        }
+        if has_total {
+            limits.serialize_field("total", &self.total)?;
         }
         limits.end()
     }

@@ -17,7 +17,7 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 /// idempotent, o for open world.
 const LISTED: &str = "\
 team_status 458 ri
-spawn_teammate 2099 do
+spawn_teammate 2150 do
 shutdown_teammate 752 d
 send_message 755 -
 request_plan 639 di

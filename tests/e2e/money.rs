@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::Team;
 use crate::support::model_server::{Api, ModelServer, Reply};
+use teamd_shared::price::Dollars;
 
 /// A dollar for each token, whatever it is.
 const PRICES: &str = "[\"anthropic:fake\"]\ninput = 1e6\noutput = 1_000_000\ncache_write = 1e6\ncache_read = 1000000.0\n";
@@ -162,4 +163,86 @@ fn a_limit_of_cost_needs_a_price() {
         team.teamctl(["spawn", "carol", &format!("--max-cost={wrong}")])
             .exits(2);
     }
+}
+
+#[test]
+fn what_a_lead_gives_holds_for_all_work_of_a_teammate_and_counts_once_into_its_own_budget() {
+    let server = ModelServer::start();
+    let ten_tokens = "It is in the file that you have named.";
+    server
+        .says(ten_tokens)
+        .replies(Reply::call("bash", json!({"command": "true && true"})));
+    let team = server.team();
+    set_prices(
+        &team,
+        "[\"anthropic:fake\"]\ninput = 0\noutput = 1e5\ncache_write = 0\ncache_read = 0\n",
+    );
+    team.start_lead_with(|order| order.terms.max_cost = Dollars::try_from(3.0).ok());
+    let spawn = |name: &str, cost: f64| {
+        let input = json!({
+            "name": name, "role": "coder", "prompt": "find it", "max_cost": cost,
+            "model": Api::Anthropic.model(),
+        });
+        format!("/spawn_teammate {input}")
+    };
+    let calls = [spawn("alice", 1.5), spawn("bob", 2.0)];
+    let results = team.lead_does(&calls.join("\n"));
+    assert_eq!(results[0]["is_error"], false, "{results:?}");
+    let refused = results[1]["content"].as_str().unwrap();
+    assert!(refused.contains("has $1.50 left"), "{refused}");
+    team.until_finished("alice", 1);
+    let outcome = |work: usize| team.notices("alice")[work - 1]["idle_reason"].clone();
+    assert_eq!(outcome(1), "available");
+    let shown = team.teamctl(["status", "alice"]).ok().stdout;
+    assert!(
+        shown.contains("$1.50 for all its work, from its lead"),
+        "{shown}"
+    );
+    let total = json!({"tokens": null, "cost": 1.5});
+    assert_eq!(team.member("alice")["limits"]["total"], total);
+
+    // Neither piece of work alone costs as much.
+    team.send("alice", "and now?").ok();
+    team.until_finished("alice", 2);
+    let told = team.notices("alice")[1].clone();
+    assert_eq!((server.asked(), outcome(2)), (2, json!("max_cost")));
+    let told = told["content"].as_str().unwrap();
+    assert!(
+        told.contains("all of the $1.50 that its lead gave it")
+            && told.contains("`teamctl spawn alice --resume --max-cost DOLLARS`"),
+        "{told}"
+    );
+    let pieces = [0, 1].map(|work| server.requests()[work].bill.output);
+    assert!(pieces.iter().all(|tokens| *tokens < 15), "{pieces:?}");
+
+    // It stays spent, whatever is killed.
+    team.kill_and_wait_for_restart("alice");
+    team.send("alice", "again").ok();
+    team.until_finished("alice", 3);
+    team.kill_daemon();
+    team.teamd(["start"]).ok();
+    team.send("alice", "and again").ok();
+    team.until_finished("alice", 4);
+    team.kill_and_wait_for_restart("alice");
+    team.send("alice", "and at last").ok();
+    team.until_finished("alice", 5);
+    assert_eq!(
+        [outcome(3), outcome(4), outcome(5)],
+        ["max_cost", "max_cost", "max_cost"].map(Value::from)
+    );
+    assert_eq!(server.asked(), 2);
+
+    // A resumed conversation has spent what it has spent, until a person gives it more.
+    team.shutdown("alice", &[], 0);
+    team.teamctl(["spawn", "alice", "--resume"]).ok();
+    team.send("alice", "still?").ok();
+    team.until_finished("alice", 6);
+    assert_eq!((server.asked(), outcome(6)), (2, json!("max_cost")));
+    team.shutdown("alice", &[], 0);
+    server.says("There.");
+    team.teamctl(["spawn", "alice", "--resume", "--max-cost", "1"])
+        .ok();
+    team.send("alice", "go on").ok();
+    team.until_finished("alice", 7);
+    assert_eq!((server.asked(), outcome(7)), (3, json!("available")));
 }

@@ -18,7 +18,7 @@ use crate::spawn::{
 use crate::state::StateDir;
 use crate::team_dir::TeamDir;
 use crate::team_file::TeamFile;
-use crate::terms::{Network, Permissions, SandboxMode};
+use crate::terms::{Network, Permissions, SandboxMode, Total};
 use crate::tools::{SpawnTeammate, non_blank};
 
 /// The lead agent, as the teammates that it spawns see it: none of them may do more.
@@ -127,6 +127,11 @@ impl Spawner {
             .collect();
         terms.max_tokens = least([terms.max_tokens, asked.max_tokens, limits.max_tokens]);
         terms.max_cost = least([terms.max_cost, asked.max_cost, limits.max_cost]);
+        // It is what the call gives of the lead agent's own budget, which it counts into once.
+        terms.total = Total {
+            tokens: asked.max_tokens,
+            cost: asked.max_cost,
+        };
         let network = terms.sandbox.network.take().unwrap_or(Network(None));
         terms.sandbox.network = Some(network.within(&sandbox.network()));
         terms.sandbox.hidden.extend(sandbox.hidden.iter().cloned());
@@ -470,6 +475,14 @@ pub(super) mod tests {
         spawner.terms.limits.max_tokens = Some(100);
         let of_lead = (Some(SandboxMode::ReadOnly), dollars(1.0), Some(100));
         assert_eq!(bounds(&spawner, &asked), of_lead);
+        // What the call gives is given whole, and only what it gives.
+        let total = |asked: &SpawnTeammate| order_of(&spawner, &dir, asked).unwrap().terms.total;
+        let given = Total {
+            tokens: Some(300),
+            cost: dollars(3.0),
+        };
+        assert_eq!(total(&asked), given);
+        assert_eq!(total(&alice()), Total::default());
     }
 
     #[test]

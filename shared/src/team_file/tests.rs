@@ -29,7 +29,7 @@ const ALL_TABLES: [&str; 10] = [
 ];
 
 /// A value that fits each key.
-const EXAMPLES: [(&str, &str); 68] = [
+const EXAMPLES: [(&str, &str); 69] = [
     ("model", "'script'"),
     ("plan", "true"),
     ("approve_by", "'lead'"),
@@ -89,6 +89,7 @@ const EXAMPLES: [(&str, &str); 68] = [
     ("command", "['x']"),
     ("mcp", "['x']"),
     ("servers", "[]"),
+    ("total", "{}"),
     ("url", "'https://x.org/mcp'"),
     ("headers", "{Authorization = 'env:TOKEN'}"),
     ("protocol", "'run'"),

@@ -8,7 +8,9 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::network::ports;
-use super::{AgentProgram, ApproveBy, McpServer, Network, Permissions, Restart, SandboxMode, add};
+use super::{
+    AgentProgram, ApproveBy, McpServer, Network, Permissions, Restart, SandboxMode, Total, add,
+};
 use crate::amount::{parse_count, parse_memory, parse_seconds, parse_tokens, written};
 use crate::effects::{KeyEffects, outside};
 use crate::environment::is_model_key;
@@ -91,6 +93,9 @@ pub struct TermsPatch {
     #[arg(long, value_name = "DOLLARS", value_parser = parse_dollars, help_heading = LIMITS)]
     #[serde(deserialize_with = "dollars")]
     pub max_cost: Option<Dollars>,
+    // What a lead gives of its own budget, for all pieces of work together.
+    #[arg(skip)]
+    pub total: Total,
     /// Maximum memory, such as 2G [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory, help_heading = LIMITS)]
     #[serde(deserialize_with = "memory")]
@@ -197,6 +202,7 @@ impl TermsPatch {
             max_turns: self.max_turns.or(below.max_turns),
             max_tokens: self.max_tokens.or(below.max_tokens),
             max_cost: self.max_cost.or(below.max_cost),
+            total: self.total,
             memory: self.memory.or(below.memory),
             cpu_time: self.cpu_time.or(below.cpu_time),
             max_procs: self.max_procs.or(below.max_procs),
@@ -246,6 +252,7 @@ impl TermsPatch {
             max_turns,
             max_tokens,
             max_cost,
+            total: _,
             memory,
             cpu_time,
             max_procs,
@@ -263,6 +270,7 @@ impl TermsPatch {
             "agent",
             "program",
             "servers",
+            "total",
             "restart",
             "auto",
             "instructions",

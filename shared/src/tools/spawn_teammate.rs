@@ -4,7 +4,7 @@ use crate::control::{Done, SpawnOrder};
 use crate::model_spec::{ModelSpec, UnknownModel};
 use crate::name::Name;
 use crate::price::Dollars;
-use crate::terms::{ApproveBy, SandboxMode, SandboxPatch, TermsPatch};
+use crate::terms::{ApproveBy, SandboxMode, SandboxPatch, TermsPatch, Total};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -50,11 +50,11 @@ pub struct SpawnTeammate {
     #[serde(default, deserialize_with = "sandbox_mode")]
     #[schemars(with = "Option<String>")]
     pub sandbox: Option<SandboxMode>,
-    /// The most that a piece of its work may cost, in dollars.
+    /// The most that all its work may cost, in dollars. It counts into your own budget.
     #[serde(default, deserialize_with = "dollars")]
     #[schemars(with = "Option<f64>")]
     pub max_cost: Option<Dollars>,
-    /// The most tokens of a piece of its work.
+    /// The most tokens of all its work. They count into your own budget.
     #[serde(default, deserialize_with = "count")]
     #[schemars(range(min = 1))]
     pub max_tokens: Option<u64>,
@@ -166,6 +166,8 @@ impl SpawnTeammate {
             max_turns: None,
             max_tokens: self.max_tokens,
             max_cost: self.max_cost,
+            // The spawner sets it.
+            total: Total::default(),
             // These are the lead agent's own.
             memory: None,
             cpu_time: None,

@@ -120,6 +120,7 @@ impl<T: Tools> Session<T> {
                 .limits
                 .max_cost
                 .map(|most| (most, price(&welcome, &environment))),
+            total: welcome.terms.limits.total,
         };
         let directive = welcome.directive.clone();
         let began = Instant::now();

@@ -340,7 +340,7 @@ impl<T: Tools> Session<T> {
         let content = match idle_reason {
             IdleReason::Available | IdleReason::Failed => std::mem::take(&mut state.work.closing),
             IdleReason::MaxTurns | IdleReason::MaxTokens | IdleReason::MaxCost => {
-                state.limits().explain(idle_reason).unwrap_or_default()
+                state.explain(idle_reason).unwrap_or_default()
             }
             IdleReason::Interrupted => self.caller.interrupted().to_owned(),
         };

@@ -18,6 +18,7 @@ use teamd_shared::message::{AnsweredBy, Relevance};
 use teamd_shared::price::{Dollars, Price};
 use teamd_shared::request::Status;
 use teamd_shared::task::TaskId;
+use teamd_shared::terms::Total;
 
 use crate::at::{At, Pending};
 use crate::submission::{Asks, LeadQuestion};
@@ -83,6 +84,8 @@ pub struct Budget {
     /// Dollars, and the price of the model. Without a price, all is spent: nothing says how much it
     /// would be.
     pub cost: Option<(Dollars, Option<Price>)>,
+    /// What all pieces of work together may cost, at the same price.
+    pub total: Total,
 }
 
 /// What has arrived and is not consumed.

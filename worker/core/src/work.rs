@@ -218,6 +218,11 @@ impl WorkProgress {
         }
     }
 
+    /// Returns whose work it is.
+    pub fn owner(&self) -> &Name {
+        &self.owner
+    }
+
     /// Returns the ids of the notices that the lead does not have yet.
     pub fn pending_notices(&self) -> Vec<Uuid> {
         self.notices.iter().map(|notice| notice.id).collect()

@@ -2,7 +2,8 @@ use serde_json::json;
 
 use super::*;
 use crate::member::SandboxMode;
-use crate::terms::{Limits, Network, Sandbox, SandboxPatch, Terms};
+use crate::price::Dollars;
+use crate::terms::{Limits, Network, Sandbox, SandboxPatch, Terms, Total};
 use crate::testing::roster_member;
 
 const FILE: &str = r#"
@@ -402,7 +403,7 @@ fn terms_change_by_what_a_patch_says_and_lists_grow() {
         limits: Limits {
             max_turns: Some(9),
             max_tokens: Some(90),
-            max_cost: None,
+            ..Limits::default()
         },
         ..Terms::of_workspace("/w".to_owned())
     };
@@ -416,9 +417,33 @@ fn terms_change_by_what_a_patch_says_and_lists_grow() {
         Limits {
             max_turns: Some(9),
             max_tokens: Some(5),
-            max_cost: None
+            ..Limits::default()
         }
     );
+    // A person who names a limit is not bound by what a lead has given of it, a restart changes
+    // nothing.
+    let total = Total {
+        tokens: Some(5),
+        cost: Dollars::try_from(1.0).ok(),
+    };
+    let given = before.clone().with(&TermsPatch {
+        max_tokens: total.tokens,
+        max_cost: total.cost,
+        total,
+        ..TermsPatch::default()
+    });
+    assert_eq!(given.limits.total, total);
+    let resumed = given.clone().with(&TermsPatch::default());
+    assert_eq!(resumed.limits.total, total);
+    let raised = given.with(&TermsPatch {
+        max_cost: Dollars::try_from(9.0).ok(),
+        ..TermsPatch::default()
+    });
+    let left = Total {
+        cost: None,
+        ..total
+    };
+    assert_eq!(raised.limits.total, left);
     assert_eq!(
         (after.sandbox.mode, after.sandbox.no_network),
         (SandboxMode::ReadOnly, false)

@@ -77,6 +77,7 @@ fn dispatcher_of(dir: &Arc<TeamDir>, alice: &Name, at: At) -> Dispatcher<Idle> {
         asks_itself: false,
         tokens: None,
         cost: None,
+        total: Default::default(),
     };
     let mut work = WorkProgress::new(alice.clone());
     work.at = at;

@@ -285,11 +285,6 @@ impl State {
         self.has_news
     }
 
-    /// Returns what one piece of work may cost.
-    pub fn limits(&self) -> Budget {
-        self.limits
-    }
-
     /// Returns what this piece of work may still cost.
     pub fn budget_left(&self) -> Budget {
         let turns = self.limits.turns.saturating_sub(self.work.turns);
@@ -299,6 +294,7 @@ impl State {
                 .limits
                 .less(&self.work.spent)
                 .less_granted(self.work.granted)
+                .within_total(&self.work.usage)
         }
     }
 

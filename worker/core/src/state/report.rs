@@ -5,6 +5,7 @@ use teamd_shared::member::Doing;
 use teamd_shared::message::IdleReason;
 use teamd_shared::price::Dollars;
 use teamd_shared::request::Status;
+use teamd_shared::terms::Total;
 use teamd_shared::transcript::Usage;
 
 use super::{Budget, State};
@@ -85,6 +86,34 @@ impl Budget {
         Ok(())
     }
 
+    /// Returns why nothing more may be spent of the total, if so; `usage`: of all pieces of work.
+    pub fn total_reached(&self, usage: &Usage) -> Option<IdleReason> {
+        self.of_total().reached(usage)
+    }
+
+    /// Returns this budget, of which no more is left than of the total.
+    #[must_use]
+    pub fn within_total(self, usage: &Usage) -> Self {
+        let left = self.of_total().less(usage);
+        Self {
+            tokens: least(self.tokens, left.tokens, Ord::min),
+            cost: least(self.cost, left.cost, |of_work, of_total| {
+                (of_work.0.min(of_total.0), of_work.1)
+            }),
+            ..self
+        }
+    }
+
+    /// Returns the total as a budget.
+    fn of_total(self) -> Self {
+        let price = self.cost.and_then(|(_, price)| price);
+        Self {
+            tokens: self.total.tokens,
+            cost: self.total.cost.map(|most| (most, price)),
+            ..self
+        }
+    }
+
     /// Returns which limit ended a piece of work, and how it can continue; none for another end.
     pub fn explain(self, reason: IdleReason) -> Option<String> {
         let (what, flag) = match (reason, self.tokens) {
@@ -112,7 +141,37 @@ impl Budget {
     }
 }
 
+/// Returns what holds of two limits, each of which may be none.
+fn least<T>(one: Option<T>, other: Option<T>, lower: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(lower(one, other)),
+        (one, other) => one.or(other),
+    }
+}
+
 impl State {
+    /// Returns which limit ended a piece of work, and what the lead or a person can do; none for
+    /// another end.
+    pub fn explain(&self, reason: IdleReason) -> Option<String> {
+        if self.limits.total_reached(&self.work.usage) != Some(reason) {
+            return self.limits.explain(reason);
+        }
+        let Total { tokens, cost } = self.limits.total;
+        let (spent, flag) = match (reason, tokens, cost) {
+            (IdleReason::MaxTokens, Some(tokens), _) => {
+                (format!("{tokens} tokens"), "--max-tokens N")
+            }
+            (IdleReason::MaxCost, _, Some(cost)) => (cost.to_string(), "--max-cost DOLLARS"),
+            _ => return self.limits.explain(reason),
+        };
+        let name = self.work.owner();
+        Some(format!(
+            "stopped: it has spent all of the {spent} that its lead gave it for all its work, and no message lets it go on; \
+             `spawn_teammate` starts another one, which counts into the lead's own budget, or a person shuts it down and \
+             gives it more: `teamctl spawn {name} --resume {flag}`"
+        ))
+    }
+
     /// Returns what the worker says of itself; `needs_waking`: its inbox is not watched.
     pub fn report(&self, needs_waking: bool) -> WorkerState {
         let (doing, activity) = match &self.work.at {

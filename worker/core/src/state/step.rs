@@ -143,7 +143,9 @@ impl State {
             .saturating_add(u32::from(self.limits.asks_itself));
         let turns = (self.work.turns >= most).then_some(IdleReason::MaxTurns);
         let limits = self.limits.less_granted(self.work.granted);
-        turns.or_else(|| limits.reached(&self.work.spent))
+        turns
+            .or_else(|| self.limits.total_reached(&self.work.usage))
+            .or_else(|| limits.reached(&self.work.spent))
     }
 
     /// Returns what an agent gets to read while its turn continues in a call: it reads that with

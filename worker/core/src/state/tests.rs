@@ -95,6 +95,7 @@ fn state_of(at: At, turns: u32, output_tokens: u64, mail: Relevance) -> State {
         asks_itself: false,
         tokens: Some(1000),
         cost: None,
+        total: Default::default(),
     };
     State::new(
         work,

@@ -90,6 +90,7 @@ fn ask_since(
         asks_itself: false,
         tokens: budget,
         cost: None,
+        total: Default::default(),
     };
     let answer = runtime.block_on(service.ask(began, &prompt, budget, &mut heard));
     (answer, all)

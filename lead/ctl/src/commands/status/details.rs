@@ -9,7 +9,7 @@ use teamd_client::read::resources::Resources;
 use teamd_shared::amount::{format_duration, format_size};
 use teamd_shared::config::RosterMember;
 use teamd_shared::member::{Bounds, Emptied, Exit, Gate, SandboxMode};
-use teamd_shared::terms::DEFAULT_TURNS;
+use teamd_shared::terms::{DEFAULT_TURNS, Total};
 use teamd_shared::transcript::Usage;
 
 use super::{MemberRow, pid};
@@ -39,8 +39,20 @@ fn budget(member: &RosterMember) -> String {
     let cost = member.limits.max_cost.map(|most| format!(", {most}"));
     let tokens = tokens.unwrap_or_default();
     let cost = cost.unwrap_or_default();
+    let Total {
+        tokens: all_tokens,
+        cost: all_cost,
+    } = member.limits.total;
+    let all_tokens = all_tokens.map(|most| format!("{} tokens", tokens::count(most)));
+    let all_cost = all_cost.map(|most| most.to_string());
+    let total: Vec<String> = all_tokens.into_iter().chain(all_cost).collect();
+    let total = if total.is_empty() {
+        String::new()
+    } else {
+        format!("; {} for all its work, from its lead", total.join(", "))
+    };
     format!(
-        "{}{tokens}{cost} for a piece of work",
+        "{}{tokens}{cost} for a piece of work{total}",
         count(turns as usize, "model call")
     )
 }

@@ -1,6 +1,8 @@
 //! What one piece of work may cost, and how its end is reported.
 
+use teamd_shared::position::Position;
 use teamd_shared::price::Dollars;
+use teamd_shared::transcript::Entry;
 
 use super::*;
 use crate::tools::Grant;
@@ -150,6 +152,7 @@ fn an_end_by_a_limit_names_it_and_how_to_raise_it() {
         asks_itself: false,
         tokens: Some(1000),
         cost: None,
+        total: Default::default(),
     };
     let text = budget.explain(IdleReason::MaxTurns).unwrap();
     assert!(
@@ -176,4 +179,135 @@ fn what_arrives_when_a_limit_is_reached_begins_the_next_piece_of_work() {
         state.takes_in(true, false);
         assert_eq!(state.next(NOW), NextStep::Think);
     }
+}
+
+/// What each entry of the next function that costs something costs.
+const COST: Usage = Usage {
+    input_tokens: 90,
+    output_tokens: 10,
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: 1_000_000,
+};
+
+/// Returns the entries of two pieces of work.
+fn two_pieces_of_work() -> Vec<Event> {
+    let answer = |content| Event::Answer {
+        content,
+        usage: COST,
+        cut: None,
+        length: None,
+        model_calls: 1,
+    };
+    let work = [
+        Event::Messages {
+            messages: vec![json!({"type": "message", "from": "lead", "content": "do it"})],
+        },
+        answer(vec![call()]),
+        Event::Result {
+            tool_use_id: "call-1".to_owned(),
+            content: "done".to_owned(),
+            is_error: false,
+        },
+        Event::Charged {
+            usage: COST,
+            model_calls: 1,
+        },
+        answer(Vec::new()),
+        Event::Idle {
+            idle_reason: IdleReason::Available,
+            content: "There.".to_owned(),
+            message_id: Uuid::from_u128(8),
+            goes_on: false,
+        },
+    ];
+    work.iter().chain(&work).cloned().collect()
+}
+
+/// Returns the state of a worker that begins after these entries, with a total of 350 tokens.
+fn restarted_after(entries: &[Event]) -> State {
+    let mut state = at(At::Idle);
+    let restart = Event::Incarnation {
+        incarnation: 2,
+        conversation: 1,
+        prompt: None,
+    };
+    for event in entries.iter().chain([&restart]) {
+        state.work.replay(&Entry {
+            at: 0.0,
+            inbox: Position::START,
+            pending_notices: Vec::new(),
+            event: event.clone(),
+        });
+    }
+    state.limits.turns = 50;
+    state.limits.total.tokens = Some(350);
+    state
+}
+
+#[test]
+fn a_total_holds_over_pieces_of_work_and_over_a_restart_at_any_entry() {
+    let entries = two_pieces_of_work();
+    for count in 0..=entries.len() {
+        let known = &entries[..count];
+        let costs = |event: &&Event| matches!(event, Event::Answer { .. } | Event::Charged { .. });
+        let spent = 100 * known.iter().filter(costs).count() as u64;
+        let mut state = restarted_after(known);
+        let left = 350_u64.saturating_sub(spent);
+        assert_eq!(state.budget_left().tokens, Some(left), "{count}");
+        state.takes_in(true, false);
+        let reached = (spent >= 350).then_some(IdleReason::MaxTokens);
+        assert_eq!(state.limit_reached(), reached, "{count}");
+        if reached.is_none() {
+            continue;
+        }
+        let text = state.explain(IdleReason::MaxTokens).unwrap();
+        assert!(
+            text.contains("350 tokens that its lead gave it")
+                && text.contains("`teamctl spawn alice --resume --max-tokens N`"),
+            "{text}"
+        );
+        // Whatever it still has to end: no model is asked.
+        while state.work.at != At::Idle {
+            match state.next(NOW) {
+                NextStep::Finish(reason) => state.finished(reason, ""),
+                NextStep::Call => state.call_ended(false),
+                other => panic!("{count}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_total_in_dollars_needs_the_price_and_the_lower_limit_counts() {
+    let mut state = at(At::Turn { results: false });
+    let dollars = |amount| Dollars::try_from(amount).unwrap();
+    let price: Price = serde_json::from_value(
+        json!({"input": 1e6, "output": 1e6, "cache_write": 0, "cache_read": 0}),
+    )
+    .unwrap();
+    state.limits.tokens = None;
+    state.limits.cost = Some((dollars(150.0), Some(price)));
+    state.limits.total.cost = Some(dollars(150.0));
+    state.count_usage(COST);
+    let left = |state: &State| state.budget_left().cost.map(|(left, _)| left);
+    assert_eq!(left(&state), Some(dollars(50.0)));
+    state.finished(IdleReason::Available, "");
+    state.takes_in(true, false);
+    assert_eq!(left(&state), Some(dollars(50.0)), "another piece of work");
+    assert_eq!(state.limit_reached(), None);
+    state.limits.cost = Some((dollars(20.0), Some(price)));
+    assert_eq!(left(&state), Some(dollars(20.0)));
+    state.limits.cost = Some((dollars(150.0), Some(price)));
+    state.count_usage(COST);
+    assert_eq!(state.limit_reached(), Some(IdleReason::MaxCost));
+    let text = state.explain(IdleReason::MaxCost).unwrap();
+    assert!(
+        text.contains("$150.00") && text.contains("--max-cost DOLLARS"),
+        "{text}"
+    );
+    state.limits.total.cost = Some(dollars(1e6));
+    assert_eq!(state.limit_reached(), None);
+    // Nothing says any more what it costs.
+    state.limits.cost = Some((dollars(150.0), None));
+    assert_eq!(state.limit_reached(), Some(IdleReason::MaxCost));
 }

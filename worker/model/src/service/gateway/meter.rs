@@ -383,6 +383,7 @@ mod tests {
             asks_itself: true,
             tokens,
             cost: None,
+            total: Default::default(),
         }
     }
 

@@ -52,6 +52,7 @@ fn serve(
         asks_itself: true,
         tokens: None,
         cost: None,
+        total: Default::default(),
     }));
     serve_gateway(Gateway::new(sandbox, true).with_models(upstreams(environment, meter)))
 }

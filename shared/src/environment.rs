@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 
 /// Variables that hold a key: they reach a worker over its connection, never as variables, so that
 /// none of its tools inherits them.
-pub const SECRETS: [&str; 4] = [
+pub const SECRETS: [&str; 5] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
     "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
     CLAUDE_TOKEN,
 ];
 
@@ -101,8 +102,7 @@ const NEEDED: &str = "PATH HOME USER LOGNAME SHELL PWD OLDPWD SHLVL HOSTNAME HOS
     GIT_ SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY ANTHROPIC_ OPENAI_ CLAUDE_ CODEX_ GEMINI_ SSH_ASKPASS";
 
 /// Names that are not needed although they begin like that: they can hold a login.
-const NOT_NEEDED: &str =
-    "GIT_HTTP_ CARGO_HTTP_ NPM_CONFIG__ NPM_CONFIG_// ANTHROPIC_CUSTOM_HEADERS";
+const NOT_NEEDED: &str = "GIT_HTTP_ CARGO_HTTP_ NPM_CONFIG__ NPM_CONFIG_// ANTHROPIC_CUSTOM_HEADERS GEMINI_CLI_CUSTOM_HEADERS";
 
 /// The endings of variables that hold options of a program.
 const OPTIONS: &str = "_OPTS _OPTIONS _ARGS _FLAGS";

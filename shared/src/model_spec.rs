@@ -17,6 +17,8 @@ pub enum Provider {
     Anthropic,
     /// Any service with the chat completions of OpenAI.
     OpenAi,
+    /// Google's Gemini API. Agents of others work with it, the built-in one does not.
+    Google,
 }
 
 impl Provider {
@@ -25,17 +27,19 @@ impl Provider {
         self.into()
     }
 
-    /// Returns the model that is meant if none is named; none for the script.
+    /// Returns the model that is meant if none is named; none for the script and for
+    /// Google.
     pub const fn default_model(self) -> Option<&'static str> {
         match self {
-            Self::Script => None,
+            // Its agents choose one themselves.
+            Self::Script | Self::Google => None,
             Self::Anthropic => Some("claude-sonnet-5-5"),
             Self::OpenAi => Some("gpt-5.1"),
         }
     }
 
     /// All of them, in the order in which they are offered.
-    pub const ALL: [Self; 3] = [Self::Script, Self::Anthropic, Self::OpenAi];
+    pub const ALL: [Self; 4] = [Self::Script, Self::Anthropic, Self::OpenAi, Self::Google];
 }
 
 /// A model and who serves it.
@@ -56,7 +60,7 @@ pub struct UnknownModel(String);
 impl UnknownModel {
     /// Returns what to do next. Fits behind "hint: ".
     pub fn hint(&self) -> &'static str {
-        "models are `script`, `anthropic:MODEL` and `openai:MODEL`; Claude Code takes `anthropic:opus`, Codex `openai:MODEL`"
+        "models are `script`, `anthropic:MODEL` and `openai:MODEL`; Claude Code takes `anthropic:opus`, Codex `openai:MODEL`, Gemini CLI `google:MODEL`"
     }
 }
 
@@ -150,6 +154,7 @@ mod tests {
             "anthropic:claude-x",
             "openai:qwen3:8b",
             "openai:org/model",
+            "google:gemini-x",
         ] {
             assert_eq!(text.parse::<ModelSpec>().unwrap().to_string(), text);
         }

@@ -157,20 +157,24 @@ impl PriceError {
             }
             Self::Unknown { model, path } => format!(
                 "add `[\"{model}\"]` with `input`, `output`, `cache_write` and `cache_read` (dollars for a million tokens) \
-                 to {}; or name a model whose price is known (`--model {}`); or limit it with --max-tokens",
+                 to {}; {}or limit it with --max-tokens",
                 path.display(),
-                priced(model)
+                other_model(model)
             ),
         }
     }
 }
 
-/// Returns a model of the same service whose price is built in.
-fn priced(model: &str) -> String {
+/// Names a model of the same service whose price is built in, if there is one.
+fn other_model(model: &str) -> String {
     let provider = model
         .parse::<ModelSpec>()
         .map_or(Provider::Anthropic, |spec| spec.provider);
-    full_name(provider.as_str())
+    if provider == Provider::Google {
+        return String::new();
+    }
+    let priced = full_name(provider.as_str());
+    format!("or name a model whose price is known (`--model {priced}`); ")
 }
 
 /// The prices that are built in, parsed when the first one is looked up: most processes need none.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub(crate) use agent::launcher_of;
 pub use agent::{
     Agent, AgentProgram, BUILT_IN, GATEWAY_PORT, KNOWN, KnownProgram, Protocol, Published, Version,
-    model_of,
+    model_of, service_of,
 };
 pub use login::{Login, TOKEN_HOST, TokenCosts};
 pub use mcp::{McpDefinition, McpName, McpServer, McpTransport, variable_of};

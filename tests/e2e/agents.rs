@@ -386,7 +386,9 @@ fn the_instructions_hold_the_workspace_guide_and_the_team() {
         let body = server.last().body;
         let system = match api {
             Api::Anthropic => body["system"].to_string(),
-            Api::OpenAi | Api::Responses => body["messages"][0]["content"].to_string(),
+            Api::OpenAi | Api::Responses | Api::Google => {
+                body["messages"][0]["content"].to_string()
+            }
         };
         for part in [
             "Use tabs",
@@ -418,7 +420,7 @@ fn a_guide_that_is_longer_than_the_window_is_cut_with_a_note() {
         team.until_finished("alice", 1);
         let instructions = |body: &Value| match api {
             Api::Anthropic => body["system"][0]["text"].as_str().unwrap().to_owned(),
-            Api::OpenAi | Api::Responses => {
+            Api::OpenAi | Api::Responses | Api::Google => {
                 body["messages"][0]["content"].as_str().unwrap().to_owned()
             }
         };

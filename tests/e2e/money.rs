@@ -223,6 +223,8 @@ fn what_a_lead_gives_holds_for_all_work_of_a_teammate_and_counts_once_into_its_o
     team.teamd(["start"]).ok();
     team.send("alice", "and again").ok();
     team.until_finished("alice", 4);
+    // The daemon has its environment from it again.
+    team.teamctl(["wait", "alice", "--for", "idle"]).ok();
     team.kill_and_wait_for_restart("alice");
     team.send("alice", "and at last").ok();
     team.until_finished("alice", 5);

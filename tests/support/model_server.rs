@@ -1,5 +1,5 @@
 //! A fake model server for one test: it speaks both APIs (and to programs of others the newer one
-//! of OpenAI), does what the test tells it, records what it is asked, refuses what the real
+//! of OpenAI, and that of Google), does what the test tells it, records what it is asked, refuses what the real
 //! services refuse, and bills as they do.
 //!
 //! A request that breaks a rule of its API is answered with the API's own error, and fails the test
@@ -35,6 +35,8 @@ pub(crate) enum Api {
     OpenAi,
     /// OpenAI's newer one, for programs of others.
     Responses,
+    /// Google's, for programs of others.
+    Google,
 }
 
 impl Api {
@@ -43,6 +45,7 @@ impl Api {
         match self {
             Self::Anthropic => "anthropic:fake",
             Self::OpenAi | Self::Responses => "openai:fake",
+            Self::Google => "google:fake",
         }
     }
 }
@@ -89,10 +92,10 @@ impl Request {
     /// Whether the text stands anywhere in the conversation.
     pub(crate) fn mentions(&self, text: &str) -> bool {
         let quoted = json!(text).to_string();
-        let told = if self.api == Api::Responses {
-            "input"
-        } else {
-            "messages"
+        let told = match self.api {
+            Api::Responses => "input",
+            Api::Google => "contents",
+            Api::Anthropic | Api::OpenAi => "messages",
         };
         self.body[told]
             .to_string()
@@ -195,7 +198,9 @@ impl ModelServer {
             .with("ANTHROPIC_BASE_URL", &self.url())
             .with("ANTHROPIC_API_KEY", key)
             .with("OPENAI_BASE_URL", &format!("{}/v1", self.url()))
-            .with("OPENAI_API_KEY", key);
+            .with("OPENAI_API_KEY", key)
+            .with("GOOGLE_GEMINI_BASE_URL", &self.url())
+            .with("GEMINI_API_KEY", key);
         team.teamd(["start"]).ok();
         team
     }
@@ -262,6 +267,7 @@ fn decide(asked: http::Asked, state: &Mutex<State>) -> (Speech, Reply) {
     let api = match path.rsplit('/').next() {
         Some("messages") => Api::Anthropic,
         Some("responses") => Api::Responses,
+        Some(call) if call.contains(':') => Api::Google,
         _ => Api::OpenAi,
     };
     let body = serde_json::from_slice(&asked.body).unwrap_or_default();
@@ -288,7 +294,7 @@ fn decide(asked: http::Asked, state: &Mutex<State>) -> (Speech, Reply) {
     if state.calls > begin || reply.is_answer() {
         request.bill = state.till.bill(api, &request.body, reply.bytes());
     }
-    let streams = request.body["stream"] == true;
+    let streams = request.body["stream"] == true || path.ends_with(":streamGenerateContent");
     let counts = request.body["stream_options"]["include_usage"] == true;
     let speech = Speech {
         api,
@@ -324,6 +330,11 @@ fn refusal(path: &str, request: &Request, paused: &[Value]) -> Option<(u16, Stri
             request.header("authorization"),
             format!("Bearer {KEY}"),
         ),
+        Api::Google => (
+            google_path(path),
+            request.header("x-goog-api-key"),
+            KEY.to_owned(),
+        ),
     };
     // As a proxy it is asked with the whole address.
     if path.strip_prefix("http://models.invalid").unwrap_or(path) != wanted {
@@ -338,8 +349,18 @@ fn refusal(path: &str, request: &Request, paused: &[Value]) -> Option<(u16, Stri
     let broken = match request.api {
         Api::Anthropic => rules::check(request, paused),
         Api::OpenAi => openai_rules::check(request),
-        // Only programs of others speak it.
-        Api::Responses => return None,
+        // Only programs of others speak them.
+        Api::Responses | Api::Google => return None,
     };
     broken.err().map(|why| (400, why))
+}
+
+/// The path, if it is one at which Google answers for a model.
+fn google_path(path: &str) -> &str {
+    let call = path.strip_prefix("/v1beta/models/");
+    let call = call.and_then(|call| call.split_once(':'));
+    match call {
+        Some((_, "generateContent" | "streamGenerateContent")) => path,
+        _ => "/v1beta/models/MODEL:generateContent",
+    }
 }

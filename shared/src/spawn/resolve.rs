@@ -11,7 +11,7 @@ use crate::environment::Environment;
 use crate::model_spec::{ModelSpec, Provider};
 use crate::name::Name;
 use crate::team_file::{TeamFile, VARIABLE};
-use crate::terms::{AgentProgram, BUILT_IN, McpServer, TermsPatch, add};
+use crate::terms::{AgentProgram, BUILT_IN, McpServer, TermsPatch, add, service_of};
 use crate::variable::{Lookup, SettingError, variable};
 use crate::visible::is_hidden;
 
@@ -74,7 +74,7 @@ pub fn resolve(
     if terms.model.is_none() && !resume {
         terms.model = model_of_agent(&terms).or(default_model);
     }
-    terms.model = check_model(&terms, &lookup)?;
+    terms.model = check_model(&terms, earlier.filter(|_| resume), &lookup)?;
     let model = match earlier {
         Some(member) if resume && terms.model.is_none() => member.model.parse().ok(),
         _ => terms.model.clone(),
@@ -199,21 +199,42 @@ fn find_servers(names: &[String], file: &TeamFile) -> Result<Vec<McpServer>, Set
 
 /// Returns the default model of the service that the agent works with, if it works with one alone.
 fn model_of_agent(terms: &TermsPatch) -> Option<ModelSpec> {
-    let (provider, _) = terms.program.as_ref()?.protocol.service()?;
+    let name = terms.agent.as_ref()?;
+    let (provider, _) = service_of(name, terms.program.as_ref()?.protocol)?;
     Some(ModelSpec {
         provider,
         model: None,
     })
 }
 
+/// What takes the models of Google.
+const OF_GOOGLE: &str = "`anthropic:MODEL` or `openai:MODEL`: the built-in agent does not speak the API of Google, `--agent gemini` does";
+
 /// Makes sure that the agent works with the service of the model, and completes the model's name.
-fn check_model(terms: &TermsPatch, lookup: Lookup<'_>) -> Result<Option<ModelSpec>, SettingError> {
+/// `resumed`: the record of a teammate that is resumed.
+fn check_model(
+    terms: &TermsPatch,
+    resumed: Option<&RosterMember>,
+    lookup: Lookup<'_>,
+) -> Result<Option<ModelSpec>, SettingError> {
     let Some(model) = &terms.model else {
         return Ok(None);
     };
-    if let Some(program) = &terms.program
-        && let Some((provider, expected)) = program.protocol.service()
-        && ![provider, Provider::Script].contains(&model.provider)
+    let agent = match (&terms.agent, &terms.program) {
+        (Some(name), Some(program)) => Some((name.as_str(), program.protocol)),
+        (Some(_), None) => None,
+        (None, _) => resumed
+            .and_then(|member| member.agent.as_ref())
+            .map(|agent| (agent.name.as_str(), agent.protocol)),
+    };
+    let service = agent.and_then(|(name, protocol)| service_of(name, protocol));
+    let expected = match service {
+        Some((provider, expected)) if model.provider != provider => Some(expected),
+        None if agent.is_none() && model.provider == Provider::Google => Some(OF_GOOGLE),
+        _ => None,
+    };
+    if let Some(expected) = expected
+        && model.provider != Provider::Script
     {
         return Err(SettingError {
             variable: "model",
@@ -231,7 +252,10 @@ const AGENTS: &str = "`builtin`, `claude`, `codex`, `opencode`, `gemini`, or an 
 const ANTHROPIC: [&str; 2] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];
 const OPENAI: [&str; 2] = ["OPENAI_API_KEY", "OPENAI_BASE_URL"];
 
-fn are_set(variables: [&str; 2], lookup: Lookup<'_>) -> bool {
+/// The variable of the service that agents of others alone work with.
+const GOOGLE: [&str; 1] = ["GEMINI_API_KEY"];
+
+fn are_set(variables: &[&str], lookup: Lookup<'_>) -> bool {
     variables
         .iter()
         .any(|variable| lookup(variable).is_some_and(|value| !value.is_empty()))
@@ -242,7 +266,7 @@ pub fn model_of_key(lookup: Lookup<'_>) -> Option<ModelSpec> {
     let services = [(Provider::Anthropic, ANTHROPIC), (Provider::OpenAi, OPENAI)];
     let (provider, _) = services
         .into_iter()
-        .find(|(_, variables)| are_set(*variables, lookup))?;
+        .find(|(_, variables)| are_set(variables, lookup))?;
     Some(ModelSpec {
         provider,
         model: None,
@@ -254,14 +278,15 @@ pub fn model_of_key(lookup: Lookup<'_>) -> Option<ModelSpec> {
 /// # Errors
 /// [`SettingError`] that names the variable.
 pub fn require_key(model: &ModelSpec, lookup: Lookup<'_>) -> Result<(), SettingError> {
-    let (variables, expected) = match model.provider {
+    let (variables, expected): (&[&'static str], _) = match model.provider {
         Provider::Script => return Ok(()),
         Provider::Anthropic => (
-            ANTHROPIC,
+            &ANTHROPIC,
             "an `anthropic` model needs it, or ANTHROPIC_AUTH_TOKEN",
         ),
+        Provider::Google => (&GOOGLE, "a `google` model needs it"),
         Provider::OpenAi => (
-            OPENAI,
+            &OPENAI,
             "an `openai` model needs it, or OPENAI_BASE_URL for a server of your own that asks for no key",
         ),
     };

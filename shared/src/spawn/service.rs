@@ -7,15 +7,16 @@ use crate::model_spec::{ModelSpec, Provider};
 use crate::variable::{Lookup, SettingError, variable};
 
 /// Where the services are.
-const BASES: [(Provider, &str); 2] = [
+const BASES: [(Provider, &str); 3] = [
     (Provider::Anthropic, "ANTHROPIC_BASE_URL"),
     (Provider::OpenAi, "OPENAI_BASE_URL"),
+    (Provider::Google, "GOOGLE_GEMINI_BASE_URL"),
 ];
 
 const URL: &str = "the address of a service: http:// or https://, and a host";
 
 const NO_PASSWORD: &str = "an address without a user or password in it, which every tool could read there: keys belong \
-                           into ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or OPENAI_API_KEY";
+                           into ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_API_KEY or GEMINI_API_KEY";
 
 /// Checks the variables of a model's service.
 ///

@@ -3,6 +3,7 @@
 
 mod acp_alone;
 mod channel;
+mod google;
 mod kills;
 mod life;
 mod metered;

@@ -57,6 +57,25 @@ pub(super) const REAL_OPENCODE: Real = Real {
     flags: &["--model", "anthropic:claude-sonnet-4-5"],
 };
 
+pub(super) const REAL_GEMINI: Real = Real {
+    stub: Stub {
+        agent: "gemini",
+        key: "GEMINI_API_KEY",
+        ..ACP
+    },
+    variable: "TEAM_REAL_GEMINI",
+    arguments: &["--acp"],
+    bash: |command| {
+        Reply::call(
+            "run_shell_command",
+            json!({"command": command, "description": "a test"}),
+        )
+    },
+    plan_approval: "mcp_team_plan_approval",
+    joins: false,
+    flags: &["--model", "google:gemini-2.5-flash"],
+};
+
 /// The adapter of Claude Code to ACP, as an agent that no line of ours knows.
 pub(super) const REAL_CLAUDE_ACP: Real = Real {
     stub: Stub {
@@ -94,6 +113,11 @@ real_scenarios! {
         settings_of_a_project_do_not_lead_its_calls_past_the_gateway
     }
     opencode REAL_OPENCODE {
+        it_obeys_the_gate_resumes_and_leaves_without_a_request
+        a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
+        it_is_told_each_message_once_whenever_it_is_killed
+    }
+    gemini REAL_GEMINI {
         it_obeys_the_gate_resumes_and_leaves_without_a_request
         a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
         it_is_told_each_message_once_whenever_it_is_killed
@@ -485,7 +509,9 @@ fn real_claude_and_real_codex_and_the_built_in_agent_work_on_one_repository() {
                 let (prefix, work) = match api {
                     Api::Anthropic => ("mcp__team__", (REAL_CLAUDE.bash)(&commit)),
                     Api::Responses => ("", (REAL_CODEX.bash)(&commit)),
-                    Api::OpenAi => ("", Reply::call("bash", json!({"command": commit}))),
+                    Api::OpenAi | Api::Google => {
+                        ("", Reply::call("bash", json!({"command": commit})))
+                    }
                 };
                 let of_team =
                     |tool: &str, input: Value| Reply::call(&format!("{prefix}{tool}"), input);

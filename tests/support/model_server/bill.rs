@@ -47,7 +47,7 @@ impl Till {
     pub(super) fn bill(&mut self, api: Api, body: &Value, answered: usize) -> Bill {
         let bill = match api {
             Api::Anthropic => self.by_marks(body),
-            Api::OpenAi | Api::Responses => self.by_beginning(body),
+            Api::OpenAi | Api::Responses | Api::Google => self.by_beginning(body),
         };
         Bill {
             output: tokens(answered).max(1),
@@ -106,6 +106,7 @@ impl Till {
             .into_iter()
             .chain(items("tools"))
             .chain(items("messages"))
+            .chain(items("contents"))
             .collect();
         let longest = tokens(
             self.seen

@@ -254,7 +254,7 @@ impl Reply {
                 *calls += 1;
                 *id = match api {
                     Api::Anthropic => format!("toolu_{calls:08}"),
-                    Api::OpenAi | Api::Responses => format!("call_{calls:08}"),
+                    Api::OpenAi | Api::Responses | Api::Google => format!("call_{calls:08}"),
                 };
             }
         }
@@ -268,6 +268,7 @@ impl Reply {
             Api::OpenAi | Api::Responses => {
                 json!({"error": {"message": message, "type": kind, "param": null, "code": null}})
             }
+            Api::Google => json!({"error": {"code": 400, "message": message, "status": kind}}),
         }
     }
 }

@@ -51,6 +51,7 @@ pub(super) fn speak(connection: &TcpStream, speech: &Speech, reply: Reply) -> bo
                 Api::Anthropic => anthropic_whole(&says, stop, speech.bill),
                 Api::OpenAi => openai_whole(&says, stop, speech.bill),
                 Api::Responses => response(&says, speech.bill),
+                Api::Google => google(&says, speech.bill),
             };
             let headers = [("content-type".to_owned(), "application/json".to_owned())];
             http::whole(connection, 200, &headers, body.to_string().as_bytes())
@@ -60,6 +61,7 @@ pub(super) fn speak(connection: &TcpStream, speech: &Speech, reply: Reply) -> bo
                 Api::Anthropic => anthropic_stream(&says, stop, speech.bill),
                 Api::OpenAi => openai_stream(&says, stop, speech.counts.then_some(speech.bill)),
                 Api::Responses => responses_stream(&says, speech.bill),
+                Api::Google => google_stream(&says, speech.bill),
             };
             http::begin(connection) && stream_out(connection, speech.api, &stream, &how)
         }
@@ -319,5 +321,50 @@ fn responses_stream(says: &[Say], bill: Bill) -> String {
                 event["type"].as_str().unwrap()
             )
         })
+        .collect()
+}
+
+/// An answer of Google's API, or the last part of one.
+fn google(says: &[Say], bill: Bill) -> Value {
+    let part = |say: &Say| match say {
+        Say::Text(text) => json!({ "text": text }),
+        Say::Call { name, input, .. } => {
+            let input: Value = serde_json::from_str(input).unwrap();
+            json!({"functionCall": {"name": name, "args": input}})
+        }
+        Say::Opaque(part) => part.clone(),
+    };
+    let parts: Vec<_> = says.iter().map(part).collect();
+    let content = json!({"role": "model", "parts": parts});
+    let prompt = bill.input + bill.read;
+    // One token of the output is a thought.
+    let usage = json!({"promptTokenCount": prompt, "cachedContentTokenCount": bill.read,
+        "candidatesTokenCount": bill.output - 1, "thoughtsTokenCount": 1, "totalTokenCount": prompt + bill.output});
+    json!({"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "usageMetadata": usage,
+        "modelVersion": "fake", "responseId": new_id("google")})
+}
+
+fn google_stream(says: &[Say], bill: Bill) -> String {
+    let mut events = Vec::new();
+    for say in says {
+        if let Say::Text(text) = say {
+            // What it has cost so far comes with each part.
+            events.extend(parts(text).into_iter().map(|text| {
+                let so_far = Bill { output: 1, ..bill };
+                let mut part = google(&[Say::Text(text)], so_far);
+                part["candidates"][0]["finishReason"] = Value::Null;
+                part
+            }));
+        }
+    }
+    let calls: Vec<Say> = says
+        .iter()
+        .filter(|say| !matches!(say, Say::Text(_)))
+        .cloned()
+        .collect();
+    events.push(google(&calls, bill));
+    events
+        .iter()
+        .map(|event| format!("data: {event}\r\n\r\n"))
         .collect()
 }

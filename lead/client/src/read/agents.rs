@@ -23,8 +23,6 @@ pub enum Problem {
     NoKey,
     /// Its version is too old, and why that matters.
     TooOld(String),
-    /// The gateway does not lead to its model.
-    NoService,
     /// This variable chooses a service whose requests are signed.
     Signs(&'static str),
 }
@@ -54,9 +52,6 @@ pub fn check(
              and no key enters its sandbox"
         ))
         .hint(format!("unset it, and set {}", agent_kind.needs)),
-        (Problem::NoService, _) => failed(format!(
-            "the agent {name} cannot work yet: the gateway does not lead to the service of its model, and no key enters its sandbox"
-        )),
         (Problem::TooOld(why), _) => failed(format!("the agent {name} cannot be started: {why}")),
         (_, agent_kind) => {
             let program = escape::line(&agent.command[0]).into_owned();
@@ -112,9 +107,7 @@ pub fn inspect(
             .value(variable)
             .is_some_and(|value| !["", "0", "false"].contains(&value.as_str()))
     });
-    let unserved = (!agent_kind.is_served).then_some(Problem::NoService);
-    let problem = too_old.or(unserved);
-    let problem = problem.or_else(|| signs.copied().map(Problem::Signs));
+    let problem = too_old.or_else(|| signs.copied().map(Problem::Signs));
     let problem = problem
         .or_else(|| (!agent_kind.has_key(agent.login, environment)).then_some(Problem::NoKey));
     (version, problem)

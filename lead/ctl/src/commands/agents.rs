@@ -150,7 +150,7 @@ impl AgentRow {
             _ if !is_trusted => "not trusted",
             Some(Problem::TooOld(_)) => "too old",
             Some(Problem::NoKey) => "no key",
-            Some(Problem::Signs(_) | Problem::NoService) => "no service",
+            Some(Problem::Signs(_)) => "no service",
             None => "ready",
         };
         row.version = match installed {

@@ -14,7 +14,10 @@ pub(super) fn variables(
 ) -> Vec<(&'static str, String)> {
     if name == "gemini" {
         // In a workspace that it does not trust, it takes no MCP servers. The kernel confines it.
-        return vec![("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned())];
+        let trust = ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned());
+        let model = model.and_then(|model| model.strip_prefix("google/"));
+        let model = model.map(|model| ("GEMINI_MODEL", model.to_owned()));
+        return [trust].into_iter().chain(model).collect();
     }
     if name != "opencode" {
         return Vec::new();

@@ -13,6 +13,8 @@ pub(super) fn window(provider: Provider, model: &str) -> u64 {
             _ => 200_000,
         },
         Provider::OpenAi | Provider::Script => of_openai(model),
+        // Only agents of others ask it, and they know.
+        Provider::Google => 1_000_000,
     }
 }
 

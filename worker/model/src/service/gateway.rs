@@ -26,7 +26,7 @@ struct Upstreams {
 /// Returns each model service whose key is in the environment. `meter`: counts the usage and limits
 /// it.
 pub fn upstreams(environment: &Environment, meter: Meter) -> Option<Arc<dyn Models>> {
-    let all: Vec<_> = [Provider::Anthropic, Provider::OpenAi]
+    let all: Vec<_> = [Provider::Anthropic, Provider::OpenAi, Provider::Google]
         .into_iter()
         .filter_map(|provider| Upstream::new(provider, environment))
         .collect();

@@ -17,6 +17,7 @@ mod events;
 mod explain;
 mod failure;
 mod gateway;
+mod google;
 mod http;
 mod ids;
 mod openai;
@@ -106,6 +107,12 @@ impl ModelService {
         let wire: Box<dyn Wire> = match settings.provider {
             Provider::Anthropic => {
                 Box::new(anthropic::Anthropic::new(&settings.model, settings.window))
+            }
+            Provider::Google => {
+                return Err(ModelError::Unusable {
+                    message: "the built-in agent does not speak the API of Google".to_owned(),
+                    hint: "name another model, or use `--agent gemini`".to_owned(),
+                });
             }
             Provider::OpenAi | Provider::Script => Box::new(openai::OpenAi::new(
                 &settings.model,

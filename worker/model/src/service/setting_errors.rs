@@ -31,6 +31,7 @@ pub(super) fn base_variable(provider: Provider) -> &'static str {
     match provider {
         Provider::Anthropic => "ANTHROPIC_BASE_URL",
         Provider::OpenAi | Provider::Script => "OPENAI_BASE_URL",
+        Provider::Google => "GOOGLE_GEMINI_BASE_URL",
     }
 }
 
@@ -39,5 +40,6 @@ pub(super) fn key_variable(provider: Provider) -> &'static str {
     match provider {
         Provider::Anthropic => "ANTHROPIC_API_KEY",
         Provider::OpenAi | Provider::Script => "OPENAI_API_KEY",
+        Provider::Google => "GEMINI_API_KEY",
     }
 }

@@ -149,6 +149,7 @@ fn base(provider: Provider, set: Option<String>) -> Result<(Url, bool), ModelErr
     let own = match provider {
         Provider::Anthropic => "https://api.anthropic.com",
         Provider::OpenAi | Provider::Script => "https://api.openai.com/v1",
+        Provider::Google => "https://generativelanguage.googleapis.com",
     };
     let bad = |why: &str| bad_setting(base_variable(provider), why);
     let url = Url::parse(set.as_deref().unwrap_or(own));
@@ -174,6 +175,7 @@ fn key(
     let variables: &[&'static str] = match provider {
         Provider::Anthropic => &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
         Provider::OpenAi | Provider::Script => &["OPENAI_API_KEY"],
+        Provider::Google => &["GEMINI_API_KEY"],
     };
     let mut set = variables.iter();
     match set.find_map(|variable| Some(Secret::new(variable, get(variable)?))) {
@@ -181,7 +183,7 @@ fn key(
             key.variable(),
             "it holds a character that no key has (such as a line break, a space or a typographic quote)",
         )),
-        None if provider == Provider::Anthropic || is_default_base => Err(missing_key(provider)),
+        None if provider != Provider::OpenAi || is_default_base => Err(missing_key(provider)),
         key => Ok(key),
     }
 }

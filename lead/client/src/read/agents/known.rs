@@ -16,9 +16,6 @@ pub struct KnownAgent {
     keys: &'static [&'static str],
     /// The variables that choose a service whose requests the agent itself must sign.
     pub(crate) signs: &'static [&'static str],
-    /// Whether the gateway leads to its model: else it cannot be used, since no key enters the
-    /// sandbox.
-    pub(crate) is_served: bool,
     /// How much memory a teammate takes with it, in MB.
     pub memory: u32,
 }
@@ -33,8 +30,7 @@ impl KnownAgent {
                 published,
                 needs: "GEMINI_API_KEY",
                 keys: &["GEMINI_API_KEY"],
-                signs: &[],
-                is_served: false,
+                signs: &["GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA"],
                 memory: 330,
             },
             Protocol::Acp => Self {
@@ -42,7 +38,6 @@ impl KnownAgent {
                 needs: "OPENAI_API_KEY or ANTHROPIC_API_KEY",
                 keys: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"],
                 signs: &[],
-                is_served: true,
                 memory: 700,
             },
             Protocol::Claude => Self {
@@ -54,7 +49,6 @@ impl KnownAgent {
                     "CLAUDE_CODE_USE_VERTEX",
                     "CLAUDE_CODE_USE_FOUNDRY",
                 ],
-                is_served: true,
                 memory: 220,
             },
             Protocol::Codex => Self {
@@ -62,7 +56,6 @@ impl KnownAgent {
                 needs: "OPENAI_API_KEY",
                 keys: &["OPENAI_API_KEY"],
                 signs: &[],
-                is_served: true,
                 memory: 115,
             },
         })

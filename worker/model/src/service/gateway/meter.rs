@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::ModelError;
 use crate::service::events::EventReader;
-use crate::service::{anthropic, openai};
+use crate::service::{anthropic, google, openai};
 use teamd_worker_core::state::Budget;
 
 /// How much of an answer that comes in one piece is read, in bytes.
@@ -317,22 +317,36 @@ impl AnswerCount {
     }
 
     /// Reads an answer, or a part of one, before the agent does. Each service says the usage in one
-    /// of three places, and the last one holds.
+    /// of four places, and the last one holds.
     fn said(&mut self, json: &[u8]) {
         let Ok(value) = serde_json::from_slice::<Value>(json) else {
             return;
         };
-        let written = ["delta", "choices", "content"].map(|field| letters(&value[field]));
+        // So Google answers a stream that is not asked for as events.
+        if let Value::Array(parts) = &value {
+            for part in parts {
+                self.part(part);
+            }
+        } else {
+            self.part(&value);
+        }
+    }
+
+    fn part(&mut self, value: &Value) {
+        let written =
+            ["delta", "choices", "content", "candidates"].map(|field| letters(&value[field]));
         self.written += written.iter().sum::<u64>();
         let before = self.usage;
         for usage in [
             &value["usage"],
             &value["message"]["usage"],
             &value["response"]["usage"],
+            &value["usageMetadata"],
         ] {
             match self.provider {
                 Provider::Anthropic => anthropic::count(usage, &mut self.usage),
                 Provider::OpenAi | Provider::Script => openai::count(usage, &mut self.usage),
+                Provider::Google => google::count(usage, &mut self.usage),
             }
         }
         self.admission.meter.account().usage += self.usage.beyond(&before);
@@ -447,6 +461,17 @@ mod tests {
             counted(Provider::OpenAi, false, &["no JSON"]).await,
             [10, 0, 0]
         );
+        let google = [
+            "data: {\"candidates\":[],\"usageMetadata\":{\"promptTokenCount\":8,\"cachedContentTokenCount\":6,\"candidatesTokenCount\":1}}\n\n",
+            "data: {\"usageMetadata\":{\"promptTokenCount\":8,\"toolUsePromptTokenCount\":4,\"cachedContentTokenCount\":6,\"candidatesTokenCount\":2,\"thoughtsTokenCount\":3}}\n\n",
+        ];
+        assert_eq!(counted(Provider::Google, true, &google).await, [6, 6, 5]);
+        let list = [
+            r#"[{"usageMetadata":{"promptTokenCount":8}},{"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":2}}]"#,
+        ];
+        assert_eq!(counted(Provider::Google, false, &list).await, [8, 0, 2]);
+        let silent = [r#"{"candidates":[{"content":{"parts":[{"text":"eight by"}]}}]}"#];
+        assert_eq!(counted(Provider::Google, false, &silent).await, [10, 0, 2]);
         let long = "x".repeat(MAX_WHOLE + 1);
         assert_eq!(
             counted(Provider::OpenAi, false, &[&long, &whole.concat()]).await,

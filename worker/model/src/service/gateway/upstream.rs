@@ -20,13 +20,13 @@ use crate::service::failure::{Failure, FailureKind};
 use crate::service::http::unreachable;
 use crate::service::settings::ServiceSettings;
 
-/// The requests that an agent may make: the method, and the path below the base URL. A path that
-/// ends in `/` covers each path one level below it.
+/// The requests that an agent may make: the method, and the path below the base URL. A `*` in a path
+/// stands for a name of one level.
 const ANTHROPIC: &[(Method, &str)] = &[
     (Method::POST, "v1/messages"),
     (Method::POST, "v1/messages/count_tokens"),
     (Method::GET, "v1/models"),
-    (Method::GET, "v1/models/"),
+    (Method::GET, "v1/models/*"),
 ];
 const OPENAI: &[(Method, &str)] = &[
     (Method::POST, "responses"),
@@ -34,11 +34,21 @@ const OPENAI: &[(Method, &str)] = &[
     (Method::POST, "chat/completions"),
     (Method::POST, "embeddings"),
     (Method::GET, "models"),
-    (Method::GET, "models/"),
+    (Method::GET, "models/*"),
+];
+const GOOGLE: &[(Method, &str)] = &[
+    (Method::POST, "v1beta/models/*:generateContent"),
+    (Method::POST, "v1beta/models/*:streamGenerateContent"),
+    (Method::POST, "v1beta/models/*:countTokens"),
+    (Method::GET, "v1beta/models"),
+    (Method::GET, "v1beta/models/*"),
 ];
 
-/// The request that counts tokens, which costs nothing.
-const COUNTS: &str = "/count_tokens";
+/// The ends of the requests that count tokens, which cost nothing.
+const COUNTS: [&str; 2] = ["/count_tokens", ":countTokens"];
+
+/// The headers in which an agent shows its key.
+const SHOWN: [&str; 3] = ["x-api-key", "authorization", "x-goog-api-key"];
 
 /// Headers of one connection, and headers that name the client. Those of the agent are not passed
 /// on.
@@ -120,6 +130,7 @@ impl Upstream {
         let (at, key) = match self.settings.provider {
             Provider::Anthropic => ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
             Provider::OpenAi | Provider::Script => ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+            Provider::Google => ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"),
         };
         [(at, base), (key, token.to_owned())]
     }
@@ -132,11 +143,7 @@ impl Upstream {
         token: &str,
         meter: &Meter,
     ) -> Response<Body> {
-        let shown = ["x-api-key", "authorization"]
-            .into_iter()
-            .filter_map(|name| request.headers().get(name));
-        let mut shown = shown.filter_map(|value| value.to_str().ok());
-        if !shown.any(|shown| shown.strip_prefix("Bearer ").unwrap_or(shown) == token) {
+        if !shows(&request, token) {
             return refusal(
                 StatusCode::UNAUTHORIZED,
                 "the gateway accepts only the key that this agent was given",
@@ -203,7 +210,9 @@ impl Upstream {
         request: &Request<Incoming>,
         meter: &Meter,
     ) -> Result<Option<Admission>, String> {
-        if request.method() == Method::GET || request.uri().path().ends_with(COUNTS) {
+        let path = request.uri().path();
+        let counts = COUNTS.iter().any(|end| path.ends_with(end));
+        if request.method() == Method::GET || counts {
             return meter.admit_free().map(|()| None);
         }
         // One that does not say how much it sends is not estimated.
@@ -221,6 +230,9 @@ impl Upstream {
             }
             Provider::OpenAi | Provider::Script => {
                 json!({"error": {"message": message, "type": "requests", "param": null, "code": "rate_limit_exceeded"}})
+            }
+            Provider::Google => {
+                json!({"error": {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED"}})
             }
         };
         let mut response = refusal(StatusCode::TOO_MANY_REQUESTS, why);
@@ -243,6 +255,7 @@ impl Upstream {
         let table = match self.settings.provider {
             Provider::Anthropic => ANTHROPIC,
             Provider::OpenAi | Provider::Script => OPENAI,
+            Provider::Google => GOOGLE,
         };
         let is_plain = path
             .bytes()
@@ -275,6 +288,7 @@ impl Upstream {
         };
         let (name, value) = match (self.settings.provider, key.variable()) {
             (Provider::Anthropic, "ANTHROPIC_API_KEY") => ("x-api-key", key.expose().to_owned()),
+            (Provider::Google, _) => ("x-goog-api-key", key.expose().to_owned()),
             _ => ("authorization", format!("Bearer {}", key.expose())),
         };
         // Settings refuse a key with any but graphic ASCII characters.
@@ -432,15 +446,27 @@ fn wrong_service(status: StatusCode, kind: &str) -> Option<String> {
     None
 }
 
-/// Returns whether a path is the one of the table, or one level below it if that ends with a slash.
+/// Tells whether a request shows the token: in a header, or as Google takes it in the address.
+fn shows(request: &Request<Incoming>, token: &str) -> bool {
+    let headers = request.headers();
+    let mut shown = SHOWN
+        .iter()
+        .filter_map(|name| headers.get(*name)?.to_str().ok())
+        .map(|shown| shown.strip_prefix("Bearer ").unwrap_or(shown));
+    let in_address = format!("key={token}");
+    let query = request.uri().query().unwrap_or_default();
+    shown.any(|shown| shown == token) || query.split('&').any(|pair| pair == in_address)
+}
+
+/// Returns whether a path is the one of the table.
 fn matches_pattern(path: &str, pattern: &str) -> bool {
-    if !pattern.ends_with('/') {
+    let Some((before, behind)) = pattern.split_once('*') else {
         return path == pattern;
-    }
-    match path.strip_prefix(pattern) {
-        Some(rest) => !rest.is_empty() && !rest.contains('/'),
-        None => false,
-    }
+    };
+    let name = path
+        .strip_prefix(before)
+        .and_then(|rest| rest.strip_suffix(behind));
+    name.is_some_and(|name| !name.is_empty() && !name.contains(['/', ':']))
 }
 
 #[cfg(test)]
@@ -455,8 +481,11 @@ mod tests {
                 .collect(),
             ..Environment::default()
         };
-        let provider = if variables.iter().any(|(name, _)| name.starts_with("OPENAI")) {
+        let has = |prefix: &str| variables.iter().any(|(name, _)| name.starts_with(prefix));
+        let provider = if has("OPENAI") {
             Provider::OpenAi
+        } else if has("GEMINI") {
+            Provider::Google
         } else {
             Provider::Anthropic
         };
@@ -502,6 +531,35 @@ mod tests {
         ] {
             assert_eq!(url(&anthropic, method, asked), None, "{asked}");
         }
+        let google = upstream(&[("GEMINI_API_KEY", "sk-3")]).unwrap();
+        assert_eq!(
+            url(
+                &google,
+                Method::POST,
+                "/google/v1beta/models/gemini-x:streamGenerateContent?alt=sse&key=x"
+            )
+            .as_deref(),
+            Some(
+                "https://generativelanguage.googleapis.com/v1beta/models/gemini-x:streamGenerateContent?alt=sse"
+            )
+        );
+        for (method, asked, is_known) in [
+            (Method::POST, "models/x:generateContent", true),
+            (Method::POST, "models/x:countTokens", true),
+            (Method::GET, "models/x", true),
+            (Method::POST, "models/x:batchGenerateContent", false),
+            (Method::POST, "models/a:b:generateContent", false),
+            (Method::POST, "models/:generateContent", false),
+            (Method::POST, "tunedModels/x:generateContent", false),
+            (Method::POST, "cachedContents", false),
+            (Method::GET, "files", false),
+            (Method::GET, "models/x:countTokens", false),
+            (Method::GET, "models/../files", false),
+        ] {
+            let asked = format!("/google/v1beta/{asked}");
+            let found = url(&google, method, &asked).is_some();
+            assert_eq!(found, is_known, "{asked}");
+        }
     }
 
     #[test]
@@ -510,6 +568,7 @@ mod tests {
         for name in [
             "x-api-key",
             "authorization",
+            "x-goog-api-key",
             "cookie",
             "anthropic-version",
             "host",
@@ -530,6 +589,13 @@ mod tests {
         assert_eq!(
             names(&sent),
             "anthropic-version=of-the-agent x-api-key=sk-1"
+        );
+        let sent = upstream(&[("GEMINI_API_KEY", "sk-3")])
+            .unwrap()
+            .headers(headers.clone());
+        assert_eq!(
+            names(&sent),
+            "anthropic-version=of-the-agent x-goog-api-key=sk-3"
         );
         let sent = upstream(&[("ANTHROPIC_AUTH_TOKEN", "t")])
             .unwrap()

@@ -60,7 +60,7 @@ pub struct UnknownModel(String);
 impl UnknownModel {
     /// Returns what to do next. Fits behind "hint: ".
     pub fn hint(&self) -> &'static str {
-        "models are `script`, `anthropic:MODEL` and `openai:MODEL`; Claude Code takes `anthropic:opus`, Codex `openai:MODEL`, Gemini CLI `google:MODEL`"
+        "models are `script`, `anthropic:MODEL`, `openai:MODEL` and `google:MODEL`; Claude Code takes `anthropic:opus`, Codex `openai:MODEL`, Gemini CLI `google:MODEL`"
     }
 }
 

@@ -121,6 +121,7 @@ pub(crate) fn is_agent(pid: i32) -> bool {
         "-stub.py acp",
         "opencode acp",
         "-agent-acp",
+        "gemini --acp",
     ];
     !line.starts_with("team-")
         && !line.starts_with("sh ")

@@ -43,8 +43,8 @@ pub struct TermsPatch {
     // Of a role and of the lead: what is added to its system prompt.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = FreeText)]
     pub prompt: Option<String>,
-    /// Model: script, anthropic:MODEL, openai:MODEL, or only the provider [default: by the API key
-    /// that is set, else script]
+    /// Model: script, anthropic:MODEL, openai:MODEL, google:MODEL, or only the provider [default:
+    /// by the API key that is set, else script]
     #[arg(long, value_name = "MODEL", value_parser = |text: &str| ModelSpec::try_from(text.to_owned()))]
     pub model: Option<ModelSpec>,
     /// Agent: builtin, claude, codex, opencode, gemini, or one defined in team.toml (`[agents.NAME]`)
@@ -419,7 +419,7 @@ impl SandboxPatch {
     }
 }
 
-const MODELS: &str = "script, anthropic[:MODEL] or openai[:MODEL]";
+const MODELS: &str = "script, anthropic[:MODEL], openai[:MODEL] or google[:MODEL]";
 
 fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     written(deserializer, parse_count)

@@ -23,6 +23,8 @@ pub(super) struct Real {
     plan_approval: &'static str,
     /// Whether its model is told a message in the turn that runs.
     joins: bool,
+    /// Whether it shows what its commands print.
+    shows_output: bool,
     /// What names a model that does not exist, where its own ones have tools of their own.
     pub(super) flags: &'static [&'static str],
 }
@@ -34,6 +36,7 @@ const REAL_CLAUDE: Real = Real {
     bash: |command| Reply::call("Bash", json!({"command": command, "description": "a test"})),
     plan_approval: "mcp__team__plan_approval",
     joins: true,
+    shows_output: true,
     flags: &[],
 };
 
@@ -44,6 +47,7 @@ const REAL_CODEX: Real = Real {
     bash: |command| Reply::call("exec_command", json!({"cmd": command})),
     plan_approval: "plan_approval",
     joins: true,
+    shows_output: true,
     flags: &["--model", "openai:fake"],
 };
 
@@ -54,6 +58,7 @@ pub(super) const REAL_OPENCODE: Real = Real {
     bash: |command| Reply::call("bash", json!({"command": command, "description": "a test"})),
     plan_approval: "team_plan_approval",
     joins: false,
+    shows_output: true,
     flags: &["--model", "anthropic:claude-sonnet-4-5"],
 };
 
@@ -73,6 +78,7 @@ pub(super) const REAL_GEMINI: Real = Real {
     },
     plan_approval: "mcp_team_plan_approval",
     joins: false,
+    shows_output: false,
     flags: &["--model", "google:gemini-2.5-flash"],
 };
 
@@ -119,8 +125,6 @@ real_scenarios! {
     }
     gemini REAL_GEMINI {
         it_obeys_the_gate_resumes_and_leaves_without_a_request
-        a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
-        it_is_told_each_message_once_whenever_it_is_killed
     }
     claude_acp REAL_CLAUDE_ACP {
         it_obeys_the_gate_resumes_and_leaves_without_a_request
@@ -202,11 +206,22 @@ fn it_obeys_the_gate_resumes_and_leaves_without_a_request(real: &Real) {
     team.teamctl(["approve", &id]).ok();
     team.wait_for("carol", "idle");
     assert!(!team.made("closed"));
-    let refused = team
-        .results("carol")
-        .iter()
-        .filter(|it| it.to_string().contains("ead-only file system"))
-        .count();
+    let is_read_only = "ead-only file system";
+    let refused = if real.shows_output {
+        let results = team.results("carol");
+        let refused = results.iter().map(Value::to_string);
+        refused.filter(|it| it.contains(is_read_only)).count()
+    } else {
+        let told = turns().next_back().unwrap().body;
+        let contents = told["contents"].as_array().unwrap();
+        let parts = contents
+            .iter()
+            .filter_map(|content| content["parts"].as_array());
+        let outcomes = parts
+            .flatten()
+            .map(|part| part["functionResponse"].to_string());
+        outcomes.filter(|it| it.contains(is_read_only)).count()
+    };
     assert_eq!(refused, 2, "{:?}", team.results("carol"));
 
     let agent = agent_of(&team);

@@ -11,6 +11,7 @@
 
 mod command;
 mod greeting;
+mod mcp;
 mod wire;
 mod worker;
 
@@ -20,6 +21,7 @@ pub use command::{
     TaskOrder,
 };
 pub use greeting::{Greeting, Peer};
+pub use mcp::{McpServerReport, McpServerState, MemberServers};
 pub use wire::{
     Connection, Credentials, Incoming, Listener, Outgoing, WireError, connect, pair, send_now,
 };

@@ -115,10 +115,7 @@ fn a_tool_is_found_looked_at_and_called_and_its_server_ends_with_its_teammate() 
         let named = details
             .lines()
             .find(|line| line.trim_start().starts_with("mcp "));
-        assert!(
-            named.is_some_and(|line| line.ends_with("stub")),
-            "{details}"
-        );
+        assert!(named.is_some_and(|line| line.contains("stub")), "{details}");
         let used = &team.json(["stats"])["servers"][0];
         assert_eq!((&used["name"], &used["calls"]), (&json!("stub"), &json!(4)));
         assert_eq!(used["failed"], 2, "{used}");
@@ -490,6 +487,87 @@ fn the_servers_are_listed_with_who_has_them_and_what_they_cost() {
         "{shown:?}"
     );
     team.teamctl(["shutdown", "alice"]).ok();
+}
+
+/// What is shown of the only server of the only teammate.
+fn shown_state(team: &Team) -> Value {
+    let listed = team.json(["mcp", "list"]);
+    let schema = team.teamctl(["schema", "mcp-list"]).ok().json();
+    assert!(jsonschema::is_valid(&schema, &listed), "{listed}");
+    listed[0]["states"][0].clone()
+}
+
+fn until_state(team: &Team, state: &str) -> Value {
+    team.until(state, || shown_state(team)["state"] == state);
+    shown_state(team)
+}
+
+#[test]
+fn what_becomes_of_a_server_is_shown_and_told_to_each_daemon() {
+    let Some(team) = team_with("", "", LIVE) else {
+        return;
+    };
+    assert_eq!(shown_state(&team), json!(null));
+    spawn(&team, &[]);
+    let waits = until_state(&team, "not_started");
+    assert_eq!(
+        waits,
+        json!({"teammate": "alice", "state": "not_started", "tools": null, "last_error": null})
+    );
+    let say = call("say", json!({"text": "here"}));
+    team.does("alice", &say);
+    let connected = until_state(&team, "connected");
+    assert_eq!(
+        (&connected["tools"], &connected["last_error"]),
+        (&json!(9), &json!(null))
+    );
+    team.does("alice", &call("die", json!({})));
+    let failed = until_state(&team, "failed");
+    let error = failed["last_error"].as_str().unwrap();
+    assert!(error.contains("exit code 3"), "{failed}");
+    assert_eq!(failed["tools"], json!(null));
+    team.does("alice", &say);
+    let again = until_state(&team, "connected");
+    assert_eq!(again["last_error"], failed["last_error"]);
+    let status = team.json(["status", "alice"]);
+    let schema = team.teamctl(["schema", "status"]).ok().json();
+    assert!(jsonschema::is_valid(&schema, &status), "{status}");
+    assert_eq!(
+        status["members"][0]["mcp_servers"],
+        json!([{"name": "stub", "state": "connected", "tools": 9, "last_error": error}])
+    );
+    let details = team.teamctl(["status", "alice"]).ok().stdout;
+    let told = format!("stub (connected, 9 tools, last error: {error})");
+    assert!(details.contains(&told), "{details}");
+    signal(team.daemon_pid(), Signal::SIGKILL);
+    team.until("the end of the daemon", || {
+        team.json(["mcp", "list"])[0]["states"][0]["state"] == json!(null)
+    });
+    team.teamd(["start"]).ok();
+    assert_eq!(until_state(&team, "connected"), again);
+    team.teamd(["start", "--replace"]).ok();
+    assert_eq!(until_state(&team, "connected"), again);
+    team.teamctl(["shutdown", "alice"]).ok();
+    assert_eq!(shown_state(&team), json!(null));
+}
+
+#[test]
+fn a_server_that_cannot_begin_is_shown_with_its_error() {
+    let Some(team) = team_with("dies", "", LIVE) else {
+        return;
+    };
+    spawn(&team, &[]);
+    team.does("alice", "/mcp_search {}");
+    let failed = until_state(&team, "failed");
+    let error = failed["last_error"].as_str().unwrap();
+    assert!(error.contains("cannot begin: no disk"), "{failed}");
+    for command in [["mcp", "list"], ["status", "alice"]] {
+        let shown = team.teamctl(command).ok().stdout;
+        assert!(
+            shown.contains("failed") && shown.contains("no disk") && !shown.contains('\u{1b}'),
+            "{shown:?}"
+        );
+    }
 }
 
 /// A model is told of each tool with a line, and of a kill what became of each call.

@@ -182,7 +182,7 @@ impl Client {
     }
 
     async fn call_for(&mut self, patience: Duration, command: Command) -> Result<Done, CallError> {
-        let only_asks = matches!(command, Command::Ping);
+        let only_asks = matches!(command, Command::Ping | Command::McpServers);
         let calling = self.call_and_wait(command);
         match tokio::time::timeout(patience, calling).await {
             Ok(answer) => answer,

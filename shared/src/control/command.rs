@@ -14,6 +14,8 @@ use crate::name::Name;
 use crate::process::Identity;
 use crate::task::{Task, TaskFields};
 
+use super::mcp::MemberServers;
+
 /// A command, with a number that its reply carries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaggedCommand {
@@ -125,6 +127,9 @@ pub enum Command {
     /// Give the code of a request, before the answer on the same connection. Answered with
     /// [`Done::CodeTaken`].
     GiveCode(RequestCode),
+    /// Report what becomes of the MCP servers of the teammates. Answered with
+    /// [`Done::McpServers`].
+    McpServers,
 }
 
 /// What a person wants of the integration branch.
@@ -344,6 +349,8 @@ pub enum Done {
     Codes(Option<Vec<RequestCode>>),
     /// The code is right, or none is needed.
     CodeTaken,
+    /// What the connected workers report of their MCP servers.
+    McpServers(Vec<MemberServers>),
 }
 
 /// The code of a request. Never printed by `Debug`.

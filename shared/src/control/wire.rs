@@ -431,6 +431,26 @@ mod tests {
         }
     }
 
+    /// `teamd start --replace` meets workers of the version before.
+    #[test]
+    fn the_greeting_of_a_worker_keeps_its_form() {
+        let peer = Peer::Worker {
+            name: crate::name::Name::new("alice").unwrap(),
+            incarnation: 3,
+            environment: None,
+            state: Box::default(),
+        };
+        let greeting = encode(&Greeting {
+            protocol: PROTOCOL,
+            peer,
+        });
+        let mut expected = vec![1, 1, 5];
+        expected.extend(b"alice");
+        expected.extend([3, 0]);
+        expected.extend([0; 13]);
+        assert_eq!(greeting.unwrap(), expected);
+    }
+
     #[test]
     fn what_is_sent_is_received() {
         let request = TaggedCommand {

@@ -13,6 +13,7 @@ use crate::position::Position;
 use crate::usage::Usage;
 
 use super::command::{PlanVerdict, Reply, TaggedCommand};
+use super::mcp::McpServerReport;
 
 /// What a worker reports of itself, at every change and on every connection.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -71,6 +72,9 @@ pub enum FromWorker {
         /// Why. Fits behind "error: ".
         why: String,
     },
+    /// What becomes of its MCP servers, at every change and on every connection. A frame of its own:
+    /// a field of [`WorkerState`] would make the greeting of an older worker unreadable.
+    McpServers(Vec<McpServerReport>),
 }
 
 /// What the daemon sends to a worker.

@@ -124,6 +124,7 @@ impl<T: Tools> Session<T> {
         };
         let directive = welcome.directive.clone();
         let began = Instant::now();
+        let servers = toolbox.mcp_reports();
         let dispatcher = Dispatcher {
             state: State::new(work, limits, mailbox.arrived(), directive, began.elapsed()),
             link,
@@ -131,6 +132,7 @@ impl<T: Tools> Session<T> {
             toolbox,
             terminate,
             pauses: model.pauses(),
+            servers,
             began,
             work_began: Duration::ZERO,
             tick: began,

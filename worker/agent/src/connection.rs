@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use teamd_shared::control::{
-    Command, Connection, Done, FromWorker, Greeting, PROTOCOL, Peer, Refusal, TaggedCommand,
-    ToWorker, Welcome, WireError, WorkerState,
+    Command, Connection, Done, FromWorker, Greeting, McpServerReport, PROTOCOL, Peer, Refusal,
+    TaggedCommand, ToWorker, Welcome, WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::id::RequestId;
@@ -197,6 +197,14 @@ impl Link {
             announcement.state = state;
             changed
         });
+    }
+
+    /// Reports what becomes of the MCP servers, in the place of the last report.
+    pub(crate) fn report_servers(&self, servers: Vec<McpServerReport>) {
+        self.change(
+            |frame| matches!(frame, FromWorker::McpServers(_)),
+            Some(FromWorker::McpServers(servers)),
+        );
     }
 
     /// Submits a line, until that is withdrawn.

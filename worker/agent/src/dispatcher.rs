@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use teamd_shared::control::{Command, Directive, ToWorker};
+use teamd_shared::control::{Command, Directive, McpServerReport, ToWorker};
 use teamd_shared::member::Waiting;
 use teamd_shared::watch::SLOW_TICK;
 use tokio::sync::{Notify, watch};
@@ -35,6 +35,8 @@ pub(crate) struct Dispatcher<T = Toolbox> {
     pub(crate) terminate: Arc<Notify>,
     /// The pause of the moment in which the model waits for its service, if it has one.
     pub(crate) pauses: Option<watch::Receiver<Option<Waiting>>>,
+    /// What becomes of its MCP servers, if it has some.
+    pub(crate) servers: Option<watch::Receiver<Vec<McpServerReport>>>,
     /// What the times of the state count from.
     pub(crate) began: Instant,
     /// When the piece of work began that is done now, since the boot.
@@ -152,6 +154,7 @@ impl<T: Tools> Dispatcher<T> {
             toolbox,
             terminate,
             pauses,
+            servers,
             ..
         } = self;
         // In an order, so that a schedule can be replayed. What comes last is only to be looked at
@@ -165,7 +168,8 @@ impl<T: Tools> Dispatcher<T> {
             }
             () = toolbox.end_background(), if state.must_end_background() => self.state.background(false),
             event = link.next() => self.handle(event),
-            pause = next_pause(pauses) => self.state.pause(pause),
+            pause = next(pauses) => self.state.pause(pause),
+            reports = next(servers) => self.link.report_servers(reports),
             () = mailbox.changed() => self.fetch(),
             () = tokio::time::sleep_until(until) => {
                 if Instant::now() >= self.tick {
@@ -232,12 +236,12 @@ impl<T: Tools> Dispatcher<T> {
     }
 }
 
-/// Waits until the present pause changes. Dropping the future loses nothing.
-async fn next_pause(pauses: &mut Option<watch::Receiver<Option<Waiting>>>) -> Option<Waiting> {
-    if let Some(pauses) = pauses
-        && pauses.changed().await.is_ok()
+/// Waits until what is watched changes. Dropping the future loses nothing.
+async fn next<T: Clone>(watched: &mut Option<watch::Receiver<T>>) -> T {
+    if let Some(watched) = watched
+        && watched.changed().await.is_ok()
     {
-        return pauses.borrow_and_update().clone();
+        return watched.borrow_and_update().clone();
     }
     std::future::pending().await
 }

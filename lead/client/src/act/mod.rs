@@ -6,6 +6,7 @@ pub mod auto_start;
 pub mod install;
 pub mod interrupt;
 pub mod lead_connection;
+pub mod mcp_reports;
 pub mod send;
 pub mod spawn;
 pub mod stop;

@@ -2,16 +2,19 @@
 //! keeps them from being started.
 
 use serde::Serialize;
+use teamd_shared::control::{McpServerReport, McpServerState};
 use teamd_shared::environment::Environment;
 use teamd_shared::journal::Team;
 use teamd_shared::mcp_tools;
 use teamd_shared::message::LEAD;
+use teamd_shared::name::Name;
 use teamd_shared::spawn::installed_server;
 use teamd_shared::state::StateDir;
 use teamd_shared::team_file::TeamFile;
 use teamd_shared::terms::{McpServer, McpTransport, TermsPatch};
 
 use super::agents::find;
+use crate::act::mcp_reports::McpReports;
 use crate::error::CommandError;
 use crate::exit_code::ExitCode;
 use crate::print::escape;
@@ -57,17 +60,43 @@ pub struct ServerRow {
     /// The roles and members that have it by `team.toml`.
     pub given_to: Vec<String>,
     /// The teammates that have it now.
-    pub teammates: Vec<String>,
+    pub teammates: Vec<Name>,
     /// How many tools it has told of; none: it was never started.
     pub tools: Option<usize>,
     /// What its list costs in each model call, in tokens, at four bytes each.
     pub tokens: Option<usize>,
     /// What keeps it from being started, on one line.
     pub problem: Option<String>,
+    /// What becomes of it, for each teammate that has it now.
+    pub states: Vec<TeammateServer>,
+}
+
+/// A server of a teammate that runs.
+#[derive(Debug, Serialize)]
+pub struct TeammateServer {
+    /// The teammate.
+    pub teammate: Name,
+    /// What the server does; none: its worker has not reported it to the daemon.
+    pub state: Option<McpServerState>,
+    /// How many tools it has told of, while it is connected.
+    pub tools: Option<u32>,
+    /// Why it has failed last in this incarnation.
+    pub last_error: Option<String>,
+}
+
+impl TeammateServer {
+    fn of(teammate: Name, report: Option<&McpServerReport>) -> Self {
+        Self {
+            teammate,
+            state: report.map(|report| report.state),
+            tools: report.and_then(|report| report.tools),
+            last_error: report.and_then(|report| report.last_error.clone()),
+        }
+    }
 }
 
 impl ServerRow {
-    /// Describes a server. `team`: none without a team.
+    /// Describes a server. `team`: none without a team; its states are asked for later.
     pub fn of(
         server: &McpServer,
         file: &TeamFile,
@@ -88,11 +117,11 @@ impl ServerRow {
         let members = members.map(|(member, _)| member.to_string());
         let lead = has(&file.lead).then(|| LEAD.to_owned());
         let started = resolved.as_ref().unwrap_or(server);
-        let mut teammates = Vec::new();
+        let mut teammates: Vec<Name> = Vec::new();
         for member in team.iter().flat_map(|team| team.members.values()) {
             let is_here = !member.record.phase.is_ended();
             if is_here && member.record.terms.mcp.iter().any(|own| own == started) {
-                teammates.push(member.record.name.to_string());
+                teammates.push(member.record.name.clone());
             }
         }
         // What cannot be read is not known.
@@ -115,10 +144,20 @@ impl ServerRow {
             name: name.to_owned(),
             transport,
             given_to: roles.chain(members).chain(lead).collect(),
+            states: Vec::new(),
             teammates,
             tools: known.map(|known| known.tools.len()),
             tokens: lines.map(|bytes| bytes.div_ceil(4)),
             problem,
+        }
+    }
+
+    /// Adds what becomes of it.
+    pub fn add_states(&mut self, reports: &McpReports) {
+        for teammate in &self.teammates {
+            let report = reports.of_server(teammate, &self.name);
+            self.states
+                .push(TeammateServer::of(teammate.clone(), report));
         }
     }
 }

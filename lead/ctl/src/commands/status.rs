@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use teamd_client::act::mcp_reports::McpReports;
 use teamd_client::args::StatusArgs;
 use teamd_client::connection::Client;
 use teamd_client::context::Context;
@@ -57,11 +58,8 @@ pub(crate) fn run(context: &Context, args: &StatusArgs) -> CommandResult {
         return context.block_on(watch(context, args, &dir));
     }
     let loaded = roster::load_with_daemon(&dir)?;
-    let trouble = match loaded.daemon {
-        Some(_) => context.block_on(async { Ok(trouble(&dir).await) })?,
-        None => None,
-    };
-    show(context, args, &dir, &loaded, trouble.as_deref())
+    let answers = context.block_on(async { Ok(ask(context, args, &dir, &loaded).await) })?;
+    show(context, args, &dir, &loaded, &answers)
 }
 
 /// Shows the members again after each change, until the reader is gone.
@@ -74,11 +72,8 @@ async fn watch(context: &Context, args: &StatusArgs, dir: &TeamDir) -> CommandRe
             if last.is_some() && !context.out.is_json() {
                 context.out.text("\n")?;
             }
-            let trouble = match loaded.daemon {
-                Some(_) => trouble(dir).await,
-                None => None,
-            };
-            show(context, args, dir, &loaded, trouble.as_deref())?;
+            let answers = ask(context, args, dir, &loaded).await;
+            show(context, args, dir, &loaded, &answers)?;
             last = Some(loaded);
         }
         wake.changed().await;
@@ -91,9 +86,10 @@ fn show(
     args: &StatusArgs,
     dir: &TeamDir,
     loaded: &LoadedRoster,
-    trouble: Option<&str>,
+    answers: &DaemonAnswers,
 ) -> CommandResult {
     let LoadedRoster { roster, daemon } = loaded;
+    let trouble = answers.trouble.as_deref();
     let shown = match &args.name {
         Some(name) => vec![roster::find(roster, name)?],
         None => roster.members.iter().collect(),
@@ -119,6 +115,7 @@ fn show(
         row.resources = processes.as_ref().and_then(|processes| {
             Resources::of(processes, roster, row.member, args.name.is_some())
         });
+        row.mcp_servers = answers.mcp.of_member(&row.member.name).to_vec();
     }
     if context.out.is_json() {
         context
@@ -231,6 +228,36 @@ fn note_ends(context: &Context, rows: &[MemberRow<'_>]) {
     if let Some(next) = continues(&crashed) {
         context.out.hint(next);
     }
+}
+
+/// What only the daemon knows.
+#[derive(Default)]
+struct DaemonAnswers {
+    /// What it cannot do now.
+    trouble: Option<String>,
+    mcp: McpReports,
+}
+
+/// Asks the daemon what is in no file.
+async fn ask(
+    context: &Context,
+    args: &StatusArgs,
+    dir: &TeamDir,
+    loaded: &LoadedRoster,
+) -> DaemonAnswers {
+    if loaded.daemon.is_none() {
+        return DaemonAnswers::default();
+    }
+    let is_shown = context.out.is_json() || args.name.is_some();
+    let mut members = loaded.roster.members.iter();
+    let has_servers = members.any(|member| !member.mcp.is_empty() && !member.status.is_ended());
+    let mcp = if is_shown && has_servers {
+        McpReports::ask(dir).await
+    } else {
+        McpReports::default()
+    };
+    let trouble = trouble(dir).await;
+    DaemonAnswers { trouble, mcp }
 }
 
 /// Asks the daemon what it cannot do now: what it cannot write is in no file.

@@ -186,6 +186,7 @@ impl DecisionView<'_> {
             | Command::AwaitEvents
             | Command::ShowCodes
             | Command::GiveCode(_)
+            | Command::McpServers
             | Command::HandOver(_) => Ok(Decision::default()),
         }
     }
@@ -380,6 +381,7 @@ fn may_ask(by: &Actor, command: &Command) -> Result<(), Refusal> {
         | Command::AwaitEvents
         | Command::ShowCodes
         | Command::GiveCode(_)
+        | Command::McpServers
         | Command::HandOver(_)
         | Command::Interrupt { .. }
         | Command::Forget { .. }

@@ -108,6 +108,11 @@ impl EventLoop {
                         incarnation,
                         number,
                     }),
+                    FromWorker::McpServers(servers) => {
+                        let connections = &mut self.resources.connections;
+                        connections.record_servers(&incarnation, servers);
+                        None
+                    }
                     FromWorker::Asks(TaggedCommand { tag, command }) => {
                         let client = ReplyTo {
                             connection,
@@ -158,6 +163,13 @@ impl EventLoop {
                 self.resources
                     .connections
                     .reply(client, Ok(Done::Leads(leads)));
+                None
+            }
+            Command::McpServers => {
+                let servers = self.resources.connections.mcp_servers();
+                self.resources
+                    .connections
+                    .reply(client, Ok(Done::McpServers(servers)));
                 None
             }
             Command::LeadRead { place } => {

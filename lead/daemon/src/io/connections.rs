@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use teamd_shared::control::{
-    ConnectedLead, Connection, FromWorker, Greeting, Incoming, Listener, Outgoing, PROTOCOL, Peer,
-    Refusal, RefusalCode, Reply, TaggedCommand, ToWorker, WireError, WorkerState,
+    ConnectedLead, Connection, FromWorker, Greeting, Incoming, Listener, McpServerReport,
+    MemberServers, Outgoing, PROTOCOL, Peer, Refusal, RefusalCode, Reply, TaggedCommand, ToWorker,
+    WireError, WorkerState,
 };
 use teamd_shared::environment::Environment;
 use teamd_shared::process::Identity;
@@ -413,13 +414,22 @@ async fn write<T: serde::Serialize>(mut out: Outgoing<T>, mut queue: mpsc::Recei
     }
 }
 
+/// The present connection of a worker.
+#[derive(Debug)]
+struct WorkerConnection {
+    number: u64,
+    outbound: Outbound<ToWorker>,
+    /// What the worker reports of its MCP servers on it.
+    servers: Vec<McpServerReport>,
+}
+
 /// The event loop's side of the connections: where to send what.
 #[derive(Debug)]
 pub(crate) struct Connections {
     clients: HashMap<u64, ConnectedClient>,
     known_leads: KnownLeads,
     lead_records: LeadRecords,
-    workers: HashMap<Incarnation, (u64, Outbound<ToWorker>)>,
+    workers: HashMap<Incarnation, WorkerConnection>,
     /// The incarnation of each worker connection, with the older ones that are not closed yet.
     owners: HashMap<u64, Incarnation>,
     /// Who waits until the connection of an incarnation is closed.
@@ -537,14 +547,45 @@ impl Connections {
         outbound: Outbound<ToWorker>,
     ) {
         self.owners.insert(connection, incarnation.clone());
-        self.workers.insert(incarnation, (connection, outbound));
+        let present = WorkerConnection {
+            number: connection,
+            outbound,
+            servers: Vec::new(),
+        };
+        self.workers.insert(incarnation, present);
+    }
+
+    /// Records what the worker of an incarnation reports of its MCP servers.
+    pub(crate) fn record_servers(
+        &mut self,
+        incarnation: &Incarnation,
+        servers: Vec<McpServerReport>,
+    ) {
+        if let Some(worker) = self.workers.get_mut(incarnation) {
+            worker.servers = servers;
+        }
+    }
+
+    /// Returns what the connected workers report of their MCP servers, by the names of the members.
+    pub(crate) fn mcp_servers(&self) -> Vec<MemberServers> {
+        let mut members = Vec::new();
+        for (incarnation, worker) in &self.workers {
+            if !worker.servers.is_empty() {
+                members.push(MemberServers {
+                    name: incarnation.name.clone(),
+                    servers: worker.servers.clone(),
+                });
+            }
+        }
+        members.sort_by(|one, other| one.name.cmp(&other.name));
+        members
     }
 
     /// Returns the present connection of the worker that this one belongs to.
     fn worker_on(&self, connection: u64) -> Option<(&Incarnation, &Outbound<ToWorker>)> {
         let incarnation = self.owners.get(&connection)?;
-        let (present, outbound) = self.workers.get(incarnation)?;
-        (*present == connection).then_some((incarnation, outbound))
+        let present = self.workers.get(incarnation)?;
+        (present.number == connection).then_some((incarnation, &present.outbound))
     }
 
     /// Tells whether this is the present connection of an incarnation: what an older one still says
@@ -552,7 +593,7 @@ impl Connections {
     pub(crate) fn is_present(&self, incarnation: &Incarnation, connection: u64) -> bool {
         self.workers
             .get(incarnation)
-            .is_some_and(|(present, _)| *present == connection)
+            .is_some_and(|present| present.number == connection)
     }
 
     /// Tells whether the client that gave a command still waits for its answer.
@@ -585,8 +626,8 @@ impl Connections {
     /// Says something to a worker; one that does not read is cut off, and hears all again when it
     /// reconnects.
     pub(crate) fn say(&mut self, incarnation: &Incarnation, frame: ToWorker) {
-        if let Some((_, outbound)) = self.workers.get(incarnation) {
-            outbound.say(frame);
+        if let Some(worker) = self.workers.get(incarnation) {
+            worker.outbound.say(frame);
         }
     }
 
@@ -628,7 +669,7 @@ impl Connections {
         let workers = self
             .workers
             .drain()
-            .map(|(_, (_, Outbound { writer, .. }))| ("a worker", writer));
+            .map(|(_, worker)| ("a worker", worker.outbound.writer));
         for (who, writer) in clients.chain(workers).collect::<Vec<_>>() {
             if tokio::time::timeout_at(last, writer).await.is_err() {
                 tracing::warn!("{who} did not read the last frames");

@@ -8,6 +8,7 @@ use teamd_client::read::money;
 use teamd_client::read::resources::Resources;
 use teamd_shared::clock::wall;
 use teamd_shared::config::RosterMember;
+use teamd_shared::control::McpServerReport;
 use teamd_shared::journal::Team;
 use teamd_shared::member::MemberStatus;
 use teamd_shared::name::Name;
@@ -33,6 +34,8 @@ pub struct MemberRow<'r> {
     pub unnoticed: bool,
     /// What its processes use; none if they are not asked for, or it does not run.
     pub resources: Option<Resources>,
+    /// What its worker reports of its MCP servers; empty if that is not asked for, or not known.
+    pub mcp_servers: Vec<McpServerReport>,
 }
 
 impl MemberRow<'_> {
@@ -47,6 +50,9 @@ impl MemberRow<'_> {
         }
         value["unread"] = json!(self.unread);
         value["resources"] = json!(self.resources);
+        if !self.mcp_servers.is_empty() {
+            value["mcp_servers"] = json!(self.mcp_servers);
+        }
         value
     }
 
@@ -94,6 +100,7 @@ pub fn rows<'r>(
                 unread: None,
                 unnoticed,
                 resources: None,
+                mcp_servers: Vec::new(),
             }
         })
         .collect()

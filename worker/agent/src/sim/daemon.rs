@@ -302,6 +302,7 @@ impl World<'_> {
             FromWorker::Leaving
             | FromWorker::Asks(_)
             | FromWorker::Pong { .. }
+            | FromWorker::McpServers(_)
             | FromWorker::Unable { .. } => {}
         }
     }

@@ -9,19 +9,23 @@ mod connection;
 mod http;
 mod known_tools;
 mod launch;
+mod reports;
 mod result;
 mod running_call;
 mod server;
 
 use std::sync::{Arc, OnceLock};
 
+use teamd_shared::control::McpServerReport;
 use teamd_shared::member::Gate;
 use teamd_shared::terms::McpServer;
 use teamd_worker_core::mcp::{KnownTool, McpCatalog, ServerTools};
 use teamd_worker_core::tools::{McpCall, McpLook, Outcome};
 use teamd_worker_sandbox::run::Runner;
+use tokio::sync::watch;
 
 use known_tools::KnownTools;
+use reports::Reports;
 pub(super) use running_call::RunningMcpCall;
 use server::Server;
 
@@ -35,15 +39,24 @@ pub(super) struct McpServers {
     servers: Vec<Server>,
     /// Set when the tools are known; a persona shares it.
     catalog: Arc<OnceLock<McpCatalog>>,
+    reports: Reports,
 }
 
 impl McpServers {
     /// Makes them; none is started.
     pub(super) fn new(servers: &[McpServer]) -> Self {
+        let reports = Reports::new(servers);
+        let made = |server: &McpServer| Server::new(server.clone(), reports.of(server));
         Self {
-            servers: servers.iter().cloned().map(Server::new).collect(),
+            servers: servers.iter().map(made).collect(),
             catalog: Arc::default(),
+            reports,
         }
+    }
+
+    /// Returns what becomes of the servers, at every change; none if there are none.
+    pub(super) fn reports(&self) -> Option<watch::Receiver<Vec<McpServerReport>>> {
+        self.reports.watch()
     }
 
     /// Returns where the tools are known from, once they are listed.

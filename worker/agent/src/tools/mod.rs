@@ -17,12 +17,14 @@ mod write_file;
 use std::future::Future;
 use std::pin::Pin;
 
+use teamd_shared::control::McpServerReport;
 use teamd_shared::member::Gate;
 use teamd_shared::message::IdleReason;
 use teamd_shared::transcript::Usage;
 use teamd_worker_core::state::Budget;
 use teamd_worker_core::tools::{LocalAction, Outcome};
 use teamd_worker_model::{AgentProcess, Launch};
+use tokio::sync::watch;
 
 pub(crate) use toolbox::Toolbox;
 pub(crate) use workspace::{Guide, Rest};
@@ -39,6 +41,10 @@ pub(crate) trait Tools: std::fmt::Debug {
     /// Finds out which tools the MCP servers have; none: that is known. The future may be dropped:
     /// then it is not known.
     fn list_mcp_tools(&mut self, _gate: Gate) -> Option<Listing> {
+        None
+    }
+    /// Returns what becomes of the MCP servers, at every change; none if there are none.
+    fn mcp_reports(&self) -> Option<watch::Receiver<Vec<McpServerReport>>> {
         None
     }
     /// Removes what an earlier incarnation has left that was killed in this call.

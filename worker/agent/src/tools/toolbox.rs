@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
+use teamd_shared::control::McpServerReport;
 use teamd_shared::environment::{CLAUDE_TOKEN, Environment};
 use teamd_shared::member::{Agent, Gate, SandboxMode};
 use teamd_shared::message::IdleReason;
@@ -20,6 +21,7 @@ use teamd_worker_core::tools::{EditFile, LocalAction, Outcome, RunAgent, Sleep, 
 use teamd_worker_model::{AgentProcess, Launch, Meter, upstreams};
 use teamd_worker_sandbox::run::{self, GateHandle, Runner, RunnerConfig, reap_orphans};
 use teamd_worker_sandbox::{ConfinementArgs, Gateway, Vendor};
+use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 use super::mcp::{McpServers, RunningMcpCall};
@@ -273,6 +275,10 @@ impl Tools for Toolbox {
             LocalAction::EditFile(edit) => self.workspace.edit(&edit).into(),
         };
         RunningCall::Command(run::StartedCommand::Done(outcome))
+    }
+
+    fn mcp_reports(&self) -> Option<watch::Receiver<Vec<McpServerReport>>> {
+        self.mcp.reports()
     }
 
     fn list_mcp_tools(&mut self, gate: Gate) -> Option<Listing> {

@@ -145,6 +145,30 @@ fn sandbox(member: &RosterMember) -> String {
     shown
 }
 
+/// Shows the MCP servers of a member, and what becomes of each, as far as that is known.
+fn mcp(row: &MemberRow<'_>) -> String {
+    let mut shown = Vec::new();
+    for name in &row.member.mcp {
+        let mut servers = row.mcp_servers.iter();
+        let Some(server) = servers.find(|report| report.name == *name) else {
+            shown.push(name.clone());
+            continue;
+        };
+        let tools = server
+            .tools
+            .map(|tools| format!(", {}", count(tools as usize, "tool")));
+        let error = server.last_error.as_ref();
+        let error = error.map(|error| format!(", last error: {error}"));
+        shown.push(format!(
+            "{name} ({}{}{})",
+            server.state.as_str(),
+            tools.unwrap_or_default(),
+            error.unwrap_or_default()
+        ));
+    }
+    shown.join(", ")
+}
+
 /// Shows everything about one member.
 pub(super) fn details(row: &MemberRow<'_>) -> String {
     let member = row.member;
@@ -205,7 +229,7 @@ pub(super) fn details(row: &MemberRow<'_>) -> String {
         ),
         ("workspace", member.workspace.clone()),
         ("sandbox", sandbox(member)),
-        ("mcp", member.mcp.join(", ")),
+        ("mcp", mcp(row)),
         (
             "uses",
             row.resources

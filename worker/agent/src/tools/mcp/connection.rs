@@ -21,6 +21,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::known_tools::KnownTools;
+use super::reports::ServerReporter;
 
 /// How long a server may take at most for each step until it can be called.
 const START: Duration = Duration::from_secs(30);
@@ -41,6 +42,8 @@ pub(super) struct Connecting {
     pub(super) secrets: Vec<Secret>,
     /// Where its tools are kept.
     pub(super) known: KnownTools,
+    /// Where it is reported.
+    pub(super) reporter: ServerReporter,
 }
 
 impl Connecting {
@@ -162,7 +165,7 @@ pub(super) fn over_pipe(
     pipes: (UnixStream, UnixStream),
     mut ended: oneshot::Receiver<String>,
 ) -> (McpConnection, impl Future<Output = ()>) {
-    let (tell, connection) = connection(&connecting.secrets);
+    let (tell, connection) = connection(&connecting);
     let serving = async move {
         let secrets = connecting.secrets.clone();
         let spoken = async {
@@ -175,7 +178,7 @@ pub(super) fn over_pipe(
             how = &mut ended => how.unwrap_or_else(|_| CLOSED.to_owned()),
             how = spoken => {
                 // The next call starts it again.
-                tell.send_replace(State::Ended(hide_all(&secrets, &how)));
+                tell.tell(State::Ended(hide_all(&secrets, &how)));
                 // What its process says of its end tells more than that its output has ended.
                 match timeout(LAST_WORDS, &mut ended).await {
                     Ok(Ok(last)) if how == CLOSED => last,
@@ -183,7 +186,7 @@ pub(super) fn over_pipe(
                 }
             }
         };
-        tell.send_replace(State::Ended(hide_all(&secrets, &how)));
+        tell.tell(State::Ended(hide_all(&secrets, &how)));
     };
     (connection, serving)
 }
@@ -195,7 +198,7 @@ pub(super) fn over_http(
     client: reqwest::Client,
     config: StreamableHttpClientTransportConfig,
 ) -> (McpConnection, impl Future<Output = ()>) {
-    let (tell, connection) = connection(&connecting.secrets);
+    let (tell, connection) = connection(&connecting);
     let lifecycle = ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         legacy_version: Some(ProtocolVersion::V_2025_11_25),
@@ -212,15 +215,38 @@ pub(super) fn over_http(
             begun => begun,
         };
         let how = serve(connecting, begun, &tell).await;
-        tell.send_replace(State::Ended(hide_all(&secrets, &how)));
+        tell.tell(State::Ended(hide_all(&secrets, &how)));
     };
     (connection, serving)
 }
 
-fn connection(secrets: &[Secret]) -> (watch::Sender<State>, McpConnection) {
+fn connection(connecting: &Connecting) -> (Teller, McpConnection) {
     let (tell, state) = watch::channel(State::Starting);
-    let secrets = secrets.to_vec();
-    (tell, McpConnection { state, secrets })
+    let secrets = connecting.secrets.clone();
+    let reporter = connecting.reporter.clone();
+    reporter.starting();
+    let teller = Teller {
+        state: tell,
+        reporter,
+    };
+    (teller, McpConnection { state, secrets })
+}
+
+/// Tells the calls, and the daemon, how far a connection has come.
+struct Teller {
+    state: watch::Sender<State>,
+    reporter: ServerReporter,
+}
+
+impl Teller {
+    fn tell(&self, state: State) {
+        match &state {
+            State::Starting => self.reporter.starting(),
+            State::Ready { tools, .. } => self.reporter.connected(tools.len()),
+            State::Ended(how) => self.reporter.failed(how),
+        }
+        self.state.send_replace(state);
+    }
 }
 
 /// The longest reason why a connection does not begin, in characters.
@@ -275,16 +301,13 @@ where
 }
 
 /// Serves a connection until it has ended; returns how.
-async fn serve(
-    connecting: Connecting,
-    begun: Result<Begun, NotBegun>,
-    tell: &watch::Sender<State>,
-) -> String {
+async fn serve(connecting: Connecting, begun: Result<Begun, NotBegun>, tell: &Teller) -> String {
     let within = connecting.within();
     let Connecting {
         server,
         secrets,
         known,
+        ..
     } = connecting;
     let Begun {
         service,
@@ -306,7 +329,7 @@ async fn serve(
             Err(why) => return why,
         };
         known.write(&server, &tools);
-        tell.send_replace(State::Ready {
+        tell.tell(State::Ready {
             peer: peer.clone(),
             tools,
         });

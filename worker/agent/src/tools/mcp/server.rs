@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::connection::{self, Connecting, McpConnection};
 use super::known_tools::KnownTools;
+use super::reports::ServerReporter;
 use super::{http, launch};
 
 /// How often a server may die within [`PERIOD`] before it has failed.
@@ -43,6 +44,7 @@ pub(super) struct Server {
     definition: McpServer,
     running: Option<RunningServer>,
     deaths: Deaths,
+    reporter: ServerReporter,
 }
 
 /// A server that runs, or that is reached over HTTP.
@@ -59,11 +61,12 @@ struct RunningServer {
 
 impl Server {
     /// Makes it; it is not started.
-    pub(super) fn new(definition: McpServer) -> Self {
+    pub(super) fn new(definition: McpServer, reporter: ServerReporter) -> Self {
         Self {
             definition,
             running: None,
             deaths: Deaths::default(),
+            reporter,
         }
     }
 
@@ -95,8 +98,10 @@ impl Server {
             ));
         }
         let started = self.start(runner, gate);
-        let running =
-            started.map_err(|why| format!("the MCP server {name} cannot be used: {why}"))?;
+        let running = started.map_err(|why| {
+            self.reporter.failed(&why);
+            format!("the MCP server {name} cannot be used: {why}")
+        })?;
         Ok(self.running.insert(running).connection.clone())
     }
 
@@ -114,6 +119,7 @@ impl Server {
             server: self.definition.clone(),
             secrets: secrets.clone(),
             known: KnownTools::of(environment),
+            reporter: self.reporter.clone(),
         };
         if let McpTransport::Http { url, headers } = &self.definition.transport {
             // It follows no redirect.
@@ -160,6 +166,7 @@ impl Server {
         }
         if !gate.may_write() {
             self.running = None;
+            self.reporter.stopped(self.reporter.last_error());
         }
         false
     }
@@ -183,9 +190,11 @@ impl Server {
             return;
         };
         let could_write = gate.may_write();
+        let last_error = self.reporter.last_error();
         gate.close().await;
         if could_write && !running.is_live {
             self.running = None;
+            self.reporter.stopped(last_error);
         }
     }
 

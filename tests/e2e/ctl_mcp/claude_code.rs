@@ -148,8 +148,8 @@ fn the_plugin_wakes_it_for_a_plan_and_for_the_end_of_work() {
     let server = leading(steps);
     let said = lead(&team, &server);
     is_done(&team, &said);
-    let turns = server.requests().into_iter().filter(is_turn);
-    let last = turns.last().unwrap();
+    let mut turns = server.requests().into_iter().filter(is_turn);
+    let last = turns.next_back().unwrap();
     assert!(
         last.mentions("wrote 5 bytes to made.txt"),
         "{:?}",

@@ -33,6 +33,7 @@ A teammate (Team and Conversation)
 Conversation
   o                show the results of tools whole
   k at the top     show what was earlier
+  [ ]              the teammate before, and the next one
 
 Tasks
   Enter            details, and the output of the last check

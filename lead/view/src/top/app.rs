@@ -123,6 +123,8 @@ pub(super) struct App {
     /// The codes that answers need.
     pub(super) codes: ShownCodes,
     pub(super) conversation: Option<(Name, Pager)>,
+    /// What is selected in the tasks or the feed, where a large screen shows it beside the list.
+    pub(super) detail: Pager,
     /// Whether the results of tools are shown whole.
     pub(super) unfolded: bool,
     /// Whether members that have ended are listed.
@@ -218,6 +220,23 @@ impl App {
     /// Returns the agent whose conversation is shown, or would be in that pane.
     pub(super) fn agent(&self) -> Option<&Name> {
         self.lists.members.selected()
+    }
+
+    /// Returns the agent whose conversation a large screen shows beside what is selected: the author
+    /// of the request, or the owner of the task.
+    pub(super) fn agent_of_selected(&self, team: &Team) -> Option<Name> {
+        match self.pane {
+            Pane::Team | Pane::Conversation => self.agent().cloned(),
+            Pane::Requests => {
+                let request = team.requests.get(self.lists.requests.selected()?)?;
+                Name::new(request.member()).ok()
+            }
+            Pane::Tasks => {
+                let task = team.tasks.get(self.lists.tasks.selected()?)?;
+                task.owner.clone()
+            }
+            Pane::Feed => None,
+        }
     }
 
     /// Opens a line, or several, to type into.

@@ -18,6 +18,7 @@ use teamd_client::print::table::{cut, width};
 use teamd_client::print::{clock, escape, tokens};
 use teamd_shared::config::RosterMember;
 use teamd_shared::price::Dollars;
+use teamd_shared::task::TaskId;
 use teamd_shared::transcript::Usage;
 
 use super::app::{App, Pane, Target};
@@ -26,6 +27,10 @@ use crate::terminal::{TypedRows, headed, inset, keys_row, row, rule, wrapped};
 
 /// From so many columns on, lists and texts stand side by side.
 const WIDE: u16 = 120;
+/// From so many columns on, a list has room beside the text of what is selected in it.
+const LARGE: u16 = 140;
+/// From so many lines on, there is room for one more pane below.
+const HIGH: u16 = 40;
 /// Below so many lines there is no room for a text below a list, nor for the heading of a text.
 const LOW: u16 = 4;
 /// The most lines that are shown of what was done last.
@@ -43,6 +48,8 @@ pub(super) struct TopScene<'s> {
     /// Looks at a member that is on the screen: its files, and, closely, how many bytes of memory
     /// its processes use.
     pub(super) look: &'s mut Look<'s>,
+    /// Writes a task and the output of its last check.
+    pub(super) write_task: &'s dyn Fn(TaskId) -> String,
 }
 
 type Look<'l> = dyn FnMut(&RosterMember, bool) -> (Side, Option<u64>) + 'l;
@@ -295,6 +302,33 @@ const fn glyph(group: Group) -> &'static str {
         Group::Idle => "○",
         Group::Ended => "·",
     }
+}
+
+/// Divides a large area into a list and what is selected in it; none: there is no room for both.
+fn with_detail(area: Rect) -> Option<[Rect; 2]> {
+    if area.width >= LARGE {
+        let [list, gap, detail] = Layout::horizontal([
+            Constraint::Percentage(55),
+            Constraint::Length(1),
+            Constraint::Min(10),
+        ])
+        .areas(area);
+        let _: Rect = gap;
+        return Some([list, detail]);
+    }
+    (area.height >= HIGH).then(|| Layout::vertical([Constraint::Fill(1); 2]).areas(area))
+}
+
+/// Divides a list that has more room than it needs: its lines, and the pane below. None: it has
+/// not.
+fn with_below(area: Rect, lines: usize) -> Option<[Rect; 2]> {
+    if area.height < HIGH {
+        return None;
+    }
+    let height = u16::try_from(lines)
+        .unwrap_or(u16::MAX)
+        .min(area.height / 2);
+    Some(Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area))
 }
 
 /// Divides an area into a list, which takes what it needs, and the text beside or below it.

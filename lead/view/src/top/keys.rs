@@ -110,6 +110,7 @@ impl App {
     fn text(&mut self) -> &mut Pager {
         match (self.pane, &mut self.conversation) {
             (Pane::Conversation, Some((_, pager))) => pager,
+            (Pane::Tasks | Pane::Feed, _) => &mut self.detail,
             _ => &mut self.reading.pager,
         }
     }
@@ -161,6 +162,8 @@ impl App {
             KeyCode::Char('o') => self.unfolded = !self.unfolded,
             KeyCode::Enter => return self.member_key(KeyCode::Char('s')),
             KeyCode::Left | KeyCode::Char('h') => self.pane = Pane::Team,
+            KeyCode::Char('[') => self.lists.members.go(Motion::Lines(-1)),
+            KeyCode::Char(']') => self.lists.members.go(Motion::Lines(1)),
             code => {
                 let Some(by) = motion(code) else {
                     return self.member_key(code);

@@ -28,6 +28,7 @@ use teamd_client::read::{money, roster};
 use teamd_shared::clock::wall;
 use teamd_shared::config::RosterMember;
 use teamd_shared::price::Prices;
+use teamd_shared::task::TaskId;
 use teamd_shared::team_dir::TeamDir;
 use tokio::signal::unix::SignalKind;
 
@@ -201,9 +202,7 @@ impl<'d> Top<'d> {
             processes,
             ..
         } = self;
-        if matches!(app.pane, Pane::Team | Pane::Conversation)
-            && let Some(name) = app.agent().cloned()
-        {
+        if let Some(name) = app.agent_of_selected(files.seen().0.team) {
             files.follow(&name);
         }
         if app.pane == Pane::Tasks {
@@ -228,6 +227,10 @@ impl<'d> Top<'d> {
                     .map(|resources| resources.memory()),
             )
         };
+        let write_task = &|id: TaskId| match seen.past.tasks.get(&id) {
+            Some(past) => act::task_text(dir, seen.team, &past.task),
+            None => String::new(),
+        };
         let has_daemon = *has_daemon;
         let mut scene = TopScene {
             rows,
@@ -235,6 +238,7 @@ impl<'d> Top<'d> {
             has_daemon,
             now: wall(),
             look,
+            write_task,
         };
         screen.draw(|frame| app.draw(frame, &mut scene))?;
         app.reading.drawn(Instant::now());

@@ -131,7 +131,7 @@ impl ViewUnderTest {
             .unwrap();
         let _in_it = runtime.enter();
         let mut files = TeamFiles::begin(&self.dir, true).unwrap();
-        if let Some(name) = self.app.agent().cloned() {
+        if let Some(name) = self.app.agent_of_selected(&team) {
             files.follow(&name);
         }
         let running = teamd_client::read::roster::running_names(&self.roster);
@@ -164,6 +164,10 @@ impl ViewUnderTest {
                     },
                     closely.then_some(18 << 20),
                 )
+            },
+            write_task: &|id| match past.tasks.get(&id) {
+                Some(past) => crate::act::task_text(&self.dir, &team, &past.task),
+                None => String::new(),
             },
         };
         let mut terminal = Terminal::new(TestBackend::new(self.size.0, self.size.1)).unwrap();

@@ -1,18 +1,38 @@
 //! The conversation of one agent, live.
 
 use ratatui::Frame;
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 use teamd_client::print::render::DIM;
 use teamd_client::print::style::paint;
 
-use super::{TopScene, say};
+use super::{LARGE, TopScene, say};
 use crate::markdown;
 use crate::model::FollowedConversation;
 use crate::terminal::{Pager, headed, inset, page, title, wrapped, write};
 use crate::top::app::App;
 
+/// The columns of the teammates beside a conversation.
+const LIST: u16 = 48;
+
 impl App {
-    pub(super) fn conversation(&mut self, frame: &mut Frame<'_>, scene: &TopScene<'_>, area: Rect) {
+    pub(super) fn conversation(
+        &mut self,
+        frame: &mut Frame<'_>,
+        scene: &mut TopScene<'_>,
+        area: Rect,
+    ) {
+        let mut area = area;
+        if area.width >= LARGE {
+            let [list, gap, text] = Layout::horizontal([
+                Constraint::Length(LIST),
+                Constraint::Length(1),
+                Constraint::Min(10),
+            ])
+            .areas(area);
+            let _: Rect = gap;
+            self.members(frame, scene, list);
+            area = text;
+        }
         let Some(conversation) = scene.seen.conversation else {
             return say(
                 frame,

@@ -8,9 +8,9 @@ use teamd_client::print::style::paint;
 use teamd_client::print::table::{cut, width};
 use teamd_client::print::{clock, escape};
 
-use super::{TopScene, mark, say};
+use super::{TopScene, mark, say, with_detail};
 use crate::model::{FeedStep, Item, RequestStage, line_and_more};
-use crate::terminal::{cell, row};
+use crate::terminal::{cell, headed, inset, page, row};
 use crate::top::app::{App, Pane, Target};
 
 /// The columns of sender and receiver.
@@ -28,6 +28,13 @@ impl App {
             return say(frame, area, text);
         }
         let count = keys.len();
+        let mut area = area;
+        if self.pane == Pane::Feed
+            && let Some([list, detail]) = with_detail(area)
+        {
+            area = list;
+            self.selected_item(frame, scene.seen.feed.items(), detail);
+        }
         let room = usize::from(area.height);
         let top = self
             .lists
@@ -67,23 +74,41 @@ impl App {
         }
     }
 
-    /// Shows the selected item whole: the frame that follows has its text.
-    pub(in crate::top) fn open_item(&mut self, items: &[Item]) {
-        let selected = self.lists.items.selected();
-        let Some(item) = items.iter().find(|item| Some(&item.key) == selected) else {
+    /// Draws the selected item whole.
+    fn selected_item(&mut self, frame: &mut Frame<'_>, items: &[Item], area: Rect) {
+        let Some(item) = self.item(items) else {
             return;
         };
-        let title = match item
-            .steps
-            .first()
-            .and_then(|step| step.request.as_ref().map(|it| (step, &it.0)))
-        {
-            Some((step, id)) => format!("{} {id}", step.what),
-            None => "feed".to_owned(),
-        };
-        let text = item.steps.iter().map(|step| whole(step) + "\n\n").collect();
-        self.open(title, text);
+        let of = format!("item {}", item.key);
+        let columns = inset(area).width.into();
+        self.detail.set(&of, &text(item), columns);
+        page(frame, headed(area), &item_title(item), &mut self.detail);
     }
+
+    /// Shows the selected item whole: the frame that follows has its text.
+    pub(in crate::top) fn open_item(&mut self, items: &[Item]) {
+        if let Some(item) = self.item(items) {
+            self.open(item_title(item), text(item));
+        }
+    }
+
+    /// Returns the selected item.
+    fn item<'i>(&self, items: &'i [Item]) -> Option<&'i Item> {
+        let selected = self.lists.items.selected()?;
+        items.iter().find(|item| item.key == *selected)
+    }
+}
+
+fn item_title(item: &Item) -> String {
+    let first = item.steps.first();
+    match first.and_then(|step| Some((step, &step.request.as_ref()?.0))) {
+        Some((step, id)) => format!("{} {id}", step.what),
+        None => "feed".to_owned(),
+    }
+}
+
+fn text(item: &Item) -> String {
+    item.steps.iter().map(|step| whole(step) + "\n\n").collect()
 }
 
 fn entry(item: &Item, is_selected: bool, columns: usize) -> String {

@@ -8,9 +8,9 @@ use teamd_client::print::style::paint;
 use teamd_client::print::table::width;
 use teamd_shared::request::{Answerer, Request};
 
-use super::{LOW, TopScene, beside, mark, say};
+use super::{LOW, TopScene, beside, mark, say, with_below};
 use crate::model::pending;
-use crate::terminal::{cell, headed, inset, page, row, source};
+use crate::terminal::{cell, headed, inset, page, row, rule, source, title};
 use crate::top::app::{App, Target};
 use crate::top::request_text::RequestOnScreen;
 
@@ -33,6 +33,11 @@ impl App {
         } else {
             beside(area, requests.len())
         };
+        let mut list = list;
+        if let Some([lines, below]) = with_below(list, requests.len()) {
+            list = lines;
+            self.author(frame, scene, below);
+        }
         let room = usize::from(list.height);
         let at = self.lists.requests.at().unwrap_or(0);
         let top = self.lists.requests.scroll(at, requests.len(), room);
@@ -65,6 +70,23 @@ impl App {
         if let Some(request) = requests.get(at) {
             self.request_text(frame, text, request);
         }
+    }
+
+    /// Draws what the author of the selected request has done last.
+    fn author(&self, frame: &mut Frame<'_>, scene: &TopScene<'_>, area: Rect) {
+        let author = self.agent_of_selected(scene.seen.team);
+        let conversation = scene.seen.conversation;
+        let Some(conversation) = conversation.filter(|it| author.as_ref() == Some(&it.name)) else {
+            return;
+        };
+        let [heading, rest] = headed(area);
+        let row = scene
+            .rows
+            .iter()
+            .find(|row| row.member.name == conversation.name);
+        let what = row.map_or_else(|| conversation.name.to_string(), title);
+        rule(frame, heading, &what, "");
+        self.end_of_conversation(frame, conversation, rest);
     }
 
     /// Draws the whole text of a request; what a person can answer can be answered from now on.

@@ -9,9 +9,9 @@ use teamd_client::print::table::width;
 use teamd_client::print::task::{blockers, style};
 use teamd_shared::task::Task;
 
-use super::{TopScene, WIDE, mark, say};
+use super::{HIGH, LARGE, TopScene, WIDE, mark, say, with_detail};
 use crate::model::{COLUMNS, standing};
-use crate::terminal::{cell, headed, row};
+use crate::terminal::{cell, headed, inset, page, row, rule};
 use crate::top::app::{App, Target};
 
 /// The lines that a task has, where there is room for them.
@@ -28,6 +28,22 @@ impl App {
                 "No task has that in its subject or owner: Esc shows all."
             };
             return say(frame, area, text);
+        }
+        let mut area = area;
+        if area.height >= HIGH {
+            let most = self.lists.columns.iter().map(Vec::len).max().unwrap_or(0);
+            let lines = most * usize::from(LINES) + 2;
+            let height = u16::try_from(lines).unwrap_or(u16::MAX);
+            let [board, below] = Layout::vertical([
+                Constraint::Length(height.min(area.height / 2)),
+                Constraint::Min(0),
+            ])
+            .areas(area);
+            area = board;
+            self.selected_task(frame, scene, below);
+        } else if let Some([board, beside]) = with_detail(area) {
+            area = board;
+            self.selected_task(frame, scene, beside);
         }
         let columns = self.lists.columns.clone();
         let selected = self.lists.tasks.selected().copied();
@@ -88,6 +104,39 @@ impl App {
                 self.targets.push((place, Target::Task(task.id)));
             }
         }
+    }
+}
+
+impl App {
+    /// Draws the selected task whole, and beside it, where there is room, what its owner does.
+    fn selected_task(&mut self, frame: &mut Frame<'_>, scene: &TopScene<'_>, area: Rect) {
+        let Some(id) = self.lists.tasks.selected().copied() else {
+            return;
+        };
+        let task = scene.seen.team.tasks.get(&id);
+        let owner = task.and_then(|task| task.owner.as_ref());
+        let conversation = scene.seen.conversation;
+        let conversation = conversation.filter(|it| owner == Some(&it.name));
+        let mut area = area;
+        if area.width >= LARGE
+            && let Some(conversation) = conversation
+        {
+            let [task, gap, beside] = Layout::horizontal([
+                Constraint::Percentage(55),
+                Constraint::Length(1),
+                Constraint::Min(10),
+            ])
+            .areas(area);
+            let _: Rect = gap;
+            area = task;
+            let [heading, rest] = headed(beside);
+            rule(frame, heading, conversation.name.as_str(), "");
+            self.end_of_conversation(frame, conversation, rest);
+        }
+        let text = (scene.write_task)(id);
+        let of = format!("task {id}");
+        self.detail.set(&of, &text, inset(area).width.into());
+        page(frame, headed(area), &of, &mut self.detail);
     }
 }
 

@@ -109,6 +109,12 @@ impl App {
         lines
     }
 
+    /// Draws the members beside something else.
+    pub(super) fn members(&mut self, frame: &mut Frame<'_>, scene: &mut TopScene<'_>, area: Rect) {
+        let lines = self.lines(&scene.rows);
+        self.list(frame, scene, &lines, area);
+    }
+
     fn list(
         &mut self,
         frame: &mut Frame<'_>,

@@ -16,6 +16,7 @@ use teamd_client::print::render::DIM;
 use teamd_client::print::style::paint;
 use teamd_client::print::{self, escape};
 use teamd_client::read::{tasks, text};
+use teamd_shared::amount::format_size;
 use teamd_shared::control::{Command, Done, RequestCode, TaskOrder};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::Team;
@@ -46,6 +47,9 @@ pub(crate) enum ActionEnd {
     /// The codes of the pending requests; none: answers need no code.
     Codes(Option<Vec<RequestCode>>),
 }
+
+/// How much of the output of a check is shown with its task, in bytes.
+const LOG_END: u64 = 64 << 10;
 
 /// Catches a signal from now on. Must be called within the runtime.
 ///
@@ -181,9 +185,18 @@ pub(crate) fn task<'d>(context: &Context, order: TaskOrder) -> RunningAction<'d>
 
 /// Describes a task in full, with the output of its last check.
 pub(crate) fn task_text(dir: &TeamDir, team: &Team, task: &Task) -> String {
-    let log = match tasks::read_log(dir, task.id) {
+    let log = match tasks::read_log_end(dir, task.id, LOG_END) {
         Ok(None) => paint(DIM, "no check of it has run"),
-        Ok(Some(output)) => escape::text(output.trim_end()).into_owned(),
+        Ok(Some(log)) => {
+            let output = escape::text(log.text.trim_end()).into_owned();
+            match log.before {
+                0 => output,
+                before => {
+                    let note = format!("… {} are before this", format_size(before));
+                    format!("{}\n{output}", paint(DIM, note))
+                }
+            }
+        }
         Err(error) => explained(&error),
     };
     format!(

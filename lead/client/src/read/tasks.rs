@@ -1,6 +1,8 @@
 //! The tasks of a team: those of the journal, and those that are in files of their own since they
 //! were completed long ago.
 
+use std::io::{Read as _, Seek as _, SeekFrom};
+
 use rustix::fs::OFlags;
 use teamd_shared::journal::Team;
 use teamd_shared::json;
@@ -49,17 +51,43 @@ fn read(dir: &TeamDir, id: TaskId) -> Result<Option<Task>, CommandError> {
 
 /// Returns the output of the last check of a task; none if none has run.
 pub fn read_log(dir: &TeamDir, id: TaskId) -> Result<Option<String>, CommandError> {
+    let log = read_log_from(dir, id, |_| 0)?;
+    Ok(log.map(|log| log.text))
+}
+
+/// The end of the output of a check.
+#[derive(Debug)]
+pub struct LogEnd {
+    /// The end.
+    pub text: String,
+    /// How many bytes come before it.
+    pub before: u64,
+}
+
+/// Returns the end of the output of the last check of a task, at most so many bytes of it; none if
+/// none has run. A view reads it for each frame.
+pub fn read_log_end(dir: &TeamDir, id: TaskId, most: u64) -> Result<Option<LogEnd>, CommandError> {
+    read_log_from(dir, id, |length| length.saturating_sub(most))
+}
+
+fn read_log_from(
+    dir: &TeamDir,
+    id: TaskId,
+    from: impl FnOnce(u64) -> u64,
+) -> Result<Option<LogEnd>, CommandError> {
     let at = TeamPath::check_log(id);
     let mut file = match dir.open_file(&at, OFlags::RDONLY) {
         Err(error) if error.is_not_found() => return Ok(None),
         file => file?,
     };
+    let failed = |error: std::io::Error| {
+        CommandError::new(ExitCode::Failed, format!("cannot read {at}: {error}"))
+    };
+    let length = file.metadata().map_err(failed)?.len();
+    let before = from(length);
+    file.seek(SeekFrom::Start(before)).map_err(failed)?;
     let mut output = Vec::new();
-    match std::io::Read::read_to_end(&mut file, &mut output) {
-        Ok(_) => Ok(Some(String::from_utf8_lossy(&output).into_owned())),
-        Err(error) => Err(CommandError::new(
-            ExitCode::Failed,
-            format!("cannot read {at}: {error}"),
-        )),
-    }
+    file.read_to_end(&mut output).map_err(failed)?;
+    let text = String::from_utf8_lossy(&output).into_owned();
+    Ok(Some(LogEnd { text, before }))
 }

@@ -26,6 +26,7 @@ pub mod fs;
 #[cfg(test)]
 mod hostile;
 pub mod id;
+pub mod image;
 pub mod inbox;
 pub mod installed;
 pub mod job;

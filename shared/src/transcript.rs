@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::fs::end_of_last_line;
 use crate::id::RequestId;
+use crate::image::Image;
 use crate::json;
 use crate::message::{IdleReason, Message};
 use crate::name::Name;
@@ -129,6 +130,9 @@ pub enum Event {
         content: String,
         /// Whether that is an error.
         is_error: bool,
+        /// The images that belong to it: `content` has a text in the place of each.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     },
     /// A piece of work ended; the notification to the lead follows, under this id.
     Idle {

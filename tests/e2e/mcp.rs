@@ -570,6 +570,50 @@ fn a_server_that_cannot_begin_is_shown_with_its_error() {
     }
 }
 
+/// A PNG of one pixel.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+#[test]
+fn a_model_that_takes_images_sees_those_of_a_result_also_after_a_kill() {
+    let of_anthropic = format!("\"data\":\"{PNG}\"");
+    let of_openai = format!("data:image/png;base64,{PNG}");
+    for (model, image) in [
+        ("anthropic:claude-sonnet-4-5", Some(&of_anthropic)),
+        ("openai:gpt-5.1", Some(&of_openai)),
+        ("anthropic:fake", None),
+    ] {
+        let server = ModelServer::start();
+        let arguments = json!({"text": "look", "image": PNG});
+        let input = json!({"name": "mcp__stub__say", "arguments": arguments});
+        server.calls("mcp_call", input).says("seen").says("again");
+        let Some(team) = begun(server.team(), "", "") else {
+            return;
+        };
+        team.teamctl([
+            "spawn", "alice", "--model", model, "--mcp", "stub", "--prompt", "go",
+        ])
+        .ok();
+        team.until_finished("alice", 1);
+        let results = team.results("alice");
+        assert_eq!(content(&results[0]), "look\n[image: png, 70B]");
+        let shows = || {
+            let asked = server.last().body.to_string();
+            image.map_or(
+                !asked.contains(&of_anthropic) && !asked.contains("image_url"),
+                |image| asked.contains(image),
+            )
+        };
+        assert!(shows(), "{model}: {}", server.last().body);
+        let shown = team.teamctl(["transcript", "alice"]).ok().stdout;
+        assert!(shown.contains("[image: png, 70B]"), "{shown}");
+        team.kill_and_wait_for_restart("alice");
+        team.send("alice", "once more");
+        team.until_finished("alice", 2);
+        assert!(shows(), "{model}: {}", server.last().body);
+        assert_eq!(server.broken_rules(), [""; 0], "{model}");
+    }
+}
+
 /// A model is told of each tool with a line, and of a kill what became of each call.
 #[test]
 fn a_model_is_told_of_the_tools_and_what_became_of_its_calls() {

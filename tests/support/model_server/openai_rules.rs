@@ -64,7 +64,10 @@ pub(super) fn check(request: &Request) -> Checked {
             "user" => {
                 only(message, &["role", "content"], &at)?;
                 let text = message["content"].as_str().unwrap_or_default();
-                ensure(!text.trim().is_empty(), || format!("{at}: no content"))?;
+                let is_list = is_list(&message["content"]);
+                ensure(is_list || !text.trim().is_empty(), || {
+                    format!("{at}: no content")
+                })?;
             }
             "assistant" => open = assistant(message, &at, &mut ids)?,
             "tool" => {
@@ -153,4 +156,19 @@ fn assistant(message: &Value, at: &str, ids: &mut HashSet<String>) -> Result<Vec
         || format!("{at}: no content"),
     )?;
     Ok(open)
+}
+
+/// Whether the content of a message of the user is a list of texts and images.
+fn is_list(content: &Value) -> bool {
+    let parts = content.as_array();
+    parts.is_some_and(|parts| {
+        !parts.is_empty()
+            && parts.iter().all(|part| match part["type"].as_str() {
+                Some("text") => part["text"].is_string(),
+                Some("image_url") => part["image_url"]["url"]
+                    .as_str()
+                    .is_some_and(|url| url.starts_with("data:image/")),
+                _ => false,
+            })
+    })
 }

@@ -246,7 +246,8 @@ fn content(place: usize, message: &Value, before: &Value, ids: &mut HashSet<Stri
                     )
                 })?;
                 open.remove(found);
-                ensure(!text("content").is_empty(), || {
+                let is_list = is_result_list(&block["content"]);
+                ensure(is_list || !text("content").is_empty(), || {
                     format!("{at}: empty tool_result")
                 })?;
             }
@@ -263,5 +264,22 @@ fn content(place: usize, message: &Value, before: &Value, ids: &mut HashSet<Stri
         format!(
             "{at}: `tool_use` ids were found without `tool_result` blocks immediately after: {open:?}"
         )
+    })
+}
+
+/// Whether the content of a result is a list of texts and images.
+fn is_result_list(content: &Value) -> bool {
+    let blocks = content.as_array();
+    blocks.is_some_and(|blocks| {
+        !blocks.is_empty()
+            && blocks.iter().all(|block| match block["type"].as_str() {
+                Some("text") => block["text"].is_string(),
+                Some("image") => {
+                    let source = &block["source"];
+                    let is_of_kind = source["media_type"] == "image/png";
+                    source["type"] == "base64" && is_of_kind && source["data"].is_string()
+                }
+                _ => false,
+            })
     })
 }

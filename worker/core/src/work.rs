@@ -149,6 +149,7 @@ impl WorkProgress {
                 tool_use_id,
                 content,
                 is_error,
+                ..
             } => {
                 if !is_error || content.contains(IN_DOUBT) {
                     self.grant(tool_use_id);
@@ -299,6 +300,7 @@ impl WorkProgress {
                 tool_use_id,
                 content,
                 is_error: true,
+                images: Vec::new(),
             });
         }
         lost

@@ -272,8 +272,12 @@ fn last_steps(turns: &[PromptTurn]) -> String {
 
 fn shorten(part: &mut TurnPart) {
     match part {
-        TurnPart::Text(text) | TurnPart::Result { content: text, .. } => {
-            *text = excerpt(text, GLANCE)
+        TurnPart::Text(text) => *text = excerpt(text, GLANCE),
+        TurnPart::Result {
+            content, images, ..
+        } => {
+            *content = excerpt(content, GLANCE);
+            images.clear();
         }
         // Its input is not touched: a service may look at it. What a model writes is bounded by its
         // output limit.

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::Value;
+use teamd_shared::image::Image;
 use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Event};
@@ -22,6 +23,11 @@ const NO_RESULT: &str = "no result was recorded; the call may have run";
 /// What a model reads after its work was interrupted.
 const INTERRUPTED: &str = "<interrupted>\nYour work was ended here by the lead. What was asked of you before is withdrawn, \
     unless it is asked again.\n</interrupted>";
+
+/// How many images a prompt has at most, and their bytes in base64: a service refuses more than 32
+/// MB.
+const MOST_IMAGES: usize = 20;
+const MOST_IMAGE_BYTES: usize = 20 << 20;
 
 /// The first turn if there is nothing to answer yet.
 const NOTHING: &str = "(nothing)";
@@ -125,7 +131,8 @@ impl ModelConversation {
                 tool_use_id,
                 content,
                 is_error,
-            } => self.result(tool_use_id, content, *is_error),
+                images,
+            } => self.result(tool_use_id, content, *is_error, images),
             Event::Compacted { summary, kept, .. } => self.cut(summary, *kept),
             // The incarnation has given up its work.
             Event::Left { .. } => {
@@ -301,17 +308,20 @@ impl ModelConversation {
         self.open.extend(open);
     }
 
-    fn result(&mut self, id: &str, content: &str, is_error: bool) {
+    fn result(&mut self, id: &str, content: &str, is_error: bool, images: &[Image]) {
         let Some(at) = self.open.iter().position(|open| open.id == id) else {
             return;
         };
         let open = self.open.remove(at);
-        self.uncounted += content.len();
-        self.push(TurnPart::Result {
+        let images = self.within_limits(images);
+        let part = TurnPart::Result {
             id: open.id.clone(),
             content: content.to_owned(),
             is_error,
-        });
+            images,
+        };
+        self.uncounted += part.bytes();
+        self.push(part);
         let delivered = std::mem::take(&mut self.delivered);
         // If the list was lost, or is too long for a result, the messages follow as text.
         if is_error || message_text::list(&delivered).is_none() {
@@ -322,10 +332,33 @@ impl ModelConversation {
         self.essentials.call_ended(&open, content, is_error);
     }
 
+    /// Returns the images that there is room for. What was sent once is sent again, so that the
+    /// cache of the service stays: the room is that of the first ones, until a summary replaces
+    /// them.
+    fn within_limits(&self, images: &[Image]) -> Vec<Image> {
+        let mut shown = Vec::new();
+        let parts = self.turns.iter().flat_map(|turn| &turn.parts);
+        let before = parts.flat_map(TurnPart::images);
+        let (mut count, mut bytes) = (0, 0);
+        for image in before {
+            count += 1;
+            bytes += image.data.len();
+        }
+        for image in images {
+            count += 1;
+            bytes += image.data.len();
+            if count > MOST_IMAGES || bytes > MOST_IMAGE_BYTES {
+                break;
+            }
+            shown.push(image.clone());
+        }
+        shown
+    }
+
     fn answer_open_calls(&mut self) {
         while let Some(open) = self.open.first() {
             let id = open.id.clone();
-            self.result(&id, NO_RESULT, true);
+            self.result(&id, NO_RESULT, true, &[]);
         }
     }
 

@@ -87,6 +87,7 @@ impl OneShot {
                 tool_use_id,
                 content,
                 is_error,
+                ..
             } => {
                 if self
                     .running
@@ -238,6 +239,7 @@ mod tests {
             tool_use_id: id.unwrap(),
             content: content.to_owned(),
             is_error,
+            images: Vec::new(),
         }
     }
 

@@ -5,8 +5,13 @@
 //! before text.
 
 use serde_json::Value;
+use teamd_shared::image::Image;
 use teamd_shared::transcript::Block;
 use teamd_worker_core::tools::ToolText;
+
+/// What an image counts in a prompt, in bytes of text: some 1,600 tokens, which is the most that
+/// Anthropic's models spend on one.
+pub(crate) const BYTES_OF_IMAGE: usize = 1600 * 3;
 
 /// A complete request to a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +67,8 @@ pub(crate) enum TurnPart {
         content: String,
         /// Whether it failed.
         is_error: bool,
+        /// The images that belong to it, for models that take some.
+        images: Vec<Image>,
     },
     /// A value that only the service of the model understands.
     Opaque(Value),
@@ -85,12 +92,22 @@ impl TurnPart {
         matches!(self, Self::Call { .. })
     }
 
+    /// Returns its images.
+    pub(super) fn images(&self) -> &[Image] {
+        match self {
+            Self::Result { images, .. } => images,
+            _ => &[],
+        }
+    }
+
     /// Estimates its length in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
             Self::Call { name, input, .. } => name.len() + input.to_string().len(),
-            Self::Result { content, .. } => content.len(),
+            Self::Result {
+                content, images, ..
+            } => content.len() + images.len() * BYTES_OF_IMAGE,
             Self::Opaque(value) => value.to_string().len(),
         }
     }

@@ -106,6 +106,7 @@ impl UpdateReader {
                 tool_use_id,
                 content,
                 is_error,
+                ..
             } => {
                 let status = if *is_error {
                     ToolCallStatus::Failed

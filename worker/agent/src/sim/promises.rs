@@ -233,6 +233,7 @@ impl World<'_> {
                 tool_use_id,
                 content,
                 is_error,
+                ..
             } = &entry.event
             {
                 let result = Recorded {

@@ -162,6 +162,7 @@ impl State {
             tool_use_id,
             content: String::new(),
             is_error: false,
+            images: Vec::new(),
         });
     }
 

@@ -19,6 +19,7 @@ mod write_file;
 
 use teamd_shared::control::TaskOrder;
 use teamd_shared::id::RequestId;
+use teamd_shared::image::Image;
 use teamd_shared::member::Gate;
 use teamd_shared::message::ALL;
 use teamd_shared::tools::{
@@ -195,6 +196,8 @@ pub struct Outcome {
     pub content: String,
     /// Whether that is an error.
     pub is_error: bool,
+    /// The images that belong to it: the text has a word in the place of each.
+    pub images: Vec<Image>,
 }
 
 impl Outcome {
@@ -203,6 +206,7 @@ impl Outcome {
         Self {
             content: content.into(),
             is_error: false,
+            images: Vec::new(),
         }
     }
 
@@ -211,6 +215,7 @@ impl Outcome {
         Self {
             content: content.into(),
             is_error: true,
+            images: Vec::new(),
         }
     }
 }

@@ -53,6 +53,7 @@ fn result(id: &str) -> Event {
         tool_use_id: id.to_owned(),
         content: String::new(),
         is_error: false,
+        images: Vec::new(),
     }
 }
 
@@ -503,6 +504,7 @@ fn what_a_spawn_gives_to_a_teammate_counts_even_if_nothing_says_that_it_has_run(
         tool_use_id: "0".to_owned(),
         content: content.to_owned(),
         is_error,
+        images: Vec::new(),
     };
     let granted = |events: &[Event]| replayed_of(Name::lead(), events).granted.tokens;
     let begins = begins(Some("go"));

@@ -543,6 +543,7 @@ impl AgentDriver for Acp {
             let outcome = Outcome {
                 content: content.to_owned(),
                 is_error,
+                images: Vec::new(),
             };
             // Without a receiver the agent has given the call up.
             drop(reply.send(outcome));

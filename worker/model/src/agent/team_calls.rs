@@ -100,6 +100,7 @@ impl<A> TeamCalls<A> {
             let outcome = Outcome {
                 content: content.to_owned(),
                 is_error,
+                images: Vec::new(),
             };
             self.early.insert(id.to_owned(), outcome);
         }

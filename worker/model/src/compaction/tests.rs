@@ -36,6 +36,7 @@ fn long(steps: usize) -> ModelConversation {
             tool_use_id: id,
             content,
             is_error: false,
+            images: Vec::new(),
         });
     }
     conversation
@@ -174,6 +175,7 @@ fn task_plan_and_shutdown_are_kept_word_for_word_whatever_the_model_wrote() {
         tool_use_id: "p".to_owned(),
         content: verdict,
         is_error: false,
+        images: Vec::new(),
     });
     conversation.observe(&Event::Asked {
         request_id: RequestId::new("a1b2").unwrap(),

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 use teamd_shared::id::RequestId;
+use teamd_shared::image::ImageType;
 use teamd_shared::message::IdleReason;
 use teamd_shared::transcript::Usage;
 use uuid::Uuid;
@@ -65,6 +66,7 @@ fn result(id: &str, content: &str, is_error: bool) -> Event {
         tool_use_id: id.to_owned(),
         content: content.to_owned(),
         is_error,
+        images: Vec::new(),
     }
 }
 
@@ -539,4 +541,31 @@ proptest! {
             prop_assert_eq!(violations(&compaction::question(asked.to_vec())), Vec::<String>::new());
         }
     }
+}
+
+#[test]
+fn a_prompt_has_so_many_images_and_what_was_sent_is_sent_again() {
+    let mut conversation = begun();
+    let image = Image {
+        media_type: ImageType::Png,
+        data: "AAAA".to_owned(),
+    };
+    for number in 0..6 {
+        let id = format!("c{number}");
+        conversation.observe(&answers(vec![call(&id, "mcp_call")]));
+        conversation.observe(&Event::Result {
+            tool_use_id: id,
+            content: "[image: png, 3B]".to_owned(),
+            is_error: false,
+            images: vec![image.clone(); 4],
+        });
+    }
+    let turns = conversation.turns();
+    let counts: Vec<usize> = turns
+        .iter()
+        .flat_map(|turn| &turn.parts)
+        .filter(|part| matches!(part, TurnPart::Result { .. }))
+        .map(|part| part.images().len())
+        .collect();
+    assert_eq!(counts, [4, 4, 4, 4, 4, 0]);
 }

@@ -82,6 +82,7 @@ impl Talk {
             tool_use_id: id.to_owned(),
             content: content.to_owned(),
             is_error: false,
+            images: Vec::new(),
         });
     }
 

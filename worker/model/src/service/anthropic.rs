@@ -18,13 +18,15 @@
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
+use teamd_shared::image::Image;
+use teamd_shared::model_spec::Provider;
 use teamd_shared::transcript::Usage;
 
-use super::catalog::max_output;
+use super::catalog::{max_output, takes_images};
 use super::draft::Draft;
 use super::events::ServerEvent;
 use super::failure::Failure;
-use super::wire::{Wire, identifier, json as parse, name, object};
+use super::wire::{Wire, counted, identifier, json as parse, name, object};
 use teamd_worker_core::secret::Secret;
 use teamd_worker_core::tools::ToolText;
 
@@ -45,6 +47,8 @@ pub(super) struct Anthropic {
     /// Whether thinking is sent back. A model refuses the thinking of another model, and its own
     /// once the conversation was summed up.
     sends_opaque: bool,
+    /// Whether images are sent: the model takes them, as far as that is known.
+    sends_images: bool,
 }
 
 impl Anthropic {
@@ -55,6 +59,7 @@ impl Anthropic {
             model: model.to_owned(),
             window,
             sends_opaque: true,
+            sends_images: takes_images(Provider::Anthropic, model),
         }
     }
 
@@ -103,6 +108,20 @@ impl Anthropic {
             .collect()
     }
 
+    /// Writes the content of a result: a text, or a list with the images behind it.
+    fn with_images(&self, text: &str, images: &[Image]) -> Value {
+        if images.is_empty() || !self.sends_images {
+            return json!(text);
+        }
+        let mut content = vec![json!({ "type": "text", "text": text })];
+        for image in images {
+            let source =
+                json!({ "type": "base64", "media_type": image.media_type, "data": image.data });
+            content.push(json!({ "type": "image", "source": source }));
+        }
+        Value::Array(content)
+    }
+
     fn block(&self, part: &TurnPart) -> Option<Value> {
         match part {
             TurnPart::Text(text) if text.trim().is_empty() => None,
@@ -120,12 +139,14 @@ impl Anthropic {
                 id,
                 content,
                 is_error,
+                images,
             } => {
                 let content = if content.is_empty() {
                     "(no output)"
                 } else {
                     content
                 };
+                let content = self.with_images(content, images);
                 let mut result = json!({ "type": "tool_result", "tool_use_id": wire_id(id), "content": content });
                 if *is_error {
                     result["is_error"] = Value::Bool(true);
@@ -192,7 +213,13 @@ impl Wire for Anthropic {
                 .collect(),
         );
         let mut body = Value::Object(body);
-        body["max_tokens"] = json!(self.room(prompt.max_output, body.to_string().len()));
+        let written = body.to_string().len();
+        let bytes = if self.sends_images {
+            counted(prompt.turns, written)
+        } else {
+            written
+        };
+        body["max_tokens"] = json!(self.room(prompt.max_output, bytes));
         body
     }
 
@@ -201,6 +228,10 @@ impl Wire for Anthropic {
     }
 
     fn adapt(&mut self, failure: &Failure) -> bool {
+        let is_about_images = failure.has_status(&[400]) && failure.mentions(&["image"]);
+        if is_about_images && std::mem::take(&mut self.sends_images) {
+            return true;
+        }
         let is_about_thinking =
             failure.has_status(&[400]) && failure.mentions(&["thinking", "signature"]);
         is_about_thinking && std::mem::take(&mut self.sends_opaque)

@@ -28,6 +28,32 @@ pub(super) fn max_output(model: &str) -> u64 {
     }
 }
 
+/// Tells whether a model takes images, as far as its name tells.
+pub(super) fn takes_images(provider: Provider, model: &str) -> bool {
+    match provider {
+        Provider::Anthropic => version(model).is_some_and(|(major, _)| major >= 3),
+        Provider::OpenAi | Provider::Script => {
+            let name = model.rsplit('/').next().unwrap_or(model);
+            let is_mini = ["o1-mini", "o3-mini"]
+                .iter()
+                .any(|mini| name.starts_with(mini));
+            !is_mini && SEEING.iter().any(|beginning| name.starts_with(beginning))
+        }
+    }
+}
+
+/// The beginnings of the names of OpenAI's models that take images.
+const SEEING: [&str; 8] = [
+    "gpt-4o",
+    "gpt-4.1",
+    "gpt-4-turbo",
+    "gpt-5",
+    "gpt-6",
+    "o1",
+    "o3",
+    "o4",
+];
+
 /// Reads the version in a name such as `claude-sonnet-5-5` or `claude-3-5-haiku-20241022`: major
 /// and minor.
 fn version(model: &str) -> Option<(u32, u32)> {
@@ -94,8 +120,14 @@ mod tests {
             ("openai/gpt-4.1-mini", 1_000_000),
         ] {
             assert_eq!(window(Provider::OpenAi, model), size, "{model}");
+            assert!(takes_images(Provider::OpenAi, model), "{model}");
         }
         assert_eq!(window(Provider::OpenAi, "qwen3:8b"), LOCAL);
+        for model in ["o3-mini", "gpt-3.5-turbo", "qwen3:8b"] {
+            assert!(!takes_images(Provider::OpenAi, model), "{model}");
+        }
+        assert!(takes_images(Provider::Anthropic, "claude-sonnet-5-5"));
+        assert!(!takes_images(Provider::Anthropic, "fake"));
         assert!(
             window(
                 Provider::Anthropic,

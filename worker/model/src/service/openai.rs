@@ -10,8 +10,10 @@
 //! cost, indexes, ids or `[DONE]`, send a whole call at once, or several calls under one index.
 
 use serde_json::{Map, Value, json};
+use teamd_shared::model_spec::Provider;
 use teamd_shared::transcript::Usage;
 
+use super::catalog::takes_images;
 use super::draft::{Draft, text};
 use super::events::ServerEvent;
 use super::failure::Failure;
@@ -20,6 +22,9 @@ use teamd_worker_core::secret::Secret;
 use teamd_worker_core::tools::ToolText;
 
 use crate::prompt::{Prompt, PromptTurn, Role, TurnPart};
+
+/// What stands before images: a result of a call has only text, so they follow it.
+const IMAGES: &str = "The images of the results above, in their order.\n\n";
 
 /// The places of the reasoning, of the text, and of the first call.
 const REASONED: u64 = 0;
@@ -38,6 +43,8 @@ pub(super) struct OpenAi {
     both_limits: bool,
     /// Whether what the model reasoned is sent back: some services want it, others refuse it.
     reasons: bool,
+    /// Whether images are sent: the model takes them, as far as that is known.
+    sends_images: bool,
 }
 
 impl OpenAi {
@@ -50,6 +57,7 @@ impl OpenAi {
             old_limit: !is_own,
             both_limits: false,
             reasons: false,
+            sends_images: takes_images(Provider::OpenAi, model),
         }
     }
 
@@ -60,7 +68,7 @@ impl OpenAi {
         }
         for turn in prompt.turns {
             match turn.role {
-                Role::User => messages.extend(of_user(turn)),
+                Role::User => messages.extend(of_user(turn, self.sends_images)),
                 Role::Assistant => messages.push(self.of_assistant(turn)),
             }
         }
@@ -137,6 +145,9 @@ impl Wire for OpenAi {
         if !failure.has_status(&[400, 422]) {
             return false;
         }
+        if failure.mentions(&["image"]) && std::mem::take(&mut self.sends_images) {
+            return true;
+        }
         if failure.mentions(&["stream_options", "include_usage"]) {
             return std::mem::take(&mut self.counts);
         }
@@ -185,7 +196,7 @@ fn call(part: &TurnPart) -> Option<Value> {
 }
 
 /// The results, one message each, directly behind their calls; then the text.
-fn of_user(turn: &PromptTurn) -> Vec<Value> {
+fn of_user(turn: &PromptTurn, with_images: bool) -> Vec<Value> {
     let mut messages: Vec<_> = turn
         .parts
         .iter()
@@ -194,6 +205,7 @@ fn of_user(turn: &PromptTurn) -> Vec<Value> {
                 id,
                 content,
                 is_error,
+                ..
             } => {
                 // There is no field for errors.
                 let content = if *is_error {
@@ -207,10 +219,35 @@ fn of_user(turn: &PromptTurn) -> Vec<Value> {
         })
         .collect();
     let text = texts(turn, "\n\n");
+    let images = if with_images {
+        images(turn)
+    } else {
+        Vec::new()
+    };
+    if !images.is_empty() {
+        let mut content = vec![json!({ "type": "text", "text": format!("{IMAGES}{text}") })];
+        content.extend(images);
+        messages.push(json!({ "role": "user", "content": content }));
+        return messages;
+    }
     if !text.is_empty() || messages.is_empty() {
         messages.push(json!({ "role": "user", "content": text }));
     }
     messages
+}
+
+/// Writes the images of the results, in their order.
+fn images(turn: &PromptTurn) -> Vec<Value> {
+    let mut written = Vec::new();
+    for image in turn.parts.iter().flat_map(TurnPart::images) {
+        let address = format!(
+            "data:{};base64,{}",
+            image.media_type.media_type(),
+            image.data
+        );
+        written.push(json!({ "type": "image_url", "image_url": { "url": address } }));
+    }
+    written
 }
 
 /// Joins the texts in one string, because some servers refuse lists of parts.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::draft::Draft;
 use super::events::ServerEvent;
 use super::failure::{Failure, FailureKind};
-use crate::prompt::Prompt;
+use crate::prompt::{BYTES_OF_IMAGE, Prompt, PromptTurn, TurnPart};
 use teamd_worker_core::secret::Secret;
 
 /// The wire format of a provider. A further provider is one more file that implements it.
@@ -33,6 +33,19 @@ pub(super) trait Wire: Debug + Send {
     /// Leaves out from now on what this server or model has refused, if it is optional. Returns
     /// whether the next request differs.
     fn adapt(&mut self, failure: &Failure) -> bool;
+}
+
+/// Returns what a request of so many bytes counts: the images in it count by what they cost.
+pub(super) fn counted(turns: &[PromptTurn], written: usize) -> usize {
+    let mut bytes = written;
+    for image in turns
+        .iter()
+        .flat_map(|turn| &turn.parts)
+        .flat_map(TurnPart::images)
+    {
+        bytes = bytes.saturating_sub(image.data.len()) + BYTES_OF_IMAGE;
+    }
+    bytes
 }
 
 /// Reads the JSON of an event.

@@ -209,6 +209,7 @@ impl Foreground {
         Outcome {
             content,
             is_error: failure.is_some(),
+            images: Vec::new(),
         }
     }
 

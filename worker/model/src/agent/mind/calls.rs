@@ -120,6 +120,7 @@ impl AgentCalls {
                     tool_use_id: id,
                     content: outcome.content,
                     is_error: outcome.is_error,
+                    images: outcome.images,
                 });
             }
         }

@@ -170,6 +170,7 @@ impl AgentMind {
                 let outcome = Outcome {
                     content: content.clone(),
                     is_error: *is_error,
+                    images: Vec::new(),
                 };
                 self.calls.add_outcome(id.clone(), outcome);
             }

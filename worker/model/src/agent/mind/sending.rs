@@ -62,6 +62,7 @@ impl AgentMind {
                 tool_use_id,
                 content,
                 is_error,
+                ..
             } => self.result_recorded(tool_use_id, content, *is_error),
             Event::Idle {
                 idle_reason,

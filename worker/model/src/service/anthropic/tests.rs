@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use teamd_shared::image::ImageType;
 use teamd_shared::transcript::{Block, Cut};
 
 use super::*;
@@ -297,6 +298,7 @@ fn result(id: &str, content: &str, is_error: bool) -> TurnPart {
         id: id.to_owned(),
         content: content.to_owned(),
         is_error,
+        images: Vec::new(),
     }
 }
 
@@ -521,5 +523,48 @@ fn a_tool_of_the_service_without_its_result_or_the_other_way_round_is_left_out()
     ] {
         pair(&mut content);
         assert_eq!(content, left);
+    }
+}
+
+#[test]
+fn an_image_stands_behind_the_text_of_its_result_until_the_service_refuses_it() {
+    let picture = TurnPart::Result {
+        id: "a".to_owned(),
+        content: "[image: png, 34B]".to_owned(),
+        is_error: false,
+        images: vec![Image {
+            media_type: ImageType::Png,
+            data: "A".repeat(3 << 20),
+        }],
+    };
+    let turns = [turn(Role::User, vec![picture])];
+    let prompt = Prompt {
+        system: "",
+        tools: &[],
+        turns: &turns,
+        max_output: None,
+    };
+    let mut sees = Anthropic::new("claude-sonnet-4-5", 200_000);
+    let body = sees.body(&prompt);
+    let result = &body["messages"][0]["content"][0];
+    assert_eq!(
+        result["content"][0],
+        json!({"type": "text", "text": "[image: png, 34B]"})
+    );
+    let source = &result["content"][1]["source"];
+    assert_eq!(
+        (&source["type"], &source["media_type"]),
+        (&json!("base64"), &json!("image/png"))
+    );
+    assert_eq!(body["max_tokens"], 32_000, "it counts as what it costs");
+    let text = json!("[image: png, 34B]");
+    let failure = Failure::new(FailureKind::Status(400), "Could not process image");
+    assert!(sees.adapt(&failure) && !sees.adapt(&failure));
+    let blind = Anthropic::new("fake", 200_000);
+    for wire in [sees, blind] {
+        assert_eq!(
+            wire.body(&prompt)["messages"][0]["content"][0]["content"],
+            text
+        );
     }
 }

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use teamd_shared::image::{Image, ImageType};
 use teamd_shared::transcript::{Block, Cut};
 
 use super::*;
@@ -291,6 +292,7 @@ fn turns() -> Vec<PromptTurn> {
         id: id.to_owned(),
         content: content.to_owned(),
         is_error,
+        images: Vec::new(),
     };
     let text_part = |text: &str| TurnPart::Text(text.to_owned());
     let turn = |role, parts| PromptTurn { role, parts };
@@ -380,4 +382,37 @@ fn what_a_server_does_not_take_is_asked_in_another_way_once() {
     let reasons = complain("Missing `reasoning_content` field in the assistant message");
     assert!(wire.adapt(&reasons) && !wire.adapt(&reasons));
     assert_eq!(wire.body(&prompt)["messages"][1]["reasoning_content"], "hm");
+}
+
+#[test]
+fn images_follow_the_results_in_a_message_of_the_user() {
+    let picture = TurnPart::Result {
+        id: "a".to_owned(),
+        content: "[image: png, 34B]".to_owned(),
+        is_error: false,
+        images: vec![Image {
+            media_type: ImageType::Png,
+            data: "AAAA".to_owned(),
+        }],
+    };
+    let turns = [PromptTurn {
+        role: Role::User,
+        parts: vec![picture, TurnPart::Text("mail".to_owned())],
+    }];
+    let prompt = Prompt {
+        system: "",
+        tools: &[],
+        turns: &turns,
+        max_output: None,
+    };
+    let result = json!({"role": "tool", "tool_call_id": "a", "content": "[image: png, 34B]"});
+    let shown = json!({"role": "user", "content": [
+        {"type": "text", "text": "The images of the results above, in their order.\n\nmail"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+    ]});
+    let sees = OpenAi::new("gpt-5.1", true);
+    assert_eq!(sees.body(&prompt)["messages"], json!([result, shown]));
+    let blind = OpenAi::new("qwen3:8b", false);
+    let text = json!({"role": "user", "content": "mail"});
+    assert_eq!(blind.body(&prompt)["messages"], json!([result, text]));
 }

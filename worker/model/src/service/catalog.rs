@@ -32,6 +32,8 @@ pub(super) fn max_output(model: &str) -> u64 {
 pub(super) fn takes_images(provider: Provider, model: &str) -> bool {
     match provider {
         Provider::Anthropic => version(model).is_some_and(|(major, _)| major >= 3),
+        // Only the agent Gemini calls it, which gets the text of a result.
+        Provider::Google => false,
         Provider::OpenAi | Provider::Script => {
             let name = model.rsplit('/').next().unwrap_or(model);
             let is_mini = ["o1-mini", "o3-mini"]

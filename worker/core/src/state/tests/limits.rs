@@ -207,6 +207,7 @@ fn two_pieces_of_work() -> Vec<Event> {
             tool_use_id: "call-1".to_owned(),
             content: "done".to_owned(),
             is_error: false,
+            images: Vec::new(),
         },
         Event::Charged {
             usage: COST,

@@ -418,6 +418,20 @@ fn the_terminal_is_given_back_at_every_end() {
 }
 
 #[test]
+fn no_view_goes_on_when_its_terminal_is_gone() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    // As after SIGHUP.
+    for (view, code) in [
+        (&["top"][..], 130),
+        (&["chat"], 0),
+        (&["attach", "alice"], 0),
+    ] {
+        assert_eq!(Terminal::lost(&team, view), Some(code), "{view:?}");
+    }
+}
+
+#[test]
 fn a_thousand_teammates_and_hostile_texts_stay_inside_their_rows() {
     let team = Team::started();
     team.teamd(["stop"]).ok();

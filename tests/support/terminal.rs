@@ -75,6 +75,30 @@ impl Terminal {
         Self::start(team, env!("CARGO_BIN_EXE_teamd"), args, USUAL)
     }
 
+    /// Starts `teamctl` at a terminal that is gone as soon as something is shown, without a signal,
+    /// and returns the exit code with which it ends.
+    pub(crate) fn lost(team: &Team, args: &[&str]) -> Option<i32> {
+        let ends = openpty(None, None).unwrap();
+        let end = || Stdio::from(ends.slave.try_clone().unwrap());
+        let mut command = team.command(env!("CARGO_BIN_EXE_teamctl"), args);
+        command
+            .env("TERM", "xterm")
+            .stdin(end())
+            .stdout(end())
+            .stderr(end());
+        let mut child = command.process_group(0).spawn().unwrap();
+        drop((command, ends.slave));
+        let mut shown = File::from(ends.master);
+        assert!(read_piece(&mut shown, &mut [0; 4096]).unwrap() > 0);
+        drop(shown);
+        let has_ended = poll_until(&mut || child.try_wait().unwrap().is_some());
+        if !has_ended {
+            child.kill().unwrap();
+        }
+        assert!(has_ended, "it goes on without a terminal");
+        child.wait().unwrap().code()
+    }
+
     fn start(team: &Team, program: &str, args: &[&str], (columns, rows): (u16, u16)) -> Self {
         let size = Winsize {
             ws_row: rows,

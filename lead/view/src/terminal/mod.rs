@@ -2,6 +2,7 @@
 //! are typed, and the keys with their help. It knows neither of the two.
 
 mod edit;
+mod hang_up;
 mod help;
 mod keys_row;
 mod layout;

@@ -17,6 +17,7 @@ use nix::sys::signal::{Signal, raise};
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
+use super::hang_up;
 use teamd_client::print::output::can_move_cursor;
 
 /// The terminal as a screen.
@@ -42,6 +43,7 @@ impl Screen {
             give_back();
             before(panic);
         }));
+        hang_up::watch()?;
         let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         let screen = Self {
             terminal,

@@ -3,6 +3,7 @@
 use std::io::{self, stdin};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 
 /// Has this process get SIGHUP when its terminal is gone. The kernel sends it to the programs of a
@@ -12,26 +13,18 @@ use rustix::process::{Signal, getpid, kill_process};
 /// If the system refuses a thread.
 pub(super) fn watch() -> io::Result<()> {
     let watching = std::thread::Builder::new().name("terminal".to_owned());
-    watching.spawn(|| match until_gone() {
-        Ok(()) => {
-            if let Err(error) = kill_process(getpid(), Signal::HUP) {
-                tracing::warn!("the terminal is gone, and this process cannot be told: {error}");
-            }
-        }
-        Err(error) => tracing::warn!("the end of the terminal is not noticed: {error}"),
+    watching.spawn(|| {
+        until_gone();
+        // A process may always signal itself.
+        kill_process(getpid(), Signal::HUP).ok();
     })?;
     Ok(())
 }
 
-fn until_gone() -> io::Result<()> {
+/// Waits until the terminal is gone. One that cannot be watched any more is taken to be gone.
+fn until_gone() {
     let terminal = stdin();
     // A hang-up and an error are always reported.
     let mut watched = [PollFd::new(&terminal, PollFlags::empty())];
-    loop {
-        match poll(&mut watched, None) {
-            Ok(_) => return Ok(()),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    while poll(&mut watched, None) == Err(Errno::INTR) {}
 }

@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io::Write;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use nix::pty::{Winsize, openpty};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::{Team, poll_until, read_piece};
 
@@ -78,8 +80,19 @@ impl Terminal {
     /// Starts `teamctl` at a terminal that is gone as soon as something is shown, without a signal,
     /// and returns the exit code with which it ends.
     pub(crate) fn lost(team: &Team, args: &[&str]) -> Option<i32> {
-        let ends = openpty(None, None).unwrap();
-        let end = || Stdio::from(ends.slave.try_clone().unwrap());
+        // No other process has its end: `openpty` leaves that to each program that is started.
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = openpt(flags).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let slave = ptsname(&master, Vec::new()).unwrap();
+        let slave = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(nix::libc::O_NOCTTY)
+            .open(slave.to_str().unwrap())
+            .unwrap();
+        let end = || Stdio::from(slave.try_clone().unwrap());
         let mut command = team.command(env!("CARGO_BIN_EXE_teamctl"), args);
         command
             .env("TERM", "xterm")
@@ -87,8 +100,8 @@ impl Terminal {
             .stdout(end())
             .stderr(end());
         let mut child = command.process_group(0).spawn().unwrap();
-        drop((command, ends.slave));
-        let mut shown = File::from(ends.master);
+        drop((command, slave));
+        let mut shown = File::from(master);
         assert!(read_piece(&mut shown, &mut [0; 4096]).unwrap() > 0);
         drop(shown);
         let has_ended = poll_until(&mut || child.try_wait().unwrap().is_some());

@@ -2,6 +2,7 @@
 //! panic included.
 
 use std::io::{self, IsTerminal, Stdout, stdin, stdout};
+use std::mem::ManuallyDrop;
 
 use crossterm::cursor::Show;
 use crossterm::event::{
@@ -22,7 +23,9 @@ use teamd_client::print::output::can_move_cursor;
 
 /// The terminal as a screen.
 pub(crate) struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Never dropped: at its own end it shows the cursor, which is shown already, and it panics where
+    /// the terminal is gone.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     /// Whether it is taken, and no other program has it.
     is_taken: bool,
 }
@@ -44,7 +47,7 @@ impl Screen {
             before(panic);
         }));
         hang_up::watch()?;
-        let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        let terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(stdout()))?);
         let screen = Self {
             terminal,
             is_taken: true,
@@ -92,7 +95,7 @@ impl Screen {
         // Nothing of what was drawn is on it any more. ratatui's own `clear` asks the terminal for
         // the cursor, and the answer comes among the keys.
         execute!(stdout(), Clear(ClearType::All))?;
-        self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        self.terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(stdout()))?);
         Ok(())
     }
 

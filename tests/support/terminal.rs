@@ -77,8 +77,8 @@ impl Terminal {
         Self::start(team, env!("CARGO_BIN_EXE_teamd"), args, USUAL)
     }
 
-    /// Starts `teamctl` at a terminal that is gone as soon as something is shown, without a signal,
-    /// and returns the exit code with which it ends.
+    /// Starts `teamctl` at a terminal that is gone as soon as the first frame is shown, without a
+    /// signal, and returns the exit code with which it ends.
     pub(crate) fn lost(team: &Team, args: &[&str]) -> Option<i32> {
         // No other process has its end: `openpty` leaves that to each program that is started.
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
@@ -102,7 +102,13 @@ impl Terminal {
         let mut child = command.process_group(0).spawn().unwrap();
         drop((command, slave));
         let mut shown = File::from(master);
-        assert!(read_piece(&mut shown, &mut [0; 4096]).unwrap() > 0);
+        let mut first = Vec::new();
+        while rfind(&first, FRAME[1]).is_none() {
+            let mut piece = [0; 4096];
+            let length = read_piece(&mut shown, &mut piece).unwrap();
+            assert!(length > 0, "it ended before a frame was shown");
+            first.extend_from_slice(&piece[..length]);
+        }
         drop(shown);
         let has_ended = poll_until(&mut || child.try_wait().unwrap().is_some());
         if !has_ended {

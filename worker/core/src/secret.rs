@@ -15,29 +15,28 @@ const SHORT: usize = 6;
 pub struct Secret {
     variable: String,
     value: String,
-    /// How it may stand in a text; nothing if it is too short to be told from a word.
+    /// How it may stand in a text, the longest form first: within quotes a part of it is written as
+    /// it is. Nothing if it is too short to be told from a word.
     forms: Vec<String>,
 }
 
 impl Secret {
     /// Makes it of a variable and its value.
     pub fn new(variable: &str, value: String) -> Self {
-        let mut forms = Vec::new();
-        if is_secret(&value) {
-            let in_json = serde_json::Value::from(value.as_str()).to_string();
-            let in_debug = format!("{value:?}");
-            forms.push(value.clone());
-            for quoted in [in_json, in_debug] {
-                let inner = quoted[1..quoted.len() - 1].to_owned();
-                if !forms.contains(&inner) {
-                    forms.push(inner);
-                }
-            }
-        }
+        let forms = forms_of(&value);
         Self {
             variable: variable.to_owned(),
             value,
             forms,
+        }
+    }
+
+    /// Makes what is handed over like a secret, and may be shown.
+    pub fn shown(variable: &str, value: String) -> Self {
+        Self {
+            variable: variable.to_owned(),
+            value,
+            forms: Vec::new(),
         }
     }
 
@@ -86,6 +85,64 @@ pub fn hide_all(secrets: &[Secret], text: &str) -> String {
         hidden = secret.hide(hidden);
     }
     hidden.into_owned()
+}
+
+/// Returns how a value may stand in a text, the longest form first. A program repeats it with or
+/// without what is around it: blanks, and the word before a token (`Bearer TOKEN`).
+fn forms_of(value: &str) -> Vec<String> {
+    let trimmed = value.trim();
+    let behind_word = match trimmed.split_once(' ') {
+        Some((_, token)) if !token.contains(' ') => token,
+        _ => "",
+    };
+    let mut forms = Vec::new();
+    for secret in [value, trimmed, behind_word] {
+        if is_secret(secret) {
+            forms.extend(written(secret));
+        }
+    }
+    forms.sort();
+    forms.dedup();
+    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    forms
+}
+
+/// Returns a text as programs write it: as it is, within quotes as Rust does it, and in JSON, of
+/// which some programs escape `/` (PHP), `&`, `<` and `>` (Go), and what is not ASCII (Python).
+fn written(text: &str) -> Vec<String> {
+    let json = inner(&serde_json::Value::from(text).to_string());
+    let of_go = json
+        .replace('&', "\\u0026")
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e");
+    vec![
+        text.to_owned(),
+        inner(&format!("{text:?}")),
+        json.replace('/', "\\/"),
+        ascii(&json),
+        ascii(&json.replace('/', "\\/")),
+        of_go,
+        json,
+    ]
+}
+
+fn inner(quoted: &str) -> String {
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// Writes what is not ASCII as escapes of JSON.
+fn ascii(json: &str) -> String {
+    let mut escaped = String::new();
+    for character in json.chars() {
+        if character.is_ascii() {
+            escaped.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            escaped.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    escaped
 }
 
 /// Tells whether a value is a secret. A short one may be the key of a local server, which accepts
@@ -137,6 +194,34 @@ mod tests {
             let hidden = token.hide(text.as_str().into());
             assert!(hidden.contains("\"[the value of TOKEN]\""), "{hidden}");
         }
+    }
+
+    #[test]
+    fn no_form_in_which_a_program_repeats_a_value_is_left() {
+        let written = "/to\"k\\\\e&<n>/ü\\";
+        let token = secret("TOKEN", &format!("Bearer {written}\n"));
+        let json = serde_json::Value::from(written).to_string();
+        let of_go = json
+            .replace('&', r"\u0026")
+            .replace('<', r"\u003c")
+            .replace('>', r"\u003e");
+        let of_php = json.replace('/', r"\/").replace('ü', r"\u00fc");
+        let of_python = json.replace('ü', r"\u00fc");
+        let in_debug = format!("{written:?}");
+        for quoted in [json, of_go, of_php, of_python, in_debug] {
+            let hidden = token.hide(quoted.as_str().into());
+            assert_eq!(hidden, "\"[the value of TOKEN]\"", "{quoted}");
+        }
+        let hidden = token.hide(written.into());
+        assert_eq!(hidden, "[the value of TOKEN]");
+        let hidden = token.hide(format!("<Bearer {written}>").into());
+        assert_eq!(hidden, "<[the value of TOKEN]>");
+    }
+
+    #[test]
+    fn what_may_be_shown_is_not_hidden() {
+        let path = Secret::shown("ROOT", "/srv/project".to_owned());
+        assert_eq!(path.hide("/srv/project/a".into()), "/srv/project/a");
     }
 
     #[test]

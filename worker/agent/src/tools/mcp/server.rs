@@ -1,5 +1,6 @@
 //! One MCP server: whether it runs, how often it has died, and its gate.
 
+use std::path::Path;
 use std::time::Duration;
 
 use teamd_shared::environment::Environment;
@@ -218,14 +219,39 @@ fn secrets_of(server: &McpServer, environment: &Environment) -> Result<Vec<Secre
         let value = environment.value(name).ok_or_else(|| {
             format!("the variable {name} is not set: set it where the teammate is spawned, and spawn it again")
         })?;
-        secrets.push(Secret::new(name, value));
+        let secret = if is_place(&value) {
+            Secret::shown(name, value)
+        } else {
+            Secret::new(name, value)
+        };
+        secrets.push(secret);
     }
     Ok(secrets)
+}
+
+/// Tells whether a value names files that are there, as a search path does: it is no secret, and
+/// results of the server are full of it.
+fn is_place(value: &str) -> bool {
+    let mut paths = value.split(':').map(Path::new);
+    paths.all(|path| path.is_absolute() && path.exists())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_that_are_there_are_no_secret() {
+        for (value, expected) in [
+            ("/", true),
+            ("/usr:/tmp", true),
+            ("/nowhere/at/all", false),
+            ("/usr:tok-3c1f", false),
+            ("", false),
+        ] {
+            assert_eq!(is_place(value), expected, "{value}");
+        }
+    }
 
     #[test]
     fn a_server_that_has_failed_is_tried_again_when_its_deaths_are_a_minute_old() {

@@ -15,6 +15,8 @@ use crate::support::model_server::{Api, ModelServer};
 use crate::support::process::{let_pass, wakes};
 use crate::support::{PATIENCE, Run, Running, Team};
 
+mod orders;
+
 /// A page that is served.
 struct Page {
     running: Running,

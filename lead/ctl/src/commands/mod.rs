@@ -51,7 +51,7 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
         TeamctlCommand::Shutdown(args) => shutdown::run(context, args),
         TeamctlCommand::Status(args) => status::run(context, &args),
         TeamctlCommand::Top => top::run(context, perform),
-        TeamctlCommand::Web(args) => web::run(context, &args),
+        TeamctlCommand::Web(args) => web::run(context, &args, perform),
         TeamctlCommand::Send(args) => send::run(context, &args),
         TeamctlCommand::Broadcast(args) => broadcast::run(context, &args),
         TeamctlCommand::Interrupt(args) => interrupt::run(context, args),

@@ -13,6 +13,7 @@ use hyper::{HeaderMap, Method, StatusCode};
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 
+use super::order;
 use super::page::{self, Asset};
 
 /// The header in which a browser says where a request comes from.
@@ -56,6 +57,8 @@ pub(super) enum Route {
     Stream(PageView),
     /// An order of this kind: the rest of it is in the body.
     Act(&'static str),
+    /// What a teammate, or the submission of a task, has changed.
+    Diff(String),
 }
 
 /// Why a request is not answered.
@@ -109,8 +112,8 @@ impl Guard {
         let route = match (is_post, path) {
             (false, "/view") => view(query).map(Route::Once),
             (false, "/events") => view(query).map(Route::Stream),
-            (true, "/answer") => Some(Route::Act("answer")),
-            (true, "/send") => Some(Route::Act("send")),
+            (false, "/diff") => changed(query).map(Route::Diff),
+            (true, _) => ordered(path).map(Route::Act),
             _ => None,
         };
         route.ok_or(HttpRefusal(StatusCode::NOT_FOUND, "there is no such thing"))
@@ -202,6 +205,19 @@ fn view(query: &str) -> Option<PageView> {
     })
 }
 
+/// Returns the kind of order that is sent to a path.
+fn ordered(path: &str) -> Option<&'static str> {
+    let kind = path.strip_prefix('/')?;
+    order::KINDS.into_iter().find(|it| *it == kind)
+}
+
+/// Returns of whom, or of which task, the changes are asked for.
+fn changed(query: &str) -> Option<String> {
+    let of = value(query, "of")?;
+    let is_known = of.parse::<TaskId>().is_ok() || Name::of_inbox(of).is_ok();
+    is_known.then(|| of.to_owned())
+}
+
 /// Returns the value of a name in a query.
 fn value<'q>(query: &'q str, name: &str) -> Option<&'q str> {
     let mut pairs = query.split('&');
@@ -267,7 +283,16 @@ mod tests {
             ask(&guard, window, &[]),
             Ok(Route::Once(PageView::Timeline(60, Some(99))))
         );
-        assert_eq!(ask(&guard, "POST /answer", &[]), Ok(Route::Act("answer")));
+        for kind in order::KINDS {
+            assert_eq!(
+                ask(&guard, &format!("POST /{kind}"), &[]),
+                Ok(Route::Act(kind))
+            );
+        }
+        assert_eq!(
+            ask(&guard, "GET /diff?of=7", &[]),
+            Ok(Route::Diff("7".to_owned()))
+        );
         let by_name = [
             ("host", "localhost:8080"),
             ("origin", "http://localhost:8080"),
@@ -320,6 +345,13 @@ mod tests {
             ("OPTIONS /answer", &[], 405),
             ("GET /answer", &[], 404),
             ("POST /view?view=overview", &[], 404),
+            ("POST /forget", &[], 404),
+            ("POST /", &[], 404),
+            ("POST /spawn", &[("authorization", "")], 401),
+            ("POST /spawn", &[("origin", "null")], 403),
+            ("GET /diff?of=7", &[("authorization", "")], 401),
+            ("GET /diff?of=--help", &[], 404),
+            ("GET /diff?of=../x", &[], 404),
             ("GET /view?view=conversation&name=../../config", &[], 404),
             ("GET /view?view=task&id=-1", &[], 404),
             (
@@ -344,8 +376,9 @@ mod tests {
             has_metrics: true,
             ..guard()
         };
-        assert_eq!(ask(&guard, "POST /answer", &[]), Err(403));
-        assert_eq!(ask(&guard, "POST /no-such", &[]), Err(403));
+        for kind in order::KINDS.into_iter().chain(["no-such"]) {
+            assert_eq!(ask(&guard, &format!("POST /{kind}"), &[]), Err(403));
+        }
         let bare = [("authorization", "")];
         assert_eq!(
             ask(&guard, "GET /metrics", &bare),

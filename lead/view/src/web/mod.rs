@@ -6,6 +6,7 @@
 //! taken that, so a stream that begins again misses nothing.
 
 mod guard;
+mod order;
 mod page;
 mod server;
 mod shown;
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Map, Value, json};
-use teamd_client::args::Web;
+use teamd_client::act::Perform;
+use teamd_client::args::{Diff, TeamctlCommand, Web};
 use teamd_client::context::{Context, block_on};
 use teamd_client::error::{CommandError, CommandResult};
 use teamd_client::exit_code::ExitCode;
@@ -27,10 +29,10 @@ use teamd_shared::price::Prices;
 use teamd_shared::team_dir::TeamDir;
 use tokio::net::TcpListener;
 use tokio::signal::unix::SignalKind;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
-use crate::act::{self, ActionEnd, RunningAction, in_thread};
+use crate::act::{self, ActionEnd, CommandOutput, RunningAction, in_thread};
 use crate::codes::ShownCodes;
 use crate::model::TeamFiles;
 use guard::{Guard, PageView};
@@ -46,12 +48,16 @@ const WHILE_READING: Duration = Duration::from_secs(1);
 const ASKS: usize = 32;
 
 /// Runs the command, until it is interrupted.
-pub fn run(context: &Context, args: &Web) -> CommandResult {
+pub fn run(context: &Context, args: &Web, perform: Perform) -> CommandResult {
     let dir = context.dir()?;
-    block_on(serve(context, &dir, args))
+    block_on(serve((context, perform), &dir, args))
 }
 
-async fn serve(context: &Context, dir: &TeamDir, args: &Web) -> CommandResult {
+async fn serve(
+    (context, perform): (&Context, Perform),
+    dir: &TeamDir,
+    args: &Web,
+) -> CommandResult {
     let mut int = act::on_signal(SignalKind::interrupt())?;
     let mut term = act::on_signal(SignalKind::terminate())?;
     let (listener, port) = listen(args.port).await.map_err(|error| {
@@ -68,7 +74,7 @@ async fn serve(context: &Context, dir: &TeamDir, args: &Web) -> CommandResult {
     };
     let (asks, asked) = mpsc::channel(ASKS);
     let (changes, changed) = watch::channel(());
-    let mut hub = Hub::begin(context, dir, args.read_only)?;
+    let mut hub = Hub::begin((context, perform), dir, args.read_only)?;
     context.out.result(&json!({"url": url}), &url)?;
     context.out.note(
         "a browser that has this address can steer the team; Ctrl-C ends the page, not the team",
@@ -90,6 +96,7 @@ async fn listen(port: u16) -> std::io::Result<(TcpListener, u16)> {
 /// The one that has the files.
 struct Hub<'d> {
     context: &'d Context,
+    perform: Perform,
     files: TeamFiles<'d>,
     prices: Prices,
     is_read_only: bool,
@@ -105,7 +112,7 @@ struct Hub<'d> {
 
 impl<'d> Hub<'d> {
     fn begin(
-        context: &'d Context,
+        (context, perform): (&'d Context, Perform),
         dir: &'d TeamDir,
         is_read_only: bool,
     ) -> Result<Self, CommandError> {
@@ -115,6 +122,7 @@ impl<'d> Hub<'d> {
         let read_at = Instant::now();
         Ok(Self {
             context,
+            perform,
             files,
             prices,
             is_read_only,
@@ -228,11 +236,16 @@ impl<'d> Hub<'d> {
             // A browser that is gone wants no answer.
             Ask::View(view, answer) => drop(answer.send(self.view(&view))),
             Ask::Act(order, answer) => {
-                let done = in_thread(self.context, |it| order.run(it));
-                tokio::spawn(async move {
-                    let printed = done.await;
-                    answer.send((printed.is_done, printed.text)).ok();
-                });
+                let perform = self.perform;
+                tell(
+                    answer,
+                    in_thread(self.context, move |it| order.run(it, perform)),
+                );
+            }
+            Ask::Diff(of, answer) => {
+                let perform = self.perform;
+                let diff = TeamctlCommand::Diff(Diff { of });
+                tell(answer, in_thread(self.context, move |it| perform(diff, it)));
             }
         }
     }
@@ -271,6 +284,18 @@ impl<'d> Hub<'d> {
         self.made.push((view.clone(), shown.clone()));
         Some(shown)
     }
+}
+
+/// Says what a command has printed, once it has ended.
+fn tell(
+    answer: oneshot::Sender<(bool, String)>,
+    done: impl Future<Output = CommandOutput> + Send + 'static,
+) {
+    tokio::spawn(async move {
+        let printed = done.await;
+        // A browser that is gone wants no answer.
+        answer.send((printed.is_done, printed.text)).ok();
+    });
 }
 
 #[cfg(test)]
@@ -314,7 +339,7 @@ mod tests {
             has_metrics: false,
         };
         let site = std::sync::Arc::new(Site::new(guard, asks, changed));
-        let mut hub = Hub::begin(&context, &dir, false).unwrap();
+        let mut hub = Hub::begin((&context, |_, _| Ok(ExitCode::Done)), &dir, false).unwrap();
         let views = [
             PageView::Overview,
             PageView::Sequence((200, 13), None),
@@ -365,7 +390,7 @@ mod tests {
         let dir = TeamDir::create(&scratch.path().join(".team")).unwrap();
         let (context, ..) = context(&dir, false);
         roster(&dir, None);
-        let mut hub = Hub::begin(&context, &dir, false).unwrap();
+        let mut hub = Hub::begin((&context, |_, _| Ok(ExitCode::Done)), &dir, false).unwrap();
         let mut counts = || {
             let view = hub.view(&PageView::Overview).unwrap();
             let other = hub.view(&PageView::Board).unwrap();

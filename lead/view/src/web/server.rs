@@ -18,9 +18,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::guard::{Guard, HttpRefusal, PageView, Route};
+use super::order::PageOrder;
 use super::page::POLICY;
 use super::visitors::{Visit, Visitors};
-use crate::act::PersonOrder;
 
 /// The most streams.
 const STREAMS: usize = 8;
@@ -51,7 +51,9 @@ pub(super) enum Ask {
     /// What a view shows; none if that does not exist.
     View(PageView, oneshot::Sender<Option<Map<String, Value>>>),
     /// Do this, and say what came of it, and whether it is done.
-    Act(PersonOrder, oneshot::Sender<(bool, String)>),
+    Act(PageOrder, oneshot::Sender<(bool, String)>),
+    /// What a teammate or a submission has changed, or why that cannot be told.
+    Diff(String, oneshot::Sender<(bool, String)>),
 }
 
 /// What all connections share.
@@ -133,6 +135,7 @@ async fn respond(
         Ok(Route::Once(view)) => site.once(view).await,
         Ok(Route::Stream(view)) => site.stream(view),
         Ok(Route::Act(kind)) => site.act(kind, body).await,
+        Ok(Route::Diff(of)) => site.diff(of).await,
         Err(refusal) => Err(refusal),
     };
     answer.unwrap_or_else(|HttpRefusal(code, why)| json_response(code, &json!({"error": why})))
@@ -207,21 +210,30 @@ impl Site {
             body.map_err(|_| HttpRefusal(StatusCode::REQUEST_TIMEOUT, "the body did not come"))?;
         let body =
             body.map_err(|_| HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "the text is too long"))?;
-        let order = serde_json::from_slice::<Value>(&body.to_bytes())
-            .and_then(|body| serde_json::from_value(json!({kind: body})))
+        let order = PageOrder::read(kind, &body.to_bytes())
             .map_err(|_| HttpRefusal(StatusCode::BAD_REQUEST, "the body is not such an order"))?;
-        let (answer, answered) = oneshot::channel();
-        self.asks
-            .send(Ask::Act(order, answer))
-            .await
-            .map_err(|_| ending())?;
-        let (is_done, said) = answered.await.map_err(|_| ending())?;
+        let (is_done, said) = self.told(|answer| Ask::Act(order, answer)).await?;
         let code = if is_done {
             StatusCode::OK
         } else {
             StatusCode::CONFLICT
         };
         Ok(json_response(code, &json!({"said": said})))
+    }
+
+    async fn diff(&self, of: String) -> Result<Response<HttpBody>, HttpRefusal> {
+        let (is_told, text) = self.told(|answer| Ask::Diff(of, answer)).await?;
+        let part = if is_told { "diff" } else { "error" };
+        Ok(json_response(StatusCode::OK, &json!({part: text})))
+    }
+
+    async fn told(
+        &self,
+        ask: impl FnOnce(oneshot::Sender<(bool, String)>) -> Ask,
+    ) -> Result<(bool, String), HttpRefusal> {
+        let (answer, answered) = oneshot::channel();
+        self.asks.send(ask(answer)).await.map_err(|_| ending())?;
+        answered.await.map_err(|_| ending())
     }
 }
 

@@ -15,7 +15,9 @@ use crate::support::model_server::{Api, ModelServer};
 use crate::support::process::{let_pass, wakes};
 use crate::support::{PATIENCE, Run, Running, Team};
 
+mod detail;
 mod orders;
+mod work;
 
 /// A page that is served.
 struct Page {
@@ -578,7 +580,9 @@ fn hostile_texts_and_times_of_each_field_are_shown_escaped_and_cut() {
         || {},
         |state| state["reading"] == 0 && state["members"].as_array().unwrap().len() == 2,
     );
-    for view in VIEWS {
+    let one = ["task&id=1", "teammate&name=ana", "overview&news=all"];
+    let request = format!("request&id={id}");
+    for view in VIEWS.iter().chain(&one).copied().chain([request.as_str()]) {
         let shown = page.view(&format!("view={view}"));
         assert!(is_harmless(&shown), "{view}: {shown}");
         assert!(
@@ -816,7 +820,7 @@ fn a_browser_shows_hostile_texts_as_texts() {
 fn back_closes_a_text_over_the_page_and_leaves_the_view() {
     let source = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/lead/view/src/web/page/element.js"
+        "/lead/view/src/web/page/dialog.js"
     );
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/dialog.mjs");
     let Ok(run) = Command::new("node").args([script, source]).output() else {
@@ -847,7 +851,8 @@ fn what_was_said_earlier_is_shown_page_by_page_and_new_texts_follow() {
     team.teamd(["stop", "--force"]).ok();
     let entry = |n: usize| {
         json!({"at": 1.0, "inbox": {"offset": 0, "tail": "cbf29ce484222325"}, "entry": "answer",
-            "usage": {"input_tokens": 3, "output_tokens": 5}, "content": [{"type": "text", "text": format!("answer {n}")}]})
+            "usage": {"input_tokens": 3, "output_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0},
+            "content": [{"type": "text", "text": format!("answer {n}")}]})
     };
     let all: String = (0..500).map(|n| format!("{}\n", entry(n))).collect();
     team.put("transcript/ana.jsonl", &all);

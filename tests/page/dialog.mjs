@@ -1,6 +1,6 @@
-// Opens and closes a text over the page without a browser: of the page there is as much as `element.js` touches.
+// Opens and closes a text over the page without a browser: of the page there is as much as `dialog.js` touches.
 //
-//   node dialog.mjs ELEMENT_JS
+//   node dialog.mjs DIALOG_JS
 //
 // Prints how many dialogs are open and how long the history is, after each step.
 

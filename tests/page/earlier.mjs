@@ -12,7 +12,7 @@ const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '
 const page = await browser.newPage();
 page.on('pageerror', (error) => { throw error; });
 await page.goto(`${address}/conversation/ana`);
-const parts = () => page.locator('.turn').allTextContents();
+const parts = () => page.locator('.turn .md').allTextContents();
 const grown = async (before) => {
   await page.waitForFunction((before) => document.querySelectorAll('.turn').length > before, before);
   const all = await parts();

@@ -9,9 +9,9 @@ import { chromium } from 'playwright-core';
 
 const [, , executablePath, address, folder] = process.argv;
 const SIZES = { phone: { width: 390, height: 844 }, desk: { width: 1280, height: 800 } };
-const VIEWS = ['overview', 'requests', 'board', 'conversation/ana', 'sequence', 'timeline', 'cost'];
+const VIEWS = ['overview', 'requests', 'board', 'conversation/ana', 'sequence', 'timeline', 'cost', 'task/1', 'task/2', 'teammate/bo', 'teammate/ana'];
 /** What opens a text over a view. */
-const OPENS = { board: '.tasks button', sequence: 'svg g[role=button]', timeline: 'svg g[role=button]' };
+const OPENS = { overview: '#orders button:visible >> nth=0', board: '#orders button:visible >> nth=1', 'teammate/ana': '.acts button.no', sequence: 'svg g[role=button]', timeline: 'svg g[role=button]' };
 
 const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
 for (const colorScheme of ['light', 'dark']) {
@@ -42,7 +42,7 @@ for (const colorScheme of ['light', 'dark']) {
       await examine(view);
       if (!OPENS[view]) continue;
       await page.locator(OPENS[view]).last().click();
-      await page.waitForSelector('dialog[open] pre:not(:empty)');
+      await page.waitForSelector('dialog[open] :is(pre:not(:empty), form)');
       await examine(`${view}-text`);
       await page.keyboard.press('Escape');
       await page.waitForFunction(() => !document.querySelector('dialog'));

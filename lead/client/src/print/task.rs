@@ -47,6 +47,18 @@ pub fn style(status: TaskStatus) -> Style {
 
 /// Describes everything about a task.
 pub fn details(team: &Team, task: &Task) -> String {
+    let status = paint(style(task.status), task.status.as_str());
+    let heading = format!(
+        "{}  {}  {status}",
+        paint(BOLD, task.id),
+        escape::line(&task.subject)
+    );
+    facts(heading, &fields(team, task))
+}
+
+/// Returns everything about a task beside its subject and status, each part with its label; a part
+/// that it has not is empty.
+pub fn fields(team: &Team, task: &Task) -> Vec<(&'static str, String)> {
     let of_team = if task.no_check {
         None
     } else {
@@ -71,7 +83,7 @@ pub fn details(team: &Team, task: &Task) -> String {
                 clock::span(check.seconds)
             )
         });
-    let all = [
+    vec![
         ("description", task.description.clone()),
         (
             "owner",
@@ -110,14 +122,7 @@ pub fn details(team: &Team, task: &Task) -> String {
                 task.created_by
             ),
         ),
-    ];
-    let status = paint(style(task.status), task.status.as_str());
-    let heading = format!(
-        "{}  {}  {status}",
-        paint(BOLD, task.id),
-        escape::line(&task.subject)
-    );
-    facts(heading, &all)
+    ]
 }
 
 /// Describes who has submitted what. A branch of the user is no teammate's work, and has no

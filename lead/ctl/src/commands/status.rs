@@ -1,7 +1,6 @@
 //! `teamctl status`: the members of the team, and what each does. It reads files and `/proc` only,
 //! so it works without a daemon, and then notes that no daemon updates the roster.
 
-mod details;
 mod table;
 
 use std::collections::BTreeMap;
@@ -15,10 +14,10 @@ use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
 use teamd_client::exit_code::ExitCode;
 use teamd_client::print::grouping::{Group, natural};
-use teamd_client::print::render::DIM;
+use teamd_client::print::render::{BOLD, DIM, facts};
 use teamd_client::print::style::paint;
 use teamd_client::print::table::cut;
-use teamd_client::print::{escape, tokens};
+use teamd_client::print::{clock, escape, tokens};
 use teamd_client::read::money::TeamCost;
 use teamd_client::read::processes::Processes;
 use teamd_client::read::resources::Resources;
@@ -35,7 +34,7 @@ use teamd_shared::task::TaskStatus;
 use teamd_shared::team_dir::{TeamDir, TeamPath};
 use teamd_shared::transcript::Usage;
 use teamd_shared::unwritten;
-use teamd_view::model::{MemberRow, rows, sort};
+use teamd_view::model::{MemberRow, member_facts, rows, sort};
 use teamd_view::top;
 
 /// How long the daemon may take to report its trouble: the status does not depend on it.
@@ -124,7 +123,7 @@ fn show(
     } else if args.name.is_some() {
         context
             .out
-            .wrapped(&rows.iter().map(details::details).collect::<String>())?;
+            .wrapped(&rows.iter().map(details).collect::<String>())?;
     } else if rows.is_empty() {
         note_no_rows(context, args, roster);
     } else {
@@ -421,6 +420,17 @@ fn tasks(team: &Team) -> String {
         parts.join(", "),
         held_up.collect::<String>()
     )
+}
+
+/// Shows everything about one member.
+fn details(row: &MemberRow<'_>) -> String {
+    let status = paint(row.standing.group.style(), row.status());
+    let heading = format!(
+        "{}  {status} for {}",
+        paint(BOLD, &row.member.name),
+        clock::age(row.member.updated_at)
+    );
+    facts(heading, &member_facts(row))
 }
 
 fn pid(member: &RosterMember) -> String {

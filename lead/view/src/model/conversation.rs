@@ -1,6 +1,7 @@
 //! The conversation of one agent, followed: what its transcript has, and the text that arrives just
 //! now.
 
+use serde_json::Value;
 use teamd_client::read::tail::Mark;
 use teamd_shared::name::Name;
 use teamd_shared::team_dir::{DirError, TeamDir};
@@ -33,7 +34,22 @@ pub(crate) struct FollowedConversation<'d> {
 pub(crate) struct Placed {
     pub at: Mark,
     pub number: usize,
+    /// When, in seconds since 1970.
+    pub time: f64,
     pub part: ConversationPart,
+    /// The call that it is, or whose result it is.
+    pub call: Option<PlacedCall>,
+}
+
+/// A call of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PlacedCall {
+    /// Its id.
+    pub id: String,
+    /// The tool; empty beside the result.
+    pub tool: String,
+    /// Its input.
+    pub input: Value,
 }
 
 impl<'d> FollowedConversation<'d> {
@@ -111,6 +127,7 @@ fn placed(read: &mut PartReader, new: &NewEntries) -> Vec<Placed> {
         .iter()
         .zip(&new.entries)
         .flat_map(|(at, entry)| {
+            let mut calls = calls(&entry.event).into_iter();
             let shown = read
                 .of(&entry.event)
                 .into_iter()
@@ -120,6 +137,12 @@ fn placed(read: &mut PartReader, new: &NewEntries) -> Vec<Placed> {
                 .map(|(number, part)| Placed {
                     at: *at,
                     number,
+                    time: entry.at,
+                    call: if is_of_call(&part) {
+                        calls.next()
+                    } else {
+                        None
+                    },
                     part,
                 })
                 .collect::<Vec<_>>()
@@ -127,10 +150,43 @@ fn placed(read: &mut PartReader, new: &NewEntries) -> Vec<Placed> {
         .collect()
 }
 
+fn is_of_call(part: &ConversationPart) -> bool {
+    matches!(
+        part,
+        ConversationPart::Call(_) | ConversationPart::Result { .. }
+    )
+}
+
+/// Returns the calls of an answer, or the one whose result an entry is.
+fn calls(event: &Event) -> Vec<PlacedCall> {
+    match event {
+        Event::Answer { content, .. } => content.iter().filter_map(call).collect(),
+        Event::Result { tool_use_id, .. } => vec![PlacedCall {
+            id: tool_use_id.clone(),
+            tool: String::new(),
+            input: Value::Null,
+        }],
+        _ => Vec::new(),
+    }
+}
+
+fn call(block: &Block) -> Option<PlacedCall> {
+    match block {
+        Block::ToolUse {
+            id, name, input, ..
+        } => Some(PlacedCall {
+            id: id.clone(),
+            tool: name.clone(),
+            input: input.clone(),
+        }),
+        Block::Text { .. } | Block::Opaque { .. } => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use teamd_shared::team_dir::TeamPath;
 
     fn entry(event: Value) -> String {
@@ -189,6 +245,12 @@ mod tests {
             .map(|it| it.part.clone())
             .collect();
         assert_eq!((&shown[1..], conversation.from), (&parts[..], 0));
+        let called: Vec<&str> = conversation
+            .parts
+            .iter()
+            .filter_map(|it| Some(it.call.as_ref()?.id.as_str()))
+            .collect();
+        assert_eq!(called, ["t", "t"], "a call and its result");
     }
 
     #[test]

@@ -10,6 +10,9 @@ use teamd_shared::watch::Changes;
 /// The folders of a team directory that a view follows.
 pub(super) struct Files {
     folders: [FolderWatch; 4],
+    /// The logs, once they are wanted.
+    logs: Option<FolderWatch>,
+    force_poll: bool,
 }
 
 /// The files that may have changed.
@@ -38,7 +41,16 @@ impl Files {
         ];
         Self {
             folders: files.map(|file| FolderWatch::of(dir, &file, force_poll)),
+            logs: None,
+            force_poll,
         }
+    }
+
+    /// Also watches the logs from now on, in which the output of a check is.
+    pub(super) fn want_logs(&mut self, dir: &TeamDir) {
+        let force_poll = self.force_poll;
+        self.logs
+            .get_or_insert_with(|| FolderWatch::of(dir, &TeamPath::check_log(1), force_poll));
     }
 
     /// Returns when a file may have changed. Dropping the future loses nothing.
@@ -46,6 +58,7 @@ impl Files {
         select_all(
             self.folders
                 .iter_mut()
+                .chain(&mut self.logs)
                 .map(|folder| Box::pin(folder.changed())),
         )
         .await;
@@ -53,6 +66,8 @@ impl Files {
 
     /// Takes what has changed since this was last asked.
     pub(super) fn take(&mut self) -> Changed {
+        // What is in them is read with what is shown.
+        self.logs.as_mut().map(FolderWatch::take);
         let [top, inboxes, transcripts, run] = self.folders.each_mut().map(FolderWatch::take);
         Changed {
             top,

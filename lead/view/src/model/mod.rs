@@ -4,6 +4,7 @@
 mod account;
 mod conversation;
 mod entries;
+mod facts;
 mod feed;
 mod files;
 mod follow;
@@ -21,8 +22,9 @@ mod team;
 mod timeline;
 
 pub use account::{CostAccount, Share};
-pub(crate) use conversation::{FollowedConversation, Placed};
+pub(crate) use conversation::{FollowedConversation, Placed, PlacedCall};
 pub(crate) use entries::{EntryReader, NewEntries};
+pub use facts::member_facts;
 #[cfg(test)]
 pub(crate) use feed::Feed;
 pub(crate) use feed::Item;

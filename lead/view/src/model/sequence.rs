@@ -39,8 +39,10 @@ pub struct SequenceEvent {
     pub from: usize,
     /// The same: a note.
     pub to: usize,
-    /// In one line, escaped.
+    /// In one short line, escaped.
     pub label: String,
+    /// In one line, as long as it is, escaped.
+    pub line: String,
     /// Whole, and not escaped.
     pub text: String,
     /// The number of the request that it is part of, in the order of the diagram, and where that
@@ -92,7 +94,8 @@ impl Sequence {
             } else {
                 String::new()
             };
-            let label = cut(&escape::line(&(names + &label(step))), Some(LABEL));
+            let line = escape::line(&(names + &label(step))).into_owned();
+            let label = cut(&line, Some(LABEL));
             let text = step.text.clone();
             let is_trouble = step.is_trouble;
             SequenceEvent {
@@ -100,6 +103,7 @@ impl Sequence {
                 from,
                 to,
                 label,
+                line,
                 text,
                 request,
                 turning,
@@ -270,6 +274,7 @@ mod tests {
             from,
             to: from,
             label: String::new(),
+            line: String::new(),
             text: String::new(),
             request: None,
             turning,

@@ -253,6 +253,20 @@ impl FeedStep {
         })
     }
 
+    /// Tells whether it only says how the team runs: a process that starts, an agent that has nothing
+    /// more to say.
+    pub(crate) fn is_plumbing(&self) -> bool {
+        if self.is_trouble {
+            return false;
+        }
+        match self.about {
+            StepSubject::Team => true,
+            StepSubject::Member(turning) => turning != Some(Turning::Ended),
+            StepSubject::Message => self.what == "idle" && self.text.trim().is_empty(),
+            StepSubject::Request | StepSubject::Task => false,
+        }
+    }
+
     /// Returns the stage that its request reaches with it.
     pub(super) fn stage(&self) -> Option<RequestStage> {
         self.request.as_ref().map(|(_, stage)| *stage)

@@ -250,6 +250,11 @@ impl<'d> TeamFiles<'d> {
         }
     }
 
+    /// Says that something is shown that follows the output of a check.
+    pub(crate) fn want_logs(&mut self) {
+        self.files.want_logs(self.dir);
+    }
+
     /// Goes on with it until a time.
     fn read_past(&mut self, until: Instant) -> Result<(), CommandError> {
         while Instant::now() < until

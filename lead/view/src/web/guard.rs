@@ -10,6 +10,7 @@ use std::hint::black_box;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
+use teamd_shared::id::RequestId;
 use teamd_shared::name::Name;
 use teamd_shared::task::TaskId;
 
@@ -32,6 +33,8 @@ pub(super) struct Guard {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PageView {
     Overview,
+    /// With what only says how the team runs.
+    OverviewOfAll,
     Requests,
     Board,
     Conversation(Name),
@@ -43,6 +46,8 @@ pub(super) enum PageView {
     Timeline(u32, Option<u32>),
     Cost,
     Task(TaskId),
+    Teammate(Name),
+    Request(RequestId),
     Metrics,
 }
 
@@ -183,6 +188,7 @@ fn is_same(given: &[u8], key: &[u8]) -> bool {
 
 fn view(query: &str) -> Option<PageView> {
     Some(match value(query, "view")? {
+        "overview" if value(query, "news") == Some("all") => PageView::OverviewOfAll,
         "overview" => PageView::Overview,
         "requests" => PageView::Requests,
         "board" => PageView::Board,
@@ -201,6 +207,8 @@ fn view(query: &str) -> Option<PageView> {
         "timeline" => PageView::Timeline(seconds(query, "seconds")?, seconds(query, "until")),
         "cost" => PageView::Cost,
         "task" => PageView::Task(value(query, "id")?.parse().ok()?),
+        "teammate" => PageView::Teammate(Name::of_inbox(value(query, "name")?).ok()?),
+        "request" => PageView::Request(RequestId::new(value(query, "id")?).ok()?),
         _ => return None,
     })
 }
@@ -354,6 +362,8 @@ mod tests {
             ("GET /diff?of=../x", &[], 404),
             ("GET /view?view=conversation&name=../../config", &[], 404),
             ("GET /view?view=task&id=-1", &[], 404),
+            ("GET /view?view=teammate&name=../x", &[], 404),
+            ("GET /view?view=request&id=../x", &[], 404),
             (
                 "GET /view?view=earlier&name=../../config&before=9",
                 &[],

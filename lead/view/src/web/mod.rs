@@ -5,6 +5,7 @@
 //! file has changed, and sends what is different. It asks nothing further before the browser has
 //! taken that, so a stream that begins again misses nothing.
 
+mod detail;
 mod guard;
 mod order;
 mod page;
@@ -256,7 +257,8 @@ impl<'d> Hub<'d> {
         }
         match view {
             PageView::Conversation(name) | PageView::Earlier(name, _) => self.files.follow(name),
-            PageView::Board | PageView::Task(_) | PageView::Metrics => self.files.want_past(),
+            PageView::Board | PageView::Metrics => self.files.want_past(),
+            PageView::Task(_) => self.files.want_logs(),
             PageView::Timeline(..) | PageView::Cost => {
                 self.files.want_past();
                 self.files.want_ledgers();

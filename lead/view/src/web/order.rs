@@ -60,6 +60,8 @@ pub(super) struct TaskForm {
     reserved_for: Option<String>,
     after: Option<String>,
     review: Option<String>,
+    /// For one that no teammate has yet.
+    later: bool,
 }
 
 /// What a form says of a teammate that is to be started. A blank text is as if it were not there.
@@ -193,7 +195,8 @@ impl TaskForm {
         let given = fields
             .into_iter()
             .filter_map(|(name, text)| Some(format!("--{name}={}", text?)));
-        Ok(given.collect())
+        let later = self.later.then(|| "--later".to_owned());
+        Ok(given.chain(later).collect())
     }
 }
 
@@ -272,10 +275,10 @@ mod tests {
 
     #[test]
     fn each_order_is_a_command_and_no_text_of_it_is_a_flag() {
-        let hostile = json!({"subject": "--help", "description": "-x", "check": "--json", "for": "", "after": "1, 2"});
+        let hostile = json!({"subject": "--help me", "description": "-x", "check": "--json", "for": "", "after": "1, 2"});
         let said = command("add_task", &hostile).unwrap();
         for part in [
-            "subject: \"--help\"",
+            "subject: \"--help me\"",
             "description: Some(\"-x\")",
             "check: Some(\"--json\")",
             "reserved_for: None",

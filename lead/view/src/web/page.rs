@@ -14,7 +14,7 @@ const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml; charset=utf-8";
 
 /// All of them.
-const ASSETS: [Asset; 10] = [
+const ASSETS: [Asset; 24] = [
     Asset {
         path: "/",
         kind: HTML,
@@ -64,6 +64,76 @@ const ASSETS: [Asset; 10] = [
         path: "/cost.js",
         kind: JS,
         text: include_str!("page/cost.js"),
+    },
+    Asset {
+        path: "/board.js",
+        kind: JS,
+        text: include_str!("page/board.js"),
+    },
+    Asset {
+        path: "/cards.js",
+        kind: JS,
+        text: include_str!("page/cards.js"),
+    },
+    Asset {
+        path: "/conversation.js",
+        kind: JS,
+        text: include_str!("page/conversation.js"),
+    },
+    Asset {
+        path: "/dialog.js",
+        kind: JS,
+        text: include_str!("page/dialog.js"),
+    },
+    Asset {
+        path: "/diff.js",
+        kind: JS,
+        text: include_str!("page/diff.js"),
+    },
+    Asset {
+        path: "/form.js",
+        kind: JS,
+        text: include_str!("page/form.js"),
+    },
+    Asset {
+        path: "/keys.js",
+        kind: JS,
+        text: include_str!("page/keys.js"),
+    },
+    Asset {
+        path: "/orders.js",
+        kind: JS,
+        text: include_str!("page/orders.js"),
+    },
+    Asset {
+        path: "/overview.js",
+        kind: JS,
+        text: include_str!("page/overview.js"),
+    },
+    Asset {
+        path: "/parts.js",
+        kind: JS,
+        text: include_str!("page/parts.js"),
+    },
+    Asset {
+        path: "/requests.js",
+        kind: JS,
+        text: include_str!("page/requests.js"),
+    },
+    Asset {
+        path: "/send.js",
+        kind: JS,
+        text: include_str!("page/send.js"),
+    },
+    Asset {
+        path: "/task.js",
+        kind: JS,
+        text: include_str!("page/task.js"),
+    },
+    Asset {
+        path: "/teammate.js",
+        kind: JS,
+        text: include_str!("page/teammate.js"),
     },
 ];
 

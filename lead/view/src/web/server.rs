@@ -133,7 +133,7 @@ async fn respond(
     let answer = match route {
         Ok(Route::Asset(asset)) => Ok(response(StatusCode::OK, asset.kind, full(asset.text))),
         Ok(Route::Once(view)) => site.once(view).await,
-        Ok(Route::Stream(view)) => site.stream(view),
+        Ok(Route::Stream(view)) => site.follow(view).await,
         Ok(Route::Act(kind)) => site.act(kind, body).await,
         Ok(Route::Diff(of)) => site.diff(of).await,
         Err(refusal) => Err(refusal),
@@ -150,10 +150,7 @@ impl Site {
 
     async fn once(&self, view: PageView) -> Result<Response<HttpBody>, HttpRefusal> {
         let is_metrics = view == PageView::Metrics;
-        let shown = self
-            .view(view)
-            .await
-            .ok_or(HttpRefusal(StatusCode::NOT_FOUND, "there is no such thing"))?;
+        let shown = self.view(view).await.ok_or_else(missing)?;
         Ok(
             match if is_metrics {
                 shown.get("metrics").and_then(Value::as_str)
@@ -168,6 +165,18 @@ impl Site {
                 None => json_response(StatusCode::OK, &Value::Object(shown)),
             },
         )
+    }
+
+    /// As [`Site::stream`], if there is such a thing.
+    async fn follow(self: &Arc<Self>, view: PageView) -> Result<Response<HttpBody>, HttpRefusal> {
+        let is_of_one = matches!(
+            view,
+            PageView::Task(_) | PageView::Teammate(_) | PageView::Request(_)
+        );
+        if is_of_one && self.view(view.clone()).await.is_none() {
+            return Err(missing());
+        }
+        self.stream(view)
     }
 
     /// Sends what a view shows, and then each part of it that has changed.
@@ -250,6 +259,10 @@ fn difference(
     }
     *sent = shown;
     (!new.is_empty()).then_some(new)
+}
+
+fn missing() -> HttpRefusal {
+    HttpRefusal(StatusCode::NOT_FOUND, "there is no such thing")
 }
 
 fn ending() -> HttpRefusal {

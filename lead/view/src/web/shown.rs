@@ -10,23 +10,23 @@ use teamd_client::print::task::blockers;
 use teamd_client::print::{escape, tokens};
 use teamd_client::read::money::{self, TeamCost};
 use teamd_shared::clock::wall;
+use teamd_shared::name::Name;
 use teamd_shared::price::{Dollars, Prices};
-use teamd_shared::request::Request;
+use teamd_shared::request::{Payload, Request};
 use teamd_shared::task::TaskId;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::Usage;
 
 use super::guard::PageView;
-use crate::act;
 use crate::codes::ShownCodes;
 use crate::model::{
-    COLUMNS, ConversationPart, CostAccount, FeedStep, MemberRow, Placed, RequestStage, SeenTeam,
-    Sequence, Share, SpentUsage, Stand, TaskPast, Turning, Window, by_status, pending, rows, sort,
-    standing, tasks_done,
+    COLUMNS, ConversationPart, CostAccount, FeedStep, Item, MemberRow, Placed, PlacedCall,
+    RequestStage, SeenTeam, Sequence, Share, SpentUsage, Stand, TaskPast, Turning, Window,
+    by_status, pending, rows, sort, standing, tasks_done,
 };
 
 /// How many members of a group, tasks of a column and events of the feed are shown.
-const WINDOW: usize = 60;
+pub(super) const WINDOW: usize = 60;
 /// How many requests are shown, the oldest first.
 const REQUESTS: usize = 20;
 /// Into how many parts of time costs are divided.
@@ -34,7 +34,7 @@ const SLOTS: u32 = 48;
 /// The longest text of a line, in columns.
 const LINE: usize = 240;
 /// The longest text of anything but a request, in characters.
-const TEXT: usize = 20_000;
+pub(super) const TEXT: usize = 20_000;
 /// The longest request that is shown, in characters: a longer one cannot be approved here.
 const WHOLE: usize = 400_000;
 /// The longest end of a conversation that is shown, in bytes.
@@ -76,13 +76,13 @@ impl TeamPage<'_, '_> {
     pub(super) fn view(&self, view: &PageView) -> Option<Map<String, Value>> {
         let mut shown = match view {
             PageView::Metrics => return Some(object(json!({"metrics": self.metrics()}))),
-            PageView::Task(id) => {
-                let task = &self.seen.past.tasks.get(id)?.task;
-                let text = act::task_text(self.dir, self.seen.team, task);
-                let text = anstream::adapter::strip_str(&text).to_string();
-                return Some(object(json!({"text": text})));
+            PageView::Task(id) => self.task(*id)?,
+            PageView::Teammate(name) => self.teammate(name)?,
+            PageView::Request(id) => self.one_request(id)?,
+            PageView::Overview => json!({"requests": self.requests(), "feed": self.feed(false)}),
+            PageView::OverviewOfAll => {
+                json!({"requests": self.requests(), "feed": self.feed(true)})
             }
-            PageView::Overview => json!({"requests": self.requests(), "feed": self.feed()}),
             PageView::Requests => json!({"requests": self.requests()}),
             PageView::Board => json!({"columns": self.board(), "reading": self.seen.reading}),
             PageView::Conversation(_) => self.conversation()?,
@@ -96,7 +96,8 @@ impl TeamPage<'_, '_> {
             PageView::Cost => self.costs(),
         };
         if let Some(shown) = shown.as_object_mut() {
-            shown.extend(self.head(*view == PageView::Overview));
+            let is_whole = matches!(view, PageView::Overview | PageView::OverviewOfAll);
+            shown.extend(self.head(is_whole));
         }
         Some(object(shown))
     }
@@ -158,20 +159,14 @@ impl TeamPage<'_, '_> {
         json!({"shown": shown, "count": pending.len()})
     }
 
-    fn feed(&self) -> Vec<Value> {
-        let items = self.seen.feed.items().iter().rev().take(WINDOW);
-        items
-            .filter_map(|item| item.steps.last().map(|step| {
-            let stage = step.request.as_ref().map(|(_, stage)| stage.word());
-            let what = [Some(step.what.as_str()), stage]
-                .into_iter()
-                .flatten()
-                .collect::<Vec<_>>()
-                .join(" ");
-            json!({"at": step.at, "from": line(&step.from), "to": line(&step.to), "what": line(&what),
-                "text": line(&headline(&step.text)), "bad": step.is_trouble})
-        }))
-            .collect()
+    /// The last events; of all: also those that only say how the team runs.
+    fn feed(&self, of_all: bool) -> Vec<Value> {
+        let items = self.seen.feed.items().iter().rev();
+        let shown = items.filter(|item| {
+            let last = item.steps.last();
+            of_all || last.is_some_and(|step| !step.is_plumbing())
+        });
+        shown.filter_map(event).take(WINDOW).collect()
     }
 
     fn board(&self) -> Vec<Value> {
@@ -195,9 +190,22 @@ impl TeamPage<'_, '_> {
         let conversation = self.seen.conversation?;
         let (before, parts) = window(conversation.from, &conversation.parts);
         let name = conversation.name.as_str();
+        let asked = self.asked_by(&conversation.name);
         Some(
-            json!({"name": name, "parts": parts, "live": body(&conversation.live), "before": before}),
+            json!({"name": name, "parts": parts, "live": body(&conversation.live), "before": before,
+            "requests": asked}),
         )
+    }
+
+    /// The pending requests of a member.
+    pub(super) fn asked_by(&self, name: &Name) -> Vec<Value> {
+        let pending = pending(self.seen.team, "");
+        let of_member = pending
+            .into_iter()
+            .filter(|it| it.member() == name.as_str());
+        of_member
+            .map(|it| request(it, self.codes.of(&it.request_id)))
+            .collect()
     }
 
     fn earlier(&self, before: u64) -> Option<Value> {
@@ -226,7 +234,7 @@ impl TeamPage<'_, '_> {
                 Turning::Began => "began",
                 Turning::Ended => "ended",
             });
-            json!({"at": event.at, "from": event.from, "to": event.to, "label": event.label, "request": request,
+            json!({"at": event.at, "from": event.from, "to": event.to, "label": cut(&event.line, Some(LINE)), "request": request,
                 "turning": turning, "bad": event.is_trouble, "text": body(&event.text)})
         }).collect();
         json!({"lifelines": sequence.lifelines, "events": events, "earlier": sequence.earlier,
@@ -466,7 +474,23 @@ fn exact(count: u64) -> f64 {
     count as f64
 }
 
-fn member(row: &MemberRow<'_>) -> Value {
+/// An item of the feed, as its last step.
+pub(super) fn event(item: &Item) -> Option<Value> {
+    let step = item.steps.last()?;
+    let request = step.request.as_ref();
+    let stage = request.map(|(_, stage)| stage.word());
+    let what = [Some(step.what.as_str()), stage]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" ");
+    Some(
+        json!({"at": step.at, "from": line(&step.from), "to": line(&step.to), "what": line(&what),
+        "text": line(&headline(&step.text)), "bad": step.is_trouble, "request": request.map(|(id, _)| id)}),
+    )
+}
+
+pub(super) fn member(row: &MemberRow<'_>) -> Value {
     let member = row.member;
     let standing = &row.standing;
     json!({"name": member.name, "role": line(&member.role), "word": standing.word, "what": line(row.what()),
@@ -495,7 +519,14 @@ fn window(mut from: u64, all: &[Placed]) -> (Option<u64>, Vec<Value>) {
     ((from > 0).then_some(from), parts)
 }
 
-fn part(Placed { at, number, part }: &Placed) -> Value {
+fn part(placed: &Placed) -> Value {
+    let Placed {
+        at,
+        number,
+        time,
+        part,
+        call,
+    } = placed;
     let (kind, text) = match part {
         ConversationPart::Said { text, .. } => ("said", body(text)),
         ConversationPart::Answer(text) => ("answer", body(text)),
@@ -504,7 +535,12 @@ fn part(Placed { at, number, part }: &Placed) -> Value {
         ConversationPart::Aside(text) | ConversationPart::Detail(text) => ("aside", body(text)),
         ConversationPart::Failure(text) => ("failure", body(text)),
     };
-    let mut shown = json!({"at": format!("{}-{}-{number}", at.file(), at.offset()), "kind": kind, "text": text});
+    let mut shown = json!({"at": format!("{}-{}-{number}", at.file(), at.offset()), "kind": kind, "text": text, "time": time});
+    if let Some(call) = call {
+        shown["call"] = json!(line(&call.id));
+        shown["tool"] = json!(line(&call.tool));
+        shown["input"] = input(call);
+    }
     match part {
         ConversationPart::Said { from, .. } => shown["from"] = json!(line(from)),
         ConversationPart::Result { is_error, .. } => {
@@ -516,8 +552,28 @@ fn part(Placed { at, number, part }: &Placed) -> Value {
     shown
 }
 
+/// What a call does to a file, or the command that it runs; null for any other.
+fn input(call: &PlacedCall) -> Value {
+    let field = |names: [&str; 2]| {
+        let found = names.iter().find_map(|name| call.input.get(name)?.as_str());
+        found.map(body)
+    };
+    if let Some(command) = field(["command", "cmd"]) {
+        return json!({"command": command});
+    }
+    let Some(path) = field(["path", "file_path"]) else {
+        return Value::Null;
+    };
+    let before = field(["old_text", "old_string"]);
+    let after = field(["new_text", "new_string"]).or(field(["content", "content"]));
+    match after {
+        Some(after) => json!({"path": path, "before": before, "after": after}),
+        None => Value::Null,
+    }
+}
+
 /// A request with its whole text: what is not shown whole cannot be approved.
-fn request(request: &Request, code: Option<&str>) -> Value {
+pub(super) fn request(request: &Request, code: Option<&str>) -> Value {
     let text = request.payload.text();
     let is_whole = text.len() <= WHOLE;
     let shown = if is_whole {
@@ -525,7 +581,11 @@ fn request(request: &Request, code: Option<&str>) -> Value {
     } else {
         body(&text)
     };
-    json!({"id": request.request_id, "kind": request.kind.noun(), "member": line(request.member()),
+    let task = match &request.payload {
+        Payload::Review(review) => Some(review.task),
+        _ => None,
+    };
+    json!({"id": request.request_id, "kind": request.kind.noun(), "task": task, "member": line(request.member()),
         "since": request.created_at, "text": shown, "lines": text.lines().count(), "whole": is_whole,
         "judged": request.kind.is_judged(), "code": code})
 }
@@ -538,12 +598,12 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 /// One line, which is cut where it is long.
-fn line(text: &str) -> String {
+pub(super) fn line(text: &str) -> String {
     cut(&escape::line(start(text, LINE)), Some(LINE))
 }
 
 /// Some lines, which are cut where they are many.
-fn body(text: &str) -> String {
+pub(super) fn body(text: &str) -> String {
     let shown = start(text.trim_end(), TEXT);
     let rest = if shown.len() < text.trim_end().len() {
         "\n… (cut)"

@@ -68,6 +68,7 @@ mod tests {
             from,
             to,
             label: "x".to_owned(),
+            line: String::new(),
             text: String::new(),
             request: (from != to).then_some((0, RequestStage::Rejected)),
             turning,

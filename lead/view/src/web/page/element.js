@@ -18,6 +18,8 @@ export function h(tag, attributes, ...children) {
 
 /** Makes the children of an element those of the items. What did not change stays, with what is typed into it. */
 export function keep(parent, items, key, make) {
+  const isNew = !parent.isKept;
+  parent.isKept = true;
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   let at = parent.firstElementChild;
   for (const item of items) {
@@ -28,6 +30,8 @@ export function keep(parent, items, key, make) {
     if (!child || child.shown !== text) {
       const made = make(item);
       [made.dataset.key, made.shown, made.item] = [id, text, item];
+      // What came or changed while it was looked at is seen to.
+      if (!isNew) made.classList.add('fresh');
       if (child) {
         if (child === at) at = at.nextElementSibling;
         child.remove();
@@ -85,6 +89,9 @@ function refreshAges() {
 }
 document.addEventListener('visibilitychange', refreshAges);
 
+/** Says a time of today by its hour and minute. */
+export const minute = (at) => clock(at).replace(/^(\d\d:\d\d):\d\d$/, '$1');
+
 /** Says on which day a time was, such as `Nov 25`. */
 export const day = (at) => new Date(at * 1000).toDateString().slice(4, 10);
 
@@ -94,29 +101,6 @@ export function clock(at) {
   const [date, text] = [time.toDateString(), time.toTimeString()];
   if (date === now.toDateString()) return text.slice(0, 8);
   return Math.abs(now - time) < 180 * 86_400_000 ? `${day(at)} ${text.slice(0, 5)}` : date.slice(4);
-}
-
-let over = null;
-
-/** Opens a text over the page, one at a time. It has an entry of its own in the history: Back closes it, and the view below stays. */
-export function open(title, text) {
-  if (over) return;
-  const dialog = h('dialog', { 'aria-label': title }, h('h2', {}, title), h('pre', { tabindex: 0 }, text),
-    h('button', { onclick: () => dialog.close() }, 'Close'));
-  const left = () => {
-    removeEventListener('popstate', left);
-    dialog.remove();
-    over = null;
-  };
-  dialog.addEventListener('close', () => {
-    // Closed by hand: its entry goes, and then it is as if Back had been pressed.
-    if (over === dialog) history.back();
-  });
-  addEventListener('popstate', left);
-  history.pushState(null, '');
-  over = dialog;
-  document.body.append(dialog);
-  dialog.showModal();
 }
 
 function link(text, address) {

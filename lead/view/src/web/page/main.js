@@ -1,6 +1,10 @@
 // The frame of the page: the stream of the view that is shown, and what stands above each view.
 
+import { tell } from './dialog.js';
 import { h } from './element.js';
+import { help, take } from './keys.js';
+import { addTask, spawn } from './orders.js';
+import { empty, order } from './parts.js';
 import { ask } from './server.js';
 import { views } from './views.js';
 
@@ -31,12 +35,17 @@ async function follow(query, event, signal) {
     try {
       const answer = await ask(`events?${query}`, { signal });
       if (answer.ok) {
-        await read(answer, (data) => { pause = 500; event(data); });
+        await read(answer, (data) => {
+          pause = 500;
+          // A mistake of the page is none of the connection.
+          try { event(data); } catch (error) { reportError(error); }
+        });
         live('connection lost, trying again…', true);
       } else {
         const { error } = await answer.json();
         live(error, true);
-        if (answer.status === 401) $('#main').replaceChildren(h('p.empty', {}, `This page has no key: ${error}`));
+        if (answer.status === 401) $('#main').replaceChildren(empty(`This page has no key: ${error}`));
+        if (answer.status === 404) missing(error);
         if (answer.status === 401 || answer.status === 404) return;
       }
     } catch {
@@ -44,6 +53,12 @@ async function follow(query, event, signal) {
     }
     await new Promise((done) => setTimeout(done, pause));
   }
+}
+
+/** Says that what the address names is not there (any more). */
+function missing(error) {
+  const [, view, argument] = location.hash.split('/');
+  $('#main').replaceChildren(empty(`${view} ${decodeURIComponent(argument ?? '')}: ${error}`, 'It may have been forgotten, or the address is of another team.', h('a', { href: '#/overview' }, 'Overview')));
 }
 
 const PILLS = [['need', '●', 'need you'], ['bad', '▲', 'stuck'], ['work', '◐', 'working'], ['', '○', 'idle']];
@@ -54,33 +69,48 @@ function head(state) {
   document.title = (counts[0] ? `(${counts[0]}) ` : '') + state.team;
   const pills = PILLS.map(([name, glyph, text], at) => [name, `${glyph} ${counts[at]} ${text}`, counts[at]]);
   const all = [...pills, ['', state.progress, state.progress], ['', [state.tokens, state.cost].filter(Boolean).join(' · '), state.tokens]].filter(([, , shown]) => shown);
-  $('#counts').replaceChildren(...all.map(([name, text]) => h(`span.pill${name && `.${name}`}`, {}, text)));
+  $('#counts').replaceChildren(...all.map(([name, text]) => (name === 'need' ? h('a.pill.need', { href: '#/requests' }, text) : h(`span.pill${name && `.${name}`}`, {}, text))));
+  for (const button of document.querySelectorAll('#orders .acting')) button.hidden = state.read_only;
   $('#waiting')?.replaceChildren(state.waiting ? String(state.waiting) : '');
   if (state.trouble) live(state.trouble, true);
   else live(state.daemon ? 'live' : 'no daemon runs', !state.daemon);
 }
 
 let left = new AbortController();
+let state = {};
+/** How far each view was scrolled when it was left. */
+const scrolled = new Map();
+let place = '';
 
 function show() {
   left.abort();
   left = new AbortController();
+  scrolled.set(place, document.documentElement.scrollTop);
+  place = location.hash;
   const [, name = '', argument] = location.hash.split('/');
   const shown = Object.hasOwn(views, name) ? name : 'overview';
   for (const link of document.querySelectorAll('nav a')) {
     link.removeAttribute('aria-current');
-    if (link.hash !== `#/${shown}`) continue;
+    if (link.hash !== `#/${views[shown].under ?? shown}`) continue;
     link.setAttribute('aria-current', 'page');
     link.scrollIntoView({ block: 'nearest', inline: 'center' });
   }
-  const state = {};
+  state = {};
   const main = h('div');
   $('#main').replaceChildren(main);
-  const view = views[shown].make(main, argument, state);
+  // Of one thing nothing is shown before it is known.
+  main.hidden = Boolean(views[shown].under);
+  const ours = state;
+  const view = views[shown].make(main, argument && decodeURIComponent(argument), ours);
+  let isFirst = true;
   const event = (data) => {
-    Object.assign(state, data);
-    head(state);
+    Object.assign(ours, data);
+    head(ours);
+    if (!main.isConnected) $('#main').replaceChildren(main);
+    main.hidden = false;
     view.draw();
+    if (isFirst && shown !== 'conversation') document.documentElement.scrollTop = scrolled.get(location.hash) ?? 0;
+    isFirst = false;
     document.body.dataset.shown = shown;
   };
   let stream = new AbortController();
@@ -93,7 +123,12 @@ function show() {
   begin();
 }
 
-$('nav').append(...Object.entries(views).map(([name, { title }]) =>
-  h('a', { href: `#/${name}` }, title, name === 'requests' && h('b', { id: 'waiting', 'aria-label': 'pending' }))));
-addEventListener('hashchange', () => { if (location.hash.startsWith('#/')) show(); });
+const places = Object.keys(views).filter((name) => !views[name].under);
+$('nav').append(...places.map((name) =>
+  h('a', { href: `#/${name}` }, views[name].title, name === 'requests' && h('b', { id: 'waiting', 'aria-label': 'pending' }))));
+const [newTask, newMember] = [() => addTask(state), () => spawn(state)];
+const acting = (then) => () => (state.read_only ? tell(false, 'this page only shows the team (--read-only)') : then());
+$('#orders').append(order('New task', newTask, '.acting'), order('Spawn', newMember, '.acting'), h('button', { type: 'button', 'aria-label': 'Keys', title: 'Keys (?)', onclick: help }, '?'));
+take({ n: acting(newTask), s: acting(newMember) }, places);
+addEventListener('hashchange', () => { if (location.hash.startsWith('#/') && location.hash !== place) show(); });
 show();

@@ -1,6 +1,7 @@
 // The sequence diagram: a lifeline for each agent, an arrow for each message, a bar for each incarnation. Only rows in sight are drawn.
 
-import { clock, h, open } from './element.js';
+import { open } from './dialog.js';
+import { clock, h } from './element.js';
 
 const [LEFT, HUES, LETTER] = [80, 6, 6.8];
 /** The spans of time that can be chosen, in seconds. */
@@ -35,9 +36,9 @@ function arrow(event, from, to, y, sight) {
   const way = to > from ? 1 : -1;
   const tip = to - way * 5;
   const [start, end] = inSight([from, to], sight);
-  const text = fit(event.label, Math.max(24 * LETTER, Math.abs(end - start)));
-  // From the beginning of the arrow on, unless that would leave the screen.
+  // From the beginning of the arrow on, and beyond its tip where it is long, unless that would leave the screen.
   const [first, last] = [Math.max(sight[0], LEFT) + 4, sight[1] - 6];
+  const text = fit(event.label, last - first);
   const long = LETTER * text.length;
   const label = way > 0 ? Math.min(start + 9, Math.max(first, last - long)) : Math.max(start - 9, Math.min(last, first + long));
   return [h(`path.arrow${hue}${event.request?.answer ? '.answer' : ''}`, { d: `M${from} ${y}H${tip - way * 5}` }),

@@ -1,8 +1,9 @@
 // The timeline: what each teammate and each task did when, on one axis.
 
-import { clock, day, h, open } from './element.js';
+import { open } from './dialog.js';
+import { clock, day, h } from './element.js';
 
-const [ROW, HEAD, SHORTEST, LONGEST] = [26, 26, 10, 30 * 86400];
+const [ROW, HEAD, SHORTEST, LONGEST, DAY] = [26, 26, 10, 30 * 86400, 86400];
 /** Distances between two times on the axis, in seconds. */
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 /** What is drawn, with the height of its bar; what stands later is drawn above what stands before. */
@@ -117,7 +118,8 @@ export const timeline = {
     };
     const draw = () => {
       const [members, tasks] = state.counts;
-      if (isNew && state.began && now() - state.began < shown.seconds / 2) set(now() - state.began + 2, null);
+      // It begins when the team did; of a team that is older than a day, a day ago.
+      if (isNew && state.began) set(Math.min(DAY, (now() - state.began) * 1.02 + 2), null);
       if (isNew) setTimeout(grow, 1000);
       isNew = false;
       empty.hidden = members + tasks > 0;

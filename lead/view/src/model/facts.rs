@@ -1,9 +1,8 @@
-//! One member in full, for people.
+//! One member in full, for people. Pure.
 
 use std::time::Duration;
 
-use teamd_client::print::render::{BOLD, count, exit, facts};
-use teamd_client::print::style::paint;
+use teamd_client::print::render::{count, exit};
 use teamd_client::print::{clock, tokens};
 use teamd_client::read::resources::Resources;
 use teamd_shared::amount::{format_duration, format_size};
@@ -12,7 +11,7 @@ use teamd_shared::member::{Bounds, Emptied, Exit, Gate, SandboxMode};
 use teamd_shared::terms::{DEFAULT_TURNS, Total};
 use teamd_shared::transcript::Usage;
 
-use super::{MemberRow, pid};
+use super::MemberRow;
 
 /// Shows all four counters of a conversation.
 fn spent(usage: &Usage) -> String {
@@ -169,15 +168,10 @@ fn mcp(row: &MemberRow<'_>) -> String {
     shown.join(", ")
 }
 
-/// Shows everything about one member.
-pub(super) fn details(row: &MemberRow<'_>) -> String {
+/// Returns everything about one member beside its name and status, each part with its label; a part
+/// that it has not is empty.
+pub fn member_facts(row: &MemberRow<'_>) -> Vec<(&'static str, String)> {
     let member = row.member;
-    let status = paint(row.standing.group.style(), row.status());
-    let heading = format!(
-        "{}  {status} for {}",
-        paint(BOLD, &member.name),
-        clock::age(member.updated_at)
-    );
     let doing = if member.status.is_ended() {
         String::new()
     } else {
@@ -188,6 +182,9 @@ pub(super) fn details(row: &MemberRow<'_>) -> String {
     } else {
         String::new()
     };
+    let pid = member
+        .pid
+        .map_or_else(|| "-".to_owned(), |pid| pid.to_string());
     let mut all = vec![
         ("role", member.role.clone()),
         ("doing", doing),
@@ -201,7 +198,7 @@ pub(super) fn details(row: &MemberRow<'_>) -> String {
                 .map_or_else(|| "?".to_owned(), |unread| unread.to_string()),
         ),
         ("gate", member.gate.as_str().to_owned()),
-        ("pid", pid(member)),
+        ("pid", pid),
         ("incarnation", member.incarnation.to_string()),
         (
             "agent",
@@ -255,5 +252,5 @@ pub(super) fn details(row: &MemberRow<'_>) -> String {
         all.push(("note", it.note.clone().unwrap_or_default()));
         all.push(("left", left(it)));
     }
-    facts(heading, &all)
+    all
 }

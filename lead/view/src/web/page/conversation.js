@@ -38,7 +38,7 @@ const time = (at) => h('time.dim', { title: new Date(at * 1000).toLocaleString()
 function output({ text, bad }) {
   const all = text.replace(/\n$/, '').split('\n');
   const style = bad ? '.bad' : '';
-  if (!text.trim()) return '';
+  if (!text.trim() || text === '(no output)') return '';
   if (all.length <= FIRST + LAST + 1) return h(`pre.out${style}`, { tabindex: 0 }, all.join('\n'));
   const rest = all.length - FIRST - LAST;
   const box = h('div', {}, h(`pre.out${style}`, { tabindex: 0 }, all.slice(0, FIRST).join('\n')),

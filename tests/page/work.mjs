@@ -52,7 +52,7 @@ console.log('cancelled:', await page.locator('h2.title + p strong').textContent(
 await page.getByRole('button', { name: 'Try again' }).click();
 await page.locator('dialog').getByRole('button', { name: 'Try again' }).click();
 await closed();
-await page.getByRole('button', { name: 'Edit' }).waitFor();
+await page.locator('h2.title + p strong', { hasText: 'pending' }).waitFor();
 console.log('open again:', await page.locator('h2.title + p strong').textContent());
 
 // Each thing has an address that survives a reload, and Back leads where it was opened from.

@@ -2,10 +2,13 @@
 
 mod acpx;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::Team;
 use crate::support::acp_client::AcpClient;
+use crate::support::process::{let_pass, wakes};
 
 fn messages(team: &Team, name: &str, text: &str) -> usize {
     let inbox = team.inbox(name);
@@ -302,6 +305,25 @@ fn the_work_goes_on_without_client_and_daemon_and_no_message_is_sent_twice() {
 }
 
 #[test]
+fn an_idle_server_is_not_woken() {
+    let team = Team::started();
+    team.spawn("alice", "");
+    let mut client = AcpClient::start(&team, ["alice"]);
+    let session = client.open(&team);
+    assert_eq!(stop(&client.prompt(&session, "hello")), "end_turn");
+    let pid = client.rpc.pid();
+    team.until("four seconds in which it is not woken once", || {
+        let before = wakes(pid);
+        let_pass(Duration::from_secs(4));
+        wakes(pid) == before
+    });
+    // What a teammate does wakes it, and so does a request.
+    team.does("alice", "of another");
+    assert_eq!(stop(&client.prompt(&session, "again")), "end_turn");
+    client.rpc.close();
+}
+
+#[test]
 fn a_client_that_asks_for_what_is_not_there_is_told_the_next_step() {
     let team = Team::new();
     let mut client = AcpClient::start(&team, ["alice"]);
@@ -336,6 +358,12 @@ fn a_client_that_asks_for_what_is_not_there_is_told_the_next_step() {
         client.ask("session/fork", json!({}))["error"]["code"],
         -32601
     );
+    let long = "x".repeat(17 << 20);
+    let answer = client.ask(
+        "session/prompt",
+        json!({"sessionId": session, "prompt": [{"type": "text", "text": long}]}),
+    );
+    assert!(error(&answer).contains("at most 16777216"), "{answer}");
     client.rpc.write_line("garbage");
     client.rpc.write_line("");
     client

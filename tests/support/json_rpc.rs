@@ -72,9 +72,14 @@ impl JsonRpcClient {
         }
     }
 
+    /// The process of the server.
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.server.id()).unwrap()
+    }
+
     /// Kills the server.
     pub(crate) fn kill(mut self) {
-        signal(i32::try_from(self.server.id()).unwrap(), Signal::SIGKILL);
+        signal(self.pid(), Signal::SIGKILL);
         self.server.wait().unwrap();
     }
 

@@ -10,7 +10,7 @@ use teamd_shared::watch::{Changes, POLL_EVERY, Watch};
 
 /// How often to check without a change: whether the output is still read, and whether the daemon
 /// still runs.
-const TICK: Duration = Duration::from_secs(1);
+pub const TICK: Duration = Duration::from_secs(1);
 
 /// A watch of a folder, which may not be there yet.
 pub struct FolderWatch {
@@ -116,6 +116,11 @@ impl Wake {
 
     /// Returns when the file may have changed, at the latest after a second.
     pub async fn changed(&mut self) {
+        self.changed_within(TICK).await;
+    }
+
+    /// Returns when the file may have changed, at the latest after this time.
+    pub async fn changed_within(&mut self, most: Duration) {
         let relevant = async {
             loop {
                 self.folder.changed().await;
@@ -127,7 +132,7 @@ impl Wake {
             }
         };
         // Either way the caller reads. A folder that was replaced meanwhile is watched again.
-        if tokio::time::timeout(TICK, relevant).await.is_err() {
+        if tokio::time::timeout(most, relevant).await.is_err() {
             drop(self.folder.take());
         }
     }

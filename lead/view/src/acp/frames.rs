@@ -1,6 +1,9 @@
 //! The lines of the protocol: one JSON-RPC 2.0 frame each.
 
+use std::fmt;
+
 use agent_client_protocol_schema::v1::{Error, RequestId};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
@@ -60,6 +63,52 @@ pub(super) fn read(line: &[u8]) -> Frame {
             Frame::Response { id, result }
         }
         (None, id) => bad(id, Error::invalid_request(), "it has no method"),
+    }
+}
+
+/// Returns the id of a request of which only the beginning is known; null if that does not tell it.
+pub(super) fn id_at_beginning(line: &[u8]) -> RequestId {
+    let mut beginning = Beginning::default();
+    let mut json = serde_json::Deserializer::from_slice(line);
+    // It breaks off: what was read until then counts.
+    drop(json.deserialize_map(&mut beginning));
+    match beginning {
+        Beginning {
+            id: Some(id),
+            is_answer: false,
+        } => id,
+        _ => RequestId::Null,
+    }
+}
+
+/// What the beginning of a frame tells.
+#[derive(Default)]
+struct Beginning {
+    id: Option<RequestId>,
+    /// Whether it answers a request of ours: its id is none of the client's.
+    is_answer: bool,
+}
+
+impl<'de> Visitor<'de> for &mut Beginning {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a frame")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let mut id = None;
+        while let Some(field) = fields.next_key::<String>()? {
+            // A number could be cut; one that a field follows is whole.
+            self.id.clone_from(&id);
+            self.is_answer |= field == "result" || field == "error";
+            if field == "id" {
+                id = fields.next_value()?;
+            } else {
+                fields.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -132,6 +181,33 @@ mod tests {
                 panic!("{text}");
             };
             assert_eq!(error.code, code, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_request_tells_its_id_unless_that_comes_later() {
+        let number = RequestId::Number(7);
+        let text = RequestId::Str("a".to_owned());
+        for (line, id) in [
+            (
+                r#"{"jsonrpc": "2.0", "id": 7, "params": {"id": 8, "x": "y"#,
+                &number,
+            ),
+            (r#"{"params": [{}], "id": "a", "method": "m", "x": "#, &text),
+            (
+                r#"{"method": "m", "params": {"id": 7, "x": "y"#,
+                &RequestId::Null,
+            ),
+            (r#"{"method": "m", "id": 7"#, &RequestId::Null),
+            (
+                r#"{"id": [1], "method": "m", "params": "y"#,
+                &RequestId::Null,
+            ),
+            (r#"{"id": 7, "result": "y"#, &RequestId::Null),
+            (r#"[{"id": 7, "method": "m"}, "#, &RequestId::Null),
+            ("", &RequestId::Null),
+        ] {
+            assert_eq!(id_at_beginning(line.as_bytes()), *id, "{line}");
         }
     }
 }

@@ -7,12 +7,14 @@ use agent_client_protocol_schema::v1::{Error, SessionId};
 use teamd_client::context::Context;
 use teamd_client::error::CommandError;
 use teamd_client::exit_code::ExitCode;
+use teamd_client::read::wake::TICK;
 use teamd_shared::config::RosterMember;
 use teamd_shared::member::ApproveBy;
 use teamd_shared::name::Name;
 use teamd_shared::request::Request;
 use teamd_shared::team_dir::TeamDir;
 use teamd_shared::transcript::last_beginning;
+use teamd_shared::watch::SLOW_TICK;
 
 use super::errors::{no_session, refused};
 use super::questions::Questions;
@@ -92,6 +94,17 @@ impl<'a> OpenTeam<'a> {
         let reader = UpdateReader::new(name, &self.workspace);
         self.sessions.replay(id, reader, &entries.entries);
         Ok(())
+    }
+
+    /// Returns when a file may have changed. Only a prompt needs a look without a change: at whether
+    /// the daemon still runs. Dropping the future loses nothing.
+    pub(super) async fn changed(&mut self) {
+        let most = if self.sessions.has_prompts() {
+            TICK
+        } else {
+            SLOW_TICK
+        };
+        self.follower.changed_within(most).await;
     }
 
     /// Reads what is new.

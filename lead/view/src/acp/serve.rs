@@ -115,7 +115,7 @@ fn target(name: &Name) -> ChatTarget {
 /// Returns when a file may have changed; never before a session was opened.
 async fn changed(team: &mut Option<OpenTeam<'_>>) {
     match team {
-        Some(team) => team.follower.changed().await,
+        Some(team) => team.changed().await,
         None => std::future::pending().await,
     }
 }
@@ -162,8 +162,8 @@ impl<'a> Server<'a> {
         let frame = match line {
             Line::Whole(bytes) if bytes.trim_ascii().is_empty() => return Ok(()),
             Line::Whole(bytes) => frames::read(&bytes),
-            Line::TooLong => Frame::Bad {
-                id: FrameId::Null,
+            Line::TooLong { id } => Frame::Bad {
+                id,
                 error: Error::new(
                     ErrorCode::InvalidRequest.into(),
                     format!("a line has at most {LONGEST} bytes"),

@@ -2,7 +2,10 @@
 
 use std::io::{self, BufRead, Read};
 
+use agent_client_protocol_schema::v1::RequestId;
 use tokio::sync::mpsc;
+
+use super::frames;
 
 /// The longest line of a client, in bytes: a prompt can embed files.
 pub(super) const LONGEST: u64 = 16 << 20;
@@ -12,7 +15,10 @@ const ROOM: usize = 16;
 /// A line of stdin.
 pub(super) enum Line {
     Whole(Vec<u8>),
-    TooLong,
+    /// More than [`LONGEST`] bytes; `id`: of the request that it is, if its beginning tells.
+    TooLong {
+        id: RequestId,
+    },
 }
 
 /// Reads stdin in a thread of its own, since that blocks. The channel closes at the end.
@@ -44,7 +50,8 @@ fn next_line(input: &mut impl BufRead) -> io::Result<Option<Line>> {
         return Ok(Some(Line::Whole(bytes)));
     }
     input.skip_until(b'\n')?;
-    Ok(Some(Line::TooLong))
+    let id = frames::id_at_beginning(&bytes);
+    Ok(Some(Line::TooLong { id }))
 }
 
 #[cfg(test)]
@@ -54,15 +61,15 @@ mod tests {
     #[test]
     fn a_line_that_is_too_long_ends_at_its_end() {
         let long = "x".repeat(usize::try_from(LONGEST).unwrap() + 7);
-        let text = format!("one\n{long}\ntwo");
+        let text = format!("one\n{{\"id\": 7, \"params\": \"{long}\ntwo");
         let mut input = text.as_bytes();
         let mut next = || match next_line(&mut input).unwrap() {
             Some(Line::Whole(bytes)) => String::from_utf8(bytes).unwrap(),
-            Some(Line::TooLong) => "too long".to_owned(),
+            Some(Line::TooLong { id }) => format!("{id} is too long"),
             None => "the end".to_owned(),
         };
         assert_eq!(next(), "one\n");
-        assert_eq!(next(), "too long");
+        assert_eq!(next(), "7 is too long");
         assert_eq!(next(), "two");
         assert_eq!(next(), "the end");
     }

@@ -1,10 +1,12 @@
 //! Follows the files of a conversation: the transcript, the answer in progress, the roster, and the
 //! plans in the journal. It reads, and decides nothing.
 
+use std::time::Duration;
+
 use teamd_client::daemon_lock::is_locked;
 use teamd_client::error::CommandError;
 use teamd_client::read::roster;
-use teamd_client::read::wake::Wake;
+use teamd_client::read::wake::{TICK, Wake};
 use teamd_shared::config::{Roster, RosterMember};
 use teamd_shared::id::RequestId;
 use teamd_shared::journal::{Record, Team};
@@ -73,11 +75,17 @@ impl<'d> Follower<'d> {
     /// Returns when a file may have changed, at the latest after a second. Dropping the future
     /// loses nothing.
     pub(crate) async fn changed(&mut self) {
+        self.changed_within(TICK).await;
+    }
+
+    /// Returns when a file may have changed, at the latest after this time. Dropping the future
+    /// loses nothing.
+    pub(crate) async fn changed_within(&mut self, most: Duration) {
         let [transcript, live, roster] = &mut self.wakes;
         tokio::select! {
-            () = transcript.changed() => {}
-            () = live.changed() => {}
-            () = roster.changed() => {}
+            () = transcript.changed_within(most) => {}
+            () = live.changed_within(most) => {}
+            () = roster.changed_within(most) => {}
         }
     }
 

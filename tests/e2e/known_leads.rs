@@ -20,6 +20,14 @@ fn lead_that_ends_its_server(team: &Team) -> std::process::Command {
     team.command("sh", ["-c", &script])
 }
 
+/// Has a new teammate submit a plan.
+fn planned(team: &Team, name: &str) -> String {
+    let prompt = "/plan_approval Drop it";
+    team.teamctl(["spawn", name, "--plan", "--prompt", prompt])
+        .ok();
+    team.until_planned(name)
+}
+
 /// Has the lead run a command; returns its exit code and what it said.
 fn run(team: &Team, number: u32, command: &str) -> (String, String) {
     team.write("order.new", command);
@@ -46,10 +54,7 @@ fn cannot_answer(team: &Team, number: u32, id: &str) {
 fn a_lead_that_has_ended_its_server_is_no_person_over_a_hand_over_and_a_restart() {
     let team = Team::started();
     let client = McpClient::run(lead_that_ends_its_server(&team));
-    let prompt = "/plan_approval Drop it";
-    team.teamctl(["spawn", "alice", "--plan", "--prompt", prompt])
-        .ok();
-    let id = team.until_planned("alice");
+    let id = planned(&team, "alice");
     team.write("end", "");
     cannot_answer(&team, 1, &id);
     team.teamd(["start", "--replace"]).ok();
@@ -58,9 +63,7 @@ fn a_lead_that_has_ended_its_server_is_no_person_over_a_hand_over_and_a_restart(
     team.teamd(["start"]).ok();
     cannot_answer(&team, 3, &id);
     // As long as it runs, an answer shows its process; then nothing is left of it.
-    team.teamctl(["spawn", "bob", "--plan", "--prompt", prompt])
-        .ok();
-    let second = team.until_planned("bob");
+    let second = planned(&team, "bob");
     team.teamctl(["approve", &second]).ok();
     let from = team.request(&second)["answered_from"].clone();
     assert!(
@@ -78,10 +81,7 @@ fn no_variable_and_no_hand_over_of_a_lead_takes_the_codes_away() {
     team.write("team.toml", "[team]\napprove_code = true\n");
     team.teamd(["start"]).ok();
     let client = McpClient::run(lead_that_ends_its_server(&team));
-    let prompt = "/plan_approval Drop it";
-    team.teamctl(["spawn", "alice", "--plan", "--prompt", prompt])
-        .ok();
-    let id = team.until_planned("alice");
+    let id = planned(&team, "alice");
     team.write("end", "");
     let teamd = env!("CARGO_BIN_EXE_teamd");
     let replace = format!("exec {teamd} start --replace");

@@ -25,7 +25,9 @@ impl EventLoop {
         }
         // The next daemon may have other settings.
         let lead = self.resources.connections.lead_above(client.connection);
-        if let Some(lead) = lead.filter(|_| self.resources.codes.is_on()) {
+        if let Some(lead) = lead
+            && self.resources.codes.is_on()
+        {
             let message = format!(
                 "the daemon does not hand over: with `approve_code` a person asks for that, and {} runs this",
                 lead.shown()

@@ -493,9 +493,7 @@ impl Connections {
     /// Returns the connected lead that runs a client.
     fn connected_lead_above(&self, connection: u64) -> Option<ConnectedLead> {
         let process = &self.clients.get(&connection)?.process;
-        self.leads()
-            .into_iter()
-            .find(|lead| process.descends_from(&lead.process).unwrap_or(true))
+        mcp_leads::above(process, &self.leads()).cloned()
     }
 
     /// Describes the lead that a client is.

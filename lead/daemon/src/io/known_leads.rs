@@ -15,6 +15,8 @@ use teamd_shared::fs::replace;
 use teamd_shared::process::Identity;
 use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
+use crate::io::mcp_leads;
+
 /// The leads whose processes run, as far as they were looked at.
 #[derive(Debug)]
 pub(crate) struct KnownLeads {
@@ -59,12 +61,9 @@ impl KnownLeads {
         self.leads.iter().any(|lead| lead.process.is_alive())
     }
 
-    /// Returns the lead that runs a process. Where that cannot be seen, it is taken to be any of
-    /// them: an answer of a person can be given again.
+    /// Returns the lead that runs a process.
     pub(crate) fn above(&self, process: &Identity) -> Option<&ConnectedLead> {
-        self.leads
-            .iter()
-            .find(|lead| process.descends_from(&lead.process).unwrap_or(true))
+        mcp_leads::above(process, &self.leads)
     }
 }
 

@@ -34,6 +34,17 @@ pub(crate) fn of_peer(peer: &Identity, run_by: Identity) -> Result<ConnectedLead
     })
 }
 
+/// Returns the lead that runs a process. Where that cannot be seen, it is taken to be any of them: an
+/// answer of a person can be given again.
+pub(crate) fn above<'l>(
+    process: &Identity,
+    leads: &'l [ConnectedLead],
+) -> Option<&'l ConnectedLead> {
+    leads
+        .iter()
+        .find(|lead| process.descends_from(&lead.process).unwrap_or(true))
+}
+
 /// How many of the processes that run a command are described.
 const MOST_DESCRIBED: usize = 3;
 

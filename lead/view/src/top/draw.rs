@@ -304,17 +304,22 @@ const fn glyph(group: Group) -> &'static str {
     }
 }
 
+/// Divides a wide area into two sides.
+fn sides(area: Rect) -> [Rect; 2] {
+    let [left, gap, right] = Layout::horizontal([
+        Constraint::Percentage(55),
+        Constraint::Length(1),
+        Constraint::Min(10),
+    ])
+    .areas(area);
+    let _: Rect = gap;
+    [left, right]
+}
+
 /// Divides a large area into a list and what is selected in it; none: there is no room for both.
 fn with_detail(area: Rect) -> Option<[Rect; 2]> {
     if area.width >= LARGE {
-        let [list, gap, detail] = Layout::horizontal([
-            Constraint::Percentage(55),
-            Constraint::Length(1),
-            Constraint::Min(10),
-        ])
-        .areas(area);
-        let _: Rect = gap;
-        return Some([list, detail]);
+        return Some(sides(area));
     }
     (area.height >= HIGH).then(|| Layout::vertical([Constraint::Fill(1); 2]).areas(area))
 }
@@ -334,14 +339,7 @@ fn with_below(area: Rect, lines: usize) -> Option<[Rect; 2]> {
 /// Divides an area into a list, which takes what it needs, and the text beside or below it.
 fn beside(area: Rect, lines: usize) -> [Rect; 2] {
     if area.width >= WIDE {
-        let [list, gap, text] = Layout::horizontal([
-            Constraint::Percentage(55),
-            Constraint::Length(1),
-            Constraint::Min(10),
-        ])
-        .areas(area);
-        let _: Rect = gap;
-        return [list, text];
+        return sides(area);
     }
     if area.height < LOW {
         return [

@@ -9,7 +9,7 @@ use teamd_client::print::table::width;
 use teamd_client::print::task::{blockers, style};
 use teamd_shared::task::Task;
 
-use super::{HIGH, LARGE, TopScene, WIDE, mark, say, with_detail};
+use super::{HIGH, LARGE, TopScene, WIDE, mark, say, sides, with_detail};
 use crate::model::{COLUMNS, standing};
 use crate::terminal::{cell, headed, inset, page, row, rule};
 use crate::top::app::{App, Target};
@@ -121,13 +121,7 @@ impl App {
         if area.width >= LARGE
             && let Some(conversation) = conversation
         {
-            let [task, gap, beside] = Layout::horizontal([
-                Constraint::Percentage(55),
-                Constraint::Length(1),
-                Constraint::Min(10),
-            ])
-            .areas(area);
-            let _: Rect = gap;
+            let [task, beside] = sides(area);
             area = task;
             let [heading, rest] = headed(beside);
             rule(frame, heading, conversation.name.as_str(), "");

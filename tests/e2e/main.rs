@@ -46,6 +46,7 @@ mod quarantine;
 mod races;
 mod register;
 mod replace;
+mod review;
 mod rotation;
 mod run;
 mod sandbox;

@@ -28,7 +28,7 @@ pub use looking::{
     InstallArgs, InstallFlags, Lint, LintAs, Logs, Range, Requests, Schema, StatusArgs,
     TranscriptArgs, Web,
 };
-pub use tasks::{Branch, Diff, Run, TaskCommand, TaskEdit, TaskListArgs, Tasks};
+pub use tasks::{Branch, Diff, Review, Run, TaskCommand, TaskEdit, TaskListArgs, Tasks};
 pub use value::MailboxName;
 
 /// Lead a team of agent processes
@@ -133,6 +133,11 @@ pub enum TeamctlCommand {
     /// List the submitted work that is waiting for review (of `requests`)
     #[command(hide = true)]
     Reviews(Requests),
+    /// Look at submitted work, comment on its lines, and approve or reject it
+    ///
+    /// Shows the task, its check, its cost and the whole diff. Work is approved once all of it was
+    /// on the screen; comments go to the author with file and line. In a pipe, prints it.
+    Review(Review),
     /// Approve a plan, so that its author may make changes, or submitted work
     Approve(Approve),
     /// Reject a plan, so that its author stays read-only, or send submitted work back

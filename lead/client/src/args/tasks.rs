@@ -62,6 +62,16 @@ pub struct Diff {
     pub of: String,
 }
 
+#[derive(Debug, Args)]
+pub struct Review {
+    /// Review or its beginning, task, or teammate with one pending review
+    #[arg(value_name = "ID", add = names())]
+    pub id: String,
+    /// Run a program with the two commits instead, in the team repository, then ask
+    #[arg(long, value_name = "COMMAND")]
+    pub tool: Option<String>,
+}
+
 // A branch of the user. (A doc comment would replace the help of the commands.)
 #[derive(Debug, Args)]
 pub struct Branch {

@@ -8,7 +8,8 @@ use teamd_client::exit_code::ExitCode;
 use teamd_client::print::escape;
 use teamd_client::print::render::count;
 use teamd_client::read::text;
-use teamd_shared::request::Request;
+use teamd_shared::request::{Kind, Request};
+use teamd_view::review::{Reviewed, overview};
 
 /// Runs the command.
 pub(crate) fn run(context: &Context, id: &str, answer: Answer) -> CommandResult {
@@ -52,6 +53,11 @@ fn confirm(context: &Context, asked: &Request, approve: bool) -> Result<bool, Co
         context
             .out
             .aside_wrapped(&format!("    {}", escape::line(line)));
+    }
+    if asked.kind == Kind::Review {
+        for line in overview(&Reviewed::find(context, id.as_str())?) {
+            context.out.aside_wrapped(&format!("    {line}"));
+        }
     }
     let verb = if approve { "Approve" } else { "Reject" };
     context

@@ -17,6 +17,7 @@ use teamd_shared::id::{Ids, RandomIds};
 use teamd_shared::merged::Landed;
 use teamd_shared::name::Name;
 use teamd_shared::task::Task;
+use teamd_view::review::{Changes, coloured};
 
 use super::task;
 
@@ -31,14 +32,13 @@ pub(crate) fn diff(context: &Context, args: &Diff) -> CommandResult {
     };
     match ask(context, order, None)? {
         Done::Text(text) => {
-            let shown = text
-                .lines()
-                .map(|line| escape::line(line).into_owned())
-                .collect::<Vec<_>>();
-            let shown = if shown.is_empty() {
+            let shown = if text.is_empty() {
                 "nothing is changed".to_owned()
+            } else if context.out.width().is_some() {
+                coloured(&Changes::parse(&text, ""))
             } else {
-                shown.join("\n")
+                let lines = text.lines().map(escape::line);
+                lines.collect::<Vec<_>>().join("\n")
             };
             context
                 .out

@@ -37,7 +37,7 @@ use teamd_client::args::{TaskCommand, Tasks, TeamctlCommand};
 use teamd_client::context::Context;
 use teamd_client::error::CommandResult;
 use teamd_shared::request::Kind;
-use teamd_view::{top, web};
+use teamd_view::{review, top, web};
 
 use crate::completion;
 
@@ -65,6 +65,7 @@ pub(crate) fn perform(command: TeamctlCommand, context: &Context) -> CommandResu
         TeamctlCommand::Agents(args) => agents::run(context, &args),
         TeamctlCommand::Plans(args) => plans::run(context, &args, Kind::PlanApproval),
         TeamctlCommand::Reviews(args) => plans::run(context, &args, Kind::Review),
+        TeamctlCommand::Review(args) => review::run(context, &args.id, args.tool.as_deref()),
         TeamctlCommand::Approve(args) => {
             answer::run(context, &args.verdict.id.clone(), args.into())
         }

@@ -1,0 +1,127 @@
+//! `teamctl review`: a person sees the whole work, comments on lines of it, and decides.
+
+use crate::checkouts::{add, task, team, until};
+use crate::schemas::valid;
+use crate::support::Team;
+use crate::support::terminal::Terminal;
+use crate::support::user::User;
+
+const SUBMIT: &str = "/task_update {\"task_id\": 1, \"status\": \"completed\"}";
+/// A name of a file that would clear the screen, and end its line.
+const HOSTILE: &str = "a\\nb\\u{1b}[2J<b>";
+
+fn reviewed(team: &Team, number: u64) {
+    team.until("the review", || {
+        let submission = &task(team, 1)["submission"];
+        submission["stage"] == "reviewing" && submission["number"] == number
+    });
+}
+
+/// A team in which work with a defect waits for a review.
+fn submitted() -> Team {
+    let team = team(
+        User::at_hand()[0],
+        "[work]\ncheck = \"echo all is well\"\n",
+        "",
+    );
+    team.teamctl(["spawn", "alice", "--checkout"]).ok();
+    add(&team, &["sum up", "--review", "person"]);
+    let work = "echo 'fn total(a: u32) -> u32 { a - 1 }' > calc.rs; seq 60 > long.txt; seq 90 > x.lock; \
+                echo x > $'a\\nb\\x1b[2J<b>'; git add .; git commit -qm work";
+    team.does(
+        "alice",
+        &format!("/claim_task {{\"task_id\": 1}}\n/bash {work}\n{SUBMIT}"),
+    );
+    reviewed(&team, 1);
+    team
+}
+
+#[test]
+fn the_whole_work_is_seen_before_it_is_approved_and_comments_reach_the_author() {
+    let team = submitted();
+    let mut small = Terminal::teamctl_at(&team, &["review", "1"], (80, 24));
+    small.until_screen("the work", |screen| {
+        screen.contains("all is well") && screen.contains("+152 -0, 1 generated")
+    });
+    // Not all of it was on the screen.
+    small.press("ga");
+    small.until_screen("a refusal", |screen| {
+        screen.contains("nothing was answered: ")
+    });
+    assert_eq!(task(&team, 1)["status"], "in_review");
+    small.press("gn");
+    small.until_screen("a name that is harmless", |screen| screen.contains(HOSTILE));
+    small.press("n");
+    small.until_screen("the defect", |screen| {
+        screen.contains("+ fn total(a: u32) -> u32 { a - 1 }")
+    });
+    small.press("jjcoff by one\r");
+    small.until_screen("the comment", |screen| screen.contains("» off by one"));
+    small.press("rplease fix\r");
+    assert_eq!(small.finish(), Some(0));
+    team.until("the feedback", || {
+        let inbox = team.inbox("alice");
+        inbox.iter().any(|it| {
+            let text = it.to_string();
+            text.contains("calc.rs:1: off by one") && text.contains("> +fn total(a: u32)")
+        })
+    });
+
+    let fix = "sed -i 's/- 1/+ 1/' calc.rs; git commit -qam fix";
+    team.does("alice", &format!("/bash {fix}\n{SUBMIT}"));
+    reviewed(&team, 2);
+    let mut large = Terminal::teamctl_at(&team, &["review", "alice"], (200, 50));
+    large.until_screen("the work", |screen| screen.contains("submission 2"));
+    large.press("N");
+    large.until_screen("what is new", |screen| {
+        screen.contains("(since the last submission)")
+            && screen.contains("1 file, +1 -1")
+            && screen.contains("a + 1")
+    });
+    large.press("Ns");
+    large.until_screen("two sides", |screen| screen.contains("│"));
+    // All of it passes over the screen.
+    large.press("g      ");
+    large.until_screen("the end", |screen| screen.contains("▸ folded, o shows it"));
+    large.press("a");
+    assert_eq!(large.finish(), Some(0));
+    until(&team, 1, "completed");
+}
+
+#[test]
+fn a_pipe_a_program_and_the_question_of_approve_show_the_work() {
+    let team = submitted();
+    let printed = team.teamctl(["review", "1"]).ok().stdout;
+    assert!(
+        printed.contains("+fn total(a: u32) -> u32 { a - 1 }"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains(HOSTILE) && !printed.contains('\x1b'),
+        "{printed}"
+    );
+    let json = team.json(["review", "alice"]);
+    let fields = ["task", "author", "check", "added", "removed", "files"];
+    valid(&team, "review", &json, &fields);
+    assert_eq!(json["files"][0]["path"], "a\nb\x1b[2J<b>");
+    let with_tool = team
+        .teamctl(["review", "1", "--tool", "git diff --stat"])
+        .ok();
+    assert!(with_tool.stdout.contains("calc.rs"), "{}", with_tool.stdout);
+    let diff = Terminal::teamctl(&team, &["diff", "1"]);
+    diff.until("A calc.rs  +1 -0");
+    assert_eq!(diff.finish(), Some(0));
+    let mut question = Terminal::teamctl(&team, &["approve", "alice"]);
+    question.until("4 files, +152 -0, 1 generated");
+    question.until("` shows all");
+    question.until("[y/N]");
+    question.line("n");
+    question.finish();
+    assert_eq!(task(&team, 1)["status"], "in_review");
+    let nothing = team.teamctl(["review", "2"]).exits(4);
+    assert!(
+        nothing.stderr.contains("there is no task 2"),
+        "{}",
+        nothing.stderr
+    );
+}

@@ -57,6 +57,10 @@ fn the_whole_work_is_seen_before_it_is_approved_and_comments_reach_the_author() 
     });
     small.press("jjcoff by one\r");
     small.until_screen("the comment", |screen| screen.contains("» off by one"));
+    // A teammate that waits for nothing would be reminded of rejected work, and lose it.
+    let go = team.root().join("go");
+    let busy = format!("/bash until [ -e {} ]; do sleep 0.02; done", go.display());
+    team.teamctl(["send", "alice", &busy]).ok();
     small.press("rplease fix\r");
     assert_eq!(small.finish(), Some(0));
     team.until("the feedback", || {
@@ -68,7 +72,9 @@ fn the_whole_work_is_seen_before_it_is_approved_and_comments_reach_the_author() 
     });
 
     let fix = "sed -i 's/- 1/+ 1/' calc.rs; git commit -qam fix";
-    team.does("alice", &format!("/bash {fix}\n{SUBMIT}"));
+    let fix = format!("/bash {fix}\n{SUBMIT}");
+    team.teamctl(["send", "alice", &fix]).ok();
+    team.write("go", "");
     reviewed(&team, 2);
     let mut large = Terminal::teamctl_at(&team, &["review", "alice"], (200, 50));
     large.until_screen("the work", |screen| screen.contains("submission 2"));

@@ -34,7 +34,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("Talk", &["send", "broadcast", "attach", "interrupt"]),
-    ("Decide", &["requests", "approve", "reject", "request-plan"]),
+    (
+        "Decide",
+        &["requests", "review", "approve", "reject", "request-plan"],
+    ),
     ("Work", &["task", "tasks", "wait", "diff", "sync", "land"]),
     (
         "Care",

@@ -132,7 +132,7 @@ impl ReviewScreen {
             above
                 .filter(|(_, row)| is_file(row))
                 .map(|(at, _)| at)
-                .last()
+                .next_back()
         };
         match found {
             Some(at) => {

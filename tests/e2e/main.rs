@@ -51,6 +51,7 @@ mod rotation;
 mod run;
 mod sandbox;
 mod schemas;
+mod search;
 mod settings;
 mod shutdown;
 mod socket;

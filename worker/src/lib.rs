@@ -9,15 +9,17 @@ mod args;
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, FromArgMatches};
+use teamd_worker_agent::{SEARCH, search_main};
 use teamd_worker_sandbox::{gate, init, probe, shim};
 
-/// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, or the
-/// sandbox init or the live gate of that.
+/// Runs `team-worker`: an incarnation of a teammate, the shim of one of its commands, the sandbox
+/// init or the live gate of that, or a search.
 pub fn team_worker(version: &'static str) -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(first) if first == shim::SUBCOMMAND => return shim::shim_main(),
         Some(first) if first == init::SUBCOMMAND => return init::init_main(),
         Some(first) if first == gate::SUBCOMMAND => return gate::gate_main(),
+        Some(first) if first == SEARCH => return search_main(),
         _ => {}
     }
     let matches = command_line().version(version).try_get_matches();

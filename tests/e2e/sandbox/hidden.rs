@@ -6,7 +6,7 @@ use super::{Case, With, cases, teams};
 use crate::support::Team;
 
 /// What a teammate says to each of these lines.
-fn said(team: &Team, name: &str, lines: &[String]) -> Vec<Value> {
+pub(super) fn said(team: &Team, name: &str, lines: &[String]) -> Vec<Value> {
     let results = team.does(name, &lines.join("\n"));
     assert_eq!(results.len(), lines.len(), "{results:?}");
     results

@@ -22,6 +22,7 @@ mod packages;
 mod places;
 mod processes;
 mod programs;
+mod search;
 mod secrets;
 mod shared;
 mod start;

@@ -21,3 +21,4 @@ mod transcript;
 mod turn;
 
 pub use run::{RunArgs, run};
+pub use tools::search::{SUBCOMMAND as SEARCH, search_main};

@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
@@ -30,7 +30,7 @@ use super::seccomp::AllowedCalls;
 use super::{gate, identity, landlock, loopback, mounts, seccomp};
 use crate::agent_stdio::AgentStdio;
 use crate::bounds;
-use crate::shim::{Report, ShimJob, ShimOrder};
+use crate::shim::{Program, Report, ShimJob, ShimOrder};
 
 /// The hidden subcommand under which the worker's program is the sandbox init.
 pub const SUBCOMMAND: &str = "init";
@@ -61,8 +61,7 @@ fn run(job: ShimJob) -> Result<Report, String> {
         ..
     } = &job;
     let stdio = order
-        .agent
-        .as_ref()
+        .agent()
         .map(|_| AgentStdio::receive(io::stdout()))
         .transpose();
     let stdio =
@@ -94,11 +93,12 @@ fn run(job: ShimJob) -> Result<Report, String> {
     // shim and sandbox init.
     let spare = (namespaces == Namespaces::Own).then_some(SPARE);
     bounds::put_on(&order.bounds, spare).map_err(cannot_limit)?;
-    let (mut bash, what) = match (&order.agent, stdio) {
-        (Some(agent), Some(stdio)) => (
+    let (mut bash, what) = match (&order.program, stdio) {
+        (Program::Agent(agent), Some(stdio)) => (
             variables.agent(&agent.command, stdio),
             agent.command[0].as_str(),
         ),
+        (Program::Own(arguments), _) => (own_program(arguments), "team-worker"),
         _ => (variables.command(command, workspace), "bash"),
     };
     if namespaces == Namespaces::None {
@@ -111,7 +111,7 @@ fn run(job: ShimJob) -> Result<Report, String> {
     let started = started.map_err(|error| format!("cannot start {what}: {error}"))?;
     // Its own copies of what an agent reads and writes are closed.
     drop(bash);
-    if order.agent.is_some() {
+    if order.agent().is_some() {
         // What the agent writes to ends when the agent closes it.
         let nothing =
             File::open("/dev/null").map_err(|error| format!("cannot open /dev/null: {error}"))?;
@@ -127,6 +127,13 @@ fn run(job: ShimJob) -> Result<Report, String> {
         .map_err(|error| format!("cannot wait for bash: {error}"));
     drop(held);
     ended
+}
+
+/// Makes the command line of this program under a hidden subcommand, without variables and input.
+fn own_program(arguments: &[String]) -> Command {
+    let mut own = Command::new("/proc/self/exe");
+    own.args(arguments).env_clear().stdin(Stdio::null());
+    own
 }
 
 /// Where a program of Node listens for a debugger when it gets SIGUSR1.
@@ -155,8 +162,7 @@ fn enclose(
         identity::share_counts();
         mounts::build(&plan, workspace, order.bounds.memory).map_err(cannot("mounts"))?;
         if order
-            .agent
-            .as_ref()
+            .agent()
             .is_some_and(|agent| agent.live_gate == Some(Gate::Closed))
         {
             gate::begin_closed(&plan, policy).map_err(cannot("gate"))?;
@@ -165,7 +171,7 @@ fn enclose(
     // What an agent has started could debug it, and speak as the agent. Where it has a network of
     // its own, no program can listen there.
     let mut held = None;
-    if order.agent.is_some() && policy.has_mounts() && !policy.network {
+    if order.agent().is_some() && policy.has_mounts() && !policy.network {
         held = hold_debugger().map_err(cannot("network"))?;
     }
     // No other process moves anything in these mounts: what is found now is what is written.
@@ -188,7 +194,7 @@ fn enclose(
             // Without mounts nothing else keeps it from changing modes of files outside.
             metadata: policy.has_mounts() || !policy.writable.is_empty(),
             // Databases use that signal: it is refused only where nothing else helps.
-            debugs: order.agent.is_none() || held.is_some(),
+            debugs: order.agent().is_none() || held.is_some(),
         };
         seccomp::restrict(calls).map_err(cannot("seccomp"))?;
     }

@@ -38,7 +38,7 @@ use crate::find_places::{Origin, take_writable};
 use crate::gateway::Gateway;
 use crate::place::Place;
 use crate::places::CommandPlaces;
-use crate::shim::{ShimJob, ShimOrder};
+use crate::shim::{Program, ShimJob, ShimOrder};
 use crate::temp::TempDir;
 pub use agent::{AgentStart, StartedAgent};
 pub use agent_gate::{AgentGate, GateHandle, pair as gate_pair};
@@ -185,7 +185,7 @@ impl Runner {
             timeout: Some(seconds),
             run_in_background: false,
         };
-        let prepared = self.prepare(&bash, Gate::Open);
+        let prepared = self.prepare(Program::Bash, &bash.command, timeout_of(&bash), Gate::Open);
         let (job, gateway) = prepared.map_err(anyhow::Error::msg)?;
         let started = self.start_in_foreground(&job, gateway);
         let started = started.map_err(anyhow::Error::msg)?;
@@ -200,8 +200,31 @@ impl Runner {
         }
     }
 
+    /// Starts our own program under a hidden subcommand that only reads: it is confined as a command
+    /// behind a closed gate. `shown`: what the list of processes says of it. Must be called within
+    /// the runtime.
+    pub fn start_reader(
+        &mut self,
+        arguments: Vec<String>,
+        shown: &str,
+        timeout: Duration,
+        gate: Gate,
+    ) -> StartedCommand {
+        // What is not confined at all has no layer that could confine it.
+        let gate = match self.config.sandbox.mode {
+            SandboxMode::Off => gate,
+            SandboxMode::WorkspaceWrite | SandboxMode::ReadOnly => Gate::Closed,
+        };
+        let prepared = self.prepare(Program::Own(arguments), shown, Some(timeout), gate);
+        let started = prepared.and_then(|(job, gateway)| self.start_in_foreground(&job, gateway));
+        match started {
+            Ok(command) => StartedCommand::Foreground(Box::new(command)),
+            Err(why) => StartedCommand::Done(Outcome::error(why)),
+        }
+    }
+
     fn try_start(&mut self, bash: &Bash, gate: Gate) -> Result<StartedCommand, String> {
-        let (job, gateway) = self.prepare(bash, gate)?;
+        let (job, gateway) = self.prepare(Program::Bash, &bash.command, timeout_of(bash), gate)?;
         if bash.run_in_background {
             let started =
                 self.background
@@ -227,7 +250,13 @@ impl Runner {
     }
 
     /// Makes the job of a command, and begins to serve its gateway.
-    fn prepare(&self, bash: &Bash, gate: Gate) -> Result<(ShimJob, JoinSet<()>), String> {
+    fn prepare(
+        &self,
+        program: Program,
+        command: &str,
+        timeout: Option<Duration>,
+        gate: Gate,
+    ) -> Result<(ShimJob, JoinSet<()>), String> {
         let RunnerConfig {
             sandbox,
             team_dir,
@@ -250,13 +279,13 @@ impl Runner {
             .map_err(|error| cannot_start(&self.config, &error))?;
         let listen = way.as_ref().and_then(Way::listen);
         let order = ShimOrder {
-            timeout: timeout_of(bash),
+            timeout,
             bounds: self.config.bounds,
             policy,
-            agent: None,
+            program,
             listen,
         };
-        let job = self.job(bash, order, way.as_mut())?;
+        let job = self.job(command, order, way.as_mut())?;
         // What a command starts is in the cgroup from its first moment.
         if let Some(cgroup) = &self.config.cgroup {
             let entered = cgroup.enter();
@@ -265,9 +294,13 @@ impl Runner {
         Ok((job, way.map(Way::serve_command).unwrap_or_default()))
     }
 
-    fn job(&self, bash: &Bash, order: ShimOrder, way: Option<&mut Way>) -> Result<ShimJob, String> {
+    fn job(
+        &self,
+        command: &str,
+        order: ShimOrder,
+        way: Option<&mut Way>,
+    ) -> Result<ShimJob, String> {
         let config = &self.config;
-        let command = &bash.command;
         if command.len() > MAX_COMMAND {
             return Err(format!(
                 "the command has {} bytes, the limit is {MAX_COMMAND}: write it to a file, and run that",

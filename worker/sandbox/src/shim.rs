@@ -48,7 +48,7 @@ use teamd_shared::sandbox::Namespaces;
 
 use crate::bounds;
 use crate::{AbsentFiles, LiveGate};
-pub use job::{AgentOrder, Listen, ShimJob, ShimOrder};
+pub use job::{AgentOrder, Listen, Program, ShimJob, ShimOrder};
 pub use report::GateSet;
 pub(crate) use report::{ExitCause, Report};
 
@@ -115,7 +115,7 @@ impl ShimJob {
             return Ok(Report::new(cause));
         }
         let (process, init) = self.start().map_err(cannot("start the command"))?;
-        if self.order.agent.is_some() {
+        if self.order.agent().is_some() {
             give_up_output().map_err(cannot("close the output of the agent"))?;
         }
         let namespaces = self
@@ -156,8 +156,13 @@ impl ShimJob {
     /// inherit that. The sandbox init confines it, or puts limits on it, and says over the pipe how
     /// `bash` ended.
     fn start(&self) -> io::Result<(Pid, Option<PipeReader>)> {
-        let ShimOrder { policy, bounds, .. } = &self.order;
-        if policy.is_none() && bounds.is_nothing() && self.order.agent.is_none() {
+        let ShimOrder {
+            policy,
+            bounds,
+            program,
+            ..
+        } = &self.order;
+        if policy.is_none() && bounds.is_nothing() && *program == Program::Bash {
             let mut bash = self.variables.command(&self.command, &self.workspace);
             bash.current_dir(&self.workspace);
             return Ok((spawn(bash)?, None));

@@ -9,6 +9,7 @@ mod edit_file;
 mod mcp;
 mod read_file;
 mod run_agent;
+pub(crate) mod search;
 mod session_record;
 mod toolbox;
 mod workspace;

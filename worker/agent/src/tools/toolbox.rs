@@ -26,6 +26,7 @@ use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 use super::mcp::{McpServers, RunningMcpCall};
 use super::run_agent::LaunchContext;
+use super::search;
 use super::workspace::{Guide, Workspace};
 use super::{Listing, Runs, Tools};
 
@@ -263,6 +264,10 @@ impl Tools for Toolbox {
                 };
             }
             LocalAction::ReadFile(file) => self.workspace.read(&file).into(),
+            LocalAction::Search(search) => {
+                let started = search::start(&search, &mut self.runner, gate);
+                return RunningCall::Command(started);
+            }
             LocalAction::McpLook(look) => self.mcp.look(&look),
             LocalAction::McpCall(call) => match self.mcp.call(call, &self.runner, gate) {
                 Ok(running) => return RunningCall::Mcp(running),

@@ -54,7 +54,7 @@ fn what_is_wrong_is_said_exactly() {
         (
             "dance",
             json!({}),
-            "there is no tool \"dance\"; the tools are bash, read_file, write_file, edit_file, send_message, read_inbox, \
+            "there is no tool \"dance\"; the tools are bash, read_file, write_file, edit_file, glob, grep, send_message, read_inbox, \
              shutdown_response, plan_approval, claim_task, task_update, task_list, task_get, task_create",
         ),
         (

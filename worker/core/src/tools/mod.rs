@@ -12,6 +12,7 @@ mod read_file;
 mod read_inbox;
 mod request_status;
 mod run_agent;
+mod search;
 mod shutdown_response;
 mod sleep;
 mod table;
@@ -32,6 +33,7 @@ pub use mcp::{McpCall, McpSearch, McpTool};
 pub use plan_approval::PlanApproval;
 pub use read_file::ReadFile;
 pub use run_agent::RunAgent;
+pub use search::{Glob, Grep, Search};
 pub use shutdown_response::ShutdownResponse;
 pub use sleep::Sleep;
 pub use table::{AfterCrash, Caller};
@@ -77,6 +79,8 @@ pub enum LocalAction {
     WriteFile(WriteFile),
     /// Replaces a text that occurs once in a file.
     EditFile(EditFile),
+    /// Looks for files, or for lines in them.
+    Search(Search),
     /// Runs the agent of the teammate.
     RunAgent(RunAgent),
     /// Waits.
@@ -169,6 +173,7 @@ impl LocalAction {
             Self::WriteFile(_) | Self::EditFile(_) => true,
             Self::Bash(bash) => bash.run_in_background,
             Self::ReadFile(_)
+            | Self::Search(_)
             | Self::RunAgent(_)
             | Self::Sleep(_)
             | Self::McpLook(_)

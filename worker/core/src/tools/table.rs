@@ -20,7 +20,7 @@ use teamd_shared::tools::{
 use super::broadcast::Broadcast;
 use super::read_inbox::ReadInbox;
 use super::request_status::RequestStatus;
-use super::{Action, Call, IN_DOUBT, LocalAction, McpLook, TeamAction};
+use super::{Action, Call, IN_DOUBT, LocalAction, McpLook, Search, TeamAction};
 
 /// Reads a call from its input.
 type Parse = Box<dyn Fn(&Value) -> Result<Call, String> + Send + Sync>;
@@ -78,7 +78,7 @@ fn tool<T: DeserializeOwned + JsonSchema + 'static, A: Into<Action> + 'static>(
 }
 
 /// All tools, in the order in which a model is told of them.
-static TABLE: LazyLock<[Tool; 29]> = LazyLock::new(|| {
+static TABLE: LazyLock<[Tool; 31]> = LazyLock::new(|| {
     use AfterCrash::{Interrupted, RunAgain, RunAgainWithIds};
     [
         tool(
@@ -109,6 +109,12 @@ static TABLE: LazyLock<[Tool; 29]> = LazyLock::new(|| {
             Interrupted,
             LocalAction::EditFile,
         ),
+        tool("glob", "pattern", ALL_MEMBERS, RunAgain, |glob| {
+            LocalAction::Search(Search::Glob(glob))
+        }),
+        tool("grep", "pattern", ALL_MEMBERS, RunAgain, |grep| {
+            LocalAction::Search(Search::Grep(grep))
+        }),
         tool(
             "send_message",
             "to",
@@ -264,7 +270,14 @@ static TABLE: LazyLock<[Tool; 29]> = LazyLock::new(|| {
 });
 
 /// The tools that work on the machine.
-const OF_THE_MACHINE: [&str; 4] = ["bash", "read_file", "write_file", "edit_file"];
+const OF_THE_MACHINE: [&str; 6] = [
+    "bash",
+    "read_file",
+    "write_file",
+    "edit_file",
+    "glob",
+    "grep",
+];
 
 /// The tools that a read-only member is not offered.
 const WRITE_FILES: [&str; 2] = ["write_file", "edit_file"];
@@ -459,6 +472,19 @@ mod tests {
                 .input,
             read_inbox
         );
+    }
+
+    /// Each model call pays for them: about four bytes are a token.
+    #[test]
+    fn search_costs_at_most_250_tokens() {
+        let tools = Caller::Teammate.tools(SandboxMode::ReadOnly);
+        let search = tools
+            .iter()
+            .filter(|it| ["glob", "grep"].contains(&it.name));
+        let bytes: usize = search
+            .map(|it| it.name.len() + it.description.len() + it.input.to_string().len())
+            .sum();
+        assert!((400..=1000).contains(&bytes), "{bytes}");
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl AgentStart<'_> {
     }
 
     fn is_live(&self) -> bool {
-        let agent = self.job.order.agent.as_ref();
+        let agent = self.job.order.agent();
         agent.is_some_and(|agent| agent.live_gate.is_some())
     }
 

@@ -29,10 +29,33 @@ pub struct ShimOrder {
     pub bounds: Bounds,
     /// What it may do; none: all that the user may.
     pub policy: Option<Policy>,
-    /// The agent that runs in the place of a command of `bash`.
-    pub agent: Option<AgentOrder>,
+    /// What runs the command.
+    pub program: Program,
     /// The listeners of its gateway, in a network namespace of its own.
     pub listen: Option<Listen>,
+}
+
+/// What runs a command.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Program {
+    /// `bash`.
+    #[default]
+    Bash,
+    /// An agent: the command says only what it is.
+    Agent(AgentOrder),
+    /// Our own program with these arguments, the first of which is a hidden subcommand: the command
+    /// says only what it is.
+    Own(Vec<String>),
+}
+
+impl ShimOrder {
+    /// Returns the agent that it is, if it is one.
+    pub(crate) fn agent(&self) -> Option<&AgentOrder> {
+        match &self.program {
+            Program::Agent(agent) => Some(agent),
+            Program::Bash | Program::Own(_) => None,
+        }
+    }
 }
 
 /// How a whole agent is to be run.

@@ -188,11 +188,7 @@ fn lines_of(driver: &mut dyn AgentDriver, input: AgentInput) -> String {
             text,
             permissions,
         } => driver.send_message(id, &text, permissions),
-        AgentInput::Outcome {
-            call,
-            content,
-            is_error,
-        } => driver.send_outcome(&call, &content, is_error),
+        AgentInput::Outcome { call, outcome } => driver.send_outcome(&call, outcome),
         AgentInput::Permission { question, refusal } => {
             driver.permit(&question, refusal.as_deref())
         }

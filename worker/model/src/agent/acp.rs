@@ -455,8 +455,7 @@ impl AgentDriver for Acp {
     }
 
     fn team_server(&mut self) -> Option<TeamServer> {
-        let tools = self.calls.tools.clone();
-        Some(TeamServer::new(tools, self.token.clone()))
+        Some(TeamServer::new(&self.calls.tools, self.token.clone()))
     }
 
     fn record_name(&self, session: Uuid) -> Option<PathBuf> {
@@ -537,14 +536,9 @@ impl AgentDriver for Acp {
         self.prompt_waiting()
     }
 
-    fn send_outcome(&mut self, id: &str, content: &str, is_error: bool) -> String {
-        self.calls.answered(id, content, is_error);
+    fn send_outcome(&mut self, id: &str, outcome: Outcome) -> String {
+        self.calls.answered(id, &outcome);
         if let Some(reply) = self.replies.remove(id) {
-            let outcome = Outcome {
-                content: content.to_owned(),
-                is_error,
-                images: Vec::new(),
-            };
             // Without a receiver the agent has given the call up.
             drop(reply.send(outcome));
         }

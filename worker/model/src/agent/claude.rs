@@ -22,6 +22,7 @@ use super::{
 };
 use frames::{line, mcp_result, outcomes, refused, success, usage_of};
 use teamd_worker_core::submission::Permission;
+use teamd_worker_core::tools::Outcome;
 
 /// What the agent puts before the names of team tools.
 const PREFIX: &str = "mcp__team__";
@@ -169,10 +170,7 @@ impl Claude {
     fn mcp(&mut self, request: &Value, message: &Value) -> String {
         let id = &message["id"];
         match message["method"].as_str() {
-            Some("initialize") => {
-                let version = message["params"]["protocolVersion"].as_str();
-                mcp_result(request, id, &mcp::welcome(version))
-            }
+            Some("initialize") => mcp_result(request, id, &mcp::welcome(&message["params"])),
             Some("tools/list") => mcp_result(request, id, &mcp::list(&self.calls.tools)),
             Some("tools/call") => self.called(request, message),
             _ if message.get("id").is_none() => success(
@@ -197,8 +195,7 @@ impl Claude {
         let Some(known) = self.calls.asked(call, by) else {
             return String::new();
         };
-        let result = mcp::outcome(&known.content, known.is_error);
-        mcp_result(request, &message["id"], &result)
+        mcp_result(request, &message["id"], &mcp::result(known))
     }
 
     /// Reads an event of the model's service.
@@ -447,11 +444,11 @@ impl AgentDriver for Claude {
         line(&json!({"type": "user", "message": message, "uuid": id.to_string()}))
     }
 
-    fn send_outcome(&mut self, id: &str, content: &str, is_error: bool) -> String {
-        let by = self.calls.answered(id, content, is_error);
-        by.map_or_else(String::new, |(request, message)| {
-            mcp_result(&request, &message, &mcp::outcome(content, is_error))
-        })
+    fn send_outcome(&mut self, id: &str, outcome: Outcome) -> String {
+        let Some((request, message)) = self.calls.answered(id, &outcome) else {
+            return String::new();
+        };
+        mcp_result(&request, &message, &mcp::result(outcome))
     }
 
     fn permit(&mut self, question: &str, refusal: Option<&str>) -> String {

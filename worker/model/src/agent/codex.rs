@@ -22,6 +22,7 @@ use super::team_calls::TeamCalls;
 use super::{AgentDriver, AgentOutput, AgentSession, TeamTool, text_of};
 use frames::{failure, how_it_ended, line, shown, tool_result, usage};
 use teamd_worker_core::submission::Permission;
+use teamd_worker_core::tools::Outcome;
 use thread_file::thread_of;
 
 /// Its own tools for subagents and goals are off, because two protocols confuse a model. So is what
@@ -99,7 +100,7 @@ impl Codex {
             "item/tool/call" => {
                 let call = params["callId"].as_str().unwrap_or_default();
                 match self.calls.asked(call, id.clone()) {
-                    Some(outcome) => tool_result(id, &outcome.content, outcome.is_error),
+                    Some(outcome) => tool_result(id, &outcome),
                     None => String::new(),
                 }
             }
@@ -438,11 +439,9 @@ impl AgentDriver for Codex {
         line(&json!({"id": self.requests, "method": "turn/start", "params": params}))
     }
 
-    fn send_outcome(&mut self, id: &str, content: &str, is_error: bool) -> String {
-        let by = self.calls.answered(id, content, is_error);
-        by.map_or_else(String::new, |request| {
-            tool_result(&request, content, is_error)
-        })
+    fn send_outcome(&mut self, id: &str, outcome: Outcome) -> String {
+        let by = self.calls.answered(id, &outcome);
+        by.map_or_else(String::new, |request| tool_result(&request, &outcome))
     }
 
     fn permit(&mut self, question: &str, refusal: Option<&str>) -> String {

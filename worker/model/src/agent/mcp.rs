@@ -1,30 +1,50 @@
 //! The team tools as an MCP server describes them, whatever carries its messages.
 
-use serde_json::{Value, json};
+use rmcp::model::{
+    CallToolResult, ContentBlock, Implementation, ListToolsResult, ProtocolVersion,
+    ServerCapabilities, ServerConfig, Tool,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::TeamTool;
+use teamd_worker_core::tools::Outcome;
 
-/// The version of MCP that is spoken, where the agent names none.
-const VERSION: &str = "2025-11-25";
+/// Returns what the server tells of itself.
+pub(super) fn config() -> ServerConfig {
+    let capabilities = ServerCapabilities::builder().enable_tools().build();
+    ServerConfig::new(capabilities)
+        .with_server_info(Implementation::new("team", "1"))
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+}
 
-/// Returns the result of `initialize`, given the version that the agent asks for.
-pub(super) fn welcome(version: Option<&str>) -> Value {
-    json!({
-        "protocolVersion": version.unwrap_or(VERSION),
-        "capabilities": {"tools": {}}, "serverInfo": {"name": "team", "version": "1"},
-    })
+/// Returns the result of `initialize`, in the version that its parameters ask for.
+pub(super) fn welcome(params: &Value) -> ServerConfig {
+    match ProtocolVersion::deserialize(&params["protocolVersion"]) {
+        Ok(version) => config().with_protocol_version(version),
+        Err(_) => config(),
+    }
 }
 
 /// Returns the result of `tools/list`.
-pub(super) fn list(tools: &[TeamTool]) -> Value {
+pub(super) fn list(tools: &[TeamTool]) -> ListToolsResult {
     let entries = tools.iter().map(|tool| {
         let text = &tool.text;
-        json!({"name": text.name, "description": text.description, "inputSchema": text.input})
+        let input = match &text.input {
+            Value::Object(input) => input.clone(),
+            _ => Map::new(),
+        };
+        Tool::new(text.name, text.description.clone(), input)
     });
-    json!({"tools": entries.collect::<Vec<_>>()})
+    ListToolsResult::with_all_items(entries.collect())
 }
 
 /// Returns the result of `tools/call`.
-pub(super) fn outcome(content: &str, is_error: bool) -> Value {
-    json!({"content": [{"type": "text", "text": content}], "isError": is_error})
+pub(super) fn result(outcome: Outcome) -> CallToolResult {
+    let content = vec![ContentBlock::text(outcome.content)];
+    if outcome.is_error {
+        CallToolResult::error(content)
+    } else {
+        CallToolResult::success(content)
+    }
 }

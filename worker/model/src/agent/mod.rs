@@ -34,7 +34,7 @@ pub use known::Known;
 pub use mind::{AgentMessage, AgentMind, CallProgress};
 pub use process::{AgentEnds, AgentInput, AgentProcess, Launch};
 use teamd_worker_core::submission::Permission;
-use teamd_worker_core::tools::ToolText;
+use teamd_worker_core::tools::{Outcome, ToolText};
 
 /// A tool of the team, which the session runs.
 #[derive(Debug, Clone)]
@@ -202,7 +202,7 @@ pub trait AgentDriver: Debug + Send {
     fn send_message(&mut self, id: Uuid, text: &str, permissions: Permissions) -> String;
     /// Returns the lines that send the agent the outcome of a call of a team tool; empty if it has
     /// not asked yet.
-    fn send_outcome(&mut self, id: &str, content: &str, is_error: bool) -> String;
+    fn send_outcome(&mut self, id: &str, outcome: Outcome) -> String;
     /// Returns the lines that answer a question: that it may, or why not.
     fn permit(&mut self, question: &str, refusal: Option<&str>) -> String;
     /// Returns the lines that end the turn.

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::{AgentDriver, AgentMessage, AgentOutput, Known};
 use crate::service::Meter;
+use teamd_worker_core::tools::Outcome;
 
 /// How many outputs may wait for the mind before the agent is slowed down.
 const MAX_UNREAD: usize = 256;
@@ -50,10 +51,8 @@ pub enum AgentInput {
     Outcome {
         /// The id of the call.
         call: String,
-        /// The text for the model.
-        content: String,
-        /// Whether that is an error.
-        is_error: bool,
+        /// What came of it.
+        outcome: Outcome,
     },
     /// The reply to a question.
     Permission {
@@ -191,11 +190,10 @@ impl AgentProcess {
     }
 
     /// Sends the agent the outcome of a call of a team tool.
-    pub(super) fn send_outcome(&self, call: &str, content: &str, is_error: bool) {
+    pub(super) fn send_outcome(&self, call: &str, outcome: Outcome) {
         self.send(AgentInput::Outcome {
             call: call.to_owned(),
-            content: content.to_owned(),
-            is_error,
+            outcome,
         });
     }
 

@@ -92,17 +92,12 @@ impl<A> TeamCalls<A> {
     }
 
     /// Applies that a call has its outcome. Returns where the agent wants it, if it has asked.
-    pub(super) fn answered(&mut self, id: &str, content: &str, is_error: bool) -> Option<A> {
+    pub(super) fn answered(&mut self, id: &str, outcome: &Outcome) -> Option<A> {
         let by = self.asked.remove(id);
         if self.open.remove(id) {
             self.is_waiting = false;
         } else if by.is_none() {
-            let outcome = Outcome {
-                content: content.to_owned(),
-                is_error,
-                images: Vec::new(),
-            };
-            self.early.insert(id.to_owned(), outcome);
+            self.early.insert(id.to_owned(), outcome.clone());
         }
         by
     }

@@ -1,16 +1,26 @@
-//! The team tools over HTTP: an MCP server ("streamable HTTP", whose answers are JSON) behind the
-//! gateway of the agent. The driver gets each call, and replies with its outcome.
+//! The team tools over HTTP: an MCP server ("streamable HTTP", without sessions, whose answers are
+//! JSON) behind the gateway of the agent. The driver gets each call, and replies with its outcome.
 //!
 //! The agent gets the token through its pipe alone. So a program that it starts does not find the
 //! token in its environment.
 
+use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
-use hyper::{Method, Request, Response, StatusCode};
-use serde_json::{Value, json};
+use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
+use hyper::{Request, Response, StatusCode};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ListToolsResult, PaginatedRequestParams, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::Value;
 use teamd_worker_sandbox::{Answering, TeamEndpoint, refusal};
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
@@ -26,6 +36,10 @@ const MAX_MESSAGE: usize = 4 << 20;
 
 /// The outcome of a call that the driver has dropped: its turn, or the agent, has ended.
 const NO_OUTCOME: &str = "the turn ended before this call had an outcome";
+
+/// Why a request is refused that does not show the token.
+const NO_TOKEN: &str =
+    "the team does not know this call: it does not show the token that the agent was given";
 
 /// A call of a team tool that has come over HTTP.
 #[derive(Debug)]
@@ -49,28 +63,41 @@ pub struct TeamServer {
     pub is_listed: watch::Receiver<bool>,
 }
 
-/// What answers the requests.
-#[derive(Debug)]
+/// What answers the requests: those of the agent go on to the server.
 struct Endpoint {
-    tools: Vec<TeamTool>,
     token: String,
+    server: StreamableHttpService<Arc<Tools>, NeverSessionManager>,
+}
+
+/// The tools that are served.
+#[derive(Debug)]
+struct Tools {
+    list: ListToolsResult,
     calls: mpsc::UnboundedSender<TeamCall>,
     is_listed: watch::Sender<bool>,
 }
 
 impl TeamServer {
     /// Makes the server of these tools; `token`: what the agent must show.
-    pub(super) fn new(tools: Vec<TeamTool>, token: String) -> Self {
+    pub(super) fn new(tools: &[TeamTool], token: String) -> Self {
         let (sends, calls) = mpsc::unbounded_channel();
         let (lists, is_listed) = watch::channel(false);
-        let endpoint = Arc::new(Endpoint {
-            tools,
-            token,
+        let tools = Arc::new(Tools {
+            list: mcp::list(tools),
             calls: sends,
             is_listed: lists,
         });
+        // A page in a browser could have a name of its own lead here.
+        let config = StreamableHttpServerConfig::default()
+            .with_allowed_hosts(["127.0.0.1", "localhost"])
+            .enforce_origin_validation()
+            .with_max_request_body_bytes(MAX_MESSAGE)
+            .with_legacy_session_mode(false)
+            .with_json_response(true);
+        let served = move || Ok(Arc::clone(&tools));
+        let server = StreamableHttpService::new(served, Arc::default(), config);
         Self {
-            endpoint,
+            endpoint: Arc::new(Endpoint { token, server }),
             calls,
             is_listed,
         }
@@ -96,105 +123,74 @@ impl TeamEndpoint for Endpoint {
 }
 
 impl Endpoint {
-    async fn respond(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        if let Some((status, why)) = self.refuses(request.headers()) {
-            return refusal(status, why);
+    async fn respond(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> Response<BoxBody<Bytes, Infallible>> {
+        if !self.is_of_agent(request.headers()) {
+            return refusal::<Full<Bytes>>(StatusCode::UNAUTHORIZED, NO_TOKEN).map(BodyExt::boxed);
         }
-        // It sends no events of its own, and keeps no session that could be ended.
-        if request.method() != Method::POST {
-            let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, "only POST is served");
-            response
-                .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static("POST"));
-            return response;
-        }
-        let body = Limited::new(request.into_body(), MAX_MESSAGE).collect();
-        let Ok(body) = body.await else {
-            return refusal(StatusCode::PAYLOAD_TOO_LARGE, "the message is too long");
-        };
-        let Ok(message) = serde_json::from_slice::<Value>(&body.to_bytes()) else {
-            return refusal(StatusCode::BAD_REQUEST, "the message is no JSON");
-        };
-        match self.answer_to(&message).await {
-            Some(answer) => json_response(&answer),
-            None => {
-                let mut response = Response::new(Full::default());
-                *response.status_mut() = StatusCode::ACCEPTED;
-                response
-            }
-        }
+        // It gets JSON, whatever it names: a client that names less is served all the same.
+        let both = HeaderValue::from_static("application/json, text/event-stream");
+        request.headers_mut().insert(ACCEPT, both);
+        self.server.handle(request).await
     }
 
-    /// Returns why a request is not served, if so.
-    fn refuses(&self, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
-        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let host = text(HOST).unwrap_or_default();
-        let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
-        // A page in a browser could have a name of its own lead here.
-        if !["127.0.0.1", "localhost"].contains(&host) || headers.contains_key(ORIGIN) {
-            return Some((StatusCode::FORBIDDEN, "this server is for the agent alone"));
-        }
-        let shown = text(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-        if shown != Some(self.token.as_str()) {
-            let why = "the team does not know this call: it does not show the token that the agent was given";
-            return Some((StatusCode::UNAUTHORIZED, why));
-        }
-        None
+    /// Tells whether a request shows the token.
+    fn is_of_agent(&self, headers: &HeaderMap) -> bool {
+        let shown = headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.strip_prefix("Bearer "));
+        shown == Some(self.token.as_str())
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Endpoint").finish_non_exhaustive()
+    }
+}
+
+impl ServerHandler for Tools {
+    fn get_info(&self) -> ServerConfig {
+        mcp::config()
     }
 
-    /// Answers a message; none if it wants no answer.
-    async fn answer_to(&self, message: &Value) -> Option<Value> {
-        let id = message.get("id")?;
-        let params = &message["params"];
-        let result = match message["method"].as_str()? {
-            "initialize" => mcp::welcome(params["protocolVersion"].as_str()),
-            "ping" => json!({}),
-            "tools/list" => {
-                self.is_listed.send_replace(true);
-                mcp::list(&self.tools)
-            }
-            // An agent may know the tools from an earlier process.
-            "tools/call" => {
-                self.is_listed.send_replace(true);
-                self.call(params).await
-            }
-            _ => {
-                let error = json!({"code": -32601, "message": "there is no such method"});
-                return Some(json!({"jsonrpc": "2.0", "id": id, "error": error}));
-            }
-        };
-        Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        self.is_listed.send_replace(true);
+        Ok(self.list.clone())
     }
 
-    async fn call(&self, params: &Value) -> Value {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // An agent may know the tools from an earlier process.
+        self.is_listed.send_replace(true);
         let (reply, outcome) = oneshot::channel();
-        let input = match &params["arguments"] {
-            Value::Null => json!({}),
-            arguments => arguments.clone(),
-        };
         let call = TeamCall {
-            name: params["name"].as_str().unwrap_or_default().to_owned(),
-            input,
+            name: request.name.into_owned(),
+            input: Value::Object(request.arguments.unwrap_or_default()),
             reply,
         };
         // Without a driver, the call is dropped, and has no outcome either.
         drop(self.calls.send(call));
         let outcome = outcome.await.unwrap_or_else(|_| Outcome::error(NO_OUTCOME));
-        mcp::outcome(&outcome.content, outcome.is_error)
+        Ok(mcp::result(outcome).into())
     }
-}
-
-fn json_response(answer: &Value) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(answer.to_string()));
-    let kind = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
-    response
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
 
+    use serde_json::json;
     use teamd_shared::member::{Gate, Sandbox};
     use teamd_worker_core::tools::Caller;
     use teamd_worker_sandbox::Gateway;
@@ -222,11 +218,12 @@ mod tests {
             text,
             immediate_reply: None,
         });
+        let tools: Vec<_> = tools.collect();
         let TeamServer {
             endpoint,
             mut calls,
             is_listed,
-        } = TeamServer::new(tools.collect(), "secret".to_owned());
+        } = TeamServer::new(&tools, "secret".to_owned());
         // It needs no model, and works behind a closed gate.
         let gateway = Gateway::new(&Sandbox::default(), false).with_team(Some(endpoint));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -234,7 +231,7 @@ mod tests {
         let (_gate, wanted) = watch::channel(Gate::Closed);
         tokio::spawn(Arc::new(gateway).serve(vec![listener], wanted));
 
-        let own = "host: 127.0.0.1:4141\r\nauthorization: Bearer secret";
+        let own = "host: 127.0.0.1:4141\r\nauthorization: Bearer secret\r\ncontent-type: application/json";
         let post = format!("POST /mcp HTTP/1.1\r\n{own}");
         let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
         let refused = asks(port, &post.replace("secret", "other"), &list).await;
@@ -261,28 +258,42 @@ mod tests {
             );
             assert!(*is_listed.borrow());
         }
+        let asked = |method: &str, params: Value| {
+            json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
+        };
+        let client = json!({"name": "agent", "version": "1"});
+        let hello = |version: &str| json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client});
+        let of_2026 = json!({"_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": client,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }});
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         for (body, expected) in [
-            ("no json", "HTTP/1.1 400"),
-            ("[]", "HTTP/1.1 202"),
+            ("no json".to_owned(), "HTTP/1.1 415"),
+            (initialized.to_string(), "HTTP/1.1 202"),
+            (asked("no/such", json!({})), "-32601"),
+            (asked("ping", json!({})), "\"result\":{}"),
             (
-                "{\"method\": \"notifications/initialized\"}",
-                "HTTP/1.1 202",
-            ),
-            ("{\"id\": 1, \"method\": \"server/discover\"}", "-32601"),
-            ("{\"id\": 1, \"method\": \"ping\"}", "\"result\":{}"),
-            (
-                "{\"id\": 1, \"method\": \"initialize\", \"params\": {\"protocolVersion\": \"2025-06-18\"}}",
+                asked("initialize", hello("2025-06-18")),
                 "\"protocolVersion\":\"2025-06-18\"",
             ),
+            (
+                asked("initialize", hello("2199-01-01")),
+                "\"protocolVersion\":\"2025-11-25\"",
+            ),
         ] {
-            let answer = asks(port, &post, body).await;
+            let answer = asks(port, &post, &body).await;
             assert!(answer.contains(expected), "{body}: {answer}");
         }
+        let head =
+            format!("{post}\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: server/discover");
+        let answer = asks(port, &head, &asked("server/discover", of_2026)).await;
+        assert!(answer.contains("\"supportedVersions\""), "{answer}");
         let long = " ".repeat(MAX_MESSAGE + 1);
         assert!(asks(port, &post, &long).await.starts_with("HTTP/1.1 413"));
 
-        let body = json!({"id": 7, "method": "tools/call", "params": {"name": "task_list"}});
-        let call = body.to_string();
+        let call = asked("tools/call", json!({"name": "task_list"}));
         let outcome = async {
             let TeamCall { name, input, reply } = calls.recv().await.unwrap();
             assert_eq!((name.as_str(), input), ("task_list", json!({})));
@@ -291,7 +302,7 @@ mod tests {
         };
         let both = async {
             let answer = asks(port, &post, &call).await;
-            assert!(answer.contains("\"text\":\"none\"") && answer.contains("\"id\":7"));
+            assert!(answer.contains("\"text\":\"none\"") && answer.contains("\"id\":1"));
             let answer = asks(port, &post, &call).await;
             assert!(answer.contains("turn ended") && answer.contains("\"isError\":true"));
         };

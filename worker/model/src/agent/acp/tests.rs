@@ -408,7 +408,7 @@ fn a_call_of_a_team_tool_is_told_once_and_only_within_a_turn() {
     };
     assert_eq!(name, "task_list");
     assert!(outcome.try_recv().is_err(), "it comes later");
-    acp.send_outcome(id, "none", false);
+    acp.send_outcome(id, Outcome::ok("none"));
     assert_eq!(outcome.try_recv().unwrap(), Outcome::ok("none"));
     for (number, told) in ["later", "one plan at a time"].into_iter().enumerate() {
         let (output, mut outcome) = calls(&mut acp, "plan_approval", json!({"plan": "x"}));

@@ -1,5 +1,6 @@
 //! Parts of the lines of Claude Code, without a state.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use teamd_shared::transcript::Usage;
 
@@ -41,7 +42,7 @@ pub(super) fn usage_of(value: &Value) -> Usage {
     }
 }
 
-pub(super) fn mcp_result(request: &Value, id: &Value, result: &Value) -> String {
+pub(super) fn mcp_result(request: &Value, id: &Value, result: &impl Serialize) -> String {
     success(
         request,
         &json!({"mcp_response": {"jsonrpc": "2.0", "id": id, "result": result}}),

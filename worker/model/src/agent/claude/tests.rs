@@ -83,11 +83,11 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
         (Value::Null, Vec::new())
     );
     assert_eq!(
-        text_of(&serde_json::from_str(&claude.send_outcome("t1", "none", false)).unwrap()),
+        text_of(&serde_json::from_str(&claude.send_outcome("t1", Outcome::ok("none"))).unwrap()),
         "none"
     );
     hears(&mut claude, &call("t2"));
-    assert_eq!(claude.send_outcome("t2", "early", true), "");
+    assert_eq!(claude.send_outcome("t2", Outcome::error("early")), "");
     let (answer, _) = hears(&mut claude, &tool_call("task_list", "t2"));
     assert_eq!(
         (
@@ -126,7 +126,7 @@ fn what_may_take_days_is_answered_at_once_and_a_question_is_answered_once() {
         text_of(&hears(claude, &tool_call("plan_approval", id)).0).to_owned()
     };
     assert_eq!(plan(&mut claude, "p2"), "one plan at a time");
-    assert_eq!(claude.send_outcome("p", "approved", false), "");
+    assert_eq!(claude.send_outcome("p", Outcome::ok("approved")), "");
     assert_eq!(
         (plan(&mut claude, "p3"), plan(&mut claude, "p4")),
         ("later".into(), "one plan at a time".into())

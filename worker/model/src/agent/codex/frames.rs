@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use teamd_shared::transcript::Usage;
+use teamd_worker_core::tools::Outcome;
 
 use super::super::{TeamTool, number_of, why_it_failed};
 
@@ -47,9 +48,9 @@ pub(super) fn usage(value: &Value) -> Usage {
     }
 }
 
-pub(super) fn tool_result(request: &Value, content: &str, is_error: bool) -> String {
-    let items = json!([{"type": "inputText", "text": content}]);
-    line(&json!({"id": request, "result": {"success": !is_error, "contentItems": items}}))
+pub(super) fn tool_result(request: &Value, outcome: &Outcome) -> String {
+    let items = json!([{"type": "inputText", "text": outcome.content}]);
+    line(&json!({"id": request, "result": {"success": !outcome.is_error, "contentItems": items}}))
 }
 
 pub(super) fn line(frame: &Value) -> String {

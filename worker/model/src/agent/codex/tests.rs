@@ -276,11 +276,11 @@ fn a_call_of_a_team_tool_is_answered_once_whichever_comes_first() {
     );
     assert_eq!(asks(&mut codex, "c1"), Vec::<Value>::new());
     assert_eq!(
-        text_of(&frames(&codex.send_outcome("c1", "none", false))[0]),
+        text_of(&frames(&codex.send_outcome("c1", Outcome::ok("none")))[0]),
         ("none", false)
     );
     tool(&mut codex, "c2", "task_list");
-    assert_eq!(codex.send_outcome("c2", "early", true), "");
+    assert_eq!(codex.send_outcome("c2", Outcome::error("early")), "");
     assert_eq!(text_of(&asks(&mut codex, "c2")[0]), ("early", true));
     tool(&mut codex, "p", "plan_approval");
     assert_eq!(text_of(&asks(&mut codex, "p")[0]), ("later", false));

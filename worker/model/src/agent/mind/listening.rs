@@ -8,6 +8,7 @@ use teamd_shared::transcript::Event;
 
 use super::super::AgentOutput;
 use super::{AgentMind, NO_OUTCOME};
+use teamd_worker_core::tools::Outcome;
 
 /// How many texts and calls may be put off before the mind stops reading output. This slows down an
 /// agent that floods.
@@ -117,7 +118,7 @@ impl AgentMind {
     /// Refuses a call of a team tool.
     fn refuse(&mut self, id: &str) {
         if let Some(running) = self.state.running() {
-            running.process.send_outcome(id, NO_TURN, true);
+            running.process.send_outcome(id, Outcome::error(NO_TURN));
             self.calls.refuse(id, NO_TURN);
         }
     }

@@ -9,6 +9,7 @@ use super::super::known::{Known, stands_for};
 use super::calls::Receiver;
 use super::{AgentMessage, AgentMind, PLAN_WAITS, Resumption};
 use teamd_shared::message_text::{ask, show};
+use teamd_worker_core::tools::Outcome;
 
 /// The message to an agent that ended in the middle of its work.
 const GO_ON: &str = "Your process ended in the middle of your work and was restarted. A tool call without a result may have run. Continue.";
@@ -86,7 +87,12 @@ impl AgentMind {
         }
         // Its driver has to know the outcome in any case.
         if let Some(running) = self.state.running() {
-            running.process.send_outcome(id, content, is_error);
+            let outcome = Outcome {
+                content: content.to_owned(),
+                is_error,
+                images: Vec::new(),
+            };
+            running.process.send_outcome(id, outcome);
         }
     }
 

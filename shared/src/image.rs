@@ -62,6 +62,13 @@ pub struct Image {
     pub data: String,
 }
 
+impl Image {
+    /// Returns it as an address that holds it.
+    pub fn data_url(&self) -> String {
+        format!("data:{};base64,{}", self.media_type.media_type(), self.data)
+    }
+}
+
 /// Returns the text that stands for an image of so many bytes.
 pub fn placeholder(kind: ImageType, bytes: usize) -> String {
     let name = kind.media_type().trim_start_matches("image/");

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{CLAUDE, CODEX, KEY, LIVE, SETS, Stub, agent_if_any, runs, session, spawn, team_of};
 use crate::checkouts::{REPOSITORY, add, git, until, user};
+use crate::mcp::PNG;
 use crate::support::signal;
 
 pub(super) fn one_process_works_through_many_messages_and_leaves_at_once_when_idle(stub: &Stub) {
@@ -605,7 +606,11 @@ pub(super) fn an_agent_has_the_tools_of_mcp_servers(stub: &Stub) {
         format!("@mcp_call {input}")
     };
     let write = json!({"name": "mcp__stub__write", "arguments": {"path": "made", "content": "x"}});
-    let orders = format!("{}\n@mcp_call {write}", say("from a server"));
+    let look = json!({"name": "mcp__stub__say", "arguments": {"text": "look", "image": PNG}});
+    let orders = format!(
+        "{}\n@mcp_call {write}\n@mcp_call {look}",
+        say("from a server")
+    );
     let said = runs(&team, &orders)["content"].to_string();
     let results = team.results("carol");
     assert!(
@@ -622,4 +627,13 @@ pub(super) fn an_agent_has_the_tools_of_mcp_servers(stub: &Stub) {
         "{results:?}"
     );
     assert!(!team.made("made"));
+    let kept = session(&team, stub);
+    let (image, kind) = if stub.protocol == "codex" {
+        (format!("data:image/png;base64,{PNG}"), "inputImage")
+    } else {
+        (format!("\"{PNG}\""), "image/png")
+    };
+    let mut lines = kept.lines();
+    let is_shown = lines.any(|line| line.contains(&image) && line.contains(kind));
+    assert!(is_shown, "{kept}");
 }

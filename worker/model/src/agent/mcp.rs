@@ -39,9 +39,15 @@ pub(super) fn list(tools: &[TeamTool]) -> ListToolsResult {
     ListToolsResult::with_all_items(entries.collect())
 }
 
-/// Returns the result of `tools/call`.
+/// Returns the result of `tools/call`: the text, and behind it the images.
 pub(super) fn result(outcome: Outcome) -> CallToolResult {
-    let content = vec![ContentBlock::text(outcome.content)];
+    let mut content = vec![ContentBlock::text(outcome.content)];
+    for image in outcome.images {
+        content.push(ContentBlock::image(
+            image.data,
+            image.media_type.media_type(),
+        ));
+    }
     if outcome.is_error {
         CallToolResult::error(content)
     } else {

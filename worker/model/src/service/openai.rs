@@ -240,12 +240,7 @@ fn of_user(turn: &PromptTurn, with_images: bool) -> Vec<Value> {
 fn images(turn: &PromptTurn) -> Vec<Value> {
     let mut written = Vec::new();
     for image in turn.parts.iter().flat_map(TurnPart::images) {
-        let address = format!(
-            "data:{};base64,{}",
-            image.media_type.media_type(),
-            image.data
-        );
-        written.push(json!({ "type": "image_url", "image_url": { "url": address } }));
+        written.push(json!({ "type": "image_url", "image_url": { "url": image.data_url() } }));
     }
     written
 }

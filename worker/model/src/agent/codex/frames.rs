@@ -49,7 +49,10 @@ pub(super) fn usage(value: &Value) -> Usage {
 }
 
 pub(super) fn tool_result(request: &Value, outcome: &Outcome) -> String {
-    let items = json!([{"type": "inputText", "text": outcome.content}]);
+    let mut items = vec![json!({"type": "inputText", "text": outcome.content})];
+    for image in &outcome.images {
+        items.push(json!({"type": "inputImage", "imageUrl": image.data_url()}));
+    }
     line(&json!({"id": request, "result": {"success": !outcome.is_error, "contentItems": items}}))
 }
 

@@ -1,6 +1,7 @@
 //! What the agent gets: the messages that the transcript holds, each once, and the outcomes of its
 //! calls.
 
+use teamd_shared::image::Image;
 use teamd_shared::message::{IdleReason, Message};
 use teamd_shared::transcript::{Block, Event};
 use uuid::Uuid;
@@ -63,8 +64,8 @@ impl AgentMind {
                 tool_use_id,
                 content,
                 is_error,
-                ..
-            } => self.result_recorded(tool_use_id, content, *is_error),
+                images,
+            } => self.result_recorded(tool_use_id, content, *is_error, images),
             Event::Idle {
                 idle_reason,
                 content,
@@ -78,7 +79,7 @@ impl AgentMind {
         }
     }
 
-    fn result_recorded(&mut self, id: &str, content: &str, is_error: bool) {
+    fn result_recorded(&mut self, id: &str, content: &str, is_error: bool, images: &[Image]) {
         match self.calls.end(id) {
             Receiver::Nobody => return,
             Receiver::Caller => {}
@@ -90,7 +91,7 @@ impl AgentMind {
             let outcome = Outcome {
                 content: content.to_owned(),
                 is_error,
-                images: Vec::new(),
+                images: images.to_vec(),
             };
             running.process.send_outcome(id, outcome);
         }

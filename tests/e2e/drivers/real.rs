@@ -62,6 +62,8 @@ pub(super) const REAL_OPENCODE: Real = Real {
     flags: &["--model", "anthropic:claude-sonnet-4-5"],
 };
 
+/// Its shell shows a grid of cells (`ansiOutput`), and what is no string is left out of its updates
+/// (`toToolCallContent`, version 0.61.0). Its model is told the output.
 pub(super) const REAL_GEMINI: Real = Real {
     stub: Stub {
         agent: "gemini",
@@ -125,6 +127,8 @@ real_scenarios! {
     }
     gemini REAL_GEMINI {
         it_obeys_the_gate_resumes_and_leaves_without_a_request
+        a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill
+        it_is_told_each_message_once_whenever_it_is_killed
     }
     claude_acp REAL_CLAUDE_ACP {
         it_obeys_the_gate_resumes_and_leaves_without_a_request
@@ -356,6 +360,7 @@ fn a_message_during_a_call_comes_with_its_outcome_and_outlives_a_kill(real: &Rea
 fn is_last(request: &Request, text: &str) -> bool {
     let told = request.body["messages"].as_array();
     let told = told.or_else(|| request.body["input"].as_array());
+    let told = told.or_else(|| request.body["contents"].as_array());
     told.and_then(|told| told.last())
         .is_some_and(|last| last.to_string().contains(text))
 }

@@ -605,7 +605,7 @@ fn a_model_that_takes_images_sees_those_of_a_result_also_after_a_kill() {
         };
         assert!(shows(), "{model}: {}", server.last().body);
         let shown = team.teamctl(["transcript", "alice"]).ok().stdout;
-        assert!(shown.contains("[image: png, 70B]"), "{shown}");
+        assert!(shown.contains("[image: PNG, 1×1, 70B]"), "{shown}");
         team.kill_and_wait_for_restart("alice");
         team.send("alice", "once more");
         team.until_finished("alice", 2);

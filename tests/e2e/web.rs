@@ -16,6 +16,7 @@ use crate::support::process::{let_pass, wakes};
 use crate::support::{PATIENCE, Run, Running, Team};
 
 mod detail;
+mod images;
 mod orders;
 mod work;
 

@@ -12,8 +12,9 @@ use teamd_shared::team_dir::{DirError, TeamDir, TeamPath};
 
 /// How much is read at a time, in bytes.
 const CHUNK: usize = 256 << 10;
-/// A line that is longer is shown in pieces of this length, in bytes.
-const LONGEST: usize = 4 << 20;
+/// A line that is longer is shown in pieces of this length, in bytes: a result can have five images
+/// of 5 MiB each.
+const LONGEST: usize = 32 << 20;
 
 /// A reader of the lines of one file.
 pub struct Tail<'d> {
@@ -147,6 +148,18 @@ impl<'d> Tail<'d> {
         }
     }
 
+    /// Reads the whole line that begins at a place of a file, without its newline; none if there is
+    /// none, or if another file is open.
+    ///
+    /// # Errors
+    /// [`DirError`] if the system refuses.
+    pub fn line_at(&self, file: u64, offset: u64) -> Result<Option<Vec<u8>>, DirError> {
+        let Some(open) = self.open.as_ref().filter(|open| open.identity.1 == file) else {
+            return Ok(None);
+        };
+        line_at(&open.file, offset).map_err(|source| unreadable(self.dir, &self.at, source))
+    }
+
     /// Returns the position; none if there is no file.
     pub fn mark(&self) -> Option<Mark> {
         self.open.as_ref().map(|open| Mark {
@@ -226,6 +239,35 @@ impl<'d> Tail<'d> {
         };
         Ok(())
     }
+}
+
+fn line_at(file: &File, offset: u64) -> io::Result<Option<Vec<u8>>> {
+    if offset >= file.metadata()?.len() {
+        return Ok(None);
+    }
+    if let Some(before) = offset.checked_sub(1) {
+        let mut byte = [0];
+        let read = file.read_at(&mut byte, before)?;
+        if read == 0 || byte != *b"\n" {
+            return Ok(None);
+        }
+    }
+    let mut line = Vec::new();
+    while line.len() < LONGEST {
+        let searched = line.len();
+        line.resize(searched + CHUNK, 0);
+        let read = file.read_at(&mut line[searched..], offset + searched as u64)?;
+        line.truncate(searched + read);
+        let end = line[searched..].iter().position(|&byte| byte == b'\n');
+        if let Some(end) = end {
+            line.truncate(searched + end);
+            return Ok(Some(line));
+        }
+        if read == 0 {
+            break;
+        }
+    }
+    Ok(None)
 }
 
 fn unreadable(dir: &TeamDir, at: &TeamPath, source: io::Error) -> DirError {
@@ -402,6 +444,25 @@ mod tests {
             tail.begin(Some(count), not_blank).unwrap();
             assert_eq!(read(&mut tail), lines);
         }
+    }
+
+    #[test]
+    fn the_line_at_a_place_is_read_and_nothing_that_begins_within_one() {
+        let (_scratch, dir, at) = scratch();
+        let long = vec![b'x'; CHUNK + 7];
+        append(&dir, &at, &[b"one\n", &long[..], b"\ntorn"].concat());
+        let mut tail = Tail::new(&dir, at.clone());
+        assert_eq!(tail.line_at(1, 0).unwrap(), None, "no file is open");
+        tail.begin(None, ALL).unwrap();
+        let file = tail.mark().unwrap().file();
+        let torn = (CHUNK + 12) as u64;
+        let line_at = |offset| tail.line_at(file, offset).unwrap();
+        assert_eq!(line_at(0), Some(b"one".to_vec()));
+        assert_eq!(line_at(4), Some(long));
+        for place in [2, torn, torn + 99, u64::MAX] {
+            assert_eq!(line_at(place), None, "{place}");
+        }
+        assert_eq!(tail.line_at(file + 1, 0).unwrap(), None, "another file");
     }
 
     #[test]

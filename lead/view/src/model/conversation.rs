@@ -8,6 +8,7 @@ use teamd_shared::team_dir::{DirError, TeamDir};
 use teamd_shared::transcript::{Block, Event};
 
 use super::entries::{EntryReader, NewEntries};
+use super::image::ReadImage;
 use super::parts::{ConversationPart, PartReader};
 
 /// How many entries are shown at first, and how many more each time.
@@ -52,6 +53,14 @@ pub(crate) struct PlacedCall {
     pub input: Value,
 }
 
+/// Where an image is: which one of the result that stands at a place of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ImagePlace {
+    pub file: u64,
+    pub offset: u64,
+    pub number: usize,
+}
+
 impl<'d> FollowedConversation<'d> {
     /// Begins at the last entries of an agent's conversation.
     pub(super) fn begin(dir: &'d TeamDir, name: &Name) -> Result<Self, DirError> {
@@ -90,6 +99,15 @@ impl<'d> FollowedConversation<'d> {
         let earlier = self.reader.before(before, PAGE)?;
         let from = earlier.places.first().map_or(0, |at| at.offset());
         Ok((from, placed(&mut PartReader::new(&self.name), &earlier)))
+    }
+
+    /// Returns an image of a result, if it is there and is shown.
+    pub(crate) fn image(&self, place: ImagePlace) -> Option<ReadImage> {
+        let entry = self.reader.entry_at(place.file, place.offset)?;
+        let Event::Result { images, .. } = entry.event else {
+            return None;
+        };
+        ReadImage::of(images.get(place.number)?).ok()
     }
 
     /// Reads what is new.
@@ -232,6 +250,7 @@ mod tests {
             content: "a\nb\n".to_owned(),
             is_error: false,
             is_command: true,
+            images: Vec::new(),
         };
         let parts = [
             said,

@@ -70,6 +70,13 @@ impl<'d> EntryReader<'d> {
         Ok(NewEntries::of(live, self.tail.read_placed()?))
     }
 
+    /// Returns the entry that begins at a place of a file; none if there is none, or if that is not
+    /// the file any more.
+    pub(crate) fn entry_at(&self, file: u64, offset: u64) -> Option<Entry> {
+        let line = self.tail.line_at(file, offset).ok()??;
+        json::read(&line).ok()
+    }
+
     fn live(&self) -> Result<String, DirError> {
         let at = TeamPath::live(&self.name);
         let mut file = match self.dir.open_file(&at, OFlags::RDONLY) {

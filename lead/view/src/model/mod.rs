@@ -9,6 +9,7 @@ mod feed;
 mod files;
 mod follow;
 mod history;
+mod image;
 mod journal;
 mod ledger;
 mod lists;
@@ -22,7 +23,7 @@ mod team;
 mod timeline;
 
 pub use account::{CostAccount, Share};
-pub(crate) use conversation::{FollowedConversation, Placed, PlacedCall};
+pub(crate) use conversation::{FollowedConversation, ImagePlace, Placed, PlacedCall};
 pub(crate) use entries::{EntryReader, NewEntries};
 pub use facts::member_facts;
 #[cfg(test)]
@@ -30,6 +31,8 @@ pub(crate) use feed::Feed;
 pub(crate) use feed::Item;
 pub(crate) use follow::{Activity, Follower};
 pub use history::history;
+pub(crate) use image::ReadImage;
+pub use image::{ImageFacts, PixelSize};
 pub use journal::{JournalFollower, NewLines};
 pub(crate) use ledger::SpentUsage;
 pub use ledger::{ServerUse, ledger};

@@ -9,6 +9,8 @@ use teamd_shared::message::{Body, IdleReason, Message};
 use teamd_shared::name::Name;
 use teamd_shared::transcript::{Block, Cut, Event, Usage, text_of};
 
+use super::image::{ImageFacts, described};
+
 /// The longest line, in characters.
 const LONGEST: usize = 160;
 /// The longest failure, in characters: it ends with what to do.
@@ -36,6 +38,8 @@ pub enum ConversationPart {
         is_error: bool,
         /// Whether the tool ran a command.
         is_command: bool,
+        /// What is said of its images.
+        images: Vec<ImageFacts>,
     },
     /// Something beside the conversation.
     Aside(String),
@@ -54,7 +58,11 @@ impl ConversationPart {
                 content,
                 is_error,
                 is_command,
-            } => result(content, *is_error, *is_command),
+                images,
+            } => match images.first() {
+                None => result(content, *is_error, *is_command),
+                Some(first) => with_image(content, first),
+            },
             Self::Failure(text) => text.trim().chars().take(LONGEST_FAILURE).collect(),
             Self::Call(text) => line_and_more(&format!("▸ {text}")),
             Self::Answer(text) | Self::Aside(text) | Self::Detail(text) => line_and_more(text),
@@ -153,12 +161,17 @@ pub fn parts(event: &Event, is_command: bool) -> Vec<ConversationPart> {
             vec![ConversationPart::Detail(format!("cost {}", tokens(usage)))]
         }
         Event::Result {
-            content, is_error, ..
+            content,
+            is_error,
+            images,
+            ..
         } => {
+            let (content, images) = described(content, images);
             vec![ConversationPart::Result {
-                content: content.clone(),
+                content,
                 is_error: *is_error,
                 is_command,
+                images,
             }]
         }
         Event::Compacted { summary, .. } => vec![
@@ -308,6 +321,17 @@ fn result(content: &str, is_error: bool, is_command: bool) -> String {
     )
 }
 
+/// Describes the result of a call that has an image in one line: it is named where the text begins
+/// with something else.
+fn with_image(content: &str, first: &ImageFacts) -> String {
+    let text = line_and_more(content.trim());
+    if text.is_empty() || text.contains(&first.text) {
+        let more = text.split_once(']').map_or("", |(_, more)| more);
+        return format!("  ↳ {}{more}", first.text);
+    }
+    format!("  ↳ {text} · {}", first.text)
+}
+
 /// Explains how a piece of work ended.
 fn ended(reason: IdleReason, content: &str) -> ConversationPart {
     ConversationPart::Failure(match reason {
@@ -431,6 +455,34 @@ mod tests {
             "  ↳ [exit code 1]",
             "a command that prints so has not failed"
         );
+    }
+
+    #[test]
+    fn the_result_with_an_image_names_it_in_its_line() {
+        let first = ImageFacts {
+            text: "image: PNG, 1×1, 70B".to_owned(),
+            size: None,
+        };
+        for (content, line) in [
+            ("[image: PNG, 1×1, 70B]", "  ↳ image: PNG, 1×1, 70B"),
+            (
+                "[image: PNG, 1×1, 70B]\nfound\nit",
+                "  ↳ image: PNG, 1×1, 70B (+ 2 lines)",
+            ),
+            (
+                "seen\n[image: PNG, 1×1, 70B]",
+                "  ↳ seen (+ 1 line) · image: PNG, 1×1, 70B",
+            ),
+            ("", "  ↳ image: PNG, 1×1, 70B"),
+        ] {
+            let part = ConversationPart::Result {
+                content: content.to_owned(),
+                is_error: false,
+                is_command: false,
+                images: vec![first.clone()],
+            };
+            assert_eq!(part.line(), line);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use teamd_shared::task::TaskId;
 
 use super::order;
 use super::page::{self, Asset};
+use crate::model::ImagePlace;
 
 /// The header in which a browser says where a request comes from.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -64,6 +65,8 @@ pub(super) enum Route {
     Act(&'static str),
     /// What a teammate, or the submission of a task, has changed.
     Diff(String),
+    /// An image in the conversation of an agent.
+    Image(Name, ImagePlace),
 }
 
 /// Why a request is not answered.
@@ -118,6 +121,7 @@ impl Guard {
             (false, "/view") => view(query).map(Route::Once),
             (false, "/events") => view(query).map(Route::Stream),
             (false, "/diff") => changed(query).map(Route::Diff),
+            (false, "/image") => image(query),
             (true, _) => ordered(path).map(Route::Act),
             _ => None,
         };
@@ -226,6 +230,20 @@ fn changed(query: &str) -> Option<String> {
     is_known.then(|| of.to_owned())
 }
 
+/// Returns which image is asked for. Its place is that of the part of the conversation in which it
+/// stands.
+fn image(query: &str) -> Option<Route> {
+    let name = Name::of_inbox(value(query, "name")?).ok()?;
+    let (file, rest) = value(query, "at")?.split_once('-')?;
+    let (offset, _) = rest.split_once('-')?;
+    let place = ImagePlace {
+        file: file.parse().ok()?,
+        offset: offset.parse().ok()?,
+        number: value(query, "number")?.parse().ok()?,
+    };
+    Some(Route::Image(name, place))
+}
+
 /// Returns the value of a name in a query.
 fn value<'q>(query: &'q str, name: &str) -> Option<&'q str> {
     let mut pairs = query.split('&');
@@ -301,6 +319,15 @@ mod tests {
             ask(&guard, "GET /diff?of=7", &[]),
             Ok(Route::Diff("7".to_owned()))
         );
+        let place = ImagePlace {
+            file: 5,
+            offset: 70,
+            number: 1,
+        };
+        assert_eq!(
+            ask(&guard, "GET /image?name=ana&at=5-70-0&number=1", &[]),
+            Ok(Route::Image(Name::new("ana").unwrap(), place))
+        );
         let by_name = [
             ("host", "localhost:8080"),
             ("origin", "http://localhost:8080"),
@@ -360,6 +387,14 @@ mod tests {
             ("GET /diff?of=7", &[("authorization", "")], 401),
             ("GET /diff?of=--help", &[], 404),
             ("GET /diff?of=../x", &[], 404),
+            (
+                "GET /image?name=ana&at=5-70-0&number=1",
+                &[("authorization", "")],
+                401,
+            ),
+            ("GET /image?name=../x&at=5-70-0&number=1", &[], 404),
+            ("GET /image?name=ana&at=../x&number=1", &[], 404),
+            ("GET /image?name=ana&at=5--1-0&number=1", &[], 404),
             ("GET /view?view=conversation&name=../../config", &[], 404),
             ("GET /view?view=task&id=-1", &[], 404),
             ("GET /view?view=teammate&name=../x", &[], 404),

@@ -248,6 +248,13 @@ impl<'d> Hub<'d> {
                 let diff = TeamctlCommand::Diff(Diff { of });
                 tell(answer, in_thread(self.context, move |it| perform(diff, it)));
             }
+            Ask::Image(name, place, answer) => {
+                self.files.follow(&name);
+                let conversation = self.files.conversation.as_ref();
+                let image = conversation.filter(|it| it.name == name);
+                // A browser that is gone wants no answer.
+                drop(answer.send(image.and_then(|it| it.image(place))));
+            }
         }
     }
 

@@ -14,7 +14,7 @@ const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml; charset=utf-8";
 
 /// All of them.
-const ASSETS: [Asset; 24] = [
+const ASSETS: [Asset; 25] = [
     Asset {
         path: "/",
         kind: HTML,
@@ -94,6 +94,11 @@ const ASSETS: [Asset; 24] = [
         path: "/form.js",
         kind: JS,
         text: include_str!("page/form.js"),
+    },
+    Asset {
+        path: "/image.js",
+        kind: JS,
+        text: include_str!("page/image.js"),
     },
     Asset {
         path: "/keys.js",

@@ -14,6 +14,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Map, Value, json};
+use teamd_shared::name::Name;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -21,6 +22,7 @@ use super::guard::{Guard, HttpRefusal, PageView, Route};
 use super::order::PageOrder;
 use super::page::POLICY;
 use super::visitors::{Visit, Visitors};
+use crate::model::{ImagePlace, ReadImage};
 
 /// The most streams.
 const STREAMS: usize = 8;
@@ -54,6 +56,8 @@ pub(super) enum Ask {
     Act(PageOrder, oneshot::Sender<(bool, String)>),
     /// What a teammate or a submission has changed, or why that cannot be told.
     Diff(String, oneshot::Sender<(bool, String)>),
+    /// An image in the conversation of an agent, if it is there and is shown.
+    Image(Name, ImagePlace, oneshot::Sender<Option<ReadImage>>),
 }
 
 /// What all connections share.
@@ -136,6 +140,7 @@ async fn respond(
         Ok(Route::Stream(view)) => site.follow(view).await,
         Ok(Route::Act(kind)) => site.act(kind, body).await,
         Ok(Route::Diff(of)) => site.diff(of).await,
+        Ok(Route::Image(name, place)) => site.image(name, place).await,
         Err(refusal) => Err(refusal),
     };
     answer.unwrap_or_else(|HttpRefusal(code, why)| json_response(code, &json!({"error": why})))
@@ -234,6 +239,23 @@ impl Site {
         let (is_told, text) = self.told(|answer| Ask::Diff(of, answer)).await?;
         let part = if is_told { "diff" } else { "error" };
         Ok(json_response(StatusCode::OK, &json!({part: text})))
+    }
+
+    /// The media type is that of the bytes: nothing else is served as an image.
+    async fn image(
+        &self,
+        name: Name,
+        place: ImagePlace,
+    ) -> Result<Response<HttpBody>, HttpRefusal> {
+        let (answer, answered) = oneshot::channel();
+        let ask = Ask::Image(name, place, answer);
+        self.asks.send(ask).await.map_err(|_| ending())?;
+        let image = answered.await.map_err(|_| ending())?.ok_or_else(missing)?;
+        Ok(response(
+            StatusCode::OK,
+            image.kind.media_type(),
+            full(image.bytes),
+        ))
     }
 
     async fn told(

@@ -20,9 +20,9 @@ use teamd_shared::transcript::Usage;
 use super::guard::PageView;
 use crate::codes::ShownCodes;
 use crate::model::{
-    COLUMNS, ConversationPart, CostAccount, FeedStep, Item, MemberRow, Placed, PlacedCall,
-    RequestStage, SeenTeam, Sequence, Share, SpentUsage, Stand, TaskPast, Turning, Window,
-    by_status, pending, rows, sort, standing, tasks_done,
+    COLUMNS, ConversationPart, CostAccount, FeedStep, ImageFacts, Item, MemberRow, Placed,
+    PlacedCall, RequestStage, SeenTeam, Sequence, Share, SpentUsage, Stand, TaskPast, Turning,
+    Window, by_status, pending, rows, sort, standing, tasks_done,
 };
 
 /// How many members of a group, tasks of a column and events of the feed are shown.
@@ -543,13 +543,24 @@ fn part(placed: &Placed) -> Value {
     }
     match part {
         ConversationPart::Said { from, .. } => shown["from"] = json!(line(from)),
-        ConversationPart::Result { is_error, .. } => {
+        ConversationPart::Result {
+            is_error, images, ..
+        } => {
             shown["line"] = json!(line(&part.line()));
             shown["bad"] = json!(is_error);
+            if !images.is_empty() {
+                shown["images"] = images.iter().map(image).collect();
+            }
         }
         _ => {}
     }
     shown
+}
+
+/// What is said of an image, and its size if it is shown.
+fn image(facts: &ImageFacts) -> Value {
+    let size = facts.size.map(|size| [size.width, size.height]);
+    json!({"text": facts.text, "size": size})
 }
 
 /// What a call does to a file, or the command that it runs; null for any other.

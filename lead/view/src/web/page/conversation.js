@@ -3,6 +3,7 @@
 import { drawCards } from './cards.js';
 import { between, lines } from './diff.js';
 import { clock, h, keep, markdown, minute } from './element.js';
+import { image } from './image.js';
 import { empty, order } from './parts.js';
 import { sendBox } from './send.js';
 import { get } from './server.js';
@@ -35,7 +36,9 @@ export function piecesOf(all) {
 const time = (at) => h('time.dim', { title: new Date(at * 1000).toLocaleString() }, minute(at));
 
 /** Shows the first and the last lines of an output, and all of it on demand. */
-function output({ text, bad }) {
+function output({ text: whole, bad, images: shown = [] }) {
+  // The caption of an image says the same.
+  const text = whole.split('\n').filter((line) => !shown.some((one) => line === `[${one.text}]`)).join('\n');
   const all = text.replace(/\n$/, '').split('\n');
   const style = bad ? '.bad' : '';
   if (!text.trim() || text === '(no output)') return '';
@@ -47,6 +50,9 @@ function output({ text, bad }) {
   return box;
 }
 
+/** The images of a result, below its text. */
+const images = (name, { at, images: all = [] }) => all.map((one, number) => image(`image?name=${name}&at=${at}&number=${number}`, one));
+
 /** The line of a call: the first of its command, or what the call says of itself. */
 function headOf({ tool, input, text }) {
   if (input?.command) return input.command.split('\n')[0];
@@ -54,19 +60,19 @@ function headOf({ tool, input, text }) {
   return text.replace(/^▸ /, '').replace(tool, '').trim();
 }
 
-function call(one) {
+function call(name, one) {
   const { tool, input, result } = one;
   const more = input?.command?.includes('\n') && h('pre', { tabindex: 0 }, input.command);
   const change = input?.after !== undefined && lines(between(input.before ?? '', input.after));
   const how = result?.line.replace(/^\s*↳?\s*/, '').split(' · ')[0];
   const state = result ? h(`span.${result.bad ? 'bad' : 'work'}`, {}, result.bad ? `✕ ${how}` : '✓') : h('span.dim', {}, '…');
   return h('div.turn.call', {}, h('div.top', {}, h('span.tool', {}, tool), h('code.command', {}, headOf(one)), h('span.right', {}, state, ' ', time(one.time))),
-    more, change, result && !(change && !result.bad) && output(result));
+    more, change, result && !(change && !result.bad) && output(result), result && images(name, result));
 }
 
-function block(one) {
-  if (one.kind === 'call') return call(one);
-  if (one.kind === 'result') return h('div.turn.call', {}, h('div.top', {}, h(`span.${one.bad ? 'bad' : 'dim'}`, {}, one.line), h('span.right', {}, time(one.time))), output(one));
+function block(name, one) {
+  if (one.kind === 'call') return call(name, one);
+  if (one.kind === 'result') return h('div.turn.call', {}, h('div.top', {}, h(`span.${one.bad ? 'bad' : 'dim'}`, {}, one.line), h('span.right', {}, time(one.time))), output(one), images(name, one));
   if (one.kind === 'said') return h('div.turn.said', {}, h('div.top', {}, h('strong', {}, one.from), h('span.right', {}, time(one.time))), markdown(one.text));
   if (one.kind === 'answer') return h('div.turn.answer', {}, h('span.right', {}, time(one.time)), markdown(one.text));
   return h(`div.turn.${one.kind === 'failure' ? 'bad' : 'aside'}`, {}, one.text, ' ', time(one.time));
@@ -80,14 +86,14 @@ function summary({ first, items }) {
     calls > 0 && h('span.dim.right', {}, calls === 1 ? '1 call' : `${calls} calls`)];
 }
 
-function drawPieces(box, pieces) {
+function drawPieces(box, pieces, name) {
   keep(box, pieces.map(({ key }) => ({ key })), (piece) => piece.key, () => h('details.piece', { open: true }, h('summary'), h('div')));
   pieces.forEach((piece, at) => {
     const [title, body] = box.children[at].children;
     const shown = JSON.stringify([piece.items.length, piece.first.text]);
     if (title.shown !== shown) title.replaceChildren(...summary(piece).filter(Boolean));
     title.shown = shown;
-    keep(body, piece.items, (item) => item.at, block);
+    keep(body, piece.items, (item) => item.at, (item) => block(name, item));
   });
 }
 
@@ -130,7 +136,7 @@ export const conversation = {
     let [all, before] = [new Map(), null];
     const page = document.documentElement;
     const paint = () => {
-      drawPieces(parts, piecesOf([...all.values()]));
+      drawPieces(parts, piecesOf([...all.values()]), name);
       earlier.hidden = before === null;
       if (find.value) search(parts, find.value, count);
     };
